@@ -1,0 +1,43 @@
+//! The one place that names bincode: how a value becomes bytes and back, always within a limit.
+//!
+//! Variable-length integers, little-endian; trailing bytes are an error.
+
+use std::io;
+
+use bincode::Options;
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::limits::FRAME_BYTES_MAX;
+
+/// Bytes that are no such value, or a value that does not fit its limit.
+#[derive(Debug, thiserror::Error)]
+#[error("malformed message: {0}")]
+pub struct CodecError(#[from] bincode::Error);
+
+fn options(limit: u64) -> impl Options {
+    bincode::DefaultOptions::new().with_limit(limit)
+}
+
+/// Encodes `value` into fresh bytes, at most a frame of them.
+///
+/// # Errors
+/// The value does not fit a frame.
+pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
+    Ok(options(FRAME_BYTES_MAX as u64).serialize(value)?)
+}
+
+/// Writes `value` to `out`, at most `limit` bytes. A failure may leave a part of it in `out`.
+///
+/// # Errors
+/// The value does not fit the limit, or `out` failed.
+pub fn encode_into<T: Serialize>(out: impl io::Write, value: &T, limit: u64) -> Result<(), CodecError> {
+    Ok(options(limit).serialize_into(out, value)?)
+}
+
+/// Decodes exactly one value from all of `bytes`.
+///
+/// # Errors
+/// The bytes are too few, too many, or break a rule of the type.
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    Ok(options(bytes.len() as u64).deserialize(bytes)?)
+}

@@ -1,0 +1,79 @@
+//! Errors that travel. Wire types: append variants, never reorder them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Version, limits::TTL_MAX};
+
+/// A node's refusal of a control call. Wire: append variants, never reorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// The TTL is past the limit.
+    #[error("TTL {0} is past the limit of {TTL_MAX}")]
+    TtlTooLarge(u8),
+    /// A record's signature does not hold. Nothing of the call was carried out.
+    #[error("a record is not signed by its origin")]
+    Forged,
+    /// Only a peer that listens can be a holder.
+    #[error("a node that does not listen cannot be a holder")]
+    NotListening,
+    /// The node has too much to do. Worth retrying later.
+    #[error("the node is busy")]
+    Busy,
+    /// The call is not for a node of the caller's role.
+    #[error("this call is not for a node of that role")]
+    WrongRole,
+}
+
+/// A peer's refusal on a data stream. Wire: append variants, never reorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+pub enum FetchRefusal {
+    /// No such content is shared here.
+    #[error("not shared here")]
+    NotShared,
+    /// The file changed on the holder's disk since it was hashed.
+    #[error("the file changed on the holder's disk")]
+    Changed,
+    /// The holder knows a newer version and its policy forbids serving the old one.
+    #[error("the copy is outdated: version {0} is out")]
+    Outdated(Version),
+    /// The holder could not confirm its copy in time and its policy forbids serving it so.
+    #[error("the holder could not confirm its copy with the origin")]
+    Unverified,
+    /// A range reaches past the end of the file, or is empty.
+    #[error("a range outside the file")]
+    BadRange,
+    /// The holder serves as many streams as it may. Worth retrying later.
+    #[error("the holder is busy")]
+    Busy,
+    /// The holder cannot read the file.
+    #[error("the holder cannot read the file")]
+    Unreadable,
+}
+
+/// Why a request got no answer of its own kind. Wire: append variants, never reorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+pub enum Fault {
+    /// Too many requests in flight on this connection.
+    #[error("too many requests in flight")]
+    Busy,
+    /// The handler failed in a way it should not.
+    #[error("the node failed to handle the request")]
+    Internal,
+}
+
+/// A node's refusal of a hello. Wire: append variants, never reorder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
+pub enum HelloRefusal {
+    /// The node belongs to another network.
+    #[error("it belongs to another network")]
+    OtherNetwork,
+    /// The hello names another node than the key that the connection proved.
+    #[error("the hello does not match the key of the connection")]
+    NotYourKey,
+    /// The node spoke to itself.
+    #[error("it is this node itself")]
+    Yourself,
+    /// The purpose is not served by a node of this role.
+    #[error("it does not serve such connections")]
+    WrongPurpose,
+}

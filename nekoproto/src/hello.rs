@@ -1,0 +1,78 @@
+//! The first message on every connection: who speaks, in which role, and what for.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{NodeId, limits::NETWORK_BYTES_MAX};
+
+/// What a node is to the one it connects to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Role {
+    /// A superpeer.
+    Indexer,
+    /// A leaf node.
+    Peer,
+}
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Purpose {
+    /// Control calls, in both directions.
+    Control,
+    /// File bytes.
+    Data,
+}
+
+/// Opens every connection, in both directions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// The speaker; must be the key that the connection proves.
+    pub node: NodeId,
+    /// Its role.
+    pub role: Role,
+    /// What the connection is for; the answer repeats it.
+    pub purpose: Purpose,
+    /// The network it belongs to; networks do not mix.
+    pub network: NetworkName,
+    /// The port it listens on, 0 when it does not. Its address is the one it connects from.
+    pub listen_port: u16,
+    /// Random bytes that the other side's proof must cover.
+    pub nonce: [u8; 32],
+}
+
+/// The name of a network, at most 64 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct NetworkName(String);
+
+/// A network name that is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a network's name has at most {NETWORK_BYTES_MAX} bytes, this one has {0}")]
+pub struct NetworkNameTooLong(usize);
+
+impl Default for NetworkName {
+    fn default() -> Self {
+        Self("nekop2p".to_owned())
+    }
+}
+
+impl TryFrom<String> for NetworkName {
+    type Error = NetworkNameTooLong;
+
+    fn try_from(text: String) -> Result<Self, NetworkNameTooLong> {
+        if text.len() > NETWORK_BYTES_MAX { Err(NetworkNameTooLong(text.len())) } else { Ok(Self(text)) }
+    }
+}
+
+impl From<NetworkName> for String {
+    fn from(name: NetworkName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for NetworkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}

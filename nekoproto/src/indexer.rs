@@ -1,0 +1,130 @@
+//! What an indexer is asked: the tarpc service [`IndexerService`] and its messages.
+//! Wire types: a changed message means another protocol version.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    FileName, List, MsgId, NodeId, NodeTag, Refusal, SignedRecord, Version,
+    limits::{BATCH_MAX, COVERED_MAX, HITS_MAX, HOLDERS_MAX},
+};
+
+/// Signed records of one call.
+pub type Records = List<SignedRecord, BATCH_MAX>;
+/// Names of one call.
+pub type Names = List<FileName, BATCH_MAX>;
+/// Indexers that have been, or are being, asked already.
+pub type Covered = List<NodeTag, COVERED_MAX>;
+
+/// The calls of an indexer. Who calls is known from the connection, never from a message.
+#[tarpc::service]
+pub trait IndexerService {
+    /// The caller holds these versions and may be listed until its lease ends. All of the
+    /// records are taken, or none. Calling again with the same records changes nothing.
+    async fn register(request: RegisterRequest) -> Result<RegisterReply, Refusal>;
+    /// The caller no longer offers these names, of any origin.
+    async fn deregister(names: Names) -> Result<(), Refusal>;
+    /// Begins the caller's lease anew, for all that it registered on this connection.
+    async fn renew() -> Result<LeaseReply, Refusal>;
+    /// What this indexer itself knows of a name.
+    async fn search(name: FileName) -> Result<QueryReply, Refusal>;
+    /// What the indexers within reach know of a name.
+    async fn query(request: QueryRequest) -> Result<QueryReply, Refusal>;
+    /// A newer version is out; the record itself is the proof, whoever carries it.
+    async fn invalidate(request: InvalidateRequest) -> Result<(), Refusal>;
+}
+
+/// "I hold these versions."
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterRequest {
+    /// What the caller holds, each version signed by its origin.
+    pub records: Records,
+    /// Whether versions that are new to the indexer are announced to its neighbors and to the
+    /// holders of older ones. False when a session only repeats what it said before.
+    pub announce: bool,
+}
+
+/// What the indexer made of a registration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterReply {
+    /// How long the caller stays listed without a renewal.
+    pub lease: LeaseReply,
+    /// Newer versions that the indexer knows of what the caller registered: those copies are
+    /// outdated and are not listed.
+    pub newer: Records,
+}
+
+/// The caller's lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseReply {
+    /// Milliseconds from now.
+    pub lease_ms: u32,
+    /// How many names the caller has registered on this connection. A caller that remembers
+    /// another number registers anew.
+    pub names: u32,
+}
+
+/// A query on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryRequest {
+    /// The same for every copy of one query.
+    pub msg_id: MsgId,
+    /// What is looked for.
+    pub name: FileName,
+    /// Hops it may still travel; 0 asks the receiver alone.
+    pub ttl_hops: u8,
+    /// Indexers that need not be asked: a copy with at least as many hops is on its way to them.
+    pub covered: Covered,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryReply {
+    /// One entry for each origin, with its newest version known.
+    pub hits: List<Hit, HITS_MAX>,
+    /// Whether every indexer in reach answered in time and nothing was cut off.
+    pub complete: bool,
+    /// Query messages that indexers sent to each other for this answer, as far as they are known.
+    pub messages: u32,
+}
+
+/// A version of a file and who holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hit {
+    /// The origin's statement.
+    pub record: SignedRecord,
+    /// Nodes that can serve exactly this version.
+    pub holders: List<Holder, HOLDERS_MAX>,
+}
+
+/// A node that can serve a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its id; a connection to it must prove this key.
+    pub node: NodeId,
+    /// Where it listens, as its indexer sees it.
+    pub addr: SocketAddr,
+}
+
+/// An invalidation on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InvalidateRequest {
+    /// The same for every copy of one invalidation.
+    pub msg_id: MsgId,
+    /// The newer versions.
+    pub records: Records,
+    /// Hops it may still travel.
+    pub ttl_hops: u8,
+    /// Indexers that need not be told.
+    pub covered: Covered,
+}
+
+/// A name and the version of it that the asker has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The name.
+    pub name: FileName,
+    /// The version held.
+    pub version: Version,
+}

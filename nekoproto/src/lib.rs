@@ -1,0 +1,52 @@
+//! How nekop2p nodes speak.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`id`], [`name`], [`list`], [`policy`] | values that keep their rule when decoded |
+//! | [`record`], [`verify`], [`identity`] | the origin's signed statement, checking it, the key pair |
+//! | [`manifest`] | the chunks of one version of a file |
+//! | [`hello`] | the first message on every connection |
+//! | [`indexer`], [`peer`] | the control calls, as tarpc services |
+//! | [`data`] | the data stream, for file bytes |
+//! | [`error`], [`limits`] | errors that travel; every bound |
+//! | [`codec`], [`transport`] | values to bytes; bytes to nodes |
+//!
+//! Nothing here decides anything: indexers and peers do. `docs/protocol.md` has the wire on one page.
+
+pub mod codec;
+pub mod data;
+pub mod error;
+pub mod hello;
+mod hex;
+pub mod id;
+pub mod identity;
+pub mod indexer;
+pub mod limits;
+pub mod list;
+pub mod manifest;
+pub mod name;
+pub mod peer;
+pub mod policy;
+pub mod record;
+pub mod transport;
+pub mod verify;
+
+/// Version of everything that travels. Nodes of different versions refuse each other by name.
+pub const PROTOCOL_VERSION: u16 = 1;
+
+pub use data::{ByteRange, DataReply, DataRequest, Freshness, Grant};
+pub use error::{Fault, FetchRefusal, HelloRefusal, Refusal};
+pub use hello::{Hello, NetworkName, Purpose, Role};
+pub use id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version};
+pub use identity::{Identity, IdentityError};
+pub use indexer::{
+    Covered, Held, Hit, Holder, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, Names,
+    QueryReply, QueryRequest, Records, RegisterReply, RegisterRequest,
+};
+pub use list::List;
+pub use manifest::{Chunk, Cut, Manifest, ManifestError};
+pub use name::{FileName, NameError};
+pub use peer::{PeerService, PeerServiceClient, Verdict};
+pub use policy::{Mode, Policy};
+pub use record::{Record, RecordError, Signature, SignedRecord, VerifiedRecord};
+pub use verify::Verifier;

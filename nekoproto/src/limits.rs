@@ -1,0 +1,77 @@
+//! Every bound of the protocol: named, with its unit and its reason, related to the others at compile time.
+
+use std::time::Duration;
+
+/// Bytes of a shared name. Long enough for deep source trees, short enough that a batch fits a frame.
+pub const NAME_BYTES_MAX: usize = 1024;
+/// Bytes of one component of a name: the limit of the common file systems.
+pub const COMPONENT_BYTES_MAX: usize = 255;
+
+/// Hops a query or an invalidation may travel. With 16 hops a line of 17 indexers is crossed.
+pub const TTL_MAX: u8 = 16;
+/// Hops a query travels unless the asker says otherwise.
+pub const TTL_DEFAULT: u8 = 3;
+
+/// Records in one call. A folder of many files is announced in batches of this size.
+pub const BATCH_MAX: usize = 128;
+/// Hits in one reply: at most so many origins publish the same name.
+pub const HITS_MAX: usize = 32;
+/// Holders listed with one hit. A downloader uses far fewer; the rest leaves room for dead ones.
+pub const HOLDERS_MAX: usize = 16;
+/// Indexers named in the covered set of one message.
+pub const COVERED_MAX: usize = 512;
+
+/// Bytes of one control frame, its length prefix excluded.
+pub const FRAME_BYTES_MAX: usize = 512 * 1024;
+/// Upper bound of an encoded signed record: the name, the numbers, the hashes, the signature.
+pub const RECORD_BYTES_MAX: usize = NAME_BYTES_MAX + 256;
+/// Upper bound of an encoded holder: node id, address (the longest form), tags.
+pub const HOLDER_BYTES_MAX: usize = 32 + 24;
+const _: () = assert!(BATCH_MAX * RECORD_BYTES_MAX < FRAME_BYTES_MAX);
+const _: () = assert!(HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX);
+
+/// The longest deadline a caller may ask for; longer ones are cut to it.
+pub const DEADLINE_MAX: Duration = Duration::from_secs(60);
+/// The deadline of a query unless the asker says otherwise.
+pub const QUERY_DEADLINE_DEFAULT: Duration = Duration::from_secs(2);
+/// How long a message id is remembered. It must outlive every copy of its message.
+pub const SEEN_FOR: Duration = Duration::from_secs(90);
+const _: () = assert!(SEEN_FOR.as_secs() > DEADLINE_MAX.as_secs());
+
+/// Time for connecting, TLS and the exchange of hellos together.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of one hello message.
+pub const HELLO_BYTES_MAX: usize = 1024;
+/// Bytes of a network's name.
+pub const NETWORK_BYTES_MAX: usize = 64;
+
+/// Connections one listener serves at once; further ones are closed at once.
+pub const CONNECTIONS_MAX: usize = 16 * 1024;
+/// Requests in flight on one connection; further ones are answered `busy`.
+pub const REQUESTS_IN_FLIGHT_MAX: usize = 1024;
+
+/// Smallest average length of a chunk, in bytes. Small files are cut at this average.
+pub const CHUNK_AVERAGE_MIN: u64 = 64 * 1024;
+/// Largest average length of a chunk, in bytes. The average grows with the file up to here.
+pub const CHUNK_AVERAGE_MAX: u64 = 4 * 1024 * 1024;
+/// Chunks a file is cut into, on average, before the average length grows.
+pub const CHUNKS_AIMED_AT: u64 = 16 * 1024;
+/// No chunk is longer than twice the average.
+pub const CHUNK_BYTES_MAX: u64 = 2 * CHUNK_AVERAGE_MAX;
+/// Chunks of one file: a file of the largest size cut at the smallest length of its tier.
+pub const CHUNKS_MAX: u64 = 1024 * 1024;
+/// Bytes of one file: 1 TiB.
+pub const FILE_BYTES_MAX: u64 = CHUNKS_MAX * (CHUNK_AVERAGE_MAX / 4);
+/// Bytes of an encoded manifest: a hash and a length for each chunk, and the count.
+pub const MANIFEST_BYTES_MAX: u64 = CHUNKS_MAX * (32 + 5) + 16;
+
+/// Bytes of one message on a data stream (a request, or the header of a reply).
+pub const DATA_MESSAGE_BYTES_MAX: usize = 16 * 1024;
+/// Ranges in one request on a data stream.
+pub const RANGES_MAX: usize = 256;
+const _: () = assert!(RANGES_MAX * 20 < DATA_MESSAGE_BYTES_MAX);
+/// Time without a single byte after which a data stream is given up.
+pub const STALL_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// The longest lease or time to refresh a policy may promise: a week.
+pub const POLICY_SECS_MAX: u32 = 7 * 24 * 3600;

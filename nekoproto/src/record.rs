@@ -1,0 +1,242 @@
+//! The signed record: an origin's statement of what one version of a name is.
+//!
+//! Three types keep apart what is known: a [`Record`] is a statement, a [`SignedRecord`] came
+//! with a signature that nobody checked yet (so it travels), a [`VerifiedRecord`] is one whose
+//! signature holds. Only the last is ever stored or acted on.
+
+use std::{ops::Deref, sync::Arc};
+
+use ed25519_dalek::VerifyingKey;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    ContentHash, FileName, Identity, ManifestHash, NodeId, Policy, Version, codec, limits::FILE_BYTES_MAX,
+};
+
+/// Keeps a record's signature from being taken for a signature of anything else.
+const DOMAIN: &[u8] = b"nekop2p record v1\0";
+
+/// What one version of a file is, as its origin states it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Record {
+    /// The publishing node; only its key signs versions of this name.
+    pub origin: NodeId,
+    /// What the file is shared under.
+    pub name: FileName,
+    /// The origin's counter for this name.
+    pub version: Version,
+    /// Length of the file in bytes.
+    pub size: u64,
+    /// BLAKE3 of the file.
+    pub content: ContentHash,
+    /// BLAKE3 of the encoded list of its chunks.
+    pub manifest: ManifestHash,
+    /// How fresh copies must be.
+    pub policy: Policy,
+}
+
+impl Record {
+    /// Whether this record replaces `other`: the same file of the same origin, a later version.
+    #[must_use]
+    pub fn replaces(&self, other: &Self) -> bool {
+        self.same_file(other) && self.version > other.version
+    }
+
+    /// Whether both speak of the same name of the same origin.
+    #[must_use]
+    pub fn same_file(&self, other: &Self) -> bool {
+        self.origin == other.origin && self.name == other.name
+    }
+
+    /// Signs this record with the origin's key.
+    ///
+    /// # Errors
+    /// `identity` is not the origin, or the file is larger than any file may be.
+    pub fn sign(self, identity: &Identity) -> Result<VerifiedRecord, RecordError> {
+        if self.origin != identity.id() {
+            return Err(RecordError::NotTheOrigin);
+        }
+        if self.size > FILE_BYTES_MAX {
+            return Err(RecordError::TooLarge(self.size));
+        }
+        let signature = identity.sign(&self.signed_bytes()?);
+        Ok(VerifiedRecord(Arc::new(SignedRecord { record: self, signature })))
+    }
+
+    fn signed_bytes(&self) -> Result<Vec<u8>, RecordError> {
+        let mut bytes = DOMAIN.to_vec();
+        codec::encode_into(&mut bytes, self, crate::limits::RECORD_BYTES_MAX as u64)
+            .map_err(|_| RecordError::Malformed)?;
+        Ok(bytes)
+    }
+}
+
+/// Why a record is not to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The signature is not the origin's: somebody made the record up or changed it.
+    #[error("the record is not signed by its origin")]
+    Forged,
+    /// Signing was asked of another node than the origin.
+    #[error("only the origin signs its records")]
+    NotTheOrigin,
+    /// The stated size is larger than any file may be.
+    #[error("a file has at most {FILE_BYTES_MAX} bytes, this one states {0}")]
+    TooLarge(u64),
+    /// The record does not fit its bound.
+    #[error("the record is too long")]
+    Malformed,
+}
+
+/// An Ed25519 signature, kept as its two halves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Signature([u8; 32], [u8; 32]);
+
+impl Signature {
+    pub(crate) fn from_bytes(bytes: &[u8; 64]) -> Self {
+        let (mut first, mut second) = ([0; 32], [0; 32]);
+        first.copy_from_slice(&bytes[..32]);
+        second.copy_from_slice(&bytes[32..]);
+        Self(first, second)
+    }
+
+    /// Whether `node` signed `message` with this.
+    pub(crate) fn is_by(&self, node: &NodeId, message: &[u8]) -> bool {
+        let signature = ed25519_dalek::Signature::from_components(self.0, self.1);
+        VerifyingKey::from_bytes(node.as_bytes())
+            .is_ok_and(|key| key.verify_strict(message, &signature).is_ok())
+    }
+}
+
+/// A record with a signature that nobody has checked yet: the form that travels.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SignedRecord {
+    record: Record,
+    signature: Signature,
+}
+
+impl SignedRecord {
+    /// The statement, not to be acted on before [`verify`](Self::verify).
+    #[must_use]
+    pub const fn unverified(&self) -> &Record {
+        &self.record
+    }
+
+    /// The signature, which also tells two records apart.
+    #[must_use]
+    pub const fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    /// Checks the signature and the stated size. Takes 30 to 45 us.
+    ///
+    /// # Errors
+    /// The record is not to be believed; whoever sent it did not check it either.
+    pub fn verify(self) -> Result<VerifiedRecord, RecordError> {
+        if self.record.size > FILE_BYTES_MAX {
+            return Err(RecordError::TooLarge(self.record.size));
+        }
+        if !self.signature.is_by(&self.record.origin, &self.record.signed_bytes()?) {
+            return Err(RecordError::Forged);
+        }
+        Ok(VerifiedRecord(Arc::new(self)))
+    }
+}
+
+/// A record whose origin's signature holds. A clone copies a pointer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct VerifiedRecord(Arc<SignedRecord>);
+
+impl VerifiedRecord {
+    /// The form that travels.
+    #[must_use]
+    pub fn to_signed(&self) -> SignedRecord {
+        SignedRecord::clone(&self.0)
+    }
+
+    /// The form that travels, by reference.
+    #[must_use]
+    pub fn signed(&self) -> &SignedRecord {
+        &self.0
+    }
+}
+
+impl Deref for VerifiedRecord {
+    type Target = Record;
+
+    fn deref(&self) -> &Record {
+        &self.0.record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record(origin: &Identity, version: u64) -> Record {
+        Record {
+            origin: origin.id(),
+            name: FileName::new("a/b.bin").unwrap(),
+            version: Version::new(version).unwrap(),
+            size: 7,
+            content: ContentHash::from_bytes([1; 32]),
+            manifest: ManifestHash::from_bytes([2; 32]),
+            policy: Policy::default(),
+        }
+    }
+
+    #[test]
+    fn signed_record_verifies_after_the_wire() {
+        let origin = Identity::from_seed(&[1; 32]);
+        let signed = record(&origin, 3).sign(&origin).unwrap();
+        let bytes = codec::encode(signed.signed()).unwrap();
+        assert_eq!(codec::decode::<SignedRecord>(&bytes).unwrap().verify(), Ok(signed));
+    }
+
+    #[test]
+    fn any_changed_statement_is_forged() {
+        let origin = Identity::from_seed(&[1; 32]);
+        let good = record(&origin, 3).sign(&origin).unwrap().to_signed();
+        let changes: [fn(&mut Record); 6] = [
+            |r| r.version = Version::new(4).unwrap(),
+            |r| r.name = FileName::new("a/c.bin").unwrap(),
+            |r| r.size += 1,
+            |r| r.content = ContentHash::from_bytes([3; 32]),
+            |r| r.origin = Identity::from_seed(&[2; 32]).id(),
+            |r| r.policy = Policy::new(crate::Mode::Pull, 1, 1, false).unwrap(),
+        ];
+        for change in changes {
+            let mut forged = good.clone();
+            change(&mut forged.record);
+            assert_eq!(forged.verify(), Err(RecordError::Forged));
+        }
+    }
+
+    #[test]
+    fn nobody_signs_for_another() {
+        let (origin, other) = (Identity::from_seed(&[1; 32]), Identity::from_seed(&[2; 32]));
+        assert_eq!(record(&origin, 1).sign(&other), Err(RecordError::NotTheOrigin));
+    }
+
+    #[test]
+    fn a_size_past_the_limit_is_refused_even_when_signed() {
+        let origin = Identity::from_seed(&[1; 32]);
+        let mut huge = record(&origin, 1);
+        huge.size = FILE_BYTES_MAX + 1;
+        let signature = origin.sign(&huge.signed_bytes().unwrap());
+        let signed = SignedRecord { record: huge, signature };
+        assert_eq!(signed.verify(), Err(RecordError::TooLarge(FILE_BYTES_MAX + 1)));
+    }
+
+    proptest! {
+        #[test]
+        fn only_a_later_version_of_the_same_file_replaces(a in 1..9u64, b in 1..9u64, same in any::<bool>()) {
+            let (one, two) = (Identity::from_seed(&[1; 32]), Identity::from_seed(&[2; 32]));
+            let (first, second) = (record(&one, a), record(if same { &one } else { &two }, b));
+            prop_assert_eq!(second.replaces(&first), same && b > a);
+            prop_assert!(!(first.replaces(&second) && second.replaces(&first)));
+        }
+    }
+}

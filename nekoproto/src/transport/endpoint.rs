@@ -1,0 +1,242 @@
+//! [`Endpoint`]: how one node connects and is connected to.
+
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
+};
+
+use rustls::pki_types::ServerName;
+use tokio::{
+    net::{TcpListener, TcpSocket, TcpStream},
+    time::timeout,
+};
+use tokio_rustls::TlsStream;
+
+use super::{
+    handshake::{self, ConnectError},
+    io::{Io, prepare},
+    listener::Listener,
+    tls::{Tls, proven_node},
+};
+use crate::{Hello, HelloRefusal, Identity, NetworkName, NodeId, Purpose, Role, limits::HANDSHAKE_TIMEOUT};
+
+/// Connections the system may hold ready for `accept`.
+const BACKLOG: u32 = 1024;
+
+/// Whether connections are TLS or plain TCP. Both ends must agree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Security {
+    /// TLS 1.3, both ends prove their keys.
+    #[default]
+    Tls,
+    /// Plain TCP, for trusted links and comparison.
+    Insecure,
+}
+
+/// What an [`Endpoint`] is made of.
+#[derive(Clone, Debug)]
+pub struct EndpointConfig {
+    /// The node's key pair.
+    pub identity: Identity,
+    /// Its role.
+    pub role: Role,
+    /// Its network.
+    pub network: NetworkName,
+    /// TLS or plain TCP.
+    pub security: Security,
+}
+
+/// TLS cannot be set up with this key.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up TLS: {0}")]
+pub struct EndpointError(#[from] rustls::Error);
+
+/// One node's end of all its connections.
+pub struct Endpoint {
+    config: EndpointConfig,
+    tls: Option<Tls>,
+    /// The port it listens on, 0 before [`bind`](Self::bind).
+    listen_port: AtomicU16,
+}
+
+/// Who is at the other end of a connection: proven, not claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The node.
+    pub node: NodeId,
+    /// Its role, as it says.
+    pub role: Role,
+    /// The address it connected from, or was reached at.
+    pub addr: SocketAddr,
+    /// Where it listens: its observed address with the port it says; `None` when it does not listen.
+    pub listens_at: Option<SocketAddr>,
+}
+
+/// A connection past its handshake.
+#[derive(Debug)]
+pub struct Connection {
+    /// The bytes.
+    pub io: Io,
+    /// The other end.
+    pub remote: Remote,
+    /// What it was opened for.
+    pub purpose: Purpose,
+}
+
+impl Endpoint {
+    /// An endpoint that does not listen yet.
+    ///
+    /// # Errors
+    /// The TLS library refuses the key.
+    pub fn new(config: EndpointConfig) -> Result<Arc<Self>, EndpointError> {
+        let tls = match config.security {
+            Security::Tls => Some(Tls::new(&config.identity)?),
+            Security::Insecure => None,
+        };
+        Ok(Arc::new(Self { config, tls, listen_port: AtomicU16::new(0) }))
+    }
+
+    /// This node's id.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.config.identity.id()
+    }
+
+    /// This node's key pair.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.config.identity
+    }
+
+    /// Listens on `addr`; port 0 picks a free one. From now on hellos name that port.
+    ///
+    /// # Errors
+    /// The address is taken or not ours.
+    pub fn bind(self: &Arc<Self>, addr: SocketAddr) -> io::Result<Listener> {
+        let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?; // a restarted node takes its port back at once
+        socket.bind(addr)?;
+        let listener: TcpListener = socket.listen(BACKLOG)?;
+        self.listen_port.store(listener.local_addr()?.port(), Ordering::Relaxed);
+        Listener::new(Arc::clone(self), listener)
+    }
+
+    /// Connects to `addr` and says hello. With `expected`, any other node is refused.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; nothing is left open.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future closes what was opened.
+    pub async fn dial(
+        &self,
+        addr: SocketAddr,
+        purpose: Purpose,
+        expected: Option<NodeId>,
+    ) -> Result<Connection, ConnectError> {
+        let dialing = self.dial_unbounded(addr, purpose);
+        let connection =
+            timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
+        match expected {
+            Some(expected) if expected != connection.remote.node => {
+                Err(ConnectError::OtherNode { expected, found: connection.remote.node })
+            }
+            _ => Ok(connection),
+        }
+    }
+
+    async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
+        let stream =
+            TcpStream::connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
+        prepare(&stream)?;
+        let (mut io, proven) = match &self.tls {
+            Some(tls) => {
+                let stream = tls
+                    .connector
+                    .connect(ServerName::IpAddress(addr.ip().into()), stream)
+                    .await
+                    .map_err(explain_tls)?;
+                let stream = TlsStream::from(stream);
+                let node = proven_node(&stream).ok_or(ConnectError::Unproven)?;
+                (Io::Tls(Box::new(stream)), Some(node))
+            }
+            None => (Io::Plain(stream), None),
+        };
+        let hello = self.hello(purpose);
+        let theirs = handshake::connect(&mut io, self.identity(), &hello, proven).await?;
+        if theirs.node == self.node() {
+            return Err(ConnectError::Refused(HelloRefusal::Yourself));
+        }
+        Ok(Connection { io, remote: remote(&theirs, addr), purpose })
+    }
+
+    /// Takes an accepted TCP connection through its handshake.
+    pub(super) async fn welcome(&self, stream: TcpStream) -> Result<Connection, ConnectError> {
+        let addr = stream.peer_addr()?;
+        prepare(&stream)?;
+        let (mut io, proven) = match &self.tls {
+            Some(tls) => {
+                let mut first = [0; 4];
+                // A plain hello begins with the magic; say so instead of failing inside TLS.
+                if stream.peek(&mut first).await? >= 4 && &first == b"NEKO" {
+                    return Err(ConnectError::SecurityDiffers);
+                }
+                let stream = TlsStream::from(tls.acceptor.accept(stream).await.map_err(explain_tls)?);
+                let node = proven_node(&stream).ok_or(ConnectError::Unproven)?;
+                (Io::Tls(Box::new(stream)), Some(node))
+            }
+            None => (Io::Plain(stream), None),
+        };
+        let answer = |theirs: &Hello| self.answer(theirs);
+        let theirs = handshake::accept(&mut io, self.identity(), proven, answer).await?;
+        Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose })
+    }
+
+    fn answer(&self, theirs: &Hello) -> Result<Hello, HelloRefusal> {
+        if theirs.network != self.config.network {
+            return Err(HelloRefusal::OtherNetwork);
+        }
+        if theirs.node == self.node() {
+            return Err(HelloRefusal::Yourself);
+        }
+        if theirs.purpose == Purpose::Data && self.config.role != Role::Peer {
+            return Err(HelloRefusal::WrongPurpose);
+        }
+        Ok(self.hello(theirs.purpose))
+    }
+
+    fn hello(&self, purpose: Purpose) -> Hello {
+        Hello {
+            node: self.node(),
+            role: self.config.role,
+            purpose,
+            network: self.config.network.clone(),
+            listen_port: self.listen_port.load(Ordering::Relaxed),
+            nonce: rand::random(),
+        }
+    }
+}
+
+/// A TLS failure that comes from the other end not speaking TLS, said as such.
+fn explain_tls(error: io::Error) -> ConnectError {
+    let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match of_tls {
+        Some(rustls::Error::InvalidMessage(_)) => ConnectError::SecurityDiffers,
+        _ => ConnectError::Handshake(error),
+    }
+}
+
+fn remote(hello: &Hello, addr: SocketAddr) -> Remote {
+    let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
+    Remote { node: hello.node, role: hello.role, addr, listens_at }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("config", &self.config).finish_non_exhaustive()
+    }
+}

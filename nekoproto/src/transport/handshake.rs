@@ -1,0 +1,214 @@
+//! The exchange of hellos, and why a connection may not come about.
+//!
+//! Each message is `NEKO`, the protocol version and a length (both 16 bits, big-endian), then the
+//! encoded body. The first eight bytes never change, so that nodes of any two versions can tell
+//! each other their versions. Without TLS both sides then sign what was exchanged.
+
+use std::{io, net::SocketAddr};
+
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::io::Io;
+use crate::{
+    Hello, HelloRefusal, Identity, NodeId, PROTOCOL_VERSION, Signature, codec, limits::HELLO_BYTES_MAX,
+};
+
+const MAGIC: &[u8; 4] = b"NEKO";
+const HEADER_BYTES: usize = 8;
+/// Keeps a proof's signature from being taken for a signature of anything else.
+const PROOF_DOMAIN: &[u8] = b"nekop2p hello v1\0";
+/// How TLS records begin: a handshake or an alert.
+const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
+const TLS_ALERT: [u8; 2] = [0x15, 0x03];
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Nobody answers there.
+    #[error("cannot connect to {addr}: {source}")]
+    Unreachable {
+        /// Where it was tried.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It took too long.
+    #[error("{0} did not answer in time")]
+    Timeout(SocketAddr),
+    /// The connection broke, or TLS failed, during the handshake.
+    #[error("the handshake failed: {0}")]
+    Handshake(#[from] io::Error),
+    /// The other end is no nekop2p node.
+    #[error("the other end does not speak nekop2p")]
+    NotNekop2p,
+    /// One end uses TLS and the other does not.
+    #[error("one end uses TLS and the other does not: give --insecure on both, or on neither")]
+    SecurityDiffers,
+    /// The other end speaks another version of the protocol.
+    #[error(
+        "the other end speaks protocol version {theirs}, this node speaks {PROTOCOL_VERSION}: update the older one"
+    )]
+    VersionDiffers {
+        /// The other end's version.
+        theirs: u16,
+    },
+    /// The other end refused.
+    #[error("the node refused the connection: {0}")]
+    Refused(HelloRefusal),
+    /// Another node than the expected one answered.
+    #[error("expected node {}, found {}", .expected.short(), .found.short())]
+    OtherNode {
+        /// Who was looked for.
+        expected: NodeId,
+        /// Who answered.
+        found: NodeId,
+    },
+    /// The other end did not prove the id it claims.
+    #[error("the node did not prove the id it claims")]
+    Unproven,
+    /// A malformed hello.
+    #[error("malformed hello")]
+    Malformed,
+}
+
+/// What the connecting side learns. `proven` is the key that TLS proved, if there is TLS.
+pub(super) async fn connect(
+    io: &mut Io,
+    identity: &Identity,
+    ours: &Hello,
+    proven: Option<NodeId>,
+) -> Result<Hello, ConnectError> {
+    let sent = message(ours)?;
+    io.write_all(&sent).await?;
+    io.flush().await?;
+    let received = read_message(io).await?;
+    let answer: Result<Hello, HelloRefusal> = body(&received)?;
+    let theirs = answer.map_err(ConnectError::Refused)?;
+    match proven {
+        Some(node) if node == theirs.node => {}
+        Some(_) => return Err(ConnectError::Unproven),
+        None => {
+            let transcript = blake3::hash(&[sent, received].concat());
+            read_proof(io, theirs.node, Side::Accepting, &transcript).await?;
+            write_proof(io, identity, Side::Connecting, &transcript).await?;
+        }
+    }
+    if theirs.network != ours.network {
+        return Err(ConnectError::Refused(HelloRefusal::OtherNetwork));
+    }
+    Ok(theirs)
+}
+
+/// What the accepting side learns. `answer` turns a hello into ours, or into a refusal.
+pub(super) async fn accept(
+    io: &mut Io,
+    identity: &Identity,
+    proven: Option<NodeId>,
+    answer: impl FnOnce(&Hello) -> Result<Hello, HelloRefusal>,
+) -> Result<Hello, ConnectError> {
+    let received = match read_message(io).await {
+        Ok(received) => received,
+        Err(error @ ConnectError::VersionDiffers { .. }) => {
+            io.write_all(&header(0)).await?; // tells our version; there is no more to say
+            io.flush().await?;
+            return Err(error);
+        }
+        Err(error) => return Err(error),
+    };
+    let theirs: Hello = body(&received)?;
+    let answer = match proven {
+        Some(node) if node != theirs.node => Err(HelloRefusal::NotYourKey),
+        _ => answer(&theirs),
+    };
+    let sent = message(&answer)?;
+    io.write_all(&sent).await?;
+    io.flush().await?;
+    answer.map_err(ConnectError::Refused)?;
+    if proven.is_none() {
+        let transcript = blake3::hash(&[received, sent].concat());
+        write_proof(io, identity, Side::Accepting, &transcript).await?;
+        read_proof(io, theirs.node, Side::Connecting, &transcript).await?;
+    }
+    Ok(theirs)
+}
+
+fn header(body_bytes: u16) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
+    header[..4].copy_from_slice(MAGIC);
+    header[4..6].copy_from_slice(&PROTOCOL_VERSION.to_be_bytes());
+    header[6..].copy_from_slice(&body_bytes.to_be_bytes());
+    header
+}
+
+fn message<T: Serialize>(value: &T) -> Result<Vec<u8>, ConnectError> {
+    let body = codec::encode(value).map_err(|_| ConnectError::Malformed)?;
+    let len = u16::try_from(body.len()).map_err(|_| ConnectError::Malformed)?;
+    Ok([header(len).as_slice(), &body].concat())
+}
+
+fn body<T: DeserializeOwned>(message: &[u8]) -> Result<T, ConnectError> {
+    codec::decode(&message[HEADER_BYTES..]).map_err(|_| ConnectError::Malformed)
+}
+
+/// Reads one message, header included, and not a byte more.
+async fn read_message(io: &mut Io) -> Result<Vec<u8>, ConnectError> {
+    let mut header = [0; HEADER_BYTES];
+    // The first two bytes alone can tell: an alert of TLS has only seven.
+    io.read_exact(&mut header[..2]).await?;
+    if [TLS_HANDSHAKE, TLS_ALERT].iter().any(|start| header.starts_with(start)) {
+        return Err(ConnectError::SecurityDiffers);
+    }
+    io.read_exact(&mut header[2..]).await?;
+    if !header.starts_with(MAGIC) {
+        return Err(ConnectError::NotNekop2p);
+    }
+    let theirs = u16::from_be_bytes([header[4], header[5]]);
+    if theirs != PROTOCOL_VERSION {
+        return Err(ConnectError::VersionDiffers { theirs });
+    }
+    let len = usize::from(u16::from_be_bytes([header[6], header[7]]));
+    if len > HELLO_BYTES_MAX {
+        return Err(ConnectError::Malformed);
+    }
+    let mut message = header.to_vec();
+    message.resize(HEADER_BYTES + len, 0);
+    io.read_exact(&mut message[HEADER_BYTES..]).await?;
+    Ok(message)
+}
+
+/// Who signs: a proof of one side cannot be sent back as the other's.
+#[derive(Clone, Copy)]
+enum Side {
+    Connecting = 0,
+    Accepting = 1,
+}
+
+fn proof_message(side: Side, transcript: &blake3::Hash) -> Vec<u8> {
+    [PROOF_DOMAIN, &[side as u8], transcript.as_bytes()].concat()
+}
+
+async fn write_proof(
+    io: &mut Io,
+    identity: &Identity,
+    side: Side,
+    transcript: &blake3::Hash,
+) -> Result<(), ConnectError> {
+    let proof = message(&identity.sign(&proof_message(side, transcript)))?;
+    io.write_all(&proof).await?;
+    Ok(io.flush().await?)
+}
+
+async fn read_proof(
+    io: &mut Io,
+    node: NodeId,
+    side: Side,
+    transcript: &blake3::Hash,
+) -> Result<(), ConnectError> {
+    let signature: Signature = body(&read_message(io).await?)?;
+    if signature.is_by(&node, &proof_message(side, transcript)) {
+        Ok(())
+    } else {
+        Err(ConnectError::Unproven)
+    }
+}

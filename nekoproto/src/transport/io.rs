@@ -1,0 +1,87 @@
+//! [`Io`]: one connection's bytes, in the clear or under TLS.
+
+use std::{
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::TlsStream;
+
+/// A peer that answers no probe for this long is gone.
+const DEAD_AFTER: Duration = Duration::from_secs(20);
+/// Silence after which the system begins to probe.
+const PROBE_AFTER: Duration = Duration::from_secs(10);
+/// Time between two probes.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+
+/// One connection's bytes.
+#[derive(Debug)]
+pub enum Io {
+    /// TCP in the clear.
+    Plain(TcpStream),
+    /// TLS over TCP.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Sets what every connection needs: no Nagle, and a silent peer is noticed.
+pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(PROBE_AFTER).with_interval(PROBE_EVERY))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(DEAD_AFTER))?;
+    Ok(())
+}
+
+impl Io {
+    /// The other end's address.
+    ///
+    /// # Errors
+    /// The connection is broken already.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match self {
+            Self::Plain(stream) => stream.peer_addr(),
+            Self::Tls(stream) => stream.get_ref().0.peer_addr(),
+        }
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(cx, buf),
+            Self::Tls(stream) => Pin::new(stream).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+        }
+    }
+}

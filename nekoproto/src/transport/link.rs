@@ -1,0 +1,128 @@
+//! [`Link`]: a control connection that is made again whenever it breaks.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::watch, time::sleep};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::info;
+
+use super::{Backoff, ConnectError, Connection, Endpoint, Remote, control::Driver};
+use crate::Purpose;
+
+const BACKOFF_BASE: Duration = Duration::from_millis(100);
+const BACKOFF_MAX: Duration = Duration::from_secs(3);
+/// A connection that lived this long was a good one: the next try comes soon.
+const GOOD_AFTER: Duration = Duration::from_secs(5);
+
+/// What a link is at the moment.
+#[derive(Clone, Debug)]
+pub enum LinkState<C> {
+    /// The first try is under way.
+    Connecting,
+    /// Connected.
+    Up {
+        /// Calls the other end; one connection for all its clones.
+        client: C,
+        /// Who that is.
+        remote: Remote,
+    },
+    /// Not connected; it is tried again after a pause.
+    Down(
+        /// Why.
+        Arc<ConnectError>,
+    ),
+}
+
+/// A persistent, multiplexed control connection to one address, made again with jittered
+/// back-off whenever it breaks. All clones share it; it ends with the token it was spawned with.
+#[derive(Clone, Debug)]
+pub struct Link<C> {
+    addr: SocketAddr,
+    state: watch::Receiver<LinkState<C>>,
+}
+
+impl<C: Clone + Send + Sync + 'static> Link<C> {
+    /// Begins to connect to `addr`. `open` turns each fresh connection into a client and the
+    /// future that runs it (see [`control::open`](super::control::open)).
+    pub fn spawn(
+        endpoint: Arc<Endpoint>,
+        addr: SocketAddr,
+        stop: CancellationToken,
+        tasks: &TaskTracker,
+        open: impl Fn(Connection) -> (C, Driver) + Send + 'static,
+    ) -> Self {
+        let (sender, state) = watch::channel(LinkState::Connecting);
+        tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = keep_connected(endpoint, addr, open, &sender) => {}
+            }
+        });
+        Self { addr, state }
+    }
+
+    /// Where it connects to.
+    #[must_use]
+    pub const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The client, while connected.
+    #[must_use]
+    pub fn client(&self) -> Option<C> {
+        match &*self.state.borrow() {
+            LinkState::Up { client, .. } => Some(client.clone()),
+            LinkState::Connecting | LinkState::Down(_) => None,
+        }
+    }
+
+    /// The state, and word of every change of it.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<LinkState<C>> {
+        self.state.clone()
+    }
+
+    /// Waits until the first try has ended, one way or the other.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn tried(&self) -> LinkState<C> {
+        let mut state = self.state.clone();
+        let tried = state.wait_for(|state| !matches!(state, LinkState::Connecting)).await;
+        tried.map_or(LinkState::Connecting, |state| state.clone())
+    }
+}
+
+async fn keep_connected<C: Clone>(
+    endpoint: Arc<Endpoint>,
+    addr: SocketAddr,
+    open: impl Fn(Connection) -> (C, Driver),
+    state: &watch::Sender<LinkState<C>>,
+) {
+    let mut backoff = Backoff::new(BACKOFF_BASE, BACKOFF_MAX);
+    loop {
+        let why = match endpoint.dial(addr, Purpose::Control, None).await {
+            Ok(connection) => {
+                let since = Instant::now();
+                let remote = connection.remote;
+                let (client, driver) = open(connection);
+                info!(%addr, node = %remote.node.short(), "connected");
+                state.send_replace(LinkState::Up { client, remote });
+                driver.await;
+                if since.elapsed() >= GOOD_AFTER {
+                    backoff.reset();
+                }
+                let closed = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+                ConnectError::Unreachable { addr, source: closed }
+            }
+            Err(error) => error,
+        };
+        info!(%addr, error = %why, "not connected");
+        state.send_replace(LinkState::Down(Arc::new(why)));
+        sleep(backoff.pause(rand::random())).await;
+    }
+}
