@@ -1,1 +1,302 @@
-//! x
+//! The superpeer: knows which names exist and who holds which version, and asks its neighbors.
+//!
+//! | room | what happens there |
+//! |---|---|
+//! | [`state`] | all decisions: pure, simulated over many seeds |
+//! | `service` | who asks, is it allowed; to the state and back |
+//! | `query`, `invalidate` | carry plans out over the network |
+//! | [`links`] | the neighbors, connected or away |
+//! | [`config`] | defaults, file, command line |
+//!
+//! [`Indexer::spawn`] gives a running one, in any program.
+
+pub mod config;
+mod invalidate;
+pub mod links;
+mod query;
+mod service;
+pub mod state;
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use dashmap::DashMap;
+use nekoproto::{
+    Holder, Identity, IdentityError, IndexerService, IndexerServiceClient, MsgId, NodeId, NodeTag,
+    PeerServiceClient, Role, Verifier,
+    limits::{SEEN_FOR, TTL_MAX},
+    transport::{Connection, Endpoint, EndpointConfig, EndpointError, Link, Remote, control},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+pub use config::{Config, ConfigError};
+use links::Links;
+use service::Service;
+use state::{
+    State,
+    index::{Session, SessionId},
+};
+
+/// How often ended leases are looked for. Lookups never list them; this frees their memory.
+const SWEEP_EVERY: Duration = Duration::from_millis(500);
+
+/// Why an indexer did not start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration contradicts itself.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data folder cannot be made.
+    #[error("cannot use the data folder {path}: {source}")]
+    DataDir {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The key cannot be had.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}: {source}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Makes running indexers.
+#[derive(Debug)]
+pub struct Indexer;
+
+/// A running indexer. Dropping the handle ends it at once; [`shutdown`](Self::shutdown) also
+/// waits until all its tasks have ended.
+#[derive(Debug)]
+pub struct IndexerHandle {
+    local_addr: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+/// What all tasks of one indexer share.
+#[derive(Debug)]
+struct Shared {
+    state: State,
+    links: Links,
+    verifier: Verifier,
+    /// Connected peers, to tell them of newer versions.
+    peers: DashMap<SessionId, PeerServiceClient>,
+    forwards: AtomicUsize,
+    connections: AtomicU64,
+    node: NodeId,
+    tag: NodeTag,
+    lease: Duration,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Indexer {
+    /// Starts an indexer and its links to its neighbors; those need not be there yet.
+    ///
+    /// # Errors
+    /// Nothing is left running.
+    pub async fn spawn(config: Config) -> Result<IndexerHandle, StartError> {
+        config.validate()?;
+        let identity = identity(&config)?;
+        let node = identity.id();
+        let endpoint = Endpoint::new(EndpointConfig {
+            identity,
+            role: Role::Indexer,
+            network: config.network.clone(),
+            security: config.security,
+        })?;
+        let listener = endpoint
+            .bind(config.listen)
+            .map_err(|source| StartError::Listen { addr: config.listen, source })?;
+        let local_addr = listener.local_addr();
+        let shared = Arc::new(Shared {
+            state: State::new(Instant::now()),
+            links: Links::new(config.neighbors.len()),
+            verifier: Verifier::default(),
+            peers: DashMap::new(),
+            forwards: AtomicUsize::new(0),
+            connections: AtomicU64::new(0),
+            node,
+            tag: node.tag(),
+            lease: config.lease,
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        });
+        let serve = {
+            let shared = Arc::clone(&shared);
+            move |connection| serve(Arc::clone(&shared), connection)
+        };
+        shared.tasks.spawn(listener.run(shared.stop.clone(), shared.tasks.clone(), serve));
+        for (place, addr) in config.neighbors.iter().enumerate() {
+            shared.connect_neighbor(&endpoint, place, *addr);
+        }
+        shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
+        shared.spawn_until_stop(|shared| async move { shared.sweep().await });
+        Ok(IndexerHandle { local_addr, shared })
+    }
+}
+
+impl IndexerHandle {
+    /// Where it listens, with the real port.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.shared.node
+    }
+
+    /// How many names it lists at the moment.
+    #[must_use]
+    pub fn names(&self) -> usize {
+        self.shared.state.index.names()
+    }
+
+    /// Waits until exactly `count` neighbors are connected.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn neighbors_reach(&self, count: usize) {
+        // The sender lives in `shared`, so waiting cannot fail.
+        drop(self.shared.links.watch().wait_for(|reachable| *reachable == count).await);
+    }
+
+    /// Stops listening, closes all connections and waits until every task has ended.
+    pub async fn shutdown(self) {
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+impl Drop for IndexerHandle {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+fn identity(config: &Config) -> Result<Identity, StartError> {
+    let Some(folder) = &config.data_dir else { return Ok(Identity::generate()) };
+    fs::create_dir_all(folder).map_err(|source| StartError::DataDir { path: folder.clone(), source })?;
+    Ok(Identity::load_or_create(&folder.join("indexer.key"))?)
+}
+
+impl Shared {
+    fn spawn_until_stop<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(Arc<Self>) -> F,
+    ) {
+        let (stop, work) = (self.stop.clone(), work(Arc::clone(self)));
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = work => {}
+            }
+        });
+    }
+
+    /// Links to the neighbor at `addr`, the `place`-th of the configuration.
+    fn connect_neighbor(self: &Arc<Self>, endpoint: &Arc<Endpoint>, place: usize, addr: SocketAddr) {
+        let shared = Arc::clone(self);
+        let open = move |connection: Connection| {
+            let service = Service { shared: Arc::clone(&shared), remote: connection.remote, session: None };
+            let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::new);
+            (client, Box::pin(driver) as control::Driver)
+        };
+        let link = Link::spawn(Arc::clone(endpoint), addr, self.stop.clone(), &self.tasks, open);
+        self.spawn_until_stop(|shared| async move {
+            let mut state = link.watch();
+            loop {
+                let now = state.borrow_and_update().clone();
+                shared.links.configured_changed(place, &now);
+                if state.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    async fn sweep(&self) {
+        let mut ticks = tokio::time::interval(SWEEP_EVERY);
+        loop {
+            ticks.tick().await;
+            let now = Instant::now();
+            self.state.index.expire(now);
+            self.links.forget_missed(now);
+        }
+    }
+
+    /// A message that begins here must not be taken up when a copy comes round.
+    fn note_own_message(&self, id: MsgId) {
+        self.state.seen.sight(id, TTL_MAX, SEEN_FOR, Instant::now());
+    }
+
+    fn open_session(&self, remote: &Remote) -> Option<Arc<Session>> {
+        let holder = Holder { node: remote.node, addr: remote.listens_at? };
+        Some(self.state.index.open_session(holder, self.lease, Instant::now()))
+    }
+}
+
+/// Serves one connection until it ends.
+async fn serve(shared: Arc<Shared>, connection: Connection) {
+    match connection.remote.role {
+        Role::Indexer => serve_indexer(shared, connection).await,
+        Role::Peer => serve_peer(shared, connection).await,
+    }
+}
+
+async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
+    let Connection { io, remote, .. } = connection;
+    let number = shared.connections.fetch_add(1, Ordering::Relaxed);
+    let service = Service { shared: Arc::clone(&shared), remote, session: None };
+    let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::new);
+    shared.links.arrived(remote.node, number, client);
+    let _leaving = on_drop(|| shared.links.left(remote.node, number, Instant::now()));
+    driver.await;
+}
+
+async fn serve_peer(shared: Arc<Shared>, connection: Connection) {
+    let Connection { io, remote, .. } = connection;
+    let session = shared.open_session(&remote);
+    let service = Service { shared: Arc::clone(&shared), remote, session: session.clone() };
+    let (client, driver) = control::open(io, service.serve(), PeerServiceClient::new);
+    let _leaving = session.map(|session| {
+        shared.peers.insert(session.id(), client);
+        // The registrations stay until the lease ends: the holder may only have lost the link.
+        on_drop(move || drop(shared.peers.remove(&session.id())))
+    });
+    driver.await;
+}
+
+/// Runs `action` when dropped: also when the task is cancelled.
+fn on_drop<F: FnOnce()>(action: F) -> impl Drop {
+    struct OnDrop<F: FnOnce()>(Option<F>);
+    impl<F: FnOnce()> Drop for OnDrop<F> {
+        fn drop(&mut self) {
+            if let Some(action) = self.0.take() {
+                action();
+            }
+        }
+    }
+    OnDrop(Some(action))
+}

@@ -20,8 +20,8 @@ pub type Covered = List<NodeTag, COVERED_MAX>;
 /// The calls of an indexer. Who calls is known from the connection, never from a message.
 #[tarpc::service]
 pub trait IndexerService {
-    /// The caller holds these versions and may be listed until its lease ends. All of the
-    /// records are taken, or none. Calling again with the same records changes nothing.
+    /// The caller holds these versions and may be listed until its lease ends. One forged record
+    /// refuses the whole call. Calling again with the same records changes nothing.
     async fn register(request: RegisterRequest) -> Result<RegisterReply, Refusal>;
     /// The caller no longer offers these names, of any origin.
     async fn deregister(names: Names) -> Result<(), Refusal>;
@@ -53,6 +53,8 @@ pub struct RegisterReply {
     /// Newer versions that the indexer knows of what the caller registered: those copies are
     /// outdated and are not listed.
     pub newer: Records,
+    /// How many were not listed because a limit of the indexer is reached.
+    pub unlisted: u32,
 }
 
 /// The caller's lease.

@@ -10,6 +10,7 @@
 //! both ends say `--insecure`; there, each side signs the hellos, so ids are proved at the start
 //! but nothing is hidden and an active attacker in between is not kept out.
 
+mod addr;
 mod backoff;
 pub mod control;
 mod data;
@@ -22,6 +23,7 @@ mod link;
 mod listener;
 mod tls;
 
+pub use addr::resolve;
 pub use backoff::Backoff;
 pub use data::{DataError, DataStream};
 pub use duplex::ClientHalf;

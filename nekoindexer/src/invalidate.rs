@@ -1,0 +1,98 @@
+//! Carries out an announcement: tells the holders of older versions, and the neighbors.
+//!
+//! Nobody waits for it and nothing depends on it: a message that is lost here is made up for by
+//! the lease or the TTR of each holder.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{StreamExt, stream};
+use nekoproto::{
+    Covered, IndexerServiceClient, InvalidateRequest, MsgId, PeerServiceClient, Records, VerifiedRecord,
+    limits::BATCH_MAX,
+};
+use tarpc::context;
+use tracing::debug;
+
+use crate::{
+    Shared,
+    state::{Announcement, route::route},
+};
+
+/// Holders told at the same time.
+const AT_ONCE: usize = 256;
+/// Time for a holder or a neighbor to acknowledge.
+const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(2);
+
+/// How an announcement travels on: as a new message, or as a copy of the one that came.
+#[derive(Clone, Debug)]
+pub(crate) struct Envelope {
+    pub(crate) msg_id: MsgId,
+    /// Hops that neighbors are given; `None` when it ends here.
+    pub(crate) ttl_hops: Option<u8>,
+    pub(crate) covered: Covered,
+}
+
+/// Tells whoever the announcement names, in the background.
+pub(crate) fn spread(shared: &Arc<Shared>, announcement: Announcement, envelope: Envelope) {
+    if announcement.is_empty() {
+        return;
+    }
+    let background = Arc::clone(shared);
+    shared.tasks.spawn(async move {
+        let stop = background.stop.clone();
+        let telling = tell_all(&background, announcement, envelope);
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = telling => {}
+        }
+    });
+}
+
+async fn tell_all(shared: &Shared, announcement: Announcement, envelope: Envelope) {
+    let holders = announcement.holders.into_iter().filter_map(|(session, records)| {
+        let client = shared.peers.get(&session)?.value().clone();
+        Some(async move { tell_holder(&client, records).await })
+    });
+    // Collected first, so that no guard of the map is held while waiting.
+    let holders: Vec<_> = holders.collect();
+    let holders = stream::iter(holders).for_each_concurrent(AT_ONCE, |telling| telling);
+    futures::join!(holders, tell_neighbors(shared, announcement.neighbors, envelope));
+}
+
+async fn tell_holder(client: &PeerServiceClient, records: Vec<VerifiedRecord>) {
+    for batch in records.chunks(BATCH_MAX) {
+        let records = Records::first_of(batch.iter().map(VerifiedRecord::to_signed));
+        if let Err(error) = client.invalidate(within(ACKNOWLEDGE_WITHIN), records).await {
+            debug!(%error, "a holder did not acknowledge an invalidation");
+            return;
+        }
+    }
+}
+
+async fn tell_neighbors(shared: &Shared, records: Vec<VerifiedRecord>, envelope: Envelope) {
+    let Some(ttl_hops) = envelope.ttl_hops.filter(|_| !records.is_empty()) else { return };
+    let neighbors = shared.links.current();
+    let route = route(shared.tag, &neighbors.tags, &neighbors.away, &envelope.covered);
+    let request = InvalidateRequest {
+        msg_id: envelope.msg_id,
+        records: Records::first_of(records.iter().map(VerifiedRecord::to_signed)),
+        ttl_hops,
+        covered: route.covered,
+    };
+    let telling = route.ask.iter().map(|index| {
+        let client: &IndexerServiceClient = &neighbors.reachable[*index].client;
+        let call = client.invalidate(within(ACKNOWLEDGE_WITHIN), request.clone());
+        async move {
+            if let Err(error) = call.await {
+                debug!(%error, "a neighbor did not take an invalidation");
+            }
+        }
+    });
+    futures::future::join_all(telling).await;
+}
+
+fn within(time: Duration) -> context::Context {
+    let mut context = context::current();
+    context.deadline = std::time::Instant::now() + time;
+    context
+}

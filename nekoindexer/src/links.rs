@@ -1,0 +1,200 @@
+//! The neighbors: who is connected and who is away. Queries read a snapshot and take no lock.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use nekoproto::{
+    HelloRefusal, IndexerServiceClient, NodeId, NodeTag,
+    transport::{ConnectError, LinkState},
+};
+use tokio::sync::watch;
+use tracing::warn;
+
+/// How long a neighbor that connected to us is missed after it went away without a word.
+pub const MISSED_FOR: Duration = Duration::from_secs(120);
+/// Neighbors that may connect to us; further ones are served but not asked.
+pub const INBOUND_MAX: usize = 256;
+
+/// A connected neighbor.
+#[derive(Clone, Debug)]
+pub struct Neighbor {
+    /// Who it is.
+    pub node: NodeId,
+    /// Calls it.
+    pub client: IndexerServiceClient,
+}
+
+/// The neighbors at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Neighbors {
+    /// Connected ones, each node once.
+    pub reachable: Vec<Neighbor>,
+    /// Their tags, in the same order.
+    pub tags: Vec<NodeTag>,
+    /// Those out of reach; `None` where it was never known who they are.
+    pub away: Vec<Option<NodeTag>>,
+}
+
+/// Keeps track of configured links and of indexers that connected to us.
+#[derive(Debug)]
+pub struct Links {
+    current: ArcSwap<Neighbors>,
+    known: Mutex<Known>,
+    reachable: watch::Sender<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// Links that the configuration asks for, by their place in it.
+    configured: Vec<Configured>,
+    /// Indexers that connected to us.
+    inbound: HashMap<NodeId, Inbound>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Configured {
+    client: Option<IndexerServiceClient>,
+    /// Who answered there last.
+    node: Option<NodeId>,
+    /// It is this indexer itself.
+    ourselves: bool,
+}
+
+#[derive(Debug)]
+struct Inbound {
+    /// One for each open connection, by the connection's number.
+    clients: Vec<(u64, IndexerServiceClient)>,
+    lost_at: Option<Instant>,
+}
+
+impl Links {
+    /// Expects `configured` links, all away as yet.
+    #[must_use]
+    pub fn new(configured: usize) -> Self {
+        let links = Self {
+            current: ArcSwap::default(),
+            known: Mutex::new(Known {
+                configured: vec![Configured::default(); configured],
+                ..Known::default()
+            }),
+            reachable: watch::Sender::new(0),
+        };
+        links.publish(&links.known());
+        links
+    }
+
+    /// The neighbors now.
+    #[must_use]
+    pub fn current(&self) -> Arc<Neighbors> {
+        self.current.load_full()
+    }
+
+    /// How many neighbors are connected, and word of every change.
+    #[must_use]
+    pub fn watch(&self) -> watch::Receiver<usize> {
+        self.reachable.subscribe()
+    }
+
+    /// The configured link at `place` changed.
+    pub fn configured_changed(&self, place: usize, state: &LinkState<IndexerServiceClient>) {
+        let mut known = self.known();
+        let link = &mut known.configured[place];
+        match state {
+            LinkState::Up { client, remote } => {
+                *link =
+                    Configured { client: Some(client.clone()), node: Some(remote.node), ourselves: false };
+            }
+            LinkState::Down(why) => {
+                link.client = None;
+                let ourselves = matches!(**why, ConnectError::Refused(HelloRefusal::Yourself));
+                if ourselves && !link.ourselves {
+                    warn!("a configured neighbor is this indexer itself; it is left out");
+                }
+                link.ourselves = ourselves;
+            }
+            LinkState::Connecting => {}
+        }
+        self.publish(&known);
+    }
+
+    /// An indexer connected to us; `connection` tells its connections apart.
+    pub fn arrived(&self, node: NodeId, connection: u64, client: IndexerServiceClient) {
+        let mut known = self.known();
+        if known.inbound.len() >= INBOUND_MAX && !known.inbound.contains_key(&node) {
+            warn!(node = %node.short(), "too many neighbors: this one is served but not asked");
+            return;
+        }
+        let inbound =
+            known.inbound.entry(node).or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None });
+        inbound.clients.push((connection, client));
+        inbound.lost_at = None;
+        self.publish(&known);
+    }
+
+    /// That connection ended.
+    pub fn left(&self, node: NodeId, connection: u64, now: Instant) {
+        let mut known = self.known();
+        if let Some(inbound) = known.inbound.get_mut(&node) {
+            inbound.clients.retain(|(number, _)| *number != connection);
+            if inbound.clients.is_empty() {
+                inbound.lost_at = Some(now);
+            }
+        }
+        self.publish(&known);
+    }
+
+    /// Misses no longer whoever went away [`MISSED_FOR`] ago.
+    pub fn forget_missed(&self, now: Instant) {
+        let mut known = self.known();
+        let before = known.inbound.len();
+        known.inbound.retain(|_, inbound| {
+            inbound.lost_at.is_none_or(|lost| now.saturating_duration_since(lost) < MISSED_FOR)
+        });
+        if known.inbound.len() != before {
+            self.publish(&known);
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish(&self, known: &Known) {
+        let neighbors = known.neighbors();
+        let reachable = neighbors.reachable.len();
+        self.current.store(Arc::new(neighbors));
+        self.reachable.send_if_modified(|count| std::mem::replace(count, reachable) != reachable);
+    }
+}
+
+impl Known {
+    fn neighbors(&self) -> Neighbors {
+        let mut neighbors = Neighbors::default();
+        let outbound = self.configured.iter().filter_map(|link| Some((link.node?, link.client.clone()?)));
+        let inbound = self
+            .inbound
+            .iter()
+            .filter_map(|(node, inbound)| inbound.clients.last().map(|(_, client)| (*node, client.clone())));
+        for (node, client) in outbound.chain(inbound) {
+            let tag = node.tag();
+            if !neighbors.tags.contains(&tag) {
+                neighbors.tags.push(tag);
+                neighbors.reachable.push(Neighbor { node, client });
+            }
+        }
+        let configured = self.configured.iter().filter(|link| link.client.is_none() && !link.ourselves);
+        let lost = self.inbound.iter().filter(|(_, inbound)| inbound.clients.is_empty());
+        for tag in
+            configured.map(|link| link.node.map(|node| node.tag())).chain(lost.map(|(n, _)| Some(n.tag())))
+        {
+            if tag.is_none_or(|tag| !neighbors.tags.contains(&tag)) {
+                neighbors.away.push(tag);
+            }
+        }
+        neighbors
+    }
+}

@@ -1,0 +1,90 @@
+//! The indexer as a program: reads its configuration, says where it listens, runs until told to stop.
+
+use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use anyhow::Context;
+use clap::Parser;
+use nekoindexer::{Config, Indexer};
+use nekoproto::{
+    NetworkName,
+    transport::{Security, resolve},
+};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// A nekop2p indexer: knows who holds what, and asks its neighbors.
+#[derive(Debug, Parser)]
+#[command(name = "nekoindexer", version)]
+struct Args {
+    /// Address to listen on; port 0 picks a free one [default: 127.0.0.1:7707]
+    #[arg(long, value_name = "ADDR", value_parser = resolve, env = "NEKOINDEXER_LISTEN")]
+    listen: Option<SocketAddr>,
+    /// Indexers to forward queries to; naming them on one side is enough
+    #[arg(long, value_name = "ADDR,ADDR...", value_parser = resolve, value_delimiter = ',', num_args = 1..,
+          env = "NEKOINDEXER_NEIGHBORS")]
+    neighbors: Vec<SocketAddr>,
+    /// Where the key is kept, so that the node stays the same; without it a new key is made at each start
+    #[arg(long, value_name = "DIR", env = "NEKOINDEXER_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+    /// Configuration file (TOML): listen, neighbors, data_dir, network, insecure, lease_secs
+    #[arg(long, value_name = "FILE", env = "NEKOINDEXER_CONFIG")]
+    config: Option<PathBuf>,
+    /// The network to belong to; networks do not mix [default: nekop2p]
+    #[arg(long, value_name = "NAME")]
+    network: Option<String>,
+    /// Seconds a holder stays listed without a word [default: 30]
+    #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..=3600))]
+    lease_secs: Option<u32>,
+    /// Plain TCP instead of TLS; all nodes of a network must agree
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl Args {
+    fn config(self) -> anyhow::Result<Config> {
+        let mut config = self.config.map_or_else(|| Ok(Config::default()), |path| Config::load(&path))?;
+        config.listen = self.listen.unwrap_or(config.listen);
+        if !self.neighbors.is_empty() {
+            config.neighbors = self.neighbors;
+        }
+        config.data_dir = self.data_dir.or(config.data_dir);
+        if let Some(network) = self.network {
+            config.network = NetworkName::try_from(network)?;
+        }
+        if let Some(secs) = self.lease_secs {
+            config.lease = std::time::Duration::from_secs(secs.into());
+        }
+        if self.insecure {
+            config.security = Security::Insecure;
+        }
+        Ok(config)
+    }
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,tarpc=error"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    match run(args).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let mut stderr = std::io::stderr().lock();
+            // Nobody is left to tell if even that fails.
+            let _ = writeln!(stderr, "nekoindexer: {error:#}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+async fn run(args: Args) -> anyhow::Result<()> {
+    let indexer = Indexer::spawn(args.config()?).await?;
+    writeln!(std::io::stdout(), "listening on {}", indexer.local_addr()).context("cannot write to stdout")?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted?,
+        _ = terminate.recv() => {}
+    }
+    indexer.shutdown().await;
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! Carries out a query plan: asks the neighbors at once, within the deadline, and merges.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use nekoproto::{FileName, Hit, QueryReply, QueryRequest, Refusal, Verifier};
+use tarpc::{client::RpcError, context};
+use tracing::debug;
+
+use crate::{
+    Shared,
+    links::Neighbor,
+    state::{
+        QueryPlan,
+        merge::{Found, Merge},
+        route::route,
+    },
+};
+
+/// Forwarded queries under way at once in one indexer; further ones are answered `busy`.
+pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
+/// The share of the remaining deadline that each hop keeps for itself, so that its answer still
+/// arrives when a neighbor's does not: an eighth, between these bounds.
+const MARGIN_MIN: Duration = Duration::from_millis(2);
+const MARGIN_MAX: Duration = Duration::from_millis(100);
+
+/// Answers `request`, whose asker waits until `deadline`.
+///
+/// # Errors
+/// The request is refused as a whole. A neighbor's failure is no error: it makes the answer
+/// incomplete.
+///
+/// # Cancel safety
+/// Safe: dropping the future cancels the calls to the neighbors.
+pub(crate) async fn answer(
+    shared: &Shared,
+    deadline: Instant,
+    request: QueryRequest,
+) -> Result<QueryReply, Refusal> {
+    let now = Instant::now();
+    let left = deadline.saturating_duration_since(now);
+    let (local, ttl_hops) = match shared.state.on_query(&request, left, now)? {
+        QueryPlan::Answer(local) => return Ok(Merge::new(local).finish()),
+        QueryPlan::Forward { local, ttl_hops } => (local, ttl_hops),
+    };
+    let neighbors = shared.links.current();
+    let route = route(shared.tag, &neighbors.tags, &neighbors.away, &request.covered);
+    let mut merge = Merge::new(local);
+    if route.gap {
+        merge.lacks_something();
+    }
+    if route.ask.is_empty() {
+        return Ok(merge.finish());
+    }
+    let _place = Place::take(&shared.forwards).ok_or(Refusal::Busy)?;
+    let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
+    let forwarded = QueryRequest { ttl_hops, covered: route.covered, ..request };
+    let mut answers: FuturesUnordered<_> = route
+        .ask
+        .iter()
+        .map(|index| ask(&neighbors.reachable[*index], forwarded.clone(), now + budget))
+        .collect();
+    merge.count_messages(u32::try_from(route.ask.len()).unwrap_or(u32::MAX));
+    while let Some((neighbor, answer)) = answers.next().await {
+        match answer {
+            Ok(Ok(reply)) => absorb(&mut merge, reply, &forwarded.name, &shared.verifier),
+            Ok(Err(refusal)) => {
+                debug!(neighbor = %neighbor.node.short(), %refusal, "neighbor refused a query");
+                merge.lacks_something();
+            }
+            Err(error) => {
+                debug!(neighbor = %neighbor.node.short(), %error, "neighbor did not answer a query");
+                merge.lacks_something();
+            }
+        }
+    }
+    Ok(merge.finish())
+}
+
+async fn ask(
+    neighbor: &Neighbor,
+    request: QueryRequest,
+    deadline: Instant,
+) -> (&Neighbor, Result<Result<QueryReply, Refusal>, RpcError>) {
+    let mut context = context::current();
+    context.deadline = deadline;
+    (neighbor, neighbor.client.query(context, request).await)
+}
+
+/// Takes in what a neighbor says, none of it on trust: other names and records that their
+/// origins did not sign are left out, and then the answer is not complete.
+fn absorb(merge: &mut Merge, reply: QueryReply, name: &FileName, verifier: &Verifier) {
+    merge.count_messages(reply.messages);
+    if !reply.complete {
+        merge.lacks_something();
+    }
+    for hit in reply.hits {
+        match check(hit, name, verifier) {
+            Some(found) => merge.absorb(found),
+            None => merge.lacks_something(),
+        }
+    }
+}
+
+fn check(hit: Hit, name: &FileName, verifier: &Verifier) -> Option<Found> {
+    if hit.record.unverified().name != *name {
+        return None;
+    }
+    let record = verifier.verify(hit.record).ok()?;
+    Some(Found { record, holders: hit.holders.into_vec() })
+}
+
+/// A place among [`FORWARDS_MAX`], given back when dropped.
+struct Place<'a>(&'a AtomicUsize);
+
+impl<'a> Place<'a> {
+    fn take(taken: &'a AtomicUsize) -> Option<Self> {
+        let place = Self(taken);
+        (taken.fetch_add(1, Ordering::Relaxed) < FORWARDS_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,101 @@
+//! What a caller may ask: validates, calls the state, and hands plans to whoever carries them out.
+
+use std::{sync::Arc, time::Instant};
+
+use nekoproto::{
+    Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, MsgId, Names, QueryReply, QueryRequest,
+    Records, Refusal, RegisterReply, RegisterRequest, Role, VerifiedRecord, limits::TTL_MAX,
+    transport::Remote,
+};
+use tarpc::context::Context;
+
+use crate::{
+    Shared,
+    invalidate::{self, Envelope},
+    query,
+    state::{index::Session, merge::Merge},
+};
+
+/// The indexer as one connection sees it.
+#[derive(Clone)]
+pub(crate) struct Service {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) remote: Remote,
+    /// The caller's registrations; only peers that listen have one.
+    pub(crate) session: Option<Arc<Session>>,
+}
+
+impl Service {
+    fn session(&self) -> Result<&Arc<Session>, Refusal> {
+        match self.remote.role {
+            Role::Indexer => Err(Refusal::WrongRole),
+            Role::Peer => self.session.as_ref().ok_or(Refusal::NotListening),
+        }
+    }
+
+    fn lease(&self, session: &Session) -> LeaseReply {
+        self.shared.state.index.renew(session, self.shared.lease, Instant::now());
+        LeaseReply {
+            lease_ms: u32::try_from(self.shared.lease.as_millis()).unwrap_or(u32::MAX),
+            names: u32::try_from(session.count()).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn verified(&self, records: Records) -> Result<Vec<VerifiedRecord>, Refusal> {
+        let verified = records.into_iter().map(|record| self.shared.verifier.verify(record));
+        verified.collect::<Result<_, _>>().map_err(|_| Refusal::Forged)
+    }
+}
+
+impl IndexerService for Service {
+    async fn register(self, _: Context, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
+        let session = self.session()?;
+        let records = self.verified(request.records)?;
+        let plan = self.shared.state.on_register(session, records, request.announce);
+        let lease = self.lease(session);
+        let news = Envelope {
+            msg_id: MsgId::random(),
+            ttl_hops: Some(TTL_MAX - 1), // this hop is the first
+            covered: Covered::new(),
+        };
+        self.shared.note_own_message(news.msg_id);
+        invalidate::spread(&self.shared, plan.announcement, news);
+        Ok(RegisterReply {
+            lease,
+            newer: Records::first_of(plan.newer.iter().map(VerifiedRecord::to_signed)),
+            unlisted: u32::try_from(plan.unlisted).unwrap_or(u32::MAX),
+        })
+    }
+
+    async fn deregister(self, _: Context, names: Names) -> Result<(), Refusal> {
+        let session = self.session()?;
+        names.iter().for_each(|name| self.shared.state.index.deregister(session, name));
+        Ok(())
+    }
+
+    async fn renew(self, _: Context) -> Result<LeaseReply, Refusal> {
+        Ok(self.lease(self.session()?))
+    }
+
+    async fn search(self, _: Context, name: FileName) -> Result<QueryReply, Refusal> {
+        Ok(Merge::new(self.shared.state.index.lookup(&name, Instant::now())).finish())
+    }
+
+    async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
+        query::answer(&self.shared, context.deadline, request).await
+    }
+
+    async fn invalidate(self, context: Context, request: InvalidateRequest) -> Result<(), Refusal> {
+        let records = self.verified(request.records.clone())?;
+        let now = Instant::now();
+        let left = context.deadline.saturating_duration_since(now);
+        let announcement = self.shared.state.on_invalidate(&request, records, left, now)?;
+        let envelope = Envelope {
+            msg_id: request.msg_id,
+            ttl_hops: request.ttl_hops.checked_sub(1),
+            covered: request.covered,
+        };
+        invalidate::spread(&self.shared, announcement, envelope);
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! Tests of the index: leases, versions, removal, and registrations racing with removal.
+
+use std::net::SocketAddr;
+
+use nekoproto::Identity;
+use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
+
+use super::*;
+use crate::state::testing::record;
+
+const LEASE: Duration = Duration::from_secs(10);
+
+fn holder(n: u8) -> Holder {
+    Holder { node: Identity::from_seed(&[n; 32]).id(), addr: SocketAddr::from(([127, 0, 0, 1], 1000)) }
+}
+
+fn name(text: &str) -> FileName {
+    FileName::new(text).unwrap()
+}
+
+struct Setup {
+    index: Index,
+    now: Instant,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { index: Index::new(now), now }
+    }
+
+    fn session(&self, n: u8) -> Arc<Session> {
+        self.index.open_session(holder(n), LEASE, self.now)
+    }
+
+    /// The versions found and their holders.
+    fn found(&self, at: Instant) -> Vec<(u64, Vec<Holder>)> {
+        let found = self.index.lookup(&name("a"), at);
+        found.into_iter().map(|found| (found.record.version.get(), found.holders)).collect()
+    }
+}
+
+#[test]
+fn holder_is_found_until_its_lease_ends() {
+    let setup = Setup::new();
+    let session = setup.session(2);
+    assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::News { outdated: vec![] });
+    let end = setup.now + LEASE;
+    assert_eq!(setup.found(end - Duration::from_millis(1)), [(1, vec![holder(2)])]);
+    assert_eq!(setup.found(end), [], "found after its lease, before any sweep");
+    setup.index.renew(&session, LEASE, end);
+    assert_eq!(setup.found(end), [(1, vec![holder(2)])]);
+    assert_eq!(setup.index.expire(end + LEASE), [session.id()]);
+    assert_eq!(setup.index.names(), 0);
+    assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::Full, "a removed session");
+    assert_eq!(setup.index.names(), 0);
+}
+
+#[test]
+fn newer_version_hides_older_holders_and_names_them() {
+    let setup = Setup::new();
+    let (origin, copy) = (setup.session(1), setup.session(2));
+    setup.index.register(&origin, &record(1, "a", 1));
+    setup.index.register(&copy, &record(1, "a", 1));
+    let noted = setup.index.register(&origin, &record(1, "a", 2));
+    assert_eq!(noted, Noted::News { outdated: vec![copy.id()] });
+    assert_eq!(setup.found(setup.now), [(2, vec![holder(1)])]);
+    setup.index.check();
+}
+
+#[test]
+fn older_version_is_told_the_newer_and_not_listed() {
+    let setup = Setup::new();
+    let (origin, copy) = (setup.session(1), setup.session(2));
+    setup.index.register(&origin, &record(1, "a", 2));
+    assert_eq!(setup.index.register(&copy, &record(1, "a", 1)), Noted::Outdated(record(1, "a", 2)));
+    assert_eq!(setup.found(setup.now), [(2, vec![holder(1)])]);
+    setup.index.check();
+}
+
+#[test]
+fn replayed_invalidation_changes_nothing() {
+    let setup = Setup::new();
+    let copy = setup.session(2);
+    setup.index.register(&copy, &record(1, "a", 2));
+    assert_eq!(setup.index.invalidate(&record(1, "a", 1)), Noted::Outdated(record(1, "a", 2)));
+    assert_eq!(setup.index.invalidate(&record(1, "a", 2)), Noted::Known);
+    assert_eq!(setup.index.invalidate(&record(1, "unheld", 9)), Noted::Known);
+    assert_eq!(setup.found(setup.now), [(2, vec![holder(2)])]);
+    assert_eq!(setup.index.invalidate(&record(1, "a", 3)), Noted::News { outdated: vec![copy.id()] });
+    assert_eq!(setup.found(setup.now), [], "nobody holds version 3 here");
+}
+
+#[test]
+fn another_origin_cannot_touch_the_name_of_the_first() {
+    let setup = Setup::new();
+    let (origin, stranger) = (setup.session(1), setup.session(9));
+    setup.index.register(&origin, &record(1, "a", 1));
+    setup.index.register(&stranger, &record(9, "a", 100));
+    setup.index.invalidate(&record(9, "a", 101));
+    assert_eq!(setup.found(setup.now), [(1, vec![holder(1)])]);
+}
+
+#[test]
+fn a_name_with_too_many_origins_is_full_and_nothing_leaks() {
+    let setup = Setup::new();
+    let session = setup.session(200);
+    for origin in 0..=u8::try_from(HITS_MAX).unwrap() {
+        let noted = setup.index.register(&session, &record(origin, "a", 1));
+        assert_eq!(noted == Noted::Full, usize::from(origin) == HITS_MAX, "origin {origin}");
+    }
+    let late = setup.session(201);
+    assert_eq!(setup.index.register(&late, &record(100, "a", 1)), Noted::Full);
+    assert_eq!(late.count(), 0);
+    setup.index.check();
+}
+
+#[test]
+fn a_new_session_of_a_node_replaces_its_old_one() {
+    let setup = Setup::new();
+    let (before, after) = (setup.session(2), setup.session(2));
+    setup.index.register(&before, &record(1, "a", 1));
+    setup.index.register(&after, &record(1, "a", 1));
+    setup.index.close_session(&before);
+    assert_eq!(setup.found(setup.now), [(1, vec![holder(2)])]);
+    setup.index.close_session(&after);
+    assert_eq!(setup.index.names(), 0);
+}
+
+/// Goal: whatever happens, the invariants hold, and an emptied index is empty.
+#[test]
+fn random_histories_keep_the_invariants() {
+    for seed in 0..200 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let setup = Setup::new();
+        let mut sessions: Vec<Arc<Session>> = (0..6).map(|n| setup.session(n)).collect();
+        for _ in 0..300 {
+            let who = rng.random_range(0..sessions.len());
+            let text = ["a", "b", "c"][rng.random_range(0..3)];
+            let record = record(rng.random_range(0..3), text, rng.random_range(1..5));
+            match rng.next_u32() % 8 {
+                0 => {
+                    setup.index.close_session(&sessions[who]);
+                    sessions[who] = setup.session(u8::try_from(who).unwrap());
+                }
+                1 => setup.index.deregister(&sessions[who], &record.name),
+                2 => drop(setup.index.invalidate(&record)),
+                _ => drop(setup.index.register(&sessions[who], &record)),
+            }
+            setup.index.check();
+        }
+        sessions.iter().for_each(|session| setup.index.close_session(session));
+        assert_eq!(setup.index.names(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn registrations_racing_with_removal_leave_nothing_behind() {
+    for round in 0..50 {
+        let setup = Setup::new();
+        let session = setup.session(1);
+        let names: Vec<_> = (0..40).map(|n| record(1, &format!("f{n}"), 1)).collect();
+        std::thread::scope(|scope| {
+            scope.spawn(|| names.iter().for_each(|record| drop(setup.index.register(&session, record))));
+            scope.spawn(|| setup.index.close_session(&session));
+        });
+        assert_eq!(setup.index.names(), 0, "round {round}");
+    }
+}

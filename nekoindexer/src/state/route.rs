@@ -1,0 +1,56 @@
+//! Which neighbors a message goes to: those that no copy with as many hops is on its way to.
+
+use nekoproto::{Covered, NodeTag};
+
+/// Where a message goes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Indices of the neighbors to ask, all at once.
+    pub ask: Vec<usize>,
+    /// The covered set they are given.
+    pub covered: Covered,
+    /// Whether a neighbor out of reach leaves a gap that nobody else is known to fill.
+    pub gap: bool,
+}
+
+/// Chooses among `reachable`; `away` are neighbors out of reach, `None` where it was never known
+/// who they are.
+///
+/// Why skipping the covered is safe: whoever is in `covered` was sent a copy by somebody at least
+/// as near to the asker as we are, so with at least as many hops as ours would have.
+#[must_use]
+pub fn route(me: NodeTag, reachable: &[NodeTag], away: &[Option<NodeTag>], covered: &Covered) -> Route {
+    let is_covered = |tag: &NodeTag| *tag == me || covered.contains(tag);
+    let ask: Vec<usize> = (0..reachable.len()).filter(|index| !is_covered(&reachable[*index])).collect();
+    let gap = away.iter().any(|tag| tag.as_ref().is_none_or(|tag| !is_covered(tag)));
+    let asked = ask.iter().map(|index| reachable[*index]);
+    let mine = (!covered.contains(&me)).then_some(me);
+    let covered = Covered::first_of(covered.iter().copied().chain(mine).chain(asked));
+    Route { ask, covered, gap }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::testing::tag;
+
+    #[test]
+    fn a_full_mesh_is_asked_once() {
+        let mesh: Vec<NodeTag> = (0..10).map(tag).collect();
+        let others =
+            |me: usize| -> Vec<NodeTag> { mesh.iter().copied().filter(|node| *node != mesh[me]).collect() };
+        let first = route(mesh[0], &others(0), &[], &Covered::new());
+        assert_eq!(first.ask.len(), 9);
+        for (me, tag) in mesh.iter().enumerate().skip(1) {
+            assert_eq!(route(*tag, &others(me), &[], &first.covered).ask, [0usize; 0], "node {me}");
+        }
+    }
+
+    #[test]
+    fn a_neighbor_away_is_a_gap_unless_someone_else_covers_it() {
+        let covered = Covered::first_of([tag(1)]);
+        assert!(!route(tag(0), &[], &[Some(tag(1))], &covered).gap);
+        assert!(route(tag(0), &[], &[Some(tag(2))], &covered).gap);
+        assert!(route(tag(0), &[], &[None], &covered).gap);
+    }
+}
