@@ -1,0 +1,388 @@
+//! What this peer publishes and holds: on disk, crash-safe, with an index in memory.
+//!
+//! Every change is committed durably (one transaction, synced) before it is visible in memory,
+//! and so before anybody hears of it. A version number is taken from its counter in the same
+//! transaction that stores its record: a crash can lose a publish, but never reuse its number.
+
+mod entry;
+mod tables;
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use nekoproto::{
+    ContentHash, FileName, Identity, ManifestHash, Policy, Record, RecordError, VerifiedRecord, Version,
+};
+
+pub use entry::Entry;
+use tables::Tables;
+
+use crate::chunker::Chunked;
+
+/// The catalogue of one data folder.
+#[derive(Debug)]
+pub struct Catalogue {
+    identity: Identity,
+    tables: Tables,
+    memory: RwLock<Memory>,
+}
+
+/// The index in memory: what the tables say, ready to hand.
+#[derive(Debug, Default)]
+struct Memory {
+    entries: HashMap<FileName, Arc<Entry>>,
+    by_content: HashMap<ContentHash, HashSet<FileName>>,
+    by_manifest: HashMap<ManifestHash, HashSet<FileName>>,
+}
+
+/// A file about to be published.
+#[derive(Debug)]
+pub struct Draft {
+    /// What it is to be shared under.
+    pub name: FileName,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What was read from it.
+    pub chunked: Chunked,
+    /// How fresh copies must be.
+    pub policy: Policy,
+}
+
+/// What became of a draft.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Published {
+    /// A new version, stored and not yet announced.
+    New(VerifiedRecord),
+    /// The bytes and the policy are those of the version already published.
+    Unchanged(VerifiedRecord),
+}
+
+/// Why the catalogue cannot do it. What is on disk is as before.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogueError {
+    /// The database failed.
+    #[error("the catalogue {path} failed: {source}")]
+    Database {
+        /// Its file.
+        path: PathBuf,
+        /// What it said.
+        source: Box<redb::Error>,
+    },
+    /// The database holds something that this program did not write.
+    #[error(
+        "the catalogue {path} is damaged ({what}): restore the data folder from a copy, or move it away to start anew"
+    )]
+    Damaged {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The database belongs to another key.
+    #[error("the catalogue {0} belongs to another key: the data folder's files are not of one node")]
+    OtherIdentity(PathBuf),
+    /// The name is a copy of another origin's file.
+    #[error("{name} is this peer's copy of a file of origin {}: publish it under another name, or deregister the copy first", .origin.short())]
+    CopyOfOther {
+        /// The name.
+        name: FileName,
+        /// Whose file it is.
+        origin: nekoproto::NodeId,
+    },
+    /// The counter of a name is used up.
+    #[error("no version number is left for {0}")]
+    VersionsUsedUp(FileName),
+    /// The record cannot be signed.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}
+
+impl Catalogue {
+    /// Opens the catalogue in `folder`, or makes an empty one. Blocking.
+    ///
+    /// # Errors
+    /// It cannot be used; it is left as it is.
+    pub fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
+        let tables = Tables::open(&folder.join("catalogue.redb"), identity.id())?;
+        let mut memory = Memory::default();
+        for entry in tables.load()? {
+            memory.put(Arc::new(entry));
+        }
+        Ok(Self { identity, tables, memory: RwLock::new(memory) })
+    }
+
+    /// The entry of `name`.
+    #[must_use]
+    pub fn get(&self, name: &FileName) -> Option<Arc<Entry>> {
+        self.read(|memory| memory.entries.get(name).cloned())
+    }
+
+    /// All entries, by name.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Entry>> {
+        let mut all: Vec<Arc<Entry>> = self.read(|memory| memory.entries.values().cloned().collect());
+        all.sort_by(|a, b| a.record.name.cmp(&b.record.name));
+        all
+    }
+
+    /// Entries whose file has this content.
+    #[must_use]
+    pub fn with_content(&self, content: &ContentHash) -> Vec<Arc<Entry>> {
+        self.read(|memory| memory.named(memory.by_content.get(content)))
+    }
+
+    /// Entries whose manifest has this hash.
+    #[must_use]
+    pub fn with_manifest(&self, manifest: &ManifestHash) -> Vec<Arc<Entry>> {
+        self.read(|memory| memory.named(memory.by_manifest.get(manifest)))
+    }
+
+    /// Whether this peer is the origin of `entry`.
+    #[must_use]
+    pub fn is_own(&self, entry: &Entry) -> bool {
+        entry.record.origin == self.identity.id()
+    }
+
+    /// The encoded manifest with this hash. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn manifest(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
+        self.tables.manifest(hash)
+    }
+
+    /// Gives each draft its version and stores all in one transaction. Blocking.
+    ///
+    /// # Errors
+    /// Nothing was stored and no version number was used.
+    pub fn publish(&self, drafts: Vec<Draft>) -> Result<Vec<Published>, CatalogueError> {
+        let write = self.tables.begin()?;
+        let mut results = Vec::with_capacity(drafts.len());
+        let mut entries = Vec::with_capacity(drafts.len());
+        let mut manifests = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let known = self.get(&draft.name);
+            if let Some(other) = known.as_ref().filter(|known| !self.is_own(known)) {
+                return Err(CatalogueError::CopyOfOther { name: draft.name, origin: other.record.origin });
+            }
+            let counter = write.version(&draft.name)?;
+            let unchanged = known.filter(|known| {
+                Some(known.record.version) == counter // else the counter was raised past it
+                    && known.record.content == draft.chunked.content
+                    && known.record.manifest == draft.chunked.manifest_hash
+                    && known.record.policy == draft.policy
+            });
+            let record = match &unchanged {
+                Some(known) => known.record.clone(),
+                None => self.next_record(&write, &draft)?,
+            };
+            let entry = Entry {
+                record: record.clone(),
+                path: draft.path,
+                stamp: draft.chunked.stamp,
+                hashed_at_ns: draft.chunked.hashed_at_ns,
+                newest: None,
+                origin_addr: None,
+            };
+            self.drop_replaced_manifest(&write, &record)?;
+            manifests.push((record.manifest, draft.chunked.manifest));
+            entries.push(entry);
+            results.push(if unchanged.is_some() {
+                Published::Unchanged(record)
+            } else {
+                Published::New(record)
+            });
+        }
+        // After all removals: a manifest that one file gave up may be another's new one.
+        for (hash, bytes) in &manifests {
+            write.put_manifest(hash, bytes)?;
+        }
+        entries.iter().try_for_each(|entry| write.put_entry(entry))?;
+        write.commit()?;
+        self.remember(entries);
+        Ok(results)
+    }
+
+    fn next_record(
+        &self,
+        write: &tables::Write<'_>,
+        draft: &Draft,
+    ) -> Result<VerifiedRecord, CatalogueError> {
+        let version = match write.version(&draft.name)? {
+            Some(last) => last.next().ok_or_else(|| CatalogueError::VersionsUsedUp(draft.name.clone()))?,
+            None => Version::FIRST,
+        };
+        write.set_version(&draft.name, version)?;
+        let record = Record {
+            origin: self.identity.id(),
+            name: draft.name.clone(),
+            version,
+            size: draft.chunked.stamp.size(),
+            content: draft.chunked.content,
+            manifest: draft.chunked.manifest_hash,
+            policy: draft.policy,
+        };
+        Ok(record.sign(&self.identity)?)
+    }
+
+    /// Makes sure that the next version of `name` comes after `seen`: the node's own signature
+    /// on a later version than its counter says shows that the counter was lost. Blocking.
+    ///
+    /// # Errors
+    /// The counter is as before.
+    pub fn raise_version(&self, name: &FileName, seen: Version) -> Result<(), CatalogueError> {
+        let write = self.tables.begin()?;
+        if write.version(name)?.is_none_or(|last| last < seen) {
+            write.set_version(name, seen)?;
+        }
+        write.commit()
+    }
+
+    /// Stores a downloaded copy in place of any earlier one. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub fn put_copy(&self, entry: Entry, manifest: &[u8]) -> Result<(), CatalogueError> {
+        let write = self.tables.begin()?;
+        self.drop_replaced_manifest(&write, &entry.record)?;
+        write.put_manifest(&entry.record.manifest, manifest)?;
+        write.put_entry(&entry)?;
+        write.commit()?;
+        self.remember(vec![entry]);
+        Ok(())
+    }
+
+    /// Changes the entry of `name`, if there is one and `change` says that it changed. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub fn update(
+        &self,
+        name: &FileName,
+        change: impl FnOnce(&mut Entry) -> bool,
+    ) -> Result<Option<Arc<Entry>>, CatalogueError> {
+        let write = self.tables.begin()?; // one writer at a time: what is read below stays true
+        let Some(known) = self.get(name) else { return Ok(None) };
+        let mut entry = Entry::clone(&known);
+        if !change(&mut entry) {
+            return Ok(None);
+        }
+        write.put_entry(&entry)?;
+        write.commit()?;
+        self.remember(vec![entry]);
+        Ok(self.get(name))
+    }
+
+    /// Forgets `name`; its version counter stays. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub fn remove(&self, name: &FileName) -> Result<Option<Arc<Entry>>, CatalogueError> {
+        let write = self.tables.begin()?;
+        let Some(known) = self.get(name) else { return Ok(None) };
+        write.remove_entry(name)?;
+        if self.is_last_user(&known) {
+            write.remove_manifest(&known.record.manifest)?;
+        }
+        write.commit()?;
+        self.write(|memory| memory.take(name));
+        Ok(Some(known))
+    }
+
+    /// Notes that a partial download of `name` lies at `path`; returns the one noted before.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub fn note_partial(
+        &self,
+        name: &FileName,
+        path: Option<&Path>,
+    ) -> Result<Option<PathBuf>, CatalogueError> {
+        let write = self.tables.begin()?;
+        let before = write.set_partial(name, path)?;
+        write.commit()?;
+        Ok(before)
+    }
+
+    /// Removes the manifest of the entry that `record` replaces, if no other entry has the same.
+    fn drop_replaced_manifest(
+        &self,
+        write: &tables::Write<'_>,
+        record: &Record,
+    ) -> Result<(), CatalogueError> {
+        match self.get(&record.name) {
+            Some(old) if old.record.manifest != record.manifest && self.is_last_user(&old) => {
+                write.remove_manifest(&old.record.manifest)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_last_user(&self, entry: &Entry) -> bool {
+        self.read(|memory| {
+            memory.by_manifest.get(&entry.record.manifest).is_none_or(|names| names.len() <= 1)
+        })
+    }
+
+    fn remember(&self, entries: Vec<Entry>) {
+        self.write(|memory| {
+            for entry in entries {
+                memory.put(Arc::new(entry));
+            }
+        });
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Memory) -> T) -> T {
+        look(&self.memory.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<T>(&self, change: impl FnOnce(&mut Memory) -> T) -> T {
+        change(&mut self.memory.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Memory {
+    fn put(&mut self, entry: Arc<Entry>) {
+        let record = entry.record.clone();
+        self.take(&record.name);
+        self.by_content.entry(record.content).or_default().insert(record.name.clone());
+        self.by_manifest.entry(record.manifest).or_default().insert(record.name.clone());
+        self.entries.insert(record.name.clone(), entry);
+    }
+
+    fn take(&mut self, name: &FileName) {
+        let Some(entry) = self.entries.remove(name) else { return };
+        remove_from(&mut self.by_content, &entry.record.content, name);
+        remove_from(&mut self.by_manifest, &entry.record.manifest, name);
+    }
+
+    fn named(&self, names: Option<&HashSet<FileName>>) -> Vec<Arc<Entry>> {
+        names.into_iter().flatten().filter_map(|name| self.entries.get(name).cloned()).collect()
+    }
+}
+
+fn remove_from<K: std::hash::Hash + Eq>(map: &mut HashMap<K, HashSet<FileName>>, key: &K, name: &FileName) {
+    if let Some(names) = map.get_mut(key) {
+        names.remove(name);
+        if names.is_empty() {
+            map.remove(key);
+        }
+    }
+}
+
+impl CatalogueError {
+    /// Whether the disk is full.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        let Self::Database { source, .. } = self else { return false };
+        matches!(&**source, redb::Error::Io(error) if error.kind() == io::ErrorKind::StorageFull)
+    }
+}
+
+#[cfg(test)]
+mod tests;

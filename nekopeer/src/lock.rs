@@ -1,0 +1,85 @@
+//! One data folder, one process: a lock that the system releases however the process ends.
+
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io::{self, Read, Seek, Write},
+    path::{Path, PathBuf},
+};
+
+/// Holds the data folder until dropped.
+#[derive(Debug)]
+pub struct DataLock {
+    _file: File,
+}
+
+/// Why the data folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Another process uses it.
+    #[error(
+        "the data folder {path} is in use by another nekopeer{}: stop that one, or give this one another folder with --data-dir",
+        .process.as_ref().map(|id| format!(" (process {id})")).unwrap_or_default()
+    )]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+        /// The other process, when it said so.
+        process: Option<String>,
+    },
+    /// It cannot be made or written.
+    #[error("cannot use the data folder {path}: {source}")]
+    Unusable {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl DataLock {
+    /// Makes the folder if need be and takes it.
+    ///
+    /// # Errors
+    /// Nothing was changed, but the folder may have been made.
+    pub fn take(folder: &Path) -> Result<Self, LockError> {
+        let unusable = |source| LockError::Unusable { path: folder.to_owned(), source };
+        std::fs::create_dir_all(folder).map_err(unusable)?;
+        let path = folder.join("lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(unusable)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                let read = file.read_to_string(&mut text).is_ok();
+                let process = read.then(|| text.trim().to_owned()).filter(|text| !text.is_empty());
+                return Err(LockError::InUse { path: folder.to_owned(), process });
+            }
+            Err(TryLockError::Error(source)) => return Err(unusable(source)),
+        }
+        file.set_len(0).and_then(|()| file.rewind()).map_err(unusable)?;
+        writeln!(file, "{}", std::process::id()).map_err(unusable)?;
+        Ok(Self { _file: file })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_user_is_refused_by_name_until_the_first_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/.neko");
+        let first = DataLock::take(&path).unwrap();
+        let error = DataLock::take(&path).unwrap_err().to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        drop(first);
+        assert!(DataLock::take(&path).is_ok());
+    }
+}

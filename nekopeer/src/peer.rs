@@ -1,0 +1,340 @@
+//! [`Peer`] and its handle: what a program holds of a running peer.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use nekoproto::{
+    FileName, Identity, IdentityError, NodeId, Role, Verifier,
+    transport::{Endpoint, EndpointConfig, EndpointError},
+};
+use tokio::sync::{Notify, Semaphore, broadcast};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    Answer, Config, DownloadError, DownloadOptions, Downloaded, Event, FileStatus, LocateError, Progress,
+    PublishError, PublishOutcome,
+    catalogue::{Catalogue, CatalogueError},
+    download,
+    events::EVENTS_KEPT,
+    locate::{self, Scope},
+    lock::{DataLock, LockError},
+    publish,
+    serve::{self, UPLOADS_MAX},
+    session::Session,
+    state::freshness::CopyState,
+    status,
+    store::{ShareFolder, StoreError},
+    subscribers::Subscribers,
+    watch,
+};
+
+/// Why a peer did not start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data folder is in use, or cannot be used.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The key cannot be had.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The catalogue cannot be opened.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+    /// The share folder cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}: {source}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What all tasks of one peer share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) share: ShareFolder,
+    pub(crate) catalogue: Catalogue,
+    /// Freshness of the copies of other origins' files.
+    pub(crate) copies: Mutex<HashMap<FileName, CopyState>>,
+    pub(crate) subscribers: Subscribers,
+    pub(crate) sessions: Vec<Session>,
+    pub(crate) verifier: Verifier,
+    pub(crate) events: broadcast::Sender<Event>,
+    /// Wakes the consistency watch when there may be something to ask.
+    pub(crate) watch_wake: Notify,
+    /// Names being downloaded now.
+    pub(crate) downloading: Mutex<HashSet<FileName>>,
+    pub(crate) uploads: Semaphore,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+    _lock: DataLock,
+}
+
+/// Makes running peers.
+#[derive(Debug)]
+pub struct Peer;
+
+/// A running peer. Dropping the handle ends it at once; [`shutdown`](Self::shutdown) first tells
+/// the indexers and waits until all its tasks have ended.
+#[derive(Debug)]
+pub struct PeerHandle {
+    shared: Arc<Shared>,
+    local_addr: Option<SocketAddr>,
+}
+
+impl Peer {
+    /// Starts a peer. Its indexers need not be there yet.
+    ///
+    /// # Errors
+    /// Nothing is left running, and the data folder is free again.
+    pub async fn spawn(config: Config) -> Result<PeerHandle, StartError> {
+        let (lock, identity, catalogue, share) = open_folders(config.clone()).await?;
+        let endpoint = Endpoint::new(EndpointConfig {
+            identity,
+            role: Role::Peer,
+            network: config.network.clone(),
+            security: config.security,
+        })?;
+        let listener = match config.listen {
+            Some(addr) => Some(endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source })?),
+            None => None,
+        };
+        let local_addr = listener.as_ref().map(nekoproto::transport::Listener::local_addr);
+        let now = Instant::now();
+        let copies = catalogue.all().into_iter().filter(|entry| !catalogue.is_own(entry)).map(|entry| {
+            let state = CopyState::new(entry.record.clone(), entry.newest.clone(), config.ttr, now);
+            (entry.record.name.clone(), state)
+        });
+        let copies = Mutex::new(copies.collect());
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let shared = Arc::new_cyclic(|shared| Shared {
+            sessions: Session::spawn_all(shared, &config, &endpoint, &stop, &tasks),
+            config,
+            endpoint,
+            share,
+            catalogue,
+            copies,
+            subscribers: Subscribers::default(),
+            verifier: Verifier::default(),
+            events: broadcast::Sender::new(EVENTS_KEPT),
+            watch_wake: Notify::new(),
+            downloading: Mutex::default(),
+            uploads: Semaphore::new(UPLOADS_MAX),
+            stop,
+            tasks,
+            _lock: lock,
+        });
+        if let Some(listener) = listener {
+            let serving = Arc::clone(&shared);
+            let serve = move |connection| serve::serve(Arc::clone(&serving), connection);
+            shared.tasks.spawn(listener.run(shared.stop.clone(), shared.tasks.clone(), serve));
+            shared.spawn_until_stop(|shared| async move { watch::run(&shared).await });
+        }
+        for place in 0..shared.sessions.len() {
+            shared.spawn_until_stop(|shared| async move { shared.sessions[place].keep(&shared).await });
+        }
+        Ok(PeerHandle { shared, local_addr })
+    }
+}
+
+type Folders = (DataLock, Identity, Catalogue, ShareFolder);
+
+async fn open_folders(config: Config) -> Result<Folders, StartError> {
+    blocking(move || {
+        let share = ShareFolder::open(&config.dir)?;
+        let folder = config.data_dir();
+        let lock = DataLock::take(&folder)?;
+        let identity = Identity::load_or_create(&folder.join("peer.key"))?;
+        let catalogue = Catalogue::open(&folder, identity.clone())?;
+        Ok((lock, identity, catalogue, share))
+    })
+    .await
+}
+
+impl PeerHandle {
+    /// This peer's id.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.shared.endpoint.node()
+    }
+
+    /// Where it serves, with the real port; `None` when it does not.
+    #[must_use]
+    pub const fn local_addr(&self) -> Option<SocketAddr> {
+        self.local_addr
+    }
+
+    /// The share folder's absolute path.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.shared.share.root()
+    }
+
+    /// What happens from now on.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.shared.events.subscribe()
+    }
+
+    /// Publishes files and folders. A file is named `name` if that is given, else by its path
+    /// within the share folder, or by its file name when it lies elsewhere; the files of a folder
+    /// by their paths within it. Unchanged files keep their version.
+    ///
+    /// # Errors
+    /// A path does not exist, or several paths were to get one name. What is wrong with single
+    /// files of a folder is in the outcome; the others are published.
+    pub async fn publish(
+        &self,
+        paths: Vec<PathBuf>,
+        name: Option<FileName>,
+        progress: &Arc<Progress>,
+    ) -> Result<PublishOutcome, PublishError> {
+        publish::publish(&self.shared, paths, name, progress).await
+    }
+
+    /// Offers `name` no longer. The file stays on disk.
+    ///
+    /// # Errors
+    /// There is no such name, or the catalogue failed.
+    pub async fn deregister(&self, name: &FileName) -> Result<(), PublishError> {
+        publish::deregister(&self.shared, name).await
+    }
+
+    /// Asks the own indexers alone.
+    ///
+    /// # Errors
+    /// No indexer answered.
+    pub async fn search(&self, name: &FileName) -> Result<Answer, LocateError> {
+        locate::ask(&self.shared, name, Scope::Own).await
+    }
+
+    /// Asks the network, over at most `ttl_hops` hops beyond the own indexers.
+    ///
+    /// # Errors
+    /// No indexer answered, or they refused.
+    pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, LocateError> {
+        locate::ask(&self.shared, name, Scope::Network { ttl_hops }).await
+    }
+
+    /// Downloads the newest version of `name`, verified, and keeps it as a copy.
+    ///
+    /// # Errors
+    /// See [`DownloadError`]: what stood in its place still stands there.
+    ///
+    /// # Cancel safety
+    /// Safe: what came so far is kept for the next try.
+    pub async fn download(
+        &self,
+        name: &FileName,
+        options: DownloadOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<Downloaded, DownloadError> {
+        download::download(&self.shared, name, options, progress).await
+    }
+
+    /// What this peer publishes and holds, as far as it knows without asking anyone.
+    pub async fn files(&self) -> Vec<FileStatus> {
+        status::files(&self.shared).await
+    }
+
+    /// Asks the origins of all copies whether they are still the newest, now. Afterwards
+    /// [`files`](Self::files) tells what came of it.
+    pub async fn check_copies(&self) {
+        watch::ask_all(&self.shared).await;
+    }
+
+    /// Waits until every indexer was tried once, whether it is there or not.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn indexers_tried(&self) {
+        for session in &self.shared.sessions {
+            session.link.tried().await;
+        }
+    }
+
+    /// Withdraws what was registered, stops serving and waits until every task has ended.
+    pub async fn shutdown(self) {
+        publish::withdraw_all(&self.shared).await;
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+
+    /// Ends at once and withdraws nothing, as a crash would; waits until every task has ended.
+    pub async fn abort(self) {
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+impl Drop for PeerHandle {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+impl Shared {
+    /// Tells whoever listens.
+    pub(crate) fn tell(&self, event: Event) {
+        drop(self.events.send(event)); // nobody may be listening
+    }
+
+    /// Whether others can download from this peer.
+    pub(crate) const fn is_serving(&self) -> bool {
+        self.config.listen.is_some()
+    }
+
+    pub(crate) fn copies(&self) -> MutexGuard<'_, HashMap<FileName, CopyState>> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn spawn_until_stop<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(Arc<Self>) -> F,
+    ) {
+        let (stop, work) = (self.stop.clone(), work(Arc::clone(self)));
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = work => {}
+            }
+        });
+    }
+
+    /// Runs `work`, which blocks, away from the tasks that serve connections.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Arc<Self>) -> T + Send + 'static,
+    ) -> T {
+        let shared = Arc::clone(self);
+        blocking(move || work(&shared)).await
+    }
+}
+
+/// Runs `work`, which blocks, on a thread of its own. A panic in it goes on here.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => std::future::pending().await, // the runtime is ending
+        },
+    }
+}

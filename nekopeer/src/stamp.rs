@@ -1,0 +1,57 @@
+//! [`Stamp`]: tells without reading it whether a file is still the one that was hashed.
+
+use std::{
+    fs::Metadata,
+    os::unix::fs::MetadataExt,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// A file written this shortly before it was hashed may have been written again within the same
+/// tick of its file system's clock, so its stamp proves nothing. Two seconds is the coarsest tick.
+const SETTLED_AFTER_NS: i128 = 2_000_000_000;
+
+/// Size, times and inode of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stamp {
+    size: u64,
+    modified_ns: i128,
+    changed_ns: i128,
+    inode: u64,
+    device: u64,
+}
+
+impl Stamp {
+    /// The stamp of the file that has this metadata.
+    #[must_use]
+    pub fn of(metadata: &Metadata) -> Self {
+        let ns = |secs: i64, nanos: i64| i128::from(secs) * 1_000_000_000 + i128::from(nanos);
+        Self {
+            size: metadata.size(),
+            modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+            changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+            inode: metadata.ino(),
+            device: metadata.dev(),
+        }
+    }
+
+    /// Bytes of the file.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Whether a file with this stamp, hashed at `hashed_at_ns`, is proved unchanged by its stamp.
+    #[must_use]
+    pub const fn is_settled(&self, hashed_at_ns: i128) -> bool {
+        self.changed_ns + SETTLED_AFTER_NS < hashed_at_ns
+    }
+}
+
+/// Nanoseconds since 1970 by the wall clock: compared with file times only, never for order.
+#[must_use]
+pub fn now_ns() -> i128 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
+}
