@@ -283,7 +283,10 @@ async fn serve_peer(shared: Arc<Shared>, connection: Connection) {
     let _leaving = session.map(|session| {
         shared.peers.insert(session.id(), client);
         // The registrations stay until the lease ends: the holder may only have lost the link.
-        on_drop(move || drop(shared.peers.remove(&session.id())))
+        on_drop(move || {
+            shared.peers.remove(&session.id());
+            shared.state.index.disconnected(&session);
+        })
     });
     driver.await;
 }

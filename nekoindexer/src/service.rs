@@ -51,6 +51,7 @@ impl IndexerService for Service {
     async fn register(self, _: Context, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let session = self.session()?;
         let records = self.verified(request.records)?;
+        self.lease(session); // first, so that an old lease does not end in between
         let plan = self.shared.state.on_register(session, records, request.announce);
         let lease = self.lease(session);
         let news = Envelope {

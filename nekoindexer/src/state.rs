@@ -83,6 +83,7 @@ impl State {
         for record in records {
             match self.index.register(session, &record) {
                 Noted::Known => {}
+                Noted::News { .. } if !record.policy.pushes() => {} // holders ask by themselves
                 Noted::News { outdated } => {
                     plan.announcement.tell(&outdated, &record);
                     if announce && record.version > nekoproto::Version::FIRST {

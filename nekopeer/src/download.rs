@@ -10,9 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{
-    FileName, Freshness, Holder, Manifest, NodeId, VerifiedRecord, Version, limits::TTL_DEFAULT,
-};
+use nekoproto::{FileName, Freshness, Holder, Manifest, VerifiedRecord, Version, limits::TTL_DEFAULT};
 
 use crate::{
     Progress,
@@ -40,8 +38,9 @@ const ROUND_PAUSE: Duration = Duration::from_millis(500);
 pub struct DownloadOptions {
     /// Where the file is to stand; under its name in the share folder unless told otherwise.
     pub output: Option<PathBuf>,
-    /// Whose file, where several origins publish different ones under the same name.
-    pub origin: Option<NodeId>,
+    /// Whose file, where several origins publish different ones under the same name: the first
+    /// digits of the origin's id.
+    pub origin: Option<String>,
     /// Replace a file that stands there and is no copy of ours.
     pub force: bool,
     /// Hops the query travels.
@@ -183,8 +182,9 @@ async fn find(
     }
     let scope = Scope::Network { ttl_hops: options.ttl_hops };
     let Answer { candidates, complete } = locate::ask(shared, name, scope).await?;
-    let origin = options.origin.or_else(|| here.as_ref().map(|entry| entry.record.origin));
-    let target = choose(candidates, origin).map_err(|why| match why {
+    let of_copy = || here.as_ref().map(|entry| entry.record.origin.to_string());
+    let origin = options.origin.clone().or_else(of_copy);
+    let target = choose(candidates, origin.as_deref()).map_err(|why| match why {
         NoChoice::NoHit => DownloadError::NotFound { name: name.clone(), complete },
         NoChoice::Ambiguous(origins) => DownloadError::Ambiguous { name: name.clone(), origins },
     })?;

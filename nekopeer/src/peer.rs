@@ -18,7 +18,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Answer, Config, DownloadError, DownloadOptions, Downloaded, Event, FileStatus, LocateError, Progress,
-    PublishError, PublishOutcome,
+    PublishError, PublishOptions, PublishOutcome,
     catalogue::{Catalogue, CatalogueError},
     download,
     events::EVENTS_KEPT,
@@ -191,7 +191,7 @@ impl PeerHandle {
         self.shared.events.subscribe()
     }
 
-    /// Publishes files and folders. A file is named `name` if that is given, else by its path
+    /// Publishes files and folders. A file is named as the options say, else by its path
     /// within the share folder, or by its file name when it lies elsewhere; the files of a folder
     /// by their paths within it. Unchanged files keep their version.
     ///
@@ -201,10 +201,10 @@ impl PeerHandle {
     pub async fn publish(
         &self,
         paths: Vec<PathBuf>,
-        name: Option<FileName>,
+        options: PublishOptions,
         progress: &Arc<Progress>,
     ) -> Result<PublishOutcome, PublishError> {
-        publish::publish(&self.shared, paths, name, progress).await
+        publish::publish(&self.shared, paths, options, progress).await
     }
 
     /// Offers `name` no longer. The file stays on disk.

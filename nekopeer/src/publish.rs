@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream};
-use nekoproto::{FileName, NameError, Records, VerifiedRecord, limits::BATCH_MAX};
+use nekoproto::{FileName, NameError, Policy, Records, VerifiedRecord, limits::BATCH_MAX};
 use tracing::debug;
 use walkdir::WalkDir;
 
@@ -28,6 +28,15 @@ const TOLD_AT_ONCE: usize = 64;
 const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(3);
 /// Time for the farewell to the indexers when the peer ends.
 const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
+
+/// How files are published.
+#[derive(Clone, Debug, Default)]
+pub struct PublishOptions {
+    /// The name of a single file; by its path unless told otherwise.
+    pub name: Option<FileName>,
+    /// The policy; the peer's own unless told otherwise.
+    pub policy: Option<Policy>,
+}
 
 /// What became of a publish.
 #[derive(Debug, Default)]
@@ -91,11 +100,12 @@ pub enum PublishError {
 pub(crate) async fn publish(
     shared: &Arc<Shared>,
     paths: Vec<PathBuf>,
-    name: Option<FileName>,
+    options: PublishOptions,
     progress: &Arc<Progress>,
 ) -> Result<PublishOutcome, PublishError> {
     let progress = Arc::clone(progress);
-    let mut outcome = shared.blocking(move |shared| read_and_store(shared, paths, name, &progress)).await?;
+    let mut outcome =
+        shared.blocking(move |shared| read_and_store(shared, paths, options, &progress)).await?;
     outcome.indexers_told = announce(shared, &outcome.published, &outcome.unchanged).await;
     Ok(outcome)
 }
@@ -103,15 +113,16 @@ pub(crate) async fn publish(
 fn read_and_store(
     shared: &Shared,
     paths: Vec<PathBuf>,
-    name: Option<FileName>,
+    options: PublishOptions,
     progress: &Progress,
 ) -> Result<PublishOutcome, PublishError> {
     let mut outcome = PublishOutcome::default();
-    let files = list_files(shared, paths, name, &mut outcome)?;
+    let policy = options.policy.unwrap_or(shared.config.policy);
+    let files = list_files(shared, paths, options.name, &mut outcome)?;
     progress.set_total(files.iter().map(|(_, _, stamp)| stamp.size()).sum());
     let mut drafts = Vec::new();
     for (name, path, stamp) in files {
-        match known_as(shared, &name, &path, &stamp) {
+        match known_as(shared, &name, &path, &stamp, policy) {
             Known::Unchanged(record) => {
                 progress.add_done(stamp.size());
                 outcome.unchanged.push(record);
@@ -124,7 +135,7 @@ fn read_and_store(
             Known::Not => {}
         }
         match chunk_file(&path, progress.counter()) {
-            Ok(chunked) => drafts.push(Draft { name, path, chunked, policy: shared.config.policy }),
+            Ok(chunked) => drafts.push(Draft { name, path, chunked, policy }),
             Err(error) => outcome.failed.push((path, error.into())),
         }
         if drafts.len() >= BATCH_MAX {
@@ -143,13 +154,11 @@ enum Known {
     Not,
 }
 
-fn known_as(shared: &Shared, name: &FileName, path: &Path, stamp: &Stamp) -> Known {
+fn known_as(shared: &Shared, name: &FileName, path: &Path, stamp: &Stamp, policy: Policy) -> Known {
     match shared.catalogue.get(name) {
         Some(entry) if entry.path != path || entry.stamp != *stamp => Known::Not,
         Some(entry) if !shared.catalogue.is_own(&entry) => Known::Copy,
-        Some(entry)
-            if stamp.is_settled(entry.hashed_at_ns) && entry.record.policy == shared.config.policy =>
-        {
+        Some(entry) if stamp.is_settled(entry.hashed_at_ns) && entry.record.policy == policy => {
             Known::Unchanged(entry.record.clone())
         }
         _ => Known::Not,

@@ -80,6 +80,18 @@ impl Policy {
         self.mode
     }
 
+    /// How long a confirmation counts under push, in seconds.
+    #[must_use]
+    pub const fn lease_secs(&self) -> u32 {
+        self.lease_secs
+    }
+
+    /// How long a confirmation counts under pull, in seconds.
+    #[must_use]
+    pub const fn ttr_secs(&self) -> u32 {
+        self.ttr_secs
+    }
+
     /// Whether a holder may hand out a copy past its bound, marked as stale.
     #[must_use]
     pub const fn serve_stale(&self) -> bool {

@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -31,6 +31,8 @@ pub struct Session {
     holder: Holder,
     /// End of the lease in milliseconds since the index was made.
     lease_ends_ms: AtomicU64,
+    /// Its connection is open: when the lease ends it loses its registrations, and may make new ones.
+    connected: AtomicBool,
     names: Mutex<SessionNames>,
 }
 
@@ -104,6 +106,7 @@ impl Index {
             id,
             holder,
             lease_ends_ms: AtomicU64::new(self.millis(now + lease)),
+            connected: AtomicBool::new(true),
             names: Mutex::default(),
         });
         self.sessions.insert(id, Arc::clone(&session));
@@ -115,15 +118,20 @@ impl Index {
         session.lease_ends_ms.store(self.millis(now + lease), Ordering::Relaxed);
     }
 
+    /// The connection of `session` ended: so does the session, when its lease does.
+    pub fn disconnected(&self, session: &Session) {
+        session.connected.store(false, Ordering::Relaxed);
+    }
+
     /// Lists `session` as a holder of the version in `record`.
     pub fn register(&self, session: &Arc<Session>, record: &VerifiedRecord) -> Noted {
         if !session.add(&record.name) {
             return Noted::Full;
         }
         let (noted, listed) = self.list(session, record);
-        // The session may have been removed in between; then its removal may have missed this.
-        let closed = session.names().closed;
-        if closed || (!listed && !self.holds(session, &record.name)) {
+        // Its lease may have ended in between; then the name was taken from it, but may be listed.
+        let lost = !session.names().names.contains(&record.name);
+        if lost || (!listed && !self.holds(session, &record.name)) {
             self.unlist(session.id, &record.name);
             session.names().names.remove(&record.name);
         }
@@ -175,7 +183,8 @@ impl Index {
         listings.iter().filter_map(|listing| listing.found(now_ms)).collect()
     }
 
-    /// Removes the sessions whose lease has ended, and says which.
+    /// Removes all registrations of the sessions whose lease has ended, and those of them that are
+    /// not connected any more; says which have ended.
     pub fn expire(&self, now: Instant) -> Vec<SessionId> {
         let now_ms = self.millis(now);
         let ended: Vec<Arc<Session>> = self
@@ -185,19 +194,25 @@ impl Index {
             .map(|session| Arc::clone(&session))
             .collect();
         for session in &ended {
-            self.close_session(session);
+            self.clear(session, !session.connected.load(Ordering::Relaxed));
         }
         ended.iter().map(|session| session.id).collect()
     }
 
     /// Removes a session and all its registrations.
     pub fn close_session(&self, session: &Session) {
+        self.clear(session, true);
+    }
+
+    fn clear(&self, session: &Session, close: bool) {
         let names = {
             let mut names = session.names();
-            names.closed = true;
+            names.closed |= close;
             std::mem::take(&mut names.names)
         };
-        self.sessions.remove(&session.id);
+        if close {
+            self.sessions.remove(&session.id);
+        }
         for name in names {
             self.unlist(session.id, &name);
         }

@@ -50,10 +50,28 @@ fn holder_is_found_until_its_lease_ends() {
     assert_eq!(setup.found(end), [], "found after its lease, before any sweep");
     setup.index.renew(&session, LEASE, end);
     assert_eq!(setup.found(end), [(1, vec![holder(2)])]);
+    setup.index.disconnected(&session);
     assert_eq!(setup.index.expire(end + LEASE), [session.id()]);
     assert_eq!(setup.index.names(), 0);
     assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::Full, "a removed session");
     assert_eq!(setup.index.names(), 0);
+}
+
+#[test]
+fn connected_holder_that_missed_its_lease_may_register_anew() {
+    let setup = Setup::new();
+    let session = setup.session(2);
+    setup.index.register(&session, &record(1, "a", 1));
+    let end = setup.now + LEASE;
+    assert_eq!(setup.index.expire(end), [session.id()]);
+    assert_eq!((setup.index.names(), session.count()), (0, 0));
+    setup.index.renew(&session, LEASE, end);
+    assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::News { outdated: vec![] });
+    assert_eq!(setup.found(end), [(1, vec![holder(2)])]);
+    setup.index.disconnected(&session);
+    assert_eq!(setup.index.expire(end), []);
+    assert_eq!(setup.index.expire(end + LEASE), [session.id()]);
+    assert_eq!(setup.index.expire(end + LEASE), [], "nothing of it is left");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use nekoproto::{Holder, NodeId, Record, VerifiedRecord};
+use nekoproto::{Holder, Record, VerifiedRecord};
 
 /// A verified hit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum NoChoice {
     Ambiguous(Vec<VerifiedRecord>),
 }
 
-/// Chooses among `candidates`, of which `origin` (when given) is the only one to count.
+/// Chooses among `candidates`; with `origin`, only origins whose id begins with these digits count.
 ///
 /// Several origins that publish the same bytes are as good as one: the record of the one with
 /// most holders is taken (then the smallest id, so that every node chooses alike), and the
@@ -39,10 +39,12 @@ pub enum NoChoice {
 ///
 /// # Errors
 /// See [`NoChoice`].
-pub fn choose(candidates: Vec<Candidate>, origin: Option<NodeId>) -> Result<Target, NoChoice> {
+pub fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result<Target, NoChoice> {
     let mut wanted: Vec<Candidate> = candidates
         .into_iter()
-        .filter(|candidate| origin.is_none_or(|origin| candidate.record.origin == origin))
+        .filter(|candidate| {
+            origin.is_none_or(|digits| candidate.record.origin.to_string().starts_with(digits))
+        })
         .collect();
     wanted.sort_by_key(|candidate| (Reverse(candidate.holders.len()), candidate.record.origin));
     let Some(best) = wanted.first().map(|candidate| candidate.record.clone()) else {
@@ -115,7 +117,8 @@ mod tests {
     fn different_bytes_under_one_name_are_not_chosen_silently() {
         let hits = vec![candidate(1, 7, &[1]), candidate(2, 8, &[2])];
         assert!(matches!(choose(hits.clone(), None), Err(NoChoice::Ambiguous(all)) if all.len() == 2));
-        assert_eq!(choose(hits.clone(), Some(identity(2).id())).unwrap().record, hits[1].record);
-        assert_eq!(choose(hits, Some(identity(9).id())), Err(NoChoice::NoHit));
+        let chosen = choose(hits.clone(), Some(&identity(2).id().short())).unwrap();
+        assert_eq!(chosen.record, hits[1].record);
+        assert_eq!(choose(hits, Some(&identity(9).id().short())), Err(NoChoice::NoHit));
     }
 }

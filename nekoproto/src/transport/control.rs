@@ -1,8 +1,20 @@
 //! Control calls over one connection, both ways: tarpc above [`duplex`](super::duplex).
 
-use std::{io, panic::AssertUnwindSafe};
+use std::{
+    io,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+};
 
-use futures::{FutureExt, StreamExt, future::BoxFuture, pin_mut};
+use futures::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, pending, poll_fn},
+    pin_mut,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use tarpc::{
     RequestName, ServerError,
@@ -26,7 +38,8 @@ pub type Driver = BoxFuture<'static, ()>;
 /// `new_client` is the generated `…Client::new` of the service at the other end. Handlers are
 /// polled on the task that runs the returned future, so a handler that computes for long holds
 /// up its own connection and no other. When that future ends or is dropped, the connection
-/// closes and every call of the client fails with [`RpcError`](tarpc::client::RpcError).
+/// closes, every call of the client fails with [`RpcError`](tarpc::client::RpcError) and every
+/// handler is dropped. It ends as soon as the other end closes the connection.
 pub fn open<S, CReq, CResp, C>(
     io: Io,
     service: S,
@@ -45,7 +58,8 @@ where
     CReq: Serialize + RequestName,
     CResp: DeserializeOwned,
 {
-    let (server_half, client_half) = split(io);
+    let ended = Arc::new(AtomicBool::new(false));
+    let (server_half, client_half) = split(io, Arc::clone(&ended));
     let NewClient { client, dispatch } = new_client(client::Config::default(), client_half);
     let channel = BaseChannel::new(Config::default(), server_half);
     let requests = channel.max_concurrent_requests(REQUESTS_IN_FLIGHT_MAX).requests();
@@ -53,15 +67,19 @@ where
         let serving = requests.execute(CatchPanic(service)).for_each_concurrent(None, |handler| handler);
         let calling = async {
             match dispatch.await {
-                Ok(()) => std::future::pending().await, // no caller is left; the other end may still call
+                Ok(()) => pending().await, // no caller is left, or the connection ended, which `over` sees
                 Err(error) => debug!(%error, "control connection broke"),
             }
         };
+        // Needs no waker: only polling the two others sets it, and it is polled after them. Without
+        // it the handlers would go on, up to their deadlines, for a caller that is gone.
+        let over = poll_fn(|_| if ended.load(Ordering::Relaxed) { Poll::Ready(()) } else { Poll::Pending });
         pin_mut!(serving, calling);
         tokio::select! {
             biased;
             () = serving => {}
             () = calling => {}
+            () = over => {}
         }
     };
     (client, driver)

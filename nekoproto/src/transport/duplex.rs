@@ -3,12 +3,16 @@
 //! lets an indexer call a peer that nobody could connect to.
 //!
 //! Both halves must be polled by the same task; then a message read by one half for the other
-//! waits in a queue until the other is polled, which its waker brings about.
+//! waits in a queue until the other is polled, which its waker brings about. A half that is gone
+//! gets nothing any more: what came for it would fill its queue and stop the other half.
 
 use std::{
     collections::VecDeque,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Waker},
 };
 
@@ -16,6 +20,7 @@ use futures::{Sink, Stream, StreamExt};
 use serde::{Serialize, de::DeserializeOwned};
 use tarpc::{ClientMessage, Response};
 use tokio_util::codec::Framed;
+use tracing::debug;
 
 use super::{
     frame::{Envelope, FrameCodec, FrameError, Sorted},
@@ -42,7 +47,8 @@ struct Shared<SReq, SResp, CReq, CResp> {
     for_client: VecDeque<Response<CResp>>,
     server: Option<Waker>,
     client: Option<Waker>,
-    ended: bool,
+    client_gone: bool,
+    ended: Arc<AtomicBool>,
 }
 
 /// The half on which this node serves: `SReq` in, `SResp` out.
@@ -50,8 +56,12 @@ pub(super) struct ServerHalf<SReq, SResp, CReq, CResp>(Arc<Mutex<Shared<SReq, SR
 /// The half on which this node calls: `CReq` out, `CResp` in.
 pub struct ClientHalf<SReq, SResp, CReq, CResp>(Arc<Mutex<Shared<SReq, SResp, CReq, CResp>>>);
 
-/// Both halves of `io`.
-pub(super) fn split<SReq, SResp, CReq, CResp>(io: Io) -> Halves<SReq, SResp, CReq, CResp>
+/// Both halves of `io`. `ended` is set when there is no more to read; every message that came
+/// before waits in its half's queue then.
+pub(super) fn split<SReq, SResp, CReq, CResp>(
+    io: Io,
+    ended: Arc<AtomicBool>,
+) -> Halves<SReq, SResp, CReq, CResp>
 where
     SReq: DeserializeOwned,
     CResp: DeserializeOwned,
@@ -62,7 +72,8 @@ where
         for_client: VecDeque::new(),
         server: None,
         client: None,
-        ended: false,
+        client_gone: false,
+        ended,
     }));
     (ServerHalf(Arc::clone(&shared)), ClientHalf(shared))
 }
@@ -84,7 +95,7 @@ where
 {
     /// Reads the next message and puts it into the queue of the half it concerns.
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<(), FrameError>>> {
-        if self.ended {
+        if self.ended.load(Ordering::Relaxed) {
             return Poll::Ready(None);
         }
         match self.framed.poll_next_unpin(cx) {
@@ -94,6 +105,7 @@ where
                         self.for_server.push_back(message);
                         wake(&mut self.server);
                     }
+                    Sorted::ForClient(_) if self.client_gone => {} // cancelled, or never asked
                     Sorted::ForClient(message) => {
                         self.for_client.push_back(message);
                         wake(&mut self.client);
@@ -102,10 +114,17 @@ where
                 Poll::Ready(Some(Ok(())))
             }
             Poll::Ready(end) => {
-                self.ended = true;
+                self.ended.store(true, Ordering::Relaxed);
                 wake(&mut self.server);
                 wake(&mut self.client);
-                Poll::Ready(end.map(|result| result.map(drop)))
+                Poll::Ready(match end {
+                    // A node that goes away seldom says goodbye: that is an end as any other.
+                    Some(Err(FrameError::Io(error))) => {
+                        debug!(%error, "control connection broke");
+                        None
+                    }
+                    end => end.map(|result| result.map(drop)),
+                })
             }
             Poll::Pending => Poll::Pending,
         }
@@ -161,6 +180,15 @@ impl<SReq: DeserializeOwned, SResp, CReq, CResp: DeserializeOwned> Stream
                 Poll::Pending => return Poll::Pending,
             }
         }
+    }
+}
+
+impl<SReq, SResp, CReq, CResp> Drop for ClientHalf<SReq, SResp, CReq, CResp> {
+    fn drop(&mut self) {
+        let mut shared = lock(&self.0);
+        shared.client_gone = true;
+        shared.for_client.clear();
+        wake(&mut shared.server);
     }
 }
 

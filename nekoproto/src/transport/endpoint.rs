@@ -180,11 +180,6 @@ impl Endpoint {
         prepare(&stream)?;
         let (mut io, proven) = match &self.tls {
             Some(tls) => {
-                let mut first = [0; 4];
-                // A plain hello begins with the magic; say so instead of failing inside TLS.
-                if stream.peek(&mut first).await? >= 4 && &first == b"NEKO" {
-                    return Err(ConnectError::SecurityDiffers);
-                }
                 let stream = TlsStream::from(tls.acceptor.accept(stream).await.map_err(explain_tls)?);
                 let node = proven_node(&stream).ok_or(ConnectError::Unproven)?;
                 (Io::Tls(Box::new(stream)), Some(node))
@@ -221,7 +216,8 @@ impl Endpoint {
     }
 }
 
-/// A TLS failure that comes from the other end not speaking TLS, said as such.
+/// A TLS failure that comes from the other end not speaking TLS, said as such. The TLS library
+/// has sent an alert then, by which a node without TLS knows (see [`handshake`]).
 fn explain_tls(error: io::Error) -> ConnectError {
     let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match of_tls {

@@ -109,8 +109,8 @@ pub(super) async fn accept(
 ) -> Result<Hello, ConnectError> {
     let received = match read_message(io).await {
         Ok(received) => received,
-        Err(error @ ConnectError::VersionDiffers { .. }) => {
-            io.write_all(&header(0)).await?; // tells our version; there is no more to say
+        Err(error @ (ConnectError::VersionDiffers { .. } | ConnectError::SecurityDiffers)) => {
+            io.write_all(&header(0)).await?; // tells our version, or that this is no TLS; no more to say
             io.flush().await?;
             return Err(error);
         }

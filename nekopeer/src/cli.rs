@@ -1,0 +1,51 @@
+//! The command line: one-shot commands, the REPL and the demo. The only room that prints.
+
+mod args;
+mod demo;
+mod indexers;
+mod output;
+mod repl;
+mod run;
+mod show;
+
+use std::process::ExitCode;
+
+pub use args::Args;
+
+/// How a command ended, as the exit code says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Done.
+    Well,
+    /// Nobody offers the name.
+    NotFound,
+    /// The command line is wrong.
+    Usage,
+    /// Anything else that failed.
+    Failed,
+}
+
+impl From<Ended> for ExitCode {
+    fn from(ended: Ended) -> Self {
+        Self::from(match ended {
+            Ended::Well => 0,
+            Ended::NotFound => 1,
+            Ended::Usage => 2,
+            Ended::Failed => 3,
+        })
+    }
+}
+
+/// Runs what the arguments say; whatever goes wrong has been said when it returns.
+pub async fn main(args: Args) -> Ended {
+    let output = output::Output::new(args.node.json);
+    let ended = match &args.command {
+        Some(args::Command::Demo { size_mib }) => demo::run(&output, *size_mib).await,
+        Some(command) => run::one_shot(&args.node, command, &output).await,
+        None => repl::run(&args.node, &output).await,
+    };
+    ended.unwrap_or_else(|error| {
+        output.error(&error);
+        Ended::Failed
+    })
+}

@@ -1,0 +1,252 @@
+//! The arguments. Every flag of the node may stand before or after the command.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Parser, Subcommand, ValueEnum};
+use nekoindexer::config::DEFAULT_PORT;
+use nekoproto::{
+    FileName, Mode, NetworkName, Policy,
+    limits::{POLICY_SECS_MAX, TTL_MAX},
+    policy::BadPolicy,
+    transport::{Security, resolve},
+};
+
+use crate::{Config, OnStale};
+
+/// Share files that change: publish, find, download, and know how fresh a copy is.
+#[derive(Debug, Parser)]
+#[command(name = "nekopeer", version, after_help = AFTER_HELP)]
+pub struct Args {
+    /// What the node is told.
+    #[command(flatten)]
+    pub node: NodeArgs,
+    /// What to do; without it, commands are read line by line.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+const AFTER_HELP: &str = "Exit codes: 0 done; 1 not found; 2 wrong usage; 3 anything else that failed.";
+
+/// What the node is told.
+#[derive(Clone, Debug, clap::Args)]
+pub struct NodeArgs {
+    /// Indexers to register with and to ask
+    #[arg(long, global = true, value_name = "ADDR[,ADDR...]", value_parser = resolve, value_delimiter = ',',
+          env = "NEKOPEER_INDEXER")]
+    pub indexer: Vec<SocketAddr>,
+    /// Without --indexer: where one is looked for, and started if there is none
+    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve,
+          default_value_t = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))]
+    pub discover: SocketAddr,
+    /// Address to serve on; port 0 picks a free one
+    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve,
+          default_value_t = SocketAddr::from(([127, 0, 0, 1], 0)), env = "NEKOPEER_LISTEN")]
+    pub listen: SocketAddr,
+    /// The folder that files are downloaded to, and that names are relative to
+    #[arg(long, global = true, value_name = "DIR", default_value = ".", env = "NEKOPEER_DIR")]
+    pub dir: PathBuf,
+    /// Where key and catalogue are kept [default: DIR/.neko]
+    #[arg(long, global = true, value_name = "DIR", env = "NEKOPEER_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// The network to belong to; networks do not mix [default: nekop2p]
+    #[arg(long, global = true, value_name = "NAME", value_parser = network)]
+    pub network: Option<NetworkName>,
+    /// Plain TCP instead of TLS; all nodes of a network must agree
+    #[arg(long, global = true)]
+    pub insecure: bool,
+    /// Output for machines: one JSON object
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// How copies of published files are kept coherent: push, pull or hybrid [default: hybrid]
+    #[arg(long, global = true, value_name = "MODE")]
+    pub policy: Option<Mode>,
+    /// Published files: seconds that a copy counts as fresh under push [default: 60]
+    #[arg(long, global = true, value_name = "SECS", value_parser = seconds())]
+    pub lease: Option<u32>,
+    /// Published files: seconds that a copy counts as fresh under pull [default: 60]; copies here:
+    /// the same, if stricter than their origin says
+    #[arg(long, global = true, value_name = "SECS", value_parser = seconds())]
+    pub ttr: Option<u32>,
+    /// Published files: a copy past its time is not handed out at all
+    #[arg(long, global = true)]
+    pub no_serve_stale: bool,
+    /// What happens to a copy here when a newer version is out
+    #[arg(long, global = true, value_name = "WHAT", default_value = "keep")]
+    pub on_stale: StaleArg,
+}
+
+/// What happens to an outdated copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StaleArg {
+    /// It stays, marked as stale
+    Keep,
+    /// The newer version is downloaded in its place
+    Refetch,
+    /// It is deleted
+    Drop,
+}
+
+/// What to do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Publish files or folders, then keep serving until Ctrl-C
+    Share {
+        /// Files and folders; the files of a folder are named by their paths within it
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Download a file, verified
+    Get {
+        /// Its name
+        name: FileName,
+        /// Where it is to stand [default: DIR/NAME]
+        #[arg(short, long, value_name = "PATH")]
+        output: Option<PathBuf>,
+        #[command(flatten)]
+        reach: Reach,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Ask the own indexer only
+    Search {
+        /// What to look for
+        name: FileName,
+    },
+    /// Ask the network
+    Query {
+        /// What to look for
+        name: FileName,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// List what is published and held here
+    Ls,
+    /// List what is held here after asking the origins whether it is still the newest
+    Status,
+    /// The whole story in one process, on real files in a temporary folder
+    Demo {
+        /// MiB of the large file
+        #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65536))]
+        size_mib: u64,
+    },
+}
+
+/// How far a query travels.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Reach {
+    /// Hops the query may travel beyond the own indexer
+    #[arg(long, value_name = "N", default_value_t = nekoproto::limits::TTL_DEFAULT,
+          value_parser = clap::value_parser!(u8).range(0..=i64::from(TTL_MAX)))]
+    pub ttl: u8,
+}
+
+/// Which of several files under one name, and over which file.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Which {
+    /// Whose file, where several origins publish different ones: the first digits of its id
+    #[arg(long, value_name = "ID", value_parser = id_digits)]
+    pub origin: Option<String>,
+    /// Replace a file that stands there and is no copy from here
+    #[arg(long)]
+    pub force: bool,
+}
+
+fn network(text: &str) -> Result<NetworkName, String> {
+    NetworkName::try_from(text.to_owned()).map_err(|error| error.to_string())
+}
+
+fn id_digits(text: &str) -> Result<String, String> {
+    let digits = text.to_ascii_lowercase();
+    if !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
+        Ok(digits)
+    } else {
+        Err("expected hexadecimal digits".to_owned())
+    }
+}
+
+pub(super) fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=i64::from(POLICY_SECS_MAX))
+}
+
+impl NodeArgs {
+    /// The peer's configuration. It serves if `serving`.
+    ///
+    /// # Errors
+    /// The policy is not possible; the ranges of the flags keep that from happening.
+    pub fn config(&self, indexers: Vec<SocketAddr>, serving: bool) -> Result<Config, BadPolicy> {
+        let default = Config::new(&self.dir);
+        Ok(Config {
+            indexers,
+            listen: serving.then_some(self.listen),
+            data_dir: self.data_dir.clone(),
+            network: self.network.clone().unwrap_or_default(),
+            security: self.security(),
+            policy: policy(self.policy, self.lease, self.ttr, !self.no_serve_stale)?,
+            ttr: self.ttr.map(|secs| Duration::from_secs(secs.into())),
+            on_stale: match self.on_stale {
+                StaleArg::Keep => OnStale::Keep,
+                StaleArg::Refetch => OnStale::Refetch,
+                StaleArg::Drop => OnStale::Drop,
+            },
+            ..default
+        })
+    }
+
+    /// TLS, or plain TCP.
+    #[must_use]
+    pub const fn security(&self) -> Security {
+        if self.insecure { Security::Insecure } else { Security::Tls }
+    }
+}
+
+/// The default policy, changed by what is given.
+pub(super) fn policy(
+    mode: Option<Mode>,
+    lease: Option<u32>,
+    ttr: Option<u32>,
+    serve_stale: bool,
+) -> Result<Policy, BadPolicy> {
+    let default = Policy::default();
+    Policy::new(
+        mode.unwrap_or(default.mode()),
+        lease.unwrap_or(default.lease_secs()),
+        ttr.unwrap_or(default.ttr_secs()),
+        serve_stale,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definition_is_sound() {
+        use clap::CommandFactory;
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_stand_before_or_after_the_command() {
+        let before = Args::parse_from(["nekopeer", "--json", "--indexer", "127.0.0.1:1,127.0.0.1:2", "ls"]);
+        let after = Args::parse_from(["nekopeer", "ls", "--indexer", "127.0.0.1:1,127.0.0.1:2", "--json"]);
+        assert!(before.node.json && after.node.json);
+        assert_eq!(before.node.indexer, after.node.indexer);
+        assert_eq!(before.node.indexer.len(), 2);
+    }
+
+    #[test]
+    fn unsafe_names_and_far_ttls_are_wrong_usage() {
+        for wrong in [
+            &["get", "../a"][..],
+            &["get", "/etc/passwd"],
+            &["query", "a", "--ttl", "17"],
+            &["query", "a", "--ttl", "255"],
+            &["get", "a", "--origin", "xyz"],
+            &["ls", "--ttr", "0"],
+            &["share"],
+        ] {
+            let line = ["nekopeer"].iter().chain(wrong);
+            assert!(Args::try_parse_from(line).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Which indexers to use: those given, the one found, or one started here.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::Context;
+use nekoindexer::{Indexer, IndexerHandle, StartError};
+use nekoproto::{
+    Identity, Purpose, Role,
+    transport::{Endpoint, EndpointConfig},
+};
+use tokio::time::timeout;
+
+use super::{args::NodeArgs, output::Output};
+
+/// Time to find out whether an indexer is there.
+const PROBE_WITHIN: Duration = Duration::from_secs(1);
+
+/// The indexers of this run; one started here ends with it.
+#[derive(Debug, Default)]
+pub(super) struct Indexers {
+    pub(super) addrs: Vec<SocketAddr>,
+    pub(super) embedded: Option<IndexerHandle>,
+}
+
+impl Indexers {
+    /// Those given, or the one found; none is no error.
+    pub(super) async fn find(args: &NodeArgs) -> anyhow::Result<Self> {
+        if !args.indexer.is_empty() {
+            return Ok(Self { addrs: args.indexer.clone(), embedded: None });
+        }
+        let there = args.discover.port() != 0 && is_there(args).await?;
+        Ok(Self { addrs: there.then_some(args.discover).into_iter().collect(), embedded: None })
+    }
+
+    /// Those given, the one found, or one started here, which it says.
+    pub(super) async fn find_or_start(args: &NodeArgs, output: &Output) -> anyhow::Result<Self> {
+        let found = Self::find(args).await?;
+        if !found.addrs.is_empty() {
+            return Ok(found);
+        }
+        let embedded = start(args).await.context("cannot start an indexer here")?;
+        let addr = embedded.local_addr();
+        output.note(&format!(
+            "no indexer given and none found at {}: started one at {addr} (others use --indexer {addr})",
+            args.discover
+        ));
+        Ok(Self { addrs: vec![addr], embedded: Some(embedded) })
+    }
+
+    /// Ends the indexer that was started here.
+    pub(super) async fn shutdown(self) {
+        if let Some(embedded) = self.embedded {
+            embedded.shutdown().await;
+        }
+    }
+}
+
+async fn is_there(args: &NodeArgs) -> anyhow::Result<bool> {
+    let endpoint = Endpoint::new(EndpointConfig {
+        identity: Identity::generate(),
+        role: Role::Peer,
+        network: args.network.clone().unwrap_or_default(),
+        security: args.security(),
+    })?;
+    let dialing = endpoint.dial(args.discover, Purpose::Control, None);
+    let dialed = timeout(PROBE_WITHIN, dialing).await;
+    Ok(matches!(dialed, Ok(Ok(connection)) if connection.remote.role == Role::Indexer))
+}
+
+async fn start(args: &NodeArgs) -> Result<IndexerHandle, StartError> {
+    let config = nekoindexer::Config {
+        listen: args.discover,
+        network: args.network.clone().unwrap_or_default(),
+        security: args.security(),
+        ..nekoindexer::Config::default()
+    };
+    match Indexer::spawn(config.clone()).await {
+        // Something else has that port.
+        Err(StartError::Listen { addr, .. }) if addr.port() != 0 => {
+            let listen = SocketAddr::new(addr.ip(), 0);
+            Indexer::spawn(nekoindexer::Config { listen, ..config }).await
+        }
+        started => started,
+    }
+}

@@ -1,0 +1,91 @@
+//! Where text goes: results to stdout, everything else to stderr, progress to a terminal.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::Arc,
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::Progress;
+
+/// How often a progress bar is drawn.
+const DRAW_EVERY: Duration = Duration::from_millis(100);
+
+/// Prints for people or for machines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Output {
+    json: bool,
+}
+
+impl Output {
+    pub(super) const fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Whether results are JSON objects.
+    pub(super) const fn is_json(self) -> bool {
+        self.json
+    }
+
+    /// A line of the result.
+    pub(super) fn line(self, text: &str) -> io::Result<()> {
+        let mut stdout = io::stdout().lock();
+        writeln!(stdout, "{text}")?;
+        stdout.flush()
+    }
+
+    /// The result for machines.
+    pub(super) fn object(self, value: &serde_json::Value) -> io::Result<()> {
+        self.line(&value.to_string())
+    }
+
+    /// Something worth knowing that is no result.
+    pub(super) fn note(self, text: &str) {
+        // Nobody is left to tell if stderr is closed.
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// What went wrong, in one line.
+    pub(super) fn error(self, error: &anyhow::Error) {
+        self.note(&format!("error: {error:#}"));
+    }
+
+    /// Runs `work` with a progress bar on stderr, if that is a terminal.
+    pub(super) async fn with_bar<T>(
+        self,
+        what: &str,
+        progress: &Arc<Progress>,
+        work: impl Future<Output = T>,
+    ) -> T {
+        if self.json || !io::stderr().is_terminal() {
+            return work.await;
+        }
+        let bar = bar(what);
+        let mut ticks = tokio::time::interval(DRAW_EVERY);
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                result = &mut work => {
+                    bar.finish_and_clear();
+                    return result;
+                }
+                _ = ticks.tick() => {
+                    if progress.total() > 0 {
+                        bar.set_length(progress.total());
+                    }
+                    bar.set_position(progress.done());
+                }
+            }
+        }
+    }
+}
+
+fn bar(what: &str) -> ProgressBar {
+    let template = "{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr()).with_style(style);
+    bar.set_message(what.to_owned());
+    bar
+}

@@ -1,0 +1,166 @@
+//! The REPL: commands line by line, from a person or from a script.
+//!
+//! On a terminal the line editor runs on a thread of its own and events are printed above the
+//! line being typed. From a script the lines run one after the other; the first that fails
+//! decides the exit code.
+
+mod editor;
+mod line;
+
+use std::io::{self, BufRead, IsTerminal};
+
+use tokio::sync::{broadcast, mpsc};
+
+use self::line::{Line, USAGE};
+use super::{
+    Ended,
+    args::NodeArgs,
+    indexers::Indexers,
+    output::Output,
+    run::{self, Stop},
+};
+use crate::{Event, Peer, PeerHandle, PublishOptions};
+
+/// Whether to go on after a line.
+enum After {
+    GoOn(Ended),
+    Exit,
+}
+
+/// Runs until `exit` or the end of input.
+pub(super) async fn run(args: &NodeArgs, output: &Output) -> anyhow::Result<Ended> {
+    let indexers = Indexers::find_or_start(args, output).await?;
+    let peer = Peer::spawn(args.config(indexers.addrs.clone(), true)?).await?;
+    let ended = if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        interactive(&peer, args, output).await
+    } else {
+        script(&peer, args, output).await
+    };
+    peer.shutdown().await;
+    indexers.shutdown().await;
+    ended
+}
+
+async fn script(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> anyhow::Result<Ended> {
+    let mut stop = Stop::new()?;
+    let mut events = peer.events();
+    let mut lines = lines_of_stdin();
+    peer.indexers_tried().await;
+    let mut first_failure = Ended::Well;
+    loop {
+        let line = tokio::select! {
+            line = lines.recv() => line,
+            event = events.recv() => {
+                show_event(event, output);
+                continue;
+            }
+            () = stop.wait() => None,
+        };
+        let Some(line) = line else { break };
+        match execute(peer, args, &line?, output).await {
+            After::GoOn(ended) if first_failure == Ended::Well => first_failure = ended,
+            After::GoOn(_) => {}
+            After::Exit => break,
+        }
+    }
+    Ok(first_failure)
+}
+
+fn show_event(event: Result<Event, broadcast::error::RecvError>, output: &Output) {
+    match event {
+        Ok(event) => output.note(&event.to_string()),
+        Err(broadcast::error::RecvError::Lagged(missed)) => output.note(&format!("{missed} events missed")),
+        Err(broadcast::error::RecvError::Closed) => {}
+    }
+}
+
+/// Reading stdin blocks, so it has a thread of its own; it ends with the process.
+fn lines_of_stdin() -> mpsc::Receiver<io::Result<String>> {
+    let (sender, receiver) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines() {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+async fn interactive(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> anyhow::Result<Ended> {
+    let mut stop = Stop::new()?;
+    let addr = peer.local_addr().map(|addr| addr.to_string()).unwrap_or_default();
+    output.line(&format!(
+        "peer {} serves {} on {addr}; help lists the commands",
+        peer.node().short(),
+        peer.dir().display()
+    ))?;
+    let mut editor =
+        editor::Editor::start(args.config(Vec::new(), true)?.data_dir().join("history"), peer.events())?;
+    while let Some(line) = editor.line(names(peer).await).await? {
+        let after = tokio::select! {
+            after = execute(peer, args, &line, output) => after,
+            () = stop.wait() => {
+                output.note("interrupted; what came so far is kept");
+                After::GoOn(Ended::Failed)
+            }
+        };
+        if matches!(after, After::Exit) {
+            break;
+        }
+    }
+    Ok(Ended::Well) // a person saw what failed
+}
+
+async fn names(peer: &PeerHandle) -> Vec<String> {
+    peer.files().await.into_iter().map(|file| file.record.name.to_string()).collect()
+}
+
+/// Runs one line; whatever goes wrong is said in one line.
+async fn execute(peer: &PeerHandle, args: &NodeArgs, text: &str, output: &Output) -> After {
+    let line = match Line::parse(text) {
+        Ok(Some(line)) => line,
+        Ok(None) => return After::GoOn(Ended::Well),
+        Err(error) => {
+            output.note(&format!("error: {error}"));
+            return After::GoOn(Ended::Usage);
+        }
+    };
+    let ended = match line {
+        Line::Exit => return After::Exit,
+        Line::Help => output.line(USAGE).map(|()| Ended::Well).map_err(Into::into),
+        line => command(peer, args, line, output).await,
+    };
+    After::GoOn(ended.unwrap_or_else(|error| {
+        output.error(&error);
+        Ended::Failed
+    }))
+}
+
+async fn command(peer: &PeerHandle, args: &NodeArgs, line: Line, output: &Output) -> anyhow::Result<Ended> {
+    match line {
+        Line::Register { path, name, policy } => {
+            let policy = policy.over(args)?;
+            run::publish(peer, vec![path], PublishOptions { name, policy: Some(policy) }, output).await
+        }
+        Line::Deregister { name } => {
+            peer.deregister(&name).await?;
+            run::say(output, &format!("{name} is no longer offered; the file stays"))?;
+            Ok(Ended::Well)
+        }
+        Line::Search { name } => run::search(peer, &name, output).await,
+        Line::Query { name, reach } => run::query(peer, &name, reach.ttl, output).await,
+        Line::Download { name, output: path, reach, which } => {
+            let options = crate::DownloadOptions {
+                output: path,
+                origin: which.origin,
+                force: which.force,
+                ttl_hops: reach.ttl,
+            };
+            run::get(peer, &name, options, output).await
+        }
+        Line::Ls => run::ls(peer, output).await,
+        Line::Status => run::status(peer, output).await,
+        Line::Help | Line::Exit => Ok(Ended::Well), // done by the caller
+    }
+}

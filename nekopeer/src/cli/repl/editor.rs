@@ -1,0 +1,130 @@
+//! The line editor: history, completion, and events above the line being typed.
+
+use std::{path::PathBuf, sync::mpsc as sync_mpsc, thread};
+
+use rustyline::{
+    Config, Context, Editor as LineEditor, ExternalPrinter, Helper,
+    completion::{Completer, FilenameCompleter, Pair},
+    error::ReadlineError,
+    highlight::Highlighter,
+    hint::Hinter,
+    history::FileHistory,
+    validate::Validator,
+};
+use tokio::sync::{broadcast, mpsc};
+use tracing::debug;
+
+use super::line::COMMANDS;
+use crate::Event;
+
+const PROMPT: &str = "neko> ";
+/// Lines remembered over restarts.
+const HISTORY_MAX: usize = 1000;
+
+/// What a read ended with: a line, or `None` at the end of input.
+type Read = Result<Option<String>, ReadlineError>;
+
+/// A line editor on a thread of its own. It reads only when asked to, so that the output of a
+/// command and the next prompt do not mix.
+pub(super) struct Editor {
+    ask: sync_mpsc::Sender<Vec<String>>,
+    lines: mpsc::Receiver<Read>,
+}
+
+impl Editor {
+    /// Starts the editor; `events` are printed above the line being typed.
+    pub(super) fn start(history: PathBuf, events: broadcast::Receiver<Event>) -> Result<Self, ReadlineError> {
+        let config = Config::builder().max_history_size(HISTORY_MAX)?.auto_add_history(true).build();
+        let mut editor: LineEditor<Words, FileHistory> = LineEditor::with_config(config)?;
+        if let Err(error) = editor.load_history(&history) {
+            debug!(%error, "no history yet");
+        }
+        let printer = editor.create_external_printer()?;
+        tokio::spawn(print_events(printer, events));
+        let (ask, asked) = sync_mpsc::channel();
+        let (sender, lines) = mpsc::channel(1);
+        thread::spawn(move || read_lines(editor, history, asked, sender));
+        Ok(Self { ask, lines })
+    }
+
+    /// The next line; `names` can be completed in it. `None` at the end of input.
+    pub(super) async fn line(&mut self, names: Vec<String>) -> Read {
+        if self.ask.send(names).is_err() {
+            return Ok(None);
+        }
+        self.lines.recv().await.unwrap_or(Ok(None))
+    }
+}
+
+fn read_lines(
+    mut editor: LineEditor<Words, FileHistory>,
+    history: PathBuf,
+    asked: sync_mpsc::Receiver<Vec<String>>,
+    sender: mpsc::Sender<Read>,
+) {
+    while let Ok(names) = asked.recv() {
+        editor.set_helper(Some(Words { names, files: FilenameCompleter::new() }));
+        let read = loop {
+            match editor.readline(PROMPT) {
+                Ok(line) => break Ok(Some(line)),
+                Err(ReadlineError::Interrupted) => {} // Ctrl-C: the line is thrown away
+                Err(ReadlineError::Eof) => break Ok(None),
+                Err(error) => break Err(error),
+            }
+        };
+        if let Err(error) = editor.save_history(&history) {
+            debug!(%error, "the history cannot be kept");
+        }
+        if sender.blocking_send(read).is_err() {
+            return;
+        }
+    }
+}
+
+async fn print_events(mut printer: impl ExternalPrinter, mut events: broadcast::Receiver<Event>) {
+    loop {
+        let text = match events.recv().await {
+            Ok(event) => format!("* {event}\n"),
+            Err(broadcast::error::RecvError::Lagged(missed)) => format!("* {missed} events missed\n"),
+            Err(broadcast::error::RecvError::Closed) => return,
+        };
+        if printer.print(text).is_err() {
+            return;
+        }
+    }
+}
+
+/// Completes commands, then names (or files, where a file is meant).
+struct Words {
+    names: Vec<String>,
+    files: FilenameCompleter,
+}
+
+impl Completer for Words {
+    type Candidate = Pair;
+
+    fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> Result<(usize, Vec<Pair>), ReadlineError> {
+        let before = &line[..pos];
+        let start = before.rfind(' ').map_or(0, |space| space + 1);
+        if start == 0 {
+            return Ok((0, candidates(before, COMMANDS.iter().map(ToString::to_string), " ")));
+        }
+        if before.trim_start().starts_with("register ") {
+            return self.files.complete_path(line, pos);
+        }
+        let names = self.names.iter().filter_map(|name| shlex::try_quote(name).ok());
+        Ok((start, candidates(&before[start..], names.map(String::from), "")))
+    }
+}
+
+fn candidates(prefix: &str, words: impl Iterator<Item = String>, end: &str) -> Vec<Pair> {
+    let matching = words.filter(|word| word.starts_with(prefix));
+    matching.map(|word| Pair { replacement: format!("{word}{end}"), display: word }).collect()
+}
+
+impl Helper for Words {}
+impl Hinter for Words {
+    type Hint = String;
+}
+impl Highlighter for Words {}
+impl Validator for Words {}

@@ -1,0 +1,229 @@
+//! Commands that run once, and what the REPL shares with them.
+
+use std::{io, path::PathBuf, sync::Arc};
+
+use nekoproto::{FileName, Freshness};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::{
+    Ended,
+    args::{Command, NodeArgs},
+    indexers::Indexers,
+    output::Output,
+    show,
+};
+use crate::{
+    Answer, DownloadError, DownloadOptions, LocateError, Peer, PeerHandle, Progress, PublishOptions,
+    PublishOutcome,
+};
+
+/// Runs `command` and ends.
+pub(super) async fn one_shot(args: &NodeArgs, command: &Command, output: &Output) -> anyhow::Result<Ended> {
+    match command {
+        Command::Share { paths } => share(args, paths, output).await,
+        Command::Ls => {
+            let peer = Peer::spawn(args.config(Vec::new(), false)?).await?;
+            ls(&peer, output).await
+        }
+        Command::Status => {
+            let indexers = Indexers::find(args).await?.addrs;
+            if indexers.is_empty() {
+                output.note(&format!(
+                    "no indexer found at {}: origins that moved are not found",
+                    args.discover
+                ));
+            }
+            let peer = Peer::spawn(args.config(indexers, false)?).await?;
+            status(&peer, output).await
+        }
+        Command::Get { .. } | Command::Search { .. } | Command::Query { .. } => {
+            let indexers = Indexers::find_or_start(args, output).await?;
+            let peer = Peer::spawn(args.config(indexers.addrs.clone(), false)?).await?;
+            let ended = ask(&peer, command, output).await;
+            peer.shutdown().await;
+            indexers.shutdown().await;
+            ended
+        }
+        Command::Demo { .. } => Ok(Ended::Usage), // has a runner of its own
+    }
+}
+
+async fn ask(peer: &PeerHandle, command: &Command, output: &Output) -> anyhow::Result<Ended> {
+    match command {
+        Command::Search { name } => search(peer, name, output).await,
+        Command::Query { name, reach } => query(peer, name, reach.ttl, output).await,
+        Command::Get { name, output: path, reach, which } => {
+            let options = DownloadOptions {
+                output: path.clone(),
+                origin: which.origin.clone(),
+                force: which.force,
+                ttl_hops: reach.ttl,
+            };
+            get(peer, name, options, output).await
+        }
+        _ => Ok(Ended::Usage),
+    }
+}
+
+async fn share(args: &NodeArgs, paths: &[PathBuf], output: &Output) -> anyhow::Result<Ended> {
+    let mut stop = Stop::new()?;
+    let indexers = Indexers::find_or_start(args, output).await?;
+    let peer = Peer::spawn(args.config(indexers.addrs.clone(), true)?).await?;
+    let mut events = peer.events();
+    let showing = {
+        let output = *output;
+        tokio::spawn(async move {
+            while let Ok(event) = events.recv().await {
+                output.note(&event.to_string());
+            }
+        })
+    };
+    let shared = tokio::select! {
+        ended = publish(&peer, paths.to_vec(), PublishOptions::default(), output) => ended?,
+        () = stop.wait() => Ended::Failed,
+    };
+    if shared == Ended::Well || !peer.files().await.is_empty() {
+        let addr = peer.local_addr().map(|addr| addr.to_string()).unwrap_or_default();
+        output.note(&format!("serving on {addr} as {}, Ctrl-C stops", peer.node()));
+        stop.wait().await;
+    }
+    showing.abort();
+    peer.shutdown().await;
+    indexers.shutdown().await;
+    Ok(shared)
+}
+
+/// Ctrl-C or a request to terminate.
+pub(super) struct Stop {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Stop {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    pub(super) async fn wait(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Publishes and says what came of it; failures of single files do not hide the others.
+pub(super) async fn publish(
+    peer: &PeerHandle,
+    paths: Vec<PathBuf>,
+    options: PublishOptions,
+    output: &Output,
+) -> anyhow::Result<Ended> {
+    let progress = Arc::new(Progress::default());
+    let publishing = peer.publish(paths, options, &progress);
+    let outcome = output.with_bar("reading", &progress, publishing).await?;
+    if output.is_json() {
+        output.object(&show::published_json(&outcome))?;
+    } else {
+        output.line(&show::published(&outcome))?;
+    }
+    Ok(report_failures(&outcome, output))
+}
+
+fn report_failures(outcome: &PublishOutcome, output: &Output) -> Ended {
+    for (_, error) in &outcome.failed {
+        output.note(&format!("error: {error}"));
+    }
+    if outcome.failed.is_empty() { Ended::Well } else { Ended::Failed }
+}
+
+/// Downloads and says what came of it.
+pub(super) async fn get(
+    peer: &PeerHandle,
+    name: &FileName,
+    options: DownloadOptions,
+    output: &Output,
+) -> anyhow::Result<Ended> {
+    let progress = Arc::new(Progress::default());
+    let downloading = peer.download(name, options, &progress);
+    let done = match output.with_bar(name.as_str(), &progress, downloading).await {
+        Ok(done) => done,
+        Err(error @ DownloadError::NotFound { .. }) => {
+            output.error(&error.into());
+            return Ok(Ended::NotFound);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if output.is_json() {
+        output.object(&show::downloaded_json(&done))?;
+    } else {
+        output.line(&show::downloaded(&done))?;
+    }
+    match done.freshness {
+        Freshness::Fresh => {}
+        Freshness::Unverified => {
+            output.note("note: the origin could not be asked whether this is still the newest version");
+        }
+        Freshness::Stale => output.note("note: a source says that a newer version is out"),
+    }
+    Ok(Ended::Well)
+}
+
+/// Asks the own indexer and shows the hits.
+pub(super) async fn search(peer: &PeerHandle, name: &FileName, output: &Output) -> anyhow::Result<Ended> {
+    show_hits(name, peer.search(name).await, output)
+}
+
+/// Asks the network and shows the hits.
+pub(super) async fn query(
+    peer: &PeerHandle,
+    name: &FileName,
+    ttl_hops: u8,
+    output: &Output,
+) -> anyhow::Result<Ended> {
+    show_hits(name, peer.query(name, ttl_hops).await, output)
+}
+
+fn show_hits(name: &FileName, answer: Result<Answer, LocateError>, output: &Output) -> anyhow::Result<Ended> {
+    let answer = answer?;
+    if output.is_json() {
+        output.object(&show::hits_json(name.as_str(), &answer))?;
+    } else if !answer.candidates.is_empty() {
+        output.line(&show::hits(&answer))?;
+    }
+    if !answer.complete {
+        output.note("note: not every indexer in reach answered");
+    }
+    if answer.candidates.is_empty() {
+        if !output.is_json() {
+            output.note(&format!("nobody offers {name}"));
+        }
+        return Ok(Ended::NotFound);
+    }
+    Ok(Ended::Well)
+}
+
+/// Shows what is published and held here.
+pub(super) async fn ls(peer: &PeerHandle, output: &Output) -> anyhow::Result<Ended> {
+    let files = peer.files().await;
+    if output.is_json() {
+        output.object(&show::files_json(&files))?;
+    } else if files.is_empty() {
+        output.note("nothing is published or held here");
+    } else {
+        output.line(&show::files(&files))?;
+    }
+    Ok(Ended::Well)
+}
+
+/// Asks the origins, then shows what is published and held here.
+pub(super) async fn status(peer: &PeerHandle, output: &Output) -> anyhow::Result<Ended> {
+    peer.check_copies().await;
+    ls(peer, output).await
+}
+
+/// Says one thing for machines and one for people.
+pub(super) fn say(output: &Output, text: &str) -> io::Result<()> {
+    if output.is_json() { output.object(&json!({ "done": text })) } else { output.line(text) }
+}
