@@ -87,7 +87,10 @@ async fn ask(
 ) -> (&Neighbor, Result<Result<QueryReply, Refusal>, RpcError>) {
     let mut context = context::current();
     context.deadline = deadline;
-    (neighbor, neighbor.client.query(context, request).await)
+    let call = neighbor.client.query(context, request);
+    // The call's own deadline only runs once it is in flight; behind a stuck neighbor it may wait.
+    let answer = tokio::time::timeout_at(deadline.into(), call).await;
+    (neighbor, answer.unwrap_or(Err(RpcError::DeadlineExceeded)))
 }
 
 /// Takes in what a neighbor says, none of it on trust: other names and records that their

@@ -177,7 +177,23 @@ fn note_unconfirmed(shared: &Shared, record: &VerifiedRecord) {
 
 /// Takes note of verified records, durably, and acts on what is news. Returns when all is noted;
 /// what follows from it goes on in the background.
+///
+/// # Cancel safety
+/// Safe: what has begun goes on, so that a caller who hangs up cannot leave news half noted.
 pub(crate) async fn learn(shared: &Arc<Shared>, records: Vec<VerifiedRecord>) {
+    if records.is_empty() {
+        return;
+    }
+    let noting = {
+        let shared = Arc::clone(shared);
+        async move { note_all(&shared, records).await }
+    };
+    if let Err(error) = shared.tasks.spawn(noting).await {
+        tracing::error!(%error, "noting newer versions failed");
+    }
+}
+
+async fn note_all(shared: &Arc<Shared>, records: Vec<VerifiedRecord>) {
     let mut outdated = Vec::new();
     for record in records {
         if record.origin == shared.endpoint.node() {

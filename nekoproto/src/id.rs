@@ -87,14 +87,14 @@ impl NodeId {
     #[must_use]
     pub fn tag(&self) -> NodeTag {
         let [a, b, c, d, e, f, g, h, ..] = self.0;
-        NodeTag(u64::from_le_bytes([a, b, c, d, e, f, g, h]))
+        NodeTag([a, b, c, d, e, f, g, h])
     }
 }
 
 /// The first eight bytes of a [`NodeId`]: four times smaller in a covered set. Two honest nodes
 /// share one with probability 2^-64; making a key with a given tag takes about 2^64 tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct NodeTag(u64);
+pub struct NodeTag([u8; 8]);
 
 /// Identifies one query or invalidation on its way through the indexers: 128 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -49,6 +49,11 @@ pub const NETWORK_BYTES_MAX: usize = 64;
 pub const CONNECTIONS_MAX: usize = 16 * 1024;
 /// Requests in flight on one connection; further ones are answered `busy`.
 pub const REQUESTS_IN_FLIGHT_MAX: usize = 1024;
+/// Calls that one client has in flight; further ones wait their turn. Fewer than the other end
+/// takes, so that a client of ours is never the one to be told `busy`, and two ends that wait for
+/// each other to read cannot come about.
+pub const CALLS_IN_FLIGHT_MAX: usize = 1000;
+const _: () = assert!(CALLS_IN_FLIGHT_MAX < REQUESTS_IN_FLIGHT_MAX);
 
 /// Smallest average length of a chunk, in bytes. Small files are cut at this average.
 pub const CHUNK_AVERAGE_MIN: u64 = 64 * 1024;

@@ -1,4 +1,4 @@
-//! Control calls over one connection, both ways: tarpc above [`duplex`](super::duplex).
+//! Control calls over one connection, both ways: tarpc above `duplex`.
 
 use std::{
     io,
@@ -28,7 +28,7 @@ use super::{
     duplex::{ClientHalf, split},
     io::Io,
 };
-use crate::limits::REQUESTS_IN_FLIGHT_MAX;
+use crate::limits::{CALLS_IN_FLIGHT_MAX, REQUESTS_IN_FLIGHT_MAX};
 
 /// Runs one connection until it ends; to be spawned.
 pub type Driver = BoxFuture<'static, ()>;
@@ -60,7 +60,7 @@ where
 {
     let ended = Arc::new(AtomicBool::new(false));
     let (server_half, client_half) = split(io, Arc::clone(&ended));
-    let NewClient { client, dispatch } = new_client(client::Config::default(), client_half);
+    let NewClient { client, dispatch } = new_client(client_config(), client_half);
     let channel = BaseChannel::new(Config::default(), server_half);
     let requests = channel.max_concurrent_requests(REQUESTS_IN_FLIGHT_MAX).requests();
     let driver = async move {
@@ -83,6 +83,12 @@ where
         }
     };
     (client, driver)
+}
+
+fn client_config() -> client::Config {
+    let mut config = client::Config::default();
+    config.max_in_flight_requests = CALLS_IN_FLIGHT_MAX;
+    config
 }
 
 /// Answers an error when the handler panics; without it the caller would wait in vain.

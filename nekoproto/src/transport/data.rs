@@ -72,7 +72,8 @@ impl DataStream {
             return Err(DataError::TooLong(len));
         }
         let mut bytes = vec![0; len as usize];
-        self.receive_bytes(&mut bytes).await?;
+        // A message is short: all of it is due within one stall, not each of its bytes.
+        timeout(STALL_TIMEOUT, self.receive_bytes(&mut bytes)).await.map_err(|_| DataError::Stalled)??;
         Ok(codec::decode(&bytes)?)
     }
 
