@@ -66,7 +66,12 @@ fn scatter<DB: DrawingBackend>(
         .draw_series(LineSeries::new([(0, mean), (micros.len(), mean)], RED.stroke_width(2)))?
         .label(format!("mean {mean:.0} us"))
         .legend(|(x, y)| PathElement::new([(x, y), (x + 16, y)], RED.stroke_width(2)));
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+    let labels = &mut chart.configure_series_labels();
+    labels
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .draw()?;
     area.present()
 }
 
@@ -99,7 +104,12 @@ fn histogram<DB: DrawingBackend>(
             .label(format!("{label} {at:.0} us"))
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color.stroke_width(2)));
     }
-    chart.configure_series_labels().background_style(WHITE.mix(0.8)).border_style(BLACK).draw()?;
+    let labels = &mut chart.configure_series_labels();
+    labels
+        .position(SeriesLabelPosition::UpperRight)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK)
+        .draw()?;
     area.present()
 }
 
