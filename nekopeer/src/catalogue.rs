@@ -11,7 +11,7 @@ use std::{
     collections::{HashMap, HashSet},
     io,
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 use nekoproto::{
@@ -29,6 +29,8 @@ pub struct Catalogue {
     identity: Identity,
     tables: Tables,
     memory: RwLock<Memory>,
+    /// Held from the first look of a change to its last: what it read stays true until it is visible.
+    changing: Mutex<()>,
 }
 
 /// The index in memory: what the tables say, ready to hand.
@@ -112,7 +114,7 @@ impl Catalogue {
         for entry in tables.load()? {
             memory.put(Arc::new(entry));
         }
-        Ok(Self { identity, tables, memory: RwLock::new(memory) })
+        Ok(Self { identity, tables, memory: RwLock::new(memory), changing: Mutex::new(()) })
     }
 
     /// The entry of `name`.
@@ -160,6 +162,7 @@ impl Catalogue {
     /// # Errors
     /// Nothing was stored and no version number was used.
     pub fn publish(&self, drafts: Vec<Draft>) -> Result<Vec<Published>, CatalogueError> {
+        let _changing = self.change();
         let write = self.tables.begin()?;
         let mut results = Vec::with_capacity(drafts.len());
         let mut entries = Vec::with_capacity(drafts.len());
@@ -235,6 +238,7 @@ impl Catalogue {
     /// # Errors
     /// The counter is as before.
     pub fn raise_version(&self, name: &FileName, seen: Version) -> Result<(), CatalogueError> {
+        let _changing = self.change();
         let write = self.tables.begin()?;
         if write.version(name)?.is_none_or(|last| last < seen) {
             write.set_version(name, seen)?;
@@ -247,6 +251,7 @@ impl Catalogue {
     /// # Errors
     /// The catalogue is as before.
     pub fn put_copy(&self, entry: Entry, manifest: &[u8]) -> Result<(), CatalogueError> {
+        let _changing = self.change();
         let write = self.tables.begin()?;
         self.drop_replaced_manifest(&write, &entry.record)?;
         write.put_manifest(&entry.record.manifest, manifest)?;
@@ -265,7 +270,8 @@ impl Catalogue {
         name: &FileName,
         change: impl FnOnce(&mut Entry) -> bool,
     ) -> Result<Option<Arc<Entry>>, CatalogueError> {
-        let write = self.tables.begin()?; // one writer at a time: what is read below stays true
+        let _changing = self.change();
+        let write = self.tables.begin()?;
         let Some(known) = self.get(name) else { return Ok(None) };
         let mut entry = Entry::clone(&known);
         if !change(&mut entry) {
@@ -282,6 +288,7 @@ impl Catalogue {
     /// # Errors
     /// The catalogue is as before.
     pub fn remove(&self, name: &FileName) -> Result<Option<Arc<Entry>>, CatalogueError> {
+        let _changing = self.change();
         let write = self.tables.begin()?;
         let Some(known) = self.get(name) else { return Ok(None) };
         write.remove_entry(name)?;
@@ -335,6 +342,10 @@ impl Catalogue {
                 memory.put(Arc::new(entry));
             }
         });
+    }
+
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read<T>(&self, look: impl FnOnce(&Memory) -> T) -> T {

@@ -184,10 +184,11 @@ async fn find(
     let Answer { candidates, complete } = locate::ask(shared, name, scope).await?;
     let of_copy = || here.as_ref().map(|entry| entry.record.origin.to_string());
     let origin = options.origin.clone().or_else(of_copy);
-    let target = choose(candidates, origin.as_deref()).map_err(|why| match why {
+    let mut target = choose(candidates, origin.as_deref()).map_err(|why| match why {
         NoChoice::NoHit => DownloadError::NotFound { name: name.clone(), complete },
         NoChoice::Ambiguous(origins) => DownloadError::Ambiguous { name: name.clone(), origins },
     })?;
+    target.sources.retain(|source| source.node != shared.endpoint.node());
     match here {
         Some(entry) if entry.record.replaces(&target.record) => Err(DownloadError::Older {
             name: name.clone(),
@@ -356,7 +357,8 @@ async fn more_sources(
     let answer = locate::ask(shared, &record.name, scope).await.unwrap_or_default();
     let same = answer.candidates.into_iter().filter(|found| found.record.content == record.content);
     let holders = same.flat_map(|found| found.holders);
-    holders.filter(|holder| !report.liars.contains(&holder.node)).collect()
+    let own = shared.endpoint.node();
+    holders.filter(|holder| holder.node != own && !report.liars.contains(&holder.node)).collect()
 }
 
 /// Enters the copy into the catalogue and the watch, and becomes a holder of it.
@@ -369,7 +371,9 @@ async fn keep(shared: &Arc<Shared>, entry: Entry, manifest: Vec<u8>) -> Result<(
             shared.catalogue.note_partial(&name, None)
         })
         .await?;
-    let copy = CopyState::new(record.clone(), None, shared.config.ttr, Instant::now());
+    // News may have come in since the commit; what the catalogue knows by now counts.
+    let newest = shared.catalogue.get(&record.name).and_then(|entry| entry.newest.clone());
+    let copy = CopyState::new(record.clone(), newest, shared.config.ttr, Instant::now());
     shared.copies().insert(record.name.clone(), copy);
     shared.watch_wake.notify_one();
     if shared.is_serving() {

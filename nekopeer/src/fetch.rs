@@ -51,7 +51,10 @@ impl FetchError {
     pub const fn is_final(&self) -> bool {
         match self {
             Self::Refused(refusal) => !matches!(refusal, FetchRefusal::Busy),
-            Self::Connect(error) => matches!(error, ConnectError::OtherNode { .. } | ConnectError::Unproven),
+            Self::Connect(error) => !matches!(
+                error,
+                ConnectError::Unreachable { .. } | ConnectError::Timeout(_) | ConnectError::Handshake(_)
+            ),
             _ => self.is_lie(),
         }
     }

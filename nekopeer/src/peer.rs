@@ -13,7 +13,10 @@ use nekoproto::{
     FileName, Identity, IdentityError, NodeId, Role, Verifier,
     transport::{Endpoint, EndpointConfig, EndpointError},
 };
-use tokio::sync::{Notify, Semaphore, broadcast};
+use tokio::{
+    sync::{Notify, Semaphore, broadcast},
+    task::JoinHandle,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
@@ -324,13 +327,18 @@ impl Shared {
         work: impl FnOnce(&Arc<Self>) -> T + Send + 'static,
     ) -> T {
         let shared = Arc::clone(self);
-        blocking(move || work(&shared)).await
+        // Tracked: the data folder is free only when nothing uses it any more.
+        finished(self.tasks.spawn_blocking(move || work(&shared))).await
     }
 }
 
 /// Runs `work`, which blocks, on a thread of its own. A panic in it goes on here.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
+    finished(tokio::task::spawn_blocking(work)).await
+}
+
+async fn finished<T>(work: JoinHandle<T>) -> T {
+    match work.await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),

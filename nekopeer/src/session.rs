@@ -91,7 +91,10 @@ impl Session {
                     shared.tell(Event::Connected(self.link.addr()));
                     shared.watch_wake.notify_one();
                     tokio::select! {
-                        _ = state.changed() => continue, // the connection is another one now
+                        changed = state.changed() => match changed {
+                            Ok(()) => continue, // the connection is another one now
+                            Err(_) => return,   // the peer is ending
+                        },
                         () = self.keep_registered(shared, &client) => {}
                     }
                 }

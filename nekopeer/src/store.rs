@@ -4,15 +4,16 @@
 //! is reached through that folder's handle (cap-std), so that no symbolic link leads out of it.
 
 use std::{
-    fs::File,
+    fs::{File, TryLockError},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use cap_std::{
     ambient_authority,
-    fs::{Dir, OpenOptions},
+    fs::{Dir, MetadataExt as _, OpenOptions},
 };
 use nekoproto::{ContentHash, FileName};
 
@@ -20,6 +21,10 @@ use crate::stamp::Stamp;
 
 /// How the names of partial downloads begin; no shared name may.
 pub const PARTIAL_PREFIX: &str = ".neko-part-";
+/// Time for a download that was given up to write what it has received and let go of its partial.
+const LET_GO_WITHIN: Duration = Duration::from_secs(1);
+/// How often that is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Why a file cannot be stored. What stood there before still stands.
 #[derive(Debug, thiserror::Error)]
@@ -183,7 +188,7 @@ impl Place {
     /// The partial download of `content` for this place: the one that is there, or an empty one.
     ///
     /// # Errors
-    /// It cannot be made, or another process is at it.
+    /// It cannot be made, or another process is at it. Blocks for up to a second to find out.
     pub fn partial(self, content: &ContentHash) -> Result<Partial, StoreError> {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.file_name.as_os_str().as_encoded_bytes()).update(content.as_bytes());
@@ -191,11 +196,28 @@ impl Place {
         let name = PathBuf::from(format!("{PARTIAL_PREFIX}{}", &digest[..32]));
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true);
-        let file = self.folder.open_with(&name, &options).map_err(error_at(&self.path))?.into_std();
-        match file.try_lock() {
-            Ok(()) => Ok(Partial { place: self, file, name }),
-            Err(std::fs::TryLockError::WouldBlock) => Err(StoreError::Busy(self.path)),
-            Err(std::fs::TryLockError::Error(source)) => Err(error_at(&self.path)(source)),
+        let until = Instant::now() + LET_GO_WITHIN;
+        loop {
+            let file = self.folder.open_with(&name, &options).map_err(error_at(&self.path))?.into_std();
+            match file.try_lock() {
+                Ok(()) if self.is_still(&name, &file)? => return Ok(Partial { place: self, file, name }),
+                Ok(()) => {} // whoever had it put it in its place, or removed it
+                Err(TryLockError::WouldBlock) if Instant::now() >= until => {
+                    return Err(StoreError::Busy(self.path));
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK_EVERY),
+                Err(TryLockError::Error(source)) => return Err(error_at(&self.path)(source)),
+            }
+        }
+    }
+
+    /// Whether `name` in this folder is the open `file`.
+    fn is_still(&self, name: &Path, file: &File) -> Result<bool, StoreError> {
+        let open = file.metadata().map_err(error_at(&self.path))?;
+        match self.folder.symlink_metadata(name) {
+            Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error_at(&self.path)(error)),
         }
     }
 }

@@ -228,6 +228,10 @@ async fn learn_other(shared: &Arc<Shared>, record: &VerifiedRecord) -> bool {
     let why = match stored {
         Ok(Some(entry)) => {
             let (name, held) = (record.name.clone(), entry.record.version);
+            // A download that ended meanwhile may have begun the copy's state anew.
+            if let Some(copy) = shared.copies().get_mut(&name) {
+                copy.learn(record);
+            }
             shared.tell(Event::Invalidated { name: name.clone(), held, newest: record.version });
             act(shared, name);
             return true;
@@ -250,7 +254,11 @@ fn act(shared: &Arc<Shared>, name: FileName) {
 
 async fn refetch(shared: &Arc<Shared>, name: FileName) {
     let progress = Arc::new(Progress::default());
-    let event = match download::download(shared, &name, DownloadOptions::default(), &progress).await {
+    // A copy that was downloaded to a place of its own stays there.
+    let path = shared.catalogue.get(&name).map(|entry| entry.path.clone());
+    let output = path.filter(|path| *path != shared.share.root().join(name.as_path()));
+    let options = DownloadOptions { output, ..DownloadOptions::default() };
+    let event = match download::download(shared, &name, options, &progress).await {
         Ok(done) => Event::Refreshed {
             name: name.clone(),
             version: done.record.version,

@@ -49,7 +49,14 @@ impl Output {
 
     /// What went wrong, in one line.
     pub(super) fn error(self, error: &anyhow::Error) {
-        self.note(&format!("error: {error:#}"));
+        let mut text = error.to_string();
+        for cause in error.chain().skip(1).map(ToString::to_string) {
+            // Most errors quote their cause already.
+            if !text.contains(&cause) {
+                text = format!("{text}: {cause}");
+            }
+        }
+        self.note(&format!("error: {text}"));
     }
 
     /// Runs `work` with a progress bar on stderr, if that is a terminal.

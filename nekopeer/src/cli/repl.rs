@@ -21,6 +21,9 @@ use super::{
 };
 use crate::{Event, Peer, PeerHandle, PublishOptions};
 
+/// What is said when a command is stopped half-way.
+const INTERRUPTED: &str = "interrupted; what came so far is kept";
+
 /// Whether to go on after a line.
 enum After {
     GoOn(Ended),
@@ -56,8 +59,15 @@ async fn script(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> anyhow::
             }
             () = stop.wait() => None,
         };
-        let Some(line) = line else { break };
-        match execute(peer, args, &line?, output).await {
+        let Some(line) = line.transpose()? else { break };
+        let after = tokio::select! {
+            after = execute(peer, args, &line, output) => after,
+            () = stop.wait() => {
+                output.note(INTERRUPTED);
+                return Ok(Ended::Failed);
+            }
+        };
+        match after {
             After::GoOn(ended) if first_failure == Ended::Well => first_failure = ended,
             After::GoOn(_) => {}
             After::Exit => break,
@@ -97,11 +107,16 @@ async fn interactive(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> any
     ))?;
     let mut editor =
         editor::Editor::start(args.config(Vec::new(), true)?.data_dir().join("history"), peer.events())?;
-    while let Some(line) = editor.line(names(peer).await).await? {
+    loop {
+        let line = tokio::select! {
+            line = editor.line(names(peer).await) => line?,
+            () = stop.wait() => None, // the editor takes Ctrl-C itself: somebody ends the program
+        };
+        let Some(line) = line else { break };
         let after = tokio::select! {
             after = execute(peer, args, &line, output) => after,
             () = stop.wait() => {
-                output.note("interrupted; what came so far is kept");
+                output.note(INTERRUPTED);
                 After::GoOn(Ended::Failed)
             }
         };
@@ -128,7 +143,7 @@ async fn execute(peer: &PeerHandle, args: &NodeArgs, text: &str, output: &Output
     };
     let ended = match line {
         Line::Exit => return After::Exit,
-        Line::Help => output.line(USAGE).map(|()| Ended::Well).map_err(Into::into),
+        Line::Help => run::say(output, USAGE).map(|()| Ended::Well).map_err(Into::into),
         line => command(peer, args, line, output).await,
     };
     After::GoOn(ended.unwrap_or_else(|error| {

@@ -79,8 +79,12 @@ async fn share(args: &NodeArgs, paths: &[PathBuf], output: &Output) -> anyhow::R
             }
         })
     };
+    let publishing = async {
+        peer.indexers_tried().await; // so that what is served is also listed
+        publish(&peer, paths.to_vec(), PublishOptions::default(), output).await
+    };
     let shared = tokio::select! {
-        ended = publish(&peer, paths.to_vec(), PublishOptions::default(), output) => ended?,
+        ended = publishing => ended?,
         () = stop.wait() => Ended::Failed,
     };
     if shared == Ended::Well || !peer.files().await.is_empty() {
