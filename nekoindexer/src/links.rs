@@ -8,7 +8,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use nekoproto::{
-    HelloRefusal, IndexerServiceClient, NodeId, NodeTag,
+    HelloRefusal, IndexerServiceClient, NodeId, NodeTag, Role,
     transport::{ConnectError, LinkState},
 };
 use tokio::sync::watch;
@@ -104,6 +104,10 @@ impl Links {
         let mut known = self.known();
         let link = &mut known.configured[place];
         match state {
+            LinkState::Up { remote, .. } if remote.role != Role::Indexer => {
+                link.client = None; // away: there is no indexer at that address
+                warn!(addr = %remote.addr, "a configured neighbor is no indexer but a peer");
+            }
             LinkState::Up { client, remote } => {
                 *link =
                     Configured { client: Some(client.clone()), node: Some(remote.node), ourselves: false };

@@ -54,13 +54,13 @@ impl IndexerService for Service {
         self.lease(session); // first, so that an old lease does not end in between
         let plan = self.shared.state.on_register(session, records, request.announce);
         let lease = self.lease(session);
-        let news = Envelope {
-            msg_id: MsgId::random(),
-            ttl_hops: Some(TTL_MAX - 1), // this hop is the first
-            covered: Covered::new(),
-        };
-        self.shared.note_own_message(news.msg_id);
-        invalidate::spread(&self.shared, plan.announcement, news);
+        if !plan.announcement.is_empty() {
+            let msg_id = MsgId::random();
+            self.shared.note_own_message(msg_id);
+            let ttl_hops = Some(TTL_MAX - 1); // this hop is the first
+            let news = Envelope { msg_id, ttl_hops, covered: Covered::new() };
+            invalidate::spread(&self.shared, plan.announcement, news);
+        }
         Ok(RegisterReply {
             lease,
             newer: Records::first_of(plan.newer.iter().map(VerifiedRecord::to_signed)),

@@ -85,7 +85,8 @@ pub struct QueryRequest {
 pub struct QueryReply {
     /// One entry for each origin, with its newest version known.
     pub hits: List<Hit, HITS_MAX>,
-    /// Whether every indexer in reach answered in time and nothing was cut off.
+    /// Whether every indexer in reach answered in time and no origin was cut off. Of very many
+    /// holders only some are listed all the same.
     pub complete: bool,
     /// Query messages that indexers sent to each other for this answer, as far as they are known.
     pub messages: u32,

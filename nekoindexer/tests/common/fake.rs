@@ -1,0 +1,110 @@
+//! An indexer that answers what a test wants: stuck, lying, or only taking notes.
+
+use std::net::SocketAddr;
+
+use nekoproto::{
+    FileName, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, Names, Purpose,
+    QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, Role,
+    transport::{Connection, Security, control},
+};
+use tarpc::context::Context;
+use tokio::sync::mpsc;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use super::{ANY_PORT, peer::endpoint};
+
+/// A made-up indexer that listens. Dropping it ends it.
+pub(crate) struct Fake {
+    pub(crate) addr: SocketAddr,
+    /// The queries that it is asked, each with its context.
+    pub(crate) asked: mpsc::UnboundedReceiver<(Context, QueryRequest)>,
+    /// The invalidations that it is told.
+    pub(crate) told: mpsc::UnboundedReceiver<InvalidateRequest>,
+    _stop: DropGuard,
+}
+
+/// What it does with a query.
+#[derive(Clone, Debug)]
+pub(crate) enum Habit {
+    /// Answers this.
+    Says(QueryReply),
+    /// Refuses.
+    Refuses(Refusal),
+    /// Takes the question and never answers.
+    NeverAnswers,
+    /// Panics in its handler.
+    Panics,
+}
+
+#[derive(Clone)]
+struct Service {
+    habit: Habit,
+    asked: mpsc::UnboundedSender<(Context, QueryRequest)>,
+    told: mpsc::UnboundedSender<InvalidateRequest>,
+}
+
+impl Fake {
+    /// A node with this seed in the role of an indexer.
+    pub(crate) fn begin(seed: u16, security: Security, habit: Habit) -> Self {
+        let listener = endpoint(seed, Role::Indexer, security).bind(ANY_PORT).unwrap();
+        let addr = listener.local_addr();
+        let (asked_sender, asked) = mpsc::unbounded_channel();
+        let (told_sender, told) = mpsc::unbounded_channel();
+        let service = Service { habit, asked: asked_sender, told: told_sender };
+        let serve = move |connection| run(connection, service.clone());
+        let stop = CancellationToken::new();
+        tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
+        Self { addr, asked, told, _stop: stop.drop_guard() }
+    }
+}
+
+/// Connects to the indexer at `addr` as a neighbor that never answers anything: it does not even
+/// read. The connection lives as long as what is returned.
+pub(crate) async fn deaf_neighbor(seed: u16, addr: SocketAddr, security: Security) -> Connection {
+    endpoint(seed, Role::Indexer, security).dial(addr, Purpose::Control, None).await.unwrap()
+}
+
+async fn run(connection: Connection, service: Service) {
+    let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::new);
+    driver.await;
+    drop(client);
+}
+
+impl IndexerService for Service {
+    async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
+    async fn deregister(self, _: Context, _: Names) -> Result<(), Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
+    async fn renew(self, _: Context) -> Result<LeaseReply, Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
+    async fn search(self, _: Context, _: FileName) -> Result<QueryReply, Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
+    async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
+        let _ = self.asked.send((context, request)); // few tests listen
+        match self.habit {
+            Habit::Says(reply) => Ok(reply),
+            Habit::Refuses(refusal) => Err(refusal),
+            Habit::NeverAnswers => std::future::pending().await,
+            Habit::Panics => panic!("as the test asked"),
+        }
+    }
+
+    async fn invalidate(self, _: Context, request: InvalidateRequest) -> Result<(), Refusal> {
+        let _ = self.told.send(request); // few tests listen
+        match self.habit {
+            Habit::NeverAnswers => std::future::pending().await,
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! A peer as the indexer sees one: it listens, registers, and takes note of invalidations.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use nekoproto::PeerService;
+use nekoproto::{
+    FileName, Held, Holder, IndexerServiceClient, List, NetworkName, Purpose, QueryReply, Records, Refusal,
+    RegisterReply, Role, SignedRecord, Verdict,
+    limits::BATCH_MAX,
+    transport::{Connection, Endpoint, EndpointConfig, Security, control},
+};
+use tarpc::context::Context;
+use tokio::{sync::mpsc, task::AbortHandle};
+
+use super::{ANY_PORT, identity, name, patient, query, registration};
+
+/// A connected peer. Dropping it closes its connection.
+pub(crate) struct Peer {
+    pub(crate) client: IndexerServiceClient,
+    /// What the indexer tells it.
+    pub(crate) invalidations: mpsc::UnboundedReceiver<Records>,
+    /// Where others would reach it; nobody accepts there.
+    pub(crate) holder: Option<Holder>,
+    driver: AbortHandle,
+}
+
+/// Whether a peer acknowledges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Manners {
+    Acknowledges,
+    NeverAnswers,
+}
+
+/// What a peer serves over its connection to the indexer.
+#[derive(Clone)]
+struct Told {
+    told: mpsc::UnboundedSender<Records>,
+    manners: Manners,
+}
+
+impl PeerService for Told {
+    async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
+        let _ = self.told.send(records); // few tests listen
+        match self.manners {
+            Manners::Acknowledges => Ok(()),
+            Manners::NeverAnswers => std::future::pending().await,
+        }
+    }
+
+    async fn confirm(
+        self,
+        _: Context,
+        _: List<Held, BATCH_MAX>,
+    ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
+        Err(Refusal::WrongRole)
+    }
+}
+
+/// The endpoint of the node with this seed, in the default network.
+pub(crate) fn endpoint(seed: u16, role: Role, security: Security) -> Arc<Endpoint> {
+    let identity = identity(seed);
+    Endpoint::new(EndpointConfig { identity, role, network: NetworkName::default(), security }).unwrap()
+}
+
+impl Peer {
+    /// The peer with this seed, connected to the indexer at `addr`. It listens, so it may register.
+    pub(crate) async fn join(seed: u16, addr: SocketAddr, security: Security) -> Self {
+        Self::join_with(seed, addr, security, Manners::Acknowledges).await
+    }
+
+    /// The same with `manners`.
+    pub(crate) async fn join_with(seed: u16, addr: SocketAddr, security: Security, manners: Manners) -> Self {
+        let endpoint = endpoint(seed, Role::Peer, security);
+        let listener = endpoint.bind(ANY_PORT).unwrap();
+        let holder = Holder { node: endpoint.node(), addr: listener.local_addr() };
+        Self::connect(endpoint, Some(holder), addr, manners).await
+    }
+
+    /// A node that does not listen.
+    pub(crate) async fn join_unheard(seed: u16, addr: SocketAddr, role: Role, security: Security) -> Self {
+        Self::connect(endpoint(seed, role, security), None, addr, Manners::Acknowledges).await
+    }
+
+    async fn connect(
+        endpoint: Arc<Endpoint>,
+        holder: Option<Holder>,
+        addr: SocketAddr,
+        manners: Manners,
+    ) -> Self {
+        let Connection { io, .. } = endpoint.dial(addr, Purpose::Control, None).await.unwrap();
+        let (told, invalidations) = mpsc::unbounded_channel();
+        let (client, driver) = control::open(io, Told { told, manners }.serve(), IndexerServiceClient::new);
+        let driver = tokio::spawn(driver).abort_handle();
+        Self { client, invalidations, holder, driver }
+    }
+
+    /// Registers and announces.
+    pub(crate) async fn register(&self, records: impl IntoIterator<Item = SignedRecord>) -> RegisterReply {
+        self.client.register(patient(), registration(records)).await.unwrap().unwrap()
+    }
+
+    /// Asks its indexer alone.
+    pub(crate) async fn search(&self, text: &str) -> QueryReply {
+        self.search_for(name(text)).await
+    }
+
+    /// Asks its indexer alone.
+    pub(crate) async fn search_for(&self, name: FileName) -> QueryReply {
+        self.client.search(patient(), name).await.unwrap().unwrap()
+    }
+
+    /// Asks the network.
+    pub(crate) async fn query(&self, text: &str, ttl_hops: u8) -> QueryReply {
+        self.client.query(patient(), query(text, ttl_hops)).await.unwrap().unwrap()
+    }
+
+    /// The next thing it is told: names and versions.
+    pub(crate) async fn is_told(&mut self) -> Vec<(String, u64)> {
+        let records = self.invalidations.recv().await.unwrap();
+        records
+            .into_iter()
+            .map(|record| {
+                let record = record.verify().unwrap();
+                (record.name.to_string(), record.version.get())
+            })
+            .collect()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}

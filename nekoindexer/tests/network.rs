@@ -1,0 +1,191 @@
+//! Queries over real sockets: how far they reach, what they cost, and many of them at once.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{
+    Fake, Peer, fake::Habit, hits, in_time, indexer, line, mesh, network, nodes, over_both, patient, query,
+    record, within,
+};
+use nekoindexer::IndexerHandle;
+use nekoproto::{
+    QueryReply, Refusal,
+    limits::{DEADLINE_MAX, TTL_MAX},
+    transport::Security,
+};
+use tarpc::client::RpcError;
+use tokio::task::JoinSet;
+
+/// The origin of the file that everybody holds.
+const ORIGIN: u16 = 1000;
+
+/// One peer at each indexer, the n-th with seed n, all holding `a`.
+async fn holders_everywhere(indexers: &[IndexerHandle], security: Security) -> Vec<Peer> {
+    let mut peers = Vec::new();
+    for (seed, indexer) in (0u16..).zip(indexers) {
+        let peer = Peer::join(seed, indexer.local_addr(), security).await;
+        peer.register([record(ORIGIN, "a", 1)]).await;
+        peers.push(peer);
+    }
+    peers
+}
+
+#[tokio::test]
+async fn query_on_a_line_reaches_exactly_as_far_as_its_ttl() {
+    over_both(async |security| {
+        let indexers = line(security, 4).await;
+        let peers = holders_everywhere(&indexers, security).await;
+        for ttl in 0..4u8 {
+            let reply = peers[0].query("a", ttl).await;
+            assert_eq!(hits(&reply), [(1, nodes(0..=ttl.into()))], "TTL {ttl}");
+            assert_eq!((reply.complete, reply.messages), (true, ttl.into()), "TTL {ttl}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn query_on_a_ring_goes_both_ways_round() {
+    over_both(async |security| {
+        let links = |n: usize| if n == 4 { vec![3, 0] } else { n.checked_sub(1).into_iter().collect() };
+        let indexers = network(security, 5, links).await;
+        let peers = holders_everywhere(&indexers, security).await;
+        for (ttl, reached) in
+            [(0, vec![2]), (1, vec![1, 2, 3]), (2, vec![0, 1, 2, 3, 4]), (16, vec![0, 1, 2, 3, 4])]
+        {
+            let reply = peers[2].query("a", ttl).await;
+            assert_eq!(hits(&reply), [(1, nodes(reached))], "TTL {ttl}");
+            assert!(reply.complete, "TTL {ttl}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn mesh_of_10_costs_9_messages_at_any_ttl() {
+    over_both(async |security| {
+        let indexers = mesh(security, 10).await;
+        let peers = holders_everywhere(&indexers, security).await;
+        for ttl in 1..=TTL_MAX {
+            let reply = peers[usize::from(ttl) % 10].query("a", ttl).await;
+            assert_eq!(hits(&reply), [(1, nodes(0..10))], "TTL {ttl}");
+            assert_eq!((reply.complete, reply.messages), (true, 9), "TTL {ttl}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn query_without_a_holder_anywhere_is_empty_and_complete() {
+    in_time(async {
+        let indexers = mesh(Security::Tls, 3).await;
+        let peers = holders_everywhere(&indexers, Security::Tls).await;
+        let reply = peers[0].query("nowhere", 3).await;
+        assert_eq!(reply, QueryReply { complete: true, messages: 2, ..QueryReply::default() });
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn search_asks_no_neighbor() {
+    in_time(async {
+        let mut neighbor = Fake::begin(500, Security::Insecure, Habit::Says(QueryReply::default()));
+        let indexer = indexer(Security::Insecure, &[neighbor.addr]).await;
+        indexer.neighbors_reach(1).await;
+        let peer = Peer::join(1, indexer.local_addr(), Security::Insecure).await;
+        peer.register([record(ORIGIN, "a", 1)]).await;
+        assert_eq!(hits(&peer.search("a").await), [(1, nodes([1]))]);
+        assert_eq!(hits(&peer.query("b", 1).await), []);
+        let (_, request) = neighbor.asked.recv().await.unwrap();
+        assert_eq!(request.name.as_str(), "b", "the search went to the neighbor");
+    })
+    .await;
+}
+
+/// Fifty clients, forty queries each, all at once: the system that this one replaces stops here
+/// for ever, since every indexer holds a slot while it waits for another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn mesh_of_10_serves_50_clients_at_once() {
+    const CLIENTS: u16 = 50;
+    in_time(async {
+        let indexers = mesh(Security::Insecure, 10).await;
+        let mut clients = Vec::new();
+        for seed in 0..CLIENTS {
+            let at = &indexers[usize::from(seed) % 10];
+            let client = Peer::join(seed, at.local_addr(), Security::Insecure).await;
+            client.register([record(seed, &format!("file-{seed}"), 1)]).await;
+            clients.push(client);
+        }
+        let mut working = JoinSet::new();
+        for (seed, client) in (0..CLIENTS).zip(clients) {
+            working.spawn(async move {
+                for n in 0..40 {
+                    let wanted = (seed * 7 + n * 11) % CLIENTS;
+                    let reply = client.query(&format!("file-{wanted}"), 3).await;
+                    assert_eq!(hits(&reply), [(1, nodes([wanted]))], "client {seed}, query {n}");
+                    assert_eq!((reply.complete, reply.messages), (true, 9), "client {seed}, query {n}");
+                }
+                client // stays connected, and so a holder, until all are done
+            });
+        }
+        assert_eq!(working.join_all().await.len(), usize::from(CLIENTS));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ttl_past_the_limit_is_refused_and_not_cut() {
+    over_both(async |security| {
+        let indexers = line(security, 2).await;
+        let peers = holders_everywhere(&indexers, security).await;
+        for ttl in [TTL_MAX + 1, 255] {
+            let refused = peers[0].client.query(patient(), query("a", ttl)).await.unwrap();
+            assert_eq!(refused, Err(Refusal::TtlTooLarge(ttl)));
+        }
+        assert_eq!(hits(&peers[0].query("a", TTL_MAX).await), [(1, nodes(0..2))]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn deadline_of_an_hour_is_cut_and_the_query_served() {
+    in_time(async {
+        let answer = QueryReply { complete: true, ..QueryReply::default() };
+        let mut neighbor = Fake::begin(500, Security::Tls, Habit::Says(answer));
+        let indexer = indexer(Security::Tls, &[neighbor.addr]).await;
+        indexer.neighbors_reach(1).await;
+        let peer = Peer::join(1, indexer.local_addr(), Security::Tls).await;
+        peer.register([record(ORIGIN, "a", 1)]).await;
+        let hour = within(Duration::from_secs(3600));
+        let reply = peer.client.query(hour, query("a", 1)).await.unwrap().unwrap();
+        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([1]))], true));
+        let (context, _) = neighbor.asked.recv().await.unwrap();
+        let left = context.deadline.saturating_duration_since(Instant::now());
+        assert!(left < DEADLINE_MAX && left > DEADLINE_MAX / 2, "the neighbor has {left:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn tiny_deadline_gives_a_right_answer_or_none_and_harms_nobody() {
+    over_both(async |security| {
+        let indexers = line(security, 2).await;
+        let peers = holders_everywhere(&indexers, security).await;
+        for micros in (0..4000).step_by(40) {
+            let tiny = within(Duration::from_micros(micros));
+            match peers[0].client.query(tiny, query("a", 1)).await {
+                Ok(reply) => {
+                    let reply = reply.unwrap();
+                    let expected = if reply.complete { nodes(0..2) } else { nodes([0]) };
+                    assert_eq!(hits(&reply), [(1, expected)]);
+                }
+                Err(error) => assert!(matches!(error, RpcError::DeadlineExceeded), "{error}"),
+            }
+        }
+        let reply = peers[0].query("a", 1).await;
+        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..2))], true));
+    })
+    .await;
+}

@@ -1,0 +1,197 @@
+//! The program itself: what it prints, how it ends, what it keeps.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
+
+mod common;
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    os::unix::fs::PermissionsExt,
+    process::{Output, Stdio},
+};
+
+use common::{ANY_PORT, Peer, eventually, hits, in_time, nodes, peer::endpoint, record};
+use nekoproto::{NodeId, Purpose, Role, transport::Security};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
+
+/// The program with these arguments, in a bare environment; it ends with this test.
+fn command(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nekoindexer"));
+    command.args(args).env_clear().kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end.
+async fn ends(args: &[&str]) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } = in_time(command(args).output()).await.unwrap();
+    assert!(stdout.is_empty(), "{args:?} printed {}", String::from_utf8_lossy(&stdout));
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+/// A running indexer.
+struct Running {
+    child: Child,
+    stdout: Lines<BufReader<ChildStdout>>,
+    addr: SocketAddr,
+}
+
+impl Running {
+    /// Starts it on a free port and reads where it listens.
+    async fn begin(args: &[&str]) -> Self {
+        Self::begin_on("127.0.0.1:0", args).await
+    }
+
+    async fn begin_on(listen: &str, args: &[&str]) -> Self {
+        let mut child = command(&[&["--listen", listen], args].concat()).spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = stdout.next_line().await.unwrap().unwrap_or_default();
+        let addr = first.strip_prefix("listening on ").and_then(|addr| addr.parse().ok());
+        let addr = addr.unwrap_or_else(|| panic!("the first line is {first:?}"));
+        Self { child, stdout, addr }
+    }
+
+    /// Who it is.
+    async fn node(&self) -> NodeId {
+        let asker = endpoint(1, Role::Peer, Security::Tls);
+        asker.dial(self.addr, Purpose::Control, None).await.unwrap().remote.node
+    }
+
+    /// Sends a signal; the exit code, when nothing further was printed.
+    async fn ends_on(mut self, signal: Signal) -> Option<i32> {
+        let pid = Pid::from_raw(self.child.id().unwrap().cast_signed()).unwrap();
+        kill_process(pid, signal).unwrap();
+        assert_eq!(self.stdout.next_line().await.unwrap(), None, "a second line");
+        self.child.wait().await.unwrap().code()
+    }
+}
+
+#[tokio::test]
+async fn two_programs_find_what_the_other_holds_and_end_when_told() {
+    in_time(async {
+        for (flags, security) in [(&[][..], Security::Tls), (&["--insecure"], Security::Insecure)] {
+            let first = Running::begin(flags).await;
+            let neighbor = first.addr.to_string();
+            let second = Running::begin(&[&["--neighbors", &neighbor], flags].concat()).await;
+            assert!(first.addr.ip().is_loopback() && first.addr != second.addr);
+            let here = Peer::join(1, first.addr, security).await;
+            let there = Peer::join(2, second.addr, security).await;
+            for peer in [&here, &there] {
+                peer.register([record(1, "a", 1)]).await;
+            }
+            // The second misses its neighbor until it is connected; the first hears of it then.
+            for peer in [&there, &here] {
+                let reply = eventually(async || {
+                    let reply = peer.query("a", 1).await;
+                    (reply.complete && reply.messages == 1).then_some(reply)
+                });
+                assert_eq!(hits(&reply.await), [(1, nodes([1, 2]))]);
+            }
+            assert_eq!(first.ends_on(Signal::TERM).await, Some(0));
+            assert_eq!(second.ends_on(Signal::INT).await, Some(0));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn stopped_program_gives_its_port_back_at_once() {
+    in_time(async {
+        let mut running = Running::begin(&[]).await;
+        for _ in 0..3 {
+            let peer = Peer::join(1, running.addr, Security::Tls).await; // an open connection
+            let addr = running.addr.to_string();
+            assert_eq!(running.ends_on(Signal::TERM).await, Some(0));
+            running = Running::begin_on(&addr, &[]).await;
+            assert_eq!(running.addr.to_string(), addr);
+            drop(peer);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn port_in_use_is_said_in_one_line() {
+    let taken = TcpListener::bind(ANY_PORT).unwrap();
+    let addr = taken.local_addr().unwrap().to_string();
+    let (code, stderr) = ends(&["--listen", &addr]).await;
+    assert_eq!((code, stderr.lines().count()), (Some(3), 1), "{stderr}");
+    assert!(stderr.contains(&format!("cannot listen on {addr}")) && stderr.contains("in use"), "{stderr}");
+}
+
+#[tokio::test]
+async fn wrong_usage_is_named_and_exits_with_2() {
+    let cases = [
+        (&["--no-such-flag"][..], "--no-such-flag"),
+        (&["--neighbors", "127.0.0.1:1,nowhere"], "nowhere"),
+        (&["--neighbors", "127.0.0.1:99999"], "127.0.0.1:99999"),
+        (&["--listen", "127.0.0.1"], "127.0.0.1"),
+        (&["--lease-secs", "0"], "--lease-secs"),
+        (&["surplus"], "surplus"),
+    ];
+    for (args, named) in cases {
+        let (code, stderr) = ends(args).await;
+        assert_eq!(code, Some(2), "{args:?}: {stderr}");
+        assert!(stderr.contains(named), "{args:?}: {stderr}");
+    }
+}
+
+#[tokio::test]
+async fn configuration_file_is_obeyed_and_its_faults_are_named() {
+    in_time(async {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("indexer.toml");
+        let path = path.to_str().unwrap();
+        fs::write(path, "listen = '127.0.0.1:0'\nlease_secs = 7\ninsecure = true").unwrap();
+        let running = Running::begin(&["--config", path, "--lease-secs", "8"]).await;
+        let peer = Peer::join(1, running.addr, Security::Insecure).await;
+        assert_eq!(peer.register([record(1, "a", 1)]).await.lease.lease_ms, 8000, "the flag wins");
+
+        let cases = [
+            ("lisen = '127.0.0.1:0'", "lisen"),
+            ("neighbors = ['nowhere']", "nowhere"),
+            ("listen = ", "listen"),
+            ("listen = '127.0.0.1:9'\nneighbors = ['127.0.0.1:9']", "127.0.0.1:9"),
+            ("lease_secs = 0", "lease"),
+        ];
+        for (text, named) in cases {
+            fs::write(path, text).unwrap();
+            let (code, stderr) = ends(&["--config", path]).await;
+            assert_eq!(code, Some(3), "{text}: {stderr}");
+            assert!(stderr.contains(named), "{text}: {stderr}");
+        }
+        let (code, stderr) = ends(&["--config", "/no/such/file"]).await;
+        assert_eq!(code, Some(3));
+        assert!(stderr.contains("/no/such/file"), "{stderr}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn data_folder_keeps_the_node_and_its_key_private() {
+    in_time(async {
+        let folder = tempfile::tempdir().unwrap();
+        let data_dir = folder.path().join("made/by/the/program");
+        let args = ["--data-dir", data_dir.to_str().unwrap()];
+        let first = Running::begin(&args).await;
+        let node = first.node().await;
+        assert_eq!(first.ends_on(Signal::TERM).await, Some(0));
+        let key = data_dir.join("indexer.key");
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+
+        let again = Running::begin(&args).await;
+        assert_eq!(again.node().await, node);
+        assert_ne!(Running::begin(&[]).await.node().await, node);
+        drop(again);
+
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+        let (code, stderr) = ends(&[&["--listen", "127.0.0.1:0"][..], &args].concat()).await;
+        assert_eq!(code, Some(3));
+        assert!(stderr.contains("indexer.key") && stderr.contains("chmod 600"), "{stderr}");
+    })
+    .await;
+}

@@ -1,0 +1,141 @@
+//! One query through a simulated network, as `query::answer` carries it out.
+
+use std::time::{Duration, Instant};
+
+use nekoindexer::state::{
+    QueryPlan,
+    merge::{Found, Merge},
+};
+use nekoproto::{Covered, MsgId, QueryReply, QueryRequest, VerifiedRecord, Verifier};
+use rand::rngs::StdRng;
+
+use super::{
+    common::name,
+    graph::Graph,
+    world::{Node, Post, nodes},
+};
+
+/// What the file is called that everybody looks for.
+pub(crate) const NAME: &str = "wanted.bin";
+/// Longer than sixteen hops there and back take.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+enum Message {
+    Query { to: usize, from: usize, request: QueryRequest },
+    Reply { to: usize, reply: QueryReply },
+}
+
+/// A copy of the query that a node has forwarded and whose answers it awaits.
+struct Waiting {
+    /// Who gets the answer; `None` is the asker.
+    from: Option<usize>,
+    merge: Option<Merge>,
+    open: usize,
+}
+
+/// A network through which one query goes.
+pub(crate) struct Flood {
+    nodes: Vec<Node>,
+    post: Post<Message>,
+    /// Numbered; a message names the number of the copy it belongs to.
+    waiting: Vec<Waiting>,
+    verifier: Verifier,
+    reply: Option<QueryReply>,
+    /// How often each node answered with what it has itself.
+    pub(crate) answers: Vec<u32>,
+    /// Queries sent from node to node.
+    pub(crate) messages: u32,
+    /// Whether somebody had a neighbor out of reach that it could not count as asked.
+    pub(crate) gap: bool,
+}
+
+impl Flood {
+    /// The network `whole`, of whose links only those of `working` work. The peer of the n-th
+    /// indexer holds the records that `held(n)` names.
+    pub(crate) fn new(
+        whole: &Graph,
+        working: &Graph,
+        held: impl Fn(usize) -> Vec<VerifiedRecord>,
+        rng: StdRng,
+    ) -> Self {
+        let start = Instant::now();
+        let nodes = nodes(whole, working, start);
+        for (n, node) in nodes.iter().enumerate() {
+            drop(node.state.on_register(&node.session, held(n), false));
+        }
+        let answers = vec![0; nodes.len()];
+        let post = Post::new(start, rng);
+        let (waiting, verifier) = (Vec::new(), Verifier::default());
+        Self { nodes, post, waiting, verifier, reply: None, answers, messages: 0, gap: false }
+    }
+
+    /// Asks at node `asker` and delivers until nothing is under way; the answer.
+    pub(crate) fn run(&mut self, asker: usize, ttl_hops: u8) -> QueryReply {
+        let (msg_id, covered) = (MsgId::random(), Covered::new());
+        self.take(asker, None, QueryRequest { msg_id, name: name(NAME), ttl_hops, covered });
+        while let Some(message) = self.post.receive() {
+            match message {
+                Message::Query { to, from, request } => self.take(to, Some(from), request),
+                Message::Reply { to, reply } => self.absorb(to, reply),
+            }
+        }
+        self.reply.take().expect("the asker is answered")
+    }
+
+    fn take(&mut self, to: usize, from: Option<usize>, request: QueryRequest) {
+        let left = DEADLINE.checked_sub(self.post.elapsed()).expect("the deadline covers every copy");
+        let node = &self.nodes[to];
+        let plan = node.state.on_query(&request, left, self.post.now()).expect("the query is taken");
+        let (local, ttl_hops) = match plan {
+            QueryPlan::Answer(local) => (local, None),
+            QueryPlan::Forward { local, ttl_hops } => (local, Some(ttl_hops)),
+        };
+        self.answers[to] += u32::from(!local.is_empty());
+        let mut merge = Merge::new(local);
+        let Some(ttl_hops) = ttl_hops else { return self.answer(from, merge) };
+        let (route, ask) = node.route(&request.covered);
+        if route.gap {
+            self.gap = true;
+            merge.lacks_something();
+        }
+        if ask.is_empty() {
+            return self.answer(from, merge);
+        }
+        let copies = u32::try_from(ask.len()).unwrap();
+        self.messages += copies;
+        merge.count_messages(copies);
+        let waiting = self.waiting.len();
+        self.waiting.push(Waiting { from, merge: Some(merge), open: ask.len() });
+        for to in ask {
+            let request = QueryRequest { ttl_hops, covered: route.covered.clone(), ..request.clone() };
+            self.post.send(Message::Query { to, from: waiting, request });
+        }
+    }
+
+    fn absorb(&mut self, to: usize, reply: QueryReply) {
+        let waiting = &mut self.waiting[to];
+        let merge = waiting.merge.as_mut().expect("nobody answers twice");
+        merge.count_messages(reply.messages);
+        if !reply.complete {
+            merge.lacks_something();
+        }
+        for hit in reply.hits {
+            let record = self.verifier.verify(hit.record).expect("nobody lies");
+            merge.absorb(Found { record, holders: hit.holders.into_vec() });
+        }
+        waiting.open -= 1;
+        if waiting.open == 0 {
+            let merge = waiting.merge.take().expect("still waiting");
+            let from = waiting.from;
+            self.answer(from, merge);
+        }
+    }
+
+    fn answer(&mut self, to: Option<usize>, merge: Merge) {
+        let reply = merge.finish();
+        match to {
+            Some(to) => self.post.send(Message::Reply { to, reply }),
+            None => self.reply = Some(reply),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What both simulations are made of: nodes with the real state, links, and messages that arrive
+//! in any order at simulated times.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
+};
+
+use nekoindexer::state::{
+    State,
+    index::Session,
+    route::{Route, route},
+};
+use nekoproto::{Covered, Holder, NodeId, NodeTag};
+use rand::{RngExt, rngs::StdRng};
+
+use super::{
+    common::identity,
+    graph::{Graph, NODES_MAX},
+};
+
+/// Longer than any simulation runs.
+const LEASE: Duration = Duration::from_secs(3600);
+
+/// More messages than are ever under way at once.
+const UNDER_WAY_MAX: usize = 50_000;
+
+/// The ids of the nodes; making one costs as much as a signature.
+static IDS: LazyLock<Vec<NodeId>> =
+    LazyLock::new(|| (0..u16::try_from(NODES_MAX).unwrap()).map(|n| identity(n).id()).collect());
+
+/// The peer that is connected to the n-th indexer.
+pub(crate) fn holder(n: usize) -> Holder {
+    let port = u16::try_from(n + 1).unwrap();
+    Holder { node: IDS[n], addr: SocketAddr::from(([127, 0, 0, 1], port)) }
+}
+
+/// An indexer, and what it knows of its neighbors.
+pub(crate) struct Node {
+    pub(crate) state: State,
+    /// The registrations of its one peer.
+    pub(crate) session: Arc<Session>,
+    tag: NodeTag,
+    near: Vec<usize>,
+    near_tags: Vec<NodeTag>,
+    away_tags: Vec<Option<NodeTag>>,
+}
+
+/// The nodes of `whole`, of whose links only those of `working` work.
+pub(crate) fn nodes(whole: &Graph, working: &Graph, start: Instant) -> Vec<Node> {
+    let node = |n: usize| {
+        let state = State::new(start);
+        let session = state.index.open_session(holder(n), LEASE, start);
+        let near: Vec<usize> = working.links[n].iter().copied().collect();
+        let near_tags = near.iter().map(|m| IDS[*m].tag()).collect();
+        let away_tags = whole.links[n].difference(&working.links[n]).map(|m| Some(IDS[*m].tag())).collect();
+        Node { state, session, tag: IDS[n].tag(), near, near_tags, away_tags }
+    };
+    (0..whole.count()).map(node).collect()
+}
+
+impl Node {
+    /// Where a message with this covered set goes: the route, and the nodes it names.
+    pub(crate) fn route(&self, covered: &Covered) -> (Route, Vec<usize>) {
+        let route = route(self.tag, &self.near_tags, &self.away_tags, covered);
+        let ask = route.ask.iter().map(|index| self.near[*index]).collect();
+        (route, ask)
+    }
+}
+
+/// Messages under way.
+pub(crate) struct Post<M> {
+    start: Instant,
+    time: Duration,
+    sent: u64,
+    under_way: BTreeMap<(Duration, u64), M>,
+    pub(crate) rng: StdRng,
+}
+
+impl<M> Post<M> {
+    pub(crate) fn new(start: Instant, rng: StdRng) -> Self {
+        Self { start, time: Duration::ZERO, sent: 0, under_way: BTreeMap::new(), rng }
+    }
+
+    /// The time that is simulated.
+    pub(crate) fn now(&self) -> Instant {
+        self.start + self.time
+    }
+
+    /// How long the simulation has run.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.time
+    }
+
+    /// Sends a message that takes 0.1 ms to 1 s: some are overtaken by hundreds of others.
+    pub(crate) fn send(&mut self, message: M) {
+        assert!(self.under_way.len() < UNDER_WAY_MAX, "messages beget messages without end");
+        let micros = self.rng.random_range(1..=10) * 10u64.pow(self.rng.random_range(2..=5));
+        self.under_way.insert((self.time + Duration::from_micros(micros), self.sent), message);
+        self.sent += 1;
+    }
+
+    /// The next message to arrive.
+    pub(crate) fn receive(&mut self) -> Option<M> {
+        let ((time, _), message) = self.under_way.pop_first()?;
+        self.time = time;
+        Some(message)
+    }
+}

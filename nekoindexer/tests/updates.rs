@@ -1,0 +1,221 @@
+//! New versions on their way: to the holders of older ones over their own connections, to the
+//! neighbors, and past those who are slow.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
+
+mod common;
+
+use std::time::Instant;
+
+use common::{
+    Fake, PATIENCE, Peer, fake::Habit, hits, in_time, indexer, line, long_name, nodes, over_both, patient,
+    peer::Manners, record, verified,
+};
+use nekoproto::{
+    Covered, InvalidateRequest, MsgId, QueryReply, Records, RegisterRequest, SignedRecord, limits::BATCH_MAX,
+    transport::Security,
+};
+
+/// The seed of the peer that publishes.
+const ORIGIN: u16 = 1;
+
+fn invalidation(records: impl IntoIterator<Item = SignedRecord>, ttl_hops: u8) -> InvalidateRequest {
+    let records = Records::first_of(records);
+    InvalidateRequest { msg_id: MsgId::random(), records, ttl_hops, covered: Covered::new() }
+}
+
+#[tokio::test]
+async fn newer_version_reaches_holders_two_hops_away_over_their_own_connection() {
+    over_both(async |security| {
+        let indexers = line(security, 3).await;
+        let origin = Peer::join(ORIGIN, indexers[0].local_addr(), security).await;
+        let mut near = Peer::join(2, indexers[0].local_addr(), security).await;
+        let mut far = Peer::join(3, indexers[2].local_addr(), security).await;
+        for peer in [&origin, &near, &far] {
+            peer.register([record(ORIGIN, "a", 1)]).await;
+        }
+        assert_eq!(hits(&near.query("a", 2).await), [(1, nodes([1, 2, 3]))]);
+
+        origin.register([record(ORIGIN, "a", 2)]).await;
+        assert_eq!(near.is_told().await, [("a".to_owned(), 2)]);
+        assert_eq!(far.is_told().await, [("a".to_owned(), 2)]);
+        // Nobody lists the old version any more, wherever it is asked for.
+        for peer in [&near, &far] {
+            assert_eq!(hits(&peer.query("a", 2).await), [(2, nodes([ORIGIN]))]);
+        }
+        assert_eq!(hits(&far.search("a").await), []);
+
+        far.register([record(ORIGIN, "a", 2)]).await;
+        assert_eq!(hits(&near.query("a", 2).await), [(2, nodes([ORIGIN, 3]))]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn each_holder_is_told_once_of_what_it_holds_and_the_origin_of_nothing() {
+    over_both(async |security| {
+        let indexer = indexer(security, &[]).await;
+        let addr = indexer.local_addr();
+        let mut origin = Peer::join(ORIGIN, addr, security).await;
+        let mut holds_a = Peer::join(2, addr, security).await;
+        let mut holds_b = Peer::join(3, addr, security).await;
+        origin.register([record(ORIGIN, "a", 1), record(ORIGIN, "b", 1)]).await;
+        holds_a.register([record(ORIGIN, "a", 1)]).await;
+        holds_b.register([record(ORIGIN, "b", 1)]).await;
+        for version in 2..4 {
+            let both = [record(ORIGIN, "a", version), record(ORIGIN, "b", version)];
+            origin.register(both.clone()).await;
+            assert_eq!(holds_a.is_told().await, [("a".to_owned(), version)]);
+            assert_eq!(holds_b.is_told().await, [("b".to_owned(), version)]);
+            origin.register(both).await; // no news now
+        }
+        // The last of all: whatever was sent before it would have come before it.
+        let last = verified(9, common::name("last"), 1).to_signed();
+        for peer in [&mut origin, &mut holds_a, &mut holds_b] {
+            peer.register([last.clone()]).await;
+        }
+        Peer::join(9, addr, security).await.register([record(9, "last", 2)]).await;
+        for peer in [&mut origin, &mut holds_a, &mut holds_b] {
+            assert_eq!(peer.is_told().await, [("last".to_owned(), 2)]);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn holder_of_an_older_version_is_told_the_newer_when_it_registers() {
+    over_both(async |security| {
+        let indexer = indexer(security, &[]).await;
+        let origin = Peer::join(ORIGIN, indexer.local_addr(), security).await;
+        origin.register([record(ORIGIN, "a", 3)]).await;
+        let holder = Peer::join(2, indexer.local_addr(), security).await;
+        let reply = holder.register([record(ORIGIN, "a", 2), record(ORIGIN, "b", 1)]).await;
+        assert_eq!(reply.newer.to_vec(), [record(ORIGIN, "a", 3)]);
+        assert_eq!((reply.unlisted, reply.lease.names), (0, 1));
+        assert_eq!(hits(&holder.search("a").await), [(3, nodes([ORIGIN]))]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn neighbors_hear_of_updates_and_of_nothing_else() {
+    over_both(async |security| {
+        let mut neighbor = Fake::begin(500, security, Habit::Says(QueryReply::default()));
+        let indexer = indexer(security, &[neighbor.addr]).await;
+        indexer.neighbors_reach(1).await;
+        let origin = Peer::join(ORIGIN, indexer.local_addr(), security).await;
+        origin.register([record(ORIGIN, "a", 1)]).await; // there are no older copies
+        let records = Records::first_of([record(ORIGIN, "a", 2)]);
+        let quietly = RegisterRequest { records, announce: false };
+        origin.client.register(patient(), quietly).await.unwrap().unwrap();
+        let copy = Peer::join(2, indexer.local_addr(), security).await;
+        copy.register([record(ORIGIN, "a", 2)]).await; // no news
+        origin.register([record(ORIGIN, "a", 3), record(ORIGIN, "b", 1)]).await;
+        let request = neighbor.told.recv().await.unwrap();
+        assert_eq!(request.records.to_vec(), [record(ORIGIN, "a", 3)]);
+        assert!(request.covered.contains(&indexer.node().tag()), "it would come back");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn invalidation_is_acknowledged_passed_on_and_not_passed_on_twice() {
+    over_both(async |security| {
+        let mut beyond = Fake::begin(500, security, Habit::Says(QueryReply::default()));
+        let indexer = indexer(security, &[beyond.addr]).await;
+        indexer.neighbors_reach(1).await;
+        let mut holder = Peer::join(2, indexer.local_addr(), security).await;
+        holder.register([record(ORIGIN, "a", 1)]).await;
+        let messenger = Peer::join(3, indexer.local_addr(), security).await;
+        let send = async |request: &InvalidateRequest| {
+            messenger.client.invalidate(patient(), request.clone()).await.unwrap().unwrap();
+        };
+
+        let first = invalidation([record(ORIGIN, "a", 2)], 1);
+        send(&first).await;
+        send(&first).await;
+        let passed_on = beyond.told.recv().await.unwrap();
+        assert_eq!((passed_on.records.to_vec(), passed_on.ttl_hops), (first.records.to_vec(), 0));
+        assert_eq!(holder.is_told().await, [("a".to_owned(), 2)]);
+
+        send(&invalidation([record(ORIGIN, "a", 1)], 1)).await; // an older one
+        send(&invalidation([record(ORIGIN, "a", 3)], 0)).await; // it may go no further
+        assert_eq!(holder.is_told().await, [("a".to_owned(), 3)]);
+
+        send(&invalidation([record(ORIGIN, "a", 4)], 1)).await;
+        assert_eq!(holder.is_told().await, [("a".to_owned(), 4)]);
+        assert_eq!(beyond.told.recv().await.unwrap().records.to_vec(), [record(ORIGIN, "a", 4)]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_never_acknowledges_holds_up_nobody() {
+    over_both(async |security| {
+        let stuck = Fake::begin(500, security, Habit::NeverAnswers);
+        let beyond = indexer(security, &[]).await;
+        let indexer = indexer(security, &[stuck.addr, beyond.local_addr()]).await;
+        indexer.neighbors_reach(2).await;
+        let addr = indexer.local_addr();
+        let mut silent = Peer::join_with(2, addr, security, Manners::NeverAnswers).await;
+        let mut polite = Peer::join(3, addr, security).await;
+        let mut far = Peer::join(4, beyond.local_addr(), security).await;
+        for peer in [&silent, &polite, &far] {
+            peer.register([record(ORIGIN, "a", 1)]).await;
+        }
+        let origin = Peer::join(ORIGIN, addr, security).await;
+        let began = Instant::now();
+        for version in 2..10 {
+            origin.register([record(ORIGIN, "a", version)]).await;
+            for peer in [&mut silent, &mut polite, &mut far] {
+                assert_eq!(peer.is_told().await, [("a".to_owned(), version)]);
+            }
+        }
+        assert!(began.elapsed() < PATIENCE / 4, "somebody was waited for: {:?}", began.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn full_batch_of_the_longest_names_is_registered_found_and_announced() {
+    over_both(async |security| {
+        let indexers = line(security, 2).await;
+        let batch =
+            |version| (0..BATCH_MAX).map(move |n| verified(ORIGIN, long_name(n), version).to_signed());
+        let mut holder = Peer::join(2, indexers[1].local_addr(), security).await;
+        let reply = holder.register(batch(1)).await;
+        assert_eq!((reply.unlisted, reply.lease.names as usize), (0, BATCH_MAX));
+        assert_eq!(indexers[1].names(), BATCH_MAX);
+        let found = holder.search_for(long_name(BATCH_MAX - 1)).await;
+        assert_eq!(hits(&found), [(1, nodes([2]))]);
+
+        let origin = Peer::join(ORIGIN, indexers[0].local_addr(), security).await;
+        origin.register(batch(2)).await;
+        let told = holder.is_told().await;
+        let expected: Vec<_> = (0..BATCH_MAX).map(|n| (long_name(n).to_string(), 2)).collect();
+        assert_eq!(told, expected);
+
+        let reply = holder.register(batch(1)).await;
+        assert_eq!(reply.newer.to_vec(), batch(2).collect::<Vec<_>>(), "each is told what is newer");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn holder_that_lost_its_connection_is_told_nothing_and_learns_it_when_it_returns() {
+    in_time(async {
+        let indexer = indexer(Security::Tls, &[]).await;
+        let addr = indexer.local_addr();
+        let origin = Peer::join(ORIGIN, addr, Security::Tls).await;
+        let holder = Peer::join(2, addr, Security::Tls).await;
+        for peer in [&origin, &holder] {
+            peer.register([record(ORIGIN, "a", 1)]).await;
+        }
+        drop(holder);
+        origin.register([record(ORIGIN, "a", 2)]).await;
+        assert_eq!(hits(&origin.search("a").await), [(2, nodes([ORIGIN]))]);
+        let returned = Peer::join(2, addr, Security::Tls).await;
+        let reply = returned.register([record(ORIGIN, "a", 1)]).await;
+        assert_eq!(reply.newer.to_vec(), [record(ORIGIN, "a", 2)]);
+    })
+    .await;
+}
