@@ -44,6 +44,11 @@ pub(crate) async fn answer(
     let left = deadline.saturating_duration_since(now);
     let (local, ttl_hops) = match shared.state.on_query(&request, left, now)? {
         QueryPlan::Answer(local) => return Ok(Merge::new(local).finish()),
+        QueryPlan::Alone(local) => {
+            let mut merge = Merge::new(local);
+            merge.lacks_something();
+            return Ok(merge.finish());
+        }
         QueryPlan::Forward { local, ttl_hops } => (local, ttl_hops),
     };
     let neighbors = shared.links.current();

@@ -86,7 +86,10 @@ impl IndexerService for Service {
         query::answer(&self.shared, context.deadline, request).await
     }
 
-    async fn invalidate(self, context: Context, request: InvalidateRequest) -> Result<(), Refusal> {
+    async fn invalidate(self, context: Context, mut request: InvalidateRequest) -> Result<(), Refusal> {
+        if self.remote.role == Role::Peer {
+            request.ttl_hops = 0; // a peer tells its own indexers; the network is told by a registration
+        }
         let records = self.verified(request.records.clone())?;
         let now = Instant::now();
         let left = context.deadline.saturating_duration_since(now);

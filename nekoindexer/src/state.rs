@@ -35,6 +35,9 @@ pub struct State {
 pub enum QueryPlan {
     /// Answer with this and ask nobody.
     Answer(Vec<Found>),
+    /// Answer with this, and say that it is not all: there is no room to remember the message, and
+    /// one that is not remembered must not be forwarded.
+    Alone(Vec<Found>),
     /// Answer with this and with what neighbors say, who are given so many hops.
     Forward {
         /// What this indexer itself found.
@@ -100,7 +103,7 @@ impl State {
     /// A query arrives, from a peer or from a neighbor. It may live for `deadline` more.
     ///
     /// # Errors
-    /// The TTL is past the limit, or too many messages are under way.
+    /// The TTL is past the limit.
     pub fn on_query(
         &self,
         request: &QueryRequest,
@@ -112,7 +115,7 @@ impl State {
             Sight::First => self.index.lookup(&request.name, now),
             Sight::Deeper => Vec::new(), // answered before, but this copy may travel further
             Sight::Duplicate => return Ok(QueryPlan::Answer(Vec::new())),
-            Sight::Full => return Err(Refusal::Busy),
+            Sight::Full => return Ok(QueryPlan::Alone(self.index.lookup(&request.name, now))),
         };
         Ok(match request.ttl_hops.checked_sub(1) {
             Some(ttl_hops) => QueryPlan::Forward { local, ttl_hops },

@@ -125,11 +125,16 @@ impl Assembly {
         }
     }
 
-    /// Checks the whole against the record and puts it in its place.
+    /// Checks the whole against the record and puts it in its place, where nothing but the file
+    /// with the stamp `replaceable` may stand.
     ///
     /// # Panics
     /// A chunk is missing.
-    pub(crate) fn finish(mut self, record: &Record) -> Result<(Stamp, PathBuf), AssembleError> {
+    pub(crate) fn finish(
+        mut self,
+        record: &Record,
+        replaceable: Option<Stamp>,
+    ) -> Result<(Stamp, PathBuf), AssembleError> {
         assert_eq!(self.had.len(), self.manifest.chunks().len(), "every chunk is there");
         let mut buffer = Vec::new();
         for index in self.hashed..self.manifest.chunks().len() {
@@ -143,7 +148,7 @@ impl Assembly {
             return Err(AssembleError::WrongContent);
         }
         let path = self.partial.target().to_owned();
-        let stamp = self.partial.commit(record.size)?;
+        let stamp = self.partial.commit(record.size, replaceable)?;
         Ok((stamp, path))
     }
 }
@@ -193,7 +198,7 @@ mod tests {
         for index in [3, 0, 8, 1, 7, 2, 6, 4, 5] {
             assembly.write(index, BYTES.chunks(5).nth(index).unwrap()).unwrap();
         }
-        let (_, path) = assembly.finish(&record(BYTES)).unwrap();
+        let (_, path) = assembly.finish(&record(BYTES), None).unwrap();
         assert_eq!(std::fs::read(path).unwrap(), BYTES);
     }
 
@@ -235,7 +240,7 @@ mod tests {
         for (index, bytes) in BYTES.chunks(5).enumerate() {
             assembly.write(index, bytes).unwrap();
         }
-        let error = assembly.finish(&record(b"something else")).unwrap_err();
+        let error = assembly.finish(&record(b"something else"), None).unwrap_err();
         assert!(matches!(error, AssembleError::WrongContent));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }

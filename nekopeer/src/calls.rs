@@ -15,7 +15,7 @@ use nekoproto::{
 use tarpc::{client::RpcError, context::Context};
 use tokio::time::timeout;
 
-use crate::{peer::Shared, watch};
+use crate::{clock, peer::Shared, watch};
 
 /// The peer as one connection sees it.
 #[derive(Clone)]
@@ -37,8 +37,8 @@ impl PeerService for PeerCalls {
         let verified = records.into_iter().map(|record| shared.verifier.verify(record));
         let verified: Vec<VerifiedRecord> =
             verified.collect::<Result<_, _>>().map_err(|_| Refusal::Forged)?;
-        watch::learn(&shared, verified).await;
-        Ok(())
+        // A note that the disk did not take is not acknowledged.
+        if watch::learn(&shared, verified).await { Ok(()) } else { Err(Refusal::Busy) }
     }
 
     async fn confirm(
@@ -47,7 +47,7 @@ impl PeerService for PeerCalls {
         held: List<Held, BATCH_MAX>,
     ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
         let shared = self.shared()?;
-        let now = Instant::now();
+        let now = clock::now();
         let verdicts = held.iter().map(|held| {
             let verdict = verdict(&shared, held);
             if let (Verdict::Current, Some(addr)) = (&verdict, self.remote.listens_at) {
@@ -62,7 +62,9 @@ impl PeerService for PeerCalls {
 fn verdict(shared: &Shared, held: &Held) -> Verdict {
     let own = shared.catalogue.get(&held.name).filter(|entry| shared.catalogue.is_own(entry));
     match own {
-        Some(entry) if entry.record.version == held.version => Verdict::Current,
+        Some(entry) if entry.record.version == held.version && entry.record.content == held.content => {
+            Verdict::Current
+        }
         Some(entry) if entry.record.version > held.version => {
             Verdict::Newer(Box::new(entry.record.to_signed()))
         }

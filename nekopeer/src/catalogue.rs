@@ -9,7 +9,6 @@ mod tables;
 
 use std::{
     collections::{HashMap, HashSet},
-    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
@@ -95,6 +94,9 @@ pub enum CatalogueError {
         /// Whose file it is.
         origin: nekoproto::NodeId,
     },
+    /// The name was published here, or got a later version, while the copy was downloaded.
+    #[error("{0} was published or refreshed here meanwhile; the downloaded copy is not put in its place")]
+    Overtaken(FileName),
     /// The counter of a name is used up.
     #[error("no version number is left for {0}")]
     VersionsUsedUp(FileName),
@@ -246,12 +248,38 @@ impl Catalogue {
         write.commit()
     }
 
+    /// Whether a copy of `record` may be stored: the name is not published here, and no later
+    /// version of the same file is held.
+    ///
+    /// # Errors
+    /// `Overtaken`.
+    pub fn may_hold(&self, record: &Record) -> Result<(), CatalogueError> {
+        match self.get(&record.name) {
+            Some(known) if self.is_own(&known) || known.record.replaces(record) => {
+                Err(CatalogueError::Overtaken(record.name.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Where a partial download of `name` was noted to lie. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
+        self.tables.partial(name)
+    }
+
     /// Stores a downloaded copy in place of any earlier one. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
-    pub fn put_copy(&self, entry: Entry, manifest: &[u8]) -> Result<(), CatalogueError> {
+    pub fn put_copy(&self, mut entry: Entry, manifest: &[u8]) -> Result<(), CatalogueError> {
         let _changing = self.change();
+        self.may_hold(&entry.record)?;
+        // What became known while it was downloaded, or before, stays known.
+        let known = self.get(&entry.record.name).and_then(|known| known.newest.clone());
+        entry.newest = known.filter(|newest| newest.replaces(&entry.record));
         let write = self.tables.begin()?;
         self.drop_replaced_manifest(&write, &entry.record)?;
         write.put_manifest(&entry.record.manifest, manifest)?;
@@ -281,6 +309,31 @@ impl Catalogue {
         write.commit()?;
         self.remember(vec![entry]);
         Ok(self.get(name))
+    }
+
+    /// Notes, in one transaction, later versions of files held here; returns the entries that are
+    /// newly outdated by them. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub fn note_newer(&self, records: &[VerifiedRecord]) -> Result<Vec<Arc<Entry>>, CatalogueError> {
+        let _changing = self.change();
+        let write = self.tables.begin()?;
+        let mut outdated: HashMap<FileName, Entry> = HashMap::new();
+        for record in records {
+            let Some(known) = self.get(&record.name) else { continue };
+            let entry = outdated.remove(&record.name).unwrap_or_else(|| Entry::clone(&known));
+            let newer = record.replaces(entry.newest.as_ref().unwrap_or(&entry.record));
+            let newest = if newer { Some(record.clone()) } else { entry.newest.clone() };
+            if newest != known.newest {
+                outdated.insert(record.name.clone(), Entry { newest, ..entry });
+            }
+        }
+        outdated.values().try_for_each(|entry| write.put_entry(entry))?;
+        write.commit()?;
+        let names: Vec<FileName> = outdated.keys().cloned().collect();
+        self.remember(outdated.into_values().collect());
+        Ok(names.iter().filter_map(|name| self.get(name)).collect())
     }
 
     /// Forgets `name`; its version counter stays. Blocking.
@@ -383,15 +436,6 @@ fn remove_from<K: std::hash::Hash + Eq>(map: &mut HashMap<K, HashSet<FileName>>,
         if names.is_empty() {
             map.remove(key);
         }
-    }
-}
-
-impl CatalogueError {
-    /// Whether the disk is full.
-    #[must_use]
-    pub fn is_disk_full(&self) -> bool {
-        let Self::Database { source, .. } = self else { return false };
-        matches!(&**source, redb::Error::Io(error) if error.kind() == io::ErrorKind::StorageFull)
     }
 }
 

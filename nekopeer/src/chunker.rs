@@ -12,6 +12,8 @@ use nekoproto::{
     Chunk, ChunkHash, ContentHash, Cut, Manifest, ManifestError, ManifestHash, limits::FILE_BYTES_MAX,
 };
 
+use tokio_util::sync::CancellationToken;
+
 use crate::stamp::{Stamp, now_ns};
 
 /// Tries with a file that changes while it is read.
@@ -54,6 +56,9 @@ pub enum ChunkError {
     /// It changed at every try while it was read.
     #[error("{0} keeps changing while it is read: publish it again when it is complete")]
     KeepsChanging(PathBuf),
+    /// The peer is ending.
+    #[error("stopped before the file was read to its end")]
+    Stopped,
     /// Its chunks break a limit of the protocol.
     #[error("{path} cannot be cut into chunks: {source}")]
     Manifest {
@@ -64,14 +69,18 @@ pub enum ChunkError {
     },
 }
 
-/// Reads and chunks the file at `path`, adding the bytes read to `progress`. Blocking.
+/// Reads and chunks the file at `path`, adding the bytes read to `progress`, until `stop`. Blocking.
 ///
 /// # Errors
 /// The file cannot be published as it is now; nothing was changed.
-pub fn chunk_file(path: &Path, progress: &AtomicU64) -> Result<Chunked, ChunkError> {
+pub fn chunk_file(
+    path: &Path,
+    progress: &AtomicU64,
+    stop: &CancellationToken,
+) -> Result<Chunked, ChunkError> {
     for _ in 0..TRIES {
         let counted = AtomicU64::new(0);
-        if let Some(chunked) = chunk_once(path, progress, &counted)? {
+        if let Some(chunked) = chunk_once(path, progress, &counted, stop)? {
             return Ok(chunked);
         }
         progress.fetch_sub(counted.into_inner(), Ordering::Relaxed);
@@ -80,14 +89,19 @@ pub fn chunk_file(path: &Path, progress: &AtomicU64) -> Result<Chunked, ChunkErr
 }
 
 /// `None` when the file changed meanwhile.
-fn chunk_once(path: &Path, progress: &AtomicU64, counted: &AtomicU64) -> Result<Option<Chunked>, ChunkError> {
+fn chunk_once(
+    path: &Path,
+    progress: &AtomicU64,
+    counted: &AtomicU64,
+    stop: &CancellationToken,
+) -> Result<Option<Chunked>, ChunkError> {
     let unreadable = |source| ChunkError::Unreadable { path: path.to_owned(), source };
     let hashed_at_ns = now_ns();
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(ChunkError::NotAFile(path.to_owned())); // opening a pipe would wait for a writer
+    }
     let mut file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
-    if !metadata.is_file() {
-        return Err(ChunkError::NotAFile(path.to_owned()));
-    }
     let stamp = Stamp::of(&metadata);
     if stamp.size() > FILE_BYTES_MAX {
         return Err(ChunkError::TooLarge(path.to_owned()));
@@ -102,9 +116,13 @@ fn chunk_once(path: &Path, progress: &AtomicU64, counted: &AtomicU64) -> Result<
         read += bytes.len() as u64;
         progress.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         counted.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-        read <= stamp.size() // a file that grows while it is read need not be read to its end
+        // A file that grows while it is read need not be read to its end.
+        read <= stamp.size() && !stop.is_cancelled()
     })
     .map_err(unreadable)?;
+    if stop.is_cancelled() {
+        return Err(ChunkError::Stopped);
+    }
     // Both the open file and whatever the path names now must be what was stamped.
     let open_now = Stamp::of(&file.metadata().map_err(unreadable)?);
     let there_now = std::fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata));
@@ -185,7 +203,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, bytes).unwrap();
-        let chunked = chunk_file(&path, &AtomicU64::new(0)).unwrap();
+        let chunked = chunk_file(&path, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
         assert_eq!(chunked.content.as_bytes(), blake3::hash(bytes).as_bytes());
         let manifest = Manifest::decode(&chunked.manifest).unwrap();
         assert_eq!(manifest.size(), bytes.len() as u64);
@@ -218,9 +236,10 @@ mod tests {
     #[test]
     fn a_missing_file_and_a_folder_are_named() {
         let folder = tempfile::tempdir().unwrap();
-        let error = chunk_file(&folder.path().join("none"), &AtomicU64::new(0)).unwrap_err();
+        let error = chunk_file(&folder.path().join("none"), &AtomicU64::new(0), &CancellationToken::new())
+            .unwrap_err();
         assert!(error.to_string().contains("none"), "{error}");
-        let error = chunk_file(folder.path(), &AtomicU64::new(0)).unwrap_err();
+        let error = chunk_file(folder.path(), &AtomicU64::new(0), &CancellationToken::new()).unwrap_err();
         assert!(matches!(error, ChunkError::NotAFile(_)), "{error}");
     }
 
@@ -243,11 +262,11 @@ mod tests {
                 }
             }
         });
-        let result = chunk_file(&path, &progress);
+        let result = chunk_file(&path, &progress, &CancellationToken::new());
         stop.store(true, Ordering::Relaxed);
         writer.join().unwrap();
         assert!(matches!(result, Err(ChunkError::KeepsChanging(_))), "{result:?}");
         assert_eq!(progress.load(Ordering::Relaxed), 0);
-        assert!(chunk_file(&path, &progress).is_ok(), "complete now");
+        assert!(chunk_file(&path, &progress, &CancellationToken::new()).is_ok(), "complete now");
     }
 }

@@ -14,18 +14,21 @@ use nekoproto::{FileName, Freshness, Holder, Manifest, VerifiedRecord, Version, 
 
 use crate::{
     Progress,
-    assemble::{AssembleError, Assembly, OldCopy},
+    assemble::{Assembly, OldCopy},
     catalogue::{CatalogueError, Entry},
+    clock,
     fetch::Source,
     locate::{self, Answer, LocateError, Scope},
     peer::Shared,
-    stamp::now_ns,
+    placing::{Standing, copy_entry, place_for, put_in_place, standing},
+    stamp::Stamp,
     state::{
         choice::{NoChoice, Target, choose},
         freshness::CopyState,
     },
     store::{Place, StoreError},
     swarm::{self, Report, Wanted},
+    watch,
 };
 
 /// Searches for further sources when all that were found have failed.
@@ -64,7 +67,7 @@ pub struct Downloaded {
     pub bytes_moved: u64,
     /// How long it took.
     pub took: Duration,
-    /// The least fresh that a source called its copy.
+    /// Fresh if the origin itself has just confirmed that this is the newest version.
     pub freshness: Freshness,
     /// How many sources delivered something.
     pub sources: usize,
@@ -132,6 +135,17 @@ pub enum DownloadError {
     Catalogue(#[from] CatalogueError),
 }
 
+impl DownloadError {
+    /// Whether trying again later may help.
+    #[must_use]
+    pub const fn may_pass(&self) -> bool {
+        matches!(
+            self,
+            Self::Locate(_) | Self::NotFound { .. } | Self::AlreadyRunning(_) | Self::SourcesExhausted { .. }
+        )
+    }
+}
+
 /// See [`PeerHandle::download`](crate::PeerHandle::download).
 pub(crate) async fn download(
     shared: &Arc<Shared>,
@@ -143,31 +157,33 @@ pub(crate) async fn download(
     let _running = Running::begin(shared, name)?;
     let target = find(shared, name, &options).await?;
     progress.set_total(target.record.size);
-    if let Some(path) = already_here(shared, &target, &options).await? {
-        progress.add_done(target.record.size);
-        let from_origin = target.sources.iter().any(|source| source.node == target.record.origin);
-        let freshness = if from_origin { Freshness::Fresh } else { Freshness::Unverified };
-        let record = target.record;
-        return Ok(Downloaded {
-            record,
-            path,
-            bytes_moved: 0,
-            took: started.elapsed(),
-            freshness,
-            sources: 0,
-        });
-    }
-    let (entry, manifest, report) = fetch(shared, target, &options, progress).await?;
-    let (record, path) = (entry.record.clone(), entry.path.clone());
-    keep(shared, entry, manifest).await?;
+    let (record, path, report) = match standing(shared, &target.record, &options).await? {
+        Standing::Wanted(path) => {
+            progress.add_done(target.record.size);
+            (target.record, path, Report::default())
+        }
+        Standing::Replaceable(stamp) => {
+            let (entry, report) = fetch(shared, target, stamp, &options, progress).await?;
+            keep(shared, &entry).await;
+            (entry.record, entry.path, report)
+        }
+    };
+    watch::ask_about(shared, &record).await;
     Ok(Downloaded {
+        freshness: freshness(shared, &record),
+        bytes_moved: report.bytes_moved,
+        sources: report.delivered.len(),
+        took: started.elapsed(),
         record,
         path,
-        bytes_moved: report.bytes_moved,
-        took: started.elapsed(),
-        freshness: report.freshness,
-        sources: report.delivered.len(),
     })
+}
+
+/// How fresh the copy of `record` is: fresh only if the origin itself has just said so.
+fn freshness(shared: &Shared, record: &VerifiedRecord) -> Freshness {
+    let copies = shared.copies();
+    let copy = copies.get(&record.name).filter(|copy| copy.held() == record);
+    copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
 }
 
 /// Agrees on what to download: never older than what is here, never another origin's unasked.
@@ -199,63 +215,14 @@ async fn find(
     }
 }
 
-async fn place_for(
-    shared: &Arc<Shared>,
-    name: &FileName,
-    options: &DownloadOptions,
-) -> Result<Place, StoreError> {
-    let (output, name) = (options.output.clone(), name.clone());
-    shared
-        .blocking(move |shared| match output {
-            Some(path) => Place::anywhere(&path),
-            None => shared.share.place(&name),
-        })
-        .await
-}
-
-/// The path, if exactly this version stands there already. A file there that is neither a copy
-/// of ours nor has the same bytes is an error, unless it may be replaced.
-async fn already_here(
-    shared: &Arc<Shared>,
-    target: &Target,
-    options: &DownloadOptions,
-) -> Result<Option<PathBuf>, DownloadError> {
-    let place = place_for(shared, &target.record.name, options).await?;
-    let (record, force) = (target.record.clone(), options.force);
-    shared
-        .blocking(move |shared| {
-            let stamp = place.stamp()?;
-            let here = shared.catalogue.get(&record.name);
-            let here = here.filter(|entry| entry.path == place.path() && Some(entry.stamp) == stamp);
-            match (here, stamp) {
-                (Some(entry), _) if entry.record == record => Ok(Some(place.path().to_owned())),
-                (Some(_), _) => Ok(None), // an untouched older copy: may be replaced
-                (None, Some(stamp)) if stamp.size() == record.size && same_bytes(&place, &record)? => {
-                    Ok(None) // all its chunks are taken from it
-                }
-                (None, _) if !force && place.is_taken()? => {
-                    Err(DownloadError::Exists(place.path().to_owned()))
-                }
-                (None, _) => Ok(None),
-            }
-        })
-        .await
-}
-
-fn same_bytes(place: &Place, record: &VerifiedRecord) -> Result<bool, StoreError> {
-    let mut whole = blake3::Hasher::new();
-    let hashed = whole.update_reader(place.open()?).map(|_| ());
-    hashed.map_err(|source| StoreError::Io { path: place.path().to_owned(), source })?;
-    Ok(whole.finalize().as_bytes() == record.content.as_bytes())
-}
-
-/// Fetches the file and puts it in its place; the catalogue does not know of it yet.
+/// Fetches the file, puts it in its place and enters it into the catalogue.
 async fn fetch(
     shared: &Arc<Shared>,
     target: Target,
+    replaceable: Option<Stamp>,
     options: &DownloadOptions,
     progress: &Arc<Progress>,
-) -> Result<(Entry, Vec<u8>, Report), DownloadError> {
+) -> Result<(Entry, Report), DownloadError> {
     let Target { record, mut sources } = target;
     let origin_addr = sources.iter().find(|source| source.node == record.origin).map(|source| source.addr);
     let (manifest, encoded) = fetch_manifest(shared, &record, &sources).await?;
@@ -275,16 +242,9 @@ async fn fetch(
         }
         sources = more_sources(shared, &record, options, &report).await;
     }
-    let (stamp, path) = {
-        let record = record.clone();
-        shared.blocking(move |_| assembly.finish(&record)).await
-    }
-    .map_err(|error| match error {
-        AssembleError::WrongContent => DownloadError::OriginLies(record.name.clone()),
-        AssembleError::Store(error) => error.into(),
-    })?;
-    let entry = Entry { record, path, stamp, hashed_at_ns: now_ns(), newest: None, origin_addr };
-    Ok((entry, encoded, report))
+    let entry = copy_entry(record.clone(), origin_addr);
+    let entry = put_in_place(shared, assembly, entry, record, encoded, replaceable).await?;
+    Ok((entry, report))
 }
 
 async fn fetch_manifest(
@@ -361,40 +321,36 @@ async fn more_sources(
     holders.filter(|holder| holder.node != own && !report.liars.contains(&holder.node)).collect()
 }
 
-/// Enters the copy into the catalogue and the watch, and becomes a holder of it.
-async fn keep(shared: &Arc<Shared>, entry: Entry, manifest: Vec<u8>) -> Result<(), DownloadError> {
-    let record = entry.record.clone();
-    shared
-        .blocking(move |shared| {
-            let name = entry.record.name.clone();
-            shared.catalogue.put_copy(entry, &manifest)?;
-            shared.catalogue.note_partial(&name, None)
-        })
-        .await?;
-    // News may have come in since the commit; what the catalogue knows by now counts.
-    let newest = shared.catalogue.get(&record.name).and_then(|entry| entry.newest.clone());
-    let copy = CopyState::new(record.clone(), newest, shared.config.ttr, Instant::now());
-    shared.copies().insert(record.name.clone(), copy);
+/// Begins to watch the copy, and becomes a holder of it.
+async fn keep(shared: &Arc<Shared>, entry: &Entry) {
+    let record = &entry.record;
+    {
+        let mut copies = shared.copies();
+        // News may have come in since the commit. What the catalogue knows by now counts; what it
+        // learns later is noted in `copies` after this.
+        let newest = shared.catalogue.get(&record.name).and_then(|entry| entry.newest.clone());
+        let copy = CopyState::new(record.clone(), newest, shared.config.ttr, clock::now());
+        copies.insert(record.name.clone(), copy);
+    }
     shared.watch_wake.notify_one();
     if shared.is_serving() {
         let offer = shared.sessions.iter().map(|session| {
-            let record = std::slice::from_ref(&record);
+            let record = std::slice::from_ref(record);
             async move { session.offer(shared, record, false).await }
         });
         // An indexer that is away is told when it is back.
         drop(futures::future::join_all(offer).await);
     }
-    Ok(())
 }
 
 /// Marks a name as being downloaded until dropped.
-struct Running<'a> {
+pub(crate) struct Running<'a> {
     shared: &'a Shared,
     name: FileName,
 }
 
 impl<'a> Running<'a> {
-    fn begin(shared: &'a Shared, name: &FileName) -> Result<Self, DownloadError> {
+    pub(crate) fn begin(shared: &'a Shared, name: &FileName) -> Result<Self, DownloadError> {
         let mut running = shared.downloading.lock().unwrap_or_else(PoisonError::into_inner);
         if running.insert(name.clone()) {
             Ok(Self { shared, name: name.clone() })

@@ -1,6 +1,6 @@
 //! The asking end of the data stream: manifests and verified chunks from one source.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use nekoproto::{
     ByteRange, DataReply, DataRequest, FetchRefusal, Freshness, Grant, Holder, List, Manifest, ManifestError,
@@ -9,7 +9,12 @@ use nekoproto::{
     transport::{ConnectError, DataError, DataStream, Endpoint},
 };
 
+use tokio::time::timeout;
+
 use crate::chunker::hash;
+
+/// Time for one chunk. A source that is slower (2 KiB/s for the usual chunk) is not worth waiting for.
+const CHUNK_WITHIN: Duration = Duration::from_secs(60);
 
 /// Why a source did not deliver.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +113,8 @@ impl Source {
     pub(crate) async fn chunk(&mut self, manifest: &Manifest, index: usize) -> Result<Vec<u8>, FetchError> {
         let chunk = manifest.chunks()[index];
         let mut bytes = vec![0; chunk.len as usize];
-        self.stream.receive_bytes(&mut bytes).await?;
+        let receiving = self.stream.receive_bytes(&mut bytes);
+        timeout(CHUNK_WITHIN, receiving).await.map_err(|_| DataError::Stalled)??;
         if hash(&bytes) == chunk.hash { Ok(bytes) } else { Err(FetchError::Corrupt) }
     }
 

@@ -4,10 +4,11 @@
 //! |---|---|
 //! | [`state`] | decisions, pure: which hit, which chunk from whom, how fresh |
 //! | [`publish`](mod@publish), [`chunker`] | from files to signed versions |
-//! | `locate`, `download`, `swarm`, `fetch`, `assemble` | from a name to a verified file |
+//! | `locate`, `download`, `swarm`, `fetch`, `assemble`, `placing` | from a name to a verified file |
 //! | `serve`, `calls` | what others ask of this peer |
 //! | `session`, `watch`, `subscribers` | registered with indexers; copies kept coherent |
 //! | [`catalogue`], [`store`], [`lock`], [`stamp`] | what is on disk |
+//! | `clock` | the time, sleep included |
 //! | [`cli`] | command line, REPL and demo; the only room that prints |
 //!
 //! [`Peer::spawn`] gives a running one, in any program.
@@ -17,6 +18,7 @@ mod calls;
 pub mod catalogue;
 pub mod chunker;
 pub mod cli;
+mod clock;
 pub mod config;
 mod download;
 pub mod events;
@@ -24,6 +26,7 @@ mod fetch;
 mod locate;
 pub mod lock;
 mod peer;
+mod placing;
 mod progress;
 mod publish;
 mod serve;

@@ -6,7 +6,6 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
 };
 
 use nekoproto::{
@@ -23,7 +22,7 @@ use crate::{
     Answer, Config, DownloadError, DownloadOptions, Downloaded, Event, FileStatus, LocateError, Progress,
     PublishError, PublishOptions, PublishOutcome,
     catalogue::{Catalogue, CatalogueError},
-    download,
+    clock, download,
     events::EVENTS_KEPT,
     locate::{self, Scope},
     lock::{DataLock, LockError},
@@ -34,7 +33,7 @@ use crate::{
     status,
     store::{ShareFolder, StoreError},
     subscribers::Subscribers,
-    watch,
+    watch::{self, REFETCHES_MAX},
 };
 
 /// Why a peer did not start. Nothing is left running.
@@ -71,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) share: ShareFolder,
+    /// The data folder's absolute path, without links in it.
+    pub(crate) data_dir: PathBuf,
     pub(crate) catalogue: Catalogue,
     /// Freshness of the copies of other origins' files.
     pub(crate) copies: Mutex<HashMap<FileName, CopyState>>,
@@ -83,6 +84,8 @@ pub(crate) struct Shared {
     /// Names being downloaded now.
     pub(crate) downloading: Mutex<HashSet<FileName>>,
     pub(crate) uploads: Semaphore,
+    /// Turns of outdated copies that are downloaded anew in the background.
+    pub(crate) refetches: Semaphore,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
     _lock: DataLock,
@@ -98,6 +101,8 @@ pub struct Peer;
 pub struct PeerHandle {
     shared: Arc<Shared>,
     local_addr: Option<SocketAddr>,
+    /// Begins with the first event there was; for the first who asks.
+    first_events: Mutex<Option<broadcast::Receiver<Event>>>,
 }
 
 impl Peer {
@@ -106,7 +111,7 @@ impl Peer {
     /// # Errors
     /// Nothing is left running, and the data folder is free again.
     pub async fn spawn(config: Config) -> Result<PeerHandle, StartError> {
-        let (lock, identity, catalogue, share) = open_folders(config.clone()).await?;
+        let (lock, identity, catalogue, share, data_dir) = open_folders(config.clone()).await?;
         let endpoint = Endpoint::new(EndpointConfig {
             identity,
             role: Role::Peer,
@@ -118,26 +123,29 @@ impl Peer {
             None => None,
         };
         let local_addr = listener.as_ref().map(nekoproto::transport::Listener::local_addr);
-        let now = Instant::now();
+        let now = clock::now();
         let copies = catalogue.all().into_iter().filter(|entry| !catalogue.is_own(entry)).map(|entry| {
             let state = CopyState::new(entry.record.clone(), entry.newest.clone(), config.ttr, now);
             (entry.record.name.clone(), state)
         });
         let copies = Mutex::new(copies.collect());
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let (events, first_events) = broadcast::channel(EVENTS_KEPT);
         let shared = Arc::new_cyclic(|shared| Shared {
             sessions: Session::spawn_all(shared, &config, &endpoint, &stop, &tasks),
             config,
             endpoint,
             share,
+            data_dir,
             catalogue,
             copies,
             subscribers: Subscribers::default(),
             verifier: Verifier::default(),
-            events: broadcast::Sender::new(EVENTS_KEPT),
+            events,
             watch_wake: Notify::new(),
             downloading: Mutex::default(),
             uploads: Semaphore::new(UPLOADS_MAX),
+            refetches: Semaphore::new(REFETCHES_MAX),
             stop,
             tasks,
             _lock: lock,
@@ -151,11 +159,11 @@ impl Peer {
         for place in 0..shared.sessions.len() {
             shared.spawn_until_stop(|shared| async move { shared.sessions[place].keep(&shared).await });
         }
-        Ok(PeerHandle { shared, local_addr })
+        Ok(PeerHandle { shared, local_addr, first_events: Mutex::new(Some(first_events)) })
     }
 }
 
-type Folders = (DataLock, Identity, Catalogue, ShareFolder);
+type Folders = (DataLock, Identity, Catalogue, ShareFolder, PathBuf);
 
 async fn open_folders(config: Config) -> Result<Folders, StartError> {
     blocking(move || {
@@ -164,7 +172,9 @@ async fn open_folders(config: Config) -> Result<Folders, StartError> {
         let lock = DataLock::take(&folder)?;
         let identity = Identity::load_or_create(&folder.join("peer.key"))?;
         let catalogue = Catalogue::open(&folder, identity.clone())?;
-        Ok((lock, identity, catalogue, share))
+        let unusable = |source| LockError::Unusable { path: folder.clone(), source };
+        let data_dir = folder.canonicalize().map_err(unusable)?;
+        Ok((lock, identity, catalogue, share, data_dir))
     })
     .await
 }
@@ -188,10 +198,11 @@ impl PeerHandle {
         self.shared.share.root()
     }
 
-    /// What happens from now on.
+    /// What happens from now on; the first who asks also hears what happened since the start.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
-        self.shared.events.subscribe()
+        let first = self.first_events.lock().unwrap_or_else(PoisonError::into_inner).take();
+        first.unwrap_or_else(|| self.shared.events.subscribe())
     }
 
     /// Publishes files and folders. A file is named as the options say, else by its path

@@ -5,7 +5,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use futures::{StreamExt, stream};
@@ -18,6 +18,7 @@ use crate::{
     calls::call_peer,
     catalogue::{CatalogueError, Draft, Entry, Published},
     chunker::{ChunkError, chunk_file},
+    clock,
     peer::Shared,
     stamp::Stamp,
 };
@@ -85,6 +86,9 @@ pub enum PublishError {
         /// The other.
         second: PathBuf,
     },
+    /// The path lies in the data folder, beside the private key.
+    #[error("{0} lies in the data folder of this peer, which is never shared")]
+    OwnData(PathBuf),
     /// There is no such name to withdraw.
     #[error("{0} is not registered here")]
     NotRegistered(FileName),
@@ -134,7 +138,7 @@ fn read_and_store(
             }
             Known::Not => {}
         }
-        match chunk_file(&path, progress.counter()) {
+        match chunk_file(&path, progress.counter(), &shared.stop) {
             Ok(chunked) => drafts.push(Draft { name, path, chunked, policy }),
             Err(error) => outcome.failed.push((path, error.into())),
         }
@@ -201,9 +205,12 @@ fn list_files(
         let unreadable = |source| PublishError::Unreadable { path: path.clone(), source };
         let metadata = std::fs::metadata(&path).map_err(unreadable)?;
         let absolute = path.canonicalize().map_err(unreadable)?;
+        if absolute.starts_with(&shared.data_dir) {
+            return Err(PublishError::OwnData(path));
+        }
         match (&name, metadata.is_dir()) {
             (Some(_), true) => return Err(PublishError::NameForFolder(path)),
-            (None, true) => list_folder(&absolute, &mut files, outcome),
+            (None, true) => list_folder(&absolute, &shared.data_dir, &mut files, outcome),
             (Some(name), false) => files.push((name.clone(), absolute, Stamp::of(&metadata))),
             (None, false) => {
                 let relative = absolute.strip_prefix(shared.share.root()).ok().map(Path::to_owned);
@@ -224,12 +231,14 @@ fn list_files(
 }
 
 /// Every regular file below `folder`; links are not followed, our own files are left out.
-fn list_folder(folder: &Path, files: &mut Vec<NamedFile>, outcome: &mut PublishOutcome) {
+fn list_folder(folder: &Path, data_dir: &Path, files: &mut Vec<NamedFile>, outcome: &mut PublishOutcome) {
     let is_ours = |name: &std::ffi::OsStr| {
         name.as_encoded_bytes().starts_with(nekoproto::name::RESERVED_PREFIX.as_bytes())
     };
     let walk = WalkDir::new(folder).sort_by_file_name().into_iter();
-    for found in walk.filter_entry(|entry| entry.depth() == 0 || !is_ours(entry.file_name())) {
+    for found in walk
+        .filter_entry(|entry| entry.depth() == 0 || !(is_ours(entry.file_name()) || entry.path() == data_dir))
+    {
         let failed =
             |path: PathBuf, source: io::Error| (path.clone(), PublishError::Unreadable { path, source });
         let (path, metadata) = match found.and_then(|entry| Ok((entry.path().to_owned(), entry.metadata()?)))
@@ -275,7 +284,7 @@ async fn announce(shared: &Arc<Shared>, news: &[VerifiedRecord], unchanged: &[Ve
 
 /// Tells subscribers directly, in the background; a lost word is made up for by their lease.
 fn tell_subscribers(shared: &Arc<Shared>, news: Vec<VerifiedRecord>) {
-    let now = Instant::now();
+    let now = clock::now();
     let mut by_holder: HashMap<_, Vec<VerifiedRecord>> = HashMap::new();
     for record in news {
         for holder in shared.subscribers.of(&record.name, now) {
@@ -289,6 +298,8 @@ fn tell_subscribers(shared: &Arc<Shared>, news: Vec<VerifiedRecord>) {
         let telling = by_holder.into_iter().map(|(holder, records)| (Arc::clone(&shared), holder, records));
         stream::iter(telling)
             .for_each_concurrent(TOLD_AT_ONCE, |(shared, holder, records)| async move {
+                let batches = u32::try_from(records.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
+                let patience = ACKNOWLEDGE_WITHIN.saturating_mul(batches);
                 let tell = |client: nekoproto::PeerServiceClient| async move {
                     for batch in records.chunks(BATCH_MAX) {
                         let batch = Records::first_of(batch.iter().map(VerifiedRecord::to_signed));
@@ -300,7 +311,7 @@ fn tell_subscribers(shared: &Arc<Shared>, news: Vec<VerifiedRecord>) {
                     }
                     Ok(Ok(()))
                 };
-                let told = call_peer(&shared, holder.node, holder.addr, ACKNOWLEDGE_WITHIN, tell).await;
+                let told = call_peer(&shared, holder.node, holder.addr, patience, tell).await;
                 if let Err(error) = told {
                     debug!(holder = %holder.node.short(), %error, "a subscriber did not acknowledge");
                 }
@@ -313,7 +324,8 @@ fn tell_subscribers(shared: &Arc<Shared>, news: Vec<VerifiedRecord>) {
 pub(crate) async fn publish_again(shared: &Arc<Shared>, entry: Arc<Entry>) -> Result<(), PublishError> {
     let published = shared
         .blocking(move |shared| {
-            let chunked = chunk_file(&entry.path, &std::sync::atomic::AtomicU64::new(0))?;
+            let progress = Progress::default();
+            let chunked = chunk_file(&entry.path, progress.counter(), &shared.stop)?;
             let (name, path) = (entry.record.name.clone(), entry.path.clone());
             let draft = Draft { name, path, chunked, policy: entry.record.policy };
             shared.catalogue.publish(vec![draft]).map_err(PublishError::from)

@@ -17,7 +17,7 @@ use crate::{
     status,
 };
 
-/// Requests for file bytes served at once; further ones are answered `busy`.
+/// Requests for file bytes or manifests served at once; further ones are answered `busy`.
 pub(crate) const UPLOADS_MAX: usize = 32;
 /// Bytes read from disk at once. Two such pieces are in memory for each upload.
 const PIECE_BYTES: usize = 512 * 1024;
@@ -57,6 +57,9 @@ async fn send_manifest(
     stream: &mut DataStream,
     hash: ManifestHash,
 ) -> Result<(), DataError> {
+    let Ok(_slot) = shared.uploads.try_acquire() else {
+        return stream.send::<DataReply>(&Err(FetchRefusal::Busy)).await;
+    };
     let found = shared
         .blocking(move |shared| {
             let entries = shared.catalogue.with_manifest(&hash);

@@ -44,6 +44,8 @@ struct Told {
     unlisted: usize,
     /// New versions that it has not heard of yet.
     unannounced: HashSet<FileName>,
+    /// Something could not be told over this connection: everything is told again.
+    behind: bool,
 }
 
 /// Why an indexer was not told.
@@ -120,7 +122,6 @@ impl Session {
                 warn!(indexer = %self.link.addr(), %error, "cannot register");
             }
             while self.renew(client).await {}
-            tokio::time::sleep(Duration::from_millis(self.lease_ms.load(Ordering::Relaxed)) / RENEW_AT).await;
         }
     }
 
@@ -133,6 +134,7 @@ impl Session {
             let mut told = self.told();
             told.listed.clear();
             told.unlisted = 0;
+            told.behind = true; // until all of it is told
         }
         let offered = shared.blocking(status::offered).await;
         let unannounced = self.told().unannounced.clone();
@@ -140,7 +142,11 @@ impl Session {
             offered.into_iter().partition(|record| unannounced.contains(&record.name));
         self.register(shared, client, &known, false).await?;
         self.register(shared, client, &news, true).await?;
-        let files = self.told().listed.len();
+        let files = {
+            let mut told = self.told();
+            told.behind = false;
+            told.listed.len()
+        };
         if files == 0 {
             let lease = client.renew(within(ANSWER_WITHIN)).await??; // learns how long a lease is
             self.note_lease(lease);
@@ -156,7 +162,7 @@ impl Session {
             Ok(Ok(lease)) => {
                 self.note_lease(lease);
                 let told = self.told();
-                lease.names as usize + told.unlisted >= told.listed.len()
+                !told.behind && lease.names as usize + told.unlisted >= told.listed.len()
             }
             Ok(Err(error)) => {
                 debug!(%error, "renewal refused");
@@ -181,7 +187,11 @@ impl Session {
             self.told().unannounced.extend(records.iter().map(|record| record.name.clone()));
         }
         let client = self.link.client().ok_or(SessionError::Away)?;
-        self.register(shared, &client, records, announce).await
+        let told = self.register(shared, &client, records, announce).await;
+        if told.is_err() {
+            self.told().behind = true; // told again with everything else when the lease is renewed
+        }
+        told
     }
 
     async fn register(
@@ -196,7 +206,8 @@ impl Session {
             let request = RegisterRequest { records, announce };
             let reply = client.register(within(ANSWER_WITHIN), request).await??;
             let newer = self.note_registered(shared, batch, reply);
-            watch::learn(shared, newer).await;
+            self.withdraw_gone(shared, client, batch).await?;
+            watch::learn(shared, newer).await; // a failure has been told as an event
         }
         Ok(())
     }
@@ -218,22 +229,40 @@ impl Session {
         told.unlisted += reply.unlisted as usize;
         for record in batch {
             told.unannounced.remove(&record.name);
-            if !newer.iter().any(|newer| newer.replaces(record)) {
+            if !newer.iter().any(|newer| newer.same_file(record)) {
                 told.listed.insert(record.name.clone());
             }
         }
         newer
     }
 
+    /// Withdraws what was deregistered here while it was being registered there.
+    async fn withdraw_gone(
+        &self,
+        shared: &Shared,
+        client: &IndexerServiceClient,
+        batch: &[VerifiedRecord],
+    ) -> Result<(), SessionError> {
+        let gone = batch.iter().filter(|record| shared.catalogue.get(&record.name).is_none());
+        let gone: Vec<FileName> = gone.map(|record| record.name.clone()).collect();
+        if !gone.is_empty() {
+            self.forget(&gone);
+            client.deregister(within(ANSWER_WITHIN), Names::first_of(gone)).await??;
+        }
+        Ok(())
+    }
+
+    fn forget(&self, names: &[FileName]) {
+        let mut told = self.told();
+        for name in names {
+            told.listed.remove(name);
+            told.unannounced.remove(name);
+        }
+    }
+
     /// Withdraws these names; an indexer that is away forgets them when the lease ends.
     pub(crate) async fn withdraw(&self, names: &[FileName]) -> Result<(), SessionError> {
-        {
-            let mut told = self.told();
-            for name in names {
-                told.listed.remove(name);
-                told.unannounced.remove(name);
-            }
-        }
+        self.forget(names);
         let client = self.link.client().ok_or(SessionError::Away)?;
         for batch in names.chunks(BATCH_MAX) {
             client.deregister(within(ANSWER_WITHIN), Names::first_of(batch.iter().cloned())).await??;

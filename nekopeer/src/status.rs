@@ -1,10 +1,10 @@
 //! What this peer publishes and holds, and how fresh it is.
 
-use std::{path::PathBuf, sync::Arc, time::Instant};
+use std::{path::PathBuf, sync::Arc};
 
 use nekoproto::{Freshness, VerifiedRecord, Version};
 
-use crate::{Event, catalogue::Entry, peer::Shared, stamp::Stamp};
+use crate::{Event, catalogue::Entry, clock, peer::Shared, stamp::Stamp};
 
 /// One file of this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub(crate) fn freshness(shared: &Shared, entry: &Entry) -> Freshness {
     }
     let copies = shared.copies();
     let copy = copies.get(&entry.record.name).filter(|copy| *copy.held() == entry.record);
-    copy.map_or(Freshness::Unverified, |copy| copy.freshness(Instant::now()))
+    copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
 }
 
 /// What is wrong with the file on disk, if anything. Blocking.

@@ -41,6 +41,9 @@ pub enum StoreError {
     /// A folder stands in the way, or the path names none.
     #[error("{0} is not a place for a file")]
     NotAPlace(PathBuf),
+    /// Somebody changed or made the file meanwhile.
+    #[error("{0} was changed meanwhile and is left as it is")]
+    ChangedMeanwhile(PathBuf),
     /// Anything else.
     #[error("cannot use {path}: {source}")]
     Io {
@@ -185,15 +188,25 @@ impl Place {
         self.folder.open(&self.file_name).map(cap_std::fs::File::into_std).map_err(error_at(&self.path))
     }
 
+    fn partial_name(&self, content: &ContentHash) -> PathBuf {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(self.file_name.as_os_str().as_encoded_bytes()).update(content.as_bytes());
+        let digest = hasher.finalize().to_hex();
+        PathBuf::from(format!("{PARTIAL_PREFIX}{}", &digest[..32]))
+    }
+
+    /// Where a partial download of `content` for this place lies, if there is one.
+    #[must_use]
+    pub fn partial_path(&self, content: &ContentHash) -> PathBuf {
+        self.path.with_file_name(self.partial_name(content))
+    }
+
     /// The partial download of `content` for this place: the one that is there, or an empty one.
     ///
     /// # Errors
     /// It cannot be made, or another process is at it. Blocks for up to a second to find out.
     pub fn partial(self, content: &ContentHash) -> Result<Partial, StoreError> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(self.file_name.as_os_str().as_encoded_bytes()).update(content.as_bytes());
-        let digest = hasher.finalize().to_hex();
-        let name = PathBuf::from(format!("{PARTIAL_PREFIX}{}", &digest[..32]));
+        let name = self.partial_name(content);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true);
         let until = Instant::now() + LET_GO_WITHIN;
@@ -267,15 +280,19 @@ impl Partial {
         self.file.write_all_at(bytes, offset).map_err(error_at(&self.place.path))
     }
 
-    /// Cuts it to `size`, makes it durable, and puts it in its place at once.
+    /// Cuts it to `size`, makes it durable, and puts it in its place at once, where nothing but the
+    /// file with the stamp `replaceable` may stand.
     ///
     /// # Errors
     /// What stood in its place still stands there.
-    pub fn commit(self, size: u64) -> Result<Stamp, StoreError> {
+    pub fn commit(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
         let Self { place, file, name } = self;
         let failed = error_at(&place.path);
         file.set_len(size).map_err(&failed)?;
         file.sync_all().map_err(&failed)?;
+        if place.stamp()? != replaceable {
+            return Err(StoreError::ChangedMeanwhile(place.path.clone()));
+        }
         place.folder.rename(&name, &place.folder, &place.file_name).map_err(&failed)?;
         let folder = place.folder.open(".").map_err(&failed)?;
         folder.sync_all().map_err(&failed)?;
@@ -312,7 +329,7 @@ mod tests {
         partial.write_at(b"hello ", 0).unwrap();
         let target = folder.path().join("a/b/c.bin");
         assert!(!target.exists() && partial.path().exists());
-        let stamp = partial.commit(11).unwrap();
+        let stamp = partial.commit(11, None).unwrap();
         assert_eq!(std::fs::read(&target).unwrap(), b"hello world");
         assert_eq!(Stamp::of(&std::fs::metadata(&target).unwrap()), stamp);
         assert_eq!(std::fs::read_dir(folder.path().join("a/b")).unwrap().count(), 1);
@@ -354,9 +371,24 @@ mod tests {
         assert_eq!(place.stamp().unwrap(), None);
         let partial = place.partial(&content()).unwrap();
         partial.write_at(b"new", 0).unwrap();
-        partial.commit(3).unwrap();
+        partial.commit(3, None).unwrap();
         assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
         assert_eq!(std::fs::read(folder.path().join("a")).unwrap(), b"new");
+    }
+
+    #[test]
+    fn a_file_that_appeared_or_changed_meanwhile_is_left_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let share = ShareFolder::open(folder.path()).unwrap();
+        let path = folder.path().join("a");
+        let partial = || share.place(&name("a")).unwrap().partial(&content()).unwrap();
+        let fresh = partial();
+        std::fs::write(&path, b"mine").unwrap();
+        assert!(matches!(fresh.commit(0, None), Err(StoreError::ChangedMeanwhile(_))));
+        let seen = share.place(&name("a")).unwrap().stamp().unwrap();
+        std::fs::write(&path, b"mine, edited").unwrap();
+        assert!(matches!(partial().commit(0, seen), Err(StoreError::ChangedMeanwhile(_))));
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine, edited");
     }
 
     #[test]

@@ -41,6 +41,8 @@ const UNWRITTEN_BYTES_MAX: u32 = 16 * 1024 * 1024;
 const _: () = assert!(CHUNK_BYTES_MAX <= UNWRITTEN_BYTES_MAX as u64);
 /// Chunks received but not yet written.
 const UNWRITTEN_CHUNKS_MAX: usize = 1024;
+/// Times a source may say that it is busy before it is left alone.
+const BUSY_MAX: u32 = 100;
 /// Pause before a source that is busy, or failed, is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
@@ -178,6 +180,7 @@ async fn run_sources(job: &Arc<Job>, sources: Vec<Holder>, to_writer: mpsc::Send
 /// Works for one source until all is fetched, or the source is done with.
 async fn run_source(job: Arc<Job>, holder: Holder, to_writer: mpsc::Sender<Piece>) {
     let mut source = None;
+    let mut busy = 0;
     loop {
         // Listening begins before looking, so that no change in between is missed.
         let changed = job.changed.notified();
@@ -188,15 +191,25 @@ async fn run_source(job: Arc<Job>, holder: Holder, to_writer: mpsc::Sender<Piece
             Next::Fetch(run) => match fetch_run(&job, &holder, &mut source, run, &to_writer).await {
                 Ok(()) => {}
                 Err(Stop::Source(error)) => {
-                    source = None;
+                    if matches!(error, FetchError::Refused(FetchRefusal::Busy)) {
+                        busy += 1; // the stream is still good: it is asked again over the same one
+                    } else {
+                        source = None;
+                    }
                     job.source_failed(&holder, &error);
+                    if busy == BUSY_MAX {
+                        return;
+                    }
                     if !error.is_final() {
                         tokio::time::sleep(RETRY_AFTER).await;
                     }
                 }
                 Err(Stop::Writer) => return,
             },
-            Next::Wait => changed.await,
+            Next::Wait => tokio::select! {
+                () = changed => {}
+                () = to_writer.closed() => return, // the disk failed: nobody needs more
+            },
             Next::Done => {
                 job.changed.notify_waiters();
                 return;

@@ -13,39 +13,58 @@ use std::{
 
 use futures::{StreamExt, stream};
 use nekoproto::{
-    FileName, Freshness, Held, List, NodeId, PeerServiceClient, Verdict, VerifiedRecord, limits::BATCH_MAX,
-    limits::TTL_DEFAULT,
+    FileName, Freshness, Held, List, NodeId, PeerServiceClient, Verdict, VerifiedRecord,
+    limits::{BATCH_MAX, TTL_DEFAULT},
+    transport::Backoff,
 };
 use tracing::debug;
 
 use crate::{
-    DownloadOptions, Event, Progress,
+    DownloadError, DownloadOptions, Downloaded, Event, Progress,
     calls::{CallError, call_peer},
-    download,
+    catalogue::Entry,
+    clock,
+    download::{self, Running},
     locate::{self, Scope},
     peer::Shared,
     publish,
     session::within,
-    state::freshness::OnStale,
+    state::freshness::{CopyState, OnStale},
 };
 
 /// Origins asked at the same time.
 const ASKED_AT_ONCE: usize = 16;
+/// Addresses at which an origin is tried before the indexers are asked for another.
+const ADDRESSES_TRIED: usize = 2;
+/// Names by which the indexers are asked for it.
+const NAMES_TRIED: usize = 2;
 /// Time for an origin to be reached and to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// Outdated copies downloaded anew at the same time.
+pub(crate) const REFETCHES_MAX: usize = 4;
+/// First and longest pause before a newer version that could not be had is tried again.
+const REFETCH_PAUSE: Duration = Duration::from_millis(500);
+const REFETCH_PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Pause before an outdated copy that is being downloaded is looked at again.
+const DROP_PAUSE: Duration = Duration::from_millis(200);
 /// The watch looks at least this often, whatever it expects.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 /// Asks origins whenever a copy's bound is about to end; for ever.
 pub(crate) async fn run(shared: &Arc<Shared>) {
+    let outdated: Vec<FileName> = {
+        let copies = shared.copies();
+        copies.iter().filter(|(_, copy)| copy.newest().is_some()).map(|(name, _)| name.clone()).collect()
+    };
+    outdated.into_iter().for_each(|name| act(shared, name)); // what the last run did not get to
     loop {
-        let now = Instant::now();
+        let now = clock::now();
         let due = due_copies(shared, now);
         if !due.is_empty() {
             ask_origins(shared, due).await;
         }
         let next = shared.copies().values().filter_map(|copy| copy.ask_at()).min();
-        let pause = next.map_or(LOOK_EVERY, |next| next.saturating_duration_since(Instant::now()));
+        let pause = next.map_or(LOOK_EVERY, |next| next.saturating_duration_since(clock::now()));
         tokio::select! {
             () = tokio::time::sleep(pause.min(LOOK_EVERY)) => {}
             () = shared.watch_wake.notified() => {}
@@ -63,6 +82,11 @@ pub(crate) async fn ask_all(shared: &Arc<Shared>) {
     ask_origins(shared, all).await;
 }
 
+/// Asks the origin about one copy now.
+pub(crate) async fn ask_about(shared: &Arc<Shared>, record: &VerifiedRecord) {
+    ask_origin(shared, record.origin, std::slice::from_ref(record)).await;
+}
+
 fn due_copies(shared: &Shared, now: Instant) -> Vec<VerifiedRecord> {
     let copies = shared.copies();
     let due = copies.values().filter(|copy| copy.ask_at().is_some_and(|at| at <= now));
@@ -76,25 +100,31 @@ async fn ask_origins(shared: &Arc<Shared>, copies: Vec<VerifiedRecord>) {
     }
     stream::iter(by_origin)
         .for_each_concurrent(ASKED_AT_ONCE, |(origin, copies)| async move {
-            for batch in copies.chunks(BATCH_MAX) {
-                ask_origin(shared, origin, batch).await;
+            let mut batches = copies.chunks(BATCH_MAX);
+            while let Some(batch) = batches.next() {
+                if !ask_origin(shared, origin, batch).await {
+                    // An origin that is away for one batch is away for the others.
+                    batches.by_ref().flatten().for_each(|copy| note_unconfirmed(shared, copy));
+                }
             }
         })
         .await;
 }
 
-/// Asks one origin about some of its files.
-async fn ask_origin(shared: &Arc<Shared>, origin: NodeId, copies: &[VerifiedRecord]) {
-    let asked_at = Instant::now();
-    let held =
-        List::first_of(copies.iter().map(|copy| Held { name: copy.name.clone(), version: copy.version }));
-    let verdicts = match confirm(shared, origin, &copies[0].name, held).await {
-        Ok(verdicts) => verdicts.into_vec(),
-        Err(error) => {
-            debug!(origin = %origin.short(), %error, "the origin cannot be asked");
-            Vec::new() // no word on any of them
-        }
-    };
+/// Asks one origin about some of its files; whether it answered.
+async fn ask_origin(shared: &Arc<Shared>, origin: NodeId, copies: &[VerifiedRecord]) -> bool {
+    let asked_at = clock::now();
+    let held = List::first_of(copies.iter().map(|copy| Held {
+        name: copy.name.clone(),
+        version: copy.version,
+        content: copy.content,
+    }));
+    let confirmed = confirm(shared, origin, copies, held).await;
+    if let Err(error) = &confirmed {
+        debug!(origin = %origin.short(), %error, "the origin cannot be asked");
+    }
+    let answered = confirmed.is_ok();
+    let verdicts = confirmed.unwrap_or_default(); // no word on any of them
     let mut news = Vec::new();
     let mut verdicts = verdicts.into_iter();
     for copy in copies {
@@ -108,40 +138,46 @@ async fn ask_origin(shared: &Arc<Shared>, origin: NodeId, copies: &[VerifiedReco
         }
     }
     learn(shared, news).await;
+    answered
 }
 
 /// Asks where the origin was last found, then where the indexers say that it is.
 async fn confirm(
     shared: &Arc<Shared>,
     origin: NodeId,
-    name: &FileName,
+    copies: &[VerifiedRecord],
     held: List<Held, BATCH_MAX>,
 ) -> Result<List<Verdict, BATCH_MAX>, CallError> {
-    let known = shared.catalogue.get(name).and_then(|entry| entry.origin_addr);
     let ask = |addr: SocketAddr, held: List<Held, BATCH_MAX>| {
         let call =
             |client: PeerServiceClient| async move { client.confirm(within(ANSWER_WITHIN), held).await };
         call_peer(shared, origin, addr, ANSWER_WITHIN, call)
     };
-    let failed = match known {
-        Some(addr) => match ask(addr, held.clone()).await {
-            Ok(verdicts) => return Ok(verdicts),
-            Err(error) => error,
-        },
-        None => CallError::TooLong,
-    };
-    let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
-    let answer = locate::ask(shared, name, scope).await.unwrap_or_default();
-    let holders = answer.candidates.into_iter().flat_map(|candidate| candidate.holders);
-    let found = holders.map(|holder| (holder.node, holder.addr)).find(|(node, _)| *node == origin);
-    match found {
-        Some((_, addr)) if Some(addr) != known => {
-            let verdicts = ask(addr, held).await?;
-            remember_origin(shared, name.clone(), addr).await;
-            Ok(verdicts)
+    let mut tried: Vec<SocketAddr> = Vec::new();
+    let mut failed = CallError::TooLong;
+    let known = copies.iter().filter_map(|copy| shared.catalogue.get(&copy.name)?.origin_addr);
+    for addr in known {
+        if !tried.contains(&addr) && tried.len() < ADDRESSES_TRIED {
+            tried.push(addr);
+            match ask(addr, held.clone()).await {
+                Ok(verdicts) => return Ok(verdicts),
+                Err(error) => failed = error,
+            }
         }
-        _ => Err(failed),
     }
+    // One of the names may have been withdrawn, so more than one is looked for.
+    for copy in copies.iter().take(NAMES_TRIED) {
+        let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
+        let answer = locate::ask(shared, &copy.name, scope).await.unwrap_or_default();
+        let mut holders = answer.candidates.into_iter().flat_map(|candidate| candidate.holders);
+        let found = holders.find(|holder| holder.node == origin).map(|holder| holder.addr);
+        if let Some(addr) = found.filter(|addr| !tried.contains(addr)) {
+            let verdicts = ask(addr, held).await?;
+            remember_origin(shared, copy.name.clone(), addr).await;
+            return Ok(verdicts);
+        }
+    }
+    Err(failed)
 }
 
 async fn remember_origin(shared: &Arc<Shared>, name: FileName, addr: SocketAddr) {
@@ -162,7 +198,7 @@ fn note_confirmed(shared: &Shared, record: &VerifiedRecord, asked_at: Instant) {
 }
 
 fn note_unconfirmed(shared: &Shared, record: &VerifiedRecord) {
-    let now = Instant::now();
+    let now = clock::now();
     let went_away = {
         let mut copies = shared.copies();
         let Some(copy) = copies.get_mut(&record.name).filter(|copy| copy.held() == record) else { return };
@@ -176,71 +212,71 @@ fn note_unconfirmed(shared: &Shared, record: &VerifiedRecord) {
 }
 
 /// Takes note of verified records, durably, and acts on what is news. Returns when all is noted;
-/// what follows from it goes on in the background.
+/// what follows from it goes on in the background. False if the disk did not take the note.
 ///
 /// # Cancel safety
 /// Safe: what has begun goes on, so that a caller who hangs up cannot leave news half noted.
-pub(crate) async fn learn(shared: &Arc<Shared>, records: Vec<VerifiedRecord>) {
+pub(crate) async fn learn(shared: &Arc<Shared>, records: Vec<VerifiedRecord>) -> bool {
     if records.is_empty() {
-        return;
+        return true;
     }
     let noting = {
         let shared = Arc::clone(shared);
         async move { note_all(&shared, records).await }
     };
-    if let Err(error) = shared.tasks.spawn(noting).await {
+    shared.tasks.spawn(noting).await.unwrap_or_else(|error| {
         tracing::error!(%error, "noting newer versions failed");
-    }
+        false
+    })
 }
 
-async fn note_all(shared: &Arc<Shared>, records: Vec<VerifiedRecord>) {
-    let mut outdated = Vec::new();
-    for record in records {
-        if record.origin == shared.endpoint.node() {
-            learn_own(shared, record);
-        } else if learn_other(shared, &record).await {
-            outdated.push(record);
-        }
+async fn note_all(shared: &Arc<Shared>, records: Vec<VerifiedRecord>) -> bool {
+    let own = |record: &VerifiedRecord| record.origin == shared.endpoint.node();
+    let (own, others): (Vec<_>, Vec<_>) = records.into_iter().partition(own);
+    own.into_iter().for_each(|record| learn_own(shared, record));
+    let news: Vec<VerifiedRecord> = {
+        let copies = shared.copies();
+        let newer =
+            |record: &VerifiedRecord, copy: &CopyState| record.replaces(copy.newest().unwrap_or(copy.held()));
+        let news = others.into_iter();
+        news.filter(|record| copies.get(&record.name).is_some_and(|copy| newer(record, copy))).collect()
+    };
+    if news.is_empty() {
+        return true;
     }
-    if !outdated.is_empty() && shared.is_serving() {
-        shared.spawn_until_stop(|shared| async move { pass_on(&shared, &outdated).await });
-    }
-}
-
-/// Whether `record` outdates a copy here that was not known to be outdated by it.
-async fn learn_other(shared: &Arc<Shared>, record: &VerifiedRecord) -> bool {
-    let is_news = shared.copies().get_mut(&record.name).is_some_and(|copy| copy.learn(record));
-    if !is_news {
-        return false;
-    }
-    let (name, newest) = (record.name.clone(), record.clone());
-    let stored = shared
-        .blocking(move |shared| {
-            shared.catalogue.update(&name, |entry| {
-                let newer = newest.replaces(entry.newest.as_ref().unwrap_or(&entry.record));
-                if newer {
-                    entry.newest = Some(newest);
-                }
-                newer
-            })
-        })
-        .await;
-    let why = match stored {
-        Ok(Some(entry)) => {
-            let (name, held) = (record.name.clone(), entry.record.version);
-            // A download that ended meanwhile may have begun the copy's state anew.
-            if let Some(copy) = shared.copies().get_mut(&name) {
+    let stored = {
+        let news = news.clone();
+        shared.blocking(move |shared| shared.catalogue.note_newer(&news)).await
+    };
+    {
+        // Only now, so that nobody takes for noted what is not on disk yet.
+        let mut copies = shared.copies();
+        for record in &news {
+            if let Some(copy) = copies.get_mut(&record.name) {
                 copy.learn(record);
             }
-            shared.tell(Event::Invalidated { name: name.clone(), held, newest: record.version });
-            act(shared, name);
-            return true;
         }
-        Ok(None) => return false, // replaced or removed meanwhile
-        Err(error) => error.to_string(),
-    };
-    shared.tell(Event::Failed { name: record.name.clone(), why });
-    true
+    }
+    let noted = stored.is_ok();
+    match stored {
+        Ok(outdated) => outdated.iter().for_each(|entry| tell_outdated(shared, entry)),
+        Err(error) => {
+            for record in &news {
+                shared.tell(Event::Failed { name: record.name.clone(), why: error.to_string() });
+            }
+        }
+    }
+    if shared.is_serving() {
+        shared.spawn_until_stop(|shared| async move { pass_on(&shared, &news).await });
+    }
+    noted
+}
+
+fn tell_outdated(shared: &Arc<Shared>, entry: &Entry) {
+    let Some(newest) = &entry.newest else { return };
+    let (name, held) = (entry.record.name.clone(), entry.record.version);
+    shared.tell(Event::Invalidated { name: name.clone(), held, newest: newest.version });
+    act(shared, name);
 }
 
 /// Does what the reader wants done with an outdated copy, in the background.
@@ -252,24 +288,58 @@ fn act(shared: &Arc<Shared>, name: FileName) {
     }
 }
 
+fn is_outdated(shared: &Shared, name: &FileName) -> bool {
+    shared.copies().get(name).is_some_and(|copy| copy.newest().is_some())
+}
+
+/// When its turn has come, downloads the newest version, again and again until it is here: word of it may come before any
+/// indexer lists it.
 async fn refetch(shared: &Arc<Shared>, name: FileName) {
+    let Ok(_turn) = shared.refetches.acquire().await else { return };
+    let (mut backoff, mut told) = (Backoff::new(REFETCH_PAUSE, REFETCH_PAUSE_MAX), false);
+    while is_outdated(shared, &name) {
+        let held = shared.catalogue.get(&name).map(|entry| entry.record.version);
+        let (why, last) = match refetch_once(shared, &name).await {
+            Ok(done) if Some(done.record.version) > held => {
+                let (version, bytes_moved) = (done.record.version, done.bytes_moved);
+                shared.tell(Event::Refreshed { name: name.clone(), version, bytes_moved });
+                continue;
+            }
+            Ok(done) => (format!("only version {} can be found", done.record.version), false),
+            Err(DownloadError::AlreadyRunning(_)) => (String::new(), false),
+            Err(error) => (error.to_string(), !error.may_pass()),
+        };
+        if !told && !why.is_empty() {
+            told = true;
+            shared.tell(Event::Failed { name: name.clone(), why });
+        }
+        if last {
+            return;
+        }
+        tokio::time::sleep(backoff.pause(rand::random())).await;
+    }
+}
+
+async fn refetch_once(shared: &Arc<Shared>, name: &FileName) -> Result<Downloaded, DownloadError> {
     let progress = Arc::new(Progress::default());
     // A copy that was downloaded to a place of its own stays there.
-    let path = shared.catalogue.get(&name).map(|entry| entry.path.clone());
+    let path = shared.catalogue.get(name).map(|entry| entry.path.clone());
     let output = path.filter(|path| *path != shared.share.root().join(name.as_path()));
     let options = DownloadOptions { output, ..DownloadOptions::default() };
-    let event = match download::download(shared, &name, options, &progress).await {
-        Ok(done) => Event::Refreshed {
-            name: name.clone(),
-            version: done.record.version,
-            bytes_moved: done.bytes_moved,
-        },
-        Err(error) => Event::Failed { name: name.clone(), why: error.to_string() },
-    };
-    shared.tell(event);
+    download::download(shared, name, options, &progress).await
 }
 
 async fn drop_copy(shared: &Arc<Shared>, name: FileName) {
+    // A download under way may be of the newer version: what it puts there is not to be dropped.
+    let _running = loop {
+        match Running::begin(shared, &name) {
+            Ok(running) => break running,
+            Err(_) => tokio::time::sleep(DROP_PAUSE).await,
+        }
+    };
+    if !is_outdated(shared, &name) {
+        return;
+    }
     let dropped = {
         let name = name.clone();
         shared
@@ -297,10 +367,13 @@ async fn pass_on(shared: &Shared, records: &[VerifiedRecord]) {
     }
 }
 
-/// A later version of an own file, with our signature: the counter was lost, perhaps with an old
-/// copy of the data folder. The file is published again after that version.
+/// A later version of an own file, or other bytes under the same number, with our signature: the
+/// counter was lost, perhaps with the data folder or to an old copy of it. The file is published again after that version.
 fn learn_own(shared: &Arc<Shared>, record: VerifiedRecord) {
-    let behind = shared.catalogue.get(&record.name).filter(|entry| record.replaces(&entry.record));
+    let behind = shared
+        .catalogue
+        .get(&record.name)
+        .filter(|entry| record.replaces(&entry.record) || record.contradicts(&entry.record));
     let Some(entry) = behind else { return };
     let (name, seen) = (record.name.clone(), record.version);
     shared.spawn_until_stop(|shared| async move {

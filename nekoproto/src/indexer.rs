@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    FileName, List, MsgId, NodeId, NodeTag, Refusal, SignedRecord, Version,
+    ContentHash, FileName, List, MsgId, NodeId, NodeTag, Refusal, SignedRecord, Version,
     limits::{BATCH_MAX, COVERED_MAX, HITS_MAX, HOLDERS_MAX},
 };
 
@@ -50,8 +50,8 @@ pub struct RegisterRequest {
 pub struct RegisterReply {
     /// How long the caller stays listed without a renewal.
     pub lease: LeaseReply,
-    /// Newer versions that the indexer knows of what the caller registered: those copies are
-    /// outdated and are not listed.
+    /// Newer versions that the indexer knows of what the caller registered (or other bytes under the
+    /// same number): those copies are not listed.
     pub newer: Records,
     /// How many were not listed because a limit of the indexer is reached.
     pub unlisted: u32,
@@ -130,4 +130,6 @@ pub struct Held {
     pub name: FileName,
     /// The version held.
     pub version: Version,
+    /// Its content: a counter that was lost can give one number to two contents.
+    pub content: ContentHash,
 }

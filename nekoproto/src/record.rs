@@ -42,6 +42,12 @@ impl Record {
         self.same_file(other) && self.version > other.version
     }
 
+    /// Whether both give one version number to different statements: the origin lost its counter.
+    #[must_use]
+    pub fn contradicts(&self, other: &Self) -> bool {
+        self.same_file(other) && self.version == other.version && self != other
+    }
+
     /// Whether both speak of the same name of the same origin.
     #[must_use]
     pub fn same_file(&self, other: &Self) -> bool {

@@ -66,7 +66,7 @@ pub enum Noted {
         /// Whom to tell.
         outdated: Vec<SessionId>,
     },
-    /// A newer version is known; the holder was not listed.
+    /// A newer version is known, or other bytes under the same number; the holder was not listed.
     Outdated(VerifiedRecord),
     /// A limit is reached; the holder was not listed.
     Full,
@@ -148,7 +148,7 @@ impl Index {
             listings.push(Listing { record: record.clone(), holdings: vec![holding()] });
             return (Noted::News { outdated: Vec::new() }, true);
         };
-        if listing.record.replaces(record) {
+        if listing.record.replaces(record) || listing.record.contradicts(record) {
             return (Noted::Outdated(listing.record.clone()), false);
         }
         // One node, one holding: its earlier sessions make room for this one.

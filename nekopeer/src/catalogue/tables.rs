@@ -84,6 +84,13 @@ impl Tables {
         Ok(bytes.map(|bytes| bytes.value().to_vec()))
     }
 
+    pub(super) fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
+        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
+        let table = read.open_table(PARTIALS).map_err(|error| self.failed(error))?;
+        let bytes = table.get(name.as_str()).map_err(|error| self.failed(error))?;
+        Ok(bytes.map(|bytes| PathBuf::from(OsStr::from_bytes(bytes.value()))))
+    }
+
     fn failed(&self, error: impl Into<redb::Error>) -> CatalogueError {
         CatalogueError::Database { path: self.path.clone(), source: Box::new(error.into()) }
     }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
+use tokio_util::sync::CancellationToken;
+
 use super::*;
 use crate::chunker::chunk_file;
 
@@ -26,7 +28,7 @@ impl Setup {
     fn draft(&self, file: &str, bytes: &[u8]) -> Draft {
         let path = self.folder.path().join(file);
         std::fs::write(&path, bytes).unwrap();
-        let chunked = chunk_file(&path, &AtomicU64::new(0)).unwrap();
+        let chunked = chunk_file(&path, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
         Draft { name: name(file), path, chunked, policy: Policy::default() }
     }
 

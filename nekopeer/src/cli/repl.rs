@@ -19,7 +19,7 @@ use super::{
     output::Output,
     run::{self, Stop},
 };
-use crate::{Event, Peer, PeerHandle, PublishOptions};
+use crate::{Event, Peer, PeerHandle, PublishError, PublishOptions};
 
 /// What is said when a command is stopped half-way.
 const INTERRUPTED: &str = "interrupted; what came so far is kept";
@@ -159,7 +159,13 @@ async fn command(peer: &PeerHandle, args: &NodeArgs, line: Line, output: &Output
             run::publish(peer, vec![path], PublishOptions { name, policy: Some(policy) }, output).await
         }
         Line::Deregister { name } => {
-            peer.deregister(&name).await?;
+            match peer.deregister(&name).await {
+                Err(error @ PublishError::NotRegistered(_)) => {
+                    output.error(&error.into());
+                    return Ok(Ended::NotFound);
+                }
+                deregistered => deregistered?,
+            }
             run::say(output, &format!("{name} is no longer offered; the file stays"))?;
             Ok(Ended::Well)
         }

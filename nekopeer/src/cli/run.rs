@@ -84,10 +84,10 @@ async fn share(args: &NodeArgs, paths: &[PathBuf], output: &Output) -> anyhow::R
         publish(&peer, paths.to_vec(), PublishOptions::default(), output).await
     };
     let shared = tokio::select! {
-        ended = publishing => ended?,
-        () = stop.wait() => Ended::Failed,
+        ended = publishing => Some(ended?),
+        () = stop.wait() => None, // told to stop before there was anything to serve
     };
-    if shared == Ended::Well || !peer.files().await.is_empty() {
+    if shared == Some(Ended::Well) || (shared.is_some() && !peer.files().await.is_empty()) {
         let addr = peer.local_addr().map(|addr| addr.to_string()).unwrap_or_default();
         output.note(&format!("serving on {addr} as {}, Ctrl-C stops", peer.node()));
         stop.wait().await;
@@ -95,7 +95,7 @@ async fn share(args: &NodeArgs, paths: &[PathBuf], output: &Output) -> anyhow::R
     showing.abort();
     peer.shutdown().await;
     indexers.shutdown().await;
-    Ok(shared)
+    Ok(shared.unwrap_or(Ended::Failed))
 }
 
 /// Ctrl-C or a request to terminate.

@@ -2,7 +2,6 @@
 
 use std::{
     io,
-    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -39,19 +38,6 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     #[cfg(target_os = "linux")]
     socket.set_tcp_user_timeout(Some(DEAD_AFTER))?;
     Ok(())
-}
-
-impl Io {
-    /// The other end's address.
-    ///
-    /// # Errors
-    /// The connection is broken already.
-    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        match self {
-            Self::Plain(stream) => stream.peer_addr(),
-            Self::Tls(stream) => stream.get_ref().0.peer_addr(),
-        }
-    }
 }
 
 impl AsyncRead for Io {

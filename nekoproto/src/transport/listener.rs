@@ -16,6 +16,17 @@ use crate::limits::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT};
 /// Pause after a failed `accept`: the system is out of something, often file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
+/// Lets this process open as many files and connections as the system allows; the usual default is
+/// far below [`CONNECTIONS_MAX`]. For programs to call once at their start.
+pub fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
 /// A bound socket of an [`Endpoint`].
 #[derive(Debug)]
 pub struct Listener {

@@ -32,4 +32,4 @@ pub use frame::{Envelope, FrameError};
 pub use handshake::ConnectError;
 pub use io::Io;
 pub use link::{Link, LinkState};
-pub use listener::Listener;
+pub use listener::{Listener, raise_file_limit};

@@ -112,8 +112,14 @@ impl Completer for Words {
         if before.trim_start().starts_with("register ") {
             return self.files.complete_path(line, pos);
         }
-        let names = self.names.iter().filter_map(|name| shlex::try_quote(name).ok());
-        Ok((start, candidates(&before[start..], names.map(String::from), "")))
+        let word = &before[start..];
+        let named = self.names.iter().filter_map(|name| {
+            let quoted = shlex::try_quote(name).ok()?.into_owned();
+            // A name that needs quotes is also found by how it begins without them.
+            let fits = name.starts_with(word) || quoted.starts_with(word);
+            fits.then(|| Pair { display: name.clone(), replacement: quoted })
+        });
+        Ok((start, named.collect()))
     }
 }
 
