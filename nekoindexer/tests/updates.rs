@@ -7,12 +7,12 @@ mod common;
 use std::time::Instant;
 
 use common::{
-    Fake, PATIENCE, Peer, fake::Habit, hits, in_time, indexer, line, long_name, nodes, over_both, patient,
-    peer::Manners, record, verified,
+    Fake, PATIENCE, Peer, fake::Habit, hits, identity, in_time, indexer, line, long_name, nodes, over_both,
+    patient, peer::Manners, record, verified,
 };
 use nekoproto::{
-    Covered, InvalidateRequest, MsgId, QueryReply, Records, RegisterRequest, SignedRecord, limits::BATCH_MAX,
-    transport::Security,
+    Covered, InvalidateRequest, MsgId, QueryReply, Records, RegisterRequest, Role, SignedRecord,
+    limits::BATCH_MAX, transport::Security,
 };
 
 /// The seed of the peer that publishes.
@@ -125,10 +125,15 @@ async fn invalidation_is_acknowledged_passed_on_and_not_passed_on_twice() {
         indexer.neighbors_reach(1).await;
         let mut holder = Peer::join(2, indexer.local_addr(), security).await;
         holder.register([record(ORIGIN, "a", 1)]).await;
-        let messenger = Peer::join(3, indexer.local_addr(), security).await;
+        let messenger = Peer::join_unheard(3, indexer.local_addr(), Role::Indexer, security).await;
         let send = async |request: &InvalidateRequest| {
-            messenger.client.invalidate(patient(), request.clone()).await.unwrap().unwrap();
+            let covered = Covered::first_of([identity(3).id().tag()]);
+            let request = InvalidateRequest { covered, ..request.clone() };
+            messenger.client.invalidate(patient(), request).await.unwrap().unwrap();
         };
+        let peer = Peer::join(4, indexer.local_addr(), security).await;
+        let from_peer = invalidation([record(ORIGIN, "b", 2)], 1); // a peer tells its own indexer alone
+        peer.client.invalidate(patient(), from_peer).await.unwrap().unwrap();
 
         let first = invalidation([record(ORIGIN, "a", 2)], 1);
         send(&first).await;

@@ -187,7 +187,7 @@ fn calls_of_an_indexer_are_pinned() {
 
 #[test]
 fn calls_of_a_peer_are_pinned() {
-    let held = Held { name: name("a"), version: version(300) };
+    let held = Held { name: name("a"), version: version(300), content: CONTENT };
     let verdicts = [Verdict::Current, Verdict::Newer(Box::new(record())), Verdict::Unpublished];
     let mut pins = Pins::default();
     let invalidate = AskPeer::Invalidate { records: List::first_of([record()]) };
@@ -195,7 +195,7 @@ fn calls_of_a_peer_are_pinned() {
     pins.pin(
         "confirm",
         &ask_peer(AskPeer::Confirm { held: List::first_of([held]) }),
-        "00 01 fbd007 01 01 0161 fb2c01",
+        "00 01 fbd007 01 01 0161 fb2c01 C",
     );
     pins.pin("noted", &peer_answer(PeerAnswer::Invalidate(Ok(()))), "02 01 00 00 00");
     pins.pin(

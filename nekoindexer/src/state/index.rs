@@ -139,22 +139,33 @@ impl Index {
     }
 
     fn list(&self, session: &Arc<Session>, record: &VerifiedRecord) -> (Noted, bool) {
-        let holding = || Holding { session: Arc::clone(session), version: record.version };
+        let node = session.holder.node;
         let mut listings = self.listings.entry(record.name.clone()).or_default();
-        let Some(listing) = listings.iter_mut().find(|listing| listing.record.origin == record.origin) else {
-            if listings.len() >= HITS_MAX {
-                return (Noted::Full, false);
+        let of_origin = listings.iter().position(|listing| listing.record.origin == record.origin);
+        match of_origin.map(|place| &listings[place].record) {
+            Some(known) if known.replaces(record) || known.contradicts(record) => {
+                return (Noted::Outdated(known.clone()), false);
             }
-            listings.push(Listing { record: record.clone(), holdings: vec![holding()] });
-            return (Noted::News { outdated: Vec::new() }, true);
-        };
-        if listing.record.replaces(record) || listing.record.contradicts(record) {
-            return (Noted::Outdated(listing.record.clone()), false);
+            None if listings.len() >= HITS_MAX => return (Noted::Full, false),
+            _ => {}
         }
-        // One node, one holding: its earlier sessions make room for this one.
-        listing.holdings.retain(|known| known.session.holder.node != session.holder.node);
-        let noted = listing.note(record);
-        listing.holdings.push(holding());
+        // One node holds one file under a name: what it held there before makes room for this.
+        for listing in listings.iter_mut() {
+            listing.holdings.retain(|known| known.session.holder.node != node);
+        }
+        let holding = Holding { session: Arc::clone(session), version: record.version };
+        let noted = match of_origin {
+            Some(place) => {
+                let noted = listings[place].note(record);
+                listings[place].holdings.push(holding);
+                noted
+            }
+            None => {
+                listings.push(Listing { record: record.clone(), holdings: vec![holding] });
+                Noted::News { outdated: Vec::new() }
+            }
+        };
+        listings.retain(|listing| !listing.holdings.is_empty());
         (noted, true)
     }
 

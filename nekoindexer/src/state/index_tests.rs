@@ -122,15 +122,39 @@ fn another_origin_cannot_touch_the_name_of_the_first() {
 #[test]
 fn a_name_with_too_many_origins_is_full_and_nothing_leaks() {
     let setup = Setup::new();
-    let session = setup.session(200);
     for origin in 0..=u8::try_from(HITS_MAX).unwrap() {
+        let session = setup.session(origin);
         let noted = setup.index.register(&session, &record(origin, "a", 1));
         assert_eq!(noted == Noted::Full, usize::from(origin) == HITS_MAX, "origin {origin}");
+        assert_eq!(session.count(), usize::from(noted != Noted::Full));
     }
-    let late = setup.session(201);
-    assert_eq!(setup.index.register(&late, &record(100, "a", 1)), Noted::Full);
-    assert_eq!(late.count(), 0);
     setup.index.check();
+}
+
+#[test]
+fn a_node_holds_one_file_under_a_name() {
+    let setup = Setup::new();
+    let (first, second, reader) = (setup.session(1), setup.session(2), setup.session(3));
+    setup.index.register(&first, &record(1, "a", 1));
+    setup.index.register(&second, &record(2, "a", 1));
+    setup.index.register(&reader, &record(1, "a", 1));
+    setup.index.register(&reader, &record(2, "a", 1));
+    let holders: Vec<usize> = setup.found(setup.now).iter().map(|(_, holders)| holders.len()).collect();
+    assert_eq!(holders, [1, 2], "the reader has the second origin's file now");
+    setup.index.check();
+}
+
+#[test]
+fn one_number_for_two_contents_is_told_to_whoever_comes_second() {
+    let setup = Setup::new();
+    let other = nekoproto::Identity::from_seed(&[1; 32]);
+    let first = record(1, "a", 1);
+    let mut twin = nekoproto::Record::clone(&first);
+    twin.content = nekoproto::ContentHash::from_bytes([99; 32]);
+    let twin = twin.sign(&other).unwrap();
+    setup.index.register(&setup.session(2), &first);
+    assert_eq!(setup.index.register(&setup.session(1), &twin), Noted::Outdated(first));
+    assert_eq!(setup.found(setup.now), [(1, vec![holder(2)])]);
 }
 
 #[test]

@@ -88,6 +88,7 @@ impl Flood {
         let plan = node.state.on_query(&request, left, self.post.now()).expect("the query is taken");
         let (local, ttl_hops) = match plan {
             QueryPlan::Answer(local) => (local, None),
+            QueryPlan::Alone(_) => panic!("a message id was not remembered"),
             QueryPlan::Forward { local, ttl_hops } => (local, Some(ttl_hops)),
         };
         self.answers[to] += u32::from(!local.is_empty());

@@ -47,6 +47,17 @@ impl Indexers {
         Ok(Self { addrs: vec![addr], embedded: Some(embedded) })
     }
 
+    /// Says so if peers beyond a far indexer will not be able to connect to this one.
+    pub(super) fn note_if_unreachable(&self, args: &NodeArgs, output: &Output) {
+        let far = self.addrs.iter().find(|addr| !addr.ip().is_loopback());
+        if let Some(far) = far.filter(|_| args.listen.ip().is_loopback()) {
+            let here = args.listen.ip();
+            output.note(&format!(
+                "note: serving on {here} only, where nobody beyond {far} can connect; --listen 0.0.0.0:0 serves all"
+            ));
+        }
+    }
+
     /// Ends the indexer that was started here.
     pub(super) async fn shutdown(self) {
         if let Some(embedded) = self.embedded {

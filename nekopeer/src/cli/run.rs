@@ -69,6 +69,7 @@ async fn ask(peer: &PeerHandle, command: &Command, output: &Output) -> anyhow::R
 async fn share(args: &NodeArgs, paths: &[PathBuf], output: &Output) -> anyhow::Result<Ended> {
     let mut stop = Stop::new()?;
     let indexers = Indexers::find_or_start(args, output).await?;
+    indexers.note_if_unreachable(args, output);
     let peer = Peer::spawn(args.config(indexers.addrs.clone(), true)?).await?;
     let mut events = peer.events();
     let showing = {

@@ -167,7 +167,11 @@ pub(crate) fn patient() -> Context {
 
 /// What a peer asks about.
 pub(crate) fn held(text: &str, version: u64) -> Held {
-    Held { name: name(text), version: Version::new(version).unwrap() }
+    Held {
+        name: name(text),
+        version: Version::new(version).unwrap(),
+        content: nekoproto::ContentHash::from_bytes([7; 32]),
+    }
 }
 
 /// What an indexer makes of a connection: it serves `service` and calls the peer.
