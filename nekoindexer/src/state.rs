@@ -1,5 +1,5 @@
 //! What an indexer decides: pure, from requests and the time to plans. It opens no socket, reads
-//! no clock and never waits; [`query`](crate::query) and [`invalidate`](crate::invalidate) carry
+//! no clock and never waits; `query` and `invalidate` carry
 //! the plans out.
 
 pub mod index;

@@ -3,7 +3,7 @@
 //! | room | what happens there |
 //! |---|---|
 //! | [`state`] | decisions, pure: which hit, which chunk from whom, how fresh |
-//! | [`publish`](mod@publish), [`chunker`] | from files to signed versions |
+//! | `publish`, [`chunker`] | from files to signed versions |
 //! | `locate`, `download`, `swarm`, `fetch`, `assemble`, `placing` | from a name to a verified file |
 //! | `serve`, `calls` | what others ask of this peer |
 //! | `session`, `watch`, `subscribers` | registered with indexers; copies kept coherent |

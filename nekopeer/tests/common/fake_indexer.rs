@@ -1,0 +1,85 @@
+//! An indexer that answers every question as a test wants, true or not.
+
+use std::net::SocketAddr;
+
+use nekoproto::{
+    FileName, Hit, IndexerService, InvalidateRequest, LeaseReply, List, Names, NetworkName,
+    PeerServiceClient, QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest, Role,
+    transport::{Connection, Endpoint, EndpointConfig, Security, control},
+};
+use tarpc::context::Context;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use super::{ANY_PORT, identity};
+
+/// A made-up indexer that listens. Dropping it ends it.
+pub(crate) struct FakeIndexer {
+    pub(crate) addr: SocketAddr,
+    _stop: DropGuard,
+}
+
+#[derive(Clone)]
+struct Service {
+    hits: Vec<Hit>,
+}
+
+impl FakeIndexer {
+    /// Says `hits` to every question, and that this is all there is.
+    pub(crate) fn says(hits: Vec<Hit>) -> Self {
+        let config = EndpointConfig {
+            identity: identity(200),
+            role: Role::Indexer,
+            network: NetworkName::default(),
+            security: Security::Tls,
+        };
+        let listener = Endpoint::new(config).unwrap().bind(ANY_PORT).unwrap();
+        let addr = listener.local_addr();
+        let service = Service { hits };
+        let serve = move |connection| run(connection, service.clone());
+        let stop = CancellationToken::new();
+        tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
+        Self { addr, _stop: stop.drop_guard() }
+    }
+}
+
+async fn run(connection: Connection, service: Service) {
+    let (_client, driver) = control::open(connection.io, service.serve(), PeerServiceClient::new);
+    driver.await;
+}
+
+impl Service {
+    fn reply(self) -> QueryReply {
+        QueryReply { hits: List::first_of(self.hits), complete: true, messages: 0 }
+    }
+}
+
+const LEASE: LeaseReply = LeaseReply { lease_ms: 60_000, names: 0 };
+
+impl IndexerService for Service {
+    async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {
+        Ok(RegisterReply { lease: LEASE, newer: Records::new(), unlisted: 0 })
+    }
+
+    async fn deregister(self, _: Context, _: Names) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    async fn renew(self, _: Context) -> Result<LeaseReply, Refusal> {
+        Ok(LEASE)
+    }
+
+    async fn search(self, _: Context, _: FileName) -> Result<QueryReply, Refusal> {
+        Ok(self.reply())
+    }
+
+    async fn query(self, _: Context, _: QueryRequest) -> Result<QueryReply, Refusal> {
+        Ok(self.reply())
+    }
+
+    async fn invalidate(self, _: Context, _: InvalidateRequest) -> Result<(), Refusal> {
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Made-up files: bytes, manifest and signed record, for nodes that serve them as a test wants.
+
+use nekopeer::chunker::hash;
+use nekoproto::{
+    Chunk, ContentHash, DataRequest, Freshness, Grant, Identity, Manifest, Policy, Record, SignedRecord,
+    VerifiedRecord, Version, codec,
+};
+
+use super::{Answer, name};
+
+/// Bytes of each chunk but the last.
+pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
+
+/// One version of a file that no peer has published.
+#[derive(Clone)]
+pub(crate) struct Goods {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) manifest: Vec<u8>,
+    pub(crate) record: VerifiedRecord,
+}
+
+impl Goods {
+    /// Version `version` of `text`, signed by `origin`.
+    pub(crate) fn new(origin: &Identity, text: &str, version: u64, bytes: Vec<u8>) -> Self {
+        Self::with(origin, text, version, bytes, |_| {})
+    }
+
+    /// The same with a record that is changed before it is signed.
+    pub(crate) fn with(
+        origin: &Identity,
+        text: &str,
+        version: u64,
+        bytes: Vec<u8>,
+        change: impl FnOnce(&mut Record),
+    ) -> Self {
+        let chunk = |bytes: &[u8]| Chunk { len: u32::try_from(bytes.len()).unwrap(), hash: hash(bytes) };
+        let manifest = Manifest::new(bytes.chunks(CHUNK_BYTES).map(chunk).collect()).unwrap();
+        let (manifest, manifest_hash) = manifest.encode().unwrap();
+        let mut record = Record {
+            origin: origin.id(),
+            name: name(text),
+            version: Version::new(version).unwrap(),
+            size: bytes.len() as u64,
+            content: ContentHash::from_bytes(*blake3::hash(&bytes).as_bytes()),
+            manifest: manifest_hash,
+            policy: Policy::default(),
+        };
+        change(&mut record);
+        Self { bytes, manifest, record: record.sign(origin).unwrap() }
+    }
+
+    /// What was asked for.
+    pub(crate) fn asked(&self, request: &DataRequest) -> Vec<u8> {
+        asked(&self.bytes, &self.manifest, request)
+    }
+
+    /// The answer of an honest holder.
+    pub(crate) fn honest(&self, request: &DataRequest) -> Answer {
+        Answer::of(self.asked(request))
+    }
+}
+
+/// What was asked for of the file `bytes` with this encoded manifest.
+pub(crate) fn asked(bytes: &[u8], manifest: &[u8], request: &DataRequest) -> Vec<u8> {
+    let at = |offset: u64| usize::try_from(offset).unwrap();
+    match request {
+        DataRequest::Manifest(_) => manifest.to_vec(),
+        DataRequest::Get { ranges, .. } => ranges
+            .iter()
+            .flat_map(|range| &bytes[at(range.offset)..at(range.offset + range.len)])
+            .copied()
+            .collect(),
+    }
+}
+
+/// A grant of `len` bytes of a fresh copy.
+pub(crate) fn grant(len: usize) -> Grant {
+    Grant { len: len as u64, freshness: Freshness::Fresh }
+}
+
+/// Version `version` of the file of `genuine`, as if its origin had stated it: all is right but the
+/// signature, which is another node's.
+pub(crate) fn forged(genuine: &Record, version: u64) -> SignedRecord {
+    let forger = super::identity(99);
+    let record = Record { origin: forger.id(), version: Version::new(version).unwrap(), ..genuine.clone() };
+    let mut bytes = codec::encode(record.sign(&forger).unwrap().signed()).unwrap();
+    bytes[..32].copy_from_slice(genuine.origin.as_bytes()); // the origin comes first
+    let forged: SignedRecord = codec::decode(&bytes).unwrap();
+    assert_eq!(forged.unverified().origin, genuine.origin);
+    forged
+}

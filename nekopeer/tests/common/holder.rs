@@ -1,0 +1,243 @@
+//! A made-up holder: registers whatever record it is given and serves data as a script says.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use nekoproto::{
+    DataReply, DataRequest, FetchRefusal, Held, Identity, IndexerServiceClient, List, NetworkName,
+    PeerService, PeerServiceClient, Purpose, Records, Refusal, RegisterReply, RegisterRequest, Role,
+    SignedRecord, Verdict,
+    limits::BATCH_MAX,
+    transport::{Connection, DataStream, Endpoint, EndpointConfig, Security, control},
+};
+use tarpc::context::{self, Context};
+use tokio::sync::{Notify, mpsc};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use super::{ANY_PORT, goods::grant};
+
+/// A deadline for calls that no test waits for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a holder does about one request.
+pub(crate) struct Answer {
+    reply: DataReply,
+    bytes: Vec<u8>,
+    then: Then,
+    gate: Option<Arc<Notify>>,
+}
+
+/// What comes after an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// The next request.
+    GoOn,
+    /// The end of the connection.
+    Close,
+    /// Nothing at all, but the connection stays.
+    Hang,
+}
+
+impl Answer {
+    /// Grants and sends these bytes.
+    pub(crate) fn of(bytes: Vec<u8>) -> Self {
+        Self { reply: Ok(grant(bytes.len())), bytes, then: Then::GoOn, gate: None }
+    }
+
+    /// Grants `len` bytes, whatever it sends.
+    pub(crate) fn granting(len: usize, bytes: Vec<u8>) -> Self {
+        Self { reply: Ok(grant(len)), bytes, then: Then::GoOn, gate: None }
+    }
+
+    pub(crate) fn refusal(refusal: FetchRefusal) -> Self {
+        Self { reply: Err(refusal), bytes: Vec::new(), then: Then::GoOn, gate: None }
+    }
+
+    pub(crate) fn then(self, then: Then) -> Self {
+        Self { then, ..self }
+    }
+
+    /// Answers only once `gate` is opened.
+    pub(crate) fn behind(self, gate: &Arc<Notify>) -> Self {
+        Self { gate: Some(Arc::clone(gate)), ..self }
+    }
+
+    /// Grants everything, but sends only the first `len` bytes.
+    pub(crate) fn cut_to(mut self, len: usize) -> Self {
+        self.bytes.truncate(len);
+        self
+    }
+}
+
+/// Answers requests.
+type Script = Arc<dyn Fn(&DataRequest) -> Answer + Send + Sync>;
+
+/// A made-up peer. Dropping it closes all its connections.
+pub(crate) struct Holder {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) addr: SocketAddr,
+    /// The requests for data that came.
+    pub(crate) asked: mpsc::UnboundedReceiver<DataRequest>,
+    /// What indexers and origins tell it.
+    pub(crate) told: mpsc::UnboundedReceiver<Records>,
+    /// What it tells those who ask it to confirm.
+    verdict: Arc<Mutex<Verdict>>,
+    told_sender: mpsc::UnboundedSender<Records>,
+    sessions: Mutex<Vec<IndexerServiceClient>>,
+    stop: CancellationToken,
+    _stop: DropGuard,
+}
+
+/// What it answers to control calls.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    told: mpsc::UnboundedSender<Records>,
+    verdict: Arc<Mutex<Verdict>>,
+}
+
+impl PeerService for Calls {
+    async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
+        let _ = self.told.send(records); // few tests listen
+        Ok(())
+    }
+
+    async fn confirm(
+        self,
+        _: Context,
+        held: List<Held, BATCH_MAX>,
+    ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
+        let verdict = self.verdict.lock().unwrap().clone();
+        Ok(List::first_of(held.iter().map(|_| verdict.clone())))
+    }
+}
+
+impl Holder {
+    /// Listens as `identity` and answers as `script` says. It confirms nothing.
+    pub(crate) fn begin(
+        identity: Identity,
+        script: impl Fn(&DataRequest) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let config = EndpointConfig {
+            identity,
+            role: Role::Peer,
+            network: NetworkName::default(),
+            security: Security::Tls,
+        };
+        let endpoint = Endpoint::new(config).unwrap();
+        let listener = endpoint.bind(ANY_PORT).unwrap();
+        let addr = listener.local_addr();
+        let (asked_sender, asked) = mpsc::unbounded_channel();
+        let (told_sender, told) = mpsc::unbounded_channel();
+        let verdict = Arc::new(Mutex::new(Verdict::Unpublished));
+        let script: Script = Arc::new(script);
+        let calls = Calls { told: told_sender.clone(), verdict: Arc::clone(&verdict) };
+        let serve =
+            move |connection| run(connection, Arc::clone(&script), asked_sender.clone(), calls.clone());
+        let stop = CancellationToken::new();
+        tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
+        let guard = stop.clone().drop_guard();
+        let sessions = Mutex::default();
+        Self { endpoint, addr, asked, told, verdict, told_sender, sessions, stop, _stop: guard }
+    }
+
+    /// A node that serves nothing.
+    pub(crate) fn idle(identity: Identity) -> Self {
+        Self::begin(identity, |_| Answer::refusal(FetchRefusal::NotShared))
+    }
+
+    /// Says this to all who ask it to confirm from now on.
+    pub(crate) fn confirms(&self, verdict: Verdict) {
+        *self.verdict.lock().unwrap() = verdict;
+    }
+
+    fn calls(&self) -> Calls {
+        Calls { told: self.told_sender.clone(), verdict: Arc::clone(&self.verdict) }
+    }
+
+    /// Registers these records with the indexer at `addr` and stays connected to it.
+    pub(crate) async fn register(
+        &self,
+        addr: SocketAddr,
+        records: impl IntoIterator<Item = SignedRecord>,
+    ) -> RegisterReply {
+        let connection = self.endpoint.dial(addr, Purpose::Control, None).await.unwrap();
+        let (client, driver) = control::open(connection.io, self.calls().serve(), IndexerServiceClient::new);
+        self.spawn(driver);
+        let request = RegisterRequest { records: Records::first_of(records), announce: true };
+        let reply = client.register(patient(), request).await.unwrap().unwrap();
+        self.sessions.lock().unwrap().push(client);
+        reply
+    }
+
+    /// Calls to the peer at `addr`.
+    pub(crate) async fn call(&self, addr: SocketAddr) -> PeerServiceClient {
+        let connection = self.endpoint.dial(addr, Purpose::Control, None).await.unwrap();
+        let (client, driver) = control::open(connection.io, self.calls().serve(), PeerServiceClient::new);
+        self.spawn(driver);
+        client
+    }
+
+    /// A data stream to the peer at `addr`.
+    pub(crate) async fn data(&self, addr: SocketAddr) -> DataStream {
+        DataStream::new(self.endpoint.dial(addr, Purpose::Data, None).await.unwrap().io)
+    }
+
+    /// What the peer at `addr` says to one request; the bytes are not taken.
+    pub(crate) async fn ask(&self, addr: SocketAddr, request: &DataRequest) -> DataReply {
+        let mut stream = self.data(addr).await;
+        stream.send(request).await.unwrap();
+        stream.receive(PATIENCE).await.unwrap()
+    }
+
+    fn spawn(&self, driver: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        tokio::spawn(async move { stop.run_until_cancelled(driver).await });
+    }
+}
+
+async fn run(
+    connection: Connection,
+    script: Script,
+    asked: mpsc::UnboundedSender<DataRequest>,
+    calls: Calls,
+) {
+    if connection.purpose == Purpose::Control {
+        let (_client, driver) = control::open(connection.io, calls.serve(), PeerServiceClient::new);
+        return driver.await;
+    }
+    let mut stream = DataStream::new(connection.io);
+    while let Ok(request) = stream.receive::<DataRequest>(PATIENCE).await {
+        let Answer { reply, bytes, then, gate } = script(&request);
+        let _ = asked.send(request); // few tests listen
+        if let Some(gate) = gate {
+            gate.notified().await;
+        }
+        if then == Then::Hang && bytes.is_empty() {
+            return std::future::pending().await;
+        }
+        let sent = async {
+            stream.send(&reply).await?;
+            stream.send_bytes(&bytes).await?;
+            stream.flush().await
+        };
+        let sent = sent.await;
+        match then {
+            Then::GoOn if sent.is_ok() => {}
+            Then::GoOn | Then::Close => return,
+            Then::Hang => std::future::pending().await,
+        }
+    }
+}
+
+/// A context with a deadline that no test waits for.
+pub(crate) fn patient() -> Context {
+    let mut context = context::current();
+    context.deadline = Instant::now() + PATIENCE;
+    context
+}

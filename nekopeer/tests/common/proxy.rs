@@ -1,0 +1,36 @@
+//! A way to an indexer that a test can cut and mend while the indexer itself goes on.
+
+use std::net::SocketAddr;
+
+use tokio::{
+    io::copy_bidirectional,
+    net::{TcpSocket, TcpStream},
+    task::{JoinHandle, JoinSet},
+};
+
+/// Carries connections from one address to another. Dropping it cuts them all.
+pub(crate) struct Proxy(JoinHandle<()>);
+
+impl Proxy {
+    pub(crate) fn begin(from: SocketAddr, to: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_reuseaddr(true).unwrap();
+        socket.bind(from).unwrap();
+        let listener = socket.listen(16).unwrap();
+        Self(tokio::spawn(async move {
+            let mut open = JoinSet::new();
+            while let Ok((mut near, _)) = listener.accept().await {
+                open.spawn(async move {
+                    let mut far = TcpStream::connect(to).await.unwrap();
+                    drop(copy_bidirectional(&mut near, &mut far).await); // however it ends, it is over
+                });
+            }
+        }))
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

@@ -1,0 +1,261 @@
+//! News of a newer version: how it reaches copies, and what becomes of them.
+#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{Folder, Holder, Node, identity, in_time, indexer, kept_port, name, peer, policy};
+use nekoindexer::IndexerHandle;
+use nekopeer::{Config, Event, OnStale};
+use nekoproto::{Freshness, Mode, Policy};
+
+/// An origin that published version 1 of `a`, and a reader with a copy that the origin confirmed.
+struct Stage {
+    indexer: IndexerHandle,
+    from: Folder,
+    origin: Node,
+    to: Folder,
+    reader: Node,
+}
+
+impl Stage {
+    async fn set(policy: Policy, change: impl FnOnce(&mut Config)) -> Self {
+        let indexer = indexer(&[]).await;
+        let (from, to) = (Folder::new(), Folder::new());
+        let config = from.config(&[indexer.local_addr()]);
+        let origin = Node::registered(Config { policy, ..config }).await;
+        origin.publish(&from.write("a", b"version 1")).await;
+        let mut config = to.config(&[indexer.local_addr()]);
+        change(&mut config);
+        let reader = Node::registered(config).await;
+        reader.get("a").await.unwrap();
+        reader.peer.check_copies().await;
+        assert!(reader.is("a", Freshness::Fresh).await);
+        Self { indexer, from, origin, to, reader }
+    }
+
+    async fn publish(&self, version: u64) {
+        let content = format!("version {version}");
+        let record = self.origin.publish(&self.from.write("a", content.as_bytes())).await;
+        assert_eq!(record.version.get(), version);
+    }
+}
+
+/// Pull that is due only after the test.
+fn lazy_pull() -> Policy {
+    policy(Mode::Pull, 600)
+}
+
+/// Push whose lease ends only after the test.
+fn lasting_push() -> Policy {
+    policy(Mode::Push, 600)
+}
+
+#[tokio::test]
+async fn push_reaches_holders_two_indexers_away() {
+    in_time(async {
+        let first = indexer(&[]).await;
+        let second = indexer(&[first.local_addr()]).await;
+        let third = indexer(&[second.local_addr()]).await;
+        second.neighbors_reach(2).await;
+        let from = Folder::new();
+        let config = from.config(&[first.local_addr()]);
+        let origin = Node::registered(Config { policy: lasting_push(), ..config }).await;
+        let (_to, mut reader) = peer(&[third.local_addr()]).await;
+        let record = origin.publish(&from.write("a", b"version 1")).await;
+        // One that never talks to the origin, so that only indexers can tell it.
+        let mut remote = Holder::idle(identity(2));
+        remote.register(third.local_addr(), [record.to_signed()]).await;
+        reader.get("a").await.unwrap();
+        let newer = origin.publish(&from.write("a", b"version 2")).await;
+        reader.invalidated("a", 2).await;
+        assert!(reader.is("a", Freshness::Stale).await);
+        assert_eq!(remote.told.recv().await.unwrap().into_vec(), [newer.to_signed()]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn push_reaches_subscribers_while_all_indexers_are_away() {
+    in_time(async {
+        let Stage { indexer, from, origin, mut reader, to: _to } = Stage::set(lasting_push(), |_| {}).await;
+        indexer.shutdown().await;
+        origin.publish(&from.write("a", b"version 2")).await;
+        reader.invalidated("a", 2).await;
+        assert!(reader.is("a", Freshness::Stale).await);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lost_push_is_made_up_for_within_the_lease() {
+    in_time(async {
+        const LEASE_SECS: u32 = 2;
+        let (_port, listen) = kept_port();
+        let indexer = indexer(&[]).await;
+        let from = Folder::new();
+        let policy = policy(Mode::Push, LEASE_SECS);
+        let config = |indexers: &[_]| Config { policy, listen: Some(listen), ..from.config(indexers) };
+        let origin = Node::registered(config(&[indexer.local_addr()])).await;
+        let (_to, mut reader) = peer(&[indexer.local_addr()]).await;
+        origin.publish(&from.write("a", b"version 1")).await;
+        reader.get("a").await.unwrap();
+        reader.peer.check_copies().await;
+        assert!(reader.is("a", Freshness::Fresh).await);
+        // No indexer, and an origin that forgot its subscribers: nobody is told.
+        indexer.shutdown().await;
+        origin.peer.abort().await;
+        let origin = Node::start(config(&[])).await;
+        origin.publish(&from.write("a", b"version 2")).await;
+        let since = Instant::now();
+        reader.invalidated("a", 2).await;
+        assert!(since.elapsed() < Duration::from_secs(LEASE_SECS.into()) * 2, "{:?}", since.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pull_pushes_nothing_and_finds_and_refetches_the_newer_version() {
+    in_time(async {
+        let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
+        let mut stage = Stage::set(policy(Mode::Pull, 1), refetch).await;
+        let mut watcher = Holder::idle(identity(2));
+        let held = stage.reader.status("a").await.unwrap().record;
+        watcher.register(stage.indexer.local_addr(), [held.to_signed()]).await;
+        stage.publish(2).await;
+        let (version, moved) = stage.reader.event(refreshed).await;
+        assert_eq!((version, moved), (2, 9));
+        assert_eq!(stage.to.read("a"), b"version 2");
+        assert_eq!(stage.reader.status("a").await.unwrap().record.version.get(), 2);
+        assert!(watcher.told.try_recv().is_err(), "holders under pull ask by themselves");
+    })
+    .await;
+}
+
+/// Version and bytes of a refresh.
+fn refreshed(event: &Event) -> Option<(u64, u64)> {
+    match event {
+        Event::Refreshed { version, bytes_moved, .. } => Some((version.get(), *bytes_moved)),
+        Event::Failed { why, .. } => panic!("{why}"),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn stricter_reader_asks_before_the_policy_requires_it() {
+    in_time(async {
+        let strict = |config: &mut Config| config.ttr = Some(Duration::from_secs(1));
+        let mut stage = Stage::set(lazy_pull(), strict).await;
+        stage.publish(2).await;
+        stage.reader.invalidated("a", 2).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pushed_refetch_replaces_the_file_each_time() {
+    in_time(async {
+        let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
+        let mut stage = Stage::set(lasting_push(), refetch).await;
+        for version in 2..6 {
+            stage.publish(version).await;
+            assert_eq!(stage.reader.event(refreshed).await.0, version);
+            assert_eq!(stage.to.read("a"), format!("version {version}").as_bytes());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn refetch_of_a_copy_elsewhere_replaces_it_there() {
+    in_time(async {
+        let elsewhere = Folder::new();
+        let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
+        let mut stage = Stage::set(lasting_push(), refetch).await;
+        stage.origin.publish(&stage.from.write("b", b"version 1")).await;
+        let output = Some(elsewhere.path("copy"));
+        let options = nekopeer::DownloadOptions { output, ..Default::default() };
+        stage.reader.get_with("b", options).await.unwrap();
+        stage.reader.peer.check_copies().await;
+        stage.origin.publish(&stage.from.write("b", b"version 2")).await;
+        stage.reader.event(refreshed).await;
+        assert_eq!(elsewhere.read("copy"), b"version 2");
+        assert!(!stage.to.has("b"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn refetch_that_finds_nothing_newer_is_tried_again_until_it_does() {
+    in_time(async {
+        let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
+        let (port, addr) = kept_port();
+        let indexer = common::indexer_at(addr, &[]).await;
+        let (from, to) = (Folder::new(), Folder::new());
+        let mut config = from.config(&[addr]);
+        config.policy = lasting_push();
+        let origin = Node::registered(config).await;
+        origin.publish(&from.write("a", b"version 1")).await;
+        let mut config = to.config(&[addr]);
+        refetch(&mut config);
+        let mut reader = Node::registered(config).await;
+        reader.get("a").await.unwrap();
+        reader.peer.check_copies().await;
+        indexer.shutdown().await;
+        origin.publish(&from.write("a", b"version 2")).await; // told directly, but listed nowhere
+        reader.event(|event| matches!(event, Event::Failed { .. }).then_some(())).await;
+        assert_eq!(to.read("a"), b"version 1");
+        let _indexer = common::indexer_at(addr, &[]).await;
+        assert_eq!(reader.event(refreshed).await.0, 2);
+        assert_eq!(to.read("a"), b"version 2");
+        drop(port);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn outdated_copy_is_dropped_where_configured() {
+    in_time(async {
+        let mut stage = Stage::set(lasting_push(), |config| config.on_stale = OnStale::Drop).await;
+        stage.publish(2).await;
+        stage.reader.sees(&Event::Dropped(name("a"))).await;
+        assert!(!stage.to.has("a"));
+        assert!(stage.reader.peer.files().await.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn outdated_copy_that_somebody_changed_is_not_dropped() {
+    in_time(async {
+        let mut stage = Stage::set(lasting_push(), |config| config.on_stale = OnStale::Drop).await;
+        stage.to.write("a", b"my own work");
+        stage.publish(2).await;
+        let kept = |event: &Event| match event {
+            Event::Failed { why, .. } => Some(why.clone()),
+            Event::Dropped(_) => panic!("it was dropped"),
+            _ => None,
+        };
+        let why = stage.reader.event(kept).await;
+        assert!(why.contains("kept"), "{why}");
+        assert_eq!(stage.to.read("a"), b"my own work");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn download_that_finds_its_copy_outdated_is_not_dropped_itself() {
+    in_time(async {
+        let mut stage = Stage::set(lazy_pull(), |config| config.on_stale = OnStale::Drop).await;
+        for version in 2..12 {
+            stage.publish(version).await;
+            let done = stage.reader.get("a").await.unwrap();
+            assert_eq!(done.record.version.get(), version);
+            stage.reader.peer.check_copies().await;
+            assert!(stage.reader.is("a", Freshness::Fresh).await, "{:?}", stage.reader.unseen());
+            assert_eq!(stage.to.read("a"), format!("version {version}").as_bytes());
+        }
+    })
+    .await;
+}

@@ -1,0 +1,27 @@
+//! The demo, as the program plays it: it tells its story, ends well, and cleans up.
+
+mod program;
+
+use program::Home;
+
+#[test]
+fn demo_ends_well_and_leaves_nothing_behind() {
+    let home = Home::with(&[]);
+    std::fs::create_dir(home.path("tmp")).unwrap();
+    let mut command = home.command(["demo", "--size-mib", "8"]);
+    command.env("TMPDIR", home.path("tmp"));
+    let ended = program::Running::start(command).wait();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let last = ended.out.last().unwrap();
+    assert!(last.starts_with("all as it should be, in "), "{last}");
+    let text = ended.out.join("\n");
+    assert!(text.contains(home.path("tmp").to_str().unwrap()), "it says where it plays: {text}");
+    for step in 1..=6 {
+        assert!(ended.out.iter().any(|line| line.starts_with(&format!("{step}. "))), "step {step}: {text}");
+    }
+    assert!(ended.err.is_empty(), "{ended:?}");
+    assert_eq!(std::fs::read_dir(home.path("tmp")).unwrap().count(), 0);
+    let left: Vec<_> =
+        std::fs::read_dir(home.path(".")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["tmp"], "nothing in the folder it was called from");
+}

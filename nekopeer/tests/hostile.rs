@@ -1,0 +1,313 @@
+//! Holders and indexers that lie, falter or hang: a download ends with the right file, or with none.
+#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
+
+mod common;
+
+use std::net::SocketAddr;
+
+use common::{
+    Answer, Folder, Goods, Holder, MIB, Node, Then, bytes, fake_indexer::FakeIndexer, goods, identity,
+    in_time, indexer, name, peer,
+};
+use nekoindexer::IndexerHandle;
+use nekopeer::{DownloadError, Downloaded};
+use nekoproto::{ContentHash, DataRequest, FetchRefusal, Hit, List, SignedRecord, limits::TTL_DEFAULT};
+
+/// What the origin of a file does when it is asked for chunks.
+type Trick = fn(&Goods, &DataRequest) -> Answer;
+
+/// An origin that plays a trick, and a reader. The origin comes first among the sources, so it
+/// is the one that is asked for the manifest and for the first chunks.
+struct Stage {
+    indexer: IndexerHandle,
+    goods: Goods,
+    _origin: Holder,
+    to: Folder,
+    reader: Node,
+}
+
+impl Stage {
+    async fn set(
+        goods: Goods,
+        trick: impl Fn(&Goods, &DataRequest) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let indexer = indexer(&[]).await;
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let script = goods.clone();
+        let origin = Holder::begin(identity(1), move |request| trick(&script, request));
+        origin.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        Self { indexer, goods, _origin: origin, to, reader }
+    }
+
+    /// An origin that answers honestly for the manifest and plays a trick with the chunks.
+    async fn with_chunks(trick: Trick) -> Self {
+        Self::set(file(), move |goods, request| match request {
+            DataRequest::Manifest(_) => goods.honest(request),
+            DataRequest::Get { .. } => trick(goods, request),
+        })
+        .await
+    }
+
+    /// Adds an honest holder of the same file.
+    async fn honest_holder(&self) -> Holder {
+        let goods = self.goods.clone();
+        let honest = Holder::begin(identity(2), move |request| goods.honest(request));
+        honest.register(self.indexer.local_addr(), [self.goods.record.to_signed()]).await;
+        honest
+    }
+
+    /// The file arrives in spite of the origin, from an honest holder.
+    async fn completes(&self) -> Downloaded {
+        let _honest = self.honest_holder().await;
+        let done = self.reader.get("a").await.unwrap();
+        assert_eq!(done.bytes_moved, self.goods.bytes.len() as u64, "only right bytes count");
+        assert!(self.to.read("a") == self.goods.bytes);
+        done
+    }
+
+    /// Nothing arrives; what the user is told of the source.
+    async fn fails(&self) -> String {
+        let error = self.reader.get("a").await.unwrap_err();
+        assert!(!self.to.has("a"));
+        assert!(self.reader.peer.files().await.is_empty());
+        match error {
+            DownloadError::SourcesExhausted { why, .. } => why,
+            error => panic!("{error}"),
+        }
+    }
+}
+
+fn file() -> Goods {
+    Goods::new(&identity(1), "a", 1, bytes(1, 2 * MIB + 17))
+}
+
+fn corrupts_the_third_chunk(goods: &Goods, request: &DataRequest) -> Answer {
+    let mut bytes = goods.asked(request);
+    let at = (2 * goods::CHUNK_BYTES).min(bytes.len() - 1);
+    bytes[at] ^= 1;
+    Answer::of(bytes)
+}
+
+fn dies_in_the_third_chunk(goods: &Goods, request: &DataRequest) -> Answer {
+    goods.honest(request).cut_to(2 * goods::CHUNK_BYTES + 1).then(Then::Close)
+}
+
+fn dies_at_once(goods: &Goods, request: &DataRequest) -> Answer {
+    goods.honest(request).cut_to(0).then(Then::Close)
+}
+
+fn grants_one_byte_more(goods: &Goods, request: &DataRequest) -> Answer {
+    let bytes = goods.asked(request);
+    Answer::granting(bytes.len() + 1, bytes)
+}
+
+fn grants_next_to_everything(_: &Goods, _: &DataRequest) -> Answer {
+    Answer::granting(usize::MAX, Vec::new())
+}
+
+fn refuses(_: &Goods, _: &DataRequest) -> Answer {
+    Answer::refusal(FetchRefusal::Unreadable)
+}
+
+#[tokio::test]
+async fn corrupt_chunk_is_fetched_from_another_source() {
+    in_time(async { Stage::with_chunks(corrupts_the_third_chunk).await.completes().await }).await;
+}
+
+#[tokio::test]
+async fn corrupt_source_alone_puts_nothing_in_place() {
+    in_time(async {
+        let why = Stage::with_chunks(corrupts_the_third_chunk).await.fails().await;
+        assert!(why.contains("corrupt"), "{why}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn source_that_dies_is_made_up_for_by_another() {
+    in_time(async { Stage::with_chunks(dies_in_the_third_chunk).await.completes().await }).await;
+}
+
+#[tokio::test]
+async fn source_that_dies_at_once_alone_leaves_nothing() {
+    in_time(async {
+        let why = Stage::with_chunks(dies_at_once).await.fails().await;
+        assert!(why.contains("the connection broke"), "{why}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn source_that_always_dies_halfway_is_asked_again_and_again_until_all_is_there() {
+    in_time(async {
+        let goods = Goods::new(&identity(1), "a", 1, bytes(1, 5 * goods::CHUNK_BYTES));
+        let stage = Stage::set(goods, |goods, request| match request {
+            DataRequest::Manifest(_) => goods.honest(request),
+            DataRequest::Get { .. } => dies_in_the_third_chunk(goods, request),
+        })
+        .await;
+        assert_eq!(stage.reader.get("a").await.unwrap().bytes_moved, stage.goods.bytes.len() as u64);
+        assert!(stage.to.read("a") == stage.goods.bytes);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn source_that_grants_another_length_is_left_alone() {
+    in_time(async {
+        for trick in [grants_one_byte_more, grants_next_to_everything] as [Trick; 2] {
+            Stage::with_chunks(trick).await.completes().await;
+            let why = Stage::with_chunks(trick).await.fails().await;
+            assert!(why.contains("it offered"), "{why}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn source_that_refuses_is_left_alone() {
+    in_time(async {
+        Stage::with_chunks(refuses).await.completes().await;
+        let why = Stage::with_chunks(refuses).await.fails().await;
+        assert!(why.contains("cannot read the file"), "{why}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn manifest_of_other_bytes_is_not_believed() {
+    in_time(async {
+        let other = Goods::new(&identity(1), "a", 1, bytes(9, 2 * MIB + 17));
+        let trick = move |_: &Goods, request: &DataRequest| other.honest(request);
+        let stage = Stage::set(file(), trick).await;
+        let why = stage.fails().await;
+        assert!(why.contains("the manifest is not the one"), "{why}");
+        stage.completes().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn manifest_of_a_length_over_the_limit_is_refused_before_it_is_read() {
+    in_time(async {
+        let why = Stage::set(file(), grants_next_to_everything).await.fails().await;
+        assert!(why.contains("it offered"), "{why}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn record_that_contradicts_its_own_chunks_puts_nothing_in_place() {
+    in_time(async {
+        let goods = Goods::with(&identity(1), "a", 1, bytes(1, MIB), |record| {
+            record.content = ContentHash::from_bytes([9; 32]);
+        });
+        let stage = Stage::set(goods, Goods::honest).await;
+        let error = stage.reader.get("a").await.unwrap_err();
+        assert!(matches!(error, DownloadError::OriginLies(_)), "{error}");
+        assert!(!stage.to.has("a") && stage.to.partials().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn record_with_another_size_than_its_chunks_puts_nothing_in_place() {
+    in_time(async {
+        let goods = Goods::with(&identity(1), "a", 1, bytes(1, MIB), |record| record.size -= 1);
+        let why = Stage::set(goods, Goods::honest).await.fails().await;
+        assert!(why.contains("the chunks add up to"), "{why}");
+    })
+    .await;
+}
+
+/// The honest origin gets the first lease and the stuck holder the rest; that lease comes back
+/// when the stream was silent for [`nekoproto::limits::STALL_TIMEOUT`], 20 s.
+#[tokio::test]
+async fn source_that_accepts_and_never_answers_is_given_up_in_the_end() {
+    in_time(async {
+        let goods = Goods::new(&identity(1), "a", 1, bytes(1, 18 * MIB));
+        let stage = Stage::set(goods, Goods::honest).await;
+        let mut stuck = Holder::begin(identity(2), |_| Answer::of(Vec::new()).then(Then::Hang));
+        stuck.register(stage.indexer.local_addr(), [stage.goods.record.to_signed()]).await;
+        stage.reader.get("a").await.unwrap();
+        assert!(stage.to.read("a") == stage.goods.bytes);
+        assert!(stuck.asked.try_recv().is_ok(), "the test tests nothing: it was never asked");
+    })
+    .await;
+}
+
+/// What a malicious indexer says: this record, held by this node at this address.
+fn hit(record: SignedRecord, node: u8, addr: SocketAddr) -> Hit {
+    Hit { record, holders: List::first_of([nekoproto::Holder { node: identity(node).id(), addr }]) }
+}
+
+#[tokio::test]
+async fn another_node_at_the_listed_address_is_not_asked() {
+    in_time(async {
+        let goods = file();
+        let script = goods.clone();
+        let mut impostor = Holder::begin(identity(66), move |request| script.honest(request));
+        let indexer = FakeIndexer::says(vec![hit(goods.record.to_signed(), 1, impostor.addr)]);
+        let (to, reader) = peer(&[indexer.addr]).await;
+        let error = reader.get("a").await.unwrap_err().to_string();
+        assert!(error.contains("expected node"), "{error}");
+        assert!(impostor.asked.try_recv().is_err() && !to.has("a"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn forged_and_misnamed_hits_are_left_out_and_make_the_answer_incomplete() {
+    in_time(async {
+        let goods = file();
+        let misnamed = Goods::new(&identity(3), "b", 7, Vec::new());
+        let script = goods.clone();
+        let honest = Holder::begin(identity(1), move |request| script.honest(request));
+        let liar = FakeIndexer::says(vec![
+            hit(goods::forged(&goods.record, 9), 66, honest.addr),
+            hit(misnamed.record.to_signed(), 3, honest.addr),
+        ]);
+        let indexer = indexer(&[]).await;
+        honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        let (to, reader) = peer(&[liar.addr, indexer.local_addr()]).await;
+        let answer = reader.peer.query(&name("a"), TTL_DEFAULT).await.unwrap();
+        assert!(!answer.complete);
+        let records: Vec<_> = answer.candidates.into_iter().map(|found| found.record).collect();
+        assert_eq!(records, std::slice::from_ref(&goods.record));
+        reader.get("a").await.unwrap();
+        assert!(to.read("a") == goods.bytes);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn indexer_that_hides_the_newest_version_is_outvoted_by_one_that_knows() {
+    in_time(async {
+        let (old, new) = (file(), Goods::new(&identity(1), "a", 2, bytes(2, MIB)));
+        let script = new.clone();
+        let honest = Holder::begin(identity(1), move |request| script.honest(request));
+        let liar = FakeIndexer::says(vec![hit(old.record.to_signed(), 1, honest.addr)]);
+        let indexer = indexer(&[]).await;
+        honest.register(indexer.local_addr(), [new.record.to_signed()]).await;
+        let (to, reader) = peer(&[liar.addr, indexer.local_addr()]).await;
+        assert_eq!(reader.get("a").await.unwrap().record, new.record);
+        assert!(to.read("a") == new.bytes);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn holders_at_impossible_addresses_are_left_out() {
+    in_time(async {
+        let addrs = ["127.0.0.1:0", "0.0.0.0:80", "224.0.0.1:80"].map(|addr| addr.parse().unwrap());
+        let holders = addrs.map(|addr| nekoproto::Holder { node: identity(1).id(), addr });
+        let hit = Hit { record: file().record.to_signed(), holders: List::first_of(holders) };
+        let indexer = FakeIndexer::says(vec![hit]);
+        let (_to, reader) = peer(&[indexer.addr]).await;
+        let answer = reader.peer.query(&name("a"), 0).await.unwrap();
+        assert!(answer.candidates[0].holders.is_empty(), "{answer:?}");
+        let error = reader.get("a").await.unwrap_err().to_string();
+        assert!(error.contains("it has no source"), "{error}");
+    })
+    .await;
+}

@@ -1,0 +1,237 @@
+//! What strangers may send to a peer's port: it refuses, and lives on.
+#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
+
+mod common;
+
+use std::net::SocketAddr;
+
+use common::{
+    Folder, Goods, Holder, MIB, Node, bytes, eventually, goods, holder::patient, identity, in_time, indexer,
+    peer,
+};
+use nekoindexer::IndexerHandle;
+use nekoproto::{
+    ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Freshness, List, ManifestHash, Purpose,
+    Records, Refusal, SignedRecord, VerifiedRecord, limits::STALL_TIMEOUT,
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+/// A peer that publishes 2 MiB as `a`, and a stranger.
+struct Stage {
+    indexer: IndexerHandle,
+    _from: Folder,
+    origin: Node,
+    record: VerifiedRecord,
+    stranger: Holder,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let record = origin.publish(&from.write("a", &bytes(1, 2 * MIB))).await;
+        Self { indexer, _from: from, origin, record, stranger: Holder::idle(identity(66)) }
+    }
+
+    fn get(&self, offset: u64, len: u64) -> DataRequest {
+        get(self.record.content, offset, len)
+    }
+
+    /// The peer still serves others.
+    async fn is_alive(&self) {
+        let (to, reader) = peer(&[self.indexer.local_addr()]).await;
+        reader.get("a").await.unwrap();
+        assert!(to.read("a") == bytes(1, 2 * MIB));
+    }
+}
+
+fn get(content: ContentHash, offset: u64, len: u64) -> DataRequest {
+    DataRequest::Get { content, ranges: List::first_of([ByteRange { offset, len }]) }
+}
+
+/// Sends raw bytes to the port and waits for the end of the connection.
+async fn send_raw(addr: SocketAddr, bytes: &[u8]) {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    drop(stream.write_all(bytes).await); // it may be closed before all is sent
+    drop(stream.read_to_end(&mut Vec::new()).await); // closed or reset: both are an end
+}
+
+#[tokio::test]
+async fn garbage_on_the_port_ends_its_own_connection_and_nothing_else() {
+    in_time(async {
+        let stage = Stage::set().await;
+        let addr = stage.origin.addr();
+        send_raw(addr, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
+        send_raw(addr, &[0xff; 4096]).await;
+        send_raw(addr, &bytes(3, MIB)).await;
+        drop(TcpStream::connect(addr).await.unwrap()); // says nothing at all
+        stage.is_alive().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn garbage_after_the_hello_ends_its_own_connection_and_nothing_else() {
+    in_time(async {
+        let stage = Stage::set().await;
+        let endpoint = &stage.stranger.endpoint;
+        let prefixes: [&[u8]; 3] = [&[0xff; 4], &[0, 0, 0, 5, 9, 9, 9, 9, 9], &[0, 0, 0, 0]];
+        for purpose in [Purpose::Data, Purpose::Control] {
+            for bytes in prefixes {
+                let mut io = endpoint.dial(stage.origin.addr(), purpose, None).await.unwrap().io;
+                io.write_all(bytes).await.unwrap();
+                io.flush().await.unwrap();
+                let mut rest = Vec::new();
+                drop(io.read_to_end(&mut rest).await); // closed or reset: both are an end
+                assert!(rest.is_empty(), "{purpose:?} {bytes:?} was answered");
+            }
+        }
+        stage.is_alive().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn range_outside_the_file_is_refused_and_the_stream_goes_on() {
+    in_time(async {
+        let stage = Stage::set().await;
+        let mut stream = stage.stranger.data(stage.origin.addr()).await;
+        let size = stage.record.size;
+        for (offset, len) in [(0, 0), (0, size + 1), (size, 1), (u64::MAX, 2), (1, u64::MAX), (1 << 40, 1)] {
+            stream.send(&stage.get(offset, len)).await.unwrap();
+            let reply: DataReply = stream.receive(STALL_TIMEOUT).await.unwrap();
+            assert_eq!(reply, Err(FetchRefusal::BadRange), "{len} at {offset}");
+        }
+        stream.send(&stage.get(size - 10, 10)).await.unwrap();
+        let reply: DataReply = stream.receive(STALL_TIMEOUT).await.unwrap();
+        assert_eq!(reply.map(|grant| (grant.len, grant.freshness)), Ok((10, Freshness::Fresh)));
+        let mut tail = [0; 10];
+        stream.receive_bytes(&mut tail).await.unwrap();
+        assert_eq!(tail, bytes(1, 2 * MIB)[2 * MIB - 10..]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_not_shared_is_not_served() {
+    in_time(async {
+        let stage = Stage::set().await;
+        let unknown = [
+            DataRequest::Manifest(ManifestHash::from_bytes([7; 32])),
+            get(ContentHash::from_bytes([7; 32]), 0, 1),
+        ];
+        for request in unknown {
+            let reply = stage.stranger.ask(stage.origin.addr(), &request).await;
+            assert_eq!(reply, Err(FetchRefusal::NotShared), "{request:?}");
+        }
+        stage.origin.peer.deregister(&stage.record.name).await.unwrap();
+        for request in [DataRequest::Manifest(stage.record.manifest), stage.get(0, 1)] {
+            let reply = stage.stranger.ask(stage.origin.addr(), &request).await;
+            assert_eq!(reply, Err(FetchRefusal::NotShared), "{request:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn downloads_that_nobody_reads_take_all_slots_but_only_until_they_are_closed() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let len = 24 * MIB; // more than the system buffers for one connection
+        let record = origin.publish(&from.write("a", &bytes(1, len))).await;
+        let stranger = Holder::idle(identity(66));
+        let request = get(record.content, 0, len as u64);
+        let mut unread = Vec::new();
+        let busy = loop {
+            let mut stream = stranger.data(origin.addr()).await;
+            stream.send(&request).await.unwrap();
+            match stream.receive::<DataReply>(STALL_TIMEOUT).await.unwrap() {
+                Ok(_) => unread.push(stream),
+                Err(refusal) => break refusal,
+            }
+        };
+        assert_eq!((busy, unread.len()), (FetchRefusal::Busy, 32));
+        drop(unread);
+        eventually(async || stranger.ask(origin.addr(), &request).await.ok()).await;
+    })
+    .await;
+}
+
+/// A reader with a copy of version 2 of a file of node 1, and that node's files.
+struct Copy {
+    _indexer: IndexerHandle,
+    reader: Node,
+    stranger: Holder,
+    held: VerifiedRecord,
+    _origin: Holder,
+}
+
+impl Copy {
+    async fn made() -> Self {
+        let indexer = indexer(&[]).await;
+        let goods = version(1, 2);
+        let held = goods.record.clone();
+        let origin = Holder::begin(identity(1), move |request| goods.honest(request));
+        origin.register(indexer.local_addr(), [held.to_signed()]).await;
+        let (_to, reader) = peer(&[indexer.local_addr()]).await;
+        reader.get("a").await.unwrap();
+        Self { _indexer: indexer, reader, stranger: Holder::idle(identity(66)), held, _origin: origin }
+    }
+
+    /// What the reader says when a stranger tells it of these.
+    async fn told(&self, records: impl IntoIterator<Item = SignedRecord>) -> Result<(), Refusal> {
+        let client = self.stranger.call(self.reader.addr()).await;
+        client.invalidate(patient(), Records::first_of(records)).await.unwrap()
+    }
+
+    /// What the reader holds, and what it knows to be newer.
+    async fn known(&self) -> (VerifiedRecord, Option<u64>) {
+        let status = self.reader.status("a").await.unwrap();
+        (status.record, status.newest.map(|version| version.get()))
+    }
+}
+
+fn version(origin: u8, version: u64) -> Goods {
+    Goods::new(&identity(origin), "a", version, version.to_string().into_bytes())
+}
+
+#[tokio::test]
+async fn forged_invalidation_is_refused_with_all_that_came_with_it() {
+    in_time(async {
+        let copy = Copy::made().await;
+        let forged = goods::forged(&copy.held, 3);
+        let genuine = version(1, 3).record.to_signed();
+        assert_eq!(copy.told([forged.clone()]).await, Err(Refusal::Forged));
+        assert_eq!(copy.told([genuine.clone(), forged]).await, Err(Refusal::Forged));
+        assert_eq!(copy.known().await, (copy.held.clone(), None));
+        assert_eq!(copy.told([genuine]).await, Ok(()), "anyone may carry a genuine one");
+        assert_eq!(copy.known().await, (copy.held.clone(), Some(3)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn record_of_somebody_else_under_the_same_name_changes_nothing() {
+    in_time(async {
+        let copy = Copy::made().await;
+        assert_eq!(copy.told([version(66, 9).record.to_signed()]).await, Ok(()));
+        assert_eq!(copy.known().await, (copy.held.clone(), None));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn replayed_invalidations_change_nothing() {
+    in_time(async {
+        let copy = Copy::made().await;
+        assert_eq!(copy.told([1, 2].map(|n| version(1, n).record.to_signed())).await, Ok(()));
+        assert_eq!(copy.known().await, (copy.held.clone(), None));
+        assert_eq!(copy.told([4, 3, 4, 1].map(|n| version(1, n).record.to_signed())).await, Ok(()));
+        assert_eq!(copy.known().await, (copy.held.clone(), Some(4)));
+    })
+    .await;
+}

@@ -1,0 +1,182 @@
+//! Where a download ends up, and what stands there already: nothing is lost, nothing leaves the folder.
+#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
+
+mod common;
+
+use common::{Folder, MIB, Node, bytes, in_time, indexer, peer};
+use nekopeer::{DownloadError, DownloadOptions, Event, store::StoreError};
+use nekoproto::Freshness;
+
+/// An indexer, an origin that publishes `content` as `text`, and a reader with its folder.
+async fn stage(text: &str, content: &[u8]) -> (nekoindexer::IndexerHandle, Folder, Node, Folder, Node) {
+    let indexer = indexer(&[]).await;
+    let (from, origin) = peer(&[indexer.local_addr()]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    origin.publish(&from.write(text, content)).await;
+    (indexer, from, origin, to, reader)
+}
+
+#[tokio::test]
+async fn foreign_file_in_the_place_is_kept_unless_forced() {
+    in_time(async {
+        let (_indexer, _from, _origin, to, reader) = stage("a", b"theirs").await;
+        to.write("a", b"mine!!");
+        let error = reader.get("a").await.unwrap_err();
+        assert!(matches!(&error, DownloadError::Exists(path) if *path == to.path("a")), "{error}");
+        assert_eq!((to.read("a").as_slice(), to.partials().len()), (b"mine!!".as_slice(), 0));
+        reader.get_with("a", DownloadOptions { force: true, ..Default::default() }).await.unwrap();
+        assert_eq!(to.read("a"), b"theirs");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn copy_that_somebody_changed_is_kept_unless_forced() {
+    in_time(async {
+        let (_indexer, from, origin, to, reader) = stage("a", b"version 1").await;
+        reader.get("a").await.unwrap();
+        to.write("a", b"my own work");
+        origin.publish(&from.write("a", b"version 2")).await;
+        let error = reader.get("a").await.unwrap_err();
+        assert!(matches!(error, DownloadError::Exists(_)), "{error}");
+        assert_eq!(to.read("a"), b"my own work");
+        reader.get_with("a", DownloadOptions { force: true, ..Default::default() }).await.unwrap();
+        assert_eq!(to.read("a"), b"version 2");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn identical_bytes_in_the_place_move_nothing_and_become_a_copy() {
+    in_time(async {
+        let content = bytes(1, 2 * MIB);
+        let (_indexer, _from, _origin, to, reader) = stage("a", &content).await;
+        to.write("a", &content);
+        let done = reader.get("a").await.unwrap();
+        assert_eq!((done.bytes_moved, done.record.version.get()), (0, 1));
+        assert!(to.read("a") == content);
+        assert!(!reader.status("a").await.unwrap().own);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn folder_in_the_place_is_an_error_and_keeps_its_files() {
+    in_time(async {
+        let (_indexer, _from, _origin, to, reader) = stage("a", b"content").await;
+        to.write("a/precious", b"precious");
+        for force in [false, true] {
+            let error =
+                reader.get_with("a", DownloadOptions { force, ..Default::default() }).await.unwrap_err();
+            assert!(matches!(error, DownloadError::Store(StoreError::NotAPlace(_))), "{error}");
+        }
+        assert_eq!(to.read("a/precious"), b"precious");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn name_that_a_symlink_leads_outside_is_refused_and_nothing_is_written_there() {
+    in_time(async {
+        let (_indexer, _from, _origin, to, reader) = stage("way/out/a", b"content").await;
+        let outside = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(outside.path(), to.path("way")).unwrap();
+        let error = reader.get("way/out/a").await.unwrap_err();
+        assert!(matches!(error, DownloadError::Store(StoreError::Escapes(_))), "{error}");
+        assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn symlink_in_the_place_is_not_followed() {
+    in_time(async {
+        let (_indexer, _from, _origin, to, reader) = stage("a", b"content").await;
+        let outside = Folder::new();
+        outside.write("victim", b"precious");
+        std::os::unix::fs::symlink(outside.path("victim"), to.path("a")).unwrap();
+        let error = reader.get("a").await.unwrap_err();
+        assert!(matches!(error, DownloadError::Exists(_)), "{error}");
+        reader.get_with("a", DownloadOptions { force: true, ..Default::default() }).await.unwrap();
+        assert_eq!(
+            (to.read("a").as_slice(), outside.read("victim").as_slice()),
+            (&b"content"[..], &b"precious"[..])
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn different_files_under_one_name_are_ambiguous_until_an_origin_is_chosen() {
+    in_time(async {
+        let (indexer, _from, _origin, to, reader) = stage("a", b"one").await;
+        let (other_folder, other) = peer(&[indexer.local_addr()]).await;
+        other.publish(&other_folder.write("a", b"two")).await;
+        let error = reader.get("a").await.unwrap_err();
+        assert!(matches!(&error, DownloadError::Ambiguous { origins, .. } if origins.len() == 2), "{error}");
+        assert!(!to.has("a"));
+        let origin = Some(other.peer.node().short());
+        reader.get_with("a", DownloadOptions { origin, ..Default::default() }).await.unwrap();
+        assert_eq!(to.read("a"), b"two");
+        reader.get("a").await.expect("the copy says whose file is meant");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn same_bytes_of_several_origins_are_one_file_from_all_of_them() {
+    in_time(async {
+        let content = bytes(1, 20 * MIB);
+        let (indexer, _from, _origin, to, reader) = stage("a", &content).await;
+        let (other_folder, other) = peer(&[indexer.local_addr()]).await;
+        other.publish(&other_folder.write("a", &content)).await;
+        assert_eq!(reader.get("a").await.unwrap().sources, 2);
+        assert!(to.read("a") == content);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn file_that_changed_since_it_was_published_is_not_delivered() {
+    in_time(async {
+        let content = bytes(1, MIB);
+        let (_indexer, from, _origin, to, reader) = stage("a", &content).await;
+        from.write("a", &bytes(2, MIB + 1));
+        let error = reader.get("a").await.unwrap_err().to_string();
+        assert!(error.contains("changed on the holder's disk"), "{error}");
+        assert!(!to.has("a"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn file_that_changed_at_its_origin_comes_whole_from_a_copy() {
+    in_time(async {
+        let content = bytes(1, MIB);
+        let (indexer, from, _origin, to, reader) = stage("a", &content).await;
+        let (_cache, cache) = peer(&[indexer.local_addr()]).await;
+        cache.get("a").await.unwrap();
+        from.write("a", &bytes(2, MIB + 1));
+        let done = reader.get("a").await.unwrap();
+        assert_eq!(done.sources, 1);
+        assert!(to.read("a") == content);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn changed_file_is_not_offered_after_a_restart() {
+    in_time(async {
+        let (indexer, from, origin, _to, reader) = stage("a", b"content").await;
+        origin.peer.shutdown().await;
+        from.write("a", b"something else");
+        let mut origin = Node::start(from.config(&[indexer.local_addr()])).await;
+        origin.sees(&Event::Changed(common::name("a"))).await;
+        origin.sees(&Event::Registered { indexer: indexer.local_addr(), files: 0 }).await;
+        let error = reader.get("a").await.unwrap_err();
+        assert!(matches!(error, DownloadError::NotFound { .. }), "{error}");
+        assert_eq!(origin.publish(&from.path("a")).await.version.get(), 2);
+        assert_eq!(reader.get("a").await.unwrap().freshness, Freshness::Fresh);
+    })
+    .await;
+}

@@ -1,0 +1,343 @@
+//! What the tests of the program share: the real binary with folders of its own, its output line
+//! by line, and indexers to talk to.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails by panicking")]
+
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    time::{Duration, Instant},
+};
+
+use nekoindexer::{Config, Indexer, IndexerHandle};
+use nekoproto::transport::Security;
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{net::TcpSocket, runtime::Runtime};
+
+/// Longer than anything here takes: past it the program hangs, and hanging is failing.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+/// One mebibyte.
+pub(crate) const MIB: usize = 1024 * 1024;
+/// Loopback, a free port.
+const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+/// Indexers in a line, each a neighbor of the one before. They end when dropped.
+pub(crate) struct Indexers {
+    addrs: Vec<SocketAddr>,
+    handles: Vec<IndexerHandle>,
+    runtime: Runtime,
+}
+
+impl Indexers {
+    pub(crate) fn one() -> Self {
+        Self::line(1, Security::Tls)
+    }
+
+    pub(crate) fn line(count: usize, security: Security) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let mut handles: Vec<IndexerHandle> = Vec::new();
+        for _ in 0..count {
+            let neighbors = handles.last().map(IndexerHandle::local_addr).into_iter().collect();
+            let config = Config { listen: ANY_PORT, neighbors, security, ..Config::default() };
+            handles.push(runtime.block_on(Indexer::spawn(config)).unwrap());
+        }
+        if let Some(last) = handles.last().filter(|_| count > 1) {
+            let linked = async { tokio::time::timeout(LIMIT, last.neighbors_reach(1)).await };
+            runtime.block_on(linked).unwrap();
+        }
+        let addrs = handles.iter().map(IndexerHandle::local_addr).collect();
+        Self { addrs, handles, runtime }
+    }
+
+    /// One at this address.
+    pub(crate) fn at(addr: SocketAddr) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let config = Config { listen: addr, ..Config::default() };
+        let handle = runtime.block_on(Indexer::spawn(config)).unwrap();
+        Self { addrs: vec![addr], handles: vec![handle], runtime }
+    }
+
+    pub(crate) fn addr(&self, place: usize) -> String {
+        self.addrs[place].to_string()
+    }
+}
+
+/// An address where nobody answers, kept free until the guard is dropped.
+pub(crate) struct FreeAddr {
+    pub(crate) addr: SocketAddr,
+    _socket: TcpSocket,
+}
+
+impl FreeAddr {
+    pub(crate) fn reserve() -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(ANY_PORT).unwrap();
+        Self { addr: socket.local_addr().unwrap(), _socket: socket }
+    }
+}
+
+/// A user's folder, and the indexer that the user names.
+pub(crate) struct Home {
+    folder: TempDir,
+    flags: Vec<String>,
+}
+
+impl Home {
+    /// Names the indexer at `place`.
+    pub(crate) fn at(indexers: &Indexers, place: usize) -> Self {
+        Self::with(&["--indexer", &indexers.addr(place)])
+    }
+
+    /// Gives these flags before every command.
+    pub(crate) fn with(flags: &[&str]) -> Self {
+        let flags = flags.iter().map(ToString::to_string).collect();
+        Self { folder: TempDir::new().unwrap(), flags }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+
+    /// Bytes of the download that is on its way, 0 before it begins.
+    pub(crate) fn partial_len(&self) -> u64 {
+        let entries = fs::read_dir(self.folder.path()).unwrap().map(Result::unwrap);
+        let mut partial =
+            entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(".neko-part-"));
+        partial.next().and_then(|entry| entry.metadata().ok()).map_or(0, |metadata| metadata.len())
+    }
+
+    /// The program with these words, run in the folder, in an environment of its own.
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_nekopeer"));
+        command.args(&self.flags).args(words);
+        self.settle(&mut command);
+        command
+    }
+
+    /// Gives any command this home's folder and environment.
+    pub(crate) fn settle(&self, command: &mut Command) {
+        let told = std::env::vars_os().map(|(name, _)| name);
+        for name in told.filter(|name| name.to_string_lossy().starts_with("NEKO")) {
+            command.env_remove(name);
+        }
+        command.env_remove("RUST_LOG").env("TERM", "xterm").current_dir(self.folder.path());
+    }
+
+    /// Runs to the end.
+    pub(crate) fn run(&self, words: &[&str]) -> Ended {
+        Running::start(self.command(words)).wait()
+    }
+
+    /// Runs to the end, which must be a good one.
+    pub(crate) fn done(&self, words: &[&str]) -> Ended {
+        let ended = self.run(words);
+        assert_eq!(ended.code, Some(0), "{words:?}: {ended:?}");
+        ended
+    }
+
+    pub(crate) fn start(&self, words: &[&str]) -> Running {
+        Running::start(self.command(words))
+    }
+
+    /// Shares these and returns once they are served and listed.
+    pub(crate) fn share(&self, paths: &[&str]) -> Running {
+        let mut words = vec!["share"];
+        words.extend(paths);
+        let mut running = self.start(&words);
+        running.err_line("serving on ");
+        running
+    }
+}
+
+/// A program on its way; dropping it kills it.
+pub(crate) struct Running {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    out: Lines,
+    err: Lines,
+}
+
+/// How a program ended, and all it said.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// `None`: a signal ended it.
+    pub(crate) code: Option<i32>,
+    pub(crate) out: Vec<String>,
+    pub(crate) err: Vec<String>,
+}
+
+struct Lines {
+    coming: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Running {
+    pub(crate) fn start(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::start_with(command)
+    }
+
+    /// With stdin, stdout and stderr as the command has them.
+    pub(crate) fn start_with(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        drop(command); // it holds our ends of pipes
+        let stdin = child.stdin.take();
+        let out = Lines::of(child.stdout.take());
+        let err = Lines::of(child.stderr.take());
+        Self { child, stdin, out, err }
+    }
+
+    /// Waits for a line on stdout with this text in it.
+    pub(crate) fn out_line(&mut self, text: &str) -> String {
+        self.out.wait_for(text).unwrap_or_else(|| panic!("no {text:?} on stdout: {}", self.said()))
+    }
+
+    /// Waits for a line on stderr with this text in it.
+    pub(crate) fn err_line(&mut self, text: &str) -> String {
+        self.err.wait_for(text).unwrap_or_else(|| panic!("no {text:?} on stderr: {}", self.said()))
+    }
+
+    /// Whether a line that came so far on stderr has this text in it.
+    pub(crate) fn err_was(&mut self, text: &str) -> bool {
+        self.err.seen.extend(self.err.coming.try_iter());
+        self.err.seen.iter().any(|line| line.contains(text))
+    }
+
+    /// Types a line.
+    pub(crate) fn type_line(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().expect("stdin is open");
+        writeln!(stdin, "{line}").unwrap();
+        stdin.flush().unwrap();
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let line = format!("kill -s {name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Ends its input and waits for its end.
+    pub(crate) fn wait(mut self) -> Ended {
+        drop(self.stdin.take());
+        self.wait_with_input_open()
+    }
+
+    /// Waits for its end although more input may come.
+    pub(crate) fn wait_with_input_open(mut self) -> Ended {
+        let ended = self.out.wait_for_end() && self.err.wait_for_end();
+        assert!(ended, "hangs: {}", self.said());
+        let code = self.child.wait().unwrap().code();
+        Ended { code, out: std::mem::take(&mut self.out.seen), err: std::mem::take(&mut self.err.seen) }
+    }
+
+    fn said(&self) -> String {
+        format!("stdout {:#?}, stderr {:#?}", self.out.seen, self.err.seen)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+    }
+}
+
+impl Ended {
+    /// The only line on stdout, as JSON.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.out.len(), 1, "one object: {self:?}");
+        serde_json::from_str(&self.out[0]).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// Ended with this code, one line on stderr, and these texts in it.
+    pub(crate) fn failed_with(&self, code: i32, texts: &[&str]) {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        assert_eq!(self.err.len(), 1, "one line: {self:?}");
+        assert!(texts.iter().all(|text| self.err[0].contains(text)), "{texts:?} in {self:?}");
+    }
+}
+
+impl Lines {
+    fn of(stream: Option<impl Read + Send + 'static>) -> Self {
+        let (sender, coming) = channel();
+        if let Some(stream) = stream {
+            std::thread::spawn(move || {
+                for line in BufReader::new(stream).lines().map_while(Result::ok) {
+                    if sender.send(line).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Self { coming, seen: Vec::new() }
+    }
+
+    /// The first line with this text in it, whether it came already or not.
+    fn wait_for(&mut self, text: &str) -> Option<String> {
+        if let Some(line) = self.seen.iter().find(|line| line.contains(text)) {
+            return Some(line.clone());
+        }
+        let until = Instant::now() + LIMIT;
+        while let Ok(line) = self.coming.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            self.seen.push(line.clone());
+            if line.contains(text) {
+                return Some(line);
+            }
+        }
+        None
+    }
+
+    /// Whether the end came in time.
+    fn wait_for_end(&mut self) -> bool {
+        let until = Instant::now() + LIMIT;
+        loop {
+            match self.coming.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Ok(line) => self.seen.push(line),
+                Err(RecvTimeoutError::Disconnected) => return true,
+                Err(RecvTimeoutError::Timeout) => return false,
+            }
+        }
+    }
+}
+
+/// Bytes that do not repeat, the same for the same seed.
+pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    StdRng::seed_from_u64(seed).fill_bytes(&mut bytes);
+    bytes
+}
+
+/// Whether both files have the same bytes.
+pub(crate) fn same(one: &Path, other: &Path) -> bool {
+    fs::read(one).unwrap() == fs::read(other).unwrap()
+}
+
+/// The keys of an object.
+pub(crate) fn has_keys(value: &Value, keys: &[&str]) -> bool {
+    keys.iter().all(|key| value.get(key).is_some())
+}

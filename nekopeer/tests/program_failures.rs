@@ -1,0 +1,233 @@
+//! What the program does when something is wrong: one clear line, the right exit code, nothing broken.
+
+mod program;
+
+use std::{
+    fs,
+    io::pipe,
+    net::TcpListener,
+    os::unix::ffi::OsStringExt,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use program::{FreeAddr, Home, Indexers, MIB, Running, bytes, same};
+
+/// Far longer than a query may take, far shorter than hanging.
+const BOUNDED: Duration = Duration::from_secs(20);
+
+/// Nobody listens at port 1 of the loopback.
+const NOBODY: &str = "127.0.0.1:1";
+
+#[test]
+fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
+    let home = Home::with(&["--indexer", NOBODY]);
+    let long = "x/".repeat(1000) + "x";
+    let cases: [(&[&str], &str); 13] = [
+        (&["query", "a", "--colour"], "--colour"),
+        (&["fetch", "a"], "fetch"),
+        (&["get"], "<NAME>"),
+        (&["share"], "<PATHS>"),
+        (&["get", "/etc/passwd"], "/etc/passwd"),
+        (&["get", "../x"], "../x"),
+        (&["get", "a\\b"], "backslash"),
+        (&["query", &long], "1024 bytes"),
+        (&["query", "two\nlines"], "control characters"),
+        (&["search", ""], "empty"),
+        (&["query", "a", "--ttl", "17"], "17"),
+        (&["query", "a", "--ttl", "255"], "255"),
+        (&["ls", "--indexer", "nowhere"], "nowhere"),
+    ];
+    for (words, part) in cases {
+        let ended = home.run(words);
+        assert_eq!(ended.code, Some(2), "{words:?}: {ended:?}");
+        assert!(ended.out.is_empty() && ended.err.join("\n").contains(part), "{words:?}: {ended:?}");
+    }
+    assert!(!home.path(".neko").exists(), "nothing was begun");
+}
+
+#[test]
+fn missing_file_to_share_is_named_once() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    let ended = home.run(&["share", "missing.bin"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let line = ended.err.iter().find(|line| line.starts_with("error: ")).unwrap();
+    assert!(line.contains("missing.bin"), "{line}");
+    assert_eq!(line.matches("No such file").count(), 1, "{line}");
+}
+
+#[test]
+fn second_process_on_a_data_folder_is_refused_and_the_first_goes_on() {
+    let indexers = Indexers::one();
+    let (home, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    home.write("a.txt", "a");
+    let mut sharing = home.share(&["a.txt"]);
+    for words in [&["ls"][..], &["get", "b"], &["share", "a.txt"]] {
+        home.run(words).failed_with(3, &[".neko", "in use", "--data-dir"]);
+    }
+    assert!(sharing.is_running());
+    reader.done(&["get", "a.txt"]);
+    drop(sharing);
+    home.done(&["ls"]);
+}
+
+#[test]
+fn indexer_that_is_not_there_is_named_soon() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap(); // takes connections, never answers
+    for addr in [NOBODY.to_owned(), silent.local_addr().unwrap().to_string()] {
+        let home = Home::with(&["--indexer", &addr]);
+        let started = Instant::now();
+        let asking = ["query", "search", "get"].map(|command| {
+            home.start(&[command, "a.bin", "--data-dir", command]) // all at once
+        });
+        for running in asking {
+            running.wait().failed_with(3, &[&addr]);
+        }
+        assert!(started.elapsed() < BOUNDED, "it took {:?}", started.elapsed());
+    }
+}
+
+#[test]
+fn share_with_its_indexer_away_serves_and_registers_when_it_comes() {
+    let free = FreeAddr::reserve();
+    let addr = free.addr;
+    let home = Home::with(&["--indexer", &addr.to_string()]);
+    home.write("a.txt", "a\n");
+    let mut sharing = home.start(&["share", "a.txt"]);
+    assert!(sharing.err_line("is away").contains(&addr.to_string()));
+    sharing.err_line("serving on ");
+    drop(free);
+    let indexers = Indexers::at(addr);
+    sharing.err_line(&format!("registered 1 file with {addr}"));
+    let reader = Home::at(&indexers, 0);
+    reader.done(&["get", "a.txt"]);
+    assert_eq!(reader.read("a.txt"), b"a\n");
+}
+
+/// Runs `get NAME` where no file can grow beyond `mib`, as on a full disk.
+fn get_on_full_disk(home: &Home, indexer: &str, name: &str, mib: usize) -> program::Ended {
+    let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", mib * 1024);
+    let mut command = Command::new("bash");
+    let program = env!("CARGO_BIN_EXE_nekopeer");
+    command.args(["-c", &script, "bash", program, "--indexer", indexer, "get", name]);
+    home.settle(&mut command);
+    Running::start(command).wait()
+}
+
+#[test]
+fn full_disk_is_said_and_a_later_download_moves_only_the_rest() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let size = 24 * MIB;
+    let source = origin.write("a.bin", bytes(10, size));
+    let _sharing = origin.share(&["a.bin"]);
+
+    get_on_full_disk(&reader, &indexers.addr(0), "a.bin", 12).failed_with(3, &["no space", "a.bin"]);
+    assert!(!reader.path("a.bin").exists());
+
+    let got = reader.done(&["get", "a.bin", "--json"]).json();
+    let moved = usize::try_from(got["bytes_moved"].as_u64().unwrap()).unwrap();
+    assert!((size / 2 - MIB..size / 2 + 4 * MIB).contains(&moved), "{moved} of {size} bytes moved");
+    assert!(same(&source, &reader.path("a.bin")));
+}
+
+#[test]
+fn full_disk_leaves_the_older_copy_as_it_was() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let first = bytes(11, 4 * MIB);
+    origin.write("a.bin", &first);
+    let sharing = origin.share(&["a.bin"]);
+    reader.done(&["get", "a.bin"]);
+    drop(sharing);
+    let second = origin.write("a.bin", bytes(12, 24 * MIB));
+    let _sharing = origin.share(&["a.bin"]);
+
+    get_on_full_disk(&reader, &indexers.addr(0), "a.bin", 12).failed_with(3, &["no space"]);
+    assert!(reader.read("a.bin") == first, "the old version still stands");
+    reader.done(&["get", "a.bin"]);
+    assert!(same(&second, &reader.path("a.bin")));
+}
+
+#[test]
+fn file_of_the_users_own_is_not_replaced_unasked() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    origin.write("a.txt", "theirs");
+    let _sharing = origin.share(&["a.txt"]);
+    reader.write("a.txt", "mine!!");
+    reader.run(&["get", "a.txt"]).failed_with(3, &["a.txt", "--force"]);
+    assert_eq!(reader.read("a.txt"), b"mine!!");
+    reader.done(&["get", "a.txt", "--force"]);
+    assert_eq!(reader.read("a.txt"), b"theirs");
+}
+
+#[test]
+fn without_any_indexer_one_is_started_that_others_can_use() {
+    let home = Home::with(&["--discover", "127.0.0.1:0"]);
+    home.write("a.txt", "a\n");
+    let mut sharing = home.share(&["a.txt"]);
+    let told = sharing.err_line("started one at ");
+    assert!(told.contains("no indexer given and none found"), "{told}");
+    let addr = told.split("--indexer ").nth(1).unwrap().trim_end_matches(')');
+    let reader = Home::with(&["--indexer", addr]);
+    reader.done(&["get", "a.txt"]);
+    assert_eq!(reader.read("a.txt"), b"a\n");
+    // Where one is found, that one is used.
+    let finder = Home::with(&["--discover", addr]);
+    let found = finder.done(&["query", "a.txt"]);
+    assert!(found.err.is_empty(), "{found:?}");
+}
+
+#[test]
+fn stdout_that_nobody_reads_is_no_reason_to_panic() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    origin.write("a.txt", "a\n");
+    let _sharing = origin.share(&["a.txt"]);
+    reader.done(&["get", "a.txt"]);
+    for words in
+        [&["--help"][..], &["ls"], &["ls", "--json"], &["status"], &["query", "a.txt"], &["get", "a.txt"]]
+    {
+        let (unread, stdout) = pipe().unwrap();
+        drop(unread);
+        let mut command = reader.command(words);
+        command.stdin(Stdio::null()).stdout(stdout).stderr(Stdio::piped());
+        let ended = Running::start_with(command).wait();
+        assert!(matches!(ended.code, Some(0 | 3)), "{words:?}: {ended:?}");
+        assert!(ended.err.len() <= 1 && !ended.err.concat().contains("panicked"), "{words:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn folder_with_one_impossible_name_is_shared_without_it() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    origin.write("f/good.txt", "good\n");
+    origin.write("f/back\\slash.txt", "bad\n");
+    let no_text = std::ffi::OsString::from_vec(b"latin-\xe9.txt".to_vec());
+    fs::write(origin.path("f").join(no_text), "bad\n").unwrap();
+    let mut sharing = origin.share(&["f"]);
+    assert!(sharing.err_line("error: ").contains("f/"));
+    assert!(sharing.err_line("back\\slash.txt").contains("backslash"));
+    assert!(sharing.err_line("latin-").contains("UTF-8"));
+    reader.done(&["get", "good.txt"]);
+    sharing.signal("TERM");
+    assert_eq!(sharing.wait().code, Some(3));
+}
+
+#[test]
+fn terminated_share_withdraws_its_files_and_ends_well() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    origin.write("a.txt", "a\n");
+    for signal in ["TERM", "INT"] {
+        let sharing = origin.share(&["a.txt"]);
+        reader.done(&["query", "a.txt"]);
+        sharing.signal(signal);
+        let ended = sharing.wait();
+        assert_eq!(ended.code, Some(0), "{signal}: {ended:?}");
+        reader.run(&["query", "a.txt"]).failed_with(1, &["nobody offers a.txt"]);
+    }
+}

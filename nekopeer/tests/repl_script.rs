@@ -1,0 +1,208 @@
+//! The REPL fed by a script: every command, exit codes, JSON, and events while it waits for input.
+
+mod program;
+
+use program::{Ended, Home, Indexers, MIB, Running, bytes, same};
+use serde_json::Value;
+
+/// Runs these lines to the end of input.
+fn script(home: &Home, flags: &[&str], lines: &[&str]) -> Ended {
+    let mut running = home.start(flags);
+    lines.iter().for_each(|line| running.type_line(line));
+    running.wait()
+}
+
+fn objects(ended: &Ended) -> Vec<Value> {
+    let object = |line: &String| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}"));
+    ended.out.iter().map(object).collect()
+}
+
+/// A file that somebody else serves.
+fn sharing(indexers: &Indexers, name: &str, content: &[u8]) -> (Home, Running) {
+    let origin = Home::at(indexers, 0);
+    origin.write(name, content);
+    let running = origin.share(&[name]);
+    (origin, running)
+}
+
+#[test]
+fn every_command_works_from_a_script() {
+    let indexers = Indexers::one();
+    let content = bytes(20, MIB);
+    let (origin, _sharing) = sharing(&indexers, "theirs.bin", &content);
+    let home = Home::at(&indexers, 0);
+    home.write("mine.txt", "mine\n");
+    let ended = script(
+        &home,
+        &[],
+        &[
+            "register mine.txt",
+            "search mine.txt",
+            "query theirs.bin --ttl 1",
+            "download theirs.bin",
+            "ls",
+            "status",
+            "help",
+            "?",
+            "deregister mine.txt",
+            "exit",
+            "deregister theirs.bin",
+        ],
+    );
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(same(&origin.path("theirs.bin"), &home.path("theirs.bin")));
+    let text = ended.out.join("\n");
+    for part in [
+        "published mine.txt version 1, 5 B",
+        "theirs.bin version 1, 1.0 MiB: 1.0 MiB moved",
+        "mine.txt is no longer offered; the file stays",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let lines = |begin: &str| ended.out.iter().filter(|line| line.starts_with(begin)).count();
+    assert_eq!(lines("NAME"), 4, "search, query, ls and status show tables: {text}");
+    assert_eq!(lines("download NAME"), 2, "help and ? show the commands: {text}");
+    assert_eq!(lines("theirs.bin is no longer"), 0, "nothing runs after exit: {text}");
+}
+
+#[test]
+fn comments_and_blank_lines_do_nothing_and_end_of_input_ends_well() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    let ended = script(&home, &[], &["# a comment", "", "   ", "  # another", "ls"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.out.is_empty(), "{ended:?}");
+    assert!(ended.err.iter().any(|line| line == "nothing is published or held here"), "{ended:?}");
+    assert_eq!(script(&home, &[], &[]).code, Some(0));
+}
+
+#[test]
+fn unknown_command_is_one_clear_line_and_wrong_usage_at_the_end() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    for (line, part) in
+        [("fetch a", "fetch"), ("query", "NAME"), ("get ../a", "get"), ("register 'a", "quot")]
+    {
+        let ended = script(&home, &[], &[line]);
+        assert_eq!(ended.code, Some(2), "{line}: {ended:?}");
+        let errors: Vec<_> = ended.err.iter().filter(|line| line.starts_with("error: ")).collect();
+        let [error] = errors.as_slice() else { panic!("one error: {ended:?}") };
+        assert!(error.contains(part), "{line}: {error}");
+    }
+}
+
+#[test]
+fn first_failure_decides_the_code_and_later_lines_still_run() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    home.write("a.txt", "a\n");
+    let (missing, absent, wrong) = ("register missing.txt", "download absent.txt", "nonsense");
+    for (lines, code) in
+        [([missing, absent, wrong], 3), ([absent, wrong, missing], 1), ([wrong, missing, absent], 2)]
+    {
+        let lines = [&lines[..], &["register a.txt"]].concat();
+        let ended = script(&home, &[], &lines);
+        assert_eq!(ended.code, Some(code), "{lines:?}: {ended:?}");
+        assert_eq!(ended.err.iter().filter(|line| line.starts_with("error: ")).count(), 3, "{ended:?}");
+        assert!(ended.out.iter().any(|line| line.contains("a.txt version 1")), "{ended:?}");
+    }
+}
+
+#[test]
+fn quoted_names_may_have_spaces() {
+    let indexers = Indexers::one();
+    let (_origin, _sharing) = sharing(&indexers, "my notes.txt", b"notes\n");
+    let home = Home::at(&indexers, 0);
+    home.write("a file", "file\n");
+    let lines = [
+        "download 'my notes.txt' -o \"a copy\"",
+        "register \"a file\" 'two words/named so'",
+        "search two\\ words/named\\ so",
+    ];
+    let ended = script(&home, &[], &lines);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(home.read("a copy"), b"notes\n");
+    assert!(ended.out.last().unwrap().starts_with("two words/named so"), "{ended:?}");
+}
+
+#[test]
+fn json_in_a_script_is_one_object_for_each_command() {
+    let indexers = Indexers::one();
+    let (_origin, _sharing) = sharing(&indexers, "theirs.txt", b"theirs\n");
+    let home = Home::at(&indexers, 0);
+    home.write("mine.txt", "mine\n");
+    let lines = [
+        "register mine.txt",
+        "search mine.txt",
+        "query nothing",
+        "download theirs.txt",
+        "ls",
+        "status",
+        "help",
+        "deregister mine.txt",
+    ];
+    let ended = script(&home, &["--json"], &lines);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    let objects = objects(&ended);
+    assert_eq!(objects.len(), lines.len(), "{ended:?}");
+    assert_eq!(objects[0]["files"][0]["name"], "mine.txt");
+    assert_eq!(objects[1]["hits"][0]["name"], "mine.txt");
+    assert_eq!(objects[2]["hits"], Value::Array(Vec::new()));
+    assert_eq!((&objects[3]["name"], &objects[3]["bytes_moved"]), (&"theirs.txt".into(), &7.into()));
+    for list in &objects[4..6] {
+        assert_eq!(list["files"].as_array().unwrap().len(), 2, "{list}");
+        assert_eq!(list["files"][1]["name"], "theirs.txt");
+    }
+    assert_eq!(objects[5]["files"][1]["freshness"], "fresh", "status asks the origin");
+}
+
+#[test]
+fn news_of_a_newer_version_arrives_while_the_script_waits() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    origin.write("a.txt", "first\n");
+    let mut publishing = origin.start(&[]);
+    publishing.type_line("register a.txt");
+    publishing.out_line("published a.txt version 1");
+    let mut reading = reader.start(&[]);
+    reading.type_line("download a.txt");
+    reading.out_line("a.txt version 1");
+    assert!(!reading.err_was("invalidated"));
+
+    origin.write("a.txt", "second\n");
+    publishing.type_line("register a.txt");
+    publishing.out_line("published a.txt version 2");
+    let news = reading.err_line("invalidated");
+    assert!(news.contains("a.txt") && news.contains("version 2 is out"), "{news}");
+    reading.type_line("ls");
+    assert!(reading.out_line("version 2 is out").contains("stale"));
+    reading.type_line("download a.txt");
+    reading.out_line("a.txt version 2");
+    assert_eq!(reading.wait().code, Some(0));
+    assert_eq!(reader.read("a.txt"), b"second\n");
+    assert_eq!(publishing.wait().code, Some(0));
+}
+
+#[test]
+fn terminated_script_ends_whether_it_waits_or_works() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    let mut waiting = home.start(&[]);
+    waiting.type_line("help");
+    waiting.out_line("register PATH");
+    waiting.signal("TERM");
+    assert_eq!(waiting.wait_with_input_open().code, Some(0));
+
+    let (_origin, _sharing) = sharing(&indexers, "big.bin", &bytes(21, 128 * MIB));
+    let mut working = home.start(&[]);
+    working.type_line("download big.bin");
+    while home.partial_len() < MIB as u64 {
+        assert!(working.is_running(), "it ended before it was told to");
+        std::thread::yield_now();
+    }
+    working.signal("TERM");
+    let ended = working.wait_with_input_open();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(ended.err.iter().any(|line| line.contains("interrupted")), "{ended:?}");
+    assert!(!home.path("big.bin").exists() && home.partial_len() > 0, "what came is kept");
+}

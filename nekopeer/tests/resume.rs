@@ -1,0 +1,170 @@
+//! Interrupted downloads: what came is kept, and only the rest moves the next time.
+#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
+
+mod common;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use common::{
+    Answer, Goods, Holder, MIB, Node, Then, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
+    indexer, name, peer,
+};
+use nekoindexer::IndexerHandle;
+use nekopeer::{DownloadError, DownloadOptions, Progress};
+use nekoproto::{DataRequest, FetchRefusal};
+
+/// What a faltering holder delivers: some whole chunks, and a bit of the next.
+const DELIVERED: usize = 2 * MIB;
+
+/// Delivers a part of the first run it is asked for, and then does `then`; refuses all others.
+fn faltering(goods: &Goods, then: Then) -> Holder {
+    let (goods, first) = (goods.clone(), AtomicBool::new(true));
+    Holder::begin(identity(1), move |request| match request {
+        DataRequest::Manifest(_) => goods.honest(request),
+        DataRequest::Get { .. } if first.swap(false, Ordering::Relaxed) => {
+            goods.honest(request).cut_to(DELIVERED + CHUNK_BYTES / 2).then(then)
+        }
+        DataRequest::Get { .. } => Answer::refusal(FetchRefusal::Unreadable),
+    })
+}
+
+fn honest(goods: &Goods, seed: u8) -> Holder {
+    let goods = goods.clone();
+    Holder::begin(identity(seed), move |request| goods.honest(request))
+}
+
+/// A file of 5 MiB that node 1 has signed.
+fn goods(version: u64) -> Goods {
+    Goods::new(&identity(1), "a", version, bytes(u8::try_from(version).unwrap(), 5 * MIB))
+}
+
+/// Begins to download from a holder that hangs, until exactly [`DELIVERED`] bytes are there.
+async fn begin(indexer: &IndexerHandle, node: &Node, goods: &Goods) {
+    let holder = faltering(goods, Then::Hang);
+    holder.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+    let progress = Arc::new(Progress::default());
+    let (file, options) = (name("a"), DownloadOptions::default());
+    tokio::select! {
+        ended = node.peer.download(&file, options, &progress) => panic!("{ended:?}"),
+        () = eventually(async || (progress.done() == DELIVERED as u64).then_some(())) => {}
+    }
+}
+
+#[tokio::test]
+async fn exhausted_source_leaves_a_partial_that_another_completes() {
+    in_time(async {
+        let (goods, indexer) = (goods(1), indexer(&[]).await);
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let faltering = faltering(&goods, Then::Close);
+        faltering.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        let error = reader.get("a").await.unwrap_err();
+        assert!(matches!(error, DownloadError::SourcesExhausted { .. }), "{error}");
+        assert!(!to.has("a"));
+        assert_eq!(to.partials().len(), 1);
+        let honest = honest(&goods, 2);
+        honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        let done = reader.get("a").await.unwrap();
+        assert_eq!(done.bytes_moved, (goods.bytes.len() - DELIVERED) as u64);
+        assert!(to.read("a") == goods.bytes);
+        assert!(to.partials().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn dropped_download_goes_on_at_once_with_what_is_missing() {
+    in_time(async {
+        let (goods, indexer) = (goods(1), indexer(&[]).await);
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let honest = honest(&goods, 2);
+        begin(&indexer, &reader, &goods).await;
+        honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        let done = reader.get("a").await.unwrap();
+        assert_eq!(done.bytes_moved, (goods.bytes.len() - DELIVERED) as u64);
+        assert!(to.read("a") == goods.bytes);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn download_of_a_peer_that_crashed_goes_on_in_the_next() {
+    in_time(async {
+        let (goods, indexer) = (goods(1), indexer(&[]).await);
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        begin(&indexer, &reader, &goods).await;
+        reader.peer.abort().await;
+        let reader = to.peer(&[indexer.local_addr()]).await;
+        let honest = honest(&goods, 2);
+        honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        let done = reader.get("a").await.unwrap();
+        assert_eq!(done.bytes_moved, (goods.bytes.len() - DELIVERED) as u64);
+        assert!(to.read("a") == goods.bytes);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn partial_that_was_damaged_meanwhile_costs_only_the_damaged_chunks() {
+    in_time(async {
+        let (goods, indexer) = (goods(1), indexer(&[]).await);
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        begin(&indexer, &reader, &goods).await;
+        reader.peer.abort().await;
+        let partial = to.partials().remove(0);
+        let mut bytes = std::fs::read(&partial).unwrap();
+        bytes[CHUNK_BYTES + 1] ^= 1;
+        std::fs::write(&partial, bytes).unwrap();
+        let reader = to.peer(&[indexer.local_addr()]).await;
+        let honest = honest(&goods, 2);
+        honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        let done = reader.get("a").await.unwrap();
+        assert_eq!(done.bytes_moved, (goods.bytes.len() - DELIVERED + CHUNK_BYTES) as u64);
+        assert!(to.read("a") == goods.bytes);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn partial_of_an_older_version_is_cleared_away() {
+    in_time(async {
+        let (old, indexer) = (goods(1), indexer(&[]).await);
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        begin(&indexer, &reader, &old).await;
+        let new = goods(2);
+        let honest = honest(&new, 2);
+        honest.register(indexer.local_addr(), [new.record.to_signed()]).await;
+        assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2);
+        assert!(to.read("a") == new.bytes);
+        assert!(to.partials().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn download_dropped_at_any_moment_can_be_begun_again_at_once() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let content = bytes(1, 24 * MIB);
+        origin.publish(&from.write("a", &content)).await;
+        for step in 1..=8 {
+            let progress = Arc::new(Progress::default());
+            let (file, options) = (name("a"), DownloadOptions::default());
+            tokio::select! {
+                ended = reader.peer.download(&file, options, &progress) => {
+                    drop(ended.expect("an interrupted download is no obstacle"));
+                    break;
+                }
+                () = eventually(async || (progress.done() > step * 2 * MIB as u64).then_some(())) => {}
+            }
+        }
+        let moved = reader.get("a").await.unwrap().bytes_moved;
+        assert!(moved < content.len() as u64, "what came is kept");
+        assert!(to.read("a") == content);
+    })
+    .await;
+}

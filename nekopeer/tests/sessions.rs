@@ -1,0 +1,305 @@
+//! Sessions with indexers that come and go, what is withdrawn and when, and one process per data folder.
+#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
+
+mod common;
+
+use std::{ffi::OsStr, net::SocketAddr, os::unix::ffi::OsStrExt};
+
+use common::{
+    ANY_PORT, Folder, Holder, Node, Proxy, eventually, identity, in_time, indexer, indexer_at, kept_port,
+    name, peer,
+};
+use nekopeer::{
+    Config, DownloadError, Event, Peer, PublishError, PublishOptions, StartError, lock::LockError,
+};
+use nekoproto::{DataRequest, NetworkName, limits::TTL_DEFAULT, transport::Security};
+
+/// Why the indexer is away, once that is known.
+fn away(event: &Event) -> Option<String> {
+    match event {
+        Event::Away { why, .. } => Some(why.clone()),
+        _ => None,
+    }
+}
+
+fn registered(event: &Event) -> Option<usize> {
+    match event {
+        Event::Registered { files, .. } => Some(*files),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn peer_whose_indexer_is_away_serves_and_registers_when_it_comes() {
+    in_time(async {
+        let (_port, addr) = kept_port();
+        let from = Folder::new();
+        let mut origin = Node::start(from.config(&[addr])).await;
+        let why = origin.event(away).await;
+        assert!(why.contains(&addr.to_string()), "{why}");
+        let outcome = origin.publish_all(&[&from.write("a", b"content")]).await;
+        assert_eq!((outcome.published.len(), outcome.indexers_told), (1, 0));
+        let request = DataRequest::Manifest(outcome.published[0].manifest);
+        assert!(Holder::idle(identity(2)).ask(origin.addr(), &request).await.is_ok());
+        let _indexer = indexer_at(addr, &[]).await;
+        assert_eq!(origin.event(registered).await, 1);
+        let (to, reader) = peer(&[addr]).await;
+        reader.get("a").await.unwrap();
+        assert_eq!(to.read("a"), b"content");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn peer_registers_again_when_its_indexer_restarts() {
+    in_time(async {
+        let (_port, addr) = kept_port();
+        let indexer = indexer_at(addr, &[]).await;
+        let (from, mut origin) = peer(&[addr]).await;
+        origin.publish(&from.write("a", b"content")).await;
+        indexer.shutdown().await;
+        origin.event(away).await;
+        let indexer = indexer_at(addr, &[]).await;
+        assert_eq!(origin.event(registered).await, 1);
+        assert_eq!(indexer.names(), 1);
+        let (_to, reader) = peer(&[addr]).await;
+        reader.get("a").await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn version_published_while_the_indexer_is_away_is_announced_when_it_is_back() {
+    in_time(async {
+        let near = indexer(&[]).await;
+        let far = indexer(&[near.local_addr()]).await;
+        far.neighbors_reach(1).await;
+        let (_port, addr) = kept_port();
+        let way = Proxy::begin(addr, near.local_addr());
+        let (from, mut origin) = peer(&[addr]).await;
+        let old = origin.publish(&from.write("a", b"version 1")).await;
+        let mut holder = Holder::idle(identity(2));
+        holder.register(far.local_addr(), [old.to_signed()]).await;
+        drop(way);
+        origin.event(away).await;
+        let outcome = origin.publish_all(&[&from.write("a", b"version 2")]).await;
+        assert_eq!((outcome.published.len(), outcome.indexers_told), (1, 0));
+        assert!(holder.told.try_recv().is_err());
+        let _way = Proxy::begin(addr, near.local_addr());
+        let news = holder.told.recv().await.unwrap().into_vec();
+        assert_eq!(news, [outcome.published[0].to_signed()], "a neighbor's peer is told");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn answer_of_one_indexer_is_enough_but_not_complete() {
+    in_time(async {
+        let (first, second) = (indexer(&[]).await, indexer(&[]).await);
+        let (from, origin) = peer(&[first.local_addr(), second.local_addr()]).await;
+        let (to, mut reader) = peer(&[first.local_addr(), second.local_addr()]).await;
+        origin.publish(&from.write("a", b"content")).await;
+        assert!(reader.peer.query(&name("a"), TTL_DEFAULT).await.unwrap().complete);
+        second.shutdown().await;
+        reader.event(away).await;
+        for answer in [reader.peer.query(&name("a"), TTL_DEFAULT).await, reader.peer.search(&name("a")).await]
+        {
+            let answer = answer.unwrap();
+            assert_eq!((answer.candidates.len(), answer.complete), (1, false));
+        }
+        let error = reader.get("b").await.unwrap_err();
+        assert!(matches!(error, DownloadError::NotFound { complete: false, .. }), "{error}");
+        reader.get("a").await.unwrap();
+        assert_eq!(to.read("a"), b"content");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_indexer_at_all_is_an_error_that_names_one() {
+    in_time(async {
+        let (_port, addr) = kept_port();
+        let mut reader = Node::start(Folder::new().config(&[addr])).await;
+        reader.event(away).await;
+        let error = reader.get("a").await.unwrap_err().to_string();
+        assert!(error.contains(&addr.to_string()), "{error}");
+        let reader = Node::start(Folder::new().config(&[])).await;
+        let error = reader.get("a").await.unwrap_err().to_string();
+        assert!(error.contains("--indexer"), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn indexer_of_another_network_or_security_is_away_for_a_reason() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let config = Folder::new().config(&[indexer.local_addr()]);
+        let network = NetworkName::try_from("another".to_owned()).unwrap();
+        let why = Node::start(Config { network, ..config.clone() }).await.event(away).await;
+        assert!(why.contains("another network"), "{why}");
+        let config = Config { security: Security::Insecure, dir: Folder::new().path(""), ..config };
+        let why = Node::start(config).await.event(away).await;
+        assert!(why.contains("--insecure"), "{why}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn deregistered_name_is_found_no_more_and_its_file_stays() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (_to, reader) = peer(&[indexer.local_addr()]).await;
+        origin.publish(&from.write("a", b"content")).await;
+        origin.peer.deregister(&name("a")).await.unwrap();
+        let error = reader.get("a").await.unwrap_err();
+        assert!(matches!(error, DownloadError::NotFound { complete: true, .. }), "{error}");
+        assert_eq!(from.read("a"), b"content");
+        let error = origin.peer.deregister(&name("a")).await.unwrap_err();
+        assert!(matches!(error, PublishError::NotRegistered(_)), "{error}");
+        let again = origin.publish(&from.path("a")).await;
+        assert_eq!(again.version.get(), 2, "a version number is never used again");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn shutdown_withdraws_everything() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (_to, reader) = peer(&[indexer.local_addr()]).await;
+        for text in ["a", "b"] {
+            origin.publish(&from.write(text, b"content")).await;
+        }
+        origin.peer.shutdown().await;
+        for text in ["a", "b"] {
+            let error = reader.get(text).await.unwrap_err();
+            assert!(matches!(error, DownloadError::NotFound { complete: true, .. }), "{error}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn dropped_handle_ends_the_peer() {
+    in_time(async {
+        let (_folder, origin) = peer(&[]).await;
+        let addr = origin.addr();
+        drop(origin);
+        eventually(async || tokio::net::TcpStream::connect(addr).await.err()).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn data_folder_belongs_to_one_peer_at_a_time() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let folder = Folder::new();
+        let first = folder.peer(&[indexer.local_addr()]).await;
+        let node = first.peer.node();
+        let error = Peer::spawn(folder.config(&[])).await.unwrap_err();
+        assert!(matches!(error, StartError::Lock(LockError::InUse { .. })), "{error}");
+        for _ in 0..5 {
+            let next = folder.config(&[indexer.local_addr()]);
+            let data_dir = Some(Folder::new().path("data"));
+            Peer::spawn(Config { data_dir, ..next }).await.unwrap().shutdown().await;
+        }
+        first.peer.shutdown().await;
+        for round in 0..5 {
+            let next = folder.peer(&[indexer.local_addr()]).await;
+            assert_eq!(next.peer.node(), node, "the key stays");
+            if round % 2 == 0 { next.peer.shutdown().await } else { next.peer.abort().await }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn address_in_use_is_named_and_leaves_the_data_folder_free() {
+    in_time(async {
+        let (_folder, other) = peer(&[]).await;
+        let folder = Folder::new();
+        let taken = Config { listen: Some(other.addr()), ..folder.config(&[]) };
+        let error = Peer::spawn(taken).await.unwrap_err();
+        assert!(matches!(error, StartError::Listen { addr, .. } if addr == other.addr()), "{error}");
+        folder.peer(&[]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn peer_that_does_not_listen_downloads_and_is_nobody_s_holder() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        origin.publish(&from.write("a", b"content")).await;
+        let to = Folder::new();
+        let config = Config { listen: None, ..to.config(&[indexer.local_addr()]) };
+        let reader = Node::start(config).await;
+        reader.get("a").await.unwrap();
+        assert_eq!(to.read("a"), b"content");
+        let answer = origin.peer.search(&name("a")).await.unwrap();
+        let holders: Vec<SocketAddr> =
+            answer.candidates[0].holders.iter().map(|holder| holder.addr).collect();
+        assert_eq!(holders, [origin.addr()]);
+        assert_ne!(origin.addr(), ANY_PORT);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn publish_says_which_path_is_missing_and_publishes_nothing() {
+    in_time(async {
+        let (from, origin) = peer(&[]).await;
+        let paths = vec![from.write("a", b"content"), from.path("missing")];
+        let error =
+            origin.peer.publish(paths, PublishOptions::default(), &Default::default()).await.unwrap_err();
+        assert!(
+            matches!(&error, PublishError::Unreadable { path, .. } if path.ends_with("missing")),
+            "{error}"
+        );
+        assert!(origin.peer.files().await.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn folder_with_unusable_names_is_published_without_them() {
+    in_time(async {
+        let (_home, origin) = peer(&[]).await;
+        let tree = Folder::new();
+        tree.write("good", b"content");
+        let bad = tree.path("").join(OsStr::from_bytes(b"b\xffd"));
+        std::fs::write(&bad, b"content").unwrap();
+        tree.write("back\\slash", b"content");
+        let outcome = origin.publish_all(&[&tree.path("")]).await;
+        assert_eq!(outcome.published.len(), 1);
+        let failed: Vec<_> =
+            outcome.failed.into_iter().map(|(path, error)| (path, error.to_string())).collect();
+        assert_eq!(failed.len(), 2, "{failed:?}");
+        assert!(failed.iter().any(|(path, why)| *path == bad && why.contains("UTF-8")), "{failed:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn folder_and_two_files_cannot_be_published_under_one_name() {
+    in_time(async {
+        let (from, origin) = peer(&[]).await;
+        let (one, two) = (from.write("one/a", b"1"), Folder::new());
+        let two = two.write("a", b"2");
+        let publish = async |paths: Vec<_>| {
+            let options = PublishOptions { name: Some(name("a")), policy: None };
+            origin.peer.publish(paths, options, &Default::default()).await.unwrap_err()
+        };
+        let error = publish(vec![from.path("one")]).await;
+        assert!(matches!(error, PublishError::NameForFolder(_)), "{error}");
+        drop(two);
+        let error = publish(vec![one, from.write("two/a", b"2")]).await;
+        assert!(matches!(error, PublishError::SameName { .. }), "{error}");
+    })
+    .await;
+}

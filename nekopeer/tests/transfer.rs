@@ -1,0 +1,190 @@
+//! Publish and download between real peers: whole files, and only what is missing of them.
+#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
+
+mod common;
+
+use std::{path::Path, sync::Arc};
+
+use common::{Folder, MIB, bytes, in_time, indexer, name, peer};
+use nekopeer::{DownloadError, DownloadOptions, Progress, PublishOptions};
+use nekoproto::Freshness;
+
+#[tokio::test]
+async fn files_of_every_size_arrive_as_they_are() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        for (text, len) in [("empty", 0), ("deep/er/one", 1), ("a b/ü.bin", 5 * MIB), ("large", 40 * MIB)] {
+            let content = bytes(1, len);
+            let record = origin.publish(&from.write(text, &content)).await;
+            assert_eq!(record.content.as_bytes(), blake3::hash(&content).as_bytes());
+            let done = reader.get(text).await.unwrap();
+            assert_eq!((done.path, done.record), (to.path(text), record));
+            assert_eq!((done.bytes_moved, done.freshness), (len as u64, Freshness::Fresh));
+            assert!(to.read(text) == content, "{text}");
+            assert!(to.partials().is_empty());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn published_folder_is_named_by_the_paths_within() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (_from, origin) = peer(&[indexer.local_addr()]).await;
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let tree = Folder::new();
+        for text in ["a.txt", "sub/b.txt", "sub/deeper/c.txt", ".neko/secret", "sub/.neko-part-x"] {
+            tree.write(text, text.as_bytes());
+        }
+        let outcome = origin.publish_all(&[&tree.path("")]).await;
+        let names: Vec<_> = outcome.published.iter().map(|record| record.name.to_string()).collect();
+        assert_eq!(names, ["a.txt", "sub/b.txt", "sub/deeper/c.txt"]);
+        for text in names {
+            reader.get(&text).await.unwrap();
+            assert_eq!(to.read(&text), text.as_bytes());
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn unchanged_republish_keeps_the_version() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let path = from.write("a", b"same");
+        let first = origin.publish(&path).await;
+        std::fs::write(&path, b"same").unwrap(); // another stamp, the same bytes
+        let outcome = origin.publish_all(&[&path]).await;
+        assert_eq!((outcome.unchanged, outcome.published.len()), (vec![first], 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn changed_republish_moves_only_the_changed_chunks() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let before = bytes(1, 5 * MIB);
+        origin.publish(&from.write("a", &before)).await;
+        assert_eq!(reader.get("a").await.unwrap().bytes_moved, before.len() as u64);
+        assert_eq!(reader.get("a").await.unwrap().bytes_moved, 0, "it is here already");
+        let after = [&before[..2 * MIB], b"an insertion", &before[2 * MIB..]].concat();
+        assert_eq!(origin.publish(&from.write("a", &after)).await.version.get(), 2);
+        let done = reader.get("a").await.unwrap();
+        assert_eq!(done.record.version.get(), 2);
+        assert!((1..512 * 1024).contains(&done.bytes_moved), "{} bytes moved", done.bytes_moved);
+        assert!(to.read("a") == after);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_sources_share_the_work() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (_cache, cache) = peer(&[indexer.local_addr()]).await;
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let content = bytes(1, 24 * MIB);
+        origin.publish(&from.write("a", &content)).await;
+        cache.get("a").await.unwrap();
+        let done = reader.get("a").await.unwrap();
+        assert_eq!((done.sources, done.bytes_moved), (2, content.len() as u64));
+        assert!(to.read("a") == content);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn copy_serves_while_its_origin_is_gone() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (_cache, cache) = peer(&[indexer.local_addr()]).await;
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        origin.publish(&from.write("a", b"content")).await;
+        let node = origin.peer.node();
+        cache.get("a").await.unwrap();
+        origin.peer.shutdown().await;
+        let done = reader.get("a").await.unwrap();
+        assert_eq!((done.record.origin, to.read("a").as_slice()), (node, b"content".as_slice()));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn output_elsewhere_is_where_the_file_stands_and_is_served_from() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (to, cache) = peer(&[indexer.local_addr()]).await;
+        let (third, reader) = peer(&[indexer.local_addr()]).await;
+        origin.publish(&from.write("a", b"content")).await;
+        let elsewhere = Folder::new();
+        let output = Some(elsewhere.path("renamed"));
+        let done = cache.get_with("a", DownloadOptions { output, ..Default::default() }).await.unwrap();
+        assert_eq!(done.path, elsewhere.path("renamed"));
+        assert!(elsewhere.read("renamed") == b"content" && !to.has("a"));
+        origin.peer.shutdown().await;
+        reader.get("a").await.unwrap();
+        assert_eq!(third.read("a"), b"content");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn own_and_unknown_names_are_told_apart() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        origin.publish(&from.write("mine", b"content")).await;
+        let error = origin.get("mine").await.unwrap_err();
+        assert!(matches!(error, DownloadError::Own(_)), "{error}");
+        let error = origin.get("nobody's").await.unwrap_err();
+        assert!(matches!(error, DownloadError::NotFound { complete: true, .. }), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn second_download_of_a_name_at_the_same_time_is_refused() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (_to, reader) = peer(&[indexer.local_addr()]).await;
+        origin.publish(&from.write("a", b"content")).await;
+        let (first, second) = tokio::join!(reader.get("a"), reader.get("a"));
+        assert_eq!(first.unwrap().bytes_moved, 7);
+        assert!(matches!(second, Err(DownloadError::AlreadyRunning(_))), "{second:?}");
+        assert_eq!(reader.get("a").await.unwrap().bytes_moved, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn progress_ends_at_the_size_whatever_was_there() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (_to, reader) = peer(&[indexer.local_addr()]).await;
+        let path = from.write("a", &bytes(1, MIB));
+        let progress = Arc::new(Progress::default());
+        let paths = vec![path.clone()];
+        origin.peer.publish(paths, PublishOptions::default(), &progress).await.unwrap();
+        assert_eq!((progress.done(), progress.total()), (MIB as u64, MIB as u64));
+        for _ in 0..2 {
+            let progress = Arc::new(Progress::default());
+            let options = DownloadOptions::default();
+            reader.peer.download(&name("a"), options, &progress).await.unwrap();
+            assert_eq!((progress.done(), progress.total()), (MIB as u64, MIB as u64));
+        }
+        assert!(path.starts_with(origin.peer.dir()) && origin.peer.dir() != Path::new("/"));
+    })
+    .await;
+}
