@@ -15,7 +15,7 @@ use nekoproto::{
 use tarpc::{client::RpcError, context::Context};
 use tokio::time::timeout;
 
-use crate::{clock, peer::Shared, watch};
+use crate::{clock, shared::Shared, watch};
 
 /// The peer as one connection sees it.
 #[derive(Clone)]

@@ -19,8 +19,8 @@ use crate::{
     clock,
     fetch::Source,
     locate::{self, Answer, LocateError, Scope},
-    peer::Shared,
     placing::{Standing, copy_entry, place_for, put_in_place, standing},
+    shared::Shared,
     stamp::Stamp,
     state::{
         choice::{NoChoice, Target, choose},

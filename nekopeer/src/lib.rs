@@ -31,6 +31,7 @@ mod progress;
 mod publish;
 mod serve;
 mod session;
+mod shared;
 pub mod stamp;
 pub mod state;
 mod status;

@@ -13,8 +13,8 @@ use nekoproto::{
 use tarpc::client::RpcError;
 
 use crate::{
-    peer::Shared,
     session::{Session, within},
+    shared::Shared,
     state::choice::Candidate,
     watch,
 };

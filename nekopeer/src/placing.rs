@@ -8,7 +8,7 @@ use crate::{
     DownloadError, DownloadOptions,
     assemble::{AssembleError, Assembly},
     catalogue::Entry,
-    peer::Shared,
+    shared::Shared,
     stamp::{Stamp, now_ns},
     store::{Place, StoreError},
 };

@@ -19,7 +19,7 @@ use crate::{
     catalogue::{CatalogueError, Draft, Entry, Published},
     chunker::{ChunkError, chunk_file},
     clock,
-    peer::Shared,
+    shared::Shared,
     stamp::Stamp,
 };
 

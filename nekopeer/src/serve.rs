@@ -12,7 +12,7 @@ use tracing::debug;
 use crate::{
     calls::PeerCalls,
     catalogue::Entry,
-    peer::{Shared, blocking},
+    shared::{Shared, blocking},
     stamp::Stamp,
     status,
 };

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use crate::{Config, Event, calls::PeerCalls, peer::Shared, status, watch};
+use crate::{Config, Event, calls::PeerCalls, shared::Shared, status, watch};
 
 /// Time for an indexer to answer a registration or a renewal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use nekoproto::{Freshness, VerifiedRecord, Version};
 
-use crate::{Event, catalogue::Entry, clock, peer::Shared, stamp::Stamp};
+use crate::{Event, catalogue::Entry, clock, shared::Shared, stamp::Stamp};
 
 /// One file of this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]

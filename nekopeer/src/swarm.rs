@@ -27,7 +27,7 @@ use crate::{
     Progress,
     assemble::Assembly,
     fetch::{FetchError, Source, worse},
-    peer::blocking,
+    shared::blocking,
     state::schedule::{Next, Schedule},
     store::StoreError,
 };

@@ -26,9 +26,9 @@ use crate::{
     clock,
     download::{self, Running},
     locate::{self, Scope},
-    peer::Shared,
     publish,
     session::within,
+    shared::Shared,
     state::freshness::{CopyState, OnStale},
 };
 
