@@ -183,6 +183,10 @@ fn store(shared: &Shared, drafts: Vec<Draft>, outcome: &mut PublishOutcome) -> R
     if drafts.is_empty() {
         return Ok(());
     }
+    // Before the commit: a session that registers everything right after it must know that this is
+    // news, or the indexer would never announce it.
+    let names: Vec<FileName> = drafts.iter().map(|draft| draft.name.clone()).collect();
+    shared.sessions.iter().for_each(|session| session.expect_news(&names));
     for published in shared.catalogue.publish(drafts)? {
         match published {
             Published::New(record) => outcome.published.push(record),

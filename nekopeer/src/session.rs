@@ -175,6 +175,11 @@ impl Session {
         }
     }
 
+    /// Whatever is registered next under these names is to be announced.
+    pub(crate) fn expect_news(&self, names: &[FileName]) {
+        self.told().unannounced.extend(names.iter().cloned());
+    }
+
     /// Tells this indexer of versions that this peer holds. With `announce`, those that it
     /// cannot be told now are announced when it is back.
     pub(crate) async fn offer(
