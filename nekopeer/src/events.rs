@@ -59,6 +59,14 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Whether a person wants to read it: a session with nothing to register is no news.
+    #[must_use]
+    pub const fn is_worth_showing(&self) -> bool {
+        !matches!(self, Self::Registered { files: 0, .. })
+    }
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -14,11 +14,12 @@ use tracing::debug;
 use walkdir::WalkDir;
 
 use crate::{
-    Progress,
+    Event, Progress,
     calls::call_peer,
     catalogue::{CatalogueError, Draft, Entry, Published},
     chunker::{ChunkError, chunk_file},
     clock,
+    session::SessionError,
     shared::Shared,
     stamp::Stamp,
 };
@@ -273,7 +274,12 @@ async fn announce(shared: &Arc<Shared>, news: &[VerifiedRecord], unchanged: &[Ve
     tell_subscribers(shared, news.to_vec());
     let telling = shared.sessions.iter().map(|session| async move {
         session.offer(shared, news, true).await?;
-        session.offer(shared, unchanged, false).await
+        session.offer(shared, unchanged, false).await?;
+        let files = news.len() + unchanged.len();
+        if files > 0 {
+            shared.tell(Event::Registered { indexer: session.link.addr(), files });
+        }
+        Ok::<(), SessionError>(())
     });
     let told = futures::future::join_all(telling).await;
     told.into_iter()

@@ -25,7 +25,7 @@ impl Terminal {
         let options = Options::new().timeout_ms(Some(limit)).strip_ansi_escape_codes(true);
         let session = spawn_with_options(home.command::<&str>([]), options).unwrap();
         let mut terminal = Self { session };
-        terminal.sees("* registered ");
+        terminal.sees("* connected ");
         terminal.keys("help");
         terminal.enter("(also: Ctrl-D)");
         terminal

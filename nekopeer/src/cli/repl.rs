@@ -7,7 +7,10 @@
 mod editor;
 mod line;
 
-use std::io::{self, BufRead, IsTerminal};
+use std::{
+    collections::BTreeSet,
+    io::{self, BufRead, IsTerminal},
+};
 
 use tokio::sync::{broadcast, mpsc};
 
@@ -79,7 +82,8 @@ async fn script(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> anyhow::
 
 fn show_event(event: Result<Event, broadcast::error::RecvError>, output: &Output) {
     match event {
-        Ok(event) => output.note(&event.to_string()),
+        Ok(event) if event.is_worth_showing() => output.note(&event.to_string()),
+        Ok(_) => {}
         Err(broadcast::error::RecvError::Lagged(missed)) => output.note(&format!("{missed} events missed")),
         Err(broadcast::error::RecvError::Closed) => {}
     }
@@ -108,12 +112,18 @@ async fn interactive(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> any
     ))?;
     let mut editor =
         editor::Editor::start(args.config(Vec::new(), true)?.data_dir().join("history"), peer.events())?;
+    let mut named = BTreeSet::new();
     loop {
         let line = tokio::select! {
-            line = editor.line(names(peer).await) => line?,
+            line = editor.line(names(peer, &named).await) => line?,
             () = stop.wait() => None, // the editor takes Ctrl-C itself: somebody ends the program
         };
         let Some(line) = line else { break };
+        if let Ok(Some(Line::Search { name } | Line::Query { name, .. } | Line::Download { name, .. })) =
+            Line::parse(&line)
+        {
+            named.insert(name.to_string());
+        }
         let after = tokio::select! {
             after = execute(peer, args, &line, output) => after,
             () = stop.wait() => {
@@ -128,8 +138,10 @@ async fn interactive(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> any
     Ok(Ended::Well) // a person saw what failed
 }
 
-async fn names(peer: &PeerHandle) -> Vec<String> {
-    peer.files().await.into_iter().map(|file| file.record.name.to_string()).collect()
+/// What can be completed: the names held here, and those asked for so far.
+async fn names(peer: &PeerHandle, named: &BTreeSet<String>) -> Vec<String> {
+    let held = peer.files().await.into_iter().map(|file| file.record.name.to_string());
+    held.chain(named.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Runs one line; whatever goes wrong is said in one line.

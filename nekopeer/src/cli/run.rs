@@ -76,7 +76,9 @@ async fn share(args: &NodeArgs, paths: &[PathBuf], output: &Output) -> anyhow::R
         let output = *output;
         tokio::spawn(async move {
             while let Ok(event) = events.recv().await {
-                output.note(&event.to_string());
+                if event.is_worth_showing() {
+                    output.note(&event.to_string());
+                }
             }
         })
     };
@@ -85,10 +87,15 @@ async fn share(args: &NodeArgs, paths: &[PathBuf], output: &Output) -> anyhow::R
         publish(&peer, paths.to_vec(), PublishOptions::default(), output).await
     };
     let shared = tokio::select! {
-        ended = publishing => Some(ended?),
-        () = stop.wait() => None, // told to stop before there was anything to serve
+        ended = publishing => ended,
+        () = stop.wait() => Err(anyhow::anyhow!("stopped before there was anything to serve")),
     };
-    if shared == Some(Ended::Well) || (shared.is_some() && !peer.files().await.is_empty()) {
+    let serves = match &shared {
+        Ok(Ended::Well) => true,
+        Ok(_) => !peer.files().await.is_empty(),
+        Err(_) => false,
+    };
+    if serves {
         let addr = peer.local_addr().map(|addr| addr.to_string()).unwrap_or_default();
         output.note(&format!("serving on {addr} as {}, Ctrl-C stops", peer.node()));
         stop.wait().await;
@@ -96,7 +103,7 @@ async fn share(args: &NodeArgs, paths: &[PathBuf], output: &Output) -> anyhow::R
     showing.abort();
     peer.shutdown().await;
     indexers.shutdown().await;
-    Ok(shared.unwrap_or(Ended::Failed))
+    shared
 }
 
 /// Ctrl-C or a request to terminate.

@@ -1,7 +1,8 @@
 //! The line editor: history, completion, and events above the line being typed.
 
-use std::{path::PathBuf, sync::mpsc as sync_mpsc, thread};
+use std::{io, path::PathBuf, sync::mpsc as sync_mpsc, thread};
 
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::{
     Config, Context, Editor as LineEditor, ExternalPrinter, Helper,
     completion::{Completer, FilenameCompleter, Pair},
@@ -29,6 +30,17 @@ type Read = Result<Option<String>, ReadlineError>;
 pub(super) struct Editor {
     ask: sync_mpsc::Sender<Vec<String>>,
     lines: mpsc::Receiver<Read>,
+    /// How the terminal was before: a program that ends at its prompt leaves it so.
+    terminal: Option<Termios>,
+}
+
+impl Drop for Editor {
+    fn drop(&mut self) {
+        if let Some(terminal) = &self.terminal {
+            // Nothing is left to do if even that fails.
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
+        }
+    }
 }
 
 impl Editor {
@@ -39,12 +51,13 @@ impl Editor {
         if let Err(error) = editor.load_history(&history) {
             debug!(%error, "no history yet");
         }
+        let terminal = tcgetattr(io::stdin()).ok();
         let printer = editor.create_external_printer()?;
         tokio::spawn(print_events(printer, events));
         let (ask, asked) = sync_mpsc::channel();
         let (sender, lines) = mpsc::channel(1);
         thread::spawn(move || read_lines(editor, history, asked, sender));
-        Ok(Self { ask, lines })
+        Ok(Self { ask, lines, terminal })
     }
 
     /// The next line; `names` can be completed in it. `None` at the end of input.
@@ -84,7 +97,8 @@ fn read_lines(
 async fn print_events(mut printer: impl ExternalPrinter, mut events: broadcast::Receiver<Event>) {
     loop {
         let text = match events.recv().await {
-            Ok(event) => format!("* {event}\n"),
+            Ok(event) if event.is_worth_showing() => format!("* {event}\n"),
+            Ok(_) => continue,
             Err(broadcast::error::RecvError::Lagged(missed)) => format!("* {missed} events missed\n"),
             Err(broadcast::error::RecvError::Closed) => return,
         };
