@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::{ffi::OsStr, net::SocketAddr, os::unix::ffi::OsStrExt};
+use std::{ffi::OsStr, net::SocketAddr, os::unix::ffi::OsStrExt, sync::Arc};
 
 use common::{
     ANY_PORT, Folder, Holder, Node, Proxy, eventually, identity, in_time, indexer, indexer_at, kept_port,
@@ -300,6 +300,40 @@ async fn folder_and_two_files_cannot_be_published_under_one_name() {
         drop(two);
         let error = publish(vec![one, from.write("two/a", b"2")]).await;
         assert!(matches!(error, PublishError::SameName { .. }), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn data_folder_with_the_private_key_is_never_shared() {
+    in_time(async {
+        let folder = Folder::new();
+        folder.write("good", b"content");
+        let data_dir = folder.path("state"); // inside the shared folder, and not named .neko
+        let config = Config { data_dir: Some(data_dir.clone()), ..folder.config(&[]) };
+        let origin = Node::start(config).await;
+        assert!(data_dir.join("peer.key").exists());
+        let outcome = origin.publish_all(&[&folder.path("")]).await;
+        let names: Vec<&str> = outcome.published.iter().map(|record| record.name.as_str()).collect();
+        assert_eq!(names, ["good"]);
+        for path in [data_dir.clone(), data_dir.join("peer.key")] {
+            let refused = origin.peer.publish(vec![path], PublishOptions::default(), &Arc::default()).await;
+            assert!(matches!(refused, Err(PublishError::OwnData(_))), "{refused:?}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pipe_is_refused_and_not_waited_for() {
+    in_time(async {
+        let (_home, origin) = peer(&[]).await;
+        let folder = Folder::new();
+        let pipe = folder.path("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let outcome = origin.publish_all(&[&pipe]).await;
+        assert!(outcome.published.is_empty());
+        assert!(outcome.failed[0].1.to_string().contains("not a regular file"), "{:?}", outcome.failed);
     })
     .await;
 }
