@@ -5,10 +5,11 @@
 //! transaction that stores its record: a crash can lose a publish, but never reuse its number.
 
 mod entry;
+mod memory;
 mod tables;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
@@ -18,6 +19,7 @@ use nekoproto::{
 };
 
 pub use entry::Entry;
+use memory::Memory;
 use tables::Tables;
 
 use crate::chunker::Chunked;
@@ -30,14 +32,6 @@ pub struct Catalogue {
     memory: RwLock<Memory>,
     /// Held from the first look of a change to its last: what it read stays true until it is visible.
     changing: Mutex<()>,
-}
-
-/// The index in memory: what the tables say, ready to hand.
-#[derive(Debug, Default)]
-struct Memory {
-    entries: HashMap<FileName, Arc<Entry>>,
-    by_content: HashMap<ContentHash, HashSet<FileName>>,
-    by_manifest: HashMap<ManifestHash, HashSet<FileName>>,
 }
 
 /// A file about to be published.
@@ -407,35 +401,6 @@ impl Catalogue {
 
     fn write<T>(&self, change: impl FnOnce(&mut Memory) -> T) -> T {
         change(&mut self.memory.write().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-impl Memory {
-    fn put(&mut self, entry: Arc<Entry>) {
-        let record = entry.record.clone();
-        self.take(&record.name);
-        self.by_content.entry(record.content).or_default().insert(record.name.clone());
-        self.by_manifest.entry(record.manifest).or_default().insert(record.name.clone());
-        self.entries.insert(record.name.clone(), entry);
-    }
-
-    fn take(&mut self, name: &FileName) {
-        let Some(entry) = self.entries.remove(name) else { return };
-        remove_from(&mut self.by_content, &entry.record.content, name);
-        remove_from(&mut self.by_manifest, &entry.record.manifest, name);
-    }
-
-    fn named(&self, names: Option<&HashSet<FileName>>) -> Vec<Arc<Entry>> {
-        names.into_iter().flatten().filter_map(|name| self.entries.get(name).cloned()).collect()
-    }
-}
-
-fn remove_from<K: std::hash::Hash + Eq>(map: &mut HashMap<K, HashSet<FileName>>, key: &K, name: &FileName) {
-    if let Some(names) = map.get_mut(key) {
-        names.remove(name);
-        if names.is_empty() {
-            map.remove(key);
-        }
     }
 }
 
