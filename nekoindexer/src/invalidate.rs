@@ -37,15 +37,7 @@ pub(crate) fn spread(shared: &Arc<Shared>, announcement: Announcement, envelope:
     if announcement.is_empty() {
         return;
     }
-    let background = Arc::clone(shared);
-    shared.tasks.spawn(async move {
-        let stop = background.stop.clone();
-        let telling = tell_all(&background, announcement, envelope);
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = telling => {}
-        }
-    });
+    shared.spawn_until_stop(|shared| async move { tell_all(&shared, announcement, envelope).await });
 }
 
 async fn tell_all(shared: &Shared, announcement: Announcement, envelope: Envelope) {

@@ -33,6 +33,7 @@ use nekoproto::{
     Holder, Identity, IdentityError, IndexerService, IndexerServiceClient, MsgId, NodeId, NodeTag,
     PeerServiceClient, Role, Verifier,
     limits::{SEEN_FOR, TTL_MAX},
+    tasks::spawn_until,
     transport::{Connection, Endpoint, EndpointConfig, EndpointError, Link, Remote, control},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -206,13 +207,7 @@ impl Shared {
         self: &Arc<Self>,
         work: impl FnOnce(Arc<Self>) -> F,
     ) {
-        let (stop, work) = (self.stop.clone(), work(Arc::clone(self)));
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = work => {}
-            }
-        });
+        spawn_until(&self.tasks, &self.stop, work(Arc::clone(self)));
     }
 
     /// Links to the neighbor at `addr`, the `place`-th of the configuration.

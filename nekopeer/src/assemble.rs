@@ -68,7 +68,7 @@ impl Assembly {
     }
 
     fn take_from_partial(&mut self, progress: &Progress) -> Result<(), StoreError> {
-        let there = self.partial.len()?;
+        let there = self.partial.bytes()?;
         let mut buffer = Vec::new();
         for index in 0..self.manifest.chunks().len() {
             let range = self.manifest.range(index);

@@ -3,8 +3,8 @@
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use nekoproto::{
-    ByteRange, DataReply, DataRequest, FetchRefusal, Freshness, Grant, Holder, List, Manifest, ManifestError,
-    Purpose, Record,
+    ByteRange, DataReply, DataRequest, FetchRefusal, Grant, Holder, List, Manifest, ManifestError, Purpose,
+    Record,
     limits::{MANIFEST_BYTES_MAX, STALL_TIMEOUT},
     transport::{ConnectError, DataError, DataStream, Endpoint},
 };
@@ -69,15 +69,13 @@ impl FetchError {
 #[derive(Debug)]
 pub(crate) struct Source {
     stream: DataStream,
-    /// The least fresh that it called its copy so far.
-    freshness: Freshness,
 }
 
 impl Source {
     /// Connects to `holder`, and makes sure that it is the node it should be.
     pub(crate) async fn connect(endpoint: &Arc<Endpoint>, holder: &Holder) -> Result<Self, FetchError> {
         let connection = endpoint.dial(holder.addr, Purpose::Data, Some(holder.node)).await?;
-        Ok(Self { stream: DataStream::new(connection.io), freshness: Freshness::Fresh })
+        Ok(Self { stream: DataStream::new(connection.io) })
     }
 
     /// The manifest of `record`, checked, and its encoded form.
@@ -105,7 +103,6 @@ impl Source {
         if grant.len != asked {
             return Err(FetchError::WrongLength { offered: grant.len, asked });
         }
-        self.freshness = worse(self.freshness, grant.freshness);
         Ok(())
     }
 
@@ -118,23 +115,9 @@ impl Source {
         if hash(&bytes) == chunk.hash { Ok(bytes) } else { Err(FetchError::Corrupt) }
     }
 
-    /// The least fresh that the source called its copy.
-    pub(crate) const fn freshness(&self) -> Freshness {
-        self.freshness
-    }
-
     async fn ask(&mut self, request: &DataRequest) -> Result<Grant, FetchError> {
         self.stream.send(request).await?;
         let reply: DataReply = self.stream.receive(STALL_TIMEOUT).await?;
         Ok(reply?)
-    }
-}
-
-/// The less fresh of two.
-pub(crate) const fn worse(a: Freshness, b: Freshness) -> Freshness {
-    match (a, b) {
-        (Freshness::Stale, _) | (_, Freshness::Stale) => Freshness::Stale,
-        (Freshness::Unverified, _) | (_, Freshness::Unverified) => Freshness::Unverified,
-        _ => Freshness::Fresh,
     }
 }

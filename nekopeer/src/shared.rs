@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use nekoproto::{FileName, Verifier, transport::Endpoint};
+use nekoproto::{FileName, Verifier, tasks::spawn_until, transport::Endpoint};
 use tokio::{
     sync::{Notify, Semaphore, broadcast},
     task::JoinHandle,
@@ -66,13 +66,7 @@ impl Shared {
         self: &Arc<Self>,
         work: impl FnOnce(Arc<Self>) -> F,
     ) {
-        let (stop, work) = (self.stop.clone(), work(Arc::clone(self)));
-        self.tasks.spawn(async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = work => {}
-            }
-        });
+        spawn_until(&self.tasks, &self.stop, work(Arc::clone(self)));
     }
 
     /// Runs `work`, which blocks, away from the tasks that serve connections.

@@ -252,16 +252,8 @@ impl Partial {
     ///
     /// # Errors
     /// The system failed.
-    pub fn len(&self) -> Result<u64, StoreError> {
+    pub fn bytes(&self) -> Result<u64, StoreError> {
         self.file.metadata().map(|metadata| metadata.len()).map_err(error_at(&self.place.path))
-    }
-
-    /// Whether nothing was written yet.
-    ///
-    /// # Errors
-    /// The system failed.
-    pub fn is_empty(&self) -> Result<bool, StoreError> {
-        self.len().map(|len| len == 0)
     }
 
     /// Fills `buffer` from `offset`.
@@ -345,7 +337,7 @@ mod tests {
         assert!(matches!(second, Err(StoreError::Busy(_))));
         drop(first);
         let again = share.place(&name("a")).unwrap().partial(&content()).unwrap();
-        assert_eq!(again.len().unwrap(), 4);
+        assert_eq!(again.bytes().unwrap(), 4);
     }
 
     #[test]

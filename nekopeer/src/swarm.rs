@@ -14,8 +14,7 @@ use std::{
 };
 
 use nekoproto::{
-    FetchRefusal, Freshness, Holder, Manifest, NodeId, VerifiedRecord, limits::CHUNK_BYTES_MAX,
-    transport::Endpoint,
+    FetchRefusal, Holder, Manifest, NodeId, VerifiedRecord, limits::CHUNK_BYTES_MAX, transport::Endpoint,
 };
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc},
@@ -26,7 +25,7 @@ use tracing::debug;
 use crate::{
     Progress,
     assemble::Assembly,
-    fetch::{FetchError, Source, worse},
+    fetch::{FetchError, Source},
     shared::blocking,
     state::schedule::{Next, Schedule},
     store::StoreError,
@@ -64,7 +63,7 @@ pub(crate) struct Fetched {
 }
 
 /// What the sources did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     /// File bytes received.
     pub(crate) bytes_moved: u64,
@@ -72,22 +71,8 @@ pub(crate) struct Report {
     pub(crate) delivered: HashSet<NodeId>,
     /// Who is proved to lie.
     pub(crate) liars: HashSet<NodeId>,
-    /// The least fresh that a source called its copy.
-    pub(crate) freshness: Freshness,
     /// What the last failing source did.
     pub(crate) last_failure: Option<String>,
-}
-
-impl Default for Report {
-    fn default() -> Self {
-        Self {
-            bytes_moved: 0,
-            delivered: HashSet::new(),
-            liars: HashSet::new(),
-            freshness: Freshness::Fresh,
-            last_failure: None,
-        }
-    }
 }
 
 impl Report {
@@ -96,7 +81,6 @@ impl Report {
         self.bytes_moved += round.bytes_moved;
         self.delivered.extend(round.delivered);
         self.liars.extend(round.liars);
-        self.freshness = worse(self.freshness, round.freshness);
         self.last_failure = round.last_failure.or(self.last_failure.take());
     }
 }
@@ -246,7 +230,7 @@ async fn fetch_run(
         None => source.insert(Source::connect(&job.endpoint, holder).await?),
     };
     source.begin(record, manifest, &run).await?;
-    job.note_delivering(holder, source.freshness());
+    job.note_delivering(holder);
     for index in run {
         let len = manifest.chunks()[index].len;
         let room = Arc::clone(&job.unwritten).acquire_many_owned(len).await.map_err(|_| Stop::Writer)?;
@@ -295,10 +279,8 @@ impl Job {
         self.changed.notify_waiters();
     }
 
-    fn note_delivering(&self, holder: &Holder, freshness: Freshness) {
-        let mut report = self.report();
-        report.delivered.insert(holder.node);
-        report.freshness = worse(report.freshness, freshness);
+    fn note_delivering(&self, holder: &Holder) {
+        self.report().delivered.insert(holder.node);
     }
 
     fn schedule(&self) -> MutexGuard<'_, Schedule> {

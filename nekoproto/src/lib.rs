@@ -10,6 +10,7 @@
 //! | [`data`] | the data stream, for file bytes |
 //! | [`error`], [`limits`] | errors that travel; every bound |
 //! | [`codec`], [`transport`] | values to bytes; bytes to nodes |
+//! | [`tasks`] | work beside a node's own, ended with it |
 //!
 //! Nothing here decides anything: indexers and peers do. `docs/protocol.md` has the wire on one page.
 
@@ -28,6 +29,7 @@ pub mod name;
 pub mod peer;
 pub mod policy;
 pub mod record;
+pub mod tasks;
 pub mod transport;
 pub mod verify;
 

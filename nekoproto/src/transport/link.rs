@@ -11,7 +11,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::info;
 
 use super::{Backoff, ConnectError, Connection, Endpoint, Remote, control::Driver};
-use crate::Purpose;
+use crate::{Purpose, tasks::spawn_until};
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(3);
@@ -56,12 +56,7 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
         open: impl Fn(Connection) -> (C, Driver) + Send + 'static,
     ) -> Self {
         let (sender, state) = watch::channel(LinkState::Connecting);
-        tasks.spawn(async move {
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = keep_connected(endpoint, addr, open, &sender) => {}
-            }
-        });
+        spawn_until(tasks, &stop, async move { keep_connected(endpoint, addr, open, &sender).await });
         Self { addr, state }
     }
 

@@ -11,7 +11,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
 use super::{Connection, Endpoint};
-use crate::limits::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT};
+use crate::{
+    limits::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT},
+    tasks::spawn_until,
+};
 
 /// Pause after a failed `accept`: the system is out of something, often file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -74,13 +77,7 @@ impl Listener {
                 continue;
             };
             let serving = welcome_and_serve(Arc::clone(&self.endpoint), stream, serve.clone(), place);
-            let stop = stop.clone();
-            tasks.spawn(async move {
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = serving => {}
-                }
-            });
+            spawn_until(&tasks, &stop, serving);
         }
     }
 }
