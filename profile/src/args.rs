@@ -1,13 +1,17 @@
 //! The arguments.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Parser, Subcommand};
+use clap::{Args as ClapArgs, Parser, Subcommand};
 use nekoproto::{limits::TTL_MAX, transport::Security};
+use tokio::runtime::Handle;
 
-use crate::scenario::{Scenario, Topology};
+use crate::{instructions, layout::Layout, node::Place, scenario::Scenario, serve::Kind, topology::Topology};
 
 /// Measures nekop2p, and checks every answer while doing so.
+///
+/// Exit codes: 0 done; 1 something regressed; 2 wrong usage, or it could not begin; 3 anything else, a wrong
+/// answer and Ctrl-C among it.
 #[derive(Debug, Parser)]
 #[command(name = "profile", version)]
 pub struct Args {
@@ -19,12 +23,113 @@ pub struct Args {
 /// What to measure.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Response time of queries
+    /// Response time of queries in one scenario
     Query(Query),
+    /// The round trips that no query can be faster than, in every layout of threads
+    Floor(Floor),
+    /// One indexer: registrations, lookups, memory, beside the index without a network
+    Index(Index),
+    /// The whole table of scenarios, from 1 indexer and 1 client to 10 indexers and 30 clients with 7 hops
+    Matrix(Matrix),
+    /// Two results beside each other; exit code 1 if the second is worse
+    Compare(Compare),
+    /// Instructions of the hot functions, counted by valgrind and compared with the recorded numbers
+    Instructions(Instructions),
+    /// A process of a cluster; started by the others
+    #[command(hide = true)]
+    Serve(Serve),
 }
 
-/// Response time of queries.
-#[derive(Clone, Debug, clap::Args)]
+/// How indexers and clients are run.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Setup {
+    /// Which threads run what
+    #[arg(long, default_value = "shared")]
+    pub layout: Layout,
+    /// Each indexer a process of its own
+    #[arg(long, conflicts_with = "layout")]
+    pub processes: bool,
+    /// Plain TCP instead of TLS
+    #[arg(long)]
+    pub insecure: bool,
+    /// The n-th indexer listens on this port plus n [default: free ones]
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub port: u16,
+}
+
+impl Setup {
+    /// Which threads run what.
+    #[must_use]
+    pub const fn layout(&self) -> Layout {
+        if self.processes { Layout::Processes } else { self.layout }
+    }
+
+    /// How nodes are run, those of this process on `runtime`.
+    #[must_use]
+    pub const fn place(&self, runtime: Handle) -> Place {
+        Place { layout: self.layout(), security: security(self.insecure), port: self.port, runtime }
+    }
+}
+
+/// TLS, or plain TCP.
+#[must_use]
+pub const fn security(insecure: bool) -> Security {
+    if insecure { Security::Insecure } else { Security::Tls }
+}
+
+/// What clients ask.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Load {
+    /// Measured requests of each client
+    #[arg(short = 'n', long, default_value_t = 1000)]
+    pub requests: usize,
+    /// Requests of each client before those
+    #[arg(long, default_value_t = 100)]
+    pub warm_up: usize,
+    /// How the indexers are linked
+    #[arg(long, default_value = "mesh")]
+    pub topology: Topology,
+    /// Neighbors of each indexer in the random topology
+    #[arg(long, default_value_t = 3)]
+    pub degree: usize,
+    /// Share of queries for names that nobody has
+    #[arg(long, default_value_t = 0.1)]
+    pub miss: f64,
+    /// Files registered with each indexer
+    #[arg(long, default_value_t = 16)]
+    pub files: usize,
+    /// Queries per second of all clients together, begun whether or not earlier ones are answered; without it
+    /// each client waits for its answer
+    #[arg(long, value_name = "PER_S")]
+    pub rate: Option<f64>,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl Load {
+    /// A scenario of one indexer and one client with this load.
+    #[must_use]
+    pub const fn scenario(&self) -> Scenario {
+        Scenario {
+            indexers: 1,
+            clients: 1,
+            ttl_hops: 0,
+            requests: self.requests,
+            warm_up: self.warm_up,
+            topology: self.topology,
+            degree: self.degree,
+            miss: self.miss,
+            files: self.files,
+            holders: 1,
+            rate: self.rate,
+            seed: self.seed,
+        }
+    }
+}
+
+/// Response time of queries in one scenario.
+#[derive(Clone, Debug, ClapArgs)]
 pub struct Query {
     /// Indexers
     #[arg(short, long, default_value_t = 10)]
@@ -35,22 +140,80 @@ pub struct Query {
     /// Hops of each query
     #[arg(short = 'q', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=i64::from(TTL_MAX)))]
     pub ttl: u8,
-    /// Measured requests of each client
-    #[arg(short = 'n', long, default_value_t = 1000)]
-    pub requests: usize,
-    /// How the indexers are linked
-    #[arg(long, default_value = "mesh")]
-    pub topology: Topology,
-    /// Share of queries for names that nobody has
-    #[arg(long, default_value_t = 0.1)]
-    pub miss: f64,
-    /// Seed of everything random
+    /// Peers that hold each file, each at another indexer
     #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    pub holders: usize,
+    /// What clients ask.
+    #[command(flatten)]
+    pub load: Load,
+    /// How it is run.
+    #[command(flatten)]
+    pub setup: Setup,
+    /// Draw scatter and histogram into this folder, as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
+    /// Write the results into this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write every single request into this file
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+}
+
+impl Query {
+    /// What to run.
+    #[must_use]
+    pub const fn scenario(&self) -> Scenario {
+        let (indexers, clients) = (self.indexers, self.clients);
+        Scenario { indexers, clients, ttl_hops: self.ttl, holders: self.holders, ..self.load.scenario() }
+    }
+}
+
+/// The floors.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Floor {
+    /// Write the results into this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// One indexer.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Index {
+    /// Names registered, one row of memory and throughput for each
+    #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000",
+          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+    pub names: Vec<u32>,
+    /// Calls in flight at once, one row of lookups for each
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub depths: Vec<u16>,
+    /// Records in one registration, one row for each
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100", value_parser = clap::value_parser!(u8).range(1..=128))]
+    pub batches: Vec<u8>,
+    /// Lookups of each row
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    pub lookups: u32,
     /// Plain TCP instead of TLS
     #[arg(long)]
     pub insecure: bool,
-    /// Write scatter and histogram (SVG) into this folder
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Write the results into this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// The whole table.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Matrix {
+    /// What clients ask.
+    #[command(flatten)]
+    pub load: Load,
+    /// How it is run.
+    #[command(flatten)]
+    pub setup: Setup,
+    /// Draw scatter and histogram of each row, and how they scale, into this folder
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
     /// Write the results into this file
@@ -58,30 +221,53 @@ pub struct Query {
     pub json: Option<PathBuf>,
 }
 
-impl Query {
-    /// What to run.
-    ///
-    /// # Errors
-    /// A value that makes no scenario.
-    pub fn scenario(&self) -> anyhow::Result<Scenario> {
-        anyhow::ensure!(self.indexers > 0, "at least one indexer is needed");
-        anyhow::ensure!(self.clients > 0, "at least one client is needed");
-        anyhow::ensure!(self.requests > 0, "at least one request is needed");
-        anyhow::ensure!((0.0..=1.0).contains(&self.miss), "--miss is a share between 0 and 1");
-        Ok(Scenario {
-            indexers: self.indexers,
-            clients: self.clients,
-            ttl_hops: self.ttl,
-            requests: self.requests,
-            topology: self.topology,
-            miss: self.miss,
-            seed: self.seed,
-        })
-    }
+/// Two results.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Compare {
+    /// The result before
+    pub before: PathBuf,
+    /// The result after
+    pub after: PathBuf,
+    /// By how much a figure may be worse, as a share
+    #[arg(long, default_value_t = 0.1)]
+    pub tolerance: f64,
+    /// Count times in floors of their own run: for results of different machines, or of a noisy one
+    #[arg(long)]
+    pub per_floor: bool,
+}
 
-    /// TLS, or plain TCP.
-    #[must_use]
-    pub const fn security(&self) -> Security {
-        if self.insecure { Security::Insecure } else { Security::Tls }
-    }
+/// Instructions of the hot functions.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Instructions {
+    /// Record what is counted instead of comparing with what is recorded
+    #[arg(long, conflicts_with = "count")]
+    pub record: bool,
+    /// File of the recorded numbers
+    #[arg(long, value_name = "FILE", default_value = instructions::RECORDED)]
+    pub recorded: PathBuf,
+    /// By how much a function may exceed its recorded number, as a share
+    #[arg(long, default_value_t = 0.05)]
+    pub tolerance: f64,
+    /// Run one function and count nothing; started by the others, under valgrind
+    #[arg(long, hide = true, requires = "times")]
+    pub count: Option<instructions::Hot>,
+    /// How often
+    #[arg(long, hide = true)]
+    pub times: Option<u32>,
+}
+
+/// A process of a cluster.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Serve {
+    /// What to be
+    pub kind: Kind,
+    /// Where to listen
+    #[arg(long, default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// An indexer to forward to
+    #[arg(long)]
+    pub neighbor: Vec<SocketAddr>,
+    /// Plain TCP instead of TLS
+    #[arg(long)]
+    pub insecure: bool,
 }

@@ -1,82 +1,35 @@
-//! Running indexers and the clients that ask them, all in this process.
+//! Running indexers, linked as the scenario says, with files registered: all that queries need.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use anyhow::Context;
-use nekoindexer::{Indexer, IndexerHandle};
-use nekoproto::{
-    ContentHash, FileName, Identity, IndexerServiceClient, ManifestHash, NodeId, PeerService, Policy,
-    Purpose, Record, Records, Refusal, RegisterRequest, Role, Verdict, Version,
-    transport::{Endpoint, EndpointConfig, Listener, Security, control},
-};
+use anyhow::bail;
+use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryRequest, limits::BATCH_MAX};
 use tarpc::context;
-use tokio::{task::JoinHandle, time::timeout};
+use tokio::time::{Instant, sleep};
 
-use crate::scenario::Scenario;
+use crate::{
+    client::Client,
+    expected::Expected,
+    machine,
+    node::{Node, Place},
+    scenario::Scenario,
+    topology::Graph,
+    workload::{Ask, Workload},
+};
 
-/// Files registered with each indexer.
-pub const FILES_PER_INDEXER: usize = 16;
-const STARTED_WITHIN: Duration = Duration::from_secs(30);
-const LOCALHOST: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// How long the indexers may take to find each other.
+const LINKED_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A running cluster; dropping it ends it.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The indexers, in the order of the scenario.
-    pub indexers: Vec<IndexerHandle>,
-    /// One holder for each indexer, with files registered there.
-    pub holders: Vec<Client>,
-    security: Security,
-}
-
-/// A connection to one indexer.
-#[derive(Debug)]
-pub struct Client {
-    /// Calls the indexer.
-    pub calls: IndexerServiceClient,
-    /// The client's own id.
-    pub node: NodeId,
-    identity: Identity,
-    /// Holds the port that the indexer lists.
-    _listener: Listener,
-    driver: JoinHandle<()>,
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.driver.abort();
-    }
-}
-
-/// A client that nobody needs to call.
-#[derive(Clone)]
-struct Silent;
-
-impl PeerService for Silent {
-    async fn invalidate(self, _: context::Context, _: Records) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    async fn confirm(
-        self,
-        _: context::Context,
-        _: nekoproto::List<nekoproto::Held, { nekoproto::limits::BATCH_MAX }>,
-    ) -> Result<nekoproto::List<Verdict, { nekoproto::limits::BATCH_MAX }>, Refusal> {
-        Ok(nekoproto::List::new())
-    }
-}
-
-/// The name of the n-th file of an indexer.
-///
-/// # Panics
-/// Never: the text is an allowed name.
-#[must_use]
-#[expect(clippy::expect_used, reason = "letters, digits and one slash are an allowed name")]
-pub fn file_name(indexer: usize, file: usize) -> FileName {
-    FileName::new(&format!("indexer-{indexer}/file-{file}.bin")).expect("an allowed name")
+    nodes: Vec<Node>,
+    /// One peer for each indexer, with files registered there.
+    peers: Vec<Client>,
+    graph: Graph,
+    workload: Arc<Workload>,
+    place: Place,
 }
 
 impl Cluster {
@@ -84,78 +37,116 @@ impl Cluster {
     ///
     /// # Errors
     /// Something did not start; nothing is left running.
-    pub async fn start(scenario: &Scenario, security: Security) -> anyhow::Result<Self> {
-        let mut indexers: Vec<IndexerHandle> = Vec::new();
-        for place in 0..scenario.indexers {
-            let neighbors = scenario.names_as_neighbors(place);
-            let config = nekoindexer::Config {
-                listen: LOCALHOST,
-                neighbors: neighbors.iter().map(|neighbor| indexers[*neighbor].local_addr()).collect(),
-                security,
-                lease: Duration::from_secs(3600), // the holders here do not renew
-                ..nekoindexer::Config::default()
-            };
-            indexers.push(Indexer::spawn(config).await?);
+    pub async fn start(scenario: &Scenario, place: &Place) -> anyhow::Result<Self> {
+        let graph = scenario.graph()?;
+        let identities: Vec<Identity> = (0..scenario.indexers).map(|n| identity(scenario.seed, n)).collect();
+        let workload = Arc::new(Workload::new(scenario, &identities));
+        let mut cluster =
+            Self { nodes: Vec::new(), peers: Vec::new(), graph, workload, place: place.clone() };
+        match cluster.fill(scenario, identities).await {
+            Ok(()) => Ok(cluster),
+            Err(error) => {
+                cluster.stop().await;
+                Err(error.context(format!("the cluster of {} did not start", scenario.name())))
+            }
         }
-        for (indexer, degree) in indexers.iter().zip(scenario.degrees()) {
-            timeout(STARTED_WITHIN, indexer.neighbors_reach(degree))
-                .await
-                .context("the indexers did not find each other")?;
-        }
-        let mut cluster = Self { indexers, holders: Vec::new(), security };
-        for place in 0..scenario.indexers {
-            let holder = cluster.client(place).await?;
-            holder.register_files(place).await?;
-            cluster.holders.push(holder);
-        }
-        Ok(cluster)
     }
 
-    /// A further client of indexer `place`.
+    async fn fill(&mut self, scenario: &Scenario, identities: Vec<Identity>) -> anyhow::Result<()> {
+        for n in 0..scenario.indexers {
+            let neighbors = self.graph.names_as_neighbors(n);
+            let neighbors = neighbors.into_iter().map(|neighbor| self.nodes[neighbor].addr()).collect();
+            let listen = self.place.listen_addr(n)?;
+            self.nodes.push(self.place.indexer(listen, neighbors).await?);
+        }
+        for (n, identity) in identities.into_iter().enumerate() {
+            self.peers.push(self.client(n, identity).await?);
+        }
+        self.linked().await?;
+        for (n, peer) in self.peers.iter().enumerate() {
+            for batch in self.workload.registered_at(n).chunks(BATCH_MAX) {
+                peer.register(batch.to_vec()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until a query from each indexer goes to all its neighbors.
+    async fn linked(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + LINKED_WITHIN;
+        for (n, peer) in self.peers.iter().enumerate() {
+            let neighbors = self.graph.neighbors(n).len();
+            let name = self.workload.name(Ask::Missing(0));
+            loop {
+                let reply = peer.calls.query(context::current(), request(name, 1)).await??;
+                if reply.complete && usize::try_from(reply.messages)? == neighbors {
+                    break;
+                }
+                if Instant::now() > deadline {
+                    bail!("indexer {n} found {} of its {neighbors} neighbors in time", reply.messages);
+                }
+                sleep(LOOK_AGAIN_AFTER).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// A further client of indexer `n`.
     ///
     /// # Errors
     /// The indexer cannot be connected to.
-    pub async fn client(&self, place: usize) -> anyhow::Result<Client> {
-        let identity = Identity::generate();
-        let endpoint = Endpoint::new(EndpointConfig {
-            identity: identity.clone(),
-            role: Role::Peer,
-            network: nekoproto::NetworkName::default(),
-            security: self.security,
-        })?;
-        let listener = endpoint.bind(LOCALHOST)?;
-        let connection = endpoint.dial(self.indexers[place].local_addr(), Purpose::Control, None).await?;
-        let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::new);
-        let driver = tokio::spawn(driver);
-        Ok(Client { calls, node: identity.id(), identity, _listener: listener, driver })
+    pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
+        Client::connect(self.nodes[n].addr(), identity, self.place.security).await
+    }
+
+    /// The peer that registered files at indexer `n`.
+    #[must_use]
+    pub fn peer(&self, n: usize) -> &Client {
+        &self.peers[n]
+    }
+
+    /// The files.
+    #[must_use]
+    pub fn workload(&self) -> Arc<Workload> {
+        Arc::clone(&self.workload)
+    }
+
+    /// What clients of indexer `n` must find with `ttl_hops`.
+    #[must_use]
+    pub fn expected(&self, n: usize, ttl_hops: u8) -> Expected {
+        let holders: Vec<Holder> = self.peers.iter().map(|peer| peer.holder).collect();
+        Expected::new(&self.workload, &self.graph, n, ttl_hops, &holders)
+    }
+
+    /// Resident memory in bytes: of the indexers' processes, or of this one, which they are in.
+    #[must_use]
+    pub fn rss_bytes(&self) -> u64 {
+        let apart: Vec<u64> = self.nodes.iter().filter_map(Node::rss_bytes).collect();
+        match apart.is_empty() {
+            true => machine::rss_bytes(std::process::id()).unwrap_or(0),
+            false => apart.into_iter().sum(),
+        }
     }
 
     /// Stops all of it.
     pub async fn stop(self) {
-        drop(self.holders);
-        for indexer in self.indexers {
-            indexer.shutdown().await;
+        drop(self.peers);
+        for node in self.nodes {
+            node.stop().await;
         }
     }
 }
 
-impl Client {
-    async fn register_files(&self, place: usize) -> anyhow::Result<()> {
-        let mut records = Vec::new();
-        for file in 0..FILES_PER_INDEXER {
-            let record = Record {
-                origin: self.node,
-                name: file_name(place, file),
-                version: Version::FIRST,
-                size: 1,
-                content: ContentHash::from_bytes([1; 32]),
-                manifest: ManifestHash::from_bytes([2; 32]),
-                policy: Policy::default(),
-            };
-            records.push(record.sign(&self.identity)?.to_signed());
-        }
-        let request = RegisterRequest { records: Records::try_from(records)?, announce: false };
-        self.calls.register(context::current(), request).await??;
-        Ok(())
-    }
+/// A query for `name`, with an id of its own.
+#[must_use]
+pub fn request(name: &FileName, ttl_hops: u8) -> QueryRequest {
+    QueryRequest { msg_id: MsgId::random(), name: name.clone(), ttl_hops, covered: Covered::new() }
+}
+
+/// The key of the n-th peer.
+fn identity(seed: u64, n: usize) -> Identity {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8..16].copy_from_slice(&n.to_le_bytes());
+    Identity::from_seed(&bytes)
 }

@@ -1,142 +1,233 @@
-//! From samples to figures: table, JSON, plots.
+//! What one scenario amounts to: for people, for machines, and as a row of a table.
 
-use std::{fs, io::Write, time::Duration};
+use std::fmt::Write;
 
-use anyhow::Context;
-use hdrhistogram::Histogram;
-use serde_json::{Value, json};
+use nekoproto::transport::Security;
+use serde_json::{Map, Value, json};
 
 use crate::{
-    args::Query,
-    cluster::Cluster,
-    floor, plot,
-    run::{self, Samples},
-    scenario::Scenario,
+    expected::Verdict,
+    figures::{Figures, rounded},
+    machine,
+    measure::Measured,
+    reference::{self, Rebuilt},
+    samples::key,
 };
 
-/// The figures of one run, times in microseconds.
-#[derive(Clone, Debug)]
-pub struct Figures {
-    /// Mean, p50, p90, p99 and the longest response time.
-    pub times_us: [f64; 5],
-    /// Answers per second, all clients together.
-    pub queries_per_s: f64,
-    /// Messages between indexers for one query.
-    pub messages_per_query: f64,
-    /// Median raw TCP round trip of the same run.
-    pub floor_us: f64,
-    /// Resident memory of this process in MiB.
-    pub rss_mib: f64,
-}
+impl Measured {
+    /// Answers that were not what they must be.
+    #[must_use]
+    pub fn hits_wrong(&self) -> usize {
+        self.samples.wrong().values().sum()
+    }
 
-/// Runs `scenario`, prints the figures, and writes what was asked for.
-///
-/// # Errors
-/// The cluster did not start, or a file cannot be written.
-pub async fn run_and_report(query: &Query, scenario: &Scenario) -> anyhow::Result<()> {
-    if let Some(folder) = &query.plot {
-        // Before the run: nobody should wait for figures that cannot be drawn.
-        fs::create_dir_all(folder)
-            .with_context(|| format!("cannot use the plot folder {}", folder.display()))?;
+    /// Requests without an answer.
+    #[must_use]
+    pub fn errors(&self) -> usize {
+        self.samples.failures().values().sum()
     }
-    let cluster = Cluster::start(scenario, query.security()).await?;
-    let floor = floor::measure().await?;
-    let samples = run::run(scenario, &cluster).await?;
-    cluster.stop().await;
-    let figures = Figures::of(&samples, floor)?;
-    let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{}", figures.table(scenario, &samples))?;
-    if let Some(path) = &query.json {
-        let text = serde_json::to_string_pretty(&figures.json(scenario, &samples))?;
-        fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+
+    /// Every answer was right, none failed, and the run was not ended early.
+    #[must_use]
+    pub fn is_all_well(&self) -> bool {
+        self.hits_wrong() == 0 && self.errors() == 0 && !self.samples.interrupted
     }
-    if let Some(folder) = &query.plot {
-        for path in plot::draw(folder, scenario, &samples.took, &figures)? {
-            writeln!(stdout, "drew {}", path.display())?;
+
+    /// Answers a second.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a rate is shown with a few digits")]
+    pub fn queries_per_s(&self) -> f64 {
+        self.samples.answered() as f64 / self.samples.wall.as_secs_f64()
+    }
+
+    /// Query messages between indexers for each answer.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a mean is shown with a few digits")]
+    pub fn messages_per_query(&self) -> f64 {
+        self.samples.messages() as f64 / self.samples.answered() as f64
+    }
+
+    /// The median answer beside the raw TCP round trip of the same run.
+    #[must_use]
+    pub fn ratio_to_floor(&self) -> f64 {
+        self.figures.p50 / self.floor.p50
+    }
+
+    /// Where and how it was run, in a few words.
+    #[must_use]
+    pub fn setting(&self) -> String {
+        let scenario = &self.scenario;
+        let security = security_name(self.security);
+        let loop_ = match scenario.rate {
+            None => "closed loop".to_owned(),
+            Some(rate) => format!("open loop at {rate} queries/s"),
+        };
+        let topology = format!("{:?}", scenario.topology).to_lowercase();
+        format!("{topology}, {security}, layout {}, {loop_}, seed {}", self.layout.name(), scenario.seed)
+    }
+
+    /// For people, several lines.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write_table(&mut text);
+        text
+    }
+
+    fn write_table(&self, out: &mut String) -> std::fmt::Result {
+        let name = self.scenario.name();
+        writeln!(out, "{name} (indexers/clients/ttl), {}, {}", self.setting(), machine::in_words())?;
+        writeln!(
+            out,
+            "{:<26}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
+            "", "mean", "p50", "p90", "p99", "p99.9", "max"
+        )?;
+        let mut row = |label: &str, figures: &Figures| {
+            let Figures { mean, p50, p90, p99, p999, max, .. } = figures;
+            writeln!(out, "{label:<26}{mean:>10.1}{p50:>10.1}{p90:>10.1}{p99:>10.1}{p999:>10.1}{max:>10.1}")
+        };
+        row("response time, us", &self.figures)?;
+        if let (Some(_), Ok(late)) = (self.scenario.rate, self.samples.lateness()) {
+            row("  of it, sent late, us", &late)?;
         }
-    }
-    anyhow::ensure!(
-        samples.hits_wrong == 0 && samples.errors == 0,
-        "{} wrong answers, {} errors",
-        samples.hits_wrong,
-        samples.errors
-    );
-    Ok(())
-}
-
-impl Figures {
-    /// The figures of `samples`.
-    ///
-    /// # Errors
-    /// There is not a single sample.
-    #[expect(clippy::cast_precision_loss, reason = "figures are shown with a few digits")]
-    pub fn of(samples: &Samples, floor: Duration) -> anyhow::Result<Self> {
-        anyhow::ensure!(!samples.took.is_empty(), "no query was answered");
-        let mut histogram = Histogram::<u64>::new(3)?;
-        for took in &samples.took {
-            histogram.record(u64::try_from(took.as_nanos())?)?;
+        if let Some(warm_up) = &self.warm_up {
+            row("warm-up apart, us", warm_up)?;
         }
-        let us = |nanos: u64| nanos as f64 / 1e3;
-        let at = |quantile| us(histogram.value_at_quantile(quantile));
-        let answered = samples.took.len() as f64;
-        Ok(Self {
-            times_us: [histogram.mean() / 1e3, at(0.5), at(0.9), at(0.99), us(histogram.max())],
-            queries_per_s: answered / samples.wall.as_secs_f64(),
-            messages_per_query: samples.messages as f64 / answered,
-            floor_us: us(u64::try_from(floor.as_nanos())?),
-            rss_mib: rss_mib(),
-        })
+        row("floor: raw TCP, us", &self.floor)?;
+        row("floor: echo call, us", &self.floor_call)?;
+        let ratio = self.figures.p50 / self.floor_call.p50;
+        writeln!(out, "p50 is {:.2} x the raw floor, {ratio:.2} x an echo call", self.ratio_to_floor())?;
+        let (answered, hits) = (self.samples.answered(), self.samples.hits());
+        writeln!(
+            out,
+            "{:.0} queries/s, {:.2} messages per query, {:.1} MiB resident",
+            self.queries_per_s(),
+            self.messages_per_query(),
+            mib(self.rss_bytes)
+        )?;
+        let (wrong, errors) = (self.hits_wrong(), self.errors());
+        write!(
+            out,
+            "{answered} answers, {hits} of names to be found, {wrong} wrong, {errors} without an answer"
+        )?;
+        for (kind, count) in self.kinds() {
+            write!(out, "\n  {count} {}", kind.replace('_', " "))?;
+        }
+        if self.samples.interrupted {
+            write!(out, "\ninterrupted: {} requests were meant", self.scenario.requests_of_all())?;
+        }
+        Ok(())
     }
 
-    fn table(&self, scenario: &Scenario, samples: &Samples) -> String {
-        let [mean, p50, p90, p99, max] = self.times_us;
-        format!(
-            "scenario {} {:?}, {} queries, {} wrong, {} errors\n\
-             mean {mean:.1} us, p50 {p50:.1}, p90 {p90:.1}, p99 {p99:.1}, max {max:.1}\n\
-             {:.0} queries/s, {:.2} messages per query\n\
-             floor {:.1} us (raw TCP), p50 is {:.1} x that; {:.0} MiB resident",
-            scenario.name(),
-            scenario.topology,
-            samples.took.len(),
-            samples.hits_wrong,
-            samples.errors,
-            self.queries_per_s,
-            self.messages_per_query,
-            self.floor_us,
-            p50 / self.floor_us,
-            self.rss_mib,
-        )
+    /// All that went wrong, by kind.
+    fn kinds(&self) -> Vec<(String, usize)> {
+        let wrong = self.samples.wrong();
+        let wrong = wrong.iter().map(|(verdict, count)| (key(verdict), *count));
+        let failures = self.samples.failures();
+        wrong.chain(failures.iter().map(|(failure, count)| (key(failure), *count))).collect()
     }
 
-    fn json(&self, scenario: &Scenario, samples: &Samples) -> Value {
-        let [mean, p50, p90, p99, max] = self.times_us;
-        json!({
+    /// For machines: one flat object, and where it was measured.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let mut object = self.row_json();
+        object.insert("machine".to_owned(), machine::describe());
+        object.insert("commit".to_owned(), json!(machine::COMMIT));
+        Value::Object(object)
+    }
+
+    /// The same without the machine: a row of a matrix.
+    #[must_use]
+    pub fn row_json(&self) -> Map<String, Value> {
+        let (scenario, samples) = (&self.scenario, &self.samples);
+        let Value::Object(mut object) = json!({
             "scenario": scenario.name(),
             "indexers": scenario.indexers,
             "clients": scenario.clients,
             "ttl": scenario.ttl_hops,
             "topology": format!("{:?}", scenario.topology).to_lowercase(),
-            "requests": samples.took.len() + samples.errors,
-            "hits_wrong": samples.hits_wrong,
-            "errors": samples.errors,
-            "mean_us": mean,
-            "p50_us": p50,
-            "p90_us": p90,
-            "p99_us": p99,
-            "max_us": max,
-            "queries_per_s": self.queries_per_s,
-            "messages_per_query": self.messages_per_query,
-            "floor_us": self.floor_us,
-            "rss_mib": self.rss_mib,
+            "security": security_name(self.security),
+            "layout": self.layout.name(),
+            "rate": scenario.rate,
+            "miss": scenario.miss,
+            "files": scenario.files,
+            "holders": scenario.holders,
             "seed": scenario.seed,
-        })
+            "requests": samples.measured.len(),
+            "answers": samples.answered(),
+            "hits": samples.hits(),
+            "interrupted": samples.interrupted,
+            "hits_wrong": self.hits_wrong(),
+            "wrong_by_kind": by_kind(samples.wrong().iter().filter(|(kind, _)| **kind != Verdict::Right)),
+            "errors": self.errors(),
+            "errors_by_kind": by_kind(samples.failures().iter()),
+            "queries_per_s": rounded(self.queries_per_s()),
+            "messages_per_query": rounded(self.messages_per_query()),
+            "floor_us": rounded(self.floor.p50),
+            "floor_call_us": rounded(self.floor_call.p50),
+            "ratio_to_floor": rounded(self.ratio_to_floor()),
+            "rss_mib": rounded(mib(self.rss_bytes)),
+            "percentiles_us": self.figures.percentiles.iter().map(|(p, us)| json!([p, rounded(*us)])).collect::<Vec<_>>(),
+        }) else {
+            return Map::new(); // the literal above is an object
+        };
+        self.figures.write_into(&mut object);
+        if let Some(warm_up) = &self.warm_up {
+            object.insert("warm_up_mean_us".to_owned(), json!(rounded(warm_up.mean)));
+            object.insert("warm_up_max_us".to_owned(), json!(rounded(warm_up.max)));
+        }
+        if let (Some(_), Ok(late)) = (scenario.rate, samples.lateness()) {
+            object.insert("late_p50_us".to_owned(), json!(rounded(late.p50)));
+            object.insert("late_p99_us".to_owned(), json!(rounded(late.p99)));
+        }
+        object
+    }
+
+    /// A row of the matrix in Markdown; see [`MARKDOWN_HEAD`].
+    #[must_use]
+    pub fn markdown_row(&self) -> String {
+        let Figures { mean, p50, p90, p99, max, .. } = self.figures;
+        let reference = reference::of(&self.scenario.name());
+        let published =
+            reference.and_then(|of| of.published_us).map_or("-".to_owned(), |us| format!("{us:.0}"));
+        let rebuilt = match reference.and_then(|of| of.rebuilt) {
+            None => "-".to_owned(),
+            Some(Rebuilt::Mean(us)) => format!("{us:.0}"),
+            Some(Rebuilt::DoesNotFinish) => "does not finish".to_owned(),
+        };
+        format!(
+            "| {} | {mean:.0} | {p50:.0} | {p90:.0} | {p99:.0} | {max:.0} | {:.0} | {:.2} | {:.1} | {:.1} | {published} | {rebuilt} | {} | {} |",
+            self.scenario.name(),
+            self.queries_per_s(),
+            self.messages_per_query(),
+            self.floor.p50,
+            self.ratio_to_floor(),
+            self.hits_wrong(),
+            self.errors(),
+        )
     }
 }
 
-/// Resident memory of this process; 0 where the system does not say.
-fn rss_mib() -> f64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<f64>().ok());
-    kib.unwrap_or(0.0) / 1024.0
+/// The head of the matrix in Markdown.
+pub const MARKDOWN_HEAD: &str = "\
+| indexers/clients/ttl | mean us | p50 | p90 | p99 | max | queries/s | messages/query | floor us | p50 / floor | forerunner, published mean us | forerunner, rebuilt mean us | wrong | errors |
+|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|";
+
+fn by_kind<'a, K: serde::Serialize + 'a>(counts: impl Iterator<Item = (&'a K, &'a usize)>) -> Value {
+    Value::Object(counts.map(|(kind, count)| (key(kind), json!(count))).collect())
+}
+
+/// The name of a security in results.
+#[must_use]
+pub const fn security_name(security: Security) -> &'static str {
+    match security {
+        Security::Tls => "tls",
+        Security::Insecure => "insecure",
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }

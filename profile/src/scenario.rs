@@ -1,19 +1,17 @@
-//! What to run and what must come out of it. Pure.
+//! What to run: the numbers of one measurement, checked. Pure.
 
-use std::collections::VecDeque;
+use nekoproto::limits::TTL_MAX;
 
-use clap::ValueEnum;
+use crate::topology::{Graph, Topology, TopologyError};
 
-/// How the indexers are linked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Topology {
-    /// Everybody with everybody.
-    Mesh,
-    /// Each with the next, the last with the first.
-    Ring,
-    /// Each with the next.
-    Line,
-}
+/// Indexers of one scenario; more would measure this machine's scheduler.
+pub const INDEXERS_MAX: usize = 256;
+/// Clients of one scenario, each with a connection of its own.
+pub const CLIENTS_MAX: usize = 10_000;
+/// Requests of one run, of all clients together, warm-up included: each leaves a sample of 40 bytes.
+pub const REQUESTS_MAX: usize = 20_000_000;
+/// Files registered with one indexer.
+pub const FILES_MAX: usize = 100_000;
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,68 +24,121 @@ pub struct Scenario {
     pub ttl_hops: u8,
     /// Measured requests of each client.
     pub requests: usize,
+    /// Requests of each client before the measured ones.
+    pub warm_up: usize,
     /// How the indexers are linked.
     pub topology: Topology,
-    /// Share of queries for names that nobody has.
+    /// Neighbors of each indexer in the random topology.
+    pub degree: usize,
+    /// Share of queries for names that nobody has, 0 to 1.
     pub miss: f64,
+    /// Files registered with each indexer by its own peer.
+    pub files: usize,
+    /// Peers that hold each file, each at another indexer.
+    pub holders: usize,
+    /// Queries per second of all clients together, begun whether or not earlier ones are answered;
+    /// `None`: each client waits for its answer before it asks again.
+    pub rate: Option<f64>,
     /// Seed of everything random.
     pub seed: u64,
 }
 
+impl Default for Scenario {
+    fn default() -> Self {
+        Self {
+            indexers: 10,
+            clients: 1,
+            ttl_hops: 1,
+            requests: 1000,
+            warm_up: 100,
+            topology: Topology::Mesh,
+            degree: 3,
+            miss: 0.1,
+            files: 16,
+            holders: 1,
+            rate: None,
+            seed: 1,
+        }
+    }
+}
+
+/// Numbers that make no scenario.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ScenarioError {
+    /// A number is out of its range.
+    #[error("{what} must be {least} to {most}, not {is}")]
+    OutOfRange {
+        /// Which.
+        what: &'static str,
+        /// Its lower bound.
+        least: usize,
+        /// Its upper bound.
+        most: usize,
+        /// What was given.
+        is: usize,
+    },
+    /// The requests of all clients together are too many.
+    #[error("{0} requests are too many for one run: at most {REQUESTS_MAX}, of all clients together")]
+    TooManyRequests(usize),
+    /// A share outside of 0 to 1.
+    #[error("the share of misses must be 0 to 1, not {0}")]
+    Miss(f64),
+    /// A rate of nothing.
+    #[error("the rate must be more than 0 queries per second, not {0}")]
+    Rate(f64),
+    /// The links cannot be.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+}
+
 impl Scenario {
+    /// Checks the numbers and draws the links.
+    ///
+    /// # Errors
+    /// The first number that is wrong.
+    pub fn graph(&self) -> Result<Graph, ScenarioError> {
+        let ranges = [
+            ("the number of indexers", 1, INDEXERS_MAX, self.indexers),
+            ("the number of clients", 1, CLIENTS_MAX, self.clients),
+            ("the number of requests", 1, REQUESTS_MAX, self.requests),
+            ("the TTL", 0, usize::from(TTL_MAX), usize::from(self.ttl_hops)),
+            ("the number of files per indexer", 1, FILES_MAX, self.files),
+            ("the number of holders of a file", 1, self.indexers, self.holders),
+        ];
+        for (what, least, most, is) in ranges {
+            if !(least..=most).contains(&is) {
+                return Err(ScenarioError::OutOfRange { what, least, most, is });
+            }
+        }
+        let all = self.requests.saturating_add(self.warm_up).saturating_mul(self.clients);
+        if all > REQUESTS_MAX {
+            return Err(ScenarioError::TooManyRequests(all));
+        }
+        if !(0.0..=1.0).contains(&self.miss) {
+            return Err(ScenarioError::Miss(self.miss));
+        }
+        if let Some(rate) = self.rate.filter(|rate| !rate.is_finite() || *rate <= 0.0) {
+            return Err(ScenarioError::Rate(rate));
+        }
+        Ok(Graph::new(self.topology, self.indexers, self.degree, self.seed)?)
+    }
+
     /// `indexers/clients/ttl`, as the results are known.
     #[must_use]
     pub fn name(&self) -> String {
         format!("{}/{}/{}", self.indexers, self.clients, self.ttl_hops)
     }
 
-    /// The indexers that indexer `place` names as its neighbors: each pair is named once.
+    /// Measured requests of all clients together.
     #[must_use]
-    pub fn names_as_neighbors(&self, place: usize) -> Vec<usize> {
-        match self.topology {
-            Topology::Mesh => (0..place).collect(),
-            Topology::Line => place.checked_sub(1).into_iter().collect(),
-            Topology::Ring if place > 1 && place + 1 == self.indexers => vec![place - 1, 0],
-            Topology::Ring => place.checked_sub(1).into_iter().collect(),
-        }
+    pub const fn requests_of_all(&self) -> usize {
+        self.requests * self.clients
     }
 
-    /// How many neighbors each indexer ends up with.
+    /// The indexer that the n-th client asks.
     #[must_use]
-    pub fn degrees(&self) -> Vec<usize> {
-        self.links().iter().map(Vec::len).collect()
-    }
-
-    fn links(&self) -> Vec<Vec<usize>> {
-        let mut links = vec![Vec::new(); self.indexers];
-        for place in 0..self.indexers {
-            for neighbor in self.names_as_neighbors(place) {
-                links[place].push(neighbor);
-                links[neighbor].push(place);
-            }
-        }
-        links
-    }
-
-    /// Whether a query that starts at indexer `from` must find what indexer `at` lists.
-    #[must_use]
-    pub fn reaches(&self, from: usize) -> Vec<bool> {
-        let links = self.links();
-        let mut hops = vec![None; self.indexers];
-        hops[from] = Some(0u8);
-        let mut queue = VecDeque::from([(from, 0u8)]);
-        while let Some((place, distance)) = queue.pop_front() {
-            if distance == self.ttl_hops {
-                continue;
-            }
-            for neighbor in &links[place] {
-                if hops[*neighbor].is_none() {
-                    hops[*neighbor] = Some(distance + 1);
-                    queue.push_back((*neighbor, distance + 1));
-                }
-            }
-        }
-        hops.iter().map(Option::is_some).collect()
+    pub const fn place_of(&self, client: usize) -> usize {
+        client % self.indexers
     }
 }
 
@@ -95,28 +146,23 @@ impl Scenario {
 mod tests {
     use super::*;
 
-    fn scenario(topology: Topology, indexers: usize, ttl_hops: u8) -> Scenario {
-        Scenario { indexers, clients: 1, ttl_hops, requests: 1, topology, miss: 0.0, seed: 0 }
-    }
-
-    fn reached(scenario: &Scenario, from: usize) -> usize {
-        scenario.reaches(from).into_iter().filter(|reached| *reached).count()
-    }
-
-    #[test]
-    fn topologies_have_the_links_they_should() {
-        assert_eq!(scenario(Topology::Mesh, 4, 1).degrees(), [3, 3, 3, 3]);
-        assert_eq!(scenario(Topology::Line, 4, 1).degrees(), [1, 2, 2, 1]);
-        assert_eq!(scenario(Topology::Ring, 4, 1).degrees(), [2, 2, 2, 2]);
-        assert_eq!(scenario(Topology::Ring, 2, 1).degrees(), [1, 1]);
-        assert_eq!(scenario(Topology::Ring, 1, 1).degrees(), [0]);
+    fn refused(change: impl FnOnce(&mut Scenario)) -> String {
+        let mut scenario = Scenario::default();
+        change(&mut scenario);
+        scenario.graph().unwrap_err().to_string()
     }
 
     #[test]
-    fn reach_is_bounded_by_the_ttl() {
-        assert_eq!(reached(&scenario(Topology::Mesh, 10, 0), 3), 1);
-        assert_eq!(reached(&scenario(Topology::Mesh, 10, 1), 3), 10);
-        assert_eq!(reached(&scenario(Topology::Line, 10, 2), 0), 3);
-        assert_eq!(reached(&scenario(Topology::Ring, 10, 2), 0), 5);
+    fn numbers_out_of_range_are_named() {
+        assert!(Scenario::default().graph().is_ok());
+        assert_eq!(refused(|s| s.indexers = 0), "the number of indexers must be 1 to 256, not 0");
+        assert_eq!(refused(|s| s.clients = 0), "the number of clients must be 1 to 10000, not 0");
+        assert_eq!(refused(|s| s.ttl_hops = 17), "the TTL must be 0 to 16, not 17");
+        assert_eq!(refused(|s| s.holders = 11), "the number of holders of a file must be 1 to 10, not 11");
+        assert!(refused(|s| s.miss = 1.1).contains("1.1"));
+        assert!(refused(|s| s.miss = f64::NAN).contains("NaN"));
+        assert!(refused(|s| s.rate = Some(0.0)).contains("rate"));
+        assert!(refused(|s| s.requests = REQUESTS_MAX).contains("too many"));
+        assert!(refused(|s| (s.clients, s.requests) = (10_000, usize::MAX / 2)).contains("requests"));
     }
 }

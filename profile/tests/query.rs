@@ -1,33 +1,133 @@
-//! The profiler measures a real cluster, and its checker notices a wrong answer.
+//! The profiler measures real clusters, and its checker notices every kind of wrong answer.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
-use nekoproto::transport::Security;
+use std::sync::{Arc, atomic::Ordering};
+
+use nekoproto::{FileName, Identity, List, transport::Security};
 use profile::{
+    client::Client,
     cluster::Cluster,
-    run,
-    scenario::{Scenario, Topology},
+    expected::Verdict,
+    layout::Layout,
+    node::Place,
+    run::{Watch, run},
+    samples::{Failure, Samples},
+    scenario::Scenario,
+    topology::Topology,
 };
+use tarpc::context;
+use tokio::runtime::Handle;
 
-fn scenario(topology: Topology, ttl_hops: u8) -> Scenario {
-    Scenario { indexers: 4, clients: 3, ttl_hops, requests: 40, topology, miss: 0.2, seed: 7 }
+fn place() -> Place {
+    Place { layout: Layout::Shared, security: Security::Insecure, port: 0, runtime: Handle::current() }
+}
+
+fn scenario() -> Scenario {
+    Scenario { indexers: 4, clients: 3, requests: 40, warm_up: 5, miss: 0.2, seed: 7, ..Scenario::default() }
+}
+
+async fn measured(scenario: &Scenario, cluster: &Cluster) -> Samples {
+    run(scenario, cluster, &Arc::default()).await.unwrap()
+}
+
+/// Starts a cluster, lets `spoil` change it, and returns what the checker says then.
+async fn spoiled(spoil: impl AsyncFnOnce(&Cluster) -> Option<Client>) -> Vec<Verdict> {
+    let scenario = Scenario { miss: 0.0, files: 1, ..scenario() };
+    let cluster = Cluster::start(&scenario, &place()).await.unwrap();
+    assert!(measured(&scenario, &cluster).await.wrong().is_empty());
+    let _connected = spoil(&cluster).await;
+    let samples = measured(&scenario, &cluster).await;
+    assert!(samples.failures().is_empty());
+    cluster.stop().await;
+    samples.wrong().into_keys().collect()
 }
 
 #[tokio::test]
 async fn every_answer_is_right_in_every_topology() {
-    for topology in [Topology::Mesh, Topology::Ring, Topology::Line] {
-        let scenario = scenario(topology, 1);
-        let cluster = Cluster::start(&scenario, Security::Insecure).await.unwrap();
-        let samples = run::run(&scenario, &cluster).await.unwrap();
-        assert_eq!((samples.hits_wrong, samples.errors), (0, 0), "{topology:?}");
-        assert_eq!(samples.took.len(), 120);
-        cluster.stop().await;
+    for topology in [Topology::Mesh, Topology::Ring, Topology::Line, Topology::Tree, Topology::Random] {
+        for (ttl_hops, holders) in [(1, 1), (2, 2)] {
+            let scenario = Scenario { topology, indexers: 6, ttl_hops, holders, ..scenario() };
+            let cluster = Cluster::start(&scenario, &place()).await.unwrap();
+            let samples = measured(&scenario, &cluster).await;
+            assert!(samples.wrong().is_empty() && samples.failures().is_empty(), "{topology:?} {ttl_hops}");
+            assert_eq!((samples.answered(), samples.warm_up.len()), (120, 15));
+            assert!(samples.hits() > 20, "{topology:?}: {} hits", samples.hits());
+            cluster.stop().await;
+        }
     }
 }
 
 #[tokio::test]
-async fn an_expectation_that_does_not_fit_the_cluster_is_noticed() {
-    let cluster = Cluster::start(&scenario(Topology::Line, 1), Security::Insecure).await.unwrap();
-    // Expected are the answers of a mesh; the line cannot reach that far with one hop.
-    let samples = run::run(&scenario(Topology::Mesh, 1), &cluster).await.unwrap();
-    assert!(samples.hits_wrong > 0);
+async fn a_holder_too_many_is_noticed() {
+    let verdicts = spoiled(async |cluster| {
+        let copy = cluster.client(1, Identity::generate()).await.unwrap();
+        copy.register(cluster.workload().records()[..1].to_vec()).await.unwrap();
+        Some(copy)
+    });
+    assert_eq!(verdicts.await, [Verdict::Unexpected]);
+}
+
+#[tokio::test]
+async fn a_holder_too_few_is_noticed() {
+    let verdicts = spoiled(async |cluster| {
+        let name = cluster.workload().records()[2].unverified().name.clone();
+        cluster.peer(2).calls.deregister(context::current(), List::first_of([name])).await.unwrap().unwrap();
+        None
+    });
+    assert_eq!(verdicts.await, [Verdict::Missing]);
+}
+
+#[tokio::test]
+async fn an_unexpected_origin_is_noticed() {
+    let verdicts = spoiled(async |cluster| {
+        let name = cluster.workload().records()[0].unverified().name.to_string();
+        let stranger = Identity::generate();
+        let record = profile::workload::sign_record(&stranger, &name).to_signed();
+        let client = cluster.client(3, stranger).await.unwrap();
+        client.register(vec![record]).await.unwrap();
+        Some(client)
+    });
+    assert_eq!(verdicts.await, [Verdict::Unexpected]);
+}
+
+#[tokio::test]
+async fn an_open_loop_begins_every_request_at_its_time() {
+    let scenario = Scenario { rate: Some(2000.0), ..scenario() };
+    let cluster = Cluster::start(&scenario, &place()).await.unwrap();
+    let samples = measured(&scenario, &cluster).await;
     cluster.stop().await;
+    assert!(samples.wrong().is_empty() && samples.failures().is_empty());
+    assert_eq!(samples.answered(), 120);
+    let mut begun: Vec<u128> = samples.measured.iter().map(|sample| sample.begun.as_micros()).collect();
+    begun.sort_unstable();
+    assert_eq!(begun, (0..120).map(|n| n * 500).collect::<Vec<_>>());
+    assert!(samples.measured.iter().all(|sample| sample.took >= sample.late));
+}
+
+#[tokio::test]
+async fn a_stopped_run_keeps_what_was_measured() {
+    let scenario = Scenario { requests: 1_000_000, clients: 2, ..scenario() };
+    let cluster = Cluster::start(&scenario, &place()).await.unwrap();
+    let watch = Arc::new(Watch::default());
+    let stopping = Arc::clone(&watch);
+    tokio::spawn(async move {
+        while stopping.done.load(Ordering::Relaxed) < 50 {
+            tokio::task::yield_now().await;
+        }
+        stopping.stop.store(true, Ordering::Relaxed);
+    });
+    let samples = run(&scenario, &cluster, &watch).await.unwrap();
+    cluster.stop().await;
+    assert!(samples.interrupted && samples.wrong().is_empty());
+    assert!((2..2_000_000).contains(&samples.answered()));
+}
+
+#[tokio::test]
+async fn an_indexer_that_is_gone_is_a_failure_and_no_answer() {
+    let cluster = Cluster::start(&scenario(), &place()).await.unwrap();
+    let client = cluster.client(0, Identity::generate()).await.unwrap();
+    cluster.stop().await;
+    let request = profile::cluster::request(&FileName::new("a").unwrap(), 0);
+    let failure = client.calls.query(context::current(), request).await.unwrap_err();
+    assert_eq!(Failure::from(failure), Failure::ConnectionLost);
 }

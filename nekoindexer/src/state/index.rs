@@ -318,7 +318,8 @@ impl Session {
 
     fn add(&self, name: &FileName) -> bool {
         let mut names = self.names();
-        if names.closed || names.names.len() >= SESSION_NAMES_MAX {
+        let is_full = names.names.len() >= SESSION_NAMES_MAX && !names.names.contains(name);
+        if names.closed || is_full {
             return false;
         }
         names.names.insert(name.clone());

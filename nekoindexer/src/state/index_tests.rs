@@ -209,3 +209,13 @@ fn registrations_racing_with_removal_leave_nothing_behind() {
         assert_eq!(setup.index.names(), 0, "round {round}");
     }
 }
+
+#[test]
+fn a_full_session_still_registers_what_it_has() {
+    let setup = Setup::new();
+    let session = setup.session(1);
+    let numbered = |n: usize| name(&n.to_string());
+    assert!((0..SESSION_NAMES_MAX).all(|n| session.add(&numbered(n))));
+    assert!(!session.add(&numbered(SESSION_NAMES_MAX)));
+    assert!(session.add(&numbered(0)));
+}

@@ -1,0 +1,77 @@
+//! A peer as far as indexers see it: an identity, a port, a control connection.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use nekoproto::{
+    Held, Holder, Identity, IndexerServiceClient, List, PeerService, Purpose, Records, Refusal,
+    RegisterReply, RegisterRequest, Role, SignedRecord, Verdict,
+    limits::BATCH_MAX,
+    transport::{Listener, Security, control},
+};
+use tarpc::context::{self, Context};
+use tokio::task::JoinHandle;
+
+use crate::echo::endpoint;
+
+/// A connection to one indexer; dropping it closes it.
+#[derive(Debug)]
+pub struct Client {
+    /// Calls the indexer.
+    pub calls: IndexerServiceClient,
+    /// The client as it is listed.
+    pub holder: Holder,
+    /// Holds the port that the indexer lists.
+    _listener: Listener,
+    driver: JoinHandle<()>,
+}
+
+/// Hears what an indexer says, and does nothing about it.
+#[derive(Clone)]
+struct Silent;
+
+impl PeerService for Silent {
+    async fn invalidate(self, _: Context, _: Records) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    async fn confirm(
+        self,
+        _: Context,
+        _: List<Held, BATCH_MAX>,
+    ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
+        Ok(List::new())
+    }
+}
+
+impl Client {
+    /// Connects to the indexer at `addr`.
+    ///
+    /// # Errors
+    /// It cannot be connected to.
+    pub async fn connect(addr: SocketAddr, identity: Identity, security: Security) -> anyhow::Result<Self> {
+        let node = identity.id();
+        let endpoint = endpoint(identity, Role::Peer, security)?;
+        let listener = endpoint.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let holder = Holder { node, addr: listener.local_addr() };
+        let connection = endpoint.dial(addr, Purpose::Control, None).await?;
+        let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::new);
+        Ok(Self { calls, holder, _listener: listener, driver: tokio::spawn(driver) })
+    }
+
+    /// Registers at most a batch of records; all must be listed.
+    ///
+    /// # Errors
+    /// The call failed, was refused, or did not list them all.
+    pub async fn register(&self, records: Vec<SignedRecord>) -> anyhow::Result<RegisterReply> {
+        let request = RegisterRequest { records: Records::try_from(records)?, announce: false };
+        let reply = self.calls.register(context::current(), request).await??;
+        anyhow::ensure!(reply.unlisted == 0 && reply.newer.is_empty(), "not all records were listed");
+        Ok(reply)
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}

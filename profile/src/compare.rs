@@ -1,0 +1,206 @@
+//! Two results beside each other: what became better, what became worse.
+
+use std::fmt::Write;
+
+use anyhow::{Context, bail};
+use serde_json::{Map, Value};
+
+/// Which way a figure should go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Better {
+    /// Less is better.
+    Lower,
+    /// More is better.
+    Higher,
+    /// Shown, but too much a matter of luck to decide.
+    Shown,
+    /// A single one more is a regression.
+    NoMore,
+}
+
+/// The figures that are compared, where both results have them.
+const METRICS: [(&str, Better); 14] = [
+    ("mean_us", Better::Lower),
+    ("p50_us", Better::Lower),
+    ("p90_us", Better::Lower),
+    ("p99_us", Better::Lower),
+    ("max_us", Better::Shown),
+    ("queries_per_s", Better::Higher),
+    ("per_s", Better::Higher),
+    ("messages_per_query", Better::Lower),
+    ("floor_us", Better::Shown),
+    ("ratio_to_floor", Better::Shown),
+    ("rss_mib", Better::Lower),
+    ("bytes_per_name", Better::Lower),
+    ("hits_wrong", Better::NoMore),
+    ("errors", Better::NoMore),
+];
+/// Figures that are times: divided by the floor where that is asked for.
+const TIMES: [&str; 5] = ["mean_us", "p50_us", "p90_us", "p99_us", "max_us"];
+/// What tells one row of results from another.
+const KEYS: [&str; 5] = ["scenario", "topology", "security", "layout", "rate"];
+
+/// How to compare.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    /// By how much a figure may be worse, as a share of what it was: 0.1 is a tenth.
+    pub tolerance: f64,
+    /// Times count in floors of their own run, so that a slower machine does not look like a
+    /// slower program.
+    pub per_floor: bool,
+}
+
+/// The comparison of two results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comparison {
+    /// A table, for people.
+    pub table: String,
+    /// Every figure that is worse than the tolerance allows, in words.
+    pub regressions: Vec<String>,
+}
+
+/// Compares results `a` (before) and `b` (after), row by row.
+///
+/// # Errors
+/// They are no results, or have no row in common.
+pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<Comparison> {
+    let (before, after) = (rows(a)?, rows(b)?);
+    let mut comparison = Comparison { table: String::new(), regressions: Vec::new() };
+    let mut compared = 0;
+    for old in &before {
+        let Some(new) = after.iter().find(|new| identity(new) == identity(old)) else {
+            writeln!(comparison.table, "{}: not in the second result\n", identity(old))?;
+            continue;
+        };
+        compared += 1;
+        compare_rows(old, new, rule, &mut comparison)?;
+    }
+    for new in after.iter().filter(|new| before.iter().all(|old| identity(old) != identity(new))) {
+        writeln!(comparison.table, "{}: not in the first result\n", identity(new))?;
+    }
+    if compared == 0 {
+        bail!("the two results have no scenario in common");
+    }
+    Ok(comparison)
+}
+
+fn compare_rows(
+    old: &Map<String, Value>,
+    new: &Map<String, Value>,
+    rule: Rule,
+    to: &mut Comparison,
+) -> anyhow::Result<()> {
+    let name = identity(old);
+    writeln!(to.table, "{name}\n{:<20}{:>14}{:>14}{:>10}", "", "before", "after", "ratio")?;
+    for (metric, better) in METRICS {
+        let (Some(before), Some(after)) = (figure(old, metric, rule), figure(new, metric, rule)) else {
+            continue;
+        };
+        let ratio = if before == after { 1.0 } else { after / before };
+        let is_worse = match better {
+            Better::Lower => after > before * (1.0 + rule.tolerance),
+            Better::Higher => after < before * (1.0 - rule.tolerance),
+            Better::NoMore => after > before,
+            Better::Shown => false,
+        };
+        let mark = if is_worse { "  worse" } else { "" };
+        writeln!(to.table, "{metric:<20}{before:>14.3}{after:>14.3}{ratio:>9.2}x{mark}")?;
+        if is_worse {
+            to.regressions
+                .push(format!("{name}: {metric} went from {before:.3} to {after:.3} ({ratio:.2} x)"));
+        }
+    }
+    writeln!(to.table)?;
+    Ok(())
+}
+
+fn figure(row: &Map<String, Value>, metric: &str, rule: Rule) -> Option<f64> {
+    let figure = row.get(metric)?.as_f64()?;
+    if rule.per_floor && TIMES.contains(&metric) {
+        return Some(figure / row.get("floor_us")?.as_f64()?);
+    }
+    Some(figure)
+}
+
+/// The rows of a result: itself, or those listed in it.
+fn rows(result: &Value) -> anyhow::Result<Vec<&Map<String, Value>>> {
+    let object = result.as_object().context("a result is a JSON object")?;
+    let rows = match object.get("rows") {
+        None => vec![object],
+        Some(rows) => {
+            let rows = rows.as_array().context("\"rows\" of a result is a list")?;
+            rows.iter().map(|row| row.as_object().context("a row is an object")).collect::<Result<_, _>>()?
+        }
+    };
+    if rows.is_empty() || rows.iter().any(|row| !row.contains_key("scenario")) {
+        bail!("a result of this program says which scenario it is of");
+    }
+    Ok(rows)
+}
+
+fn identity(row: &Map<String, Value>) -> String {
+    let parts = KEYS.iter().filter_map(|key| match row.get(*key)? {
+        Value::Null => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(format!("{key} {other}")),
+    });
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const RULE: Rule = Rule { tolerance: 0.1, per_floor: false };
+
+    fn result(p50: f64, per_s: f64, wrong: u64) -> Value {
+        json!({"scenario": "1/1/0", "layout": "one", "p50_us": p50, "max_us": p50 * 9.0, "queries_per_s": per_s,
+               "hits_wrong": wrong, "floor_us": 5.0})
+    }
+
+    fn regressions(a: &Value, b: &Value, rule: Rule) -> usize {
+        compare(a, b, rule).unwrap().regressions.len()
+    }
+
+    #[test]
+    fn worse_is_judged_by_what_should_go_which_way() {
+        let before = result(100.0, 1000.0, 0);
+        for (after, expected) in [
+            (result(100.0, 1000.0, 0), 0),
+            (result(109.0, 910.0, 0), 0),
+            (result(111.0, 1000.0, 0), 1),
+            (result(50.0, 2000.0, 0), 0),
+            (result(100.0, 880.0, 0), 1),
+            (result(100.0, 1000.0, 1), 1),
+            (result(200.0, 500.0, 1), 3),
+        ] {
+            assert_eq!(regressions(&before, &after, RULE), expected, "{after}");
+        }
+        let text = compare(&before, &result(200.0, 1000.0, 0), RULE).unwrap().regressions;
+        assert_eq!(text, ["1/1/0, one: p50_us went from 100.000 to 200.000 (2.00 x)"]);
+    }
+
+    #[test]
+    fn times_may_count_in_floors() {
+        let (before, mut after) = (result(100.0, 1000.0, 0), result(200.0, 1000.0, 0));
+        after["floor_us"] = json!(10.0);
+        assert_eq!(regressions(&before, &after, RULE), 1);
+        assert_eq!(regressions(&before, &after, Rule { per_floor: true, ..RULE }), 0);
+    }
+
+    #[test]
+    fn rows_are_matched_by_what_they_are_of() {
+        let row = |scenario: &str, us: f64| json!({"scenario": scenario, "p50_us": us});
+        let a = json!({"rows": [row("a", 1.0), row("b", 1.0)]});
+        let b = json!({"rows": [row("b", 1.0), row("a", 2.0), row("c", 1.0)]});
+        let comparison = compare(&a, &b, RULE).unwrap();
+        assert_eq!(comparison.regressions.len(), 1);
+        assert!(comparison.table.contains("c: not in the first result"));
+        assert!(compare(&row("a", 1.0), &row("b", 1.0), RULE).is_err());
+        for bad in [json!([]), json!({}), json!({"rows": 7}), json!({"rows": []}), json!({"rows": [{}]})] {
+            assert!(compare(&a, &bad, RULE).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The least that can be asked: bytes that come back, raw and as a call through our own transport.
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+};
+
+use nekoproto::{
+    ContentHash, Identity, NetworkName, Purpose, Role,
+    transport::{Connection, Endpoint, EndpointConfig, Security, control},
+};
+use tarpc::context;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    task::JoinHandle,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Bytes of one message.
+pub const MESSAGE_BYTES: usize = 64;
+
+/// The message of an echo call: 64 bytes.
+pub type Payload = (ContentHash, ContentHash);
+
+/// A call that costs nothing but itself.
+#[tarpc::service]
+pub trait EchoService {
+    /// Sends back what it is given.
+    async fn echo(payload: Payload) -> Payload;
+}
+
+#[derive(Clone)]
+struct Handler;
+
+impl EchoService for Handler {
+    async fn echo(self, _: context::Context, payload: Payload) -> Payload {
+        payload
+    }
+}
+
+/// Sends back what comes over the first connection, until it ends.
+///
+/// # Errors
+/// The connection broke.
+pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
+    let (mut stream, _) = listener.accept().await?;
+    stream.set_nodelay(true)?;
+    let mut message = [0; MESSAGE_BYTES];
+    while stream.read_exact(&mut message).await.is_ok() {
+        stream.write_all(&message).await?;
+    }
+    Ok(())
+}
+
+/// Answers echo calls; dropping it ends that.
+#[derive(Debug)]
+pub struct Server {
+    addr: SocketAddr,
+    stop: CancellationToken,
+}
+
+impl Server {
+    /// Begins to answer, on the runtime that this is called on.
+    ///
+    /// # Errors
+    /// It cannot listen.
+    pub fn start(security: Security) -> anyhow::Result<Self> {
+        let endpoint = endpoint(Identity::generate(), Role::Indexer, security)?;
+        let listener = endpoint.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let (addr, stop) = (listener.local_addr(), CancellationToken::new());
+        tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), |connection: Connection| async {
+            control::open(connection.io, Handler.serve(), EchoServiceClient::new).1.await;
+        }));
+        Ok(Self { addr, stop })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Calls a [`Server`]; dropping it closes the connection.
+#[derive(Debug)]
+pub struct Client {
+    /// The calls.
+    pub calls: EchoServiceClient,
+    driver: JoinHandle<()>,
+}
+
+impl Client {
+    /// Connects to the server at `addr`.
+    ///
+    /// # Errors
+    /// It cannot be connected to.
+    pub async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
+        let endpoint = endpoint(Identity::generate(), Role::Peer, security)?;
+        let connection = endpoint.dial(addr, Purpose::Control, None).await?;
+        let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::new);
+        Ok(Self { calls, driver: tokio::spawn(driver) })
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+/// One end of measured connections.
+///
+/// # Errors
+/// TLS cannot be set up.
+pub fn endpoint(
+    identity: Identity,
+    role: Role,
+    security: Security,
+) -> anyhow::Result<std::sync::Arc<Endpoint>> {
+    Ok(Endpoint::new(EndpointConfig { identity, role, network: NetworkName::default(), security })?)
+}

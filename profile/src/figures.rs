@@ -1,0 +1,110 @@
+//! Mean and percentiles of response times, from an HDR histogram.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+/// Significant digits of the histogram: each figure is right within a thousandth.
+const DIGITS: u8 = 3;
+/// The percentiles of the results file.
+const PERCENTILES: [f64; 14] =
+    [0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99, 100.0];
+
+/// What is said of a number of response times, all in microseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figures {
+    /// How many.
+    pub count: u64,
+    /// Their mean.
+    pub mean: f64,
+    /// The median.
+    pub p50: f64,
+    /// Nine in ten are at most this.
+    pub p90: f64,
+    /// 99 in 100 are at most this.
+    pub p99: f64,
+    /// 999 in 1000 are at most this.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+    /// Pairs of percentile and time.
+    pub percentiles: Vec<(f64, f64)>,
+}
+
+impl Figures {
+    /// The figures of `times`.
+    ///
+    /// # Errors
+    /// There is not a single one.
+    pub fn of(times: impl IntoIterator<Item = Duration>) -> anyhow::Result<Self> {
+        let mut histogram = Histogram::<u64>::new(DIGITS)?;
+        for time in times {
+            histogram.record(u64::try_from(time.as_nanos())?)?;
+        }
+        (!histogram.is_empty()).then_some(()).context("nothing was measured")?;
+        let at = |percentile| micros(histogram.value_at_percentile(percentile));
+        Ok(Self {
+            count: histogram.len(),
+            mean: histogram.mean() / 1e3,
+            p50: at(50.0),
+            p90: at(90.0),
+            p99: at(99.0),
+            p999: at(99.9),
+            max: micros(histogram.max()),
+            percentiles: PERCENTILES.iter().map(|percentile| (*percentile, at(*percentile))).collect(),
+        })
+    }
+
+    /// Adds the keys of the results file to `object`.
+    pub fn write_into(&self, object: &mut serde_json::Map<String, Value>) {
+        let times = [
+            ("mean_us", self.mean),
+            ("p50_us", self.p50),
+            ("p90_us", self.p90),
+            ("p99_us", self.p99),
+            ("p999_us", self.p999),
+            ("max_us", self.max),
+        ];
+        object.extend(times.map(|(key, time)| (key.to_owned(), json!(rounded(time)))));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "times are shown with a few digits")]
+fn micros(nanos: u64) -> f64 {
+    nanos as f64 / 1e3
+}
+
+/// A figure with three decimals: more would be noise.
+#[must_use]
+pub fn rounded(figure: f64) -> f64 {
+    (figure * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_known_times_are_known() {
+        let figures = Figures::of((1..=1000).map(Duration::from_micros)).unwrap();
+        let near = |is: f64, should: f64| (is - should).abs() / should < 2e-3;
+        assert_eq!(figures.count, 1000);
+        for (is, should) in [
+            (figures.mean, 500.5),
+            (figures.p50, 500.0),
+            (figures.p90, 900.0),
+            (figures.p99, 990.0),
+            (figures.p999, 999.0),
+            (figures.max, 1000.0),
+        ] {
+            assert!(near(is, should), "{is} is not {should}");
+        }
+    }
+
+    #[test]
+    fn no_times_have_no_figures() {
+        assert!(Figures::of([]).is_err());
+    }
+}

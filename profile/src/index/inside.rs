@@ -1,0 +1,85 @@
+//! The same index without a network: what the work itself costs.
+
+use std::{
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use nekoindexer::state::{State, index::Session, merge::Merge};
+use nekoproto::{FileName, Holder, QueryReply, SignedRecord, VerifiedRecord};
+
+use super::subject::Sample;
+
+/// Longer than any measurement.
+const LEASE: Duration = Duration::from_secs(24 * 3600);
+
+/// An index in this process.
+#[derive(Debug)]
+pub(super) struct Inside {
+    state: State,
+    session: Arc<Session>,
+    registering: Duration,
+    registered: usize,
+}
+
+/// What the work itself costs, in microseconds for each name.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Costs {
+    /// Finding a name that is there, and making the answer.
+    pub hit_us: f64,
+    /// Finding that a name is not there.
+    pub miss_us: f64,
+    /// Checking a signature.
+    pub verify_us: f64,
+    /// Listing a verified record.
+    pub register_us: f64,
+}
+
+impl Inside {
+    /// An empty index, to be called within a runtime, with `holder` as the only peer.
+    pub(super) fn new(holder: Holder) -> Self {
+        let now = Instant::now();
+        let state = State::new(now);
+        let session = state.index.open_session(holder, LEASE, now);
+        Self { state, session, registering: Duration::ZERO, registered: 0 }
+    }
+
+    /// Registers `records`, and times that.
+    pub(super) fn register(&mut self, records: &[VerifiedRecord]) {
+        let records = records.to_vec();
+        self.registered += records.len();
+        let began = Instant::now();
+        black_box(self.state.on_register(&self.session, records, false));
+        self.registering += began.elapsed();
+    }
+
+    /// What an indexer with these names answers.
+    pub(super) fn search(&self, name: &FileName) -> QueryReply {
+        Merge::new(self.state.index.lookup(name, Instant::now())).finish()
+    }
+
+    /// What the work costs with the names that are registered now.
+    pub(super) fn costs(&self, sample: &Sample) -> Costs {
+        let names = sample.records.iter().map(|record| &record.unverified().name);
+        Costs {
+            hit_us: us_each(names, |name| drop(black_box(self.search(name)))),
+            miss_us: us_each(sample.missing.iter(), |name| drop(black_box(self.search(name)))),
+            verify_us: us_each(sample.records.iter(), |record: &SignedRecord| {
+                drop(black_box(record.clone().verify()));
+            }),
+            register_us: per(self.registering, self.registered),
+        }
+    }
+}
+
+fn us_each<T>(items: impl ExactSizeIterator<Item = T>, work: impl FnMut(T)) -> f64 {
+    let (count, began) = (items.len(), Instant::now());
+    items.for_each(work);
+    per(began.elapsed(), count)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+fn per(took: Duration, count: usize) -> f64 {
+    took.as_secs_f64() * 1e6 / count.max(1) as f64
+}

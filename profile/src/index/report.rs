@@ -1,0 +1,211 @@
+//! What an indexer takes: for people and for machines.
+
+use std::fmt::Write;
+
+use nekoproto::transport::Security;
+use serde_json::{Map, Value, json};
+
+use super::{Batched, Grown, Pipelined, subject::Timing};
+use crate::{
+    figures::{Figures, rounded},
+    machine,
+    report::security_name,
+};
+
+/// All that was measured of an indexer.
+#[derive(Clone, Debug)]
+pub struct Report {
+    security: Security,
+    floor: Figures,
+    floor_call: Figures,
+    /// By number of names.
+    pub grown: Vec<Grown>,
+    /// By lookups in flight.
+    pub pipelined: Vec<Pipelined>,
+    /// By records in a registration.
+    pub batched: Vec<Batched>,
+    /// It was ended early.
+    pub interrupted: bool,
+}
+
+impl Report {
+    /// Nothing measured yet but the floors.
+    pub(super) fn new(security: Security, floor: Figures, floor_call: Figures) -> Self {
+        let (grown, pipelined, batched) = <_>::default();
+        Self { security, floor, floor_call, grown, pipelined, batched, interrupted: false }
+    }
+
+    /// For people, several tables in Markdown.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = self.write_table(&mut text);
+        text
+    }
+
+    fn write_table(&self, out: &mut String) -> std::fmt::Result {
+        let security = security_name(self.security);
+        writeln!(
+            out,
+            "One indexer in a process of its own, one connection, {security}, {}.",
+            machine::in_words()
+        )?;
+        let (raw, call) = (self.floor.p50, self.floor_call.p50);
+        writeln!(out, "Floor between two processes: raw TCP p50 {raw:.1} us, echo call p50 {call:.1} us.\n")?;
+        self.write_grown(out)?;
+        self.write_pipelined(out)?;
+        self.write_batched(out)?;
+        self.write_shares(out)?;
+        if self.interrupted {
+            writeln!(out, "Interrupted: rows are missing.")?;
+        }
+        Ok(())
+    }
+
+    fn write_grown(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(
+            out,
+            "By number of names (registered in batches of 100, 4 calls in flight; lookups 64 in flight):\n\n\
+             | names | registered/s | first tenth | last tenth | renewed/s | hits/s | misses/s | bytes/name |\n\
+             |--:|--:|--:|--:|--:|--:|--:|--:|"
+        )?;
+        for row in &self.grown {
+            let rates =
+                [&row.registered, &row.first_tenth, &row.last_tenth, &row.renewed, &row.hits, &row.misses];
+            let rates: Vec<String> = rates.map(|timing| format!("{:.0}", timing.per_s())).into();
+            writeln!(out, "| {} | {} | {:.0} |", row.names, rates.join(" | "), row.bytes_per_name)?;
+        }
+        writeln!(out)
+    }
+
+    fn write_pipelined(&self, out: &mut String) -> std::fmt::Result {
+        let Some(grown) = self.grown.first() else { return Ok(()) };
+        writeln!(
+            out,
+            "Lookups by calls in flight, {} names, one name in a call:\n\n\
+             | in flight | hits/s | p50 us | p99 us | misses/s | p50 us | p99 us |\n|--:|--:|--:|--:|--:|--:|--:|",
+            grown.names
+        )?;
+        for row in &self.pipelined {
+            let [hits, misses] = [&row.hits, &row.misses].map(cells);
+            writeln!(out, "| {} | {hits} | {misses} |", row.depth)?;
+        }
+        writeln!(out)
+    }
+
+    fn write_batched(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(
+            out,
+            "Registrations by records in a call, one call in flight:\n\n\
+             | batch | new names/s | call p50 us | p99 us | known names/s | call p50 us | p99 us |\n\
+             |--:|--:|--:|--:|--:|--:|--:|"
+        )?;
+        for row in &self.batched {
+            let [new, known] = [&row.new, &row.known].map(cells);
+            writeln!(out, "| {} | {new} | {known} |", row.batch)?;
+        }
+        writeln!(out)
+    }
+
+    /// How much of each operation is the index, and how much the way to it.
+    fn write_shares(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(
+            out,
+            "Where the time goes (index: the same work in this process, without a network; IPC: all the rest):\n\n\
+             | operation | us each | index us | index | IPC |\n|---|--:|--:|--:|--:|"
+        )?;
+        for (operation, us, index_us) in self.shares() {
+            let share = (index_us / us * 100.0).min(100.0);
+            writeln!(
+                out,
+                "| {operation} | {us:.2} | {index_us:.2} | {share:.1} % | {:.1} % |",
+                100.0 - share
+            )?;
+        }
+        writeln!(out)
+    }
+
+    fn shares(&self) -> Vec<(String, f64, f64)> {
+        let mut shares = Vec::new();
+        if let Some(inside) = self.grown.first().map(|grown| grown.inside) {
+            for row in self.pipelined.iter().filter(|row| row.depth == 1 || row.depth == 64) {
+                let depth = row.depth;
+                shares.push((
+                    format!("lookup, hit, {depth} in flight"),
+                    row.hits.us_per_name(),
+                    inside.hit_us,
+                ));
+                shares.push((
+                    format!("lookup, miss, {depth} in flight"),
+                    row.misses.us_per_name(),
+                    inside.miss_us,
+                ));
+            }
+        }
+        for row in &self.grown {
+            let index_us = row.inside.verify_us + row.inside.register_us;
+            let operation = format!("registration, new, of {} names", row.names);
+            shares.push((operation, row.registered.us_per_name(), index_us));
+        }
+        shares
+    }
+
+    /// For machines.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        let row = |scenario: String, timing: &Timing, more: Value| {
+            let mut object = Map::new();
+            object.insert("scenario".to_owned(), json!(scenario));
+            object.insert("security".to_owned(), json!(security_name(self.security)));
+            object.insert("per_s".to_owned(), json!(rounded(timing.per_s())));
+            if let Ok(figures) = timing.figures() {
+                figures.write_into(&mut object);
+            }
+            if let Value::Object(more) = more {
+                object.extend(more);
+            }
+            Value::Object(object)
+        };
+        let mut rows = Vec::new();
+        for grown in &self.grown {
+            let (names, inside) = (grown.names, grown.inside);
+            let more = json!({
+                "names": names,
+                "bytes_per_name": rounded(grown.bytes_per_name),
+                "first_tenth_per_s": rounded(grown.first_tenth.per_s()),
+                "last_tenth_per_s": rounded(grown.last_tenth.per_s()),
+                "inside_hit_us": rounded(inside.hit_us),
+                "inside_miss_us": rounded(inside.miss_us),
+                "inside_verify_us": rounded(inside.verify_us),
+                "inside_register_us": rounded(inside.register_us),
+            });
+            rows.push(row(format!("{names} names, register"), &grown.registered, more));
+            rows.push(row(format!("{names} names, renew"), &grown.renewed, json!({})));
+            rows.push(row(format!("{names} names, hits, 64 in flight"), &grown.hits, json!({})));
+            rows.push(row(format!("{names} names, misses, 64 in flight"), &grown.misses, json!({})));
+        }
+        for Pipelined { depth, hits, misses } in &self.pipelined {
+            rows.push(row(format!("hits, {depth} in flight"), hits, json!({ "depth": depth })));
+            rows.push(row(format!("misses, {depth} in flight"), misses, json!({ "depth": depth })));
+        }
+        for Batched { batch, new, known } in &self.batched {
+            rows.push(row(format!("register new, batches of {batch}"), new, json!({ "batch": batch })));
+            rows.push(row(format!("register known, batches of {batch}"), known, json!({ "batch": batch })));
+        }
+        json!({
+            "kind": "index",
+            "commit": machine::COMMIT,
+            "machine": machine::describe(),
+            "floor_us": rounded(self.floor.p50),
+            "floor_call_us": rounded(self.floor_call.p50),
+            "interrupted": self.interrupted,
+            "rows": rows,
+        })
+    }
+}
+
+fn cells(timing: &Timing) -> String {
+    let Ok(Figures { p50, p99, .. }) = timing.figures() else { return "- | - | -".to_owned() };
+    format!("{:.0} | {p50:.1} | {p99:.1}", timing.per_s())
+}

@@ -1,0 +1,178 @@
+//! The indexer that is measured, and the calls it gets. Every answer is checked.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use anyhow::ensure;
+use futures::{StreamExt, TryStreamExt, stream};
+use nekoproto::{FileName, Holder, Identity, QueryReply, SignedRecord};
+use tarpc::context;
+
+use super::inside::Inside;
+use crate::{
+    client::Client,
+    figures::Figures,
+    node::{Node, Place},
+    run::Watch,
+};
+
+/// A number of calls, and how long they took.
+#[derive(Clone, Debug, Default)]
+pub struct Timing {
+    /// Names that the calls were about.
+    pub names: usize,
+    /// From the first call to the last answer.
+    pub wall: Duration,
+    /// Each call.
+    pub took: Vec<Duration>,
+}
+
+impl Timing {
+    /// One after the other.
+    pub fn sum(timings: &[Self]) -> Self {
+        let mut sum = Self::default();
+        for timing in timings {
+            sum.names += timing.names;
+            sum.wall += timing.wall;
+            sum.took.extend(&timing.took);
+        }
+        sum
+    }
+
+    /// Names a second.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a rate is shown with a few digits")]
+    pub fn per_s(&self) -> f64 {
+        self.names as f64 / self.wall.as_secs_f64()
+    }
+
+    /// Microseconds for each name, all calls together.
+    #[must_use]
+    pub fn us_per_name(&self) -> f64 {
+        1e6 / self.per_s()
+    }
+
+    /// Response times of the calls.
+    ///
+    /// # Errors
+    /// There was none.
+    pub fn figures(&self) -> anyhow::Result<Figures> {
+        Figures::of(self.took.iter().copied())
+    }
+}
+
+/// Names that are looked up and registered again, and what must be found.
+#[derive(Debug, Default)]
+pub(super) struct Sample {
+    /// Registered records.
+    pub(super) records: Vec<SignedRecord>,
+    /// What the index without a network answers for each.
+    pub(super) answers: Vec<QueryReply>,
+    /// Names that are not registered, as many.
+    pub(super) missing: Vec<FileName>,
+}
+
+impl Sample {
+    /// Asks the index without a network for all answers.
+    pub(super) fn fill_in(&mut self, inside: &Inside) {
+        self.answers = self.records.iter().map(|record| inside.search(&record.unverified().name)).collect();
+        let missing = |n: usize| FileName::new(&format!("data-set/none-{n:012}.bin")).ok();
+        self.missing = (0..self.records.len()).filter_map(missing).collect();
+    }
+}
+
+/// An indexer in a process of its own, and one peer connected to it.
+#[derive(Debug)]
+pub(super) struct Subject {
+    node: Node,
+    client: Client,
+}
+
+impl Subject {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// It did not start; nothing is left running.
+    pub(super) async fn start(place: &Place) -> anyhow::Result<Self> {
+        let node = place.indexer(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Vec::new()).await?;
+        let client = Client::connect(node.addr(), Identity::generate(), place.security).await?;
+        Ok(Self { node, client })
+    }
+
+    /// The peer as it is listed.
+    pub(super) const fn holder(&self) -> Holder {
+        self.client.holder
+    }
+
+    /// Resident memory of the indexer in bytes.
+    pub(super) fn rss_bytes(&self) -> Option<u64> {
+        self.node.rss_bytes()
+    }
+
+    /// Registers `records`, so many in a call, with so many calls in flight.
+    ///
+    /// # Errors
+    /// A call failed, or not all records were listed.
+    pub(super) async fn register(
+        &self,
+        records: &[SignedRecord],
+        batch: usize,
+        in_flight: usize,
+        watch: &Arc<Watch>,
+    ) -> anyhow::Result<Timing> {
+        let batches: Vec<Vec<SignedRecord>> = records.chunks(batch).map(<[_]>::to_vec).collect();
+        let call = |batch: Vec<SignedRecord>| async move {
+            let (sent, count) = (Instant::now(), batch.len());
+            self.client.register(batch).await?;
+            watch.done.fetch_add(count as u64, Ordering::Relaxed);
+            anyhow::Ok(sent.elapsed())
+        };
+        let began = Instant::now();
+        let calls = stream::iter(batches).map(call).buffer_unordered(in_flight);
+        let took = calls.try_collect().await?;
+        Ok(Timing { names: records.len(), wall: began.elapsed(), took })
+    }
+
+    /// Looks up `count` names with so many calls in flight; fewer if stopped.
+    ///
+    /// # Errors
+    /// A call failed, or an answer is not what the index without a network says.
+    pub(super) async fn look_up(
+        &self,
+        sample: &Sample,
+        is_hit: bool,
+        count: usize,
+        in_flight: usize,
+        watch: &Arc<Watch>,
+    ) -> anyhow::Result<Timing> {
+        let nothing = QueryReply { complete: true, ..QueryReply::default() };
+        let call = |n: usize| {
+            let n = n % sample.records.len();
+            let (name, expected) = match is_hit {
+                true => (&sample.records[n].unverified().name, &sample.answers[n]),
+                false => (&sample.missing[n], &nothing),
+            };
+            async move {
+                let sent = Instant::now();
+                let reply = self.client.calls.search(context::current(), name.clone()).await??;
+                let took = sent.elapsed();
+                ensure!(reply == *expected, "wrong answer for {name}: {reply:?} instead of {expected:?}");
+                watch.done.fetch_add(1, Ordering::Relaxed);
+                Ok(took)
+            }
+        };
+        let began = Instant::now();
+        let numbers = stream::iter((0..count).take_while(|_| !watch.stop.load(Ordering::Relaxed)));
+        let took: Vec<Duration> = numbers.map(call).buffer_unordered(in_flight).try_collect().await?;
+        Ok(Timing { names: took.len(), wall: began.elapsed(), took })
+    }
+
+    /// Ends it.
+    pub(super) async fn stop(self) {
+        drop(self.client);
+        self.node.stop().await;
+    }
+}

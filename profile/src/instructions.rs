@@ -1,0 +1,161 @@
+//! A guard against regressions that a noisy machine can trust: the instructions of the hot functions,
+//! counted by valgrind and compared with recorded numbers.
+//!
+//! Each function is run twice, with different numbers of rounds; the difference of the two counts is
+//! the rounds' alone, without the start of the program.
+
+mod hot;
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+pub use hot::{Hot, run};
+
+/// Where the recorded numbers are, from the top of the repository.
+pub const RECORDED: &str = "profile/instructions.json";
+const FEW: u32 = 2_000;
+const MANY: u32 = 12_000;
+
+/// Instructions of one round of each function, and what they were counted on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// The processor's architecture; counts of another cannot be compared.
+    pub arch: String,
+    /// By function.
+    pub instructions: BTreeMap<String, f64>,
+}
+
+/// How a count compares.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judgement {
+    /// A table, for people.
+    pub table: String,
+    /// What is off, in words: more instructions than recorded, or nothing recorded.
+    pub off: Vec<String>,
+}
+
+/// Counts the instructions of every hot function, in processes of this program under valgrind.
+///
+/// # Errors
+/// Valgrind is not there, or this is not a release build.
+pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
+    ensure!(
+        !cfg!(debug_assertions),
+        "the recorded numbers are of release builds: run it with `cargo run --release`"
+    );
+    let mut instructions = BTreeMap::new();
+    for hot in Hot::value_variants() {
+        each(*hot);
+        let rounds = count(*hot, MANY)?.saturating_sub(count(*hot, FEW)?);
+        #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
+        instructions.insert(hot.name(), (rounds as f64 / f64::from(MANY - FEW)).round());
+    }
+    Ok(Counts { arch: std::env::consts::ARCH.to_owned(), instructions })
+}
+
+/// Instructions of a whole process that runs `hot` so many times.
+fn count(hot: Hot, times: u32) -> anyhow::Result<u64> {
+    let program = std::env::current_exe().context("cannot find this program to start it again")?;
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]).arg(program);
+    valgrind.args(["instructions", "--count", &hot.name(), "--times", &times.to_string()]);
+    let output = valgrind
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run valgrind, which counts the instructions (Debian: apt-get install valgrind)")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "valgrind failed: {}", said.trim());
+    parse_count(&said).with_context(|| format!("valgrind printed no count: {}", said.trim()))
+}
+
+/// The number in cachegrind's line `==123== I   refs:      1,234,567` (`I refs:` in later versions).
+fn parse_count(said: &str) -> Option<u64> {
+    let line = said.lines().find(|line| line.contains(" I ") && line.contains("refs:"))?;
+    line.rsplit(':').next()?.trim().replace(',', "").parse().ok()
+}
+
+/// Reads recorded counts.
+///
+/// # Errors
+/// There are none at `path`.
+pub fn read(path: &Path) -> anyhow::Result<Counts> {
+    let cannot = || {
+        format!(
+            "cannot read the recorded numbers in {} (run it from the top of the repository)",
+            path.display()
+        )
+    };
+    let text = std::fs::read_to_string(path).with_context(cannot)?;
+    serde_json::from_str(&text).with_context(cannot)
+}
+
+/// Compares `counted` with what is `recorded`, each function within the share `tolerance`.
+///
+/// # Errors
+/// The counts are of another architecture.
+pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> anyhow::Result<Judgement> {
+    if recorded.arch != counted.arch {
+        bail!("the recorded numbers are of {}, this machine is {}", recorded.arch, counted.arch);
+    }
+    let mut table = format!("{:<20}{:>12}{:>12}{:>10}\n", "instructions of", "recorded", "counted", "ratio");
+    let mut off = Vec::new();
+    for (name, now) in &counted.instructions {
+        let Some(before) = recorded.instructions.get(name) else {
+            off.push(format!("{name}: nothing is recorded, it has {now:.0} now"));
+            continue;
+        };
+        let ratio = now / before;
+        let mark = match ratio {
+            ratio if ratio > 1.0 + tolerance => {
+                off.push(format!("{name}: {before:.0} instructions became {now:.0} ({ratio:.2} x)"));
+                "  more"
+            }
+            ratio if ratio < 1.0 - tolerance => "  fewer: worth recording",
+            _ => "",
+        };
+        table += &format!("{name:<20}{before:>12.0}{now:>12.0}{ratio:>9.3}x{mark}\n");
+    }
+    for name in recorded.instructions.keys().filter(|name| !counted.instructions.contains_key(*name)) {
+        off.push(format!("{name}: recorded, but not counted any more"));
+    }
+    Ok(Judgement { table, off })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(numbers: &[(&str, f64)]) -> Counts {
+        let instructions = numbers.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
+        Counts { arch: "x".to_owned(), instructions }
+    }
+
+    #[test]
+    fn both_forms_of_the_count_are_read() {
+        assert_eq!(parse_count("==7== \n==7== I   refs:      1,234,567\n"), Some(1_234_567));
+        assert_eq!(parse_count("==7== I refs:        89\n"), Some(89));
+        assert_eq!(parse_count("==7== D   refs:  1\n"), None);
+    }
+
+    #[test]
+    fn more_than_recorded_is_off_and_fewer_is_noted() {
+        let recorded = counts(&[("a", 100.0), ("b", 100.0)]);
+        let off = |a, b| judge(&recorded, &counts(&[("a", a), ("b", b)]), 0.05).unwrap().off.len();
+        assert_eq!((off(100.0, 104.0), off(100.0, 106.0), off(90.0, 106.0)), (0, 1, 1));
+        assert!(
+            judge(&recorded, &counts(&[("a", 90.0), ("b", 100.0)]), 0.05).unwrap().table.contains("fewer")
+        );
+        let one = judge(&recorded, &counts(&[("a", 100.0), ("c", 1.0)]), 0.05).unwrap();
+        assert_eq!(one.off.len(), 2, "{:?}", one.off);
+        let elsewhere = Counts { arch: "y".to_owned(), ..recorded.clone() };
+        assert!(judge(&recorded, &elsewhere, 0.05).is_err());
+    }
+}

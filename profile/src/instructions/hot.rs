@@ -1,0 +1,154 @@
+//! The functions that every query goes through.
+
+use std::{
+    hint::black_box,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use clap::ValueEnum;
+use nekoindexer::state::{
+    QueryPlan, State,
+    index::Session,
+    merge::{Found, Merge},
+};
+use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, codec};
+
+use crate::workload::sign_record;
+
+/// Names in the index; few, as their number changes no instruction that matters.
+const NAMES: usize = 64;
+const LEASE: Duration = Duration::from_secs(3600);
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// A function that every query goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Hot {
+    /// Finding a name that is there
+    LookupHit,
+    /// Finding that a name is not there
+    LookupMiss,
+    /// Taking note of a message id
+    DedupInsert,
+    /// Making an answer of what two nodes found
+    Merge,
+    /// A query to bytes
+    EncodeQuery,
+    /// Bytes to a query
+    DecodeQuery,
+    /// An answer with one hit to bytes
+    EncodeReply,
+    /// Bytes to an answer with one hit
+    DecodeReply,
+    /// All that an indexer decides about a query that ends here
+    AnswerQuery,
+}
+
+impl Hot {
+    /// Its name on the command line and in records.
+    #[must_use]
+    pub fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+/// What the functions work on.
+struct Bench {
+    state: State,
+    _session: Arc<Session>,
+    now: Instant,
+    names: Vec<FileName>,
+    missing: Vec<FileName>,
+    founds: [Vec<Found>; 2],
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = Instant::now();
+        let state = State::new(now);
+        let origin = Identity::from_seed(&[1; 32]);
+        let holder = |port| Holder { node: origin.id(), addr: SocketAddr::from(([127, 0, 0, 1], port)) };
+        let session = state.index.open_session(holder(1), LEASE, now);
+        let records: Vec<_> =
+            (0..NAMES).map(|n| sign_record(&origin, &format!("data-set/part-{n:012}.bin"))).collect();
+        state.on_register(&session, records.clone(), false);
+        let missing = (0..NAMES).filter_map(|n| FileName::new(&format!("data-set/none-{n:012}.bin")).ok());
+        let found = |port| vec![Found { record: records[0].clone(), holders: vec![holder(port)] }];
+        Self {
+            names: records.iter().map(|record| record.name.clone()).collect(),
+            missing: missing.collect(),
+            founds: [found(1), found(2)],
+            state,
+            _session: session,
+            now,
+        }
+    }
+
+    fn request(&self, n: usize) -> QueryRequest {
+        let covered = Covered::first_of([self.founds[0][0].record.origin.tag()]);
+        let msg_id = MsgId::from_u128((n as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
+        QueryRequest { msg_id, name: self.names[n % NAMES].clone(), ttl_hops: 0, covered }
+    }
+
+    fn reply(&self) -> QueryReply {
+        Merge::new(self.founds[0].clone()).finish()
+    }
+}
+
+/// Runs `hot` so many times, within a runtime.
+///
+/// # Errors
+/// The codec refused a value.
+pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
+    let bench = Bench::new();
+    let rounds = 0..usize::try_from(times)?;
+    match hot {
+        Hot::LookupHit => rounds.for_each(|n| look_up(&bench, &bench.names[n % NAMES])),
+        Hot::LookupMiss => rounds.for_each(|n| look_up(&bench, &bench.missing[n % NAMES])),
+        Hot::DedupInsert => rounds.for_each(|n| {
+            let id = bench.request(n).msg_id;
+            black_box(bench.state.seen.sight(black_box(id), 1, DEADLINE, bench.now));
+        }),
+        Hot::Merge => rounds.for_each(|_| {
+            let [first, second] = bench.founds.clone();
+            let mut merge = Merge::new(first);
+            second.into_iter().for_each(|found| merge.absorb(found));
+            black_box(merge.finish());
+        }),
+        Hot::EncodeQuery => encode(rounds, &bench.request(0))?,
+        Hot::EncodeReply => encode(rounds, &bench.reply())?,
+        Hot::DecodeQuery => {
+            let bytes = codec::encode(&bench.request(0))?;
+            for _ in rounds {
+                black_box(codec::decode::<QueryRequest>(black_box(&bytes))?);
+            }
+        }
+        Hot::DecodeReply => {
+            let bytes = codec::encode(&bench.reply())?;
+            for _ in rounds {
+                black_box(codec::decode::<QueryReply>(black_box(&bytes))?);
+            }
+        }
+        Hot::AnswerQuery => {
+            for n in rounds {
+                match bench.state.on_query(&bench.request(n), DEADLINE, bench.now)? {
+                    QueryPlan::Answer(local) => drop(black_box(Merge::new(local).finish())),
+                    QueryPlan::Alone(_) | QueryPlan::Forward { .. } => anyhow::bail!("not an answer"),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn look_up(bench: &Bench, name: &FileName) {
+    drop(black_box(bench.state.index.lookup(black_box(name), bench.now)));
+}
+
+fn encode<T: serde::Serialize>(rounds: std::ops::Range<usize>, value: &T) -> anyhow::Result<()> {
+    for _ in rounds {
+        black_box(codec::encode(black_box(value))?);
+    }
+    Ok(())
+}

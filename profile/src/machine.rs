@@ -1,0 +1,63 @@
+//! Where and of what a measurement was made: processor, system, commit, memory.
+
+use std::{fs, thread};
+
+use serde_json::{Value, json};
+
+/// The commit this program was built from, with `-dirty` if files were changed; empty if unknown.
+pub const COMMIT: &str = env!("NEKOP2P_COMMIT");
+
+/// The machine, for the results.
+#[must_use]
+pub fn describe() -> Value {
+    json!({
+        "cpu": cpu(),
+        "cores": cores(),
+        "memory_mib": line_of("/proc/meminfo", "MemTotal:").and_then(|kib| kib_to_bytes(&kib)).map(|b| b >> 20),
+        "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim(),
+        "os": std::env::consts::OS,
+        "arch": std::env::consts::ARCH,
+    })
+}
+
+/// The machine in a few words.
+#[must_use]
+pub fn in_words() -> String {
+    format!("{} core(s) of {}", cores(), cpu())
+}
+
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn cpu() -> String {
+    let name = line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown processor".to_owned());
+    name.trim_start_matches([':', '\t', ' ']).to_owned()
+}
+
+/// Resident memory of process `pid` in bytes; `None` where the system does not say.
+#[must_use]
+pub fn rss_bytes(pid: u32) -> Option<u64> {
+    kib_to_bytes(&line_of(&format!("/proc/{pid}/status"), "VmRSS:")?)
+}
+
+fn line_of(path: &str, key: &str) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(key)).map(|rest| rest.trim().to_owned())
+}
+
+fn kib_to_bytes(text: &str) -> Option<u64> {
+    Some(text.trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_and_this_machine_a_processor() {
+        assert!(rss_bytes(std::process::id()).is_some_and(|bytes| bytes > 1 << 20));
+        assert!(describe()["cores"].as_u64().is_some_and(|cores| cores > 0));
+        assert!(!describe()["cpu"].as_str().unwrap().starts_with(':'));
+    }
+}

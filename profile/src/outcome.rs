@@ -1,0 +1,65 @@
+//! How the program ends.
+
+use std::process::ExitCode;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Fault {
+    /// It could not begin: wrong usage, or something that must be there is not.
+    Begin(anyhow::Error),
+    /// It began, and then something went wrong.
+    Run(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Fault {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Run(error)
+    }
+}
+
+/// For whatever must work before a command can begin.
+pub trait Begin<T> {
+    /// The value, or the fault that the command cannot begin.
+    ///
+    /// # Errors
+    /// There is no value.
+    fn or_cannot_begin(self) -> Result<T, Fault>;
+}
+
+impl<T, E: Into<anyhow::Error>> Begin<T> for Result<T, E> {
+    fn or_cannot_begin(self) -> Result<T, Fault> {
+        self.map_err(|error| Fault::Begin(error.into()))
+    }
+}
+
+/// How a command that did not fail ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is well.
+    Done,
+    /// What was compared became worse.
+    Regressed,
+    /// It was measured, but not all is well: a wrong answer, a failure, or it was ended early.
+    NotAllWell,
+}
+
+impl From<Outcome> for ExitCode {
+    fn from(outcome: Outcome) -> Self {
+        match outcome {
+            Outcome::Done => Self::SUCCESS,
+            Outcome::Regressed => Self::from(1),
+            Outcome::NotAllWell => Self::from(3),
+        }
+    }
+}
+
+impl Fault {
+    /// The exit code, and what to say.
+    #[must_use]
+    pub const fn parts(&self) -> (u8, &anyhow::Error) {
+        match self {
+            Self::Begin(error) => (2, error),
+            Self::Run(error) => (3, error),
+        }
+    }
+}

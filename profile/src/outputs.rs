@@ -1,0 +1,133 @@
+//! Files and folders that results go to: tried out before the run, so that nobody waits for figures
+//! that cannot be kept, and gone again if there are none.
+
+use std::{
+    fs,
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context;
+use tempfile::NamedTempFile;
+
+/// A file to be written at the end; until then nothing is at its place.
+#[derive(Debug)]
+pub struct OutFile {
+    path: PathBuf,
+    file: NamedTempFile,
+}
+
+impl OutFile {
+    /// Makes sure that `path` can be written.
+    ///
+    /// # Errors
+    /// It cannot; nothing is left there.
+    pub fn prepare(path: &Path) -> anyhow::Result<Self> {
+        let cannot = || format!("cannot write {}", path.display());
+        if path.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory)).with_context(cannot);
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let file = NamedTempFile::new_in(folder.unwrap_or_else(|| Path::new("."))).with_context(cannot)?;
+        Ok(Self { path: path.to_owned(), file })
+    }
+
+    /// Writes it with `write` and puts it in its place.
+    ///
+    /// # Errors
+    /// It cannot be written; what was at its place before still is.
+    pub fn write(
+        self,
+        write: impl FnOnce(&mut BufWriter<&NamedTempFile>) -> anyhow::Result<()>,
+    ) -> anyhow::Result<PathBuf> {
+        let cannot = || format!("cannot write {}", self.path.display());
+        let mut out = BufWriter::new(&self.file);
+        write(&mut out).with_context(cannot)?;
+        out.flush().with_context(cannot)?;
+        drop(out);
+        let file =
+            self.file.persist(&self.path).with_context(|| format!("cannot write {}", self.path.display()))?;
+        readable_by_others(&file)?;
+        Ok(self.path)
+    }
+}
+
+/// Temporary files are for their owner alone; results are not.
+fn readable_by_others(file: &fs::File) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    file.set_permissions(fs::Permissions::from_mode(0o644))
+}
+
+/// A folder for pictures. Folders that were made for it are removed again if they stay empty.
+#[derive(Debug)]
+pub struct OutFolder {
+    path: PathBuf,
+    /// Folders made for it, the innermost first.
+    made: Vec<PathBuf>,
+}
+
+impl OutFolder {
+    /// Makes sure that files can be written in `path`.
+    ///
+    /// # Errors
+    /// They cannot; nothing is left there.
+    pub fn prepare(path: &Path) -> anyhow::Result<Self> {
+        let missing =
+            path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+        let folder = Self { path: path.to_owned(), made: missing.map(Path::to_owned).collect() };
+        let tried = fs::create_dir_all(path).and_then(|()| tempfile::tempfile_in(path));
+        tried.with_context(|| format!("cannot use the plot folder {}", path.display()))?;
+        Ok(folder)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for OutFolder {
+    fn drop(&mut self) {
+        for folder in &self.made {
+            // Fails where there are files now, and there it should stay.
+            let _ = fs::remove_dir(folder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_without_pictures_leaves_nothing() {
+        let base = tempfile::tempdir().unwrap();
+        let inner = base.path().join("a/b");
+        drop(OutFolder::prepare(&inner).unwrap());
+        assert!(!base.path().join("a").exists());
+        let folder = OutFolder::prepare(&inner).unwrap();
+        fs::write(folder.path().join("picture"), "").unwrap();
+        drop(folder);
+        assert!(inner.join("picture").exists());
+        drop(OutFolder::prepare(&inner).unwrap());
+        assert!(inner.exists(), "it was there before");
+    }
+
+    #[test]
+    fn a_file_appears_whole_or_not_at_all() {
+        let base = tempfile::tempdir().unwrap();
+        let path = base.path().join("out.json");
+        drop(OutFile::prepare(&path).unwrap());
+        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
+        let failing = OutFile::prepare(&path).unwrap().write(|out| {
+            out.write_all(b"half")?;
+            anyhow::bail!("the end")
+        });
+        assert!(failing.is_err() && !path.exists());
+        OutFile::prepare(&path).unwrap().write(|out| Ok(out.write_all(b"whole")?)).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        assert!(OutFile::prepare(base.path()).is_err());
+        assert!(OutFile::prepare(&base.path().join("no/such/file")).is_err());
+    }
+}

@@ -1,0 +1,65 @@
+//! The progress bar: drawn by a thread of its own from a counter, so that clients never wait for it.
+//! Where stderr is no terminal, one line says what has begun.
+
+use std::{
+    io::Write,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::run::Watch;
+
+const DRAWN_EVERY: Duration = Duration::from_millis(200);
+
+/// A bar on stderr, if that is a terminal; gone when dropped.
+#[derive(Debug)]
+pub struct Progress {
+    ended: Arc<AtomicBool>,
+    drawing: Option<thread::JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Shows how far `watch` has come, of `total` requests or names.
+    #[must_use]
+    pub fn start(label: &str, total: usize, watch: Arc<Watch>) -> Self {
+        let bar = ProgressBar::new(total as u64).with_message(label.to_owned());
+        if let Ok(style) = ProgressStyle::with_template("{msg:>12} {bar:40} {pos}/{len} {per_sec} {eta}") {
+            bar.set_style(style);
+        }
+        if bar.is_hidden() {
+            // Nobody is left to tell if stderr is closed.
+            let _ = writeln!(std::io::stderr(), "measuring {label}, {total} to do");
+        }
+        let ended = Arc::new(AtomicBool::new(bar.is_hidden()));
+        let draw = {
+            let ended = Arc::clone(&ended);
+            move || {
+                while !ended.load(Ordering::Relaxed) {
+                    bar.set_position(watch.done.load(Ordering::Relaxed).min(total as u64));
+                    thread::park_timeout(DRAWN_EVERY);
+                }
+                bar.finish_and_clear();
+            }
+        };
+        // Without a thread there is no bar, and the run goes on.
+        let drawing = thread::Builder::new().name("progress".to_owned()).spawn(draw).ok();
+        Self { ended, drawing }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        if let Some(drawing) = self.drawing.take() {
+            drawing.thread().unpark();
+            // It draws nothing any more, even if it panicked.
+            let _ = drawing.join();
+        }
+    }
+}

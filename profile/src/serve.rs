@@ -1,0 +1,81 @@
+//! What a process of a cluster does: be an indexer or an echo until its stdin closes.
+
+use std::{
+    io::{Read, Write},
+    net::{Ipv4Addr, SocketAddr},
+    thread,
+};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use nekoindexer::Indexer;
+use nekoproto::transport::Security;
+use tokio::{net::TcpListener, sync::oneshot};
+
+use crate::{
+    echo,
+    node::{LISTENING_ON, indexer_config},
+};
+
+/// What to be.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Kind {
+    /// An indexer.
+    Indexer,
+    /// Sends every byte back.
+    RawEcho,
+    /// Answers calls with what they carry.
+    Echo,
+}
+
+/// Serves until stdin closes.
+///
+/// # Errors
+/// It cannot listen.
+pub fn serve(
+    kind: Kind,
+    listen: SocketAddr,
+    neighbors: Vec<SocketAddr>,
+    security: Security,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let parent_gone = stdin_closed()?;
+    runtime.block_on(async move {
+        match kind {
+            Kind::Indexer => {
+                let indexer = Indexer::spawn(indexer_config(listen, neighbors, security)).await?;
+                say(indexer.local_addr())?;
+                // Closed or failed: there is no parent to serve any more.
+                let _ = parent_gone.await;
+                indexer.shutdown().await;
+            }
+            Kind::RawEcho => {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+                say(listener.local_addr()?)?;
+                tokio::spawn(echo::serve_raw(listener));
+                let _ = parent_gone.await; // as above
+            }
+            Kind::Echo => {
+                let server = echo::Server::start(security)?;
+                say(server.addr())?;
+                let _ = parent_gone.await; // as above
+            }
+        }
+        Ok(())
+    })
+}
+
+fn say(addr: SocketAddr) -> anyhow::Result<()> {
+    writeln!(std::io::stdout(), "{LISTENING_ON}{addr}").context("cannot write to stdout")
+}
+
+/// Resolves when stdin closes: then whoever started this process is gone.
+fn stdin_closed() -> std::io::Result<oneshot::Receiver<()>> {
+    let (closed, wait) = oneshot::channel();
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        // An error is an end, too.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        let _ = closed.send(()); // nobody waits: the process is ending
+    })?;
+    Ok(wait)
+}

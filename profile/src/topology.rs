@@ -1,0 +1,214 @@
+//! How indexers are linked, and how far a query gets on those links. Pure.
+
+use std::collections::VecDeque;
+
+use clap::ValueEnum;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+/// Swaps of links per link that turn the regular circle into a random graph.
+const SWAPS_PER_LINK: usize = 20;
+/// Rounds of swapping after which a graph that is still not connected is given up.
+const ROUNDS_MAX: usize = 1000;
+
+/// How the indexers are linked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Topology {
+    /// Everybody with everybody
+    Mesh,
+    /// Each with the next, the last with the first
+    Ring,
+    /// Each with the next
+    Line,
+    /// Each with one above it and at most two below it
+    Tree,
+    /// Each with as many others as --degree says, drawn by the seed
+    Random,
+}
+
+/// A topology that cannot be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TopologyError {
+    /// Such a degree would not connect them.
+    #[error("a degree of {0} connects nobody: at least 2 is needed")]
+    DegreeTooSmall(usize),
+    /// Every link has two ends.
+    #[error("{0} indexers of degree {1} cannot be: the product must be even")]
+    OddEnds(usize, usize),
+    /// Links are drawn at random, and no draw was connected.
+    #[error("no connected graph of {0} indexers of degree {1} was found")]
+    NotConnected(usize, usize),
+}
+
+/// Who is linked to whom.
+///
+/// Invariants: no one is linked to itself or twice to the same; links go both ways.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Graph {
+    neighbors: Vec<Vec<usize>>,
+}
+
+impl Graph {
+    /// The graph of `indexers` nodes; `degree` and `seed` matter to the random one only.
+    ///
+    /// # Errors
+    /// There is no such graph.
+    pub fn new(topology: Topology, indexers: usize, degree: usize, seed: u64) -> Result<Self, TopologyError> {
+        let links: Vec<(usize, usize)> = match topology {
+            Topology::Mesh => (0..indexers).flat_map(|b| (0..b).map(move |a| (a, b))).collect(),
+            Topology::Line => (1..indexers).map(|b| (b - 1, b)).collect(),
+            Topology::Tree => (1..indexers).map(|b| ((b - 1) / 2, b)).collect(),
+            Topology::Ring => {
+                let closing = (indexers > 2).then(|| (0, indexers - 1));
+                (1..indexers).map(|b| (b - 1, b)).chain(closing).collect()
+            }
+            Topology::Random if degree + 1 >= indexers => {
+                return Self::new(Topology::Mesh, indexers, degree, seed);
+            }
+            Topology::Random => random_regular(indexers, degree, seed)?,
+        };
+        Ok(Self::of_links(indexers, &links))
+    }
+
+    fn of_links(indexers: usize, links: &[(usize, usize)]) -> Self {
+        let mut neighbors = vec![Vec::new(); indexers];
+        for (a, b) in links {
+            neighbors[*a].push(*b);
+            neighbors[*b].push(*a);
+        }
+        neighbors.iter_mut().for_each(|list| list.sort_unstable());
+        Self { neighbors }
+    }
+
+    /// The neighbors of `place`, in order.
+    #[must_use]
+    pub fn neighbors(&self, place: usize) -> &[usize] {
+        &self.neighbors[place]
+    }
+
+    /// The neighbors that `place` names when it starts: those started before it, so that each pair
+    /// is named once.
+    #[must_use]
+    pub fn names_as_neighbors(&self, place: usize) -> Vec<usize> {
+        self.neighbors[place].iter().copied().filter(|neighbor| *neighbor < place).collect()
+    }
+
+    /// For each indexer whether a query that starts at `from` with `ttl_hops` gets there.
+    #[must_use]
+    pub fn reach(&self, from: usize, ttl_hops: u8) -> Vec<bool> {
+        let mut reached = vec![false; self.neighbors.len()];
+        reached[from] = true;
+        let mut queue = VecDeque::from([(from, 0u8)]);
+        while let Some((place, distance)) = queue.pop_front() {
+            if distance == ttl_hops {
+                continue;
+            }
+            for neighbor in &self.neighbors[place] {
+                if !std::mem::replace(&mut reached[*neighbor], true) {
+                    queue.push_back((*neighbor, distance + 1));
+                }
+            }
+        }
+        reached
+    }
+
+    fn is_connected(&self) -> bool {
+        self.reach(0, u8::MAX).into_iter().all(|reached| reached)
+    }
+}
+
+/// Links of a random graph in which everyone has `degree` neighbors: a regular circle whose links
+/// change ends at random until it is well mixed and connected.
+fn random_regular(indexers: usize, degree: usize, seed: u64) -> Result<Vec<(usize, usize)>, TopologyError> {
+    if degree < 2 {
+        return Err(TopologyError::DegreeTooSmall(degree));
+    }
+    if indexers * degree % 2 == 1 {
+        return Err(TopologyError::OddEnds(indexers, degree));
+    }
+    let near = (1..=degree / 2).flat_map(|step| (0..indexers).map(move |a| (a, (a + step) % indexers)));
+    let across = (0..indexers / 2 * (degree % 2)).map(|a| (a, a + indexers / 2));
+    let mut links: Vec<(usize, usize)> = near.chain(across).collect();
+    let mut rng = StdRng::seed_from_u64(seed);
+    for _ in 0..ROUNDS_MAX {
+        for _ in 0..links.len() * SWAPS_PER_LINK {
+            swap(&mut links, &mut rng);
+        }
+        if Graph::of_links(indexers, &links).is_connected() {
+            return Ok(links);
+        }
+    }
+    Err(TopologyError::NotConnected(indexers, degree))
+}
+
+/// Two links exchange their ends, unless that would link someone to itself or twice.
+fn swap(links: &mut [(usize, usize)], rng: &mut StdRng) {
+    let (first, second) = (rng.random_range(0..links.len()), rng.random_range(0..links.len()));
+    let ((a, b), (c, d)) = (links[first], links[second]);
+    let is_link = |x: usize, y: usize| links.contains(&(x, y)) || links.contains(&(y, x));
+    if a != d && c != b && !is_link(a, d) && !is_link(c, b) {
+        (links[first], links[second]) = ((a, d), (c, b));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn degrees(topology: Topology, indexers: usize) -> Vec<usize> {
+        let graph = Graph::new(topology, indexers, 3, 1).unwrap();
+        (0..indexers).map(|place| graph.neighbors(place).len()).collect()
+    }
+
+    fn reached(topology: Topology, ttl_hops: u8, from: usize) -> usize {
+        let graph = Graph::new(topology, 10, 3, 1).unwrap();
+        graph.reach(from, ttl_hops).into_iter().filter(|reached| *reached).count()
+    }
+
+    #[test]
+    fn topologies_have_the_links_they_should() {
+        assert_eq!(degrees(Topology::Mesh, 4), [3, 3, 3, 3]);
+        assert_eq!(degrees(Topology::Line, 4), [1, 2, 2, 1]);
+        assert_eq!(degrees(Topology::Ring, 4), [2, 2, 2, 2]);
+        assert_eq!(degrees(Topology::Ring, 2), [1, 1]);
+        assert_eq!(degrees(Topology::Tree, 6), [2, 3, 2, 1, 1, 1]);
+        for topology in [Topology::Mesh, Topology::Ring, Topology::Line, Topology::Tree, Topology::Random] {
+            assert_eq!(degrees(topology, 1), [0]);
+        }
+    }
+
+    #[test]
+    fn reach_is_bounded_by_the_ttl() {
+        assert_eq!(reached(Topology::Mesh, 0, 3), 1);
+        assert_eq!(reached(Topology::Mesh, 1, 3), 10);
+        assert_eq!(reached(Topology::Line, 2, 0), 3);
+        assert_eq!(reached(Topology::Ring, 2, 0), 5);
+        assert_eq!(reached(Topology::Tree, 1, 0), 3);
+        assert_eq!(reached(Topology::Tree, 2, 0), 7);
+    }
+
+    #[test]
+    fn random_graphs_are_regular_connected_and_repeatable() {
+        for seed in 0..50 {
+            for (indexers, degree) in [(10, 3), (11, 4), (64, 2), (40, 7), (4, 3), (3, 9)] {
+                let graph = Graph::new(Topology::Random, indexers, degree, seed).unwrap();
+                assert_eq!(graph, Graph::new(Topology::Random, indexers, degree, seed).unwrap());
+                assert!(graph.is_connected(), "seed {seed}");
+                for place in 0..indexers {
+                    let mut neighbors = graph.neighbors(place).to_vec();
+                    neighbors.dedup();
+                    assert_eq!(neighbors.len(), degree.min(indexers - 1), "seed {seed}");
+                    assert!(!neighbors.contains(&place), "seed {seed}");
+                }
+            }
+        }
+        let of_seed = |seed| Graph::new(Topology::Random, 20, 3, seed).unwrap();
+        assert_ne!(of_seed(1), of_seed(2));
+    }
+
+    #[test]
+    fn impossible_degrees_are_refused() {
+        let graph = |indexers, degree| Graph::new(Topology::Random, indexers, degree, 1);
+        assert_eq!(graph(9, 3), Err(TopologyError::OddEnds(9, 3)));
+        assert_eq!(graph(9, 1), Err(TopologyError::DegreeTooSmall(1)));
+    }
+}
