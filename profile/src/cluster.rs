@@ -1,5 +1,11 @@
 //! Running indexers, linked as the scenario says, with files registered: all that queries need.
 
+pub mod affinity;
+pub mod client;
+pub mod layout;
+pub mod node;
+pub mod serve;
+
 use std::{sync::Arc, time::Duration};
 
 use anyhow::bail;
@@ -7,14 +13,18 @@ use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryRequest, limits
 use tarpc::context;
 use tokio::time::{Instant, sleep};
 
-use crate::{
+use self::{
     client::Client,
-    expected::Expected,
-    machine,
     node::{Node, Place},
-    scenario::Scenario,
-    topology::Graph,
-    workload::{Ask, Workload},
+};
+use crate::{
+    plan::{
+        expected::Expected,
+        scenario::Scenario,
+        topology::Graph,
+        workload::{Ask, Workload},
+    },
+    report::machine,
 };
 
 /// How long the indexers may take to find each other.

@@ -1,24 +1,36 @@
 //! What each command does: prepares, measures, prints, writes. The only room that prints.
 
+pub mod args;
+pub mod interrupt;
+pub mod outcome;
+pub mod progress;
+
 use std::{io::Write, path::PathBuf, sync::Arc};
 
 use anyhow::Context;
 use serde_json::Value;
 
-use crate::{
-    args::{self, Args, Command, Setup},
-    compare, floors,
-    index::{self, Options},
-    instructions, interrupt,
-    layout::{Layout, Runtimes},
-    machine, matrix,
-    measure::{Measured, measure},
-    node::Place,
+use self::{
+    args::{Args, Command, Setup},
     outcome::{Begin, Fault, Outcome},
-    outputs::{OutFile, OutFolder},
+};
+use crate::{
+    cluster::{
+        layout::{Layout, Runtimes},
+        node::Place,
+        serve,
+    },
+    compare,
+    floor::layouts,
+    index::{self, Options},
+    instructions, matrix,
+    measure::{Measured, measure},
     plot,
+    report::{
+        machine,
+        outputs::{OutFile, OutFolder},
+    },
     run::Watch,
-    serve,
 };
 
 /// Does what the arguments say.
@@ -64,7 +76,7 @@ fn run_query(query: &args::Query) -> Result<Outcome, Fault> {
 fn run_matrix(args: &args::Matrix) -> Result<Outcome, Fault> {
     let base = args.load.scenario();
     for (indexers, clients, ttl_hops) in matrix::ROWS {
-        crate::scenario::Scenario { indexers, clients, ttl_hops, ..base.clone() }
+        crate::plan::scenario::Scenario { indexers, clients, ttl_hops, ..base.clone() }
             .graph()
             .or_cannot_begin()?;
     }
@@ -83,9 +95,9 @@ fn run_matrix(args: &args::Matrix) -> Result<Outcome, Fault> {
 
 fn run_floor(args: &args::Floor) -> Result<Outcome, Fault> {
     let json = prepare_file(&args.json)?;
-    let rows = floors::measure(&Arc::default()).or_cannot_begin()?;
-    print(&floors::table(&rows))?;
-    write_json(json, &floors::json(&rows))?;
+    let rows = layouts::measure(&Arc::default()).or_cannot_begin()?;
+    print(&layouts::table(&rows))?;
+    write_json(json, &layouts::json(&rows))?;
     Ok(Outcome::Done)
 }
 

@@ -1,5 +1,8 @@
 //! The floor: round trips that no query can be faster than, on the same threads as the queries.
 
+pub mod echo;
+pub mod layouts;
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
     time::{Duration, Instant},
@@ -13,12 +16,14 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+use self::echo::MESSAGE_BYTES;
 use crate::{
-    affinity::{keep_on_core, on_own_thread},
-    echo::{self, MESSAGE_BYTES},
-    figures::Figures,
-    layout::Layout,
-    node::Place,
+    cluster::{
+        affinity::{keep_on_core, on_own_thread},
+        layout::Layout,
+        node::Place,
+    },
+    report::figures::Figures,
 };
 
 /// Measured round trips of one floor.

@@ -21,13 +21,15 @@ use self::{
     subject::{Sample, Subject, Timing},
 };
 use crate::{
+    cluster::node::Place,
+    commands::{
+        interrupt::until_stopped,
+        outcome::{Begin, Fault},
+        progress::Progress,
+    },
     floor::{self, Floor},
-    interrupt::until_stopped,
-    node::Place,
-    outcome::{Begin, Fault},
-    progress::Progress,
+    plan::workload::sign_record,
     run::Watch,
-    workload::sign_record,
 };
 
 /// Records signed, and then registered, at a time: only the registering is timed.

@@ -3,44 +3,24 @@
 //!
 //! | room | what happens there |
 //! |---|---|
-//! | [`scenario`], [`topology`], [`workload`], [`expected`] | pure: what to run, and what must come out |
-//! | [`layout`], [`affinity`], [`node`], [`serve`], [`client`], [`cluster`] | running indexers and peers, on which threads |
-//! | [`run`], [`pacer`], [`samples`] | clients that ask, and a sample for each answer |
-//! | [`echo`], [`floor`], [`floors`] | the round trips that no query can be faster than |
+//! | [`plan`] | pure: scenario, topology, workload, and what must come out |
+//! | [`cluster`] | running indexers and peers, in this process or in their own, on chosen threads |
+//! | [`run`] | clients that ask, in a closed loop or at a rate, and a sample for each answer |
+//! | [`floor`] | the round trips that no query can be faster than |
 //! | [`measure`], [`matrix`], [`index`] | one scenario, all of them, one indexer alone |
-//! | [`figures`], [`report`], [`plot`], [`outputs`] | showing it: tables, JSON, CSV, pictures |
+//! | [`report`], [`plot`] | showing it: tables, JSON, CSV, pictures |
 //! | [`compare`], [`instructions`] | guards: is it worse than before? |
-//! | [`args`], [`commands`], [`outcome`], [`interrupt`], [`progress`] | the program |
+//! | [`commands`] | the program: arguments, progress, Ctrl-C, exit codes |
 
-pub mod affinity;
-pub mod args;
-pub mod client;
 pub mod cluster;
 pub mod commands;
 pub mod compare;
-pub mod echo;
-pub mod expected;
-pub mod figures;
 pub mod floor;
-pub mod floors;
 pub mod index;
 pub mod instructions;
-pub mod interrupt;
-pub mod layout;
-pub mod machine;
 pub mod matrix;
 pub mod measure;
-pub mod node;
-pub mod outcome;
-pub mod outputs;
-pub mod pacer;
+pub mod plan;
 pub mod plot;
-pub mod progress;
-pub mod reference;
 pub mod report;
 pub mod run;
-pub mod samples;
-pub mod scenario;
-pub mod serve;
-pub mod topology;
-pub mod workload;

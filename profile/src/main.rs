@@ -3,7 +3,7 @@
 use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
-use profile::{args::Args, commands};
+use profile::{commands, commands::args::Args};
 
 fn main() -> ExitCode {
     match commands::run(Args::parse()) {

@@ -8,14 +8,13 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::{
-    machine,
+    cluster::node::Place,
+    commands::outcome::Fault,
     measure::{Measured, measure},
-    node::Place,
-    outcome::Fault,
+    plan::scenario::Scenario,
     plot::{self, Scaling},
-    report::MARKDOWN_HEAD,
+    report::{MARKDOWN_HEAD, machine},
     run::Watch,
-    scenario::Scenario,
 };
 
 /// Indexers, clients, TTL of each row: those of the forerunner's report, and beyond.

@@ -3,17 +3,16 @@
 use std::{sync::Arc, sync::atomic::Ordering};
 
 use crate::{
-    cluster::Cluster,
-    figures::Figures,
+    cluster::{Cluster, layout::Layout, node::Place},
+    commands::{
+        interrupt::until_stopped,
+        outcome::{Begin, Fault},
+        progress::Progress,
+    },
     floor::{self, Floor},
-    interrupt::until_stopped,
-    layout::Layout,
-    node::Place,
-    outcome::{Begin, Fault},
-    progress::Progress,
-    run::{self, Watch},
-    samples::Samples,
-    scenario::Scenario,
+    plan::scenario::Scenario,
+    report::figures::Figures,
+    run::{self, Watch, samples::Samples},
 };
 use nekoproto::transport::Security;
 

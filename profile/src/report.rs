@@ -1,18 +1,20 @@
 //! What one scenario amounts to: for people, for machines, and as a row of a table.
 
+pub mod figures;
+pub mod machine;
+pub mod outputs;
+pub mod reference;
+
 use std::fmt::Write;
 
 use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
-use crate::{
-    expected::Verdict,
+use self::{
     figures::{Figures, rounded},
-    machine,
-    measure::Measured,
-    reference::{self, Rebuilt},
-    samples::key,
+    reference::Rebuilt,
 };
+use crate::{measure::Measured, plan::expected::Verdict, run::samples::key};
 
 impl Measured {
     /// Answers that were not what they must be.

@@ -1,5 +1,8 @@
 //! The run: clients that ask, each answer timed and then judged.
 
+pub mod pacer;
+pub mod samples;
+
 use std::{
     sync::{
         Arc,
@@ -13,14 +16,17 @@ use nekoproto::{Identity, limits::QUERY_DEADLINE_DEFAULT};
 use tarpc::context;
 use tokio::sync::{Barrier, mpsc};
 
-use crate::{
-    client::Client,
-    cluster::{Cluster, request},
-    expected::Expected,
+use self::{
     pacer::Pacer,
     samples::{Failure, Sample, Samples},
-    scenario::Scenario,
-    workload::{Ask, Draw, Workload},
+};
+use crate::{
+    cluster::{Cluster, client::Client, request},
+    plan::{
+        expected::Expected,
+        scenario::Scenario,
+        workload::{Ask, Draw, Workload},
+    },
 };
 
 /// What watches a run and may end it.

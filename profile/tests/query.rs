@@ -5,15 +5,12 @@ use std::sync::{Arc, atomic::Ordering};
 
 use nekoproto::{FileName, Identity, List, transport::Security};
 use profile::{
-    client::Client,
-    cluster::Cluster,
-    expected::Verdict,
-    layout::Layout,
-    node::Place,
-    run::{Watch, run},
-    samples::{Failure, Samples},
-    scenario::Scenario,
-    topology::Topology,
+    cluster::{Cluster, client::Client, layout::Layout, node::Place},
+    plan::{expected::Verdict, scenario::Scenario, topology::Topology},
+    run::{
+        Watch, run,
+        samples::{Failure, Samples},
+    },
 };
 use tarpc::context;
 use tokio::runtime::Handle;
@@ -82,7 +79,7 @@ async fn an_unexpected_origin_is_noticed() {
     let verdicts = spoiled(async |cluster| {
         let name = cluster.workload().records()[0].unverified().name.to_string();
         let stranger = Identity::generate();
-        let record = profile::workload::sign_record(&stranger, &name).to_signed();
+        let record = profile::plan::workload::sign_record(&stranger, &name).to_signed();
         let client = cluster.client(3, stranger).await.unwrap();
         client.register(vec![record]).await.unwrap();
         Some(client)

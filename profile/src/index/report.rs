@@ -6,10 +6,9 @@ use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
 use super::{Batched, Grown, Pipelined, subject::Timing};
-use crate::{
+use crate::report::{
     figures::{Figures, rounded},
-    machine,
-    report::security_name,
+    machine, security_name,
 };
 
 /// All that was measured of an indexer.

@@ -13,9 +13,11 @@ use tarpc::context;
 
 use super::inside::Inside;
 use crate::{
-    client::Client,
-    figures::Figures,
-    node::{Node, Place},
+    cluster::{
+        client::Client,
+        node::{Node, Place},
+    },
+    report::figures::Figures,
     run::Watch,
 };
 

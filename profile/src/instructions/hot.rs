@@ -15,7 +15,7 @@ use nekoindexer::state::{
 };
 use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, codec};
 
-use crate::workload::sign_record;
+use crate::plan::workload::sign_record;
 
 /// Names in the index; few, as their number changes no instruction that matters.
 const NAMES: usize = 64;

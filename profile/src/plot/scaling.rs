@@ -5,7 +5,7 @@ use plotters::{coord::Shift, prelude::*};
 use super::{Drawn, FONT, LABEL_PX, LINES, Picture, headed, micros};
 use crate::{
     measure::Measured,
-    reference::{self, Rebuilt},
+    report::reference::{self, Rebuilt},
 };
 
 /// One line of a chart.

@@ -6,7 +6,7 @@ use nekoproto::Refusal;
 use serde::Serialize;
 use tarpc::client::RpcError;
 
-use crate::{expected::Verdict, figures::Figures};
+use crate::{plan::expected::Verdict, report::figures::Figures};
 
 /// How one request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

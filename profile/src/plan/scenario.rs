@@ -2,7 +2,7 @@
 
 use nekoproto::limits::TTL_MAX;
 
-use crate::topology::{Graph, Topology, TopologyError};
+use crate::plan::topology::{Graph, Topology, TopologyError};
 
 /// Indexers of one scenario; more would measure this machine's scheduler.
 pub const INDEXERS_MAX: usize = 256;

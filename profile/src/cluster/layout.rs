@@ -3,7 +3,7 @@
 
 use std::{io, thread};
 
-use crate::affinity::keep_on_core;
+use crate::cluster::affinity::keep_on_core;
 use clap::ValueEnum;
 use tokio::{
     runtime::{Builder, Handle, Runtime},

@@ -11,7 +11,7 @@ use nekoproto::{
 use tarpc::context::{self, Context};
 use tokio::task::JoinHandle;
 
-use crate::echo::endpoint;
+use crate::floor::echo::endpoint;
 
 /// A connection to one indexer; dropping it closes it.
 #[derive(Debug)]

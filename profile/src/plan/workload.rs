@@ -5,7 +5,7 @@ use nekoproto::{
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use crate::scenario::Scenario;
+use crate::plan::scenario::Scenario;
 
 /// Names that nobody has; a miss asks for one of them.
 const MISSING_NAMES: usize = 4096;

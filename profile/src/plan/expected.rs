@@ -3,7 +3,7 @@
 use nekoproto::{Holder, QueryReply, SignedRecord};
 use serde::Serialize;
 
-use crate::{
+use crate::plan::{
     topology::Graph,
     workload::{Ask, Workload},
 };
@@ -88,7 +88,7 @@ mod tests {
     use nekoproto::{Hit, Identity, List};
 
     use super::*;
-    use crate::{
+    use crate::plan::{
         scenario::Scenario,
         topology::Topology,
         workload::{Workload, sign_record},

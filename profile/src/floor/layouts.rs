@@ -7,13 +7,17 @@ use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    affinity::on_own_thread,
-    figures::{Figures, rounded},
+    cluster::{
+        affinity::on_own_thread,
+        layout::{Layout, Runtimes},
+        node::Place,
+    },
+    commands::interrupt::listen,
     floor,
-    interrupt::listen,
-    layout::{Layout, Runtimes},
-    machine,
-    node::Place,
+    report::{
+        figures::{Figures, rounded},
+        machine,
+    },
     run::Watch,
 };
 

@@ -13,8 +13,8 @@ use nekoproto::transport::Security;
 use tokio::{net::TcpListener, sync::oneshot};
 
 use crate::{
-    echo,
-    node::{LISTENING_ON, indexer_config},
+    cluster::node::{LISTENING_ON, indexer_config},
+    floor::echo,
 };
 
 /// What to be.

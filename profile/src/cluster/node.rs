@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{layout::Layout, machine};
+use crate::{cluster::layout::Layout, report::machine};
 
 /// What a node prints before its address when it is ready.
 pub const LISTENING_ON: &str = "listening on ";
@@ -75,7 +75,7 @@ impl Place {
         Ok(Node::Here(self.runtime.spawn(Indexer::spawn(config)).await??))
     }
 
-    /// Starts a process of this program that serves as `kind` (see [`serve`](crate::serve)).
+    /// Starts a process of this program that serves as `kind` (see [`serve`](crate::cluster::serve)).
     ///
     /// # Errors
     /// It did not start; what it printed is in the error.

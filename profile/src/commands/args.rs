@@ -6,7 +6,11 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use nekoproto::{limits::TTL_MAX, transport::Security};
 use tokio::runtime::Handle;
 
-use crate::{instructions, layout::Layout, node::Place, scenario::Scenario, serve::Kind, topology::Topology};
+use crate::{
+    cluster::{layout::Layout, node::Place, serve::Kind},
+    instructions,
+    plan::{scenario::Scenario, topology::Topology},
+};
 
 /// Measures nekop2p, and checks every answer while doing so.
 ///
