@@ -125,7 +125,7 @@ impl Cluster {
     #[must_use]
     pub fn expected(&self, n: usize, ttl_hops: u8) -> Expected {
         let holders: Vec<Holder> = self.peers.iter().map(|peer| peer.holder).collect();
-        Expected::new(&self.workload, &self.graph, n, ttl_hops, &holders)
+        Expected::new(self.workload(), &self.graph, n, ttl_hops, &holders)
     }
 
     /// Resident memory in bytes: of the indexers' processes, or of this one, which they are in.

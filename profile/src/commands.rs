@@ -1,19 +1,13 @@
-//! What each command does: prepares, measures, prints, writes. The only room that prints.
+//! What each command does: prepares, measures, writes, prints.
 
 pub mod args;
-pub mod interrupt;
-pub mod outcome;
-pub mod progress;
 
 use std::{io::Write, path::PathBuf, sync::Arc};
 
 use anyhow::Context;
 use serde_json::Value;
 
-use self::{
-    args::{Args, Command, Setup},
-    outcome::{Begin, Fault, Outcome},
-};
+use self::args::{Args, Command, Setup};
 use crate::{
     cluster::{
         layout::{Layout, Runtimes},
@@ -25,12 +19,11 @@ use crate::{
     index::{self, Options},
     instructions, matrix,
     measure::{Measured, measure},
+    outcome::{Begin, Fault, Outcome},
+    plan::scenario::Scenario,
     plot,
-    report::{
-        machine,
-        outputs::{OutFile, OutFolder},
-    },
-    run::Watch,
+    report::outputs::{OutFile, OutFolder},
+    run::{Watch, interrupt},
 };
 
 /// Does what the arguments say.
@@ -39,6 +32,11 @@ use crate::{
 /// Why it could not begin, or what went wrong then.
 pub fn run(args: Args) -> Result<Outcome, Fault> {
     nekoproto::transport::raise_file_limit();
+    let measures =
+        !matches!(args.command, Command::Compare(_) | Command::Instructions(_) | Command::Serve(_));
+    if cfg!(debug_assertions) && measures {
+        note("note: this is a debug build, its figures say little (cargo run --release)");
+    }
     match args.command {
         Command::Query(query) => run_query(&query),
         Command::Floor(floor) => run_floor(&floor),
@@ -60,45 +58,40 @@ fn run_query(query: &args::Query) -> Result<Outcome, Fault> {
     let [json, csv] = [&query.json, &query.csv].map(prepare_file);
     let (json, csv, folder) = (json?, csv?, prepare_folder(query.plot.as_ref())?);
     let measured = on_threads(&query.setup, async |place, watch| measure(&scenario, &place, &watch).await)?;
-    print(&measured.table())?;
-    write_json(json, &measured.json())?;
+    let mut written = write_json(json, &measured.json())?;
     if let Some(csv) = csv {
-        print_written(&csv.write(|out| Ok(measured.samples.write_csv(out)?))?)?;
+        written.push(csv.write(|out| Ok(measured.samples.write_csv(out)?))?);
     }
     if let Some(folder) = folder {
-        for path in plot::draw_measured(folder.path(), &measured)? {
-            print_written(&path)?;
-        }
+        written.extend(plot::draw_measured(folder.path(), &measured)?);
     }
-    Ok(outcome(std::slice::from_ref(&measured)))
+    print(&measured.table(), &written)?;
+    Ok(outcome(measured.is_all_well()))
 }
 
 fn run_matrix(args: &args::Matrix) -> Result<Outcome, Fault> {
     let base = args.load.scenario();
     for (indexers, clients, ttl_hops) in matrix::ROWS {
-        crate::plan::scenario::Scenario { indexers, clients, ttl_hops, ..base.clone() }
-            .graph()
-            .or_cannot_begin()?;
+        Scenario { indexers, clients, ttl_hops, ..base.clone() }.graph().or_cannot_begin()?;
     }
     let (json, folder) = (prepare_file(&args.json)?, prepare_folder(args.plot.as_ref())?);
-    let rows = on_threads(&args.setup, async |place, watch| matrix::run(&base, &place, &watch).await)?;
-    let setting = rows.first().map(Measured::setting).unwrap_or_default();
-    print(&format!("{setting}, {}\n\n{}", machine::in_words(), matrix::markdown(&rows)))?;
-    write_json(json, &matrix::json(&rows))?;
+    let matrix = on_threads(&args.setup, async |place, watch| matrix::run(&base, &place, &watch).await)?;
+    let mut written = write_json(json, &matrix::json(&matrix))?;
     if let Some(folder) = folder {
-        for path in matrix::draw(folder.path(), &rows)? {
-            print_written(&path)?;
-        }
+        written.extend(matrix::draw(folder.path(), &matrix.rows)?);
     }
-    Ok(outcome(&rows))
+    print(&matrix::table(&matrix), &written)?;
+    let is_all_well = !matrix.interrupted && matrix.rows.iter().all(Measured::is_all_well);
+    matrix.fault.map_or(Ok(outcome(is_all_well)), Err)
 }
 
 fn run_floor(args: &args::Floor) -> Result<Outcome, Fault> {
     let json = prepare_file(&args.json)?;
-    let rows = layouts::measure(&Arc::default()).or_cannot_begin()?;
-    print(&layouts::table(&rows))?;
-    write_json(json, &layouts::json(&rows))?;
-    Ok(Outcome::Done)
+    let watch = Arc::new(Watch::default());
+    let rows = layouts::measure(&watch).or_cannot_begin()?;
+    let written = write_json(json, &layouts::json(&rows, watch.is_stopped()))?;
+    print(&layouts::table(&rows), &written)?;
+    Ok(outcome(!watch.is_stopped()))
 }
 
 fn run_index(args: &args::Index) -> Result<Outcome, Fault> {
@@ -112,9 +105,9 @@ fn run_index(args: &args::Index) -> Result<Outcome, Fault> {
     let json = prepare_file(&args.json)?;
     let setup = Setup { layout: Layout::Processes, processes: true, insecure: args.insecure, port: 0 };
     let report = on_threads(&setup, async |place, watch| index::run(&options, &place, &watch).await)?;
-    print(&report.table())?;
-    write_json(json, &report.json())?;
-    Ok(if report.interrupted { Outcome::NotAllWell } else { Outcome::Done })
+    let written = write_json(json, &report.json())?;
+    print(&report.table(), &written)?;
+    Ok(outcome(!report.interrupted))
 }
 
 fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {
@@ -123,17 +116,10 @@ fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {
         let text = std::fs::read_to_string(path).with_context(cannot)?;
         serde_json::from_str(&text).with_context(cannot)
     };
-    let is_share = args.tolerance.is_finite() && args.tolerance >= 0.0;
-    (if is_share {
-        Ok(())
-    } else {
-        Err(anyhow::anyhow!("the tolerance is a share of at least 0, such as 0.1"))
-    })
-    .or_cannot_begin()?;
     let (before, after) = (read(&args.before).or_cannot_begin()?, read(&args.after).or_cannot_begin()?);
     let rule = compare::Rule { tolerance: args.tolerance, per_floor: args.per_floor };
     let comparison = compare::compare(&before, &after, rule).or_cannot_begin()?;
-    print(comparison.table.trim_end())?;
+    print(comparison.table.trim_end(), &[])?;
     print_off(&comparison.regressions, "worse by more than the tolerance")
 }
 
@@ -146,16 +132,13 @@ fn run_instructions(args: &args::Instructions) -> Result<Outcome, Fault> {
     }
     let recorded =
         if args.record { None } else { Some(instructions::read(&args.recorded).or_cannot_begin()?) };
-    let file = if args.record { Some(OutFile::prepare(&args.recorded).or_cannot_begin()?) } else { None };
+    let file = if args.record { prepare_file(&Some(args.recorded.clone()))? } else { None };
     let counted =
         instructions::count_all(|hot| note(&format!("counting {}", hot.name()))).or_cannot_begin()?;
-    if let Some(file) = file {
-        let path = file.write(|out| Ok(writeln!(out, "{}", serde_json::to_string_pretty(&counted)?)?))?;
-        print_written(&path)?;
-    }
+    print("", &write_json(file, &serde_json::to_value(&counted).map_err(anyhow::Error::from)?)?)?;
     let Some(recorded) = recorded else { return Ok(Outcome::Done) };
     let judgement = instructions::judge(&recorded, &counted, args.tolerance).or_cannot_begin()?;
-    print(judgement.table.trim_end())?;
+    print(judgement.table.trim_end(), &[])?;
     print_off(&judgement.off, "off by more than the tolerance")
 }
 
@@ -172,8 +155,8 @@ fn on_threads<T>(
     })
 }
 
-fn outcome(rows: &[Measured]) -> Outcome {
-    if rows.iter().all(Measured::is_all_well) { Outcome::Done } else { Outcome::NotAllWell }
+const fn outcome(is_all_well: bool) -> Outcome {
+    if is_all_well { Outcome::Done } else { Outcome::NotAllWell }
 }
 
 fn prepare_file(path: &Option<PathBuf>) -> Result<Option<OutFile>, Fault> {
@@ -184,26 +167,30 @@ fn prepare_folder(path: Option<&PathBuf>) -> Result<Option<OutFolder>, Fault> {
     path.map(|path| OutFolder::prepare(path)).transpose().or_cannot_begin()
 }
 
-fn write_json(file: Option<OutFile>, value: &Value) -> anyhow::Result<()> {
-    let Some(file) = file else { return Ok(()) };
-    print_written(&file.write(|out| Ok(writeln!(out, "{}", serde_json::to_string_pretty(value)?)?))?)
+/// Writes `value` to `file`, if there is one; returns what was written.
+fn write_json(file: Option<OutFile>, value: &Value) -> anyhow::Result<Vec<PathBuf>> {
+    let write =
+        |file: OutFile| file.write(|out| Ok(writeln!(out, "{}", serde_json::to_string_pretty(value)?)?));
+    Ok(file.map(write).transpose()?.into_iter().collect())
 }
 
-fn print(text: &str) -> anyhow::Result<()> {
-    writeln!(std::io::stdout(), "{text}").context("cannot write to stdout")
-}
-
-fn print_written(path: &std::path::Path) -> anyhow::Result<()> {
-    print(&format!("wrote {}", path.display()))
+/// Prints `text` and what was written, which is on disk by now.
+fn print(text: &str, written: &[PathBuf]) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    let written = written.iter().map(|path| format!("wrote {}", path.display()));
+    let lines = [text.to_owned()].into_iter().filter(|text| !text.is_empty()).chain(written);
+    for line in lines {
+        writeln!(stdout, "{line}").context("cannot write to stdout")?;
+    }
+    Ok(())
 }
 
 fn print_off(off: &[String], what: &str) -> Result<Outcome, Fault> {
     if off.is_empty() {
-        print("all within the tolerance")?;
+        print("all within the tolerance", &[])?;
         return Ok(Outcome::Done);
     }
-    print(&format!("\n{} {what}:", off.len()))?;
-    off.iter().try_for_each(|line| print(&format!("  {line}")))?;
+    print(&format!("\n{} {what}:\n  {}", off.len(), off.join("\n  ")), &[])?;
     Ok(Outcome::Regressed)
 }
 

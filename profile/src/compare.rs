@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value};
+
+use crate::report::figures::P99_FROM;
 
 /// Which way a figure should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,23 +32,26 @@ const METRICS: [(&str, Better); 14] = [
     ("messages_per_query", Better::Lower),
     ("floor_us", Better::Shown),
     ("ratio_to_floor", Better::Shown),
-    ("rss_mib", Better::Lower),
+    ("rss_mib", Better::Shown),
     ("bytes_per_name", Better::Lower),
     ("hits_wrong", Better::NoMore),
     ("errors", Better::NoMore),
 ];
 /// Figures that are times: divided by the floor where that is asked for.
 const TIMES: [&str; 5] = ["mean_us", "p50_us", "p90_us", "p99_us", "max_us"];
+/// Figures that are rates: times the floor there.
+const RATES: [&str; 2] = ["queries_per_s", "per_s"];
 /// What tells one row of results from another.
-const KEYS: [&str; 5] = ["scenario", "topology", "security", "layout", "rate"];
+const KEYS: [&str; 9] =
+    ["scenario", "topology", "degree", "security", "layout", "rate", "miss", "files", "holders"];
 
 /// How to compare.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// By how much a figure may be worse, as a share of what it was: 0.1 is a tenth.
     pub tolerance: f64,
-    /// Times count in floors of their own run, so that a slower machine does not look like a
-    /// slower program.
+    /// Times and rates count in floors of their own run, so that a slower machine does not look like
+    /// a slower program.
     pub per_floor: bool,
 }
 
@@ -64,12 +69,19 @@ pub struct Comparison {
 /// # Errors
 /// They are no results, or have no row in common.
 pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<Comparison> {
+    for result in [a, b] {
+        ensure!(result["interrupted"] != true, "an interrupted result cannot be compared");
+    }
     let (before, after) = (rows(a)?, rows(b)?);
+    let has_floor = |row: &&Map<String, Value>| row.get("floor_us").is_some_and(Value::is_number);
+    if rule.per_floor && !before.iter().chain(&after).all(has_floor) {
+        bail!("not every row of these results has a floor to compare by");
+    }
     let mut comparison = Comparison { table: String::new(), regressions: Vec::new() };
     let mut compared = 0;
     for old in &before {
         let Some(new) = after.iter().find(|new| identity(new) == identity(old)) else {
-            writeln!(comparison.table, "{}: not in the second result\n", identity(old))?;
+            comparison.regressions.push(format!("{}: not in the second result", identity(old)));
             continue;
         };
         compared += 1;
@@ -116,10 +128,16 @@ fn compare_rows(
 
 fn figure(row: &Map<String, Value>, metric: &str, rule: Rule) -> Option<f64> {
     let figure = row.get(metric)?.as_f64()?;
-    if rule.per_floor && TIMES.contains(&metric) {
-        return Some(figure / row.get("floor_us")?.as_f64()?);
+    let times = row.get("times").and_then(Value::as_u64);
+    if metric == "p99_us" && times.is_some_and(|times| times < P99_FROM) {
+        return None;
     }
-    Some(figure)
+    let floor = row.get("floor_us").and_then(Value::as_f64);
+    Some(match floor.filter(|_| rule.per_floor) {
+        Some(floor) if TIMES.contains(&metric) => figure / floor,
+        Some(floor) if RATES.contains(&metric) => figure * floor,
+        _ => figure,
+    })
 }
 
 /// The rows of a result: itself, or those listed in it.
@@ -183,11 +201,24 @@ mod tests {
     }
 
     #[test]
+    fn a_p99_of_few_times_decides_nothing() {
+        let result = |p99: f64, times: u64| json!({"scenario": "a", "p99_us": p99, "times": times});
+        assert_eq!(regressions(&result(1.0, 1000), &result(2.0, 1000), RULE), 1);
+        assert_eq!(regressions(&result(1.0, 1000), &result(2.0, 999), RULE), 0);
+    }
+
+    #[test]
     fn times_may_count_in_floors() {
         let (before, mut after) = (result(100.0, 1000.0, 0), result(200.0, 1000.0, 0));
         after["floor_us"] = json!(10.0);
         assert_eq!(regressions(&before, &after, RULE), 1);
-        assert_eq!(regressions(&before, &after, Rule { per_floor: true, ..RULE }), 0);
+        after["queries_per_s"] = json!(500.0);
+        let per_floor = Rule { per_floor: true, ..RULE };
+        assert_eq!(regressions(&before, &after, per_floor), 0);
+        after["floor_us"] = Value::Null;
+        assert!(compare(&before, &after, per_floor).is_err());
+        after["interrupted"] = json!(true);
+        assert!(compare(&before, &after, RULE).is_err());
     }
 
     #[test]
@@ -197,6 +228,8 @@ mod tests {
         let b = json!({"rows": [row("b", 1.0), row("a", 2.0), row("c", 1.0)]});
         let comparison = compare(&a, &b, RULE).unwrap();
         assert_eq!(comparison.regressions.len(), 1);
+        let lost = compare(&b, &a, RULE).unwrap().regressions;
+        assert_eq!(lost, ["c: not in the second result"]);
         assert!(comparison.table.contains("c: not in the first result"));
         assert!(compare(&row("a", 1.0), &row("b", 1.0), RULE).is_err());
         for bad in [json!([]), json!({}), json!({"rows": 7}), json!({"rows": []}), json!({"rows": [{}]})] {

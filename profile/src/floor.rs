@@ -21,7 +21,7 @@ use crate::{
     cluster::{
         affinity::{keep_on_core, on_own_thread},
         layout::Layout,
-        node::Place,
+        node::{Kind, Place},
     },
     report::figures::Figures,
 };
@@ -37,9 +37,9 @@ const CALLS: usize = 100_000;
 #[derive(Clone, Debug)]
 pub struct Floor {
     /// A raw TCP round trip of [`MESSAGE_BYTES`].
-    pub raw: Vec<Duration>,
+    pub raw: Figures,
     /// An echo call through our own transport, with the security of the run.
-    pub call: Vec<Duration>,
+    pub call: Figures,
 }
 
 impl Floor {
@@ -50,26 +50,18 @@ impl Floor {
     pub async fn measure(place: &Place) -> anyhow::Result<Self> {
         Ok(Self { raw: raw(place).await?, call: call(place, place.security).await? })
     }
-
-    /// Adds what was measured at another moment of the same run.
-    #[must_use]
-    pub fn and(mut self, later: Self) -> Self {
-        self.raw.extend(later.raw);
-        self.call.extend(later.call);
-        self
-    }
 }
 
 /// Raw TCP: the bytes go to where the indexers run, and back.
 ///
 /// # Errors
 /// The sockets failed.
-pub async fn raw(place: &Place) -> anyhow::Result<Vec<Duration>> {
+pub async fn raw(place: &Place) -> anyhow::Result<Figures> {
     if place.layout == Layout::Processes {
-        let node = place.process("raw-echo", std::iter::empty()).await?;
+        let node = place.process(Kind::RawEcho, Vec::new()).await?;
         let took = ask_raw(node.addr()).await;
         node.stop().await;
-        return took;
+        return Ok(Figures::of(took?));
     }
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.into_std()?;
     let addr = listener.local_addr()?;
@@ -77,7 +69,7 @@ pub async fn raw(place: &Place) -> anyhow::Result<Vec<Duration>> {
     let echo = place.runtime.spawn(async { echo::serve_raw(TcpListener::from_std(listener)?).await });
     let took = ask_raw(addr).await?;
     echo.await??;
-    Ok(took)
+    Ok(Figures::of(took))
 }
 
 async fn ask_raw(addr: SocketAddr) -> anyhow::Result<Vec<Duration>> {
@@ -109,7 +101,7 @@ async fn with_echo<T, F: Future<Output = anyhow::Result<T>>>(
 ) -> anyhow::Result<T> {
     if place.layout == Layout::Processes {
         let place = Place { security, ..place.clone() };
-        let node = place.process("echo", std::iter::empty()).await?;
+        let node = place.process(Kind::Echo, Vec::new()).await?;
         let done = work(echo::Client::connect(node.addr(), security).await?).await;
         node.stop().await;
         return done;
@@ -124,7 +116,7 @@ const PAYLOAD: echo::Payload = (ContentHash::from_bytes([3; 32]), ContentHash::f
 ///
 /// # Errors
 /// The connection failed.
-pub async fn call(place: &Place, security: Security) -> anyhow::Result<Vec<Duration>> {
+pub async fn call(place: &Place, security: Security) -> anyhow::Result<Figures> {
     let ask = |client: echo::Client| async move {
         let asking = tokio::spawn(async move {
             let mut took = Vec::with_capacity(ROUNDS);
@@ -136,7 +128,7 @@ pub async fn call(place: &Place, security: Security) -> anyhow::Result<Vec<Durat
                 }
                 anyhow::ensure!(returned == PAYLOAD, "the echo returned other bytes");
             }
-            Ok(took)
+            Ok(Figures::of(took))
         });
         asking.await?
     };
@@ -174,8 +166,8 @@ pub async fn calls_per_s(place: &Place, security: Security, depth: usize) -> any
 ///
 /// # Errors
 /// The sockets failed.
-pub fn blocking(cores: [usize; 2]) -> anyhow::Result<Vec<Duration>> {
-    on_own_thread(|| ask_blocking(cores))?
+pub fn blocking(cores: [usize; 2]) -> anyhow::Result<Figures> {
+    Ok(Figures::of(on_own_thread(|| ask_blocking(cores))??))
 }
 
 fn ask_blocking([here, there]: [usize; 2]) -> anyhow::Result<Vec<Duration>> {
@@ -192,7 +184,7 @@ fn ask_blocking([here, there]: [usize; 2]) -> anyhow::Result<Vec<Duration>> {
         }
         std::io::Result::Ok(())
     });
-    keep_on_core(here); // after the other began: a thread inherits the cores of its maker
+    keep_on_core(here);
     let mut stream = std::net::TcpStream::connect(addr)?;
     stream.set_nodelay(true)?;
     let mut took = Vec::with_capacity(ROUNDS);
@@ -208,12 +200,4 @@ fn ask_blocking([here, there]: [usize; 2]) -> anyhow::Result<Vec<Duration>> {
     drop(stream);
     echo.join().map_err(|_| anyhow::anyhow!("the echo panicked"))??;
     Ok(took)
-}
-
-/// The figures of `took`.
-///
-/// # Errors
-/// There are none.
-pub fn figures(took: &[Duration]) -> anyhow::Result<Figures> {
-    Figures::of(took.iter().copied())
 }

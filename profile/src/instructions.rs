@@ -16,6 +16,8 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use crate::report::machine;
+
 pub use hot::{Hot, run};
 
 /// Where the recorded numbers are, from the top of the repository.
@@ -29,6 +31,8 @@ const MANY: u32 = 12_000;
 pub struct Counts {
     /// The processor's architecture; counts of another cannot be compared.
     pub arch: String,
+    /// The compiler; another may make more or fewer of the same code.
+    pub rustc: String,
     /// By function.
     pub instructions: BTreeMap<String, f64>,
 }
@@ -58,7 +62,7 @@ pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
         #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
         instructions.insert(hot.name(), (rounds as f64 / f64::from(MANY - FEW)).round());
     }
-    Ok(Counts { arch: std::env::consts::ARCH.to_owned(), instructions })
+    Ok(Counts { arch: std::env::consts::ARCH.to_owned(), rustc: machine::RUSTC.to_owned(), instructions })
 }
 
 /// Instructions of a whole process that runs `hot` so many times.
@@ -112,7 +116,7 @@ pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> anyhow::Res
             off.push(format!("{name}: nothing is recorded, it has {now:.0} now"));
             continue;
         };
-        let ratio = now / before;
+        let ratio = if now == before { 1.0 } else { now / before };
         let mark = match ratio {
             ratio if ratio > 1.0 + tolerance => {
                 off.push(format!("{name}: {before:.0} instructions became {now:.0} ({ratio:.2} x)"));
@@ -135,7 +139,7 @@ mod tests {
 
     fn counts(numbers: &[(&str, f64)]) -> Counts {
         let instructions = numbers.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
-        Counts { arch: "x".to_owned(), instructions }
+        Counts { arch: "x".to_owned(), rustc: String::new(), instructions }
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! | [`measure`], [`matrix`], [`index`] | one scenario, all of them, one indexer alone |
 //! | [`report`], [`plot`] | showing it: tables, JSON, CSV, pictures |
 //! | [`compare`], [`instructions`] | guards: is it worse than before? |
-//! | [`commands`] | the program: arguments, progress, Ctrl-C, exit codes |
+//! | [`commands`], [`outcome`] | the program: arguments, exit codes |
 
 pub mod cluster;
 pub mod commands;
@@ -20,6 +20,7 @@ pub mod index;
 pub mod instructions;
 pub mod matrix;
 pub mod measure;
+pub mod outcome;
 pub mod plan;
 pub mod plot;
 pub mod report;

@@ -2,15 +2,15 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
 };
 
 use serde_json::{Value, json};
 
 use crate::{
     cluster::node::Place,
-    commands::outcome::Fault,
     measure::{Measured, measure},
+    outcome::Fault,
     plan::scenario::Scenario,
     plot::{self, Scaling},
     report::{MARKDOWN_HEAD, machine},
@@ -30,35 +30,59 @@ pub const ROWS: [(usize, usize, u8); 9] = [
     (10, 30, 7),
 ];
 
-/// Runs every row on `place`, each a variation of `base`; ends early when stopped, with the rows
-/// that came to an end.
+/// The rows that were measured, and why there are no more.
+#[derive(Debug)]
+pub struct Matrix {
+    /// In order.
+    pub rows: Vec<Measured>,
+    /// It was ended early: rows are missing, or the last is not whole.
+    pub interrupted: bool,
+    /// What kept the next row from being measured.
+    pub fault: Option<Fault>,
+}
+
+/// Runs every row on `place`, each a variation of `base`; ends early when stopped.
 ///
 /// # Errors
-/// A row cannot begin, or nothing was measured.
-pub async fn run(base: &Scenario, place: &Place, watch: &Arc<Watch>) -> Result<Vec<Measured>, Fault> {
+/// The first row cannot be measured. That a later one cannot is in the result, with the rows before.
+pub async fn run(base: &Scenario, place: &Place, watch: &Arc<Watch>) -> Result<Matrix, Fault> {
     let mut rows = Vec::new();
+    let mut fault = None;
     for (indexers, clients, ttl_hops) in ROWS {
         let scenario = Scenario { indexers, clients, ttl_hops, ..base.clone() };
-        rows.push(measure(&scenario, place, watch).await?);
-        if watch.stop.load(Ordering::Relaxed) {
+        match measure(&scenario, place, watch).await {
+            Ok(row) => rows.push(row),
+            Err(first) if rows.is_empty() => return Err(first),
+            Err(_) if watch.is_stopped() => {} // it was kept from beginning
+            Err(later) => fault = Some(later),
+        }
+        if watch.is_stopped() || fault.is_some() {
             break;
         }
     }
-    Ok(rows)
+    let is_whole = rows.len() == ROWS.len() && rows.iter().all(|row| !row.samples.interrupted);
+    Ok(Matrix { interrupted: watch.is_stopped() && !is_whole, rows, fault })
 }
 
-/// The table in Markdown.
+/// The table in Markdown, and how it was measured.
 #[must_use]
-pub fn markdown(rows: &[Measured]) -> String {
-    let lines = rows.iter().map(Measured::markdown_row);
-    [MARKDOWN_HEAD.to_owned()].into_iter().chain(lines).collect::<Vec<_>>().join("\n")
+pub fn table(matrix: &Matrix) -> String {
+    let setting = matrix.rows.first().map(Measured::setting).unwrap_or_default();
+    let mut text = format!("{setting}, {}\n\n{MARKDOWN_HEAD}", machine::in_words());
+    for row in &matrix.rows {
+        text = text + "\n" + &row.markdown_row();
+    }
+    if matrix.interrupted {
+        text += &format!("\ninterrupted: {} whole rows were meant", ROWS.len());
+    }
+    text
 }
 
 /// The results of all rows.
 #[must_use]
-pub fn json(rows: &[Measured]) -> Value {
-    let rows: Vec<Value> = rows.iter().map(|row| Value::Object(row.row_json())).collect();
-    json!({ "kind": "matrix", "commit": machine::COMMIT, "machine": machine::describe(), "rows": rows })
+pub fn json(matrix: &Matrix) -> Value {
+    let rows: Vec<Value> = matrix.rows.iter().map(|row| Value::Object(row.row_json())).collect();
+    json!({ "kind": "matrix", "commit": machine::COMMIT, "machine": machine::describe(), "interrupted": matrix.interrupted, "rows": rows })
 }
 
 /// Draws scatter and histogram of each row, and how they scale over clients and over hops.

@@ -14,7 +14,7 @@ use self::{
     figures::{Figures, rounded},
     reference::Rebuilt,
 };
-use crate::{measure::Measured, plan::expected::Verdict, run::samples::key};
+use crate::{measure::Measured, run::samples::key};
 
 impl Measured {
     /// Answers that were not what they must be.
@@ -52,7 +52,7 @@ impl Measured {
     /// The median answer beside the raw TCP round trip of the same run.
     #[must_use]
     pub fn ratio_to_floor(&self) -> f64 {
-        self.figures.p50 / self.floor.p50
+        self.figures.p50 / self.floor().p50
     }
 
     /// Where and how it was run, in a few words.
@@ -64,7 +64,7 @@ impl Measured {
             None => "closed loop".to_owned(),
             Some(rate) => format!("open loop at {rate} queries/s"),
         };
-        let topology = format!("{:?}", scenario.topology).to_lowercase();
+        let topology = scenario.topology.name();
         format!("{topology}, {security}, layout {}, {loop_}, seed {}", self.layout.name(), scenario.seed)
     }
 
@@ -80,34 +80,37 @@ impl Measured {
     fn write_table(&self, out: &mut String) -> std::fmt::Result {
         let name = self.scenario.name();
         writeln!(out, "{name} (indexers/clients/ttl), {}, {}", self.setting(), machine::in_words())?;
-        writeln!(
-            out,
-            "{:<26}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}",
-            "", "mean", "p50", "p90", "p99", "p99.9", "max"
-        )?;
+        let heads = ["mean", "p50", "p90", "p99", "p99.9", "max"].map(|head| format!("{head:>10}"));
+        writeln!(out, "{:<26}{}", "", heads.concat())?;
         let mut row = |label: &str, figures: &Figures| {
-            let Figures { mean, p50, p90, p99, p999, max, .. } = figures;
-            writeln!(out, "{label:<26}{mean:>10.1}{p50:>10.1}{p90:>10.1}{p99:>10.1}{p999:>10.1}{max:>10.1}")
+            let Figures { mean, p50, p90, p99, p999, max, .. } = *figures;
+            let cells = [mean, p50, p90, p99, p999, max].map(|time| format!("{time:>10.1}"));
+            writeln!(out, "{label:<26}{}", cells.concat())
         };
         row("response time, us", &self.figures)?;
-        if let (Some(_), Ok(late)) = (self.scenario.rate, self.samples.lateness()) {
-            row("  of it, sent late, us", &late)?;
+        if self.scenario.rate.is_some() {
+            row("  of it, sent late, us", &self.samples.lateness())?;
         }
-        if let Some(warm_up) = &self.warm_up {
-            row("warm-up apart, us", warm_up)?;
+        row("warm-up apart, us", &self.warm_up)?;
+        row("floor: raw TCP, us", self.floor())?;
+        row("floor: echo call, us", self.floor_call())?;
+        let [before, after] = &self.floors;
+        if !(1.0 / FLOORS_APART..FLOORS_APART).contains(&(after.raw.p50 / before.raw.p50)) {
+            let (before, after) = (before.raw.p50, after.raw.p50);
+            writeln!(
+                out,
+                "the floor moved from {before:.1} to {after:.1} us meanwhile: do not trust the ratios"
+            )?;
         }
-        row("floor: raw TCP, us", &self.floor)?;
-        row("floor: echo call, us", &self.floor_call)?;
-        let ratio = self.figures.p50 / self.floor_call.p50;
+        let ratio = self.figures.p50 / self.floor_call().p50;
         writeln!(out, "p50 is {:.2} x the raw floor, {ratio:.2} x an echo call", self.ratio_to_floor())?;
-        let (answered, hits) = (self.samples.answered(), self.samples.hits());
+        let (per_s, messages) = (self.queries_per_s(), self.messages_per_query());
         writeln!(
             out,
-            "{:.0} queries/s, {:.2} messages per query, {:.1} MiB resident",
-            self.queries_per_s(),
-            self.messages_per_query(),
+            "{per_s:.0} queries/s, {messages:.2} messages per query, {:.1} MiB resident",
             mib(self.rss_bytes)
         )?;
+        let (answered, hits) = (self.samples.answered(), self.samples.hits());
         let (wrong, errors) = (self.hits_wrong(), self.errors());
         write!(
             out,
@@ -148,26 +151,29 @@ impl Measured {
             "indexers": scenario.indexers,
             "clients": scenario.clients,
             "ttl": scenario.ttl_hops,
-            "topology": format!("{:?}", scenario.topology).to_lowercase(),
+            "topology": scenario.topology.name(),
             "security": security_name(self.security),
             "layout": self.layout.name(),
             "rate": scenario.rate,
             "miss": scenario.miss,
             "files": scenario.files,
             "holders": scenario.holders,
+            "degree": scenario.degree,
+            "warm_up": samples.warm_up.len(),
             "seed": scenario.seed,
             "requests": samples.measured.len(),
             "answers": samples.answered(),
             "hits": samples.hits(),
             "interrupted": samples.interrupted,
             "hits_wrong": self.hits_wrong(),
-            "wrong_by_kind": by_kind(samples.wrong().iter().filter(|(kind, _)| **kind != Verdict::Right)),
+            "wrong_by_kind": by_kind(samples.wrong().iter()),
             "errors": self.errors(),
             "errors_by_kind": by_kind(samples.failures().iter()),
             "queries_per_s": rounded(self.queries_per_s()),
             "messages_per_query": rounded(self.messages_per_query()),
-            "floor_us": rounded(self.floor.p50),
-            "floor_call_us": rounded(self.floor_call.p50),
+            "floor_us": rounded(self.floor().p50),
+            "floors_us": self.floors.each_ref().map(|floor| rounded(floor.raw.p50)),
+            "floor_call_us": rounded(self.floor_call().p50),
             "ratio_to_floor": rounded(self.ratio_to_floor()),
             "rss_mib": rounded(mib(self.rss_bytes)),
             "percentiles_us": self.figures.percentiles.iter().map(|(p, us)| json!([p, rounded(*us)])).collect::<Vec<_>>(),
@@ -175,11 +181,10 @@ impl Measured {
             return Map::new(); // the literal above is an object
         };
         self.figures.write_into(&mut object);
-        if let Some(warm_up) = &self.warm_up {
-            object.insert("warm_up_mean_us".to_owned(), json!(rounded(warm_up.mean)));
-            object.insert("warm_up_max_us".to_owned(), json!(rounded(warm_up.max)));
-        }
-        if let (Some(_), Ok(late)) = (scenario.rate, samples.lateness()) {
+        object.insert("warm_up_mean_us".to_owned(), json!(rounded(self.warm_up.mean)));
+        object.insert("warm_up_max_us".to_owned(), json!(rounded(self.warm_up.max)));
+        if scenario.rate.is_some() {
+            let late = samples.lateness();
             object.insert("late_p50_us".to_owned(), json!(rounded(late.p50)));
             object.insert("late_p99_us".to_owned(), json!(rounded(late.p99)));
         }
@@ -203,13 +208,16 @@ impl Measured {
             self.scenario.name(),
             self.queries_per_s(),
             self.messages_per_query(),
-            self.floor.p50,
+            self.floor().p50,
             self.ratio_to_floor(),
             self.hits_wrong(),
             self.errors(),
         )
     }
 }
+
+/// By how much the floor may move during a run before that is said.
+const FLOORS_APART: f64 = 1.3;
 
 /// The head of the matrix in Markdown.
 pub const MARKDOWN_HEAD: &str = "\

@@ -1,20 +1,23 @@
 //! The run: clients that ask, each answer timed and then judged.
 
+pub mod interrupt;
 pub mod pacer;
+pub mod progress;
 pub mod samples;
+pub mod watch;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{Identity, limits::QUERY_DEADLINE_DEFAULT};
 use tarpc::context;
-use tokio::sync::{Barrier, mpsc};
+use tokio::{
+    sync::{Barrier, mpsc},
+    task::JoinSet,
+};
 
 use self::{
     pacer::Pacer,
@@ -29,45 +32,54 @@ use crate::{
     },
 };
 
-/// What watches a run and may end it.
-#[derive(Debug, Default)]
-pub struct Watch {
-    /// Measured requests that have ended.
-    pub done: AtomicU64,
-    /// Set to end the run early: what was measured by then is returned.
-    pub stop: AtomicBool,
-}
+pub use watch::Watch;
 
-/// Runs `scenario` on `cluster`. When it is stopped early, requests under way are still awaited.
+/// Requests of one client that may be under way at once when there is a rate to keep. Those that are
+/// due beyond it are sent later, which counts in their times.
+const UNDER_WAY_MAX: usize = 10_000;
+
+/// The clients of a scenario, connected.
+pub struct Clients(Vec<Asking>);
+
+/// Connects the clients of `scenario` to `cluster`.
 ///
 /// # Errors
-/// A client cannot connect.
-pub async fn run(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> anyhow::Result<Samples> {
+/// One cannot connect.
+pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> anyhow::Result<Clients> {
     let expected: Vec<Arc<Expected>> = (0..scenario.indexers.min(scenario.clients))
         .map(|n| Arc::new(cluster.expected(n, scenario.ttl_hops)))
         .collect();
-    let mut asking = Vec::new();
+    let mut clients = Vec::new();
     for n in 0..scenario.clients {
         let at = scenario.place_of(n);
-        let client = cluster.client(at, Identity::generate()).await?;
-        let (workload, expected) = (cluster.workload(), Arc::clone(&expected[at]));
         let asker = Asker {
             number: u32::try_from(n)?,
-            client,
-            workload,
-            expected,
+            client: cluster.client(at, Identity::generate()).await?,
+            workload: cluster.workload(),
+            expected: Arc::clone(&expected[at]),
             ttl_hops: scenario.ttl_hops,
             watch: Arc::clone(watch),
         };
-        asking.push(Asking { asker, draw: Draw::new(scenario, n), samples: Vec::new() });
+        clients.push(Asking { asker, draw: Draw::new(scenario, n), samples: Vec::new() });
     }
-    let (asking, warm_up) = warm_up(asking, scenario.warm_up).await?;
-    let (asking, wall) = match scenario.rate {
-        None => closed_loop(asking, scenario.requests).await?,
-        Some(rate) => open_loop(asking, scenario, rate, watch).await?,
+    Ok(Clients(clients))
+}
+
+/// Runs `scenario` with its clients. When it is stopped early, requests under way are still awaited.
+///
+/// # Errors
+/// A client panicked, or the system gives no thread.
+pub async fn run(scenario: &Scenario, clients: Clients, watch: &Arc<Watch>) -> anyhow::Result<Samples> {
+    watch.begin();
+    let (mut clients, _) = closed_loop(clients.0, scenario.warm_up).await?;
+    let warm_up = clients.iter_mut().flat_map(|client| std::mem::take(&mut client.samples)).collect();
+    watch.begin();
+    let (clients, wall) = match scenario.rate {
+        None => closed_loop(clients, scenario.requests).await?,
+        Some(rate) => open_loop(clients, scenario, rate, watch).await?,
     };
-    let measured = asking.into_iter().flat_map(|asking| asking.samples).collect();
-    Ok(Samples { measured, warm_up, wall, interrupted: watch.stop.load(Ordering::Relaxed) })
+    let measured = clients.into_iter().flat_map(|client| client.samples).collect();
+    Ok(Samples { measured, warm_up, wall, interrupted: watch.is_stopped() })
 }
 
 /// One client, what it is about to ask, and what came of it.
@@ -88,16 +100,18 @@ struct Asker {
 }
 
 impl Asker {
-    /// Asks once; `meant` is when that was meant to happen, counted from `began`.
-    async fn ask(&self, ask: Ask, began: Instant, meant: Instant) -> Sample {
+    /// Asks once. With a rate to keep, `due` is when that was meant to happen: the time of the answer
+    /// and its deadline count from then. Times in the sample count from `began`.
+    async fn ask(&self, ask: Ask, began: Instant, due: Option<Instant>) -> Sample {
         let mut context = context::current();
         let request = request(self.workload.name(ask), self.ttl_hops);
         let sent = Instant::now();
-        context.deadline = sent + QUERY_DEADLINE_DEFAULT;
+        let meant = due.unwrap_or(sent);
+        context.deadline = meant + QUERY_DEADLINE_DEFAULT;
         let answer = self.client.calls.query(context, request).await;
         let took = meant.elapsed(); // before the answer is looked at
         let answer = answer.map_err(Failure::from).and_then(|refusable| refusable.map_err(Failure::from));
-        self.watch.done.fetch_add(1, Ordering::Relaxed);
+        self.watch.add_done(1);
         Sample {
             client: self.number,
             begun: meant.saturating_duration_since(began),
@@ -113,10 +127,9 @@ impl Asker {
 impl Asking {
     /// Asks `requests` times, one after the other.
     async fn ask_in_turn(&mut self, requests: usize, began: Instant) {
-        self.samples.reserve(requests);
         for _ in 0..requests {
-            self.samples.push(self.asker.ask(self.draw.ask(), began, Instant::now()).await);
-            if self.asker.watch.stop.load(Ordering::Relaxed) {
+            self.samples.push(self.asker.ask(self.draw.ask(), began, None).await);
+            if self.asker.watch.is_stopped() {
                 break; // after the first at the earliest, so that there is something to tell
             }
         }
@@ -124,56 +137,50 @@ impl Asking {
 
     /// Asks whenever `due` says so, without waiting for earlier answers.
     async fn ask_when_due(&mut self, mut due: mpsc::UnboundedReceiver<Instant>, began: Instant) {
-        let mut in_flight = FuturesUnordered::new();
+        let mut under_way = FuturesUnordered::new();
         let mut is_open = true;
-        while is_open || !in_flight.is_empty() {
+        while is_open || !under_way.is_empty() {
+            let has_room = is_open && under_way.len() < UNDER_WAY_MAX;
             tokio::select! {
                 biased;
-                meant = due.recv(), if is_open => match meant {
-                    Some(meant) => in_flight.push(self.asker.ask(self.draw.ask(), began, meant)),
-                    None => is_open = false,
+                meant = due.recv(), if has_room => match meant {
+                    Some(meant) if !self.asker.watch.is_stopped() => {
+                        under_way.push(self.asker.ask(self.draw.ask(), began, Some(meant)));
+                    }
+                    _ => is_open = false,
                 },
-                Some(sample) = in_flight.next() => self.samples.push(sample),
+                Some(sample) = under_way.next() => self.samples.push(sample),
             }
         }
         self.samples.sort_unstable_by_key(|sample| sample.begun);
     }
 }
 
-/// Lets every client ask `requests` times; the times are kept, the samples not.
-async fn warm_up(asking: Vec<Asking>, requests: usize) -> anyhow::Result<(Vec<Asking>, Vec<Duration>)> {
-    let (mut asking, _) = closed_loop(asking, requests).await?;
-    let mut took = Vec::new();
-    for client in &mut asking {
-        took.extend(client.samples.drain(..).map(|sample| sample.took));
-        client.asker.watch.done.store(0, Ordering::Relaxed);
-    }
-    Ok((asking, took))
-}
-
 /// Each client waits for its answer before it asks again. Returns how long that took.
-async fn closed_loop(asking: Vec<Asking>, requests: usize) -> anyhow::Result<(Vec<Asking>, Duration)> {
-    let together = Arc::new(Barrier::new(asking.len()));
+async fn closed_loop(clients: Vec<Asking>, requests: usize) -> anyhow::Result<(Vec<Asking>, Duration)> {
+    let together = Arc::new(Barrier::new(clients.len()));
+    let start = Arc::new(OnceLock::new());
     let work = |mut client: Asking| {
-        let together = Arc::clone(&together);
+        let (together, start) = (Arc::clone(&together), Arc::clone(&start));
+        client.samples.reserve(requests);
         async move {
             together.wait().await;
-            let began = Instant::now();
+            let began = *start.get_or_init(Instant::now);
             client.ask_in_turn(requests, began).await;
             (client, began.elapsed())
         }
     };
-    all(asking.into_iter().map(work)).await
+    all(clients.into_iter().map(work)).await
 }
 
 /// Requests begin at a fixed rate. Returns how long that took.
 async fn open_loop(
-    asking: Vec<Asking>,
+    clients: Vec<Asking>,
     scenario: &Scenario,
     rate: f64,
     watch: &Arc<Watch>,
 ) -> anyhow::Result<(Vec<Asking>, Duration)> {
-    let (senders, receivers): (Vec<_>, Vec<_>) = asking.iter().map(|_| mpsc::unbounded_channel()).unzip();
+    let (senders, receivers): (Vec<_>, Vec<_>) = clients.iter().map(|_| mpsc::unbounded_channel()).unzip();
     let began = Instant::now();
     let pacer = Pacer { rate, requests: scenario.requests_of_all(), began };
     let pacing = pacer.start(senders, Arc::clone(watch))?;
@@ -181,9 +188,10 @@ async fn open_loop(
         client.ask_when_due(due, began).await;
         (client, began.elapsed())
     };
-    let ended = all(asking.into_iter().zip(receivers).map(work)).await?;
+    let ended = all(clients.into_iter().zip(receivers).map(work)).await;
+    // It ends by itself: it has told of all requests, or has nobody to tell any more.
     pacing.join().map_err(|_| anyhow::anyhow!("the pacer panicked"))?;
-    Ok(ended)
+    ended
 }
 
 /// Runs every client as a task of its own; returns them in order, and the longest of their times.
@@ -191,13 +199,14 @@ async fn all<F>(work: impl Iterator<Item = F>) -> anyhow::Result<(Vec<Asking>, D
 where
     F: Future<Output = (Asking, Duration)> + Send + 'static,
 {
-    let tasks: Vec<_> = work.map(tokio::spawn).collect();
+    let mut tasks: JoinSet<_> = work.collect();
     let mut ended = Vec::new();
     let mut longest = Duration::ZERO;
-    for task in tasks {
-        let (client, took) = task.await?;
+    while let Some(task) = tasks.join_next().await {
+        let (client, took) = task?;
         ended.push(client);
         longest = longest.max(took);
     }
+    ended.sort_unstable_by_key(|client| client.asker.number);
     Ok((ended, longest))
 }

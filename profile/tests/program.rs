@@ -32,7 +32,9 @@ fn refused(args: &[&str], says: &str) {
     let (code, stdout, stderr) = ends(args);
     assert_eq!((code, stdout.as_str()), (2, ""), "{args:?}: {stderr}");
     assert!(stderr.contains(says), "{args:?}: {stderr}");
-    assert!(stderr.lines().filter(|line| !line.is_empty()).count() <= 3, "{args:?}: {stderr}");
+    let said =
+        stderr.lines().filter(|line| !line.is_empty() && !line.starts_with("note: this is a debug build"));
+    assert!(said.count() <= 3, "{args:?}: {stderr}");
 }
 
 fn ok(args: &[&str]) -> String {
@@ -74,7 +76,8 @@ fn what_makes_no_scenario_is_refused() {
     refused(&["query", "-n", "0"], "the number of requests must be 1 to");
     refused(&["query", "--ttl", "17"], "17 is not in 0..=16");
     refused(&["query", "--miss", "1.5"], "the share of misses must be 0 to 1");
-    refused(&["query", "--rate", "0"], "the rate must be more than 0");
+    refused(&["query", "--rate", "0"], "the rate must be");
+    refused(&["query", "-i", "20", "--holders", "17"], "must be 1 to 16");
     refused(&["query", "--topology", "random", "-i", "9", "--degree", "3"], "the product must be even");
     refused(&["query", "-i", "2", "--port", "65535"], "no ports past 65535");
     refused(&["matrix", "-n", "0"], "the number of requests must be 1 to");
@@ -112,7 +115,7 @@ fn a_port_in_use_ends_it_without_leftovers() {
 
 #[test]
 fn a_cluster_that_cannot_start_is_said_so() {
-    let limited = format!("ulimit -n 30; exec {} query -i 10 --layout one", env!("CARGO_BIN_EXE_profile"));
+    let limited = format!("ulimit -n 40; exec {} query -i 10 --layout one", env!("CARGO_BIN_EXE_profile"));
     let Output { status, stderr, .. } = Command::new("sh").args(["-c", &limited]).output().unwrap();
     let stderr = String::from_utf8(stderr).unwrap();
     assert_eq!(status.code(), Some(2), "{stderr}");
@@ -192,8 +195,9 @@ fn endless(args: &[&str]) -> (std::process::Child, BufReader<std::process::Child
     let mut child = profile(&[&endless, args].concat()).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    stderr.read_line(&mut line).unwrap();
-    assert!(line.starts_with("measuring 2/2/1"), "{line}");
+    while !line.contains("measuring 2/2/1") {
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
+    }
     (child, stderr)
 }
 
@@ -201,15 +205,43 @@ fn endless(args: &[&str]) -> (std::process::Child, BufReader<std::process::Child
 fn an_interrupted_run_prints_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.json");
-    let (mut child, _stderr) = endless(&["--processes", "--json", path.to_str().unwrap()]);
+    let (first, taken) = third_port_taken();
+    drop(taken);
+    let port = first.to_string();
+    let (mut child, _stderr) = endless(&["--processes", "--json", path.to_str().unwrap(), "--port", &port]);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let mut stdout = String::new();
     child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3), "{stdout}");
     assert!(stdout.contains("interrupted: 10000000 requests were meant"), "{stdout}");
+    assert_eq!(processes_with(&format!("127.0.0.1:{first}")), 0);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     let json = read_json(&path);
     assert_eq!((&json["interrupted"], &json["hits_wrong"]), (&json!(true), &json!(0)));
     assert!(json["requests"].as_u64().unwrap() >= 2);
+}
+
+#[test]
+fn an_interrupted_matrix_keeps_its_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.json");
+    let json = path.to_str().unwrap();
+    let mut child =
+        profile(&["matrix", "-n", "20", "--warm-up", "0", "--insecure", "--json", json]).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("measuring 10/1/1") {
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let mut stdout = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3), "{stdout}");
+    let json = read_json(&path);
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(json["interrupted"], true);
+    assert!((3..9).contains(&rows.len()), "{stdout}");
+    assert_eq!((&rows[0]["scenario"], &rows[2]["scenario"]), (&json!("1/1/0"), &json!("10/1/1")));
 }
 
 #[test]
@@ -275,7 +307,7 @@ fn one_indexer_is_measured_and_its_answers_checked() {
     let stdout = ok(&[&args[..], &["--insecure", "--json", json.to_str().unwrap()]].concat());
     assert!(stdout.contains("| 1000 |") && stdout.contains("lookup, hit, 1 in flight"), "{stdout}");
     let rows = read_json(&json)["rows"].as_array().unwrap().clone();
-    assert_eq!(rows.len(), 2 * 4 + 2 * 2 + 2 * 2);
+    assert_eq!(rows.len(), 2 * 5 + 2 * 2 + 2 * 2);
     assert!(rows.iter().all(|row| row["per_s"].as_f64().unwrap() > 0.0));
 }
 

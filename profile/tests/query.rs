@@ -1,14 +1,14 @@
 //! The profiler measures real clusters, and its checker notices every kind of wrong answer.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{sync::Arc, thread, time::Duration};
 
 use nekoproto::{FileName, Identity, List, transport::Security};
 use profile::{
     cluster::{Cluster, client::Client, layout::Layout, node::Place},
     plan::{expected::Verdict, scenario::Scenario, topology::Topology},
     run::{
-        Watch, run,
+        Watch, connect, run,
         samples::{Failure, Samples},
     },
 };
@@ -24,7 +24,12 @@ fn scenario() -> Scenario {
 }
 
 async fn measured(scenario: &Scenario, cluster: &Cluster) -> Samples {
-    run(scenario, cluster, &Arc::default()).await.unwrap()
+    watched(scenario, cluster, &Arc::default()).await
+}
+
+async fn watched(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> Samples {
+    let clients = connect(scenario, cluster, watch).await.unwrap();
+    run(scenario, clients, watch).await.unwrap()
 }
 
 /// Starts a cluster, lets `spoil` change it, and returns what the checker says then.
@@ -47,7 +52,7 @@ async fn every_answer_is_right_in_every_topology() {
             let cluster = Cluster::start(&scenario, &place()).await.unwrap();
             let samples = measured(&scenario, &cluster).await;
             assert!(samples.wrong().is_empty() && samples.failures().is_empty(), "{topology:?} {ttl_hops}");
-            assert_eq!((samples.answered(), samples.warm_up.len()), (120, 15));
+            assert_eq!((samples.answered(), samples.warm_up_figures().count), (120, 15));
             assert!(samples.hits() > 20, "{topology:?}: {} hits", samples.hits());
             cluster.stop().await;
         }
@@ -101,6 +106,28 @@ async fn an_open_loop_begins_every_request_at_its_time() {
     assert!(samples.measured.iter().all(|sample| sample.took >= sample.late));
 }
 
+/// Everything here is on one thread; while that is held up, requests fall due and cannot be sent.
+#[tokio::test]
+async fn times_of_an_open_loop_count_from_when_requests_were_due() {
+    const HELD_UP: Duration = Duration::from_millis(150);
+    let scenario = Scenario { rate: Some(1000.0), requests: 200, clients: 1, warm_up: 0, ..scenario() };
+    let cluster = Cluster::start(&scenario, &place()).await.unwrap();
+    let watch = Arc::new(Watch::default());
+    let holding_up = Arc::clone(&watch);
+    tokio::spawn(async move {
+        while holding_up.done() < 20 {
+            tokio::task::yield_now().await;
+        }
+        thread::sleep(HELD_UP); // the point: it blocks
+    });
+    let samples = watched(&scenario, &cluster, &watch).await;
+    cluster.stop().await;
+    let late: Vec<_> = samples.measured.iter().filter(|sample| sample.late > HELD_UP / 3).collect();
+    assert!(late.len() >= 50, "{} requests were late", late.len());
+    assert!(late.iter().all(|sample| sample.took >= sample.late));
+    assert!(samples.figures().max >= 100_000.0, "the longest took {} us", samples.figures().max);
+}
+
 #[tokio::test]
 async fn a_stopped_run_keeps_what_was_measured() {
     let scenario = Scenario { requests: 1_000_000, clients: 2, ..scenario() };
@@ -108,12 +135,12 @@ async fn a_stopped_run_keeps_what_was_measured() {
     let watch = Arc::new(Watch::default());
     let stopping = Arc::clone(&watch);
     tokio::spawn(async move {
-        while stopping.done.load(Ordering::Relaxed) < 50 {
+        while stopping.done() < 50 {
             tokio::task::yield_now().await;
         }
-        stopping.stop.store(true, Ordering::Relaxed);
+        stopping.stop();
     });
-    let samples = run(&scenario, &cluster, &watch).await.unwrap();
+    let samples = watched(&scenario, &cluster, &watch).await;
     cluster.stop().await;
     assert!(samples.interrupted && samples.wrong().is_empty());
     assert!((2..2_000_000).contains(&samples.answered()));

@@ -4,14 +4,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use nekoproto::{
     Held, Holder, Identity, IndexerServiceClient, List, PeerService, Purpose, Records, Refusal,
-    RegisterReply, RegisterRequest, Role, SignedRecord, Verdict,
+    RegisterRequest, Role, SignedRecord, Verdict,
     limits::BATCH_MAX,
     transport::{Listener, Security, control},
 };
 use tarpc::context::{self, Context};
-use tokio::task::JoinHandle;
+use tokio::{task::JoinHandle, time::sleep};
 
-use crate::floor::echo::endpoint;
+use super::node::{LEASE, endpoint};
 
 /// A connection to one indexer; dropping it closes it.
 #[derive(Debug)]
@@ -55,18 +55,34 @@ impl Client {
         let holder = Holder { node, addr: listener.local_addr() };
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::new);
-        Ok(Self { calls, holder, _listener: listener, driver: tokio::spawn(driver) })
+        let renewals = stay_listed(calls.clone());
+        let driver = tokio::spawn(async move {
+            tokio::select! {
+                () = driver => {}
+                () = renewals => {}
+            }
+        });
+        Ok(Self { calls, holder, _listener: listener, driver })
     }
 
     /// Registers at most a batch of records; all must be listed.
     ///
     /// # Errors
     /// The call failed, was refused, or did not list them all.
-    pub async fn register(&self, records: Vec<SignedRecord>) -> anyhow::Result<RegisterReply> {
+    pub async fn register(&self, records: Vec<SignedRecord>) -> anyhow::Result<()> {
         let request = RegisterRequest { records: Records::try_from(records)?, announce: false };
         let reply = self.calls.register(context::current(), request).await??;
         anyhow::ensure!(reply.unlisted == 0 && reply.newer.is_empty(), "not all records were listed");
-        Ok(reply)
+        Ok(())
+    }
+}
+
+/// Renews the lease for as long as the indexer is there.
+async fn stay_listed(calls: IndexerServiceClient) {
+    loop {
+        sleep(LEASE / 3).await;
+        // Whoever calls next hears of a broken connection.
+        let _ = calls.renew(context::current()).await;
     }
 }
 

@@ -3,12 +3,17 @@
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     process::Stdio,
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, bail};
+use clap::ValueEnum;
 use nekoindexer::{Config, Indexer, IndexerHandle};
-use nekoproto::transport::Security;
+use nekoproto::{
+    Identity, NetworkName, Role,
+    transport::{Endpoint, EndpointConfig, Security},
+};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
     process::{Child, Command},
@@ -21,6 +26,27 @@ use crate::{cluster::layout::Layout, report::machine};
 /// What a node prints before its address when it is ready.
 pub const LISTENING_ON: &str = "listening on ";
 const STARTED_WITHIN: Duration = Duration::from_secs(30);
+
+/// What a process of a cluster is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// An indexer.
+    Indexer,
+    /// Sends every byte back.
+    RawEcho,
+    /// Answers calls with what they carry.
+    Echo,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Indexer => "indexer",
+            Self::RawEcho => "raw-echo",
+            Self::Echo => "echo",
+        }
+    }
+}
 
 /// How nodes are run.
 #[derive(Clone, Debug)]
@@ -67,9 +93,8 @@ impl Place {
     pub async fn indexer(&self, listen: SocketAddr, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
         if self.layout == Layout::Processes {
             let neighbors = neighbors.iter().map(|addr| format!("--neighbor={addr}"));
-            return self
-                .process("indexer", [format!("--listen={listen}")].into_iter().chain(neighbors))
-                .await;
+            let args = [format!("--listen={listen}")].into_iter().chain(neighbors);
+            return self.process(Kind::Indexer, args.collect()).await;
         }
         let config = indexer_config(listen, neighbors, self.security);
         Ok(Node::Here(self.runtime.spawn(Indexer::spawn(config)).await??))
@@ -79,15 +104,15 @@ impl Place {
     ///
     /// # Errors
     /// It did not start; what it printed is in the error.
-    pub async fn process(&self, kind: &str, args: impl Iterator<Item = String>) -> anyhow::Result<Node> {
+    pub async fn process(&self, kind: Kind, args: Vec<String>) -> anyhow::Result<Node> {
         let program = std::env::current_exe().context("cannot find this program to start it again")?;
         let mut command = Command::new(program);
-        command.arg("serve").arg(kind).args(args).process_group(0).kill_on_drop(true);
+        command.arg("serve").arg(kind.name()).args(args).process_group(0).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         if self.security == Security::Insecure {
             command.arg("--insecure");
         }
-        let mut child = command.spawn().with_context(|| format!("cannot start a process for an {kind}"))?;
+        let mut child = command.spawn().context("cannot start a process")?;
         let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
             bail!("a started process has no output")
         };
@@ -100,20 +125,30 @@ impl Place {
                 Ok(Node::Process { child, addr })
             }
             None => {
-                read.with_context(|| format!("the {kind} process said nothing for {STARTED_WITHIN:?}"))??;
+                read.with_context(|| format!("a process said nothing for {STARTED_WITHIN:?}"))??;
+                // It may have ended by itself, with a complaint; or it is no use anyway.
+                let _ = child.start_kill();
                 let mut complaint = String::new();
-                stderr.read_to_string(&mut complaint).await?;
-                bail!("{}", complaint.trim().trim_start_matches("profile: "))
+                timeout(STARTED_WITHIN, stderr.read_to_string(&mut complaint)).await??;
+                let complaint = complaint.trim().trim_start_matches("profile: ");
+                match complaint.is_empty() {
+                    true => bail!("a process ended at once, {}", child.wait().await?),
+                    false => bail!("{complaint}"),
+                }
             }
         }
     }
 }
 
-/// The configuration of every measured indexer: the defaults, with a lease that outlasts the run.
+/// How long a peer of a measured cluster stays listed without a renewal: so long that renewals do
+/// not show in a measurement.
+pub const LEASE: Duration = Duration::from_secs(3600);
+const _: () = assert!(LEASE.as_secs() <= nekoindexer::config::LEASE_SECS_MAX as u64);
+
+/// The configuration of every measured indexer.
 #[must_use]
 pub fn indexer_config(listen: SocketAddr, neighbors: Vec<SocketAddr>, security: Security) -> Config {
-    let lease = Duration::from_secs(nekoindexer::config::LEASE_SECS_MAX.into()); // holders here do not renew
-    Config { listen, neighbors, security, lease, ..Config::default() }
+    Config { listen, neighbors, security, lease: LEASE, ..Config::default() }
 }
 
 impl Node {
@@ -145,4 +180,12 @@ impl Node {
             }
         }
     }
+}
+
+/// One end of measured connections.
+///
+/// # Errors
+/// TLS cannot be set up.
+pub fn endpoint(identity: Identity, role: Role, security: Security) -> anyhow::Result<Arc<Endpoint>> {
+    Ok(Endpoint::new(EndpointConfig { identity, role, network: NetworkName::default(), security })?)
 }

@@ -7,26 +7,14 @@ use std::{
 };
 
 use anyhow::Context;
-use clap::ValueEnum;
 use nekoindexer::Indexer;
 use nekoproto::transport::Security;
 use tokio::{net::TcpListener, sync::oneshot};
 
 use crate::{
-    cluster::node::{LISTENING_ON, indexer_config},
+    cluster::node::{Kind, LISTENING_ON, indexer_config},
     floor::echo,
 };
-
-/// What to be.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum Kind {
-    /// An indexer.
-    Indexer,
-    /// Sends every byte back.
-    RawEcho,
-    /// Answers calls with what they carry.
-    Echo,
-}
 
 /// Serves until stdin closes.
 ///

@@ -3,14 +3,23 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use nekoproto::{limits::TTL_MAX, transport::Security};
+use nekoindexer::state::index::SESSION_NAMES_MAX;
+use nekoproto::{
+    limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX, TTL_MAX},
+    transport::Security,
+};
 use tokio::runtime::Handle;
 
 use crate::{
-    cluster::{layout::Layout, node::Place, serve::Kind},
+    cluster::{layout::Layout, node::Kind, node::Place},
     instructions,
     plan::{scenario::Scenario, topology::Topology},
 };
+
+/// Limits of the indexer and its connections, as the parser wants them.
+const NAMES_MAX: i64 = SESSION_NAMES_MAX as i64;
+const CALLS_MAX: i64 = CALLS_IN_FLIGHT_MAX as i64;
+const BATCHES_MAX: i64 = BATCH_MAX as i64;
 
 /// Measures nekop2p, and checks every answer while doing so.
 ///
@@ -81,6 +90,12 @@ pub const fn security(insecure: bool) -> Security {
     if insecure { Security::Insecure } else { Security::Tls }
 }
 
+/// A share that a figure may be off by.
+fn tolerance(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share: &f64| share.is_finite() && *share >= 0.0);
+    share.ok_or_else(|| "the tolerance is a share of at least 0, such as 0.1".to_owned())
+}
+
 /// What clients ask.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Load {
@@ -106,7 +121,7 @@ pub struct Load {
     /// each client waits for its answer
     #[arg(long, value_name = "PER_S")]
     pub rate: Option<f64>,
-    /// Seed of everything random
+    /// Seed of files, questions and the random topology
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
@@ -186,13 +201,13 @@ pub struct Floor {
 pub struct Index {
     /// Names registered, one row of memory and throughput for each
     #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000",
-          value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
+          value_parser = clap::value_parser!(u32).range(100..=NAMES_MAX))]
     pub names: Vec<u32>,
     /// Calls in flight at once, one row of lookups for each
-    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256", value_parser = clap::value_parser!(u16).range(1..=CALLS_MAX))]
     pub depths: Vec<u16>,
     /// Records in one registration, one row for each
-    #[arg(long, value_delimiter = ',', default_value = "1,10,100", value_parser = clap::value_parser!(u8).range(1..=128))]
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100", value_parser = clap::value_parser!(u8).range(1..=BATCHES_MAX))]
     pub batches: Vec<u8>,
     /// Lookups of each row
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
@@ -200,7 +215,7 @@ pub struct Index {
     /// Plain TCP instead of TLS
     #[arg(long)]
     pub insecure: bool,
-    /// Seed of everything random
+    /// Seed of the key that signs the names
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Write the results into this file
@@ -233,7 +248,7 @@ pub struct Compare {
     /// The result after
     pub after: PathBuf,
     /// By how much a figure may be worse, as a share
-    #[arg(long, default_value_t = 0.1)]
+    #[arg(long, default_value_t = 0.1, value_parser = tolerance)]
     pub tolerance: f64,
     /// Count times in floors of their own run: for results of different machines, or of a noisy one
     #[arg(long)]
@@ -250,7 +265,7 @@ pub struct Instructions {
     #[arg(long, value_name = "FILE", default_value = instructions::RECORDED)]
     pub recorded: PathBuf,
     /// By how much a function may exceed its recorded number, as a share
-    #[arg(long, default_value_t = 0.05)]
+    #[arg(long, default_value_t = 0.05, value_parser = tolerance)]
     pub tolerance: f64,
     /// Run one function and count nothing; started by the others, under valgrind
     #[arg(long, hide = true, requires = "times")]

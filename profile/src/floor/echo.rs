@@ -5,9 +5,10 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
 };
 
+use crate::cluster::node::endpoint;
 use nekoproto::{
-    ContentHash, Identity, NetworkName, Purpose, Role,
-    transport::{Connection, Endpoint, EndpointConfig, Security, control},
+    ContentHash, Identity, Purpose, Role,
+    transport::{Connection, Security, control},
 };
 use tarpc::context;
 use tokio::{
@@ -113,16 +114,4 @@ impl Drop for Client {
     fn drop(&mut self) {
         self.driver.abort();
     }
-}
-
-/// One end of measured connections.
-///
-/// # Errors
-/// TLS cannot be set up.
-pub fn endpoint(
-    identity: Identity,
-    role: Role,
-    security: Security,
-) -> anyhow::Result<std::sync::Arc<Endpoint>> {
-    Ok(Endpoint::new(EndpointConfig { identity, role, network: NetworkName::default(), security })?)
 }

@@ -1,6 +1,6 @@
 //! The floors of every layout beside each other: what this machine makes of a message and its answer.
 
-use std::{sync::Arc, sync::atomic::Ordering};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use nekoproto::transport::Security;
@@ -12,13 +12,12 @@ use crate::{
         layout::{Layout, Runtimes},
         node::Place,
     },
-    commands::interrupt::listen,
     floor,
     report::{
         figures::{Figures, rounded},
         machine,
     },
-    run::Watch,
+    run::{Watch, interrupt::listen},
 };
 
 /// Echo calls in flight for a throughput.
@@ -45,7 +44,7 @@ pub struct Row {
 pub fn measure(watch: &Arc<Watch>) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (layout, cores) in [("no runtime, one core", [0, 0]), ("no runtime, two cores", [0, 1])] {
-        let figures = floor::figures(&floor::blocking(cores)?)?;
+        let figures = floor::blocking(cores)?;
         rows.push(Row { what: RAW, layout, figures, per_s: None });
     }
     for layout in Layout::value_variants().iter().copied().chain([Layout::Processes]) {
@@ -65,15 +64,15 @@ fn on_runtimes(layout: Layout, watch: &Arc<Watch>) -> anyhow::Result<Vec<Row>> {
 async fn of_layout(place: &Place, watch: &Watch) -> anyhow::Result<Vec<Row>> {
     let layout = place.layout.name();
     let mut rows = Vec::new();
-    if watch.stop.load(Ordering::Relaxed) {
+    if watch.is_stopped() {
         return Ok(rows);
     }
-    rows.push(Row { what: RAW, layout, figures: floor::figures(&floor::raw(place).await?)?, per_s: None });
+    rows.push(Row { what: RAW, layout, figures: floor::raw(place).await?, per_s: None });
     for (what, security) in [("echo call, insecure", Security::Insecure), ("echo call, TLS", Security::Tls)] {
-        if watch.stop.load(Ordering::Relaxed) {
+        if watch.is_stopped() {
             break;
         }
-        let figures = floor::figures(&floor::call(place, security).await?)?;
+        let figures = floor::call(place, security).await?;
         let per_s = Some(floor::calls_per_s(place, security, DEPTH).await?);
         rows.push(Row { what, layout, figures, per_s });
     }
@@ -99,21 +98,26 @@ pub fn table(rows: &[Row]) -> String {
 
 /// For machines.
 #[must_use]
-pub fn json(rows: &[Row]) -> Value {
+pub fn json(rows: &[Row], interrupted: bool) -> Value {
     let object = |row: &Row| {
         let mut object = Map::new();
         object.insert("scenario".to_owned(), json!(row.what));
         object.insert("layout".to_owned(), json!(row.layout));
+        object.insert("floor_us".to_owned(), json!(floor_of(rows, row).map(rounded)));
         row.figures.write_into(&mut object);
         object.insert("ratio_to_floor".to_owned(), json!(ratio(rows, row).map(rounded)));
         object.insert("per_s".to_owned(), json!(row.per_s.map(rounded)));
         Value::Object(object)
     };
     let rows: Vec<Value> = rows.iter().map(object).collect();
-    json!({ "kind": "floor", "commit": machine::COMMIT, "machine": machine::describe(), "rows": rows })
+    json!({ "kind": "floor", "commit": machine::COMMIT, "machine": machine::describe(), "interrupted": interrupted, "rows": rows })
 }
 
 fn ratio(rows: &[Row], of: &Row) -> Option<f64> {
-    let raw = rows.iter().find(|row| row.layout == of.layout && row.what == RAW)?;
-    Some(of.figures.p50 / raw.figures.p50)
+    Some(of.figures.p50 / floor_of(rows, of)?)
+}
+
+/// The raw TCP round trip in the same layout.
+fn floor_of(rows: &[Row], of: &Row) -> Option<f64> {
+    Some(rows.iter().find(|row| row.layout == of.layout && row.what == RAW)?.figures.p50)
 }

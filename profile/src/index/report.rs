@@ -5,18 +5,19 @@ use std::fmt::Write;
 use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
-use super::{Batched, Grown, Pipelined, subject::Timing};
+use super::{Batched, Grown, Options, Pipelined, Timing};
+use crate::floor::Floor;
 use crate::report::{
-    figures::{Figures, rounded},
+    figures::{P99_FROM, rounded},
     machine, security_name,
 };
 
 /// All that was measured of an indexer.
 #[derive(Clone, Debug)]
 pub struct Report {
+    options: Options,
     security: Security,
-    floor: Figures,
-    floor_call: Figures,
+    floor: Floor,
     /// By number of names.
     pub grown: Vec<Grown>,
     /// By lookups in flight.
@@ -29,9 +30,9 @@ pub struct Report {
 
 impl Report {
     /// Nothing measured yet but the floors.
-    pub(super) fn new(security: Security, floor: Figures, floor_call: Figures) -> Self {
+    pub(super) fn new(options: Options, security: Security, floor: Floor) -> Self {
         let (grown, pipelined, batched) = <_>::default();
-        Self { security, floor, floor_call, grown, pipelined, batched, interrupted: false }
+        Self { options, security, floor, grown, pipelined, batched, interrupted: false }
     }
 
     /// For people, several tables in Markdown.
@@ -50,7 +51,7 @@ impl Report {
             "One indexer in a process of its own, one connection, {security}, {}.",
             machine::in_words()
         )?;
-        let (raw, call) = (self.floor.p50, self.floor_call.p50);
+        let (raw, call) = (self.floor.raw.p50, self.floor.call.p50);
         writeln!(out, "Floor between two processes: raw TCP p50 {raw:.1} us, echo call p50 {call:.1} us.\n")?;
         self.write_grown(out)?;
         self.write_pipelined(out)?;
@@ -66,12 +67,19 @@ impl Report {
         writeln!(
             out,
             "By number of names (registered in batches of 100, 4 calls in flight; lookups 64 in flight):\n\n\
-             | names | registered/s | first tenth | last tenth | renewed/s | hits/s | misses/s | bytes/name |\n\
-             |--:|--:|--:|--:|--:|--:|--:|--:|"
+             | names | registered/s | first tenth | last tenth | renewed/s | again/s | hits/s | misses/s | bytes/name |\n\
+             |--:|--:|--:|--:|--:|--:|--:|--:|--:|"
         )?;
         for row in &self.grown {
-            let rates =
-                [&row.registered, &row.first_tenth, &row.last_tenth, &row.renewed, &row.hits, &row.misses];
+            let rates = [
+                &row.registered,
+                &row.first_tenth,
+                &row.last_tenth,
+                &row.renewed,
+                &row.renewed_again,
+                &row.hits,
+                &row.misses,
+            ];
             let rates: Vec<String> = rates.map(|timing| format!("{:.0}", timing.per_s())).into();
             writeln!(out, "| {} | {} | {:.0} |", row.names, rates.join(" | "), row.bytes_per_name)?;
         }
@@ -115,7 +123,7 @@ impl Report {
              | operation | us each | index us | index | IPC |\n|---|--:|--:|--:|--:|"
         )?;
         for (operation, us, index_us) in self.shares() {
-            let share = (index_us / us * 100.0).min(100.0);
+            let share = index_us / us * 100.0;
             writeln!(
                 out,
                 "| {operation} | {us:.2} | {index_us:.2} | {share:.1} % | {:.1} % |",
@@ -158,9 +166,8 @@ impl Report {
             object.insert("scenario".to_owned(), json!(scenario));
             object.insert("security".to_owned(), json!(security_name(self.security)));
             object.insert("per_s".to_owned(), json!(rounded(timing.per_s())));
-            if let Ok(figures) = timing.figures() {
-                figures.write_into(&mut object);
-            }
+            object.insert("floor_us".to_owned(), json!(rounded(self.floor.raw.p50)));
+            timing.figures().write_into(&mut object);
             if let Value::Object(more) = more {
                 object.extend(more);
             }
@@ -181,6 +188,7 @@ impl Report {
             });
             rows.push(row(format!("{names} names, register"), &grown.registered, more));
             rows.push(row(format!("{names} names, renew"), &grown.renewed, json!({})));
+            rows.push(row(format!("{names} names, renew again"), &grown.renewed_again, json!({})));
             rows.push(row(format!("{names} names, hits, 64 in flight"), &grown.hits, json!({})));
             rows.push(row(format!("{names} names, misses, 64 in flight"), &grown.misses, json!({})));
         }
@@ -196,8 +204,10 @@ impl Report {
             "kind": "index",
             "commit": machine::COMMIT,
             "machine": machine::describe(),
-            "floor_us": rounded(self.floor.p50),
-            "floor_call_us": rounded(self.floor_call.p50),
+            "seed": self.options.seed,
+            "lookups": self.options.lookups,
+            "floor_us": rounded(self.floor.raw.p50),
+            "floor_call_us": rounded(self.floor.call.p50),
             "interrupted": self.interrupted,
             "rows": rows,
         })
@@ -205,6 +215,7 @@ impl Report {
 }
 
 fn cells(timing: &Timing) -> String {
-    let Ok(Figures { p50, p99, .. }) = timing.figures() else { return "- | - | -".to_owned() };
-    format!("{:.0} | {p50:.1} | {p99:.1}", timing.per_s())
+    let figures = timing.figures();
+    let p99 = if figures.count < P99_FROM { "-".to_owned() } else { format!("{:.1}", figures.p99) };
+    format!("{:.0} | {:.1} | {p99}", timing.per_s(), figures.p50)
 }

@@ -2,7 +2,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -21,6 +21,9 @@ use crate::{
     run::Watch,
 };
 
+/// Calls before the measured ones.
+const WARM_UP: usize = 500;
+
 /// A number of calls, and how long they took.
 #[derive(Clone, Debug, Default)]
 pub struct Timing {
@@ -34,7 +37,7 @@ pub struct Timing {
 
 impl Timing {
     /// One after the other.
-    pub fn sum(timings: &[Self]) -> Self {
+    pub(super) fn sum<'a>(timings: impl Iterator<Item = &'a Self>) -> Self {
         let mut sum = Self::default();
         for timing in timings {
             sum.names += timing.names;
@@ -58,10 +61,8 @@ impl Timing {
     }
 
     /// Response times of the calls.
-    ///
-    /// # Errors
-    /// There was none.
-    pub fn figures(&self) -> anyhow::Result<Figures> {
+    #[must_use]
+    pub fn figures(&self) -> Figures {
         Figures::of(self.took.iter().copied())
     }
 }
@@ -101,6 +102,9 @@ impl Subject {
     pub(super) async fn start(place: &Place) -> anyhow::Result<Self> {
         let node = place.indexer(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Vec::new()).await?;
         let client = Client::connect(node.addr(), Identity::generate(), place.security).await?;
+        for _ in 0..WARM_UP {
+            client.calls.search(context::current(), FileName::new("nothing")?).await??;
+        }
         Ok(Self { node, client })
     }
 
@@ -129,7 +133,7 @@ impl Subject {
         let call = |batch: Vec<SignedRecord>| async move {
             let (sent, count) = (Instant::now(), batch.len());
             self.client.register(batch).await?;
-            watch.done.fetch_add(count as u64, Ordering::Relaxed);
+            watch.add_done(count as u64);
             anyhow::Ok(sent.elapsed())
         };
         let began = Instant::now();
@@ -162,12 +166,12 @@ impl Subject {
                 let reply = self.client.calls.search(context::current(), name.clone()).await??;
                 let took = sent.elapsed();
                 ensure!(reply == *expected, "wrong answer for {name}: {reply:?} instead of {expected:?}");
-                watch.done.fetch_add(1, Ordering::Relaxed);
+                watch.add_done(1);
                 Ok(took)
             }
         };
         let began = Instant::now();
-        let numbers = stream::iter((0..count).take_while(|_| !watch.stop.load(Ordering::Relaxed)));
+        let numbers = stream::iter((0..count).take_while(|_| !watch.is_stopped()));
         let took: Vec<Duration> = numbers.map(call).buffer_unordered(in_flight).try_collect().await?;
         Ok(Timing { names: took.len(), wall: began.elapsed(), took })
     }

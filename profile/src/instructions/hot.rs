@@ -86,9 +86,14 @@ impl Bench {
     }
 
     fn request(&self, n: usize) -> QueryRequest {
-        let covered = Covered::first_of([self.founds[0][0].record.origin.tag()]);
-        let msg_id = MsgId::from_u128((n as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835));
-        QueryRequest { msg_id, name: self.names[n % NAMES].clone(), ttl_hops: 0, covered }
+        let name = self.names[n % NAMES].clone();
+        QueryRequest { msg_id: msg_id(n), name, ttl_hops: 0, covered: Covered::new() }
+    }
+
+    /// A query on its way through a mesh of ten.
+    fn forwarded(&self) -> QueryRequest {
+        let tags = (0..10).map(|n| Identity::from_seed(&[n; 32]).id().tag());
+        QueryRequest { covered: Covered::first_of(tags), ttl_hops: 1, ..self.request(1) }
     }
 
     fn reply(&self) -> QueryReply {
@@ -107,8 +112,7 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         Hot::LookupHit => rounds.for_each(|n| look_up(&bench, &bench.names[n % NAMES])),
         Hot::LookupMiss => rounds.for_each(|n| look_up(&bench, &bench.missing[n % NAMES])),
         Hot::DedupInsert => rounds.for_each(|n| {
-            let id = bench.request(n).msg_id;
-            black_box(bench.state.seen.sight(black_box(id), 1, DEADLINE, bench.now));
+            black_box(bench.state.seen.sight(black_box(msg_id(n)), 1, DEADLINE, bench.now));
         }),
         Hot::Merge => rounds.for_each(|_| {
             let [first, second] = bench.founds.clone();
@@ -116,10 +120,10 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
             second.into_iter().for_each(|found| merge.absorb(found));
             black_box(merge.finish());
         }),
-        Hot::EncodeQuery => encode(rounds, &bench.request(0))?,
+        Hot::EncodeQuery => encode(rounds, &bench.forwarded())?,
         Hot::EncodeReply => encode(rounds, &bench.reply())?,
         Hot::DecodeQuery => {
-            let bytes = codec::encode(&bench.request(0))?;
+            let bytes = codec::encode(&bench.forwarded())?;
             for _ in rounds {
                 black_box(codec::decode::<QueryRequest>(black_box(&bytes))?);
             }
@@ -140,6 +144,11 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The n-th message id: spread as random ones are.
+fn msg_id(n: usize) -> MsgId {
+    MsgId::from_u128((n as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
 
 fn look_up(bench: &Bench, name: &FileName) {

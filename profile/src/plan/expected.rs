@@ -1,6 +1,8 @@
 //! What must come out of a query, and whether it did. Pure.
 
-use nekoproto::{Holder, QueryReply, SignedRecord};
+use std::sync::Arc;
+
+use nekoproto::{Holder, QueryReply};
 use serde::Serialize;
 
 use crate::plan::{
@@ -11,8 +13,9 @@ use crate::plan::{
 /// What the clients of one indexer must find.
 #[derive(Debug)]
 pub struct Expected {
-    /// For each file its record and those of its holders that are in reach, in order.
-    answers: Vec<(SignedRecord, Vec<Holder>)>,
+    workload: Arc<Workload>,
+    /// For each file those of its holders that are in reach, in order.
+    holders: Vec<Vec<Holder>>,
 }
 
 /// What an answer is worth.
@@ -35,27 +38,35 @@ impl Expected {
     /// What must be found by queries that begin at indexer `from` with `ttl_hops`; `holders[n]` is
     /// the peer of indexer n.
     #[must_use]
-    pub fn new(workload: &Workload, graph: &Graph, from: usize, ttl_hops: u8, holders: &[Holder]) -> Self {
+    pub fn new(
+        workload: Arc<Workload>,
+        graph: &Graph,
+        from: usize,
+        ttl_hops: u8,
+        holders: &[Holder],
+    ) -> Self {
         let reached = graph.reach(from, ttl_hops);
-        let answers = workload.records().iter().enumerate().map(|(index, record)| {
+        let found = (0..workload.records().len()).map(|index| {
             let in_reach = workload.held_at(index).filter(|at| reached[*at]);
-            (record.clone(), in_order(in_reach.map(|at| holders[at])))
+            in_order(in_reach.map(|at| holders[at]))
         });
-        Self { answers: answers.collect() }
+        Self { holders: found.collect(), workload }
     }
 
     /// Whether something must be found.
     #[must_use]
     pub fn is_hit(&self, ask: Ask) -> bool {
-        matches!(ask, Ask::File(index) if !self.answers[index].1.is_empty())
+        matches!(ask, Ask::File(index) if !self.holders[index].is_empty())
     }
 
     /// Judges the answer to `ask`: every hit, holder, address and byte of the record.
     #[must_use]
     pub fn judge(&self, ask: Ask, reply: &QueryReply) -> Verdict {
         let answer = match ask {
-            Ask::File(index) => Some(&self.answers[index]).filter(|(_, holders)| !holders.is_empty()),
-            Ask::Missing(_) => None,
+            Ask::File(index) if self.is_hit(ask) => {
+                Some((&self.workload.records()[index], &self.holders[index]))
+            }
+            Ask::File(_) | Ask::Missing(_) => None,
         };
         match (answer, &reply.hits[..]) {
             _ if !reply.complete => Verdict::Incomplete,
@@ -65,7 +76,7 @@ impl Expected {
             (Some((record, _)), [hit]) if hit.record != *record => Verdict::Altered,
             (Some((_, holders)), [hit]) => {
                 let found = in_order(hit.holders.iter().copied());
-                match &found == holders {
+                match found == *holders {
                     true => Verdict::Right,
                     false if found.iter().all(|holder| holders.contains(holder)) => Verdict::Missing,
                     false => Verdict::Unexpected,
@@ -85,7 +96,7 @@ fn in_order(holders: impl Iterator<Item = Holder>) -> Vec<Holder> {
 mod tests {
     use std::net::SocketAddr;
 
-    use nekoproto::{Hit, Identity, List};
+    use nekoproto::{Hit, Identity, List, SignedRecord};
 
     use super::*;
     use crate::plan::{
@@ -107,8 +118,8 @@ mod tests {
                 addr: SocketAddr::from(([127, 0, 0, 1], port)),
             })
             .collect();
-        let workload = Workload::new(&scenario, &origins);
-        let expected = Expected::new(&workload, &scenario.graph().unwrap(), 0, 1, &holders);
+        let workload = Arc::new(Workload::new(&scenario, &origins));
+        let expected = Expected::new(Arc::clone(&workload), &scenario.graph().unwrap(), 0, 1, &holders);
         (expected, holders, workload.records().to_vec())
     }
 

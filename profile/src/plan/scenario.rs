@@ -1,6 +1,7 @@
 //! What to run: the numbers of one measurement, checked. Pure.
 
-use nekoproto::limits::TTL_MAX;
+use nekoindexer::config::NEIGHBORS_MAX;
+use nekoproto::limits::{HOLDERS_MAX, TTL_MAX};
 
 use crate::plan::topology::{Graph, Topology, TopologyError};
 
@@ -8,10 +9,14 @@ use crate::plan::topology::{Graph, Topology, TopologyError};
 pub const INDEXERS_MAX: usize = 256;
 /// Clients of one scenario, each with a connection of its own.
 pub const CLIENTS_MAX: usize = 10_000;
-/// Requests of one run, of all clients together, warm-up included: each leaves a sample of 40 bytes.
+/// Requests of one run, of all clients together, warm-up included: each leaves a sample.
 pub const REQUESTS_MAX: usize = 20_000_000;
-/// Files registered with one indexer.
-pub const FILES_MAX: usize = 100_000;
+/// Files of one cluster: each is signed before a run.
+pub const FILES_MAX: usize = 200_000;
+/// Queries per second of an open loop.
+pub const RATE_MIN: f64 = 0.001;
+/// As above.
+pub const RATE_MAX: f64 = 10_000_000.0;
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,8 +89,11 @@ pub enum ScenarioError {
     #[error("the share of misses must be 0 to 1, not {0}")]
     Miss(f64),
     /// A rate of nothing.
-    #[error("the rate must be more than 0 queries per second, not {0}")]
+    #[error("the rate must be {RATE_MIN} to {RATE_MAX} queries per second, not {0}")]
     Rate(f64),
+    /// An indexer would have to name more neighbors than it can.
+    #[error("an indexer would name {0} neighbors, at most {NEIGHBORS_MAX} can be")]
+    TooManyNeighbors(usize),
     /// The links cannot be.
     #[error(transparent)]
     Topology(#[from] TopologyError),
@@ -102,8 +110,8 @@ impl Scenario {
             ("the number of clients", 1, CLIENTS_MAX, self.clients),
             ("the number of requests", 1, REQUESTS_MAX, self.requests),
             ("the TTL", 0, usize::from(TTL_MAX), usize::from(self.ttl_hops)),
-            ("the number of files per indexer", 1, FILES_MAX, self.files),
-            ("the number of holders of a file", 1, self.indexers, self.holders),
+            ("the number of files per indexer", 1, FILES_MAX / self.indexers.max(1), self.files),
+            ("the number of holders of a file", 1, self.indexers.min(HOLDERS_MAX), self.holders),
         ];
         for (what, least, most, is) in ranges {
             if !(least..=most).contains(&is) {
@@ -117,10 +125,15 @@ impl Scenario {
         if !(0.0..=1.0).contains(&self.miss) {
             return Err(ScenarioError::Miss(self.miss));
         }
-        if let Some(rate) = self.rate.filter(|rate| !rate.is_finite() || *rate <= 0.0) {
+        if let Some(rate) = self.rate.filter(|rate| !(RATE_MIN..=RATE_MAX).contains(rate)) {
             return Err(ScenarioError::Rate(rate));
         }
-        Ok(Graph::new(self.topology, self.indexers, self.degree, self.seed)?)
+        let graph = Graph::new(self.topology, self.indexers, self.degree, self.seed)?;
+        let most = (0..self.indexers).map(|place| graph.names_as_neighbors(place).len()).max();
+        match most.filter(|most| *most > NEIGHBORS_MAX) {
+            Some(is) => Err(ScenarioError::TooManyNeighbors(is)),
+            None => Ok(graph),
+        }
     }
 
     /// `indexers/clients/ttl`, as the results are known.
@@ -161,7 +174,12 @@ mod tests {
         assert_eq!(refused(|s| s.holders = 11), "the number of holders of a file must be 1 to 10, not 11");
         assert!(refused(|s| s.miss = 1.1).contains("1.1"));
         assert!(refused(|s| s.miss = f64::NAN).contains("NaN"));
-        assert!(refused(|s| s.rate = Some(0.0)).contains("rate"));
+        for rate in [0.0, -1.0, 1e-300, f64::INFINITY, f64::NAN] {
+            assert!(refused(|s| s.rate = Some(rate)).contains("rate"), "{rate}");
+        }
+        assert!(refused(|s| (s.indexers, s.holders) = (20, 17)).contains("must be 1 to 16"));
+        assert!(refused(|s| s.indexers = 66).contains("65 neighbors"));
+        assert!(refused(|s| (s.topology, s.degree) = (Topology::Random, usize::MAX)).contains("degree"));
         assert!(refused(|s| s.requests = REQUESTS_MAX).contains("too many"));
         assert!(refused(|s| (s.clients, s.requests) = (10_000, usize::MAX / 2)).contains("requests"));
     }

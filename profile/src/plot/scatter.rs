@@ -32,6 +32,7 @@ impl Scatter {
         let (shown, beyond): (Vec<_>, Vec<_>) = measured.samples.by_round().partition(|(_, us)| *us <= top);
         let means = measured.samples.round_means_us();
         let together = means.len().div_ceil(MEANS_MAX).max(1);
+        let rounds = means.len() as f64;
         let means = means.chunks(together).enumerate().map(|(n, some)| {
             let middle = (n * together) as f64 + (some.len() as f64 + 1.0) / 2.0;
             (middle, some.iter().sum::<f64>() / some.len() as f64)
@@ -41,7 +42,7 @@ impl Scatter {
             subtitle: subtitle(measured, beyond.len()),
             points: shown.iter().step_by(step).map(|(round, us)| (*round as f64 + 1.0, *us)).collect(),
             means: means.collect(),
-            rounds: measured.scenario.requests as f64,
+            rounds,
             top,
             mean: measured.figures.mean,
         }

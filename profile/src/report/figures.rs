@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
 /// Significant digits of the histogram: each figure is right within a thousandth.
 const DIGITS: u8 = 3;
+/// Nanoseconds beyond which times are not told apart: three hours.
+const LONGEST: u64 = 3 * 3600 * 1_000_000_000;
+/// Times below which a p99 would be little else than the longest.
+pub const P99_FROM: u64 = 1000;
 /// The percentiles of the results file.
 const PERCENTILES: [f64; 14] =
     [0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99, 100.0];
@@ -34,27 +37,27 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The figures of `times`.
-    ///
-    /// # Errors
-    /// There is not a single one.
-    pub fn of(times: impl IntoIterator<Item = Duration>) -> anyhow::Result<Self> {
-        let mut histogram = Histogram::<u64>::new(DIGITS)?;
+    /// The figures of `times`; without any, all of them are not a number.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "three digits are allowed, and an automatic range takes any time")]
+    pub fn of(times: impl IntoIterator<Item = Duration>) -> Self {
+        let mut histogram = Histogram::<u64>::new(DIGITS).expect("1 to 5 digits");
         for time in times {
-            histogram.record(u64::try_from(time.as_nanos())?)?;
+            let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+            histogram.record(nanos.min(LONGEST)).expect("within the range");
         }
-        (!histogram.is_empty()).then_some(()).context("nothing was measured")?;
-        let at = |percentile| micros(histogram.value_at_percentile(percentile));
-        Ok(Self {
+        let if_any = |figure: f64| if histogram.is_empty() { f64::NAN } else { figure };
+        let at = |percentile| if_any(micros(histogram.value_at_percentile(percentile)));
+        Self {
             count: histogram.len(),
-            mean: histogram.mean() / 1e3,
+            mean: if_any(histogram.mean() / 1e3),
             p50: at(50.0),
             p90: at(90.0),
             p99: at(99.0),
             p999: at(99.9),
-            max: micros(histogram.max()),
+            max: if_any(micros(histogram.max())),
             percentiles: PERCENTILES.iter().map(|percentile| (*percentile, at(*percentile))).collect(),
-        })
+        }
     }
 
     /// Adds the keys of the results file to `object`.
@@ -67,6 +70,7 @@ impl Figures {
             ("p999_us", self.p999),
             ("max_us", self.max),
         ];
+        object.insert("times".to_owned(), json!(self.count));
         object.extend(times.map(|(key, time)| (key.to_owned(), json!(rounded(time)))));
     }
 }
@@ -88,7 +92,7 @@ mod tests {
 
     #[test]
     fn figures_of_known_times_are_known() {
-        let figures = Figures::of((1..=1000).map(Duration::from_micros)).unwrap();
+        let figures = Figures::of((1..=1000).map(Duration::from_micros));
         let near = |is: f64, should: f64| (is - should).abs() / should < 2e-3;
         assert_eq!(figures.count, 1000);
         for (is, should) in [
@@ -105,6 +109,9 @@ mod tests {
 
     #[test]
     fn no_times_have_no_figures() {
-        assert!(Figures::of([]).is_err());
+        let nothing = Figures::of([]);
+        assert!(nothing.count == 0 && nothing.mean.is_nan() && nothing.p50.is_nan() && nothing.max.is_nan());
+        let long = Figures::of([Duration::MAX]);
+        assert!(long.max > 1e9, "{}", long.max);
     }
 }

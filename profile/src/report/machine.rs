@@ -1,18 +1,25 @@
 //! Where and of what a measurement was made: processor, system, commit, memory.
 
-use std::{fs, thread};
+use std::fs;
 
 use serde_json::{Value, json};
+
+use crate::cluster::affinity::cores;
 
 /// The commit this program was built from, with `-dirty` if files were changed; empty if unknown.
 pub const COMMIT: &str = env!("NEKOP2P_COMMIT");
 
-/// The machine, for the results.
+/// The compiler this program was built with; empty if unknown.
+pub const RUSTC: &str = env!("NEKOP2P_RUSTC");
+
+/// The machine, and how this program was built, for the results.
 #[must_use]
 pub fn describe() -> Value {
     json!({
         "cpu": cpu(),
         "cores": cores(),
+        "rustc": RUSTC,
+        "build": if cfg!(debug_assertions) { "debug" } else { "release" },
         "memory_mib": line_of("/proc/meminfo", "MemTotal:").and_then(|kib| kib_to_bytes(&kib)).map(|b| b >> 20),
         "kernel": fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim(),
         "os": std::env::consts::OS,
@@ -24,10 +31,6 @@ pub fn describe() -> Value {
 #[must_use]
 pub fn in_words() -> String {
     format!("{} core(s) of {}", cores(), cpu())
-}
-
-fn cores() -> usize {
-    thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 fn cpu() -> String {

@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::{self, BufWriter, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -14,7 +15,15 @@ use tempfile::NamedTempFile;
 #[derive(Debug)]
 pub struct OutFile {
     path: PathBuf,
-    file: NamedTempFile,
+    place: OutPlace,
+}
+
+#[derive(Debug)]
+enum OutPlace {
+    /// Written beside its place, then renamed into it: the name is that of the file itself.
+    Beside(NamedTempFile, PathBuf),
+    /// Something that is no regular file, such as a pipe or a device: written where it is.
+    There(fs::File),
 }
 
 impl OutFile {
@@ -23,39 +32,53 @@ impl OutFile {
     /// # Errors
     /// It cannot; nothing is left there.
     pub fn prepare(path: &Path) -> anyhow::Result<Self> {
-        let cannot = || format!("cannot write {}", path.display());
-        if path.is_dir() {
-            return Err(io::Error::from(io::ErrorKind::IsADirectory)).with_context(cannot);
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let file = NamedTempFile::new_in(folder.unwrap_or_else(|| Path::new("."))).with_context(cannot)?;
-        Ok(Self { path: path.to_owned(), file })
+        let place = OutPlace::of(path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), place })
     }
 
     /// Writes it with `write` and puts it in its place.
     ///
     /// # Errors
-    /// It cannot be written; what was at its place before still is.
-    pub fn write(
-        self,
-        write: impl FnOnce(&mut BufWriter<&NamedTempFile>) -> anyhow::Result<()>,
-    ) -> anyhow::Result<PathBuf> {
-        let cannot = || format!("cannot write {}", self.path.display());
-        let mut out = BufWriter::new(&self.file);
-        write(&mut out).with_context(cannot)?;
-        out.flush().with_context(cannot)?;
-        drop(out);
-        let file =
-            self.file.persist(&self.path).with_context(|| format!("cannot write {}", self.path.display()))?;
-        readable_by_others(&file)?;
+    /// It cannot be written; a regular file that was at its place before still is.
+    pub fn write(self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
+        let cannot = format!("cannot write {}", self.path.display());
+        self.place.write(write).context(cannot)?;
         Ok(self.path)
     }
 }
 
-/// Temporary files are for their owner alone; results are not.
-fn readable_by_others(file: &fs::File) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.set_permissions(fs::Permissions::from_mode(0o644))
+impl OutPlace {
+    fn of(path: &Path) -> io::Result<Self> {
+        // What is there already may be reached by a link: the link stays, and the file is written.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        match fs::metadata(&path) {
+            Ok(known) if known.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(known) if !known.is_file() => {
+                return Ok(Self::There(fs::OpenOptions::new().write(true).open(&path)?));
+            }
+            Ok(_) | Err(_) => {}
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let mut builder = tempfile::Builder::new();
+        builder.permissions(fs::Permissions::from_mode(0o666)); // less what the user's umask says
+        Ok(Self::Beside(builder.tempfile_in(folder.unwrap_or_else(|| Path::new(".")))?, path))
+    }
+
+    fn write(self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let all = |file: &fs::File| {
+            let mut out = BufWriter::new(file);
+            write(&mut out)?;
+            anyhow::Ok(out.flush()?)
+        };
+        match self {
+            Self::There(file) => all(&file),
+            Self::Beside(file, path) => {
+                all(file.as_file())?;
+                file.persist(path)?;
+                Ok(())
+            }
+        }
+    }
 }
 
 /// A folder for pictures. Folders that were made for it are removed again if they stay empty.
@@ -127,6 +150,12 @@ mod tests {
         assert!(failing.is_err() && !path.exists());
         OutFile::prepare(&path).unwrap().write(|out| Ok(out.write_all(b"whole")?)).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        OutFile::prepare(&link).unwrap().write(|out| Ok(out.write_all(b"by the link")?)).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"by the link");
+        OutFile::prepare(Path::new("/dev/null")).unwrap().write(|out| Ok(out.write_all(b"gone")?)).unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
         assert!(OutFile::prepare(base.path()).is_err());
         assert!(OutFile::prepare(&base.path().join("no/such/file")).is_err());
     }

@@ -3,14 +3,15 @@
 use std::{
     io,
     num::NonZeroU64,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::run::Watch;
+use super::Watch;
+use crate::cluster::affinity::on_any_core;
 
 /// The runtime's timers have a grain of a millisecond; a thread that sleeps with this slack, in
 /// nanoseconds, wakes within some microseconds.
@@ -47,6 +48,7 @@ impl Pacer {
         watch: Arc<Watch>,
     ) -> io::Result<thread::JoinHandle<()>> {
         thread::Builder::new().name("pacer".to_owned()).spawn(move || {
+            on_any_core();
             // Where the system refuses, requests are sent later, and the results say by how much.
             let _ = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK));
             for n in 0..self.requests {
@@ -54,8 +56,9 @@ impl Pacer {
                 if !sleep_until(due, &watch) {
                     return;
                 }
-                // A client that is gone has failed, and its task says so.
-                let _ = clients[n % clients.len()].send(due);
+                if clients[n % clients.len()].send(due).is_err() {
+                    return; // a client is gone: the run has failed, and its task says so
+                }
             }
         })
     }
@@ -64,7 +67,7 @@ impl Pacer {
 /// Sleeps until `due`; false if the run was stopped meanwhile.
 fn sleep_until(due: Instant, watch: &Watch) -> bool {
     loop {
-        if watch.stop.load(Ordering::Relaxed) {
+        if watch.is_stopped() {
             return false;
         }
         let left = due.saturating_duration_since(Instant::now());
@@ -99,7 +102,7 @@ mod tests {
     #[test]
     fn a_stopped_run_is_paced_no_further() {
         let watch = Arc::new(Watch::default());
-        watch.stop.store(true, Ordering::Relaxed);
+        watch.stop();
         let (sender, mut receiver) = mpsc::unbounded_channel();
         let pacer = Pacer { rate: 1.0, requests: 1000, began: Instant::now() };
         pacer.start(vec![sender], watch).unwrap().join().unwrap();

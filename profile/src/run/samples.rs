@@ -44,6 +44,10 @@ impl From<Refusal> for Failure {
     }
 }
 
+/// Bytes of a sample: a run of many requests is a run of much memory.
+pub const SAMPLE_BYTES: usize = 64;
+const _: () = assert!(size_of::<Sample>() == SAMPLE_BYTES);
+
 /// One request.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
@@ -68,8 +72,8 @@ pub struct Sample {
 pub struct Samples {
     /// The measured ones, each client's in order, one client after the other.
     pub measured: Vec<Sample>,
-    /// Response times before the measurement.
-    pub warm_up: Vec<Duration>,
+    /// Those before the measurement.
+    pub warm_up: Vec<Sample>,
     /// From the first measured request to the last answer.
     pub wall: Duration,
     /// Whether it was ended early.
@@ -77,55 +81,58 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Answers that are not what the topology and the TTL say they must be, by kind.
+    /// Answers that are not what the topology and the TTL say they must be, by kind; those before the
+    /// measurement too.
     #[must_use]
     pub fn wrong(&self) -> BTreeMap<Verdict, usize> {
-        let verdicts = self.measured.iter().filter_map(|sample| sample.outcome.ok());
+        let verdicts = self.all().filter_map(|sample| sample.outcome.ok());
         count(verdicts.filter(|verdict| *verdict != Verdict::Right))
     }
 
-    /// Requests without an answer, by kind.
+    /// Requests without an answer, by kind; those before the measurement too.
     #[must_use]
     pub fn failures(&self) -> BTreeMap<Failure, usize> {
-        count(self.measured.iter().filter_map(|sample| sample.outcome.err()))
+        count(self.all().filter_map(|sample| sample.outcome.err()))
     }
 
-    /// Requests with an answer.
+    fn all(&self) -> impl Iterator<Item = &Sample> {
+        self.warm_up.iter().chain(&self.measured)
+    }
+
+    /// Measured requests with an answer.
     #[must_use]
     pub fn answered(&self) -> usize {
-        self.answers().count()
-    }
-
-    fn answers(&self) -> impl Iterator<Item = &Sample> {
-        self.measured.iter().filter(|sample| sample.outcome.is_ok())
+        answers(&self.measured).count()
     }
 
     /// Answered requests whose name was to be found.
     #[must_use]
     pub fn hits(&self) -> usize {
-        self.answers().filter(|sample| sample.is_hit).count()
+        answers(&self.measured).filter(|sample| sample.is_hit).count()
     }
 
     /// Query messages between indexers, for all answers.
     #[must_use]
     pub fn messages(&self) -> u64 {
-        self.answers().map(|sample| u64::from(sample.messages)).sum()
+        answers(&self.measured).map(|sample| u64::from(sample.messages)).sum()
     }
 
-    /// The figures of all answers.
-    ///
-    /// # Errors
-    /// There is no answer.
-    pub fn figures(&self) -> anyhow::Result<Figures> {
-        Figures::of(self.answers().map(|sample| sample.took))
+    /// The figures of the measured answers.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        Figures::of(answers(&self.measured).map(|sample| sample.took))
+    }
+
+    /// The figures of the answers before them.
+    #[must_use]
+    pub fn warm_up_figures(&self) -> Figures {
+        Figures::of(answers(&self.warm_up).map(|sample| sample.took))
     }
 
     /// How late requests were sent, where there was a rate to keep.
-    ///
-    /// # Errors
-    /// There is no answer.
-    pub fn lateness(&self) -> anyhow::Result<Figures> {
-        Figures::of(self.answers().map(|sample| sample.late))
+    #[must_use]
+    pub fn lateness(&self) -> Figures {
+        Figures::of(answers(&self.measured).map(|sample| sample.late))
     }
 
     /// Response times by round: the n-th entry is the mean of every client's n-th answer, in
@@ -146,7 +153,7 @@ impl Samples {
     /// For each answer the number it has among those of its client, and its time in microseconds.
     pub fn by_round(&self) -> impl Iterator<Item = (usize, f64)> {
         let (mut client, mut round) = (None, 0);
-        self.answers().map(move |sample| {
+        answers(&self.measured).map(move |sample| {
             round = if client == Some(sample.client) { round + 1 } else { 0 };
             client = Some(sample.client);
             (round, sample.took.as_secs_f64() * 1e6)
@@ -157,7 +164,7 @@ impl Samples {
     ///
     /// # Errors
     /// `out` cannot be written.
-    pub fn write_csv(&self, out: &mut impl Write) -> std::io::Result<()> {
+    pub fn write_csv(&self, out: &mut (impl Write + ?Sized)) -> std::io::Result<()> {
         writeln!(out, "client,begun_us,took_us,late_us,outcome,hit,messages")?;
         for sample in &self.measured {
             let [begun, took, late] =
@@ -171,6 +178,10 @@ impl Samples {
         }
         Ok(())
     }
+}
+
+fn answers(samples: &[Sample]) -> impl Iterator<Item = &Sample> {
+    samples.iter().filter(|sample| sample.outcome.is_ok())
 }
 
 fn count<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
@@ -212,7 +223,7 @@ mod tests {
         assert_eq!(samples.failures(), BTreeMap::from([(Failure::Busy, 2)]));
         assert_eq!(samples.wrong(), BTreeMap::from([(Verdict::Incomplete, 1)]));
         assert_eq!((samples.answered(), samples.hits(), samples.messages()), (3, 3, 6));
-        assert!(samples.figures().unwrap().max < 31.0);
+        assert!(samples.figures().max < 31.0);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! Where stderr is no terminal, one line says what has begun.
 
 use std::{
+    fmt,
     io::Write,
     sync::{
         Arc,
@@ -11,9 +12,10 @@ use std::{
     time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
-use crate::run::Watch;
+use super::Watch;
+use crate::cluster::affinity::on_any_core;
 
 const DRAWN_EVERY: Duration = Duration::from_millis(200);
 
@@ -29,8 +31,11 @@ impl Progress {
     #[must_use]
     pub fn start(label: &str, total: usize, watch: Arc<Watch>) -> Self {
         let bar = ProgressBar::new(total as u64).with_message(label.to_owned());
-        if let Ok(style) = ProgressStyle::with_template("{msg:>12} {bar:40} {pos}/{len} {per_sec} {eta}") {
-            bar.set_style(style);
+        if let Ok(style) = ProgressStyle::with_template("{msg:>12} {bar:40} {pos}/{len}  {rate}  {eta} left")
+        {
+            bar.set_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn fmt::Write| {
+                let _ = write!(out, "{:.0}/s", state.per_sec()); // a line that cannot be written is not shown
+            }));
         }
         if bar.is_hidden() {
             // Nobody is left to tell if stderr is closed.
@@ -40,8 +45,9 @@ impl Progress {
         let draw = {
             let ended = Arc::clone(&ended);
             move || {
+                on_any_core();
                 while !ended.load(Ordering::Relaxed) {
-                    bar.set_position(watch.done.load(Ordering::Relaxed).min(total as u64));
+                    bar.set_position(watch.done().min(total as u64));
                     thread::park_timeout(DRAWN_EVERY);
                 }
                 bar.finish_and_clear();
