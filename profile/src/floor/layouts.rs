@@ -33,7 +33,7 @@ pub struct Row {
     pub layout: &'static str,
     /// How long one takes.
     pub figures: Figures,
-    /// How many a second with [`DEPTH`] in flight.
+    /// How many a second with 64 in flight.
     pub per_s: Option<f64>,
 }
 
