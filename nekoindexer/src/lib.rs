@@ -215,7 +215,7 @@ impl Shared {
         let shared = Arc::clone(self);
         let open = move |connection: Connection| {
             let service = Service { shared: Arc::clone(&shared), remote: connection.remote, session: None };
-            let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::new);
+            let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::from);
             (client, Box::pin(driver) as control::Driver)
         };
         let link = Link::spawn(Arc::clone(endpoint), addr, self.stop.clone(), &self.tasks, open);
@@ -264,7 +264,7 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let Connection { io, remote, .. } = connection;
     let number = shared.connections.fetch_add(1, Ordering::Relaxed);
     let service = Service { shared: Arc::clone(&shared), remote, session: None };
-    let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::new);
+    let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
     shared.links.arrived(remote.node, number, client);
     let _leaving = on_drop(|| shared.links.left(remote.node, number, Instant::now()));
     driver.await;
@@ -274,7 +274,7 @@ async fn serve_peer(shared: Arc<Shared>, connection: Connection) {
     let Connection { io, remote, .. } = connection;
     let session = shared.open_session(&remote);
     let service = Service { shared: Arc::clone(&shared), remote, session: session.clone() };
-    let (client, driver) = control::open(io, service.serve(), PeerServiceClient::new);
+    let (client, driver) = control::open(io, service.serve(), PeerServiceClient::from);
     let _leaving = session.map(|session| {
         shared.peers.insert(session.id(), client);
         // The registrations stay until the lease ends: the holder may only have lost the link.

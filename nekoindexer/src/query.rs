@@ -6,8 +6,8 @@ use std::{
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{FileName, Hit, QueryReply, QueryRequest, Refusal, Verifier};
-use tarpc::{client::RpcError, context};
+use nekoproto::{FileName, Hit, QueryReply, QueryRequest, Refusal, Verifier, transport::call_until};
+use tarpc::client::RpcError;
 use tracing::debug;
 
 use crate::{
@@ -90,12 +90,7 @@ async fn ask(
     request: QueryRequest,
     deadline: Instant,
 ) -> (&Neighbor, Result<Result<QueryReply, Refusal>, RpcError>) {
-    let mut context = context::current();
-    context.deadline = deadline;
-    let call = neighbor.client.query(context, request);
-    // The call's own deadline only runs once it is in flight; behind a stuck neighbor it may wait.
-    let answer = tokio::time::timeout_at(deadline.into(), call).await;
-    (neighbor, answer.unwrap_or(Err(RpcError::DeadlineExceeded)))
+    (neighbor, neighbor.client.query(call_until(deadline), request).await)
 }
 
 /// Takes in what a neighbor says, none of it on trust: other names and records that their

@@ -103,7 +103,7 @@ pub(crate) async fn call_peer<T, F: Future<Output = Result<Result<T, Refusal>, R
     let calling = async {
         let connection = shared.endpoint.dial(addr, Purpose::Control, Some(node)).await?;
         let calls = PeerCalls { shared: Arc::downgrade(shared), remote: connection.remote };
-        let (client, driver) = control::open(connection.io, calls.serve(), PeerServiceClient::new);
+        let (client, driver) = control::open(connection.io, calls.serve(), PeerServiceClient::from);
         tokio::select! {
             answer = call(client) => Ok(answer??),
             () = driver => Err(RpcError::Shutdown.into()),

@@ -29,7 +29,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, connection: Connection) {
     match connection.purpose {
         Purpose::Control => {
             let calls = PeerCalls { shared: Arc::downgrade(&shared), remote: connection.remote };
-            let (_client, driver) = control::open(connection.io, calls.serve(), PeerServiceClient::new);
+            let (_client, driver) = control::open(connection.io, calls.serve(), PeerServiceClient::from);
             driver.await;
         }
         Purpose::Data => {

@@ -42,13 +42,21 @@ pub use hello::{Hello, NetworkName, Purpose, Role};
 pub use id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version};
 pub use identity::{Identity, IdentityError};
 pub use indexer::{
-    Covered, Held, Hit, Holder, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, Names,
+    Covered, Held, Hit, Holder, IndexerService, InvalidateRequest, LeaseReply, Names,
     QueryReply, QueryRequest, Records, RegisterReply, RegisterRequest,
 };
 pub use list::List;
 pub use manifest::{Chunk, Cut, Manifest, ManifestError};
 pub use name::{FileName, NameError};
-pub use peer::{PeerService, PeerServiceClient, Verdict};
+pub use peer::{PeerService, Verdict};
 pub use policy::{Mode, Policy};
 pub use record::{Record, RecordError, Signature, SignedRecord, VerifiedRecord};
 pub use verify::Verifier;
+
+/// Calls an indexer over a control connection.
+pub type IndexerServiceClient = indexer::IndexerServiceClient<
+    transport::Calls<indexer::IndexerServiceRequest, indexer::IndexerServiceResponse>,
+>;
+/// Calls a peer over a control connection.
+pub type PeerServiceClient =
+    peer::PeerServiceClient<transport::Calls<peer::PeerServiceRequest, peer::PeerServiceResponse>>;

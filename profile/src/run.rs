@@ -12,8 +12,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{Identity, limits::QUERY_DEADLINE_DEFAULT};
-use tarpc::context;
+use nekoproto::{Identity, limits::QUERY_DEADLINE_DEFAULT, transport::call_until};
 use tokio::{
     sync::{Barrier, mpsc},
     task::JoinSet,
@@ -103,11 +102,10 @@ impl Asker {
     /// Asks once. With a rate to keep, `due` is when that was meant to happen: the time of the answer
     /// and its deadline count from then. Times in the sample count from `began`.
     async fn ask(&self, ask: Ask, began: Instant, due: Option<Instant>) -> Sample {
-        let mut context = context::current();
         let request = request(self.workload.name(ask), self.ttl_hops);
         let sent = Instant::now();
         let meant = due.unwrap_or(sent);
-        context.deadline = meant + QUERY_DEADLINE_DEFAULT;
+        let context = call_until(meant + QUERY_DEADLINE_DEFAULT);
         let answer = self.client.calls.query(context, request).await;
         let took = meant.elapsed(); // before the answer is looked at
         let answer = answer.map_err(Failure::from).and_then(|refusable| refusable.map_err(Failure::from));

@@ -68,7 +68,7 @@ pub(crate) async fn deaf_neighbor(seed: u16, addr: SocketAddr, security: Securit
 }
 
 async fn run(connection: Connection, service: Service) {
-    let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::new);
+    let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::from);
     driver.await;
     drop(client);
 }

@@ -89,7 +89,7 @@ impl Peer {
     ) -> Self {
         let Connection { io, .. } = endpoint.dial(addr, Purpose::Control, None).await.unwrap();
         let (told, invalidations) = mpsc::unbounded_channel();
-        let (client, driver) = control::open(io, Told { told, manners }.serve(), IndexerServiceClient::new);
+        let (client, driver) = control::open(io, Told { told, manners }.serve(), IndexerServiceClient::from);
         let driver = tokio::spawn(driver).abort_handle();
         Self { client, invalidations, holder, driver }
     }

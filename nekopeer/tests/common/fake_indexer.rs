@@ -46,7 +46,7 @@ impl FakeIndexer {
 }
 
 async fn run(connection: Connection, service: Service) {
-    let (_client, driver) = control::open(connection.io, service.serve(), PeerServiceClient::new);
+    let (_client, driver) = control::open(connection.io, service.serve(), PeerServiceClient::from);
     driver.await;
 }
 

@@ -167,7 +167,7 @@ impl Holder {
         records: impl IntoIterator<Item = SignedRecord>,
     ) -> RegisterReply {
         let connection = self.endpoint.dial(addr, Purpose::Control, None).await.unwrap();
-        let (client, driver) = control::open(connection.io, self.calls().serve(), IndexerServiceClient::new);
+        let (client, driver) = control::open(connection.io, self.calls().serve(), IndexerServiceClient::from);
         self.spawn(driver);
         let request = RegisterRequest { records: Records::first_of(records), announce: true };
         let reply = client.register(patient(), request).await.unwrap().unwrap();
@@ -178,7 +178,7 @@ impl Holder {
     /// Calls to the peer at `addr`.
     pub(crate) async fn call(&self, addr: SocketAddr) -> PeerServiceClient {
         let connection = self.endpoint.dial(addr, Purpose::Control, None).await.unwrap();
-        let (client, driver) = control::open(connection.io, self.calls().serve(), PeerServiceClient::new);
+        let (client, driver) = control::open(connection.io, self.calls().serve(), PeerServiceClient::from);
         self.spawn(driver);
         client
     }
@@ -208,7 +208,7 @@ async fn run(
     calls: Calls,
 ) {
     if connection.purpose == Purpose::Control {
-        let (_client, driver) = control::open(connection.io, calls.serve(), PeerServiceClient::new);
+        let (_client, driver) = control::open(connection.io, calls.serve(), PeerServiceClient::from);
         return driver.await;
     }
     let mut stream = DataStream::new(connection.io);

@@ -5,12 +5,15 @@
 //! other end chooses freely (one hostile value ends the server) and on trace ids. Here a deadline
 //! is 32 bits of milliseconds, cut to a limit on arrival.
 
-use std::{marker::PhantomData, time::Instant};
+use std::{
+    io,
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
 
-use bytes::{Buf, BufMut, BytesMut};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use tarpc::{ClientMessage, Request, Response, ServerError, context};
-use tokio_util::codec::{Decoder, Encoder};
+use bytes::{BufMut, BytesMut};
+use serde::{Deserialize, Serialize};
+use tarpc::{ServerError, client::RpcError, context};
 
 use crate::{
     Fault,
@@ -47,58 +50,44 @@ pub enum Envelope<Call, Answer> {
     },
 }
 
-impl<Call, Answer> Envelope<Call, Answer> {
-    pub(super) fn from_client(message: ClientMessage<Call>) -> Option<Self> {
-        match message {
-            ClientMessage::Request(Request { context, id, message }) => {
-                let left = context.deadline.saturating_duration_since(Instant::now()).min(DEADLINE_MAX);
-                let deadline_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
-                Some(Self::Request { id, deadline_ms, call: message })
-            }
-            ClientMessage::Cancel { request_id, .. } => Some(Self::Cancel { id: request_id }),
-            _ => None, // tarpc reserves the right to more; this version has none
-        }
-    }
-
-    pub(super) fn from_server(response: Response<Answer>) -> Self {
-        let answer = response.message.map_err(|error| match error.kind {
-            std::io::ErrorKind::WouldBlock => Fault::Busy,
-            _ => Fault::Internal,
-        });
-        Self::Response { id: response.request_id, answer }
-    }
-
-    /// The message for the half that it concerns.
-    pub(super) fn sort(self) -> Sorted<Call, Answer> {
-        match self {
-            Self::Request { id, deadline_ms, call } => {
-                let mut context = context::current();
-                let left = std::time::Duration::from_millis(deadline_ms.into()).min(DEADLINE_MAX);
-                context.deadline = Instant::now() + left;
-                Sorted::ForServer(ClientMessage::Request(Request { context, id, message: call }))
-            }
-            Self::Cancel { id } => Sorted::ForServer(ClientMessage::Cancel {
-                trace_context: tarpc::trace::Context::default(),
-                request_id: id,
-            }),
-            Self::Response { id, answer } => {
-                let message = answer.map_err(|fault| {
-                    let kind = match fault {
-                        Fault::Busy => std::io::ErrorKind::WouldBlock,
-                        Fault::Internal => std::io::ErrorKind::Other,
-                    };
-                    ServerError::new(kind, fault.to_string())
-                });
-                Sorted::ForClient(Response { request_id: id, message })
-            }
-        }
-    }
+/// What is left until `deadline`, in milliseconds for the wire.
+pub(super) fn millis_left(deadline: Instant) -> u32 {
+    let left = deadline.saturating_duration_since(Instant::now()).min(DEADLINE_MAX);
+    u32::try_from(left.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// An incoming message and whom it concerns.
-pub(super) enum Sorted<Call, Answer> {
-    ForServer(ClientMessage<Call>),
-    ForClient(Response<Answer>),
+/// The context of a call that has until `deadline`. Cheaper than tarpc's own, which looks for a trace to
+/// go on with: there are none here.
+#[must_use]
+pub fn call_until(deadline: Instant) -> context::Context {
+    static PLAIN: LazyLock<context::Context> = LazyLock::new(context::current);
+    let mut context = *PLAIN;
+    context.deadline = deadline;
+    context
+}
+
+/// The context of a request whose caller waits so long.
+pub(super) fn context_of(deadline_ms: u32) -> context::Context {
+    call_until(Instant::now() + Duration::from_millis(deadline_ms.into()).min(DEADLINE_MAX))
+}
+
+/// What a caller is told of an answer.
+pub(super) fn answer_of_client<Answer>(answer: Result<Answer, Fault>) -> Result<Answer, RpcError> {
+    answer.map_err(|fault| {
+        let kind = match fault {
+            Fault::Busy => io::ErrorKind::WouldBlock,
+            Fault::Internal => io::ErrorKind::Other,
+        };
+        RpcError::Server(ServerError::new(kind, fault.to_string()))
+    })
+}
+
+/// What the other end is told of a failed handler.
+pub(super) const fn fault_of(error: &ServerError) -> Fault {
+    match error.kind {
+        io::ErrorKind::WouldBlock => Fault::Busy,
+        _ => Fault::Internal,
+    }
 }
 
 /// Why a control connection ended.
@@ -107,6 +96,9 @@ pub enum FrameError {
     /// A frame longer than the limit was announced.
     #[error("a frame of {0} bytes is over the limit of {FRAME_BYTES_MAX}")]
     TooLong(usize),
+    /// So many bytes wait to be read by the other end.
+    #[error("the other end does not read: {0} bytes wait for it")]
+    NotRead(usize),
     /// The frame's bytes break a rule.
     #[error(transparent)]
     Malformed(#[from] CodecError),
@@ -115,52 +107,40 @@ pub enum FrameError {
     Io(#[from] std::io::Error),
 }
 
-/// Cuts the byte stream into envelopes, and back.
-#[derive(Debug)]
-pub(super) struct FrameCodec<In, Out>(PhantomData<fn(Out) -> In>);
-
-impl<In, Out> Default for FrameCodec<In, Out> {
-    fn default() -> Self {
-        Self(PhantomData)
+/// Takes the next whole frame from the front of `bytes`, without its prefix; `None` if it is not all
+/// there yet.
+///
+/// # Errors
+/// Its announced length is over the limit.
+pub(super) fn next_frame<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, FrameError> {
+    let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
+    let len = usize::try_from(u32::from_be_bytes(*prefix)).unwrap_or(usize::MAX);
+    if len > FRAME_BYTES_MAX {
+        return Err(FrameError::TooLong(len));
     }
+    let Some((frame, rest)) = rest.split_at_checked(len) else { return Ok(None) };
+    *bytes = rest;
+    Ok(Some(frame))
 }
 
-impl<In: DeserializeOwned, Out> Decoder for FrameCodec<In, Out> {
-    type Item = In;
-    type Error = FrameError;
-
-    fn decode(&mut self, bytes: &mut BytesMut) -> Result<Option<In>, FrameError> {
-        let Some(prefix) = bytes.first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
-        let len = usize::try_from(u32::from_be_bytes(*prefix)).unwrap_or(usize::MAX);
-        if len > FRAME_BYTES_MAX {
-            return Err(FrameError::TooLong(len));
-        }
-        let end = PREFIX_BYTES + len;
-        let Some(frame) = bytes.get(PREFIX_BYTES..end) else {
-            bytes.reserve(end - bytes.len());
-            return Ok(None);
-        };
-        let item = codec::decode(frame)?;
-        bytes.advance(end);
-        Ok(Some(item))
+/// Appends `envelope` to `out` as a frame.
+///
+/// # Errors
+/// It does not fit a frame; `out` is as it was.
+pub(super) fn put_frame<Call: Serialize, Answer: Serialize>(
+    out: &mut BytesMut,
+    envelope: &Envelope<Call, Answer>,
+) -> Result<(), FrameError> {
+    let start = out.len();
+    out.put_u32(0);
+    if let Err(error) = codec::encode_into((&mut *out).writer(), envelope, FRAME_BYTES_MAX as u64) {
+        out.truncate(start);
+        return Err(error.into());
     }
-}
-
-impl<In, Out: Serialize> Encoder<Out> for FrameCodec<In, Out> {
-    type Error = FrameError;
-
-    fn encode(&mut self, item: Out, bytes: &mut BytesMut) -> Result<(), FrameError> {
-        let start = bytes.len();
-        bytes.put_u32(0);
-        if let Err(error) = codec::encode_into((&mut *bytes).writer(), &item, FRAME_BYTES_MAX as u64) {
-            bytes.truncate(start);
-            return Err(error.into());
-        }
-        let len = u32::try_from(bytes.len() - start - PREFIX_BYTES)
-            .map_err(|_| FrameError::TooLong(bytes.len() - start))?;
-        bytes[start..start + PREFIX_BYTES].copy_from_slice(&len.to_be_bytes());
-        Ok(())
-    }
+    let len = out.len() - start - PREFIX_BYTES;
+    let prefix = u32::try_from(len).map_err(|_| FrameError::TooLong(len))?;
+    out[start..start + PREFIX_BYTES].copy_from_slice(&prefix.to_be_bytes());
+    Ok(())
 }
 
 #[cfg(test)]
@@ -169,64 +149,65 @@ mod tests {
 
     type Frame = Envelope<Vec<u8>, u8>;
 
-    fn frame(len: u32, bytes: &[u8]) -> BytesMut {
-        BytesMut::from([&len.to_be_bytes(), bytes].concat().as_slice())
+    fn framed(frame: &Frame) -> BytesMut {
+        let mut bytes = BytesMut::new();
+        put_frame(&mut bytes, frame).unwrap();
+        bytes
     }
 
     #[test]
     fn an_echo_frame_has_nine_bytes() {
-        let mut bytes = BytesMut::new();
-        let call = Frame::Request { id: 1, deadline_ms: 100, call: vec![7] };
-        FrameCodec::<Frame, Frame>::default().encode(call, &mut bytes).unwrap();
+        let bytes = framed(&Frame::Request { id: 1, deadline_ms: 100, call: vec![7] });
         assert_eq!(bytes.as_ref(), [0, 0, 0, 5, 0, 1, 100, 1, 7]);
     }
 
     #[test]
-    fn an_announced_length_over_the_limit_ends_the_connection_before_it_is_read() {
-        let mut codec = FrameCodec::<Frame, Frame>::default();
-        let error = codec.decode(&mut frame(u32::MAX, b"")).unwrap_err();
+    fn an_announced_length_over_the_limit_is_refused_before_the_frame_is_there() {
+        let error = next_frame(&mut &u32::MAX.to_be_bytes()[..]).unwrap_err();
         assert!(matches!(error, FrameError::TooLong(_)), "{error}");
     }
 
     #[test]
     fn garbage_and_trailing_bytes_are_malformed() {
-        let mut codec = FrameCodec::<Frame, Frame>::default();
         for body in [b"\xff\xff\xff".as_slice(), b"\x01\x05more", b""] {
-            let len = u32::try_from(body.len()).unwrap();
-            assert!(matches!(codec.decode(&mut frame(len, body)), Err(FrameError::Malformed(_))), "{body:?}");
+            assert!(codec::decode::<Frame>(body).is_err(), "{body:?}");
         }
+        // A deadline of 64 bits: bincode writes it as 253 and its 8 bytes.
+        let body = [&[0, 1, 253][..], &[0xff; 8], &[0]].concat();
+        assert!(codec::decode::<Frame>(&body).is_err());
     }
 
     #[test]
     fn the_longest_deadline_is_cut_to_the_limit() {
-        let request = Frame::Request { id: 1, deadline_ms: u32::MAX, call: vec![] };
-        let Sorted::ForServer(ClientMessage::Request(request)) = request.sort() else { panic!() };
-        assert!(request.context.deadline <= Instant::now() + DEADLINE_MAX);
+        assert!(context_of(u32::MAX).deadline <= Instant::now() + DEADLINE_MAX);
+        assert!(u128::from(millis_left(Instant::now() + 2 * DEADLINE_MAX)) <= DEADLINE_MAX.as_millis());
+        assert_eq!(millis_left(Instant::now()), 0);
     }
 
     #[test]
-    fn a_deadline_of_u64_max_seconds_is_malformed_and_no_panic() {
-        // bincode writes an integer of 64 bits as 253 and its 8 bytes
-        let body = [&[0, 1, 253][..], &[0xff; 8], &[0]].concat();
-        let mut codec = FrameCodec::<Frame, Frame>::default();
-        assert!(codec.decode(&mut frame(u32::try_from(body.len()).unwrap(), &body)).is_err());
+    fn what_does_not_fit_leaves_the_buffer_as_it_was() {
+        let mut bytes = framed(&Frame::Cancel { id: 1 });
+        let before = bytes.clone();
+        let call = vec![0; FRAME_BYTES_MAX + 1];
+        assert!(put_frame(&mut bytes, &Frame::Request { id: 1, deadline_ms: 1, call }).is_err());
+        assert_eq!(bytes, before);
     }
 
     #[test]
-    fn frames_split_anywhere_decode_the_same() {
-        let mut whole = BytesMut::new();
-        let mut codec = FrameCodec::<Frame, Frame>::default();
-        for id in 0..3 {
-            codec.encode(Frame::Response { id, answer: Err(Fault::Busy) }, &mut whole).unwrap();
-        }
-        for split in 0..whole.len() {
+    fn frames_split_anywhere_are_the_same() {
+        let whole: Vec<u8> =
+            (0..3).flat_map(|id| framed(&Frame::Response { id, answer: Err(Fault::Busy) })).collect();
+        for split in 0..=whole.len() {
             let (first, second) = whole.split_at(split);
-            let (mut bytes, mut ids) = (BytesMut::from(first), Vec::new());
-            for more in [&[][..], second] {
+            let (mut bytes, mut ids) = (Vec::new(), Vec::new());
+            for more in [first, second] {
                 bytes.extend_from_slice(more);
-                while let Some(Frame::Response { id, .. }) = codec.decode(&mut bytes).unwrap() {
+                let mut left = &bytes[..];
+                while let Some(frame) = next_frame(&mut left).unwrap() {
+                    let Frame::Response { id, .. } = codec::decode(frame).unwrap() else { panic!() };
                     ids.push(id);
                 }
+                bytes = left.to_vec();
             }
             assert_eq!(ids, [0, 1, 2], "split at {split}");
         }

@@ -176,12 +176,12 @@ pub(crate) fn held(text: &str, version: u64) -> Held {
 
 /// What an indexer makes of a connection: it serves `service` and calls the peer.
 pub(crate) fn open_as_indexer(connection: Connection, service: Indexer) -> (PeerServiceClient, Driver) {
-    let (client, driver) = control::open(connection.io, service.serve(), PeerServiceClient::new);
+    let (client, driver) = control::open(connection.io, service.serve(), PeerServiceClient::from);
     (client, Box::pin(driver))
 }
 
 /// What a peer makes of a connection: it serves `service` and calls the indexer.
 pub(crate) fn open_as_peer(connection: Connection, service: Peer) -> (IndexerServiceClient, Driver) {
-    let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::new);
+    let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::from);
     (client, Box::pin(driver))
 }

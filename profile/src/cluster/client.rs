@@ -54,7 +54,7 @@ impl Client {
         let listener = endpoint.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let holder = Holder { node, addr: listener.local_addr() };
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
-        let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::new);
+        let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
         let renewals = stay_listed(calls.clone());
         let driver = tokio::spawn(async move {
             tokio::select! {

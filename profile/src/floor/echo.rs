@@ -8,7 +8,7 @@ use std::{
 use crate::cluster::node::endpoint;
 use nekoproto::{
     ContentHash, Identity, Purpose, Role,
-    transport::{Connection, Security, control},
+    transport::{Calls, Connection, Security, control},
 };
 use tarpc::context;
 use tokio::{
@@ -71,7 +71,7 @@ impl Server {
         let listener = endpoint.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
         let (addr, stop) = (listener.local_addr(), CancellationToken::new());
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), |connection: Connection| async {
-            control::open(connection.io, Handler.serve(), EchoServiceClient::new).1.await;
+            control::open(connection.io, Handler.serve(), EchoServiceClient::from).1.await;
         }));
         Ok(Self { addr, stop })
     }
@@ -93,7 +93,7 @@ impl Drop for Server {
 #[derive(Debug)]
 pub struct Client {
     /// The calls.
-    pub calls: EchoServiceClient,
+    pub calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
     driver: JoinHandle<()>,
 }
 
@@ -105,7 +105,7 @@ impl Client {
     pub async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Peer, security)?;
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
-        let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::new);
+        let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::from);
         Ok(Self { calls, driver: tokio::spawn(driver) })
     }
 }

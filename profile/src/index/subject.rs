@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::ensure;
 use futures::{StreamExt, TryStreamExt, stream};
-use nekoproto::{FileName, Holder, Identity, QueryReply, SignedRecord};
+use nekoproto::{FileName, Holder, Identity, QueryReply, SignedRecord, transport::call_until};
 use tarpc::context;
 
 use super::inside::Inside;
@@ -21,6 +21,8 @@ use crate::{
     run::Watch,
 };
 
+/// How long an answer may take.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Calls before the measured ones.
 const WARM_UP: usize = 500;
 
@@ -163,7 +165,7 @@ impl Subject {
             };
             async move {
                 let sent = Instant::now();
-                let reply = self.client.calls.search(context::current(), name.clone()).await??;
+                let reply = self.client.calls.search(call_until(sent + ANSWER_WITHIN), name.clone()).await??;
                 let took = sent.elapsed();
                 ensure!(reply == *expected, "wrong answer for {name}: {reply:?} instead of {expected:?}");
                 watch.add_done(1);
