@@ -72,7 +72,8 @@ impl Session {
             let shared = Weak::clone(shared);
             let open = move |connection: Connection| {
                 let calls = PeerCalls { shared: Weak::clone(&shared), remote: connection.remote };
-                let (client, driver) = control::open(connection.io, calls.serve(), IndexerServiceClient::from);
+                let (client, driver) =
+                    control::open(connection.io, calls.serve(), IndexerServiceClient::from);
                 (client, Box::pin(driver) as control::Driver)
             };
             let link = Link::spawn(Arc::clone(endpoint), *addr, stop.clone(), tasks, open);

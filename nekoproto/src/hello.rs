@@ -38,6 +38,7 @@ pub struct Hello {
     /// The port it listens on, 0 when it does not. Its address is the one it connects from.
     pub listen_port: u16,
     /// Random bytes that the other side's proof must cover.
+    #[serde(with = "crate::fixed")]
     pub nonce: [u8; 32],
 }
 

@@ -18,7 +18,7 @@ macro_rules! id_of_32_bytes {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        pub struct $name([u8; 32]);
+        pub struct $name(#[serde(with = "crate::fixed")] [u8; 32]);
 
         impl $name {
             /// Wraps the raw bytes.
@@ -94,11 +94,11 @@ impl NodeId {
 /// The first eight bytes of a [`NodeId`]: four times smaller in a covered set. Two honest nodes
 /// share one with probability 2^-64; making a key with a given tag takes about 2^64 tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct NodeTag([u8; 8]);
+pub struct NodeTag(#[serde(with = "crate::fixed")] [u8; 8]);
 
 /// Identifies one query or invalidation on its way through the indexers: 128 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct MsgId([u8; 16]);
+pub struct MsgId(#[serde(with = "crate::fixed")] [u8; 16]);
 
 impl MsgId {
     /// A fresh random id.

@@ -109,7 +109,7 @@ impl Identity {
 
     /// Signs `message`.
     pub(crate) fn sign(&self, message: &[u8]) -> Signature {
-        Signature::from_bytes(&self.key.sign(message).to_bytes())
+        Signature::from_bytes(self.key.sign(message).to_bytes())
     }
 
     /// The key as PKCS #8, for the TLS library.

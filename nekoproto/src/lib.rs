@@ -17,6 +17,7 @@
 pub mod codec;
 pub mod data;
 pub mod error;
+mod fixed;
 pub mod hello;
 mod hex;
 pub mod id;
@@ -34,7 +35,7 @@ pub mod transport;
 pub mod verify;
 
 /// Version of everything that travels. Nodes of different versions refuse each other by name.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
 pub use data::{ByteRange, DataReply, DataRequest, Freshness, Grant};
 pub use error::{Fault, FetchRefusal, HelloRefusal, Refusal};
@@ -42,8 +43,8 @@ pub use hello::{Hello, NetworkName, Purpose, Role};
 pub use id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version};
 pub use identity::{Identity, IdentityError};
 pub use indexer::{
-    Covered, Held, Hit, Holder, IndexerService, InvalidateRequest, LeaseReply, Names,
-    QueryReply, QueryRequest, Records, RegisterReply, RegisterRequest,
+    Covered, Held, Hit, Holder, IndexerService, InvalidateRequest, LeaseReply, Names, QueryReply,
+    QueryRequest, Records, RegisterReply, RegisterRequest,
 };
 pub use list::List;
 pub use manifest::{Chunk, Cut, Manifest, ManifestError};

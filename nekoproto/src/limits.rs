@@ -26,7 +26,7 @@ pub const FRAME_BYTES_MAX: usize = 512 * 1024;
 /// Upper bound of an encoded signed record: the name, the numbers, the hashes, the signature.
 pub const RECORD_BYTES_MAX: usize = NAME_BYTES_MAX + 256;
 /// Upper bound of an encoded holder: node id, address (the longest form), tags.
-pub const HOLDER_BYTES_MAX: usize = 32 + 24;
+pub const HOLDER_BYTES_MAX: usize = 33 + 24;
 const _: () = assert!(BATCH_MAX * RECORD_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX);
 
@@ -68,7 +68,7 @@ pub const CHUNKS_MAX: u64 = 1024 * 1024;
 /// Bytes of one file: 1 TiB.
 pub const FILE_BYTES_MAX: u64 = CHUNKS_MAX * (CHUNK_AVERAGE_MAX / 4);
 /// Bytes of an encoded manifest: a hash and a length for each chunk, and the count.
-pub const MANIFEST_BYTES_MAX: u64 = CHUNKS_MAX * (32 + 5) + 16;
+pub const MANIFEST_BYTES_MAX: u64 = CHUNKS_MAX * (33 + 5) + 16;
 
 /// Bytes of one message on a data stream (a request, or the header of a reply).
 pub const DATA_MESSAGE_BYTES_MAX: usize = 16 * 1024;

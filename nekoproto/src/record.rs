@@ -94,21 +94,18 @@ pub enum RecordError {
     Malformed,
 }
 
-/// An Ed25519 signature, kept as its two halves.
+/// An Ed25519 signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Signature([u8; 32], [u8; 32]);
+pub struct Signature(#[serde(with = "crate::fixed")] [u8; 64]);
 
 impl Signature {
-    pub(crate) fn from_bytes(bytes: &[u8; 64]) -> Self {
-        let (mut first, mut second) = ([0; 32], [0; 32]);
-        first.copy_from_slice(&bytes[..32]);
-        second.copy_from_slice(&bytes[32..]);
-        Self(first, second)
+    pub(crate) const fn from_bytes(bytes: [u8; 64]) -> Self {
+        Self(bytes)
     }
 
     /// Whether `node` signed `message` with this.
     pub(crate) fn is_by(&self, node: &NodeId, message: &[u8]) -> bool {
-        let signature = ed25519_dalek::Signature::from_components(self.0, self.1);
+        let signature = ed25519_dalek::Signature::from_bytes(&self.0);
         VerifyingKey::from_bytes(node.as_bytes())
             .is_ok_and(|key| key.verify_strict(message, &signature).is_ok())
     }

@@ -87,7 +87,7 @@ mod tests {
         let verifier = Verifier::default();
         verifier.verify(record(1).to_signed()).unwrap();
         let mut bytes = crate::codec::encode(record(1).signed()).unwrap();
-        let version_at = 32 + 2; // the origin, then the name "a" with its length
+        let version_at = 33 + 2; // the origin and the name "a", each with its length
         assert_eq!(bytes[version_at], 1);
         bytes[version_at] = 9;
         let forged: SignedRecord = crate::codec::decode(&bytes).unwrap();
@@ -102,7 +102,7 @@ mod tests {
         for n in 0..3 * GENERATION_MAX {
             let mut bytes = [0; 64];
             bytes[..8].copy_from_slice(&n.to_le_bytes());
-            generations.young.insert(Signature::from_bytes(&bytes), one.clone());
+            generations.young.insert(Signature::from_bytes(bytes), one.clone());
             if generations.young.len() >= GENERATION_MAX {
                 generations.insert(one.clone());
             }

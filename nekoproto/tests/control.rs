@@ -286,7 +286,9 @@ async fn burst_of_one_kind_does_not_bury_the_message_behind_it() {
             });
             let asked = PeerServiceRequest::Invalidate { records: List::new() };
             let request = codec::decode(&read_body(&mut io).await).unwrap();
-            let ToPeer::Request { id, deadline_ms: 60_000, call: came } = request else { panic!("{request:?}") };
+            let ToPeer::Request { id, deadline_ms: 60_000, call: came } = request else {
+                panic!("{request:?}")
+            };
             assert_eq!(format!("{came:?}"), format!("{asked:?}"));
             let requests = (0..burst).map(|n| search(n, 60_000, "abc"));
             let answer = ToIndexer::Response { id, answer: Ok(PeerServiceResponse::Invalidate(Ok(()))) };

@@ -3,7 +3,7 @@
 //! If this fails the wire changed: bump `PROTOCOL_VERSION` and docs/protocol.md, then re-pin from
 //! the message. In the pinned text spaces part the fields, and a capital letter stands for a value
 //! that is pinned by itself: `N` node 1, `M` node 2, `R` the record, `C` and `D` 32 bytes
-//! `c0` and `d0`.
+//! `c0` and `d0`, each with its length before it.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
 use std::{fmt::Write, net::SocketAddr};
@@ -29,8 +29,8 @@ const NODE_1: &str = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b4
 const NODE_2: &str = "8139770ea87d175f56a35466c34c7ecccb8d8a91b4ee37a25df60f5b8fc9b394";
 /// Origin, name, version, size, content, manifest, policy (mode, lease, TTR, serve stale); signature.
 const RECORD: &str = "N 07612f622e62696e 03 fc70110100 C D 01 3c fb2c01 01 \
-    6ab93ba5533afc89e598fabea684fff1b951da87c0f68a911a109c516f6f3601 \
-    6155784a12381c6c08bda9b1e54100f404785e1ed9616184a752b2245c013c0b";
+    40 1ff7e1040064ed04711c091f2c493e58860d18f31ffbbc7df5a1fcbef2ae8a43 \
+    c1cab6efd02a81de339182c36562be254c5ae3b647ddeec1826dda8fec18f90d";
 const CONTENT: ContentHash = ContentHash::from_bytes([0xc0; 32]);
 const MANIFEST: ManifestHash = ManifestHash::from_bytes([0xd0; 32]);
 
@@ -52,8 +52,11 @@ impl Pins {
     }
 
     fn pin_bytes(&mut self, name: &str, bytes: &[u8], golden: &str) {
-        let golden = golden.replace('R', RECORD).replace('N', NODE_1).replace('M', NODE_2);
-        let golden = golden.replace('C', &"c0".repeat(32)).replace('D', &"d0".repeat(32)).replace(' ', "");
+        let golden = golden.replace('R', RECORD).replace('N', &of_32(NODE_1)).replace('M', &of_32(NODE_2));
+        let golden = golden
+            .replace('C', &of_32(&"c0".repeat(32)))
+            .replace('D', &of_32(&"d0".repeat(32)))
+            .replace(' ', "");
         let actual = hex(bytes);
         if actual != golden {
             writeln!(self.differences, "{name}: {actual}").unwrap();
@@ -67,6 +70,11 @@ impl Pins {
             self.differences
         );
     }
+}
+
+/// 32 bytes with the length before them.
+fn of_32(bytes: &str) -> String {
+    format!("20{bytes}")
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -124,10 +132,10 @@ fn peer_answer(answer: PeerAnswer) -> ToIndexer {
 #[test]
 fn values_are_pinned() {
     let mut pins = Pins::default();
-    pins.pin("protocol version", &PROTOCOL_VERSION, "01");
+    pins.pin("protocol version", &PROTOCOL_VERSION, "02");
     pins.pin("node 1", &node(1), "N");
     pins.pin("node 2", &node(2), "M");
-    pins.pin("node tag", &node(1).tag(), "8a88e3dd7409f195");
+    pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
     pins.pin("record", &record(), "R");
     for (mode, golden) in [
         (Mode::Push, "00 01 fc803a0900 00"),
@@ -140,7 +148,7 @@ fn values_are_pinned() {
     let manifest = Manifest::new(vec![chunk(65_536, 0xc0), chunk(1, 0xd0)]).unwrap();
     let (bytes, hash) = manifest.encode().unwrap();
     pins.pin_bytes("manifest", &bytes, "02 fc00000100 C 01 D");
-    pins.pin("manifest's hash", &hash, "5f2395c8da34e56ac361de4403a6a8087f1d99412cb7ce9c84c06e129af9ac0a");
+    pins.pin("manifest's hash", &hash, "20 f610edd6762664ad381d15b510c5abf58eaa98a31f2431b551629dca607ba4aa");
     pins.assert();
 }
 
@@ -161,12 +169,12 @@ fn calls_of_an_indexer_are_pinned() {
     pins.pin(
         "query",
         &ask(Ask::Query { request: query }),
-        "00 01 fbd007 04 04030201000000000000000000000000 0161 03 02 8a88e3dd7409f195 8139770ea87d175f",
+        "00 01 fbd007 04 10 04030201000000000000000000000000 0161 03 02 08 8a88e3dd7409f195 08 8139770ea87d175f",
     );
     pins.pin(
         "invalidate",
         &ask(Ask::Invalidate { request: invalidate }),
-        "00 01 fbd007 05 04030201000000000000000000000000 01 R 02 02 8a88e3dd7409f195 8139770ea87d175f",
+        "00 01 fbd007 05 10 04030201000000000000000000000000 01 R 02 02 08 8a88e3dd7409f195 08 8139770ea87d175f",
     );
 
     let lease = LeaseReply { lease_ms: 60_000, names: 2 };
@@ -305,5 +313,5 @@ fn frames_are_small() {
     let nothing = answer(Answer::Search(Ok(QueryReply::default())));
     assert_eq!(codec::encode(&search).unwrap().len(), 8);
     assert_eq!(codec::encode(&nothing).unwrap().len(), 8);
-    assert_eq!(codec::encode(&record()).unwrap().len(), 180);
+    assert_eq!(codec::encode(&record()).unwrap().len(), 184);
 }

@@ -28,7 +28,7 @@ fn proof(seed: u8, side: u8, sent_by_dialer: &[u8], sent_by_listener: &[u8]) -> 
     let signed = [b"nekop2p hello v1\0".as_slice(), &[side], transcript.as_bytes()].concat();
     let signature = SigningKey::from_bytes(&[seed; 32]).sign(&signed).to_bytes();
     let (first, second): (&[u8; 32], _) = signature.split_first_chunk().unwrap();
-    message(PROTOCOL_VERSION, &(first, <&[u8; 32]>::try_from(second).unwrap()))
+    message(PROTOCOL_VERSION, &(64u8, first, <&[u8; 32]>::try_from(second).unwrap()))
 }
 
 /// Sends `bytes` to a fresh connection; what is left is to wait for its end.
@@ -239,7 +239,7 @@ async fn id_without_its_proof_never_reaches_the_handler() {
                 "another key" => proof(attacker, 0, &sent, &answer),
                 "as the other side" => proof(victim, 1, &sent, &answer),
                 "replayed" => good.clone(),
-                _ => message(PROTOCOL_VERSION, &([0u8; 32], [0u8; 32])),
+                _ => message(PROTOCOL_VERSION, &(64u8, [0u8; 32], [0u8; 32])),
             };
             assert_eq!(forged.len(), good.len());
             stream.write_all(&forged).await.unwrap();

@@ -12,9 +12,9 @@
 
 mod addr;
 mod backoff;
+mod calls;
 pub mod control;
 mod data;
-mod calls;
 mod driver;
 mod endpoint;
 mod frame;
@@ -27,8 +27,8 @@ mod tls;
 
 pub use addr::resolve;
 pub use backoff::Backoff;
-pub use data::{DataError, DataStream};
 pub use calls::Calls;
+pub use data::{DataError, DataStream};
 pub use endpoint::{Connection, Endpoint, EndpointConfig, EndpointError, Remote, Security};
 pub use frame::{Envelope, FrameError, call_until};
 pub use handshake::ConnectError;

@@ -165,7 +165,8 @@ impl Subject {
             };
             async move {
                 let sent = Instant::now();
-                let reply = self.client.calls.search(call_until(sent + ANSWER_WITHIN), name.clone()).await??;
+                let reply =
+                    self.client.calls.search(call_until(sent + ANSWER_WITHIN), name.clone()).await??;
                 let took = sent.elapsed();
                 ensure!(reply == *expected, "wrong answer for {name}: {reply:?} instead of {expected:?}");
                 watch.add_done(1);
