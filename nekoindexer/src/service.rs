@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Instant};
 
 use nekoproto::{
     Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, MsgId, Names, QueryReply, QueryRequest,
-    Records, Refusal, RegisterReply, RegisterRequest, Role, VerifiedRecord, limits::TTL_MAX,
-    transport::Remote,
+    RecordError, Records, Refusal, RegisterReply, RegisterRequest, Role, SignedRecord, VerifiedRecord,
+    limits::TTL_MAX, transport::Remote,
 };
 use tarpc::context::Context;
 
@@ -41,6 +41,19 @@ impl Service {
         }
     }
 
+    /// A record that the caller registers: its own, one that is listed already, or one whose signature
+    /// holds.
+    fn believed(&self, record: SignedRecord) -> Result<VerifiedRecord, RecordError> {
+        let record = match record.said_by(&self.remote.node) {
+            Ok(own) => return Ok(own),
+            Err(record) => record,
+        };
+        match self.shared.state.index.listed(&record) {
+            Some(listed) => Ok(listed),
+            None => self.shared.verifier.verify(record),
+        }
+    }
+
     fn verified(&self, records: Records) -> Result<Vec<VerifiedRecord>, Refusal> {
         let verified = records.into_iter().map(|record| self.shared.verifier.verify(record));
         verified.collect::<Result<_, _>>().map_err(|_| Refusal::Forged)
@@ -50,7 +63,8 @@ impl Service {
 impl IndexerService for Service {
     async fn register(self, _: Context, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let session = self.session()?;
-        let records = self.verified(request.records)?;
+        let records = request.records.into_iter().map(|record| self.believed(record));
+        let records = records.collect::<Result<_, _>>().map_err(|_| Refusal::Forged)?;
         self.lease(session); // first, so that an old lease does not end in between
         let plan = self.shared.state.on_register(session, records, request.announce);
         let lease = self.lease(session);

@@ -11,7 +11,7 @@ use std::{
 
 use dashmap::DashMap;
 use nekoproto::{
-    FileName, Holder, VerifiedRecord, Version,
+    FileName, Holder, SignedRecord, VerifiedRecord, Version,
     limits::{HITS_MAX, HOLDERS_MAX},
 };
 
@@ -140,7 +140,7 @@ impl Index {
 
     fn list(&self, session: &Arc<Session>, record: &VerifiedRecord) -> (Noted, bool) {
         let node = session.holder.node;
-        let mut listings = self.listings.entry(record.name.clone()).or_default();
+        let mut listings = self.listings.entry(record.name.clone()).or_insert_with(|| Vec::with_capacity(1));
         let of_origin = listings.iter().position(|listing| listing.record.origin == record.origin);
         match of_origin.map(|place| &listings[place].record) {
             Some(known) if known.replaces(record) || known.contradicts(record) => {
@@ -192,6 +192,13 @@ impl Index {
         let Some(listings) = self.listings.get(name) else { return Vec::new() };
         let now_ms = self.millis(now);
         listings.iter().filter_map(|listing| listing.found(now_ms)).collect()
+    }
+
+    /// The record if exactly this one is listed, signature and all: then it was checked before.
+    #[must_use]
+    pub fn listed(&self, record: &SignedRecord) -> Option<VerifiedRecord> {
+        let listings = self.listings.get(&record.unverified().name)?;
+        listings.iter().map(|listing| &listing.record).find(|known| *known.signed() == *record).cloned()
     }
 
     /// Removes all registrations of the sessions whose lease has ended, and those of them that are

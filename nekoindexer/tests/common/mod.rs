@@ -110,7 +110,7 @@ pub(crate) fn record(origin: u16, text: &str, version: u64) -> SignedRecord {
 /// What `attacker` makes up about a file of `victim`: all is right but the signature.
 pub(crate) fn forged(attacker: u16, victim: u16, text: &str, version: u64) -> SignedRecord {
     let mut bytes = codec::encode(&record(attacker, text, version)).unwrap();
-    bytes[..32].copy_from_slice(identity(victim).id().as_bytes()); // the origin comes first
+    bytes[1..33].copy_from_slice(identity(victim).id().as_bytes()); // the origin comes first, after its length
     let forged: SignedRecord = codec::decode(&bytes).unwrap();
     assert_eq!(forged.unverified(), record(victim, text, version).unverified());
     forged

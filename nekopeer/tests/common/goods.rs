@@ -84,7 +84,7 @@ pub(crate) fn forged(genuine: &Record, version: u64) -> SignedRecord {
     let forger = super::identity(99);
     let record = Record { origin: forger.id(), version: Version::new(version).unwrap(), ..genuine.clone() };
     let mut bytes = codec::encode(record.sign(&forger).unwrap().signed()).unwrap();
-    bytes[..32].copy_from_slice(genuine.origin.as_bytes()); // the origin comes first
+    bytes[1..33].copy_from_slice(genuine.origin.as_bytes()); // the origin comes first, after its length
     let forged: SignedRecord = codec::decode(&bytes).unwrap();
     assert_eq!(forged.unverified().origin, genuine.origin);
     forged
