@@ -6,7 +6,7 @@ mod inside;
 mod report;
 mod subject;
 
-use std::{sync::Arc, thread};
+use std::{ops::Range, sync::Arc, thread};
 
 use nekoproto::{Identity, SignedRecord, VerifiedRecord};
 
@@ -61,10 +61,12 @@ pub struct Pipelined {
 pub struct Batched {
     /// How many.
     pub batch: usize,
-    /// New names.
+    /// New names of the peer's own.
     pub new: Timing,
-    /// Names that are registered already.
+    /// The same again.
     pub known: Timing,
+    /// New names of which the peer holds copies: each has a signature to be checked.
+    pub copies: Timing,
 }
 
 /// Measures all that `options` name on indexers of their own, started by `place`; ends early when
@@ -79,7 +81,7 @@ pub async fn run(options: &Options, place: &Place, watch: &Arc<Watch>) -> Result
         if watch.is_stopped() {
             break;
         }
-        let subject = Subject::start(place).await.or_cannot_begin()?;
+        let subject = Subject::start(place, Origin::Own.identity(options.seed)).await.or_cannot_begin()?;
         if let Some((grown, sample)) = grow(&subject, *names, options, watch).await? {
             report.grown.push(grown);
             if row == 0 {
@@ -92,7 +94,7 @@ pub async fn run(options: &Options, place: &Place, watch: &Arc<Watch>) -> Result
         if watch.is_stopped() {
             break;
         }
-        let subject = Subject::start(place).await.or_cannot_begin()?;
+        let subject = Subject::start(place, Origin::Own.identity(options.seed)).await.or_cannot_begin()?;
         report.batched.push(batched(&subject, *batch, options, watch).await?);
         subject.stop().await;
     }
@@ -123,13 +125,17 @@ async fn batched(
     options: &Options,
     watch: &Arc<Watch>,
 ) -> anyhow::Result<Batched> {
-    let records = sign(options.seed, 0..BATCHED_NAMES);
-    let records: Vec<SignedRecord> = records.iter().map(VerifiedRecord::to_signed).collect();
+    let signed = |origin, files| -> Vec<SignedRecord> {
+        sign(origin, options.seed, files).iter().map(VerifiedRecord::to_signed).collect()
+    };
+    let records = signed(Origin::Own, 0..BATCHED_NAMES);
+    let copies = signed(Origin::Other, BATCHED_NAMES..2 * BATCHED_NAMES);
     watch.begin();
-    let _progress = Progress::start(&format!("batch {batch}"), 2 * BATCHED_NAMES, Arc::clone(watch));
+    let _progress = Progress::start(&format!("batch {batch}"), 3 * BATCHED_NAMES, Arc::clone(watch));
     let new = subject.register(&records, batch, 1, watch).await?;
     let known = subject.register(&records, batch, 1, watch).await?;
-    Ok(Batched { batch, new, known })
+    let copies = subject.register(&copies, batch, 1, watch).await?;
+    Ok(Batched { batch, new, known, copies })
 }
 
 async fn look_up(
@@ -146,16 +152,29 @@ async fn look_up(
     Ok((hits, misses))
 }
 
+/// Who publishes the files: the peer itself, or somebody whose copies it holds.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    Own,
+    Other,
+}
+
+impl Origin {
+    fn identity(self, seed: u64) -> Identity {
+        let mut key = [self as u8; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        Identity::from_seed(&key)
+    }
+}
+
 /// The name of the n-th file: 30 bytes.
 fn name_of(n: usize) -> String {
     format!("data-set/part-{n:012}.bin")
 }
 
 /// Signs the records of these files, on all cores.
-fn sign(seed: u64, files: std::ops::Range<usize>) -> Vec<VerifiedRecord> {
-    let mut key = [7; 32];
-    key[..8].copy_from_slice(&seed.to_le_bytes());
-    let origin = Identity::from_seed(&key);
+fn sign(origin: Origin, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord> {
+    let origin = origin.identity(seed);
     let share = files.len().div_ceil(affinity::cores()).max(1);
     thread::scope(|scope| {
         let (origin, end) = (&origin, files.end);
@@ -178,7 +197,8 @@ mod tests {
     #[test]
     fn names_have_thirty_bytes_and_are_signed_in_order() {
         assert_eq!(name_of(7).len(), 30);
-        let names: Vec<String> = sign(1, 5..12).iter().map(|record| record.name.to_string()).collect();
+        let names: Vec<String> =
+            sign(Origin::Own, 1, 5..12).iter().map(|record| record.name.to_string()).collect();
         assert_eq!(names, (5..12).map(name_of).collect::<Vec<_>>());
     }
 }

@@ -307,7 +307,7 @@ fn one_indexer_is_measured_and_its_answers_checked() {
     let stdout = ok(&[&args[..], &["--insecure", "--json", json.to_str().unwrap()]].concat());
     assert!(stdout.contains("| 1000 |") && stdout.contains("lookup, hit, 1 in flight"), "{stdout}");
     let rows = read_json(&json)["rows"].as_array().unwrap().clone();
-    assert_eq!(rows.len(), 2 * 5 + 2 * 2 + 2 * 2);
+    assert_eq!(rows.len(), 2 * 4 + 2 * 2 + 2 * 3);
     assert!(rows.iter().all(|row| row["per_s"].as_f64().unwrap() > 0.0));
 }
 

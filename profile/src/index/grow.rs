@@ -6,7 +6,7 @@ use anyhow::Context;
 use nekoproto::{SignedRecord, VerifiedRecord};
 
 use super::{
-    Options,
+    Options, Origin,
     inside::{Costs, Inside},
     look_up, sign,
     subject::{Sample, Subject, Timing},
@@ -37,8 +37,6 @@ pub struct Grown {
     pub last_tenth: Timing,
     /// A sample of the names registered again.
     pub renewed: Timing,
-    /// The same sample once more: the indexer remembers that it has just checked the signatures.
-    pub renewed_again: Timing,
     /// Lookups of names that are there.
     pub hits: Timing,
     /// Lookups of names that are not.
@@ -70,7 +68,6 @@ pub(super) async fn grow(
     let bytes_per_name = memory()?.saturating_sub(empty) as f64 / names as f64;
     sample.fill_in(&inside);
     let renewed = subject.register(&sample.records, BATCH, IN_FLIGHT, watch).await?;
-    let renewed_again = subject.register(&sample.records, BATCH, IN_FLIGHT, watch).await?;
     let (hits, misses) = look_up(subject, &sample, LOOKUPS_IN_FLIGHT, options.lookups, watch).await?;
     let tenth = names / 10;
     let first_tenth = registered.iter().filter(|(end, _)| *end <= tenth);
@@ -81,7 +78,6 @@ pub(super) async fn grow(
         last_tenth: Timing::sum(last_tenth.map(|(_, timing)| timing)),
         registered: Timing::sum(registered.iter().map(|(_, timing)| timing)),
         renewed,
-        renewed_again,
         hits,
         misses,
         bytes_per_name,
@@ -107,7 +103,7 @@ async fn fill(
     let mut from = 0;
     while from < names && !watch.is_stopped() {
         let end = ends.into_iter().filter(|end| *end > from).fold(from + CHUNK, usize::min);
-        let records = sign(options.seed, from..end);
+        let records = sign(Origin::Own, options.seed, from..end);
         inside.register(&records);
         let signed: Vec<SignedRecord> = records.iter().map(VerifiedRecord::to_signed).collect();
         registered.push((end, subject.register(&signed, BATCH, IN_FLIGHT, watch).await?));

@@ -67,19 +67,12 @@ impl Report {
         writeln!(
             out,
             "By number of names (registered in batches of 100, 4 calls in flight; lookups 64 in flight):\n\n\
-             | names | registered/s | first tenth | last tenth | renewed/s | again/s | hits/s | misses/s | bytes/name |\n\
-             |--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+             | names | registered/s | first tenth | last tenth | renewed/s | hits/s | misses/s | bytes/name |\n\
+             |--:|--:|--:|--:|--:|--:|--:|--:|"
         )?;
         for row in &self.grown {
-            let rates = [
-                &row.registered,
-                &row.first_tenth,
-                &row.last_tenth,
-                &row.renewed,
-                &row.renewed_again,
-                &row.hits,
-                &row.misses,
-            ];
+            let rates =
+                [&row.registered, &row.first_tenth, &row.last_tenth, &row.renewed, &row.hits, &row.misses];
             let rates: Vec<String> = rates.map(|timing| format!("{:.0}", timing.per_s())).into();
             writeln!(out, "| {} | {} | {:.0} |", row.names, rates.join(" | "), row.bytes_per_name)?;
         }
@@ -105,12 +98,12 @@ impl Report {
         writeln!(
             out,
             "Registrations by records in a call, one call in flight:\n\n\
-             | batch | new names/s | call p50 us | p99 us | known names/s | call p50 us | p99 us |\n\
-             |--:|--:|--:|--:|--:|--:|--:|"
+             | batch | own new names/s | call p50 us | p99 us | own known names/s | call p50 us | p99 us | copies, new names/s | call p50 us | p99 us |\n\
+             |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
         )?;
         for row in &self.batched {
-            let [new, known] = [&row.new, &row.known].map(cells);
-            writeln!(out, "| {} | {new} | {known} |", row.batch)?;
+            let [new, known, copies] = [&row.new, &row.known, &row.copies].map(cells);
+            writeln!(out, "| {} | {new} | {known} | {copies} |", row.batch)?;
         }
         writeln!(out)
     }
@@ -151,9 +144,19 @@ impl Report {
             }
         }
         for row in &self.grown {
-            let index_us = row.inside.verify_us + row.inside.register_us;
-            let operation = format!("registration, new, of {} names", row.names);
-            shares.push((operation, row.registered.us_per_name(), index_us));
+            let operation = format!("registration, own and new, of {} names", row.names);
+            shares.push((operation, row.registered.us_per_name(), row.inside.register_us));
+        }
+        let inside = self.grown.first().map(|grown| grown.inside);
+        for (inside, row) in
+            inside.iter().flat_map(|inside| self.batched.iter().map(move |row| (inside, row)))
+        {
+            let index_us = inside.verify_us + inside.register_us;
+            shares.push((
+                format!("registration, copies, batches of {}", row.batch),
+                row.copies.us_per_name(),
+                index_us,
+            ));
         }
         shares
     }
@@ -188,7 +191,6 @@ impl Report {
             });
             rows.push(row(format!("{names} names, register"), &grown.registered, more));
             rows.push(row(format!("{names} names, renew"), &grown.renewed, json!({})));
-            rows.push(row(format!("{names} names, renew again"), &grown.renewed_again, json!({})));
             rows.push(row(format!("{names} names, hits, 64 in flight"), &grown.hits, json!({})));
             rows.push(row(format!("{names} names, misses, 64 in flight"), &grown.misses, json!({})));
         }
@@ -196,8 +198,9 @@ impl Report {
             rows.push(row(format!("hits, {depth} in flight"), hits, json!({ "depth": depth })));
             rows.push(row(format!("misses, {depth} in flight"), misses, json!({ "depth": depth })));
         }
-        for Batched { batch, new, known } in &self.batched {
+        for Batched { batch, new, known, copies } in &self.batched {
             rows.push(row(format!("register new, batches of {batch}"), new, json!({ "batch": batch })));
+            rows.push(row(format!("register copies, batches of {batch}"), copies, json!({ "batch": batch })));
             rows.push(row(format!("register known, batches of {batch}"), known, json!({ "batch": batch })));
         }
         json!({
