@@ -3,7 +3,10 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use common::{
     connected, name, over_both, read_body, reads,
@@ -20,7 +23,7 @@ use nekoproto::{
     indexer::{IndexerServiceRequest, IndexerServiceResponse},
     limits::{BATCH_MAX, REQUESTS_IN_FLIGHT_MAX},
     peer::{PeerServiceRequest, PeerServiceResponse},
-    transport::{Envelope, Io, Security},
+    transport::{Envelope, Io, Security, call_until},
 };
 use tarpc::client::RpcError;
 use tokio::{io::AsyncWriteExt, sync::mpsc, task::JoinHandle};
@@ -323,6 +326,85 @@ async fn flood_of_requests_does_not_starve_own_calls() {
             () = flood => unreachable!("it never ends"),
             () = own_calls => {}
         }
+    })
+    .await;
+}
+
+/// A late answer must not be taken for that of the next call, which uses the same place.
+#[tokio::test]
+async fn call_past_its_deadline_fails_is_cancelled_and_its_late_answer_ignored() {
+    over_both(async |security| {
+        let (dialed, accepted) = connected(security, Role::Indexer, Purpose::Control).await;
+        let (to_peer, indexer) = open_as_indexer(accepted, Indexer::new().0);
+        tokio::spawn(indexer);
+        let mut io = dialed.io;
+        let mut late_ids = Vec::new();
+        for _ in 0..3 {
+            let soon = call_until(Instant::now() + Duration::from_millis(30));
+            let failed = to_peer.invalidate(soon, List::new()).await;
+            assert!(matches!(failed, Err(RpcError::DeadlineExceeded)), "{failed:?}");
+            let ToPeer::Request { id, .. } = codec::decode(&read_body(&mut io).await).unwrap() else {
+                panic!("no request")
+            };
+            reads(&mut io, &ToPeer::Cancel { id }).await;
+            late_ids.push(id);
+        }
+        let client = to_peer.clone();
+        let call = tokio::spawn(async move { client.confirm(patient(), List::new()).await });
+        let ToPeer::Request { id, .. } = codec::decode(&read_body(&mut io).await).unwrap() else {
+            panic!("no request")
+        };
+        assert!(!late_ids.contains(&id));
+        for late in late_ids {
+            let answer = Ok(PeerServiceResponse::Invalidate(Ok(())));
+            write_frame(&mut io, &ToIndexer::Response { id: late, answer }).await;
+        }
+        let answer = Ok(PeerServiceResponse::Confirm(Ok(List::new())));
+        write_frame(&mut io, &ToIndexer::Response { id, answer }).await;
+        assert_eq!(call.await.unwrap().unwrap(), Ok(List::new()));
+    })
+    .await;
+}
+
+/// Each answer is some 70 KiB; far more of them are asked for than may wait to be read.
+#[tokio::test]
+async fn answers_to_one_who_does_not_read_are_bounded_and_come_when_it_does() {
+    const ASKED: u64 = 500;
+    over_both(async |security| {
+        let (mut io, _indexer, _events) = by_hand(security).await;
+        write_frames(&mut io, (0..ASKED).map(|id| search(id, 60_000, "big"))).await;
+        let big = codec::encode(&big_reply()).unwrap().len();
+        let mut ids = BTreeSet::new();
+        for _ in 0..ASKED {
+            let body = read_body(&mut io).await;
+            assert!(body.len() > big, "an answer of {} bytes", body.len());
+            let ToPeer::Response { id, .. } = codec::decode(&body).unwrap() else { panic!("no answer") };
+            ids.insert(id);
+        }
+        assert_eq!(ids, (0..ASKED).collect());
+        // Now and then it has nothing to say any more.
+        write_frame(&mut io, &search(ASKED, 60_000, "abc")).await;
+        reads(&mut io, &answered(ASKED, 3)).await;
+    })
+    .await;
+}
+
+/// Requests that are held back while nobody reads are bounded too: the surplus is told so.
+#[tokio::test]
+async fn flood_of_one_who_does_not_read_is_answered_busy_in_the_end() {
+    over_both(async |security| {
+        let (mut io, _indexer, _events) = by_hand(security).await;
+        let asked = 3 * REQUESTS_IN_FLIGHT_MAX as u64;
+        write_frames(&mut io, (0..asked).map(|id| search(id, 60_000, "big"))).await;
+        let (mut busy, mut served) = (0, 0);
+        for _ in 0..asked {
+            match codec::decode(&read_body(&mut io).await).unwrap() {
+                ToPeer::Response { answer: Err(Fault::Busy), .. } => busy += 1,
+                ToPeer::Response { answer: Ok(_), .. } => served += 1,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(busy > 0 && served >= REQUESTS_IN_FLIGHT_MAX, "{busy} busy, {served} served");
     })
     .await;
 }
