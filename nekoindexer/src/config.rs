@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use clap::ValueEnum;
 use nekoproto::{
     NetworkName,
     transport::{Security, resolve},
@@ -37,6 +38,19 @@ pub struct Config {
     pub security: Security,
     /// How long a holder stays listed without a word.
     pub lease: Duration,
+    /// Whom queries go to.
+    pub routing: Routing,
+}
+
+/// Whom a query goes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Routing {
+    /// At first to the neighbors whose summaries may have the name; if nobody has it, to all
+    #[default]
+    Summary,
+    /// To all neighbors
+    Flood,
 }
 
 impl Default for Config {
@@ -48,6 +62,7 @@ impl Default for Config {
             network: NetworkName::default(),
             security: Security::Tls,
             lease: LEASE_DEFAULT,
+            routing: Routing::default(),
         }
     }
 }
@@ -62,6 +77,7 @@ pub struct ConfigFile {
     network: Option<NetworkName>,
     insecure: Option<bool>,
     lease_secs: Option<u32>,
+    routing: Option<Routing>,
 }
 
 /// A configuration that cannot be used.
@@ -128,6 +144,7 @@ impl Config {
             self.lease = Duration::from_secs(secs.into());
         }
         self.data_dir = file.data_dir.or(self.data_dir);
+        self.routing = file.routing.unwrap_or(self.routing);
         Ok(self)
     }
 

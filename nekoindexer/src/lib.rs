@@ -5,6 +5,7 @@
 //! | [`state`] | all decisions: pure, simulated over many seeds |
 //! | `service` | who asks, is it allowed; to the state and back |
 //! | `query`, `invalidate` | carry plans out over the network |
+//! | `summaries` | keep neighbors informed of our names |
 //! | [`links`] | the neighbors, connected or away |
 //! | [`config`] | defaults, file, command line |
 //!
@@ -16,6 +17,7 @@ pub mod links;
 mod query;
 mod service;
 pub mod state;
+mod summaries;
 
 use std::{
     fs, io,
@@ -34,17 +36,18 @@ use nekoproto::{
     PeerServiceClient, Role, Verifier,
     limits::{SEEN_FOR, TTL_MAX},
     tasks::spawn_until,
-    transport::{Connection, Endpoint, EndpointConfig, EndpointError, Link, Remote, control},
+    transport::{Connection, Endpoint, EndpointConfig, EndpointError, Link, LinkState, Remote, control},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, Routing};
 use links::Links;
 use service::Service;
 use state::{
     State,
     index::{Session, SessionId},
 };
+use summaries::Feeds;
 
 /// How often ended leases are looked for. Lookups never list them; this frees their memory.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
@@ -104,6 +107,8 @@ struct Shared {
     node: NodeId,
     tag: NodeTag,
     lease: Duration,
+    routing: Routing,
+    feeds: Feeds,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -137,6 +142,8 @@ impl Indexer {
             node,
             tag: node.tag(),
             lease: config.lease,
+            routing: config.routing,
+            feeds: Feeds::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
@@ -173,13 +180,16 @@ impl IndexerHandle {
         self.shared.state.index.names()
     }
 
-    /// Waits until exactly `count` neighbors are connected.
+    /// Waits until exactly `count` neighbors are connected and have heard of our names and neighbors;
+    /// for those that do not listen, some seconds only.
     ///
     /// # Cancel safety
     /// Safe.
     pub async fn neighbors_reach(&self, count: usize) {
         // The sender lives in `shared`, so waiting cannot fail.
         drop(self.shared.links.watch().wait_for(|reachable| *reachable == count).await);
+        let needed = self.shared.state.own_summary().position();
+        self.shared.feeds.settle(count, needed).await;
     }
 
     /// Stops listening, closes all connections and waits until every task has ended.
@@ -224,21 +234,39 @@ impl Shared {
             loop {
                 let now = state.borrow_and_update().clone();
                 shared.links.configured_changed(place, &now);
-                if state.changed().await.is_err() {
+                shared.neighbors_changed();
+                let is_going_on = match &now {
+                    LinkState::Up { client, remote } => {
+                        let is_going_on = tokio::select! {
+                            changed = state.changed() => changed.is_ok(),
+                            () = summaries::feed(&shared, client) => true, // it has no end
+                        };
+                        shared.state.their_summaries.remove(&remote.node.tag());
+                        is_going_on
+                    }
+                    _ => state.changed().await.is_ok(),
+                };
+                if !is_going_on {
                     return;
                 }
             }
         });
     }
 
-    async fn sweep(&self) {
+    async fn sweep(self: &Arc<Self>) {
         let mut ticks = tokio::time::interval(SWEEP_EVERY);
         loop {
             ticks.tick().await;
             let now = Instant::now();
             self.state.index.expire(now);
             self.links.forget_missed(now);
+            summaries::renew_if_worn(self).await;
         }
+    }
+
+    fn neighbors_changed(&self) {
+        self.state.own_summary().neighbors_changed();
+        self.feeds.tell();
     }
 
     /// A message that begins here must not be taken up when a copy comes round.
@@ -265,9 +293,17 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let number = shared.connections.fetch_add(1, Ordering::Relaxed);
     let service = Service { shared: Arc::clone(&shared), remote, session: None };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
-    shared.links.arrived(remote.node, number, client);
-    let _leaving = on_drop(|| shared.links.left(remote.node, number, Instant::now()));
-    driver.await;
+    shared.links.arrived(remote.node, number, client.clone());
+    shared.neighbors_changed();
+    let _leaving = on_drop(|| {
+        shared.links.left(remote.node, number, Instant::now());
+        shared.neighbors_changed();
+        shared.state.their_summaries.remove(&remote.node.tag());
+    });
+    tokio::select! {
+        () = driver => {}
+        () = summaries::feed(&shared, &client) => {} // it has no end
+    }
 }
 
 async fn serve_peer(shared: Arc<Shared>, connection: Connection) {

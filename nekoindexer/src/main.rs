@@ -4,7 +4,7 @@ use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
-use nekoindexer::{Config, Indexer};
+use nekoindexer::{Config, Indexer, Routing};
 use nekoproto::{
     NetworkName,
     transport::{Security, resolve},
@@ -26,7 +26,7 @@ struct Args {
     /// Where the key is kept, so that the node stays the same; without it a new key is made at each start
     #[arg(long, value_name = "DIR", env = "NEKOINDEXER_DATA_DIR")]
     data_dir: Option<PathBuf>,
-    /// Configuration file (TOML): listen, neighbors, data_dir, network, insecure, lease_secs
+    /// Configuration file (TOML): listen, neighbors, data_dir, network, insecure, lease_secs, routing
     #[arg(long, value_name = "FILE", env = "NEKOINDEXER_CONFIG")]
     config: Option<PathBuf>,
     /// The network to belong to; networks do not mix [default: nekop2p]
@@ -35,6 +35,9 @@ struct Args {
     /// Seconds a holder stays listed without a word [default: 30]
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..=3600))]
     lease_secs: Option<u32>,
+    /// Whom queries go to [default: summary]
+    #[arg(long)]
+    routing: Option<Routing>,
     /// Plain TCP instead of TLS; all nodes of a network must agree
     #[arg(long)]
     insecure: bool,
@@ -48,6 +51,7 @@ impl Args {
             config.neighbors = self.neighbors;
         }
         config.data_dir = self.data_dir.or(config.data_dir);
+        config.routing = self.routing.unwrap_or(config.routing);
         if let Some(network) = self.network {
             config.network = NetworkName::try_from(network)?;
         }

@@ -6,12 +6,13 @@ use std::{
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{FileName, Hit, QueryReply, QueryRequest, Refusal, Verifier, transport::call_until};
+use nekoproto::{FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, transport::call_until};
 use tarpc::client::RpcError;
+use tokio::time::timeout_at;
 use tracing::debug;
 
 use crate::{
-    Shared,
+    Routing, Shared,
     links::Neighbor,
     state::{
         QueryPlan,
@@ -63,39 +64,59 @@ pub(crate) async fn answer(
     let _place = Place::take(&shared.forwards).ok_or(Refusal::Busy)?;
     let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
     let forwarded = QueryRequest { ttl_hops, covered: route.covered, ..request };
-    let mut answers: FuturesUnordered<_> = route
-        .ask
-        .iter()
-        .map(|index| ask(&neighbors.reachable[*index], forwarded.clone(), now + budget))
-        .collect();
-    merge.count_messages(u32::try_from(route.ask.len()).unwrap_or(u32::MAX));
-    while let Some((neighbor, answer)) = answers.next().await {
-        match answer {
-            Ok(Ok(reply)) => absorb(&mut merge, reply, &forwarded.name, &shared.verifier),
-            Ok(Err(refusal)) => {
-                debug!(neighbor = %neighbor.node.short(), %refusal, "neighbor refused a query");
-                merge.lacks_something();
-            }
-            Err(error) => {
-                debug!(neighbor = %neighbor.node.short(), %error, "neighbor did not answer a query");
-                merge.lacks_something();
-            }
+    let (later, first) = match shared.routing {
+        Routing::Flood => (Vec::new(), route.ask),
+        Routing::Summary => {
+            let covers = |tag: &NodeTag| *tag == shared.tag || forwarded.covered.contains(tag);
+            let ruled_out = shared.state.ruled_out(&forwarded.name, ttl_hops, covers, now);
+            route.ask.into_iter().partition(|index| ruled_out(&neighbors.tags[*index]))
         }
+    };
+    let mut answers = FuturesUnordered::new();
+    let ask = |index: &usize| ask(&neighbors.reachable[*index], forwarded.clone(), now + budget);
+    answers.extend(first.iter().map(ask));
+    merge.count_messages(count(&first));
+    if !later.is_empty() {
+        // Half of the time is left for the others, should nobody of these say anything.
+        let patience = tokio::time::Instant::from_std(now + budget / 2);
+        while let Ok(Some((neighbor, answer))) = timeout_at(patience, answers.next()).await {
+            absorb(&mut merge, neighbor, answer, &forwarded.name, &shared.verifier);
+        }
+        if merge.is_empty() {
+            answers.extend(later.iter().map(ask)); // a summary must not lose an answer
+            merge.count_messages(count(&later));
+        }
+    }
+    while let Some((neighbor, answer)) = answers.next().await {
+        absorb(&mut merge, neighbor, answer, &forwarded.name, &shared.verifier);
     }
     Ok(merge.finish())
 }
 
-async fn ask(
-    neighbor: &Neighbor,
-    request: QueryRequest,
-    deadline: Instant,
-) -> (&Neighbor, Result<Result<QueryReply, Refusal>, RpcError>) {
+type Answer = Result<Result<QueryReply, Refusal>, RpcError>;
+
+async fn ask(neighbor: &Neighbor, request: QueryRequest, deadline: Instant) -> (&Neighbor, Answer) {
     (neighbor, neighbor.client.query(call_until(deadline), request).await)
+}
+
+fn count(neighbors: &[usize]) -> u32 {
+    u32::try_from(neighbors.len()).unwrap_or(u32::MAX)
 }
 
 /// Takes in what a neighbor says, none of it on trust: other names and records that their
 /// origins did not sign are left out, and then the answer is not complete.
-fn absorb(merge: &mut Merge, reply: QueryReply, name: &FileName, verifier: &Verifier) {
+fn absorb(merge: &mut Merge, neighbor: &Neighbor, answer: Answer, name: &FileName, verifier: &Verifier) {
+    let reply = match answer {
+        Ok(Ok(reply)) => reply,
+        Ok(Err(refusal)) => {
+            debug!(neighbor = %neighbor.node.short(), %refusal, "neighbor refused a query");
+            return merge.lacks_something();
+        }
+        Err(error) => {
+            debug!(neighbor = %neighbor.node.short(), %error, "neighbor did not answer a query");
+            return merge.lacks_something();
+        }
+    };
     merge.count_messages(reply.messages);
     if !reply.complete {
         merge.lacks_something();

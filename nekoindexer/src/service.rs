@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use nekoproto::{
     Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, MsgId, Names, QueryReply, QueryRequest,
     RecordError, Records, Refusal, RegisterReply, RegisterRequest, Role, SignedRecord, VerifiedRecord,
-    limits::TTL_MAX, transport::Remote,
+    limits::TTL_MAX, summary::SummaryUpdate, transport::Remote,
 };
 use tarpc::context::Context;
 
@@ -68,6 +68,10 @@ impl IndexerService for Service {
         self.lease(session); // first, so that an old lease does not end in between
         let plan = self.shared.state.on_register(session, records, request.announce);
         let lease = self.lease(session);
+        if plan.is_news_to_neighbors {
+            self.shared.feeds.tell();
+        }
+        self.shared.feeds.reach(plan.neighbors_need).await;
         if !plan.announcement.is_empty() {
             let msg_id = MsgId::random();
             self.shared.note_own_message(msg_id);
@@ -98,6 +102,17 @@ impl IndexerService for Service {
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
         query::answer(&self.shared, context.deadline, request).await
+    }
+
+    async fn summarize(self, _: Context, update: SummaryUpdate) -> Result<bool, Refusal> {
+        if self.remote.role != Role::Indexer {
+            return Err(Refusal::WrongRole);
+        }
+        let tag = self.remote.node.tag();
+        if !self.shared.links.current().tags.contains(&tag) {
+            return Ok(false); // not known as a neighbor yet, or one too many
+        }
+        Ok(self.shared.state.their_summaries.entry(tag).or_default().take(update, Instant::now()))
     }
 
     async fn invalidate(self, context: Context, mut request: InvalidateRequest) -> Result<(), Refusal> {

@@ -6,19 +6,25 @@ pub mod index;
 pub mod merge;
 pub mod route;
 pub mod seen;
+pub mod summary;
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use nekoproto::{InvalidateRequest, MsgId, QueryRequest, Refusal, VerifiedRecord, limits::TTL_MAX};
+use dashmap::DashMap;
+use nekoproto::{
+    FileName, InvalidateRequest, MsgId, NodeTag, QueryRequest, Refusal, VerifiedRecord, limits::TTL_MAX,
+    summary::NameKey,
+};
 
 use self::{
     index::{Index, Noted, Session, SessionId},
     merge::Found,
     seen::{Seen, Sight},
+    summary::{OwnSummary, TheirSummary, Told},
 };
 
 /// All that an indexer knows.
@@ -28,6 +34,10 @@ pub struct State {
     pub index: Index,
     /// Message ids.
     pub seen: Seen,
+    /// What we tell of our names.
+    own_summary: Mutex<OwnSummary>,
+    /// What neighbors told of theirs.
+    pub their_summaries: DashMap<NodeTag, TheirSummary>,
 }
 
 /// What to do about a query.
@@ -65,13 +75,42 @@ pub struct RegisterPlan {
     pub unlisted: usize,
     /// Whom to tell.
     pub announcement: Announcement,
+    /// Whether our summary has changed.
+    pub is_news_to_neighbors: bool,
+    /// How far neighbors should have come before the caller is answered.
+    pub neighbors_need: Told,
 }
 
 impl State {
     /// A state that knows nothing yet.
     #[must_use]
     pub fn new(now: Instant) -> Self {
-        Self { index: Index::new(now), seen: Seen::default() }
+        Self {
+            index: Index::new(now),
+            seen: Seen::default(),
+            own_summary: Mutex::new(OwnSummary::new(rand::random())),
+            their_summaries: DashMap::new(),
+        }
+    }
+
+    /// What we tell of our names; not to be held across an await.
+    pub fn own_summary(&self) -> MutexGuard<'_, OwnSummary> {
+        self.own_summary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Which of `reachable` need not be asked for `name` at first, as [`TheirSummary::rules_out`] says.
+    pub fn ruled_out(
+        &self,
+        name: &FileName,
+        ttl_hops: u8,
+        covers: impl Fn(&NodeTag) -> bool,
+        now: Instant,
+    ) -> impl Fn(&NodeTag) -> bool {
+        let key = NameKey::of(name);
+        move |neighbor| {
+            let theirs = self.their_summaries.get(neighbor);
+            theirs.is_some_and(|theirs| theirs.rules_out(key, ttl_hops, &covers, now))
+        }
     }
 
     /// A holder registers versions. With `announce`, later versions than the first that are news
@@ -84,7 +123,11 @@ impl State {
     ) -> RegisterPlan {
         let mut plan = RegisterPlan::default();
         for record in records {
-            match self.index.register(session, &record) {
+            let noted = self.index.register(session, &record);
+            if matches!(noted, Noted::News { .. }) {
+                plan.is_news_to_neighbors |= self.own_summary().add(NameKey::of(&record.name));
+            }
+            match noted {
                 Noted::Known => {}
                 Noted::News { .. } if !record.policy.pushes() => {} // holders ask by themselves
                 Noted::News { outdated } => {
@@ -97,6 +140,8 @@ impl State {
                 Noted::Full => plan.unlisted += 1,
             }
         }
+        // Also what another registration has added to the same name and is still being told.
+        plan.neighbors_need = self.own_summary().position();
         plan
     }
 

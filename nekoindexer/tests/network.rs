@@ -125,6 +125,12 @@ async fn mesh_of_10_serves_50_clients_at_once() {
                     let wanted = (seed * 7 + n * 11) % CLIENTS;
                     let reply = client.query(&format!("file-{wanted}"), 3).await;
                     assert_eq!(hits(&reply), [(1, nodes([wanted]))], "client {seed}, query {n}");
+                    assert!(
+                        reply.complete && reply.messages <= 3,
+                        "client {seed}, query {n}: {}",
+                        reply.messages
+                    );
+                    let reply = client.query(&format!("nobody-{n}"), 3).await;
                     assert_eq!((reply.complete, reply.messages), (true, 9), "client {seed}, query {n}");
                 }
                 client // stays connected, and so a holder, until all are done

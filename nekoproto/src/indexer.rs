@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     ContentHash, FileName, List, MsgId, NodeId, NodeTag, Refusal, SignedRecord, Version,
     limits::{BATCH_MAX, COVERED_MAX, HITS_MAX, HOLDERS_MAX},
+    summary::SummaryUpdate,
 };
 
 /// Signed records of one call.
@@ -33,6 +34,9 @@ pub trait IndexerService {
     async fn query(request: QueryRequest) -> Result<QueryReply, Refusal>;
     /// A newer version is out; the record itself is the proof, whoever carries it.
     async fn invalidate(request: InvalidateRequest) -> Result<(), Refusal>;
+    /// Between neighbors: which names the caller has. False: a step is missing, and the whole summary
+    /// is needed.
+    async fn summarize(update: SummaryUpdate) -> Result<bool, Refusal>;
 }
 
 /// "I hold these versions."

@@ -5,6 +5,7 @@
 //! | [`id`], [`name`], [`list`], [`policy`] | values that keep their rule when decoded |
 //! | [`record`], [`verify`], [`identity`] | the origin's signed statement, checking it, the key pair |
 //! | [`manifest`] | the chunks of one version of a file |
+//! | [`summary`] | what an indexer tells its neighbors of its names |
 //! | [`hello`] | the first message on every connection |
 //! | [`indexer`], [`peer`] | the control calls, as tarpc services |
 //! | [`data`] | the data stream, for file bytes |
@@ -30,6 +31,7 @@ pub mod name;
 pub mod peer;
 pub mod policy;
 pub mod record;
+pub mod summary;
 pub mod tasks;
 pub mod transport;
 pub mod verify;

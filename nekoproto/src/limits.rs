@@ -80,3 +80,13 @@ pub const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The longest lease or time to refresh a policy may promise: a week.
 pub const POLICY_SECS_MAX: u32 = 7 * 24 * 3600;
+
+/// 64-bit words of a summary: 2 MiB, for 1.6 million names at one false answer in a hundred; with more
+/// names more are false.
+pub const SUMMARY_WORDS_MAX: usize = 256 * 1024;
+/// Words in one part of a summary.
+pub const SUMMARY_PART_WORDS_MAX: usize = 16 * 1024;
+/// Names added to a summary in one message.
+pub const SUMMARY_KEYS_MAX: usize = 4096;
+const _: () = assert!(SUMMARY_PART_WORDS_MAX * 9 + COVERED_MAX * 9 < FRAME_BYTES_MAX);
+const _: () = assert!(SUMMARY_KEYS_MAX * 17 + COVERED_MAX * 9 < FRAME_BYTES_MAX);

@@ -16,6 +16,7 @@ use nekoproto::{
     codec,
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
     peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
+    summary::{Filter, NameKey, SummaryNews, SummaryUpdate},
     transport::Envelope,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -176,6 +177,22 @@ fn calls_of_an_indexer_are_pinned() {
         &ask(Ask::Invalidate { request: invalidate }),
         "00 01 fbd007 05 10 04030201000000000000000000000000 01 R 02 02 08 8a88e3dd7409f195 08 8139770ea87d175f",
     );
+    let update =
+        |news| SummaryUpdate { epoch: 7, from: 1, to: 2, news, neighbors: List::first_of([node(1).tag()]) };
+    pins.pin(
+        "summary, names added",
+        &ask(Ask::Summarize {
+            update: update(SummaryNews::Added(List::first_of([NameKey::of(&name("a"))]))),
+        }),
+        "00 01 fbd007 06 07 01 02 00 01 10 17762fddd969a453925d65717ac3eea2 01 08 8a88e3dd7409f195",
+    );
+    let mut part = Filter::for_keys(1).parts().next().unwrap();
+    part.words = List::first_of(part.words.iter().copied().take(1));
+    pins.pin(
+        "summary, a part",
+        &ask(Ask::Summarize { update: update(SummaryNews::Part(part)) }),
+        "00 01 fbd007 06 07 01 02 01 07 a0 00 01 08 0000000000000000 01 08 8a88e3dd7409f195",
+    );
 
     let lease = LeaseReply { lease_ms: 60_000, names: 2 };
     let registered = RegisterReply { lease, newer: records, unlisted: 1 };
@@ -189,6 +206,7 @@ fn calls_of_an_indexer_are_pinned() {
     );
     pins.pin("nothing", &answer(Answer::Query(Ok(QueryReply::default()))), "02 01 00 04 00 00 00 00");
     pins.pin("invalidated", &answer(Answer::Invalidate(Ok(()))), "02 01 00 05 00");
+    pins.pin("summary taken", &answer(Answer::Summarize(Ok(true))), "02 01 00 06 00 01");
     pins.pin("refused", &answer(Answer::Query(Err(Refusal::TtlTooLarge(17)))), "02 01 00 04 01 00 11");
     pins.assert();
 }

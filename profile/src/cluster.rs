@@ -9,7 +9,7 @@ pub mod serve;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::bail;
-use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryRequest, limits::BATCH_MAX};
+use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, limits::BATCH_MAX};
 use tarpc::context;
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +19,7 @@ use self::{
 };
 use crate::{
     plan::{
-        expected::Expected,
+        expected::{Expected, Verdict},
         scenario::Scenario,
         topology::Graph,
         workload::{Ask, Workload},
@@ -78,7 +78,7 @@ impl Cluster {
                 peer.register(batch.to_vec()).await?;
             }
         }
-        Ok(())
+        self.settled().await
     }
 
     /// Waits until a query from each indexer goes to all its neighbors.
@@ -86,9 +86,8 @@ impl Cluster {
         let deadline = Instant::now() + LINKED_WITHIN;
         for (n, peer) in self.peers.iter().enumerate() {
             let neighbors = self.graph.neighbors(n).len();
-            let name = self.workload.name(Ask::Missing(0));
             loop {
-                let reply = peer.calls.query(context::current(), request(name, 1)).await??;
+                let reply = self.ask(peer, Ask::Missing(0)).await?;
                 if reply.complete && usize::try_from(reply.messages)? == neighbors {
                     break;
                 }
@@ -99,6 +98,31 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// Waits until each indexer knows of the files of all others what it will know: a summary says
+    /// within some milliseconds what is new.
+    async fn settled(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + LINKED_WITHIN;
+        for (n, peer) in self.peers.iter().enumerate() {
+            let expected = self.expected(n, 1);
+            let last =
+                (1..=self.peers.len()).map(|files| files * self.workload.records().len() / self.peers.len());
+            for ask in last.map(|end| Ask::File(end - 1)) {
+                while expected.judge(ask, &self.ask(peer, ask).await?) != Verdict::Right {
+                    anyhow::ensure!(
+                        Instant::now() < deadline,
+                        "indexer {n} does not find what is registered"
+                    );
+                    sleep(LOOK_AGAIN_AFTER).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, peer: &Client, ask: Ask) -> anyhow::Result<QueryReply> {
+        Ok(peer.calls.query(context::current(), request(self.workload.name(ask), 1)).await??)
     }
 
     /// A further client of indexer `n`.

@@ -5,6 +5,7 @@ pub mod args;
 use std::{io::Write, path::PathBuf, sync::Arc};
 
 use anyhow::Context;
+use nekoindexer::Routing;
 use serde_json::Value;
 
 use self::args::{Args, Command, Setup};
@@ -46,7 +47,8 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Instructions(instructions) => run_instructions(&instructions),
         Command::Serve(serve) => {
             let security = args::security(serve.insecure);
-            serve::serve(serve.kind, serve.listen, serve.neighbor, security).or_cannot_begin()?;
+            serve::serve(serve.kind, serve.listen, serve.neighbor, security, serve.routing)
+                .or_cannot_begin()?;
             Ok(Outcome::Done)
         }
     }
@@ -103,7 +105,13 @@ fn run_index(args: &args::Index) -> Result<Outcome, Fault> {
         seed: args.seed,
     };
     let json = prepare_file(&args.json)?;
-    let setup = Setup { layout: Layout::Processes, processes: true, insecure: args.insecure, port: 0 };
+    let setup = Setup {
+        layout: Layout::Processes,
+        processes: true,
+        insecure: args.insecure,
+        routing: Routing::default(),
+        port: 0,
+    };
     let report = on_threads(&setup, async |place, watch| index::run(&options, &place, &watch).await)?;
     let written = write_json(json, &report.json())?;
     print(&report.table(), &written)?;

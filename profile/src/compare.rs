@@ -42,8 +42,8 @@ const TIMES: [&str; 5] = ["mean_us", "p50_us", "p90_us", "p99_us", "max_us"];
 /// Figures that are rates: times the floor there.
 const RATES: [&str; 2] = ["queries_per_s", "per_s"];
 /// What tells one row of results from another.
-const KEYS: [&str; 9] =
-    ["scenario", "topology", "degree", "security", "layout", "rate", "miss", "files", "holders"];
+const KEYS: [&str; 10] =
+    ["scenario", "topology", "degree", "security", "layout", "routing", "rate", "miss", "files", "holders"];
 
 /// How to compare.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use nekoindexer::Routing;
 use nekoproto::transport::Security;
 
 use crate::{
@@ -22,6 +23,8 @@ pub struct Measured {
     pub layout: Layout,
     /// TLS, or plain TCP.
     pub security: Security,
+    /// Whom indexers sent queries to.
+    pub routing: Routing,
     /// Every request.
     pub samples: Samples,
     /// Response times of the answers.
@@ -68,6 +71,7 @@ pub async fn measure(scenario: &Scenario, place: &Place, watch: &Arc<Watch>) -> 
         scenario: scenario.clone(),
         layout: place.layout,
         security: place.security,
+        routing: place.routing,
         figures: samples.figures(),
         warm_up: samples.warm_up_figures(),
         floors: [before, after],

@@ -14,7 +14,7 @@ use self::{
     figures::{Figures, rounded},
     reference::Rebuilt,
 };
-use crate::{measure::Measured, run::samples::key};
+use crate::{cluster::node::routing_name, measure::Measured, run::samples::key};
 
 impl Measured {
     /// Answers that were not what they must be.
@@ -65,7 +65,8 @@ impl Measured {
             Some(rate) => format!("open loop at {rate} queries/s"),
         };
         let topology = scenario.topology.name();
-        format!("{topology}, {security}, layout {}, {loop_}, seed {}", self.layout.name(), scenario.seed)
+        let (layout, routing) = (self.layout.name(), routing_name(self.routing));
+        format!("{topology}, {security}, by {routing}, layout {layout}, {loop_}, seed {}", scenario.seed)
     }
 
     /// For people, several lines.
@@ -154,6 +155,7 @@ impl Measured {
             "topology": scenario.topology.name(),
             "security": security_name(self.security),
             "layout": self.layout.name(),
+            "routing": routing_name(self.routing),
             "rate": scenario.rate,
             "miss": scenario.miss,
             "files": scenario.files,

@@ -129,6 +129,8 @@ fn a_query_run_writes_all_that_was_asked_for() {
     let text = |path: &Path| path.to_str().unwrap().to_owned();
     let stdout = ok(&[
         "query",
+        "--routing",
+        "flood",
         "-i",
         "3",
         "-c",

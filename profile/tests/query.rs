@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
+use nekoindexer::Routing;
 use nekoproto::{FileName, Identity, List, transport::Security};
 use profile::{
     cluster::{Cluster, client::Client, layout::Layout, node::Place},
@@ -16,7 +17,13 @@ use tarpc::context;
 use tokio::runtime::Handle;
 
 fn place() -> Place {
-    Place { layout: Layout::Shared, security: Security::Insecure, port: 0, runtime: Handle::current() }
+    Place {
+        layout: Layout::Shared,
+        security: Security::Insecure,
+        routing: Routing::Summary,
+        port: 0,
+        runtime: Handle::current(),
+    }
 }
 
 fn scenario() -> Scenario {

@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -13,6 +13,7 @@ use dashmap::DashMap;
 use nekoproto::{
     FileName, Holder, SignedRecord, VerifiedRecord, Version,
     limits::{HITS_MAX, HOLDERS_MAX},
+    summary::NameKey,
 };
 
 use super::merge::Found;
@@ -84,6 +85,7 @@ pub struct Index {
     listings: DashMap<FileName, Vec<Listing>>,
     sessions: DashMap<SessionId, Arc<Session>>,
     next_session: AtomicU64,
+    removed: AtomicUsize,
     made: Instant,
 }
 
@@ -95,6 +97,7 @@ impl Index {
             listings: DashMap::new(),
             sessions: DashMap::new(),
             next_session: AtomicU64::new(0),
+            removed: AtomicUsize::new(0),
             made: now,
         }
     }
@@ -249,7 +252,22 @@ impl Index {
             }
             listings.retain(|listing| !listing.holdings.is_empty());
         }
-        self.listings.remove_if(name, |_, listings| listings.is_empty());
+        if self.listings.remove_if(name, |_, listings| listings.is_empty()).is_some() {
+            self.removed.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// How many names have lost their entry since this was asked last.
+    pub fn take_removed(&self) -> usize {
+        self.removed.swap(0, Ordering::Relaxed)
+    }
+
+    /// The keys of all names that have an entry all the while.
+    #[must_use]
+    pub fn keys(&self) -> Vec<NameKey> {
+        // First the names, so that no part of the map is held while they are hashed.
+        let names: Vec<FileName> = self.listings.iter().map(|entry| entry.key().clone()).collect();
+        names.iter().map(NameKey::of).collect()
     }
 
     fn millis(&self, at: Instant) -> u64 {

@@ -54,6 +54,12 @@ impl Merge {
         }
     }
 
+    /// Whether nothing was found yet.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.found.is_empty()
+    }
+
     /// Counts query messages sent for this answer.
     pub const fn count_messages(&mut self, messages: u32) {
         self.messages = self.messages.saturating_add(messages);

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use nekoproto::{
     FileName, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, Names, Purpose,
     QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, Role,
-    transport::{Connection, Security, control},
+    transport::{Connection, Io, Security, control, control::Driver},
 };
 use tarpc::context::Context;
 use tokio::sync::mpsc;
@@ -67,6 +67,14 @@ pub(crate) async fn deaf_neighbor(seed: u16, addr: SocketAddr, security: Securit
     endpoint(seed, Role::Indexer, security).dial(addr, Purpose::Control, None).await.unwrap()
 }
 
+/// Speaks as an indexer over a connection that was dialed.
+pub(crate) fn speak(io: Io) -> (IndexerServiceClient, Driver) {
+    let (asked, told) = (mpsc::unbounded_channel().0, mpsc::unbounded_channel().0);
+    let service = Service { habit: Habit::NeverAnswers, asked, told };
+    let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
+    (client, Box::pin(driver))
+}
+
 async fn run(connection: Connection, service: Service) {
     let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::from);
     driver.await;
@@ -88,6 +96,14 @@ impl IndexerService for Service {
 
     async fn search(self, _: Context, _: FileName) -> Result<QueryReply, Refusal> {
         Err(Refusal::WrongRole)
+    }
+
+    async fn summarize(
+        self,
+        _: tarpc::context::Context,
+        _: nekoproto::summary::SummaryUpdate,
+    ) -> Result<bool, Refusal> {
+        Ok(true)
     }
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {

@@ -73,23 +73,31 @@ impl Peer {
         let endpoint = endpoint(seed, Role::Peer, security);
         let listener = endpoint.bind(ANY_PORT).unwrap();
         let holder = Holder { node: endpoint.node(), addr: listener.local_addr() };
-        Self::connect(endpoint, Some(holder), addr, manners).await
+        Self::connect(endpoint, Role::Peer, Some(holder), addr, manners).await
     }
 
     /// A node that does not listen.
     pub(crate) async fn join_unheard(seed: u16, addr: SocketAddr, role: Role, security: Security) -> Self {
-        Self::connect(endpoint(seed, role, security), None, addr, Manners::Acknowledges).await
+        Self::connect(endpoint(seed, role, security), role, None, addr, Manners::Acknowledges).await
     }
 
     async fn connect(
         endpoint: Arc<Endpoint>,
+        role: Role,
         holder: Option<Holder>,
         addr: SocketAddr,
         manners: Manners,
     ) -> Self {
         let Connection { io, .. } = endpoint.dial(addr, Purpose::Control, None).await.unwrap();
         let (told, invalidations) = mpsc::unbounded_channel();
-        let (client, driver) = control::open(io, Told { told, manners }.serve(), IndexerServiceClient::from);
+        let (client, driver) = match role {
+            Role::Indexer => super::fake::speak(io),
+            Role::Peer => {
+                let service = Told { told, manners }.serve();
+                let (client, driver) = control::open(io, service, IndexerServiceClient::from);
+                (client, Box::pin(driver) as control::Driver)
+            }
+        };
         let driver = tokio::spawn(driver).abort_handle();
         Self { client, invalidations, holder, driver }
     }

@@ -75,6 +75,14 @@ impl IndexerService for Service {
         Ok(self.reply())
     }
 
+    async fn summarize(
+        self,
+        _: tarpc::context::Context,
+        _: nekoproto::summary::SummaryUpdate,
+    ) -> Result<bool, Refusal> {
+        Ok(true)
+    }
+
     async fn query(self, _: Context, _: QueryRequest) -> Result<QueryReply, Refusal> {
         Ok(self.reply())
     }

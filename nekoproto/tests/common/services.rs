@@ -76,6 +76,14 @@ impl IndexerService for Indexer {
         }
     }
 
+    async fn summarize(
+        self,
+        _: tarpc::context::Context,
+        _: nekoproto::summary::SummaryUpdate,
+    ) -> Result<bool, Refusal> {
+        Ok(true)
+    }
+
     async fn query(self, _: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
         Ok(reply(request.ttl_hops.into()))
     }

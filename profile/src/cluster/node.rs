@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use nekoindexer::{Config, Indexer, IndexerHandle};
+use nekoindexer::{Config, Indexer, IndexerHandle, Routing};
 use nekoproto::{
     Identity, NetworkName, Role,
     transport::{Endpoint, EndpointConfig, Security},
@@ -55,6 +55,8 @@ pub struct Place {
     pub layout: Layout,
     /// TLS, or plain TCP.
     pub security: Security,
+    /// Whom indexers send queries to.
+    pub routing: Routing,
     /// The n-th node listens on this port plus n; 0: on free ones.
     pub port: u16,
     /// The runtime of nodes in this process.
@@ -93,10 +95,11 @@ impl Place {
     pub async fn indexer(&self, listen: SocketAddr, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
         if self.layout == Layout::Processes {
             let neighbors = neighbors.iter().map(|addr| format!("--neighbor={addr}"));
-            let args = [format!("--listen={listen}")].into_iter().chain(neighbors);
+            let routing = format!("--routing={}", routing_name(self.routing));
+            let args = [format!("--listen={listen}"), routing].into_iter().chain(neighbors);
             return self.process(Kind::Indexer, args.collect()).await;
         }
-        let config = indexer_config(listen, neighbors, self.security);
+        let config = indexer_config(listen, neighbors, self.security, self.routing);
         Ok(Node::Here(self.runtime.spawn(Indexer::spawn(config)).await??))
     }
 
@@ -147,8 +150,13 @@ const _: () = assert!(LEASE.as_secs() <= nekoindexer::config::LEASE_SECS_MAX as 
 
 /// The configuration of every measured indexer.
 #[must_use]
-pub fn indexer_config(listen: SocketAddr, neighbors: Vec<SocketAddr>, security: Security) -> Config {
-    Config { listen, neighbors, security, lease: LEASE, ..Config::default() }
+pub fn indexer_config(
+    listen: SocketAddr,
+    neighbors: Vec<SocketAddr>,
+    security: Security,
+    routing: Routing,
+) -> Config {
+    Config { listen, neighbors, security, lease: LEASE, routing, ..Config::default() }
 }
 
 impl Node {
@@ -179,6 +187,15 @@ impl Node {
                 let _ = child.kill().await;
             }
         }
+    }
+}
+
+/// The name of a routing on the command line and in results.
+#[must_use]
+pub const fn routing_name(routing: Routing) -> &'static str {
+    match routing {
+        Routing::Summary => "summary",
+        Routing::Flood => "flood",
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::Context;
-use nekoindexer::Indexer;
+use nekoindexer::{Indexer, Routing};
 use nekoproto::transport::Security;
 use tokio::{net::TcpListener, sync::oneshot};
 
@@ -25,13 +25,14 @@ pub fn serve(
     listen: SocketAddr,
     neighbors: Vec<SocketAddr>,
     security: Security,
+    routing: Routing,
 ) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let parent_gone = stdin_closed()?;
     runtime.block_on(async move {
         match kind {
             Kind::Indexer => {
-                let indexer = Indexer::spawn(indexer_config(listen, neighbors, security)).await?;
+                let indexer = Indexer::spawn(indexer_config(listen, neighbors, security, routing)).await?;
                 say(indexer.local_addr())?;
                 // Closed or failed: there is no parent to serve any more.
                 let _ = parent_gone.await;

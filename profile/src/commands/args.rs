@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use nekoindexer::state::index::SESSION_NAMES_MAX;
+use nekoindexer::{Routing, state::index::SESSION_NAMES_MAX};
 use nekoproto::{
     limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX, TTL_MAX},
     transport::Security,
@@ -65,6 +65,9 @@ pub struct Setup {
     /// Plain TCP instead of TLS
     #[arg(long)]
     pub insecure: bool,
+    /// Whom indexers send queries to
+    #[arg(long, default_value = "summary")]
+    pub routing: Routing,
     /// The n-th indexer listens on this port plus n [default: free ones]
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     pub port: u16,
@@ -80,7 +83,13 @@ impl Setup {
     /// How nodes are run, those of this process on `runtime`.
     #[must_use]
     pub const fn place(&self, runtime: Handle) -> Place {
-        Place { layout: self.layout(), security: security(self.insecure), port: self.port, runtime }
+        Place {
+            layout: self.layout(),
+            security: security(self.insecure),
+            routing: self.routing,
+            port: self.port,
+            runtime,
+        }
     }
 }
 
@@ -286,6 +295,9 @@ pub struct Serve {
     /// An indexer to forward to
     #[arg(long)]
     pub neighbor: Vec<SocketAddr>,
+    /// Whom to send queries to
+    #[arg(long, default_value = "summary")]
+    pub routing: Routing,
     /// Plain TCP instead of TLS
     #[arg(long)]
     pub insecure: bool,

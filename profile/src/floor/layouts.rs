@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use nekoindexer::Routing;
 use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
@@ -56,7 +57,8 @@ pub fn measure(watch: &Arc<Watch>) -> anyhow::Result<Vec<Row>> {
 fn on_runtimes(layout: Layout, watch: &Arc<Watch>) -> anyhow::Result<Vec<Row>> {
     Runtimes::new(layout)?.run(|runtime| async {
         listen(Arc::clone(watch))?;
-        let place = Place { layout, security: Security::Insecure, port: 0, runtime };
+        let place =
+            Place { layout, security: Security::Insecure, routing: Routing::default(), port: 0, runtime };
         of_layout(&place, watch).await
     })
 }

@@ -1,0 +1,297 @@
+//! Summaries under simulation: indexers that come, go and restart, names that come and go, and news
+//! of them that is late, lost, doubled or out of order. No sockets, no waiting.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a helper of tests fails by panicking, and says which seed"
+)]
+
+#[path = "sim/graph.rs"]
+#[allow(dead_code, reason = "other simulations use the rest")]
+mod graph;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::LazyLock,
+    time::Instant,
+};
+
+use graph::{Graph, Shape};
+use nekoindexer::state::{
+    route::route,
+    summary::{OwnSummary, Tell, TheirSummary, Told},
+};
+use nekoproto::{
+    Covered, FileName, Identity, NodeTag,
+    limits::TTL_MAX,
+    summary::{NameKey, SummaryNews, SummaryUpdate},
+};
+use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
+
+const SEEDS: u64 = 1000;
+const NODES_MAX: usize = 20;
+const NAMES: usize = 5;
+const STEPS: usize = 120;
+
+static TAGS: LazyLock<Vec<NodeTag>> = LazyLock::new(|| {
+    (0..NODES_MAX).map(|n| Identity::from_seed(&[u8::try_from(n).unwrap(); 32]).id().tag()).collect()
+});
+static KEYS: LazyLock<Vec<NameKey>> = LazyLock::new(|| {
+    (0..NAMES).map(|n| NameKey::of(&FileName::new(&format!("file-{n}")).unwrap())).collect()
+});
+
+struct Node {
+    names: BTreeSet<usize>,
+    own: OwnSummary,
+    theirs: BTreeMap<usize, TheirSummary>,
+    told: BTreeMap<usize, Option<Told>>,
+}
+
+struct Letter {
+    from: usize,
+    to: usize,
+    update: SummaryUpdate,
+    until: Told,
+    is_last: bool,
+}
+
+struct World {
+    graph: Graph,
+    nodes: Vec<Node>,
+    post: Vec<Letter>,
+    now: Instant,
+    rng: StdRng,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let shapes =
+            [Shape::Random, Shape::Tree, Shape::Line, Shape::Ring, Shape::Mesh, Shape::Mesh, Shape::Regular];
+        let shape = shapes[rng.random_range(0..shapes.len())];
+        let count = rng.random_range(2..=NODES_MAX);
+        let graph = Graph::new(shape, count, &mut rng);
+        let nodes = (0..count).map(|_| Self::node(&mut rng)).collect();
+        Self { graph, nodes, post: Vec::new(), now: Instant::now(), rng }
+    }
+
+    fn node(rng: &mut StdRng) -> Node {
+        let own = OwnSummary::new(rng.random());
+        Node { names: BTreeSet::new(), own, theirs: BTreeMap::new(), told: BTreeMap::new() }
+    }
+
+    fn any(&mut self) -> usize {
+        self.rng.random_range(0..self.nodes.len())
+    }
+
+    fn register(&mut self, at: usize, name: usize) {
+        if self.nodes[at].names.insert(name) {
+            self.nodes[at].own.add(KEYS[name]);
+        }
+    }
+
+    fn deregister(&mut self, at: usize, name: usize) {
+        let node = &mut self.nodes[at];
+        if node.names.remove(&name) {
+            node.own.remove(1);
+            if self.rng.random_bool(0.3) {
+                node.own.begin_anew();
+                let keys: Vec<NameKey> = node.names.iter().map(|name| KEYS[*name]).collect();
+                node.own.renew(&keys);
+            }
+        }
+    }
+
+    fn set_link(&mut self, a: usize, b: usize, is_up: bool) {
+        if a == b || self.graph.links[a].contains(&b) == is_up {
+            return;
+        }
+        for (one, other) in [(a, b), (b, a)] {
+            match is_up {
+                true => self.graph.links[one].insert(other),
+                false => self.graph.links[one].remove(&other),
+            };
+            self.nodes[one].theirs.remove(&other);
+            self.nodes[one].told.remove(&other);
+            self.nodes[one].own.neighbors_changed();
+        }
+        // What was on its way over a connection ends with it.
+        self.post.retain(|letter| (letter.from, letter.to) != (a, b) && (letter.from, letter.to) != (b, a));
+    }
+
+    fn restart(&mut self, at: usize) {
+        let links: Vec<usize> = self.graph.links[at].iter().copied().collect();
+        for neighbor in &links {
+            self.set_link(at, *neighbor, false);
+        }
+        self.nodes[at] = Self::node(&mut self.rng);
+        for neighbor in links {
+            self.set_link(at, neighbor, true);
+        }
+    }
+
+    /// Puts into the post what `from` has to tell `to`.
+    fn tell(&mut self, from: usize, to: usize) {
+        let told = self.nodes[from].told.get(&to).copied().flatten();
+        let neighbors = || Covered::first_of(self.graph.links[from].iter().map(|n| TAGS[*n]));
+        let letters: Vec<Letter> = match self.nodes[from].own.tell(told) {
+            Tell::News(news, until) => {
+                vec![Letter { from, to, update: until.update(told, news, neighbors()), until, is_last: true }]
+            }
+            Tell::Whole(filter, until) => filter
+                .parts()
+                .map(|part| {
+                    let update = until.update(None, SummaryNews::Part(part), neighbors());
+                    Letter { from, to, update, until, is_last: true }
+                })
+                .collect(),
+        };
+        self.post.extend(letters);
+    }
+
+    /// Delivers one letter, perhaps not for the last time; the sender hears what came of it, or not.
+    fn deliver(&mut self, at: usize) {
+        let is_doubled = self.rng.random_bool(0.1);
+        let letter = &self.post[at];
+        let (from, to, until, is_last) = (letter.from, letter.to, letter.until, letter.is_last);
+        let is_taken = self.nodes[to].theirs.entry(from).or_default().take(letter.update.clone(), self.now);
+        if !is_doubled {
+            self.post.swap_remove(at);
+        }
+        let is_heard = self.rng.random_bool(0.9);
+        let told = self.nodes[from].told.entry(to).or_default();
+        match (is_taken, is_heard) {
+            (true, true) if is_last => *told = Some(told.filter(|told| told.reaches(until)).unwrap_or(until)),
+            (true, _) => {}
+            (false, _) => *told = None,
+        }
+    }
+
+    fn step(&mut self) {
+        let (a, b, name) = (self.any(), self.any(), self.rng.random_range(0..NAMES));
+        match self.rng.random_range(0..20) {
+            0..5 => self.register(a, name),
+            5..7 => self.deregister(a, name),
+            7 => self.set_link(a, b, false),
+            8 => self.set_link(a, b, true),
+            9 if self.rng.random_bool(0.3) => self.restart(a),
+            9 if !self.post.is_empty() => {
+                let lost = self.rng.random_range(0..self.post.len());
+                self.post.swap_remove(lost);
+            }
+            10..14 if !self.post.is_empty() => {
+                let next = self.rng.random_range(0..self.post.len());
+                self.deliver(next);
+            }
+            _ => {
+                let links: Vec<usize> = self.graph.links[a].iter().copied().collect();
+                if !links.is_empty() {
+                    let to = links[self.rng.random_range(0..links.len())];
+                    self.tell(a, to);
+                }
+            }
+        }
+    }
+
+    /// Lets everybody tell everything.
+    fn settle(&mut self) {
+        self.post.clear();
+        for from in 0..self.nodes.len() {
+            for to in self.graph.links[from].clone() {
+                while !self.nodes[from].own.is_all(self.nodes[from].told.get(&to).copied().flatten()) {
+                    self.tell(from, to);
+                    while !self.post.is_empty() {
+                        self.deliver(0);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The nodes with the name that a query finds, as `query::answer` carries it out.
+    fn query(&mut self, at: usize, name: usize, ttl_hops: u8) -> BTreeSet<usize> {
+        self.ask(at, name, ttl_hops, &Covered::new(), &mut BTreeMap::new())
+    }
+
+    fn ask(
+        &mut self,
+        at: usize,
+        name: usize,
+        ttl_hops: u8,
+        covered: &Covered,
+        seen: &mut BTreeMap<usize, u8>,
+    ) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        match seen.insert(at, ttl_hops) {
+            None => found.extend(self.nodes[at].names.contains(&name).then_some(at)),
+            Some(before) if before >= ttl_hops => {
+                seen.insert(at, before);
+                return found;
+            }
+            Some(_) => {}
+        }
+        let Some(ttl_hops) = ttl_hops.checked_sub(1) else { return found };
+        let neighbors: Vec<usize> = self.graph.links[at].iter().copied().collect();
+        let tags: Vec<NodeTag> = neighbors.iter().map(|n| TAGS[*n]).collect();
+        let route = route(TAGS[at], &tags, &[], covered);
+        let covers = |tag: &NodeTag| *tag == TAGS[at] || route.covered.contains(tag);
+        let rules_out = |index: &usize| {
+            let theirs = self.nodes[at].theirs.get(&neighbors[*index]);
+            theirs.is_some_and(|theirs| theirs.rules_out(KEYS[name], ttl_hops, covers, self.now))
+        };
+        let (mut later, mut first): (Vec<usize>, Vec<usize>) =
+            route.ask.iter().partition(|index| rules_out(index));
+        first.shuffle(&mut self.rng);
+        later.shuffle(&mut self.rng);
+        for index in first {
+            found.extend(self.ask(neighbors[index], name, ttl_hops, &route.covered, seen));
+        }
+        if found.is_empty() {
+            for index in later {
+                found.extend(self.ask(neighbors[index], name, ttl_hops, &route.covered, seen));
+            }
+        }
+        found
+    }
+
+    fn holders_within(&self, at: usize, name: usize, ttl_hops: u8) -> BTreeSet<usize> {
+        let within = self.graph.within(at, ttl_hops);
+        within.into_iter().filter(|n| self.nodes[*n].names.contains(&name)).collect()
+    }
+}
+
+/// Goal: a name that somebody in reach has is always found, whatever became of the summaries; when
+/// they have arrived, every holder is found. Method: random lives of small networks; compare with
+/// what is there.
+#[test]
+fn no_answer_is_lost_whatever_becomes_of_summaries() {
+    let (mut found_some, mut found_none) = (0, 0);
+    for seed in 0..SEEDS {
+        let mut run = || {
+            let mut world = World::new(seed);
+            for _ in 0..STEPS {
+                world.step();
+                let (at, name) = (world.any(), world.rng.random_range(0..NAMES));
+                let ttl_hops = world.rng.random_range(0..=TTL_MAX);
+                let there = world.holders_within(at, name, ttl_hops);
+                let found = world.query(at, name, ttl_hops);
+                assert!(found.is_subset(&there), "found {found:?}, there are {there:?}");
+                assert_eq!(found.is_empty(), there.is_empty(), "found {found:?}, there are {there:?}");
+                *if there.is_empty() { &mut found_none } else { &mut found_some } += 1;
+            }
+            world.settle();
+            for _ in 0..10 {
+                let (at, name) = (world.any(), world.rng.random_range(0..NAMES));
+                let ttl_hops = world.rng.random_range(0..=TTL_MAX);
+                let there = world.holders_within(at, name, ttl_hops);
+                assert_eq!(world.query(at, name, ttl_hops), there, "settled, {ttl_hops} hops");
+            }
+        };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(&mut run)) {
+            eprintln!("failed with seed {seed}");
+            resume_unwind(panic);
+        }
+    }
+    assert!(found_some > 10_000 && found_none > 10_000, "{found_some} {found_none}");
+}
