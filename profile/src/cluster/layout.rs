@@ -13,7 +13,7 @@ use tokio::{
 /// Which threads run what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Layout {
-    /// Clients and indexers on one thread: no hand-over anywhere
+    /// Clients and indexers on one thread: no hand-over anywhere, so that least depends on luck
     One,
     /// Clients and indexers on the same pool of threads, one for each core
     Shared,

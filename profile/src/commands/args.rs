@@ -57,7 +57,7 @@ pub enum Command {
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Setup {
     /// Which threads run what
-    #[arg(long, default_value = "shared")]
+    #[arg(long, default_value = "one")]
     pub layout: Layout,
     /// Each indexer a process of its own
     #[arg(long, conflicts_with = "layout")]
