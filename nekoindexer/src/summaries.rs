@@ -30,7 +30,7 @@ const CONFIRMED_EVERY: Duration = Duration::from_millis(400);
 /// How long a neighbor may take to acknowledge.
 const ACKNOWLEDGED_WITHIN: Duration = TRUSTED_FOR;
 /// Pause after a neighbor did not take something.
-const AGAIN_AFTER: Duration = Duration::from_millis(200);
+const AGAIN_AFTER: Duration = Duration::from_millis(50);
 const _: () = assert!(2 * CONFIRMED_EVERY.as_millis() < TRUSTED_FOR.as_millis());
 
 /// The neighbors that are kept informed, and how far each has come.
