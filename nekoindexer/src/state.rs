@@ -98,7 +98,7 @@ impl State {
         self.own_summary.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Which of `reachable` need not be asked for `name` at first, as [`TheirSummary::rules_out`] says.
+    /// Says of a neighbor whether it need not be asked for `name` at first (see [`TheirSummary::rules_out`]).
     pub fn ruled_out(
         &self,
         name: &FileName,
@@ -125,7 +125,8 @@ impl State {
         for record in records {
             let noted = self.index.register(session, &record);
             if matches!(noted, Noted::News { .. }) {
-                plan.is_news_to_neighbors |= self.own_summary().add(NameKey::of(&record.name));
+                let key = NameKey::of(&record.name);
+                plan.is_news_to_neighbors |= self.own_summary().add(key);
             }
             match noted {
                 Noted::Known => {}
