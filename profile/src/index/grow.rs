@@ -81,7 +81,7 @@ pub(super) async fn grow(
         hits,
         misses,
         bytes_per_name,
-        inside: inside.costs(&sample),
+        inside: inside.costs(&sample.records, &sample.missing),
     };
     Ok(Some((grown, sample)))
 }

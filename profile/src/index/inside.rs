@@ -9,8 +9,6 @@ use std::{
 use nekoindexer::state::{State, index::Session, merge::Merge};
 use nekoproto::{FileName, Holder, QueryReply, SignedRecord, VerifiedRecord};
 
-use super::subject::Sample;
-
 /// Longer than any measurement.
 const LEASE: Duration = Duration::from_secs(24 * 3600);
 
@@ -59,13 +57,14 @@ impl Inside {
         Merge::new(self.state.index.lookup(name, Instant::now())).finish()
     }
 
-    /// What the work costs with the names that are registered now.
-    pub(super) fn costs(&self, sample: &Sample) -> Costs {
-        let names = sample.records.iter().map(|record| &record.unverified().name);
+    /// What the work costs with the names that are registered now: for some that are (`records`) and
+    /// some that are not.
+    pub(super) fn costs(&self, records: &[SignedRecord], missing: &[FileName]) -> Costs {
+        let names = records.iter().map(|record| &record.unverified().name);
         Costs {
             hit_us: us_each(names, |name| drop(black_box(self.search(name)))),
-            miss_us: us_each(sample.missing.iter(), |name| drop(black_box(self.search(name)))),
-            verify_us: us_each(sample.records.iter(), |record: &SignedRecord| {
+            miss_us: us_each(missing.iter(), |name| drop(black_box(self.search(name)))),
+            verify_us: us_each(records.iter(), |record: &SignedRecord| {
                 drop(black_box(record.clone().verify()));
             }),
             register_us: per(self.registering, self.registered),
