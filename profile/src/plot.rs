@@ -10,7 +10,11 @@ use std::{
 };
 
 use anyhow::anyhow;
-use plotters::{coord::Shift, prelude::*, style::register_font};
+use plotters::{
+    coord::{CoordTranslate, Shift},
+    prelude::*,
+    style::register_font,
+};
 
 pub use histogram::Histogram;
 pub use scaling::{Line, Scaling};
@@ -101,6 +105,21 @@ fn headed<DB: DrawingBackend>(
 ) -> Result<DrawingArea<DB, Shift>, DrawingAreaErrorKind<DB::ErrorType>> {
     let area = area.margin(10, 4, 0, 0).titled(title, (FONT, TITLE_PX).into_font().color(&INK))?;
     area.titled(subtitle, (FONT, SUBTITLE_PX).into_font().color(&INK.mix(0.75)))
+}
+
+/// Draws the legend of what `chart` shows.
+fn legend<'a, DB: DrawingBackend + 'a, CT: CoordTranslate>(
+    chart: &mut ChartContext<'a, DB, CT>,
+    position: SeriesLabelPosition,
+) -> Drawn<DB> {
+    chart
+        .configure_series_labels()
+        .position(position)
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.2))
+        .label_font((FONT, LABEL_PX))
+        .margin(8)
+        .draw()
 }
 
 /// Microseconds as a label: no more digits than say something.

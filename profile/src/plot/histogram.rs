@@ -2,7 +2,7 @@
 
 use plotters::{coord::Shift, prelude::*};
 
-use super::{Drawn, FONT, LABEL_PX, LINES, POINTS, Picture, headed, micros, subtitle, top};
+use super::{Drawn, FONT, LABEL_PX, LINES, POINTS, Picture, headed, legend, micros, subtitle, top};
 use crate::measure::Measured;
 
 const BINS: usize = 80;
@@ -81,13 +81,6 @@ impl Picture for Histogram {
                 .label(format!("{name}  {}", micros(*us)))
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.85))
-            .border_style(BLACK.mix(0.2))
-            .label_font((FONT, LABEL_PX))
-            .margin(8)
-            .draw()
+        legend(&mut chart, SeriesLabelPosition::UpperRight)
     }
 }

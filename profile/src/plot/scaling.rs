@@ -2,7 +2,7 @@
 
 use plotters::{coord::Shift, prelude::*};
 
-use super::{Drawn, FONT, LABEL_PX, LINES, Picture, headed, micros};
+use super::{Drawn, FONT, LABEL_PX, LINES, Picture, headed, legend, micros};
 use crate::{
     measure::Measured,
     report::reference::{self, Rebuilt},
@@ -119,12 +119,5 @@ fn chart<DB: DrawingBackend>(
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
         chart.draw_series(line.points.iter().map(|point| Circle::new(*point, 4, colour.filled())))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.2))
-        .label_font((FONT, LABEL_PX))
-        .margin(8)
-        .draw()
+    legend(&mut chart, SeriesLabelPosition::UpperLeft)
 }

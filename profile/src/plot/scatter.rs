@@ -2,7 +2,7 @@
 
 use plotters::{coord::Shift, prelude::*};
 
-use super::{Drawn, FONT, LABEL_PX, MEAN, POINTS, Picture, headed, micros, subtitle, top};
+use super::{Drawn, FONT, LABEL_PX, MEAN, POINTS, Picture, headed, legend, micros, subtitle, top};
 use crate::measure::Measured;
 
 /// Points drawn; more would only make the file large.
@@ -77,13 +77,6 @@ impl Picture for Scatter {
             .draw_series(LineSeries::new(line, MEAN.stroke_width(2)))?
             .label(format!("mean by round (of all: {})", micros(self.mean)))
             .legend(|(x, y)| PathElement::new([(x, y), (x + 18, y)], MEAN.stroke_width(2)));
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperRight)
-            .background_style(WHITE.mix(0.85))
-            .border_style(BLACK.mix(0.2))
-            .label_font((FONT, LABEL_PX))
-            .margin(8)
-            .draw()
+        legend(&mut chart, SeriesLabelPosition::UpperRight)
     }
 }
