@@ -39,6 +39,7 @@ use nekoproto::{
     transport::{Connection, Endpoint, EndpointConfig, EndpointError, Link, LinkState, Remote, control},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::warn;
 
 pub use config::{Config, ConfigError, Routing};
 use links::Links;
@@ -258,7 +259,15 @@ impl Shared {
         loop {
             ticks.tick().await;
             let now = Instant::now();
-            self.state.index.expire(now);
+            let ended = self.state.index.ended(now);
+            if !ended.is_empty() {
+                let shared = Arc::clone(self);
+                // Somebody with a hundred thousand files takes some ten milliseconds: nobody waits for it.
+                let ending = move || ended.iter().for_each(|session| shared.state.index.end(session));
+                if let Err(error) = tokio::task::spawn_blocking(ending).await {
+                    warn!(%error, "sessions that have ended were not all removed");
+                }
+            }
             self.links.forget_missed(now);
             summaries::renew_if_worn(self).await;
         }

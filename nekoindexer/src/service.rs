@@ -48,10 +48,7 @@ impl Service {
             Ok(own) => return Ok(own),
             Err(record) => record,
         };
-        match self.shared.state.index.listed(&record) {
-            Some(listed) => Ok(listed),
-            None => self.shared.verifier.verify(record),
-        }
+        self.shared.state.index.vouch(record).or_else(|record| self.shared.verifier.verify(record))
     }
 
     fn verified(&self, records: Records) -> Result<Vec<VerifiedRecord>, Refusal> {

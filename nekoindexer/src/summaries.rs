@@ -22,7 +22,7 @@ use tracing::{debug, warn};
 
 use crate::{
     Shared, on_drop,
-    state::summary::{TRUSTED_FOR, Tell, Told},
+    state::summary::{Fresh, TRUSTED_FOR, Tell, Told},
 };
 
 /// How often a neighbor hears that nothing is new: several times in [`TRUSTED_FOR`].
@@ -174,14 +174,14 @@ pub(crate) async fn renew_if_worn(shared: &Arc<Shared>) {
         }
         own.begin_anew();
     }
-    let collecting = {
+    let making = {
         let shared = Arc::clone(shared);
         // A million names take some hundred milliseconds.
-        tokio::task::spawn_blocking(move || shared.state.index.keys()).await
+        tokio::task::spawn_blocking(move || Fresh::of(&shared.state.index.keys())).await
     };
-    match collecting {
-        Ok(keys) => {
-            shared.state.own_summary().renew(&keys);
+    match making {
+        Ok(fresh) => {
+            shared.state.own_summary().renew(fresh);
             shared.feeds.tell();
         }
         Err(error) => warn!(%error, "the summary was not made anew"),

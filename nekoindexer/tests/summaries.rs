@@ -20,7 +20,7 @@ use std::{
 use graph::{Graph, Shape};
 use nekoindexer::state::{
     route::route,
-    summary::{OwnSummary, Tell, TheirSummary, Told},
+    summary::{Fresh, OwnSummary, Tell, TheirSummary, Told},
 };
 use nekoproto::{
     Covered, FileName, Identity, NodeTag,
@@ -98,7 +98,7 @@ impl World {
             if self.rng.random_bool(0.3) {
                 node.own.begin_anew();
                 let keys: Vec<NameKey> = node.names.iter().map(|name| KEYS[*name]).collect();
-                node.own.renew(&keys);
+                node.own.renew(Fresh::of(&keys));
             }
         }
     }

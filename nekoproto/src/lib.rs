@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`id`], [`name`], [`list`], [`policy`] | values that keep their rule when decoded |
 //! | [`record`], [`verify`], [`identity`] | the origin's signed statement, checking it, the key pair |
+//! | [`packed`] | the same statement in little memory |
 //! | [`manifest`] | the chunks of one version of a file |
 //! | [`summary`] | what an indexer tells its neighbors of its names |
 //! | [`hello`] | the first message on every connection |
@@ -28,6 +29,7 @@ pub mod limits;
 pub mod list;
 pub mod manifest;
 pub mod name;
+pub mod packed;
 pub mod peer;
 pub mod policy;
 pub mod record;
@@ -51,6 +53,7 @@ pub use indexer::{
 pub use list::List;
 pub use manifest::{Chunk, Cut, Manifest, ManifestError};
 pub use name::{FileName, NameError};
+pub use packed::PackedRecord;
 pub use peer::{PeerService, Verdict};
 pub use policy::{Mode, Policy};
 pub use record::{Record, RecordError, Signature, SignedRecord, VerifiedRecord};

@@ -66,6 +66,12 @@ impl FileName {
         check(text).map(|()| Self(Arc::from(text)))
     }
 
+    /// The name that `bytes` are the text of.
+    #[expect(clippy::expect_used, reason = "called with the bytes of a name only")]
+    pub(crate) fn checked_before(bytes: &[u8]) -> Self {
+        Self(Arc::from(str::from_utf8(bytes).expect("the bytes of a name")))
+    }
+
     /// The name of a relative path of normal components.
     ///
     /// # Errors

@@ -119,6 +119,10 @@ pub struct SignedRecord {
 }
 
 impl SignedRecord {
+    pub(crate) const fn new(record: Record, signature: Signature) -> Self {
+        Self { record, signature }
+    }
+
     /// The statement, not to be acted on before [`verify`](Self::verify).
     #[must_use]
     pub const fn unverified(&self) -> &Record {
@@ -167,10 +171,21 @@ impl SignedRecord {
 pub struct VerifiedRecord(Arc<SignedRecord>);
 
 impl VerifiedRecord {
+    /// For a record that is known to have been a verified one.
+    pub(crate) fn checked_before(record: SignedRecord) -> Self {
+        Self(Arc::new(record))
+    }
+
     /// The form that travels.
     #[must_use]
     pub fn to_signed(&self) -> SignedRecord {
         SignedRecord::clone(&self.0)
+    }
+
+    /// The form that travels, moved out if this is the only clone.
+    #[must_use]
+    pub fn into_signed(self) -> SignedRecord {
+        Arc::unwrap_or_clone(self.0)
     }
 
     /// The form that travels, by reference.

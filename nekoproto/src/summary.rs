@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    FileName, List, NodeTag,
+    FileName, List, NodeTag, PackedRecord,
     limits::{COVERED_MAX, SUMMARY_KEYS_MAX, SUMMARY_PART_WORDS_MAX, SUMMARY_WORDS_MAX},
 };
 
@@ -27,7 +27,17 @@ impl NameKey {
     /// The key of `name`.
     #[must_use]
     pub fn of(name: &FileName) -> Self {
-        let [key, _] = halves(*blake3::hash(name.as_str().as_bytes()).as_bytes());
+        Self::of_bytes(name.as_str().as_bytes())
+    }
+
+    /// The key of the name that a record has.
+    #[must_use]
+    pub fn of_packed(record: &PackedRecord) -> Self {
+        Self::of_bytes(record.name_bytes())
+    }
+
+    fn of_bytes(name: &[u8]) -> Self {
+        let [key, _] = halves(*blake3::hash(name).as_bytes());
         Self(key)
     }
 

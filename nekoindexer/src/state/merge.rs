@@ -76,7 +76,7 @@ impl Merge {
         let hits = self
             .found
             .into_iter()
-            .map(|found| Hit { record: found.record.to_signed(), holders: List::first_of(found.holders) });
+            .map(|found| Hit { record: found.record.into_signed(), holders: List::first_of(found.holders) });
         QueryReply { hits: List::first_of(hits), complete: self.complete, messages: self.messages }
     }
 }

@@ -43,6 +43,23 @@ pub enum Tell {
     Whole(Filter, Told),
 }
 
+/// A filter of all names that are listed, with room for as many more. Made without a lock.
+#[derive(Debug)]
+pub struct Fresh {
+    filter: Filter,
+    keys: usize,
+}
+
+impl Fresh {
+    /// A filter of `keys`.
+    #[must_use]
+    pub fn of(keys: &[NameKey]) -> Self {
+        let mut filter = Filter::for_keys(keys.len() * 2);
+        keys.iter().for_each(|key| filter.insert(*key));
+        Self { filter, keys: keys.len() }
+    }
+}
+
 /// Our own summary.
 ///
 /// Invariants: each name listed was added to `filter`, or to `meanwhile` while a new filter is made;
@@ -114,7 +131,7 @@ impl OwnSummary {
     }
 
     /// Whether the filter has too many names, or too many that are gone. Then it should be made anew:
-    /// [`begin_anew`](Self::begin_anew), collect the keys of all listed names, [`renew`](Self::renew).
+    /// [`begin_anew`](Self::begin_anew), a [`Fresh`] filter of all listed names, [`renew`](Self::renew).
     #[must_use]
     pub fn is_worn(&self) -> bool {
         let is_full = self.keys > self.filter.made_for()
@@ -129,12 +146,11 @@ impl OwnSummary {
         self.removed = 0;
     }
 
-    /// Takes a new filter, of `keys` and of what was added meanwhile.
-    pub fn renew(&mut self, keys: &[NameKey]) {
-        let mut filter = Filter::for_keys(keys.len() * 2);
+    /// Takes a new filter, and adds to it what was added meanwhile.
+    pub fn renew(&mut self, Fresh { mut filter, keys }: Fresh) {
         let meanwhile = self.meanwhile.take().unwrap_or_default();
-        keys.iter().chain(&meanwhile).for_each(|key| filter.insert(*key));
-        self.keys = keys.len() + meanwhile.len();
+        meanwhile.iter().for_each(|key| filter.insert(*key));
+        self.keys = keys + meanwhile.len();
         self.filter = filter;
         self.log.clear();
         self.count = 0;
@@ -358,7 +374,7 @@ mod tests {
         own.add(key(3001)); // while the keys are collected
         own.add(key(5)); // known to the old filter, and not among the keys collected
         let keys: Vec<_> = (100..3000).map(key).collect();
-        own.renew(&keys);
+        own.renew(Fresh::of(&keys));
         catch_up(&own, &mut theirs, &mut told, now);
         assert!((100..3000).chain([3001, 5]).all(|n| !rules_out(&theirs, n, now)));
         assert!((0..100).filter(|n| rules_out(&theirs, *n, now)).count() > 80, "removed names are gone");

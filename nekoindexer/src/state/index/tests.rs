@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use nekoproto::Identity;
+use nekoproto::{Identity, limits::HITS_MAX};
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
@@ -33,6 +33,12 @@ impl Setup {
         self.index.open_session(holder(n), LEASE, self.now)
     }
 
+    fn expire(&self, at: Instant) -> Vec<SessionId> {
+        let ended = self.index.ended(at);
+        ended.iter().for_each(|session| self.index.end(session));
+        ended.iter().map(|session| session.id()).collect()
+    }
+
     /// The versions found and their holders.
     fn found(&self, at: Instant) -> Vec<(u64, Vec<Holder>)> {
         let found = self.index.lookup(&name("a"), at);
@@ -51,7 +57,7 @@ fn holder_is_found_until_its_lease_ends() {
     setup.index.renew(&session, LEASE, end);
     assert_eq!(setup.found(end), [(1, vec![holder(2)])]);
     setup.index.disconnected(&session);
-    assert_eq!(setup.index.expire(end + LEASE), [session.id()]);
+    assert_eq!(setup.expire(end + LEASE), [session.id()]);
     assert_eq!(setup.index.names(), 0);
     assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::Full, "a removed session");
     assert_eq!(setup.index.names(), 0);
@@ -63,15 +69,15 @@ fn connected_holder_that_missed_its_lease_may_register_anew() {
     let session = setup.session(2);
     setup.index.register(&session, &record(1, "a", 1));
     let end = setup.now + LEASE;
-    assert_eq!(setup.index.expire(end), [session.id()]);
+    assert_eq!(setup.expire(end), [session.id()]);
     assert_eq!((setup.index.names(), session.count()), (0, 0));
     setup.index.renew(&session, LEASE, end);
     assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::News { outdated: vec![] });
     assert_eq!(setup.found(end), [(1, vec![holder(2)])]);
     setup.index.disconnected(&session);
-    assert_eq!(setup.index.expire(end), []);
-    assert_eq!(setup.index.expire(end + LEASE), [session.id()]);
-    assert_eq!(setup.index.expire(end + LEASE), [], "nothing of it is left");
+    assert_eq!(setup.expire(end), []);
+    assert_eq!(setup.expire(end + LEASE), [session.id()]);
+    assert_eq!(setup.expire(end + LEASE), [], "nothing of it is left");
 }
 
 #[test]
@@ -211,11 +217,29 @@ fn registrations_racing_with_removal_leave_nothing_behind() {
 }
 
 #[test]
-fn a_full_session_still_registers_what_it_has() {
+fn thousands_of_names_that_come_and_go_are_each_found_or_not() {
     let setup = Setup::new();
     let session = setup.session(1);
-    let numbered = |n: usize| name(&n.to_string());
-    assert!((0..SESSION_NAMES_MAX).all(|n| session.add(&numbered(n))));
-    assert!(!session.add(&numbered(SESSION_NAMES_MAX)));
-    assert!(session.add(&numbered(0)));
+    let mut rng = StdRng::seed_from_u64(7);
+    let mut listed = std::collections::HashSet::new();
+    for _ in 0..6000 {
+        let text = format!("f{}", rng.random_range(0..3000));
+        if rng.next_u32() % 3 == 0 {
+            setup.index.deregister(&session, &name(&text));
+            listed.remove(&text);
+        } else {
+            setup.index.register(&session, &record(1, &text, 1));
+            listed.insert(text);
+        }
+    }
+    for n in 0..3000 {
+        let text = format!("f{n}");
+        let found = setup.index.lookup(&name(&text), setup.now);
+        assert!(found.iter().all(|found| found.record.name.as_str() == text));
+        assert_eq!(found.len(), usize::from(listed.contains(&text)), "{text}");
+    }
+    assert_eq!((setup.index.names(), session.count()), (listed.len(), listed.len()));
+    setup.index.check();
+    setup.index.close_session(&session);
+    assert_eq!((setup.index.names(), setup.index.take_removed() >= listed.len()), (0, true));
 }

@@ -1,0 +1,229 @@
+//! What the index keeps of one name.
+
+use std::{ptr, sync::Arc};
+
+use nekoproto::{
+    Holder, PackedRecord, SignedRecord, VerifiedRecord, Version,
+    limits::{HITS_MAX, HOLDERS_MAX},
+};
+
+use super::{Noted, Session};
+use crate::state::merge::Found;
+
+/// What is known of one name. Nearly always one origin publishes it and one node holds it: that takes
+/// two pointers, and no memory of its own but the record.
+///
+/// Invariants: there is a listing, and each listing has a holding; a listing's record is the newest
+/// version noted while the listing existed.
+#[derive(Debug)]
+pub(super) enum Entry {
+    /// One origin, and one holder of its newest version.
+    Single { record: PackedRecord, holder: Arc<Session> },
+    /// Anything else.
+    #[expect(clippy::box_collection, reason = "a vector in place would make every entry larger")]
+    Many(Box<Vec<Listing>>),
+}
+
+/// One origin's file.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) record: PackedRecord,
+    pub(super) holdings: Vec<Holding>,
+}
+
+#[derive(Debug)]
+pub(super) struct Holding {
+    pub(super) session: Arc<Session>,
+    pub(super) version: Version,
+}
+
+const _: () = assert!(size_of::<Entry>() == 16, "a million of them are in the table");
+
+impl Entry {
+    /// The entry of a name that nobody held before.
+    pub(super) fn new(session: &Arc<Session>, record: &VerifiedRecord) -> Self {
+        Self::Single { record: PackedRecord::new(record), holder: Arc::clone(session) }
+    }
+
+    /// The name's UTF-8.
+    pub(super) fn name_bytes(&self) -> &[u8] {
+        match self {
+            Self::Single { record, .. } => record.name_bytes(),
+            Self::Many(listings) => listings.first().map_or(&[], |listing| listing.record.name_bytes()),
+        }
+    }
+
+    /// Some record that has the name.
+    pub(super) fn any_record(&self) -> Option<&PackedRecord> {
+        match self {
+            Self::Single { record, .. } => Some(record),
+            Self::Many(listings) => listings.first().map(|listing| &listing.record),
+        }
+    }
+
+    /// Lists `session` as a holder of `record`, and says whether it is listed now.
+    pub(super) fn list(&mut self, session: &Arc<Session>, record: &VerifiedRecord) -> (Noted, bool) {
+        if let Self::Single { record: known, holder } = self
+            && Arc::ptr_eq(holder, session)
+            && known.is(record.signed())
+        {
+            return (Noted::Known, true); // a renewal: nothing changes
+        }
+        let node = session.holder.node;
+        let listings = self.listings();
+        let of_origin = listings.iter().position(|listing| listing.record.is_of(&record.origin));
+        match of_origin.map(|place| listings[place].record.unpack()) {
+            Some(known) if known.replaces(record) || known.contradicts(record) => {
+                self.make_small();
+                return (Noted::Outdated(known), false);
+            }
+            None if listings.len() >= HITS_MAX => return (Noted::Full, false),
+            _ => {}
+        }
+        // One node holds one file under a name: what it held there before makes room for this.
+        for listing in listings.iter_mut() {
+            listing.holdings.retain(|known| known.session.holder.node != node);
+        }
+        let holding = Holding { session: Arc::clone(session), version: record.version };
+        let noted = match of_origin {
+            Some(place) => {
+                let noted = listings[place].note(record);
+                listings[place].holdings.push(holding);
+                noted
+            }
+            None => {
+                listings.push(Listing { record: PackedRecord::new(record), holdings: vec![holding] });
+                Noted::News { outdated: Vec::new() }
+            }
+        };
+        listings.retain(|listing| !listing.holdings.is_empty());
+        self.make_small();
+        (noted, true)
+    }
+
+    /// Notes a newer version without a holder.
+    pub(super) fn invalidate(&mut self, record: &VerifiedRecord) -> Noted {
+        let noted = match self.listings().iter_mut().find(|listing| listing.record.is_of(&record.origin)) {
+            Some(listing) if listing.record.version() > record.version => {
+                Noted::Outdated(listing.record.unpack())
+            }
+            Some(listing) => listing.note(record),
+            None => Noted::Known,
+        };
+        self.make_small();
+        noted
+    }
+
+    /// Whether `session` is listed.
+    pub(super) fn lists(&self, session: &Session) -> bool {
+        match self {
+            Self::Single { holder, .. } => ptr::eq(&raw const **holder, session),
+            Self::Many(listings) => {
+                let mut holdings = listings.iter().flat_map(|listing| &listing.holdings);
+                holdings.any(|held| ptr::eq(&raw const *held.session, session))
+            }
+        }
+    }
+
+    /// Lists `session` no longer; true if nobody is left, and the entry must go.
+    #[must_use]
+    pub(super) fn unlist(&mut self, session: &Session) -> bool {
+        let Self::Many(listings) = self else { return self.lists(session) };
+        for listing in listings.iter_mut() {
+            listing.holdings.retain(|held| !ptr::eq(&raw const *held.session, session));
+        }
+        listings.retain(|listing| !listing.holdings.is_empty());
+        let is_empty = listings.is_empty();
+        self.make_small();
+        is_empty
+    }
+
+    /// The record of this entry that vouches for `record`, if one does.
+    pub(super) fn record_that_is(&self, record: &SignedRecord) -> Option<&PackedRecord> {
+        match self {
+            Self::Single { record: known, .. } => Some(known).filter(|known| known.is(record)),
+            Self::Many(listings) => listings.iter().map(|l| &l.record).find(|known| known.is(record)),
+        }
+    }
+
+    /// Each origin's newest version, with holders whose lease runs.
+    pub(super) fn found(&self, now_ms: u64) -> Vec<Found> {
+        match self {
+            Self::Single { record, holder } if holder.is_listed_at(now_ms) => {
+                vec![Found { record: record.unpack(), holders: vec![holder.holder] }]
+            }
+            Self::Single { .. } => Vec::new(),
+            Self::Many(listings) => listings.iter().filter_map(|listing| listing.found(now_ms)).collect(),
+        }
+    }
+
+    /// The general form, to be changed; [`make_small`](Self::make_small) ends that.
+    fn listings(&mut self) -> &mut Vec<Listing> {
+        if let Self::Single { record, holder } = self {
+            let held = Holding { session: Arc::clone(holder), version: record.version() };
+            let listing = Listing { record: record.clone(), holdings: vec![held] };
+            *self = Self::Many(Box::new(vec![listing]));
+        }
+        match self {
+            Self::Many(listings) => listings,
+            Self::Single { .. } => unreachable!("made general just above"),
+        }
+    }
+
+    fn make_small(&mut self) {
+        if let Self::Many(listings) = self
+            && let [Listing { record, holdings }] = listings.as_slice()
+            && let [Holding { session, version }] = holdings.as_slice()
+            && *version == record.version()
+        {
+            *self = Self::Single { record: record.clone(), holder: Arc::clone(session) };
+        }
+    }
+
+    /// All that is listed, in the general form.
+    #[cfg(test)]
+    pub(super) fn check(&self, has_name: impl Fn(&Session) -> bool) {
+        let Self::Many(listings) = self else {
+            let Self::Single { holder, .. } = self else { return };
+            return assert!(has_name(holder));
+        };
+        assert!(!listings.is_empty());
+        for listing in listings.iter() {
+            assert!(!listing.holdings.is_empty());
+            assert_eq!(listing.record.name_bytes(), self.name_bytes());
+            for held in &listing.holdings {
+                assert!(held.version <= listing.record.version());
+                assert!(has_name(&held.session));
+            }
+        }
+    }
+}
+
+impl Listing {
+    /// Takes note of `record`, which is not older than the one known.
+    fn note(&mut self, record: &VerifiedRecord) -> Noted {
+        if record.version <= self.record.version() {
+            return Noted::Known;
+        }
+        self.record = PackedRecord::new(record);
+        let older = self.holdings.iter().filter(|held| held.version < record.version);
+        Noted::News { outdated: older.map(|held| held.session.id()).collect() }
+    }
+
+    /// At most [`HOLDERS_MAX`] of the current holders; each lookup begins elsewhere among them,
+    /// so that the load spreads.
+    fn found(&self, now_ms: u64) -> Option<Found> {
+        let start =
+            if self.holdings.len() > HOLDERS_MAX { rand::random_range(0..self.holdings.len()) } else { 0 };
+        let (late, early) = self.holdings.split_at(start);
+        let newest = self.record.version();
+        let holders: Vec<Holder> = early
+            .iter()
+            .chain(late)
+            .filter(|held| held.version == newest && held.session.is_listed_at(now_ms))
+            .map(|held| held.session.holder)
+            .take(HOLDERS_MAX)
+            .collect();
+        (!holders.is_empty()).then(|| Found { record: self.record.unpack(), holders })
+    }
+}

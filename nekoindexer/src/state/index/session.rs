@@ -1,0 +1,132 @@
+//! One holder's registrations over one connection.
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use hashbrown::{HashTable, hash_table};
+use nekoproto::Holder;
+
+/// Names one session may register.
+pub const SESSION_NAMES_MAX: usize = 1_000_000;
+
+/// Identifies one connection of a holder, so that its next connection is another session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub(super) u64);
+
+/// One holder's registrations over one connection: what it holds, and how long it is listed.
+#[derive(Debug)]
+pub struct Session {
+    id: SessionId,
+    pub(super) holder: Holder,
+    /// End of the lease in milliseconds since the index was made.
+    lease_ends_ms: AtomicU64,
+    /// Its connection is open: when the lease ends it loses its registrations, and may make new ones.
+    connected: AtomicBool,
+    names: Mutex<SessionNames>,
+}
+
+/// The names of a session, by the index's hash of them: the text is kept once, in the index. Two names
+/// of one session with the same 64 bits are counted as one, and both removed with it.
+#[derive(Debug, Default)]
+pub(super) struct SessionNames {
+    hashes: HashTable<u64>,
+    /// The session was removed; nothing may be added to it any more.
+    closed: bool,
+}
+
+impl Session {
+    pub(super) fn new(id: SessionId, holder: Holder, lease_ends_ms: u64) -> Self {
+        Self {
+            id,
+            holder,
+            lease_ends_ms: AtomicU64::new(lease_ends_ms),
+            connected: AtomicBool::new(true),
+            names: Mutex::default(),
+        }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub const fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// How many names it has registered.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.names().hashes.len()
+    }
+
+    pub(super) fn names(&self) -> MutexGuard<'_, SessionNames> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn renew(&self, lease_ends_ms: u64) {
+        self.lease_ends_ms.store(lease_ends_ms, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_listed_at(&self, now_ms: u64) -> bool {
+        self.lease_ends_ms.load(Ordering::Relaxed) > now_ms
+    }
+
+    pub(super) fn disconnected(&self) {
+        self.connected.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Relaxed)
+    }
+}
+
+impl SessionNames {
+    /// Whether one more name may be added, or this one is there already.
+    pub(super) fn has_room_for(&self, hash: u64) -> bool {
+        !self.closed && (self.hashes.len() < SESSION_NAMES_MAX || self.contains(hash))
+    }
+
+    pub(super) fn contains(&self, hash: u64) -> bool {
+        self.hashes.find(hash, |known| *known == hash).is_some()
+    }
+
+    pub(super) fn insert(&mut self, hash: u64) {
+        if let hash_table::Entry::Vacant(place) =
+            self.hashes.entry(hash, |known| *known == hash, |known| *known)
+        {
+            place.insert(hash);
+        }
+    }
+
+    pub(super) fn remove(&mut self, hash: u64) {
+        if let Ok(known) = self.hashes.find_entry(hash, |known| *known == hash) {
+            known.remove();
+        }
+    }
+
+    /// Takes all names away; with `close`, for ever.
+    pub(super) fn clear(&mut self, close: bool) -> HashTable<u64> {
+        self.closed |= close;
+        std::mem::take(&mut self.hashes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_session_has_room_for_what_it_has() {
+        let mut names = SessionNames::default();
+        let hash = |n: usize| (n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        for n in 0..SESSION_NAMES_MAX {
+            assert!(names.has_room_for(hash(n)));
+            names.insert(hash(n));
+        }
+        assert!(!names.has_room_for(hash(SESSION_NAMES_MAX)) && names.has_room_for(hash(0)));
+        names.remove(hash(1));
+        assert!(names.has_room_for(hash(SESSION_NAMES_MAX)));
+        assert_eq!(names.clear(true).len(), SESSION_NAMES_MAX - 1);
+        assert!(!names.has_room_for(hash(0)), "closed");
+    }
+}
