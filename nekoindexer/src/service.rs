@@ -2,10 +2,12 @@
 
 use std::{sync::Arc, time::Instant};
 
+use futures::{TryStreamExt, stream::FuturesOrdered};
 use nekoproto::{
-    Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, MsgId, Names, QueryReply, QueryRequest,
-    RecordError, Records, Refusal, RegisterReply, RegisterRequest, Role, SignedRecord, VerifiedRecord,
-    limits::TTL_MAX, summary::SummaryUpdate, transport::Remote,
+    Answers, Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, MsgId, Names, QueryAllRequest,
+    QueryReply, QueryRequest, RecordError, Records, Refusal, RegisterReply, RegisterRequest, Role,
+    SignedRecord, VerifiedRecord, indexer::answers, limits::TTL_MAX, summary::SummaryUpdate,
+    transport::Remote,
 };
 use tarpc::context::Context;
 
@@ -99,6 +101,22 @@ impl IndexerService for Service {
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
         query::answer(&self.shared, context.deadline, request).await
+    }
+
+    async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
+        let now = Instant::now();
+        let search = |name| Merge::new(self.shared.state.index.lookup(&name, now)).finish();
+        Ok(answers(names.into_iter().map(search)))
+    }
+
+    async fn query_all(self, context: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
+        let answer = async |query| match query::answer(&self.shared, context.deadline, query).await {
+            // The others have their answers all the same.
+            Err(Refusal::Busy) => Ok(QueryReply::default()),
+            answer => answer,
+        };
+        let all: FuturesOrdered<_> = request.queries().map(answer).collect();
+        Ok(answers(all.try_collect::<Vec<_>>().await?))
     }
 
     async fn summarize(self, _: Context, update: SummaryUpdate) -> Result<bool, Refusal> {

@@ -6,13 +6,13 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{
-    Fake, Peer, fake::Habit, hits, in_time, indexer, line, mesh, network, nodes, over_both, patient, query,
-    record, within,
+    Fake, Peer, fake::Habit, hits, in_time, indexer, line, mesh, name, network, nodes, over_both, patient,
+    query, record, within,
 };
 use nekoindexer::IndexerHandle;
 use nekoproto::{
-    QueryReply, Refusal,
-    limits::{DEADLINE_MAX, TTL_MAX},
+    MsgId, Names, QueryAllRequest, QueryReply, Refusal,
+    limits::{BATCH_MAX, DEADLINE_MAX, TTL_MAX},
     transport::Security,
 };
 use tarpc::client::RpcError;
@@ -42,6 +42,42 @@ async fn query_on_a_line_reaches_exactly_as_far_as_its_ttl() {
             assert_eq!(hits(&reply), [(1, nodes(0..=ttl.into()))], "TTL {ttl}");
             assert_eq!((reply.complete, reply.messages), (true, ttl.into()), "TTL {ttl}");
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_names_in_one_call_are_answered_as_one_by_one() {
+    over_both(async |security| {
+        let indexers = mesh(security, 4).await;
+        let peers = holders_everywhere(&indexers, security).await;
+        for (n, peer) in (0..).zip(&peers) {
+            peer.register([record(n, &format!("only-{n}"), 1)]).await;
+        }
+        let texts: Vec<String> = (0..BATCH_MAX)
+            .map(|n| match n % 3 {
+                0 => "a".to_owned(),
+                1 => format!("only-{}", n % 4),
+                _ => format!("nobody-{n}"),
+            })
+            .collect();
+        let names = || Names::first_of(texts.iter().map(|text| name(text)));
+        for ttl_hops in [0, 3] {
+            let request = QueryAllRequest { msg_id: MsgId::random(), names: names(), ttl_hops };
+            let found = peers[0].client.query_all(patient(), request).await.unwrap().unwrap();
+            let own = peers[0].client.search_all(patient(), names()).await.unwrap().unwrap();
+            assert_eq!((found.len(), own.len()), (BATCH_MAX, BATCH_MAX));
+            for ((text, found), own) in texts.iter().zip(found).zip(own) {
+                let (found, own) = (found.unwrap(), own.unwrap());
+                let (alone, search) = (peers[0].query(text, ttl_hops).await, peers[0].search(text).await);
+                assert_eq!((hits(&found), found.complete), (hits(&alone), alone.complete), "{text}");
+                assert_eq!(found.messages, alone.messages, "{text}");
+                assert_eq!((hits(&own), own.complete), (hits(&search), search.complete), "{text}");
+            }
+        }
+        let request = QueryAllRequest { msg_id: MsgId::random(), names: names(), ttl_hops: TTL_MAX + 1 };
+        let refused = peers[0].client.query_all(patient(), request).await.unwrap();
+        assert_eq!(refused, Err(Refusal::TtlTooLarge(TTL_MAX + 1)));
     })
     .await;
 }

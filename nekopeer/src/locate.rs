@@ -2,13 +2,15 @@
 
 use std::{
     net::SocketAddr,
+    slice,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{
-    Covered, FileName, IndexerServiceClient, MsgId, QueryReply, QueryRequest, Refusal, VerifiedRecord,
+    Answers, Covered, FileName, IndexerServiceClient, MsgId, Names, QueryAllRequest, QueryReply,
+    QueryRequest, Refusal, VerifiedRecord, limits::BATCH_MAX,
 };
 use tarpc::client::RpcError;
 
@@ -64,64 +66,109 @@ pub enum LocateError {
 /// # Errors
 /// No indexer answered. If only some did, the answer is not complete.
 pub(crate) async fn ask(shared: &Arc<Shared>, name: &FileName, scope: Scope) -> Result<Answer, LocateError> {
-    let deadline = Instant::now() + shared.config.query_deadline;
-    let request = QueryRequest {
-        msg_id: MsgId::random(),
-        name: name.clone(),
-        ttl_hops: match scope {
-            Scope::Own => 0,
-            Scope::Network { ttl_hops } => ttl_hops,
-        },
-        covered: Covered::new(),
-    };
-    let mut answers: FuturesUnordered<_> =
-        shared.sessions.iter().map(|session| ask_one(session, scope, request.clone(), deadline)).collect();
-    let mut merged = Answer { candidates: Vec::new(), complete: true };
-    let (mut answered, mut failure) = (false, LocateError::NoIndexer);
-    while let Some(answer) = answers.next().await {
-        match answer {
-            Ok(reply) => {
-                answered = true;
-                absorb(shared, &mut merged, name, reply);
-            }
-            Err(error) => {
-                merged.complete = false;
-                failure = error;
+    let answers = ask_all(shared, slice::from_ref(name), scope).await?;
+    Ok(answers.into_iter().next().unwrap_or_default()) // one answer for each name
+}
+
+/// Asks for all of `names`, many in a call; answers in their order.
+///
+/// # Errors
+/// No indexer answered. If only some did, the answers are not complete.
+pub(crate) async fn ask_all(
+    shared: &Arc<Shared>,
+    names: &[FileName],
+    scope: Scope,
+) -> Result<Vec<Answer>, LocateError> {
+    let mut merged = vec![Answer { candidates: Vec::new(), complete: true }; names.len()];
+    for (names, merged) in names.chunks(BATCH_MAX).zip(merged.chunks_mut(BATCH_MAX)) {
+        // Each call has as much time as a query for a single name.
+        let deadline = Instant::now() + shared.config.query_deadline;
+        let msg_id = MsgId::random(); // at several indexers the same: their network is asked once
+        let asked = shared.sessions.iter().map(|session| ask_one(session, scope, msg_id, names, deadline));
+        let mut answers: FuturesUnordered<_> = asked.collect();
+        let (mut answered, mut failure) = (false, LocateError::NoIndexer);
+        while let Some(answer) = answers.next().await {
+            match answer {
+                Ok(replies) => {
+                    answered = true;
+                    for ((name, merged), reply) in names.iter().zip(&mut *merged).zip(replies) {
+                        absorb(shared, merged, name, reply);
+                    }
+                }
+                Err(error) => {
+                    merged.iter_mut().for_each(|answer| answer.complete = false);
+                    failure = error;
+                }
             }
         }
+        if !answered {
+            return Err(failure);
+        }
     }
-    if !answered {
-        return Err(failure);
-    }
-    let records = merged.candidates.iter().map(|candidate| candidate.record.clone()).collect();
-    watch::learn(shared, records).await;
+    let found = merged.iter().flat_map(|answer| &answer.candidates);
+    watch::learn(shared, found.map(|candidate| candidate.record.clone()).collect()).await;
     Ok(merged)
 }
 
+/// Asks one indexer for at most [`BATCH_MAX`] names; as many replies.
 async fn ask_one(
     session: &Session,
     scope: Scope,
-    request: QueryRequest,
+    msg_id: MsgId,
+    names: &[FileName],
     deadline: Instant,
-) -> Result<QueryReply, LocateError> {
+) -> Result<Vec<QueryReply>, LocateError> {
     let left = || deadline.saturating_duration_since(Instant::now());
     let unreachable = |why: String| LocateError::Unreachable { indexer: session.link.addr(), why };
     let Some(client) = session.client_within(left()).await else {
         return Err(unreachable(session.why_away()));
     };
-    let answer = call(&client, scope, request, left()).await;
-    Ok(answer.map_err(|error| unreachable(error.to_string()))??)
+    let failed = |error: RpcError| unreachable(error.to_string());
+    if let [name] = names {
+        return Ok(vec![call(&client, scope, msg_id, name, left()).await.map_err(failed)??]);
+    }
+    let answers = call_all(&client, scope, msg_id, names, left()).await.map_err(failed)??;
+    let mut replies = Vec::with_capacity(names.len());
+    for (n, name) in names.iter().enumerate() {
+        replies.push(match answers.get(n).cloned().flatten() {
+            Some(reply) => reply,
+            // There was no room for it in the reply with the others.
+            None => call(&client, scope, MsgId::random(), name, left()).await.map_err(failed)??,
+        });
+    }
+    Ok(replies)
 }
 
 async fn call(
     client: &IndexerServiceClient,
     scope: Scope,
-    request: QueryRequest,
+    msg_id: MsgId,
+    name: &FileName,
     left: Duration,
 ) -> Result<Result<QueryReply, Refusal>, RpcError> {
+    let name = name.clone();
     match scope {
-        Scope::Own => client.search(within(left), request.name).await,
-        Scope::Network { .. } => client.query(within(left), request).await,
+        Scope::Own => client.search(within(left), name).await,
+        Scope::Network { ttl_hops } => {
+            let covered = Covered::new();
+            client.query(within(left), QueryRequest { msg_id, name, ttl_hops, covered }).await
+        }
+    }
+}
+
+async fn call_all(
+    client: &IndexerServiceClient,
+    scope: Scope,
+    msg_id: MsgId,
+    names: &[FileName],
+    left: Duration,
+) -> Result<Result<Answers, Refusal>, RpcError> {
+    let names = Names::first_of(names.iter().cloned());
+    match scope {
+        Scope::Own => client.search_all(within(left), names).await,
+        Scope::Network { ttl_hops } => {
+            client.query_all(within(left), QueryAllRequest { msg_id, names, ttl_hops }).await
+        }
     }
 }
 

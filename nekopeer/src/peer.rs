@@ -215,6 +215,23 @@ impl PeerHandle {
         locate::ask(&self.shared, name, Scope::Network { ttl_hops }).await
     }
 
+    /// Asks the own indexers alone for many names; answers in their order.
+    ///
+    /// # Errors
+    /// No indexer answered.
+    pub async fn search_all(&self, names: &[FileName]) -> Result<Vec<Answer>, LocateError> {
+        locate::ask_all(&self.shared, names, Scope::Own).await
+    }
+
+    /// Asks the network for many names, over at most `ttl_hops` hops beyond the own indexers; answers
+    /// in their order.
+    ///
+    /// # Errors
+    /// No indexer answered, or they refused.
+    pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, LocateError> {
+        locate::ask_all(&self.shared, names, Scope::Network { ttl_hops }).await
+    }
+
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.
     ///
     /// # Errors

@@ -34,6 +34,15 @@ pub fn encode_into<T: Serialize>(out: impl io::Write, value: &T, limit: u64) -> 
     Ok(options(limit).serialize_into(out, value)?)
 }
 
+/// Writes `value` to `out`, however long it is; for values whose types bound them. Counting the bytes
+/// before, as a limit needs it, takes nearly as long as writing them.
+///
+/// # Errors
+/// `out` failed, or the value cannot be encoded.
+pub(crate) fn append<T: Serialize>(out: impl io::Write, value: &T) -> Result<(), CodecError> {
+    Ok(bincode::DefaultOptions::new().serialize_into(out, value)?)
+}
+
 /// Decodes exactly one value from all of `bytes`.
 ///
 /// # Errors

@@ -113,6 +113,12 @@ impl MsgId {
         Self(bits.to_le_bytes())
     }
 
+    /// The n-th id after this one.
+    #[must_use]
+    pub const fn nth(self, n: u128) -> Self {
+        Self::from_u128(u128::from_le_bytes(self.0).wrapping_add(n))
+    }
+
     /// The low bits, for choosing a shard.
     #[must_use]
     pub const fn low_bits(&self) -> u8 {

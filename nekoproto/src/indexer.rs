@@ -7,7 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ContentHash, FileName, List, MsgId, NodeId, NodeTag, Refusal, SignedRecord, Version,
-    limits::{BATCH_MAX, COVERED_MAX, HITS_MAX, HOLDERS_MAX},
+    limits::{
+        ANSWERS_BYTES_MAX, BATCH_MAX, COVERED_MAX, FRAME_BYTES_MAX, HITS_MAX, HOLDER_BYTES_MAX, HOLDERS_MAX,
+        NAME_BYTES_MAX, RECORD_BYTES_MAX,
+    },
     summary::SummaryUpdate,
 };
 
@@ -15,6 +18,9 @@ use crate::{
 pub type Records = List<SignedRecord, BATCH_MAX>;
 /// Names of one call.
 pub type Names = List<FileName, BATCH_MAX>;
+/// Answers to the names of one call, in their order. `None`: the answer has no room in this reply, and
+/// the name is to be asked for again.
+pub type Answers = List<Option<QueryReply>, BATCH_MAX>;
 /// Indexers that have been, or are being, asked already.
 pub type Covered = List<NodeTag, COVERED_MAX>;
 
@@ -37,6 +43,10 @@ pub trait IndexerService {
     /// Between neighbors: which names the caller has. False: a step is missing, and the whole summary
     /// is needed.
     async fn summarize(update: SummaryUpdate) -> Result<bool, Refusal>;
+    /// What this indexer itself knows of many names.
+    async fn search_all(names: Names) -> Result<Answers, Refusal>;
+    /// What the indexers within reach know of many names.
+    async fn query_all(request: QueryAllRequest) -> Result<Answers, Refusal>;
 }
 
 /// "I hold these versions."
@@ -84,6 +94,37 @@ pub struct QueryRequest {
     pub covered: Covered,
 }
 
+/// Many queries that begin at once. They travel on as one query for each name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryAllRequest {
+    /// Id of the query for the first name; the others follow it, [`MsgId::nth`].
+    pub msg_id: MsgId,
+    /// What is looked for.
+    pub names: Names,
+    /// Hops each query may travel; 0 asks the receiver alone.
+    pub ttl_hops: u8,
+}
+
+impl QueryAllRequest {
+    /// The query for each name.
+    pub fn queries(self) -> impl Iterator<Item = QueryRequest> {
+        let Self { msg_id, names, ttl_hops } = self;
+        let query =
+            move |(n, name)| QueryRequest { msg_id: msg_id.nth(n), name, ttl_hops, covered: Covered::new() };
+        (0..).zip(names).map(query)
+    }
+}
+
+/// Puts as many of `replies` into one reply as a frame has room for.
+#[must_use]
+pub fn answers(replies: impl IntoIterator<Item = QueryReply>) -> Answers {
+    let mut room = FRAME_BYTES_MAX - ANSWERS_BYTES_MAX;
+    Answers::first_of(replies.into_iter().map(|reply| {
+        room = room.checked_sub(reply.bytes_max())?;
+        Some(reply)
+    }))
+}
+
 /// What was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryReply {
@@ -94,6 +135,17 @@ pub struct QueryReply {
     pub complete: bool,
     /// Query messages that indexers sent to each other for this answer, as far as they are known.
     pub messages: u32,
+}
+
+impl QueryReply {
+    /// Upper bound of its bytes on the wire.
+    fn bytes_max(&self) -> usize {
+        let hit = |hit: &Hit| {
+            let name = hit.record.unverified().name.as_str().len();
+            RECORD_BYTES_MAX - NAME_BYTES_MAX + name + hit.holders.len() * HOLDER_BYTES_MAX
+        };
+        self.hits.iter().map(hit).sum()
+    }
 }
 
 /// A version of a file and who holds it.

@@ -39,7 +39,7 @@ pub mod transport;
 pub mod verify;
 
 /// Version of everything that travels. Nodes of different versions refuse each other by name.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 pub use data::{ByteRange, DataReply, DataRequest, Freshness, Grant};
 pub use error::{Fault, FetchRefusal, HelloRefusal, Refusal};
@@ -47,8 +47,8 @@ pub use hello::{Hello, NetworkName, Purpose, Role};
 pub use id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version};
 pub use identity::{Identity, IdentityError};
 pub use indexer::{
-    Covered, Held, Hit, Holder, IndexerService, InvalidateRequest, LeaseReply, Names, QueryReply,
-    QueryRequest, Records, RegisterReply, RegisterRequest,
+    Answers, Covered, Held, Hit, Holder, IndexerService, InvalidateRequest, LeaseReply, Names,
+    QueryAllRequest, QueryReply, QueryRequest, Records, RegisterReply, RegisterRequest,
 };
 pub use list::List;
 pub use manifest::{Chunk, Cut, Manifest, ManifestError};

@@ -27,8 +27,13 @@ pub const FRAME_BYTES_MAX: usize = 512 * 1024;
 pub const RECORD_BYTES_MAX: usize = NAME_BYTES_MAX + 256;
 /// Upper bound of an encoded holder: node id, address (the longest form), tags.
 pub const HOLDER_BYTES_MAX: usize = 33 + 24;
+/// Upper bound of what a reply with the answers to many names has around its hits: for each answer a
+/// few lengths and counts, for all of them the envelope.
+pub const ANSWERS_BYTES_MAX: usize = BATCH_MAX * 32 + 64;
 const _: () = assert!(BATCH_MAX * RECORD_BYTES_MAX < FRAME_BYTES_MAX);
-const _: () = assert!(HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX);
+const _: () = assert!(
+    HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
+);
 
 /// The longest deadline a caller may ask for; longer ones are cut to it.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(60);

@@ -103,20 +103,27 @@ fn check(text: &str) -> Result<(), NameError> {
     if text.starts_with('/') {
         return Err(NameError::Absolute);
     }
-    if text.contains('\\') {
+    // One look at each byte: every name that travels is checked.
+    let (mut any_backslash, mut any_control, mut all_bits) = (false, false, 0);
+    for byte in text.bytes() {
+        any_backslash |= byte == b'\\';
+        any_control |= byte.is_ascii_control();
+        all_bits |= byte;
+    }
+    if any_backslash {
         return Err(NameError::Backslash);
     }
-    if text.chars().any(char::is_control) {
+    if any_control || !all_bits.is_ascii() && text.chars().any(char::is_control) {
         return Err(NameError::Control);
     }
-    text.split('/').try_for_each(check_component)
+    text.as_bytes().split(|byte| *byte == b'/').try_for_each(check_component)
 }
 
-fn check_component(component: &str) -> Result<(), NameError> {
-    let prefix = component.as_bytes().get(..RESERVED_PREFIX.len());
+fn check_component(component: &[u8]) -> Result<(), NameError> {
+    let prefix = component.get(..RESERVED_PREFIX.len());
     match component {
-        "" => Err(NameError::EmptyComponent),
-        "." | ".." => Err(NameError::DotComponent),
+        b"" => Err(NameError::EmptyComponent),
+        b"." | b".." => Err(NameError::DotComponent),
         _ if component.len() > COMPONENT_BYTES_MAX => Err(NameError::ComponentTooLong),
         _ if prefix.is_some_and(|p| p.eq_ignore_ascii_case(RESERVED_PREFIX.as_bytes())) => {
             Err(NameError::Reserved)

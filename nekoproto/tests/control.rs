@@ -89,6 +89,22 @@ async fn one_connection_carries_calls_both_ways() {
     .await;
 }
 
+#[tokio::test]
+async fn answers_to_many_names_fill_a_frame_and_the_rest_is_to_be_asked_for_again() {
+    over_both(async |security| {
+        let pair = pair(security).await;
+        let asked = (0..12).map(|n| name(if n == 0 || n == 11 { "abc" } else { "big" }));
+        let answers = pair.to_indexer.search_all(patient(), List::first_of(asked)).await.unwrap().unwrap();
+        let fits = answers.iter().filter(|answer| **answer == Some(big_reply())).count();
+        assert!((6..10).contains(&fits), "{fits} replies of 70 KB in 512 KB");
+        assert_eq!(answers.iter().filter(|answer| answer.is_none()).count(), 10 - fits);
+        assert_eq!((&answers[0], &answers[11]), (&Some(reply(3)), &Some(reply(3))));
+        // A call that comes after it finds the connection in order.
+        assert_eq!(pair.to_indexer.search(patient(), name("abc")).await.unwrap(), Ok(reply(3)));
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn crowd_of_calls_both_ways_is_answered_each_with_its_own_answer() {
     const CALLS: u32 = 2000;

@@ -11,9 +11,9 @@ use std::{fmt::Write, net::SocketAddr};
 use nekoproto::{
     ByteRange, Chunk, ChunkHash, ContentHash, DataReply, DataRequest, Fault, FetchRefusal, FileName,
     Freshness, Grant, Held, Hello, HelloRefusal, Hit, Holder, Identity, InvalidateRequest, LeaseReply, List,
-    Manifest, ManifestHash, Mode, MsgId, NetworkName, NodeId, PROTOCOL_VERSION, Policy, Purpose, QueryReply,
-    QueryRequest, Record, Refusal, RegisterReply, RegisterRequest, Role, SignedRecord, Verdict, Version,
-    codec,
+    Manifest, ManifestHash, Mode, MsgId, NetworkName, NodeId, PROTOCOL_VERSION, Policy, Purpose,
+    QueryAllRequest, QueryReply, QueryRequest, Record, Refusal, RegisterReply, RegisterRequest, Role,
+    SignedRecord, Verdict, Version, codec,
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
     peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
     summary::{Filter, NameKey, SummaryNews, SummaryUpdate},
@@ -133,7 +133,7 @@ fn peer_answer(answer: PeerAnswer) -> ToIndexer {
 #[test]
 fn values_are_pinned() {
     let mut pins = Pins::default();
-    pins.pin("protocol version", &PROTOCOL_VERSION, "02");
+    pins.pin("protocol version", &PROTOCOL_VERSION, "03");
     pins.pin("node 1", &node(1), "N");
     pins.pin("node 2", &node(2), "M");
     pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
@@ -194,6 +194,18 @@ fn calls_of_an_indexer_are_pinned() {
         "00 01 fbd007 06 07 01 02 01 07 a0 00 01 08 0000000000000000 01 08 8a88e3dd7409f195",
     );
 
+    let names = List::first_of([name("a"), name("b/c")]);
+    pins.pin(
+        "search for many",
+        &ask(Ask::SearchAll { names: names.clone() }),
+        "00 01 fbd007 07 02 0161 03622f63",
+    );
+    pins.pin(
+        "query for many",
+        &ask(Ask::QueryAll { request: QueryAllRequest { msg_id, names, ttl_hops: 3 } }),
+        "00 01 fbd007 08 10 04030201000000000000000000000000 02 0161 03622f63 03",
+    );
+
     let lease = LeaseReply { lease_ms: 60_000, names: 2 };
     let registered = RegisterReply { lease, newer: records, unlisted: 1 };
     pins.pin("registered", &answer(Answer::Register(Ok(registered))), "02 01 00 00 00 fb60ea 02 01 R 01");
@@ -207,6 +219,8 @@ fn calls_of_an_indexer_are_pinned() {
     pins.pin("nothing", &answer(Answer::Query(Ok(QueryReply::default()))), "02 01 00 04 00 00 00 00");
     pins.pin("invalidated", &answer(Answer::Invalidate(Ok(()))), "02 01 00 05 00");
     pins.pin("summary taken", &answer(Answer::Summarize(Ok(true))), "02 01 00 06 00 01");
+    let none_and_nothing = List::first_of([None, Some(QueryReply::default())]);
+    pins.pin("answers", &answer(Answer::SearchAll(Ok(none_and_nothing))), "02 01 00 07 00 02 00 01 00 00 00");
     pins.pin("refused", &answer(Answer::Query(Err(Refusal::TtlTooLarge(17)))), "02 01 00 04 01 00 11");
     pins.assert();
 }

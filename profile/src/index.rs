@@ -17,6 +17,7 @@ pub use subject::Timing;
 
 use self::{
     grow::grow,
+    inside::Inside,
     subject::{Sample, Subject},
 };
 use crate::{
@@ -29,6 +30,11 @@ use crate::{
 
 /// Names of each row by batch size.
 const BATCHED_NAMES: usize = 10_000;
+
+/// Lookups of many names each that are in flight.
+const LOOKUPS_IN_FLIGHT: usize = 16;
+/// Lookups in batches are that many times faster, at most, and as many times as many.
+const LOOKUPS_BATCHED: usize = 10;
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -67,6 +73,8 @@ pub struct Batched {
     pub known: Timing,
     /// New names of which the peer holds copies: each has a signature to be checked.
     pub copies: Timing,
+    /// Lookups of as many names in a call, [`LOOKUPS_IN_FLIGHT`] calls in flight.
+    pub hits: Timing,
 }
 
 /// Measures all that `options` name on indexers of their own, started by `place`; ends early when
@@ -125,17 +133,24 @@ async fn batched(
     options: &Options,
     watch: &Arc<Watch>,
 ) -> anyhow::Result<Batched> {
-    let signed = |origin, files| -> Vec<SignedRecord> {
-        sign(origin, options.seed, files).iter().map(VerifiedRecord::to_signed).collect()
-    };
-    let records = signed(Origin::Own, 0..BATCHED_NAMES);
-    let copies = signed(Origin::Other, BATCHED_NAMES..2 * BATCHED_NAMES);
+    let own = sign(Origin::Own, options.seed, 0..BATCHED_NAMES);
+    let signed = |records: &[VerifiedRecord]| records.iter().map(VerifiedRecord::to_signed).collect();
+    let records: Vec<SignedRecord> = signed(&own);
+    let copies: Vec<SignedRecord> =
+        signed(&sign(Origin::Other, options.seed, BATCHED_NAMES..2 * BATCHED_NAMES));
+    let mut inside = Inside::new(subject.holder());
+    inside.register(&own);
+    let mut sample = Sample { records: records.clone(), ..Sample::default() };
+    sample.fill_in(&inside);
+    let lookups = options.lookups * batch.min(LOOKUPS_BATCHED);
     watch.begin();
-    let _progress = Progress::start(&format!("batch {batch}"), 3 * BATCHED_NAMES, Arc::clone(watch));
+    let all = 3 * BATCHED_NAMES + lookups;
+    let _progress = Progress::start(&format!("batch {batch}"), all, Arc::clone(watch));
     let new = subject.register(&records, batch, 1, watch).await?;
     let known = subject.register(&records, batch, 1, watch).await?;
     let copies = subject.register(&copies, batch, 1, watch).await?;
-    Ok(Batched { batch, new, known, copies })
+    let hits = subject.look_up_all(&sample, lookups, batch, LOOKUPS_IN_FLIGHT, watch).await?;
+    Ok(Batched { batch, new, known, copies, hits })
 }
 
 async fn look_up(

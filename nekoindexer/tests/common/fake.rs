@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use nekoproto::{
-    FileName, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, Names, Purpose,
-    QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, Role,
+    Answers, FileName, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, Names, Purpose,
+    QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, Role,
     transport::{Connection, Io, Security, control, control::Driver},
 };
 use tarpc::context::Context;
@@ -114,6 +114,14 @@ impl IndexerService for Service {
             Habit::NeverAnswers => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
         }
+    }
+
+    async fn search_all(self, _: Context, _: Names) -> Result<Answers, Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
+    async fn query_all(self, _: Context, _: QueryAllRequest) -> Result<Answers, Refusal> {
+        Err(Refusal::WrongRole)
     }
 
     async fn invalidate(self, _: Context, request: InvalidateRequest) -> Result<(), Refusal> {

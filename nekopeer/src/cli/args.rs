@@ -110,12 +110,14 @@ pub enum Command {
     /// Ask the own indexer only
     Search {
         /// What to look for
-        name: FileName,
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<FileName>,
     },
     /// Ask the network
     Query {
         /// What to look for
-        name: FileName,
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<FileName>,
         #[command(flatten)]
         reach: Reach,
     },

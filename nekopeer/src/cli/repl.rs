@@ -119,10 +119,12 @@ async fn interactive(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> any
             () = stop.wait() => None, // the editor takes Ctrl-C itself: somebody ends the program
         };
         let Some(line) = line else { break };
-        if let Ok(Some(Line::Search { name } | Line::Query { name, .. } | Line::Download { name, .. })) =
-            Line::parse(&line)
-        {
-            named.insert(name.to_string());
+        match Line::parse(&line) {
+            Ok(Some(Line::Search { names } | Line::Query { names, .. })) => {
+                named.extend(names.iter().map(ToString::to_string));
+            }
+            Ok(Some(Line::Download { name, .. })) => drop(named.insert(name.to_string())),
+            _ => {}
         }
         let after = tokio::select! {
             after = execute(peer, args, &line, output) => after,
@@ -182,8 +184,8 @@ async fn command(peer: &PeerHandle, args: &NodeArgs, line: Line, output: &Output
             run::say(output, &format!("{name} is no longer offered; the file stays"))?;
             Ok(Ended::Well)
         }
-        Line::Search { name } => run::search(peer, &name, output).await,
-        Line::Query { name, reach } => run::query(peer, &name, reach.ttl, output).await,
+        Line::Search { names } => run::search(peer, &names, output).await,
+        Line::Query { names, reach } => run::query(peer, &names, reach.ttl, output).await,
         Line::Download { name, output: path, reach, which } => {
             let options = crate::DownloadOptions {
                 output: path,

@@ -14,8 +14,7 @@ use super::{
     show,
 };
 use crate::{
-    Answer, DownloadError, DownloadOptions, LocateError, Peer, PeerHandle, Progress, PublishOptions,
-    PublishOutcome,
+    Answer, DownloadError, DownloadOptions, Peer, PeerHandle, Progress, PublishOptions, PublishOutcome,
 };
 
 /// Runs `command` and ends.
@@ -51,8 +50,8 @@ pub(super) async fn one_shot(args: &NodeArgs, command: &Command, output: &Output
 
 async fn ask(peer: &PeerHandle, command: &Command, output: &Output) -> anyhow::Result<Ended> {
     match command {
-        Command::Search { name } => search(peer, name, output).await,
-        Command::Query { name, reach } => query(peer, name, reach.ttl, output).await,
+        Command::Search { names } => search(peer, names, output).await,
+        Command::Query { names, reach } => query(peer, names, reach.ttl, output).await,
         Command::Get { name, output: path, reach, which } => {
             let options = DownloadOptions {
                 output: path.clone(),
@@ -183,37 +182,41 @@ pub(super) async fn get(
 }
 
 /// Asks the own indexer and shows the hits.
-pub(super) async fn search(peer: &PeerHandle, name: &FileName, output: &Output) -> anyhow::Result<Ended> {
-    show_hits(name, peer.search(name).await, output)
+pub(super) async fn search(peer: &PeerHandle, names: &[FileName], output: &Output) -> anyhow::Result<Ended> {
+    show_hits(names, &peer.search_all(names).await?, output)
 }
 
 /// Asks the network and shows the hits.
 pub(super) async fn query(
     peer: &PeerHandle,
-    name: &FileName,
+    names: &[FileName],
     ttl_hops: u8,
     output: &Output,
 ) -> anyhow::Result<Ended> {
-    show_hits(name, peer.query(name, ttl_hops).await, output)
+    show_hits(names, &peer.query_all(names, ttl_hops).await?, output)
 }
 
-fn show_hits(name: &FileName, answer: Result<Answer, LocateError>, output: &Output) -> anyhow::Result<Ended> {
-    let answer = answer?;
+/// Shows all hits in one table, or as JSON; a name that nobody offers is an end of its own.
+fn show_hits(names: &[FileName], answers: &[Answer], output: &Output) -> anyhow::Result<Ended> {
+    let is_found = |answer: &Answer| !answer.candidates.is_empty();
     if output.is_json() {
-        output.object(&show::hits_json(name.as_str(), &answer))?;
-    } else if !answer.candidates.is_empty() {
-        output.line(&show::hits(&answer))?;
+        let of_names = names.iter().zip(answers);
+        let mut objects: Vec<_> = of_names.map(|(name, answer)| show::hits_json(name, answer)).collect();
+        match objects.as_mut_slice() {
+            [object] => output.object(object)?,
+            _ => output.object(&json!({ "answers": objects }))?,
+        }
+    } else if answers.iter().any(is_found) {
+        output.line(&show::hits(answers))?;
     }
-    if !answer.complete {
+    if !answers.iter().all(|answer| answer.complete) {
         output.note("note: not every indexer in reach answered");
     }
-    if answer.candidates.is_empty() {
-        if !output.is_json() {
-            output.note(&format!("nobody offers {name}"));
-        }
-        return Ok(Ended::NotFound);
+    let missing = names.iter().zip(answers).filter(|(_, answer)| !is_found(answer));
+    if !output.is_json() {
+        missing.for_each(|(name, _)| output.note(&format!("nobody offers {name}")));
     }
-    Ok(Ended::Well)
+    Ok(if answers.iter().all(is_found) { Ended::Well } else { Ended::NotFound })
 }
 
 /// Shows what is published and held here.

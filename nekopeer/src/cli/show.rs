@@ -1,6 +1,6 @@
 //! Results as aligned tables and as JSON objects.
 
-use nekoproto::VerifiedRecord;
+use nekoproto::{FileName, VerifiedRecord};
 use serde_json::{Value, json};
 
 use crate::{Answer, Downloaded, FileStatus, PublishOutcome};
@@ -42,8 +42,8 @@ pub(super) fn table(headings: &[&str], right: &[usize], rows: &[Vec<String>]) ->
 }
 
 /// Hits, one row for each holder.
-pub(super) fn hits(answer: &Answer) -> String {
-    let rows = answer.candidates.iter().flat_map(|found| {
+pub(super) fn hits(answers: &[Answer]) -> String {
+    let rows = answers.iter().flat_map(|answer| &answer.candidates).flat_map(|found| {
         found.holders.iter().map(|holder| {
             let record = &found.record;
             let role = if holder.node == record.origin { "origin" } else { "copy" };
@@ -63,7 +63,7 @@ pub(super) fn hits(answer: &Answer) -> String {
 }
 
 /// `{"name","complete","hits":[...]}`
-pub(super) fn hits_json(name: &str, answer: &Answer) -> Value {
+pub(super) fn hits_json(name: &FileName, answer: &Answer) -> Value {
     let hits = answer.candidates.iter().map(|found| {
         let mut hit = record_json(&found.record);
         let holders = found
@@ -73,7 +73,7 @@ pub(super) fn hits_json(name: &str, answer: &Answer) -> Value {
         hit["holders"] = holders.collect();
         hit
     });
-    json!({ "name": name, "complete": answer.complete, "hits": hits.collect::<Vec<_>>() })
+    json!({ "name": name.as_str(), "complete": answer.complete, "hits": hits.collect::<Vec<_>>() })
 }
 
 fn record_json(record: &VerifiedRecord) -> Value {

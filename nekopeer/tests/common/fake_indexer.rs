@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 
 use nekoproto::{
-    FileName, Hit, IndexerService, InvalidateRequest, LeaseReply, List, Names, NetworkName,
-    PeerServiceClient, QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest, Role,
+    Answers, FileName, Hit, IndexerService, InvalidateRequest, LeaseReply, List, Names, NetworkName,
+    PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal, RegisterReply,
+    RegisterRequest, Role,
+    indexer::answers,
     transport::{Connection, Endpoint, EndpointConfig, Security, control},
 };
 use tarpc::context::Context;
@@ -85,6 +87,14 @@ impl IndexerService for Service {
 
     async fn query(self, _: Context, _: QueryRequest) -> Result<QueryReply, Refusal> {
         Ok(self.reply())
+    }
+
+    async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
+        Ok(answers(names.iter().map(|_| self.clone().reply())))
+    }
+
+    async fn query_all(self, _: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
+        Ok(answers(request.names.iter().map(|_| self.clone().reply())))
     }
 
     async fn invalidate(self, _: Context, _: InvalidateRequest) -> Result<(), Refusal> {

@@ -32,6 +32,8 @@ use crate::{Fault, limits::FRAME_BYTES_MAX};
 const READ_BYTES: usize = 64 * 1024;
 /// Reads in a row before other tasks get their turn.
 const READS_IN_A_ROW: usize = 4;
+/// Bytes to be sent that are worth a write of their own: the other end works on them while more are made.
+const OUT_BYTES_WORTH: usize = 32 * 1024;
 /// Bytes to be sent beyond which requests are held back and not served: the other end reads too slowly.
 const OUT_BYTES_SOFT: usize = 1024 * 1024;
 /// Bytes of requests that are held back; further ones are answered `busy`.
@@ -165,6 +167,10 @@ where
                 let request = Request { id, context: context_of(deadline_ms), call, bytes: frame.len() };
                 if self.out.len() <= OUT_BYTES_SOFT {
                     self.serve(request, cx);
+                    if self.out.len() >= OUT_BYTES_WORTH {
+                        // What is not taken now is sent at the end of the turn, or when there is room.
+                        let _: Poll<()> = self.poll_write(cx)?;
+                    }
                 } else if !self.serving.hold(request, HELD_BYTES_MAX) {
                     self.put_answer(id, Err(Fault::Busy));
                 }

@@ -133,14 +133,19 @@ pub(super) fn put_frame<Call: Serialize, Answer: Serialize>(
 ) -> Result<(), FrameError> {
     let start = out.len();
     out.put_u32(0);
-    if let Err(error) = codec::encode_into((&mut *out).writer(), envelope, FRAME_BYTES_MAX as u64) {
-        out.truncate(start);
-        return Err(error.into());
-    }
+    let encoded = codec::append((&mut *out).writer(), envelope);
     let len = out.len() - start - PREFIX_BYTES;
-    let prefix = u32::try_from(len).map_err(|_| FrameError::TooLong(len))?;
-    out[start..start + PREFIX_BYTES].copy_from_slice(&prefix.to_be_bytes());
-    Ok(())
+    match u32::try_from(len) {
+        Ok(prefix) if encoded.is_ok() && len <= FRAME_BYTES_MAX => {
+            out[start..start + PREFIX_BYTES].copy_from_slice(&prefix.to_be_bytes());
+            Ok(())
+        }
+        _ => {
+            out.truncate(start);
+            encoded?;
+            Err(FrameError::TooLong(len))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 use std::{future::pending, net::SocketAddr, time::Duration};
 
 use nekoproto::{
-    Held, Hit, Holder, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, List, Names,
-    PeerService, PeerServiceClient, Policy, QueryReply, QueryRequest, Record, Records, Refusal,
-    RegisterReply, RegisterRequest, SignedRecord, Verdict, Version,
+    Answers, Held, Hit, Holder, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, List,
+    Names, PeerService, PeerServiceClient, Policy, QueryAllRequest, QueryReply, QueryRequest, Record,
+    Records, Refusal, RegisterReply, RegisterRequest, SignedRecord, Verdict, Version,
+    indexer::answers,
     limits::{BATCH_MAX, HITS_MAX, HOLDERS_MAX},
     transport::{Connection, control, control::Driver},
 };
@@ -86,6 +87,17 @@ impl IndexerService for Indexer {
 
     async fn query(self, _: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
         Ok(reply(request.ttl_hops.into()))
+    }
+
+    async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
+        Ok(answers(names.iter().map(|name| match name.as_str() {
+            "big" => big_reply(),
+            text => reply(u32::try_from(text.len()).unwrap_or(u32::MAX)),
+        })))
+    }
+
+    async fn query_all(self, _: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
+        Ok(answers(request.names.iter().map(|_| reply(request.ttl_hops.into()))))
     }
 
     async fn invalidate(self, _: Context, _: InvalidateRequest) -> Result<(), Refusal> {

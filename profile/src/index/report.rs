@@ -5,7 +5,7 @@ use std::fmt::Write;
 use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
-use super::{Batched, Grown, Options, Pipelined, Timing};
+use super::{Batched, Grown, LOOKUPS_IN_FLIGHT, Options, Pipelined, Timing};
 use crate::floor::Floor;
 use crate::report::{
     figures::{P99_FROM, rounded},
@@ -97,13 +97,14 @@ impl Report {
     fn write_batched(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
-            "Registrations by records in a call, one call in flight:\n\n\
-             | batch | own new names/s | call p50 us | p99 us | own known names/s | call p50 us | p99 us | copies, new names/s | call p50 us | p99 us |\n\
-             |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
+            "Registrations by records in a call, one call in flight; lookups by names in a call, {} in flight:\n\n\
+             | batch | own new names/s | call p50 us | p99 us | own known names/s | call p50 us | p99 us | copies, new names/s | call p50 us | p99 us | hits, names/s | call p50 us | p99 us |\n\
+             |--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+            LOOKUPS_IN_FLIGHT
         )?;
         for row in &self.batched {
-            let [new, known, copies] = [&row.new, &row.known, &row.copies].map(cells);
-            writeln!(out, "| {} | {new} | {known} | {copies} |", row.batch)?;
+            let [new, known, copies, hits] = [&row.new, &row.known, &row.copies, &row.hits].map(cells);
+            writeln!(out, "| {} | {new} | {known} | {copies} | {hits} |", row.batch)?;
         }
         writeln!(out)
     }
@@ -198,10 +199,11 @@ impl Report {
             rows.push(row(format!("hits, {depth} in flight"), hits, json!({ "depth": depth })));
             rows.push(row(format!("misses, {depth} in flight"), misses, json!({ "depth": depth })));
         }
-        for Batched { batch, new, known, copies } in &self.batched {
+        for Batched { batch, new, known, copies, hits } in &self.batched {
             rows.push(row(format!("register new, batches of {batch}"), new, json!({ "batch": batch })));
             rows.push(row(format!("register copies, batches of {batch}"), copies, json!({ "batch": batch })));
             rows.push(row(format!("register known, batches of {batch}"), known, json!({ "batch": batch })));
+            rows.push(row(format!("hits, batches of {batch}"), hits, json!({ "batch": batch })));
         }
         json!({
             "kind": "index",

@@ -2,13 +2,14 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
+    ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::ensure;
 use futures::{StreamExt, TryStreamExt, stream};
-use nekoproto::{FileName, Holder, Identity, QueryReply, SignedRecord, transport::call_until};
+use nekoproto::{FileName, Holder, Identity, Names, QueryReply, SignedRecord, transport::call_until};
 use tarpc::context;
 
 use super::inside::Inside;
@@ -177,6 +178,42 @@ impl Subject {
         let numbers = stream::iter((0..count).take_while(|_| !watch.is_stopped()));
         let took: Vec<Duration> = numbers.map(call).buffer_unordered(in_flight).try_collect().await?;
         Ok(Timing { names: took.len(), wall: began.elapsed(), took })
+    }
+
+    /// Looks up `count` names that are there, so many in a call, with so many calls in flight; fewer if
+    /// stopped.
+    ///
+    /// # Errors
+    /// A call failed, or an answer is not what the index without a network says.
+    pub(super) async fn look_up_all(
+        &self,
+        sample: &Sample,
+        count: usize,
+        batch: usize,
+        in_flight: usize,
+        watch: &Arc<Watch>,
+    ) -> anyhow::Result<Timing> {
+        let batches: Vec<Range<usize>> = (0..sample.records.len())
+            .step_by(batch)
+            .map(|from| from..(from + batch).min(sample.records.len()))
+            .collect();
+        let call = |part: Range<usize>| async move {
+            let (records, expected) = (&sample.records[part.clone()], &sample.answers[part]);
+            let names = Names::first_of(records.iter().map(|record| record.unverified().name.clone()));
+            let sent = Instant::now();
+            let answers = self.client.calls.search_all(call_until(sent + ANSWER_WITHIN), names).await??;
+            let took = sent.elapsed();
+            let is_right = answers.iter().map(Option::as_ref).eq(expected.iter().map(Some));
+            ensure!(is_right, "wrong answers: {answers:?} instead of {expected:?}");
+            watch.add_done(records.len() as u64);
+            Ok((records.len(), took))
+        };
+        let began = Instant::now();
+        let calls = batches.iter().cycle().take(count.div_ceil(batch)).cloned();
+        let calls = stream::iter(calls.take_while(|_| !watch.is_stopped()));
+        let (names, took): (Vec<usize>, Vec<Duration>) =
+            calls.map(call).buffer_unordered(in_flight).try_collect::<Vec<_>>().await?.into_iter().unzip();
+        Ok(Timing { names: names.iter().sum(), wall: began.elapsed(), took })
     }
 
     /// Ends it.

@@ -44,10 +44,12 @@ pub(super) enum Line {
         name: FileName,
     },
     Search {
-        name: FileName,
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<FileName>,
     },
     Query {
-        name: FileName,
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<FileName>,
         #[command(flatten)]
         reach: Reach,
     },
