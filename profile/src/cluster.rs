@@ -11,7 +11,10 @@ use std::{sync::Arc, time::Duration};
 use anyhow::bail;
 use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, limits::BATCH_MAX};
 use tarpc::context;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    runtime::Handle,
+    time::{Instant, sleep},
+};
 
 use self::{
     client::Client,
@@ -67,7 +70,7 @@ impl Cluster {
             let neighbors = self.graph.names_as_neighbors(n);
             let neighbors = neighbors.into_iter().map(|neighbor| self.nodes[neighbor].addr()).collect();
             let listen = self.place.listen_addr(n)?;
-            self.nodes.push(self.place.indexer(listen, neighbors).await?);
+            self.nodes.push(self.place.indexer(n, listen, neighbors).await?);
         }
         for (n, identity) in identities.into_iter().enumerate() {
             self.peers.push(self.client(n, identity).await?);
@@ -130,7 +133,14 @@ impl Cluster {
     /// # Errors
     /// The indexer cannot be connected to.
     pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
-        Client::connect(self.nodes[n].addr(), identity, self.place.security).await
+        let connect = Client::connect(self.nodes[n].addr(), identity, self.place.security);
+        self.place.client_runtime(n).spawn(connect).await?
+    }
+
+    /// The runtime of clients of indexer `n`. To be called where clients run.
+    #[must_use]
+    pub fn client_runtime(&self, n: usize) -> Handle {
+        self.place.client_runtime(n)
     }
 
     /// The peer that registered files at indexer `n`.

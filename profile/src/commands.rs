@@ -156,10 +156,10 @@ fn on_threads<T>(
     work: impl AsyncFnOnce(Place, Arc<Watch>) -> Result<T, Fault>,
 ) -> Result<T, Fault> {
     let runtimes = Runtimes::new(setup.layout()).or_cannot_begin()?;
-    runtimes.run(|indexers| async {
+    runtimes.run(|runtimes| async {
         let watch = Arc::new(Watch::default());
         interrupt::listen(Arc::clone(&watch)).or_cannot_begin()?;
-        work(setup.place(indexers), watch).await
+        work(setup.place(runtimes), watch).await
     })
 }
 

@@ -69,7 +69,7 @@ pub async fn raw(place: &Place) -> anyhow::Result<Figures> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.into_std()?;
     let addr = listener.local_addr()?;
     // Taken up again there: a socket belongs to the runtime it was made on.
-    let echo = place.runtime.spawn(async { echo::serve_raw(TcpListener::from_std(listener)?).await });
+    let echo = place.runtime(0).spawn(async { echo::serve_raw(TcpListener::from_std(listener)?).await });
     let took = ask_raw(addr).await?;
     echo.await??;
     Ok(Figures::of(took))
@@ -109,7 +109,7 @@ async fn with_echo<T, F: Future<Output = anyhow::Result<T>>>(
         node.stop().await;
         return done;
     }
-    let server = place.runtime.spawn(async move { echo::Server::start(security) }).await??;
+    let server = place.runtime(0).spawn(async move { echo::Server::start(security) }).await??;
     work(echo::Client::connect(server.addr(), security).await?).await
 }
 

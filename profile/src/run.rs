@@ -14,6 +14,7 @@ use std::{
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{Identity, limits::QUERY_DEADLINE_DEFAULT, transport::call_until};
 use tokio::{
+    runtime::Handle,
     sync::{Barrier, mpsc},
     task::JoinSet,
 };
@@ -59,7 +60,8 @@ pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>)
             ttl_hops: scenario.ttl_hops,
             watch: Arc::clone(watch),
         };
-        clients.push(Asking { asker, draw: Draw::new(scenario, n), samples: Vec::new() });
+        let runtime = cluster.client_runtime(at);
+        clients.push(Asking { asker, draw: Draw::new(scenario, n), samples: Vec::new(), runtime });
     }
     Ok(Clients(clients))
 }
@@ -86,6 +88,8 @@ struct Asking {
     asker: Asker,
     draw: Draw,
     samples: Vec<Sample>,
+    /// Where it runs.
+    runtime: Handle,
 }
 
 /// One client and what it must find.
@@ -161,12 +165,14 @@ async fn closed_loop(clients: Vec<Asking>, requests: usize) -> anyhow::Result<(V
     let work = |mut client: Asking| {
         let (together, start) = (Arc::clone(&together), Arc::clone(&start));
         client.samples.reserve(requests);
-        async move {
+        let runtime = client.runtime.clone();
+        let work = async move {
             together.wait().await;
             let began = *start.get_or_init(Instant::now);
             client.ask_in_turn(requests, began).await;
             (client, began.elapsed())
-        }
+        };
+        (work, runtime)
     };
     all(clients.into_iter().map(work)).await
 }
@@ -182,9 +188,13 @@ async fn open_loop(
     let began = Instant::now();
     let pacer = Pacer { rate, requests: scenario.requests_of_all(), began };
     let pacing = pacer.start(senders, Arc::clone(watch))?;
-    let work = |(mut client, due): (Asking, _)| async move {
-        client.ask_when_due(due, began).await;
-        (client, began.elapsed())
+    let work = |(mut client, due): (Asking, _)| {
+        let runtime = client.runtime.clone();
+        let work = async move {
+            client.ask_when_due(due, began).await;
+            (client, began.elapsed())
+        };
+        (work, runtime)
     };
     let ended = all(clients.into_iter().zip(receivers).map(work)).await;
     // It ends by itself: it has told of all requests, or has nobody to tell any more.
@@ -192,12 +202,16 @@ async fn open_loop(
     ended
 }
 
-/// Runs every client as a task of its own; returns them in order, and the longest of their times.
-async fn all<F>(work: impl Iterator<Item = F>) -> anyhow::Result<(Vec<Asking>, Duration)>
+/// Runs every client as a task of its own, where it belongs; returns them in order, and the longest of
+/// their times.
+async fn all<F>(work: impl Iterator<Item = (F, Handle)>) -> anyhow::Result<(Vec<Asking>, Duration)>
 where
     F: Future<Output = (Asking, Duration)> + Send + 'static,
 {
-    let mut tasks: JoinSet<_> = work.collect();
+    let mut tasks = JoinSet::new();
+    for (client, runtime) in work {
+        tasks.spawn_on(client, &runtime);
+    }
     let mut ended = Vec::new();
     let mut longest = Duration::ZERO;
     while let Some(task) = tasks.join_next().await {

@@ -22,7 +22,7 @@ fn place() -> Place {
         security: Security::Insecure,
         routing: Routing::Summary,
         port: 0,
-        runtime: Handle::current(),
+        runtimes: [Handle::current()].into(),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Which threads run what. A hand-over between two threads costs more than all else in a call, so
 //! the layout decides a measurement, and the floor must be laid out as the calls are.
 
-use std::{io, thread};
+use std::{io, sync::Arc, thread};
 
-use crate::cluster::affinity::keep_on_core;
+use crate::cluster::affinity::{cores, keep_on_core};
 use clap::ValueEnum;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -19,6 +19,8 @@ pub enum Layout {
     Shared,
     /// Clients on one thread, indexers on another, each on a core of its own
     Split,
+    /// A thread on each core; indexers are spread over them, each with its clients beside it
+    Cores,
     /// Each indexer a process with a pool of threads of its own, the clients one thread here
     #[value(skip)]
     Processes,
@@ -32,6 +34,7 @@ impl Layout {
             Self::One => "one",
             Self::Shared => "shared",
             Self::Split => "split",
+            Self::Cores => "cores",
             Self::Processes => "processes",
         }
     }
@@ -40,8 +43,9 @@ impl Layout {
 /// The runtimes of one layout. Dropping them ends all that runs there.
 #[derive(Debug)]
 pub struct Runtimes {
-    clients: Runtime,
-    beside: Option<Beside>,
+    layout: Layout,
+    here: Runtime,
+    beside: Vec<Beside>,
 }
 
 /// A runtime on a thread of its own.
@@ -53,27 +57,33 @@ struct Beside {
 }
 
 impl Runtimes {
-    /// Makes the runtimes of `layout`. The calling thread is the clients'; with [`Layout::Split`] it
-    /// stays on its core from then on.
+    /// Makes the runtimes of `layout`. The calling thread is the clients', or some of theirs; where a
+    /// thread has a core of its own it stays there from then on.
     ///
     /// # Errors
     /// The system gives no thread or no poll.
     pub fn new(layout: Layout) -> io::Result<Self> {
-        let clients = match layout {
+        let here = match layout {
             Layout::Shared => Builder::new_multi_thread().enable_all().build()?,
-            Layout::One | Layout::Split | Layout::Processes => single()?,
+            Layout::One | Layout::Split | Layout::Cores | Layout::Processes => single()?,
         };
-        let beside = (layout == Layout::Split).then(Beside::start).transpose()?;
-        if beside.is_some() {
+        let beside = match layout {
+            Layout::One | Layout::Shared | Layout::Processes => 1..1,
+            Layout::Split => 1..2,
+            Layout::Cores => 1..cores(),
+        };
+        let beside = beside.map(Beside::start).collect::<io::Result<Vec<_>>>()?;
+        if !beside.is_empty() {
             keep_on_core(0);
         }
-        Ok(Self { clients, beside })
+        Ok(Self { layout, here, beside })
     }
 
-    /// Runs `work` where the clients run; it is given the runtime for the indexers.
-    pub fn run<F: Future>(&self, work: impl FnOnce(Handle) -> F) -> F::Output {
-        let indexers = self.beside.as_ref().map_or_else(|| self.clients.handle(), |beside| &beside.handle);
-        self.clients.block_on(work(indexers.clone()))
+    /// Runs `work` where the clients run, or some of them; it is given the runtimes for the indexers.
+    pub fn run<F: Future>(&self, work: impl FnOnce(Arc<[Handle]>) -> F) -> F::Output {
+        let beside = self.beside.iter().map(|beside| beside.handle.clone());
+        let here = (self.layout != Layout::Split).then(|| self.here.handle().clone());
+        self.here.block_on(work(here.into_iter().chain(beside).collect()))
     }
 }
 
@@ -82,16 +92,17 @@ fn single() -> io::Result<Runtime> {
 }
 
 impl Beside {
-    fn start() -> io::Result<Self> {
+    /// A runtime on the n-th core.
+    fn start(n: usize) -> io::Result<Self> {
         let runtime = single()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel::<()>();
         let run = move || {
-            keep_on_core(1);
+            keep_on_core(n);
             // Either way, told to or left alone, it is over.
             let _ = runtime.block_on(stopped);
         };
-        let thread = thread::Builder::new().name("indexers".to_owned()).spawn(run)?;
+        let thread = thread::Builder::new().name(format!("core {n}")).spawn(run)?;
         Ok(Self { handle, stop: Some(stop), thread: Some(thread) })
     }
 }
@@ -113,10 +124,22 @@ mod tests {
         for (layout, apart) in [(Layout::One, false), (Layout::Split, true)] {
             let runtimes = Runtimes::new(layout).unwrap();
             let (here, there) = runtimes.run(|indexers| async move {
-                let there = indexers.spawn(async { thread::current().id() }).await.unwrap();
+                let there = indexers[0].spawn(async { thread::current().id() }).await.unwrap();
                 (thread::current().id(), there)
             });
             assert_eq!(here != there, apart, "{layout:?}");
         }
+    }
+
+    #[test]
+    fn every_core_has_a_thread_of_its_own() {
+        let threads = Runtimes::new(Layout::Cores).unwrap().run(|runtimes| async move {
+            let mut threads = std::collections::HashSet::new();
+            for runtime in runtimes.iter() {
+                threads.insert(runtime.spawn(async { thread::current().id() }).await.unwrap());
+            }
+            threads
+        });
+        assert_eq!(threads.len(), cores());
     }
 }

@@ -59,8 +59,8 @@ pub struct Place {
     pub routing: Routing,
     /// The n-th node listens on this port plus n; 0: on free ones.
     pub port: u16,
-    /// The runtime of nodes in this process.
-    pub runtime: Handle,
+    /// The runtimes of nodes in this process: the n-th node runs on the n-th, and so on in turn.
+    pub runtimes: Arc<[Handle]>,
 }
 
 /// A running node; dropping it ends it.
@@ -88,11 +88,31 @@ impl Place {
         Ok(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))
     }
 
-    /// Starts an indexer.
+    /// The runtime of the n-th node, if it is in this process.
+    #[must_use]
+    pub fn runtime(&self, n: usize) -> &Handle {
+        &self.runtimes[n % self.runtimes.len()]
+    }
+
+    /// The runtime of clients of the n-th node. To be called where clients run.
+    #[must_use]
+    pub fn client_runtime(&self, n: usize) -> Handle {
+        match self.layout {
+            Layout::Cores => self.runtime(n).clone(),
+            Layout::One | Layout::Shared | Layout::Split | Layout::Processes => Handle::current(),
+        }
+    }
+
+    /// Starts the n-th indexer.
     ///
     /// # Errors
     /// It did not start, and nothing is left running.
-    pub async fn indexer(&self, listen: SocketAddr, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
+    pub async fn indexer(
+        &self,
+        n: usize,
+        listen: SocketAddr,
+        neighbors: Vec<SocketAddr>,
+    ) -> anyhow::Result<Node> {
         if self.layout == Layout::Processes {
             let neighbors = neighbors.iter().map(|addr| format!("--neighbor={addr}"));
             let routing = format!("--routing={}", routing_name(self.routing));
@@ -100,7 +120,7 @@ impl Place {
             return self.process(Kind::Indexer, args.collect()).await;
         }
         let config = indexer_config(listen, neighbors, self.security, self.routing);
-        Ok(Node::Here(self.runtime.spawn(Indexer::spawn(config)).await??))
+        Ok(Node::Here(self.runtime(n).spawn(Indexer::spawn(config)).await??))
     }
 
     /// Starts a process of this program that serves as `kind` (see [`serve`](crate::cluster::serve)).

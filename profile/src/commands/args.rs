@@ -1,6 +1,6 @@
 //! The arguments.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use nekoindexer::{Routing, state::index::SESSION_NAMES_MAX};
@@ -80,15 +80,15 @@ impl Setup {
         if self.processes { Layout::Processes } else { self.layout }
     }
 
-    /// How nodes are run, those of this process on `runtime`.
+    /// How nodes are run, those of this process on `runtimes`.
     #[must_use]
-    pub const fn place(&self, runtime: Handle) -> Place {
+    pub const fn place(&self, runtimes: Arc<[Handle]>) -> Place {
         Place {
             layout: self.layout(),
             security: security(self.insecure),
             routing: self.routing,
             port: self.port,
-            runtime,
+            runtimes,
         }
     }
 }

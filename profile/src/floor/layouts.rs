@@ -55,10 +55,10 @@ pub fn measure(watch: &Arc<Watch>) -> anyhow::Result<Vec<Row>> {
 }
 
 fn on_runtimes(layout: Layout, watch: &Arc<Watch>) -> anyhow::Result<Vec<Row>> {
-    Runtimes::new(layout)?.run(|runtime| async {
+    Runtimes::new(layout)?.run(|runtimes| async {
         listen(Arc::clone(watch))?;
         let place =
-            Place { layout, security: Security::Insecure, routing: Routing::default(), port: 0, runtime };
+            Place { layout, security: Security::Insecure, routing: Routing::default(), port: 0, runtimes };
         of_layout(&place, watch).await
     })
 }

@@ -103,7 +103,7 @@ impl Subject {
     /// # Errors
     /// It did not start; nothing is left running.
     pub(super) async fn start(place: &Place, identity: Identity) -> anyhow::Result<Self> {
-        let node = place.indexer(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Vec::new()).await?;
+        let node = place.indexer(0, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Vec::new()).await?;
         let client = Client::connect(node.addr(), identity, place.security).await?;
         for _ in 0..WARM_UP {
             client.calls.search(context::current(), FileName::new("nothing")?).await??;
