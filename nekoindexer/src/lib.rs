@@ -38,7 +38,10 @@ use nekoproto::{
     tasks::spawn_until,
     transport::{Connection, Endpoint, EndpointConfig, EndpointError, Link, LinkState, Remote, control},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 use tracing::warn;
 
 pub use config::{Config, ConfigError, Routing};
@@ -309,10 +312,13 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
         shared.neighbors_changed();
         shared.state.their_summaries.remove(&remote.node.tag());
     });
-    tokio::select! {
-        () = driver => {}
-        () = summaries::feed(&shared, &client) => {} // it has no end
-    }
+    // In a task of its own, or every message of the connection would look after it as well.
+    let feed = {
+        let shared = Arc::clone(&shared);
+        shared.tasks.clone().spawn(async move { summaries::feed(&shared, &client).await })
+    };
+    let _feed = AbortOnDropHandle::new(feed); // it has no end
+    driver.await;
 }
 
 async fn serve_peer(shared: Arc<Shared>, connection: Connection) {

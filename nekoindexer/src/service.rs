@@ -100,6 +100,9 @@ impl IndexerService for Service {
     }
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
+        if request.ttl_hops == 0 && self.remote.role == Role::Peer {
+            return self.search(context, request.name).await; // no copy of it goes anywhere
+        }
         query::answer(&self.shared, context.deadline, request).await
     }
 

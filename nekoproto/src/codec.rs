@@ -48,5 +48,7 @@ pub(crate) fn append<T: Serialize>(out: impl io::Write, value: &T) -> Result<(),
 /// # Errors
 /// The bytes are too few, too many, or break a rule of the type.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    Ok(options(bytes.len() as u64).deserialize(bytes)?)
+    // No limit to count against: nothing is read past the end of the bytes, and nothing is reserved for
+    // what they only claim to hold.
+    Ok(bincode::DefaultOptions::new().deserialize(bytes)?)
 }

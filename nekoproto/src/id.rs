@@ -6,7 +6,7 @@ use std::{fmt, num::NonZeroU64, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::hex;
+use crate::{fixed_list::Fixed, hex};
 
 /// Text that is no id: not exactly the hexadecimal digits of 32 bytes.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -95,6 +95,16 @@ impl NodeId {
 /// share one with probability 2^-64; making a key with a given tag takes about 2^64 tries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeTag(#[serde(with = "crate::fixed")] [u8; 8]);
+
+impl Fixed<8> for NodeTag {
+    fn to_array(self) -> [u8; 8] {
+        self.0
+    }
+
+    fn from_array(bytes: [u8; 8]) -> Self {
+        Self(bytes)
+    }
+}
 
 /// Identifies one query or invalidation on its way through the indexers: 128 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -91,6 +91,7 @@ pub struct QueryRequest {
     /// Hops it may still travel; 0 asks the receiver alone.
     pub ttl_hops: u8,
     /// Indexers that need not be asked: a copy with at least as many hops is on its way to them.
+    #[serde(with = "crate::fixed_list")]
     pub covered: Covered,
 }
 
@@ -176,6 +177,7 @@ pub struct InvalidateRequest {
     /// Hops it may still travel.
     pub ttl_hops: u8,
     /// Indexers that need not be told.
+    #[serde(with = "crate::fixed_list")]
     pub covered: Covered,
 }
 

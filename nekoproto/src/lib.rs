@@ -20,6 +20,7 @@ pub mod codec;
 pub mod data;
 pub mod error;
 mod fixed;
+mod fixed_list;
 pub mod hello;
 mod hex;
 pub mod id;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     FileName, List, NodeTag, PackedRecord,
+    fixed_list::Fixed,
     limits::{COVERED_MAX, SUMMARY_KEYS_MAX, SUMMARY_PART_WORDS_MAX, SUMMARY_WORDS_MAX},
 };
 
@@ -22,6 +23,16 @@ const KEYS_MIN: usize = 1024;
 /// A name, as filters know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NameKey(#[serde(with = "crate::fixed")] [u8; 16]);
+
+impl Fixed<16> for NameKey {
+    fn to_array(self) -> [u8; 16] {
+        self.0
+    }
+
+    fn from_array(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+}
 
 impl NameKey {
     /// The key of `name`.
@@ -132,7 +143,7 @@ pub struct SummaryPart {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SummaryNews {
     /// These names were added; none at all: it is as it was.
-    Added(List<NameKey, SUMMARY_KEYS_MAX>),
+    Added(#[serde(with = "crate::fixed_list")] List<NameKey, SUMMARY_KEYS_MAX>),
     /// The whole filter, in parts.
     Part(SummaryPart),
 }
@@ -149,6 +160,7 @@ pub struct SummaryUpdate {
     /// What is new.
     pub news: SummaryNews,
     /// Whom the sender itself would ask.
+    #[serde(with = "crate::fixed_list")]
     pub neighbors: List<NodeTag, COVERED_MAX>,
 }
 

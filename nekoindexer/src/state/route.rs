@@ -7,7 +7,7 @@ use nekoproto::{Covered, NodeTag};
 pub struct Route {
     /// Indices of the neighbors to ask, all at once.
     pub ask: Vec<usize>,
-    /// The covered set they are given.
+    /// The covered set they are given; empty if nobody is asked.
     pub covered: Covered,
     /// Whether a neighbor out of reach leaves a gap that nobody else is known to fill.
     pub gap: bool,
@@ -23,6 +23,9 @@ pub fn route(me: NodeTag, reachable: &[NodeTag], away: &[Option<NodeTag>], cover
     let is_covered = |tag: &NodeTag| *tag == me || covered.contains(tag);
     let ask: Vec<usize> = (0..reachable.len()).filter(|index| !is_covered(&reachable[*index])).collect();
     let gap = away.iter().any(|tag| tag.as_ref().is_none_or(|tag| !is_covered(tag)));
+    if ask.is_empty() {
+        return Route { ask, covered: Covered::new(), gap };
+    }
     let asked = ask.iter().map(|index| reachable[*index]);
     let mine = (!covered.contains(&me)).then_some(me);
     let covered = Covered::first_of(covered.iter().copied().chain(mine).chain(asked));

@@ -249,6 +249,8 @@ where
             return false; // a timer that is set may stay so: it finds nothing to do then
         };
         let timer = match &mut self.deadline {
+            // It was polled when it was set, by this task, and wakes it when it rings.
+            Some((at, timer)) if *at <= earliest && !timer.is_elapsed() => return false,
             Some((at, timer)) if *at <= earliest => timer,
             deadline => {
                 let timer = Box::pin(sleep_until(earliest.into()));

@@ -132,6 +132,9 @@ impl<Req, F: Future, S: Fn(context::Context, Req) -> F> Serving<Req, F, S> {
 
     /// The next handler that is done.
     pub(super) fn poll_done(&mut self, cx: &mut Context<'_>) -> Poll<(u64, F::Output)> {
+        if self.waiting.is_empty() {
+            return Poll::Pending; // mostly so, and asking the set costs more than this
+        }
         loop {
             match self.waiting.poll_next_unpin(cx) {
                 Poll::Ready(Some(Ok((id, answer, place)))) => {
