@@ -10,6 +10,7 @@ use nekoproto::{
     transport::Remote,
 };
 use tarpc::context::Context;
+use tracing::warn;
 
 use crate::{
     Shared,
@@ -17,6 +18,9 @@ use crate::{
     query,
     state::{index::Session, merge::Merge},
 };
+
+/// More registrations than these are removed on a thread beside, so that nobody else waits for it.
+const REMOVED_INLINE: usize = 256;
 
 /// The indexer as one connection sees it.
 #[derive(Clone)]
@@ -89,6 +93,20 @@ impl IndexerService for Service {
         let session = self.session()?;
         names.iter().for_each(|name| self.shared.state.index.deregister(session, name));
         Ok(())
+    }
+
+    async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
+        let session = Arc::clone(self.session()?);
+        let shared = Arc::clone(&self.shared);
+        if session.count() <= REMOVED_INLINE {
+            shared.state.index.deregister_all(&session);
+            return Ok(());
+        }
+        let remove = move || shared.state.index.deregister_all(&session);
+        tokio::task::spawn_blocking(remove).await.map_err(|error| {
+            warn!(%error, "not all registrations were removed");
+            Refusal::Busy // and then the lease ends them
+        })
     }
 
     async fn renew(self, _: Context) -> Result<LeaseReply, Refusal> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::{Peer, config, eventually, hits, in_time, nodes, over_both, patient, record, registration};
 use nekoindexer::{Config, Indexer, IndexerHandle};
-use nekoproto::{Names, Refusal, Role, transport::Security};
+use nekoproto::{Names, Refusal, Role, limits::BATCH_MAX, transport::Security};
 
 /// The origin of all files.
 const ORIGIN: u16 = 1000;
@@ -176,6 +176,31 @@ async fn who_does_not_listen_or_is_no_peer_is_no_holder() {
             assert!(node.search("a").await.hits.is_empty(), "it may ask all the same");
         }
         assert_eq!(indexer.names(), 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_peer_that_leaves_takes_all_its_registrations_and_nobody_elses() {
+    over_both(async |security| {
+        let indexer = indexer(security, LEASE * 10).await;
+        let (leaver, stayer) = (
+            Peer::join(1, indexer.local_addr(), security).await,
+            Peer::join(2, indexer.local_addr(), security).await,
+        );
+        for many in [3, 1000] {
+            let texts: Vec<String> = (0..many).map(|n| format!("f{n}")).collect();
+            for batch in texts.chunks(BATCH_MAX) {
+                leaver.register(batch.iter().map(|text| record(1, text, 1))).await;
+            }
+            stayer.register([record(1, "f0", 1)]).await;
+            assert_eq!(indexer.names(), many);
+            leaver.client.deregister_all(patient()).await.unwrap().unwrap();
+            assert_eq!(indexer.names(), 1);
+            assert_eq!(hits(&stayer.search("f0").await), [(1, nodes([2]))]);
+            let lease = leaver.client.renew(patient()).await.unwrap().unwrap();
+            assert_eq!(lease.names, 0, "it may register anew, and does so next");
+        }
     })
     .await;
 }

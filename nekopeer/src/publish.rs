@@ -366,7 +366,10 @@ pub(crate) async fn deregister(shared: &Arc<Shared>, name: &FileName) -> Result<
 }
 
 pub(crate) async fn withdraw(shared: &Shared, names: &[FileName]) {
-    let telling = shared.sessions.iter().map(|session| session.withdraw(names));
+    tell_all(shared.sessions.iter().map(|session| session.withdraw(names))).await;
+}
+
+async fn tell_all(telling: impl Iterator<Item = impl Future<Output = Result<(), SessionError>>>) {
     for error in futures::future::join_all(telling).await.into_iter().filter_map(Result::err) {
         debug!(%error, "an indexer forgets the files when the lease ends");
     }
@@ -375,9 +378,8 @@ pub(crate) async fn withdraw(shared: &Shared, names: &[FileName]) {
 /// Withdraws everything, for a peer that ends.
 pub(crate) async fn withdraw_all(shared: &Shared) {
     if shared.is_serving() {
-        let names: Vec<FileName> =
-            shared.catalogue.all().iter().map(|entry| entry.record.name.clone()).collect();
+        let telling = tell_all(shared.sessions.iter().map(|session| session.withdraw_all()));
         // An indexer that does not answer in time forgets the files when the lease ends.
-        drop(tokio::time::timeout(FAREWELL_WITHIN, withdraw(shared, &names)).await);
+        drop(tokio::time::timeout(FAREWELL_WITHIN, telling).await);
     }
 }

@@ -276,6 +276,17 @@ impl Session {
         Ok(())
     }
 
+    /// Withdraws everything; an indexer that is away forgets it when the lease ends.
+    pub(crate) async fn withdraw_all(&self) -> Result<(), SessionError> {
+        {
+            let mut told = self.told();
+            told.listed.clear();
+            told.unannounced.clear();
+        }
+        let client = self.link.client().ok_or(SessionError::Away)?;
+        Ok(client.deregister_all(within(ANSWER_WITHIN)).await??)
+    }
+
     /// Carries word of newer versions to this indexer, for it alone.
     pub(crate) async fn pass_on(&self, records: &[VerifiedRecord]) -> Result<(), SessionError> {
         let client = self.link.client().ok_or(SessionError::Away)?;

@@ -47,6 +47,8 @@ pub trait IndexerService {
     async fn search_all(names: Names) -> Result<Answers, Refusal>;
     /// What the indexers within reach know of many names.
     async fn query_all(request: QueryAllRequest) -> Result<Answers, Refusal>;
+    /// The caller no longer offers anything that it registered on this connection.
+    async fn deregister_all() -> Result<(), Refusal>;
 }
 
 /// "I hold these versions."

@@ -165,6 +165,7 @@ fn calls_of_an_indexer_are_pinned() {
     pins.pin("register", &ask(Ask::Register { request: register }), "00 01 fbd007 00 01 R 01");
     let names = List::first_of([name("a"), name("b/c")]);
     pins.pin("deregister", &ask(Ask::Deregister { names }), "00 01 fbd007 01 02 0161 03622f63");
+    pins.pin("deregister all", &ask(Ask::DeregisterAll {}), "00 01 fbd007 09");
     pins.pin("renew", &ask(Ask::Renew {}), "00 01 fbd007 02");
     pins.pin("search", &ask(Ask::Search { name: name("a") }), "00 01 fbd007 03 0161");
     pins.pin(

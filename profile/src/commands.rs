@@ -15,7 +15,7 @@ use crate::{
         node::Place,
         serve,
     },
-    compare,
+    compare, connections,
     floor::layouts,
     index::{self, Options},
     instructions, matrix,
@@ -42,6 +42,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Query(query) => run_query(&query),
         Command::Floor(floor) => run_floor(&floor),
         Command::Index(index) => run_index(&index),
+        Command::Connections(connections) => run_connections(&connections),
         Command::Matrix(matrix) => run_matrix(&matrix),
         Command::Compare(compare) => run_compare(&compare),
         Command::Instructions(instructions) => run_instructions(&instructions),
@@ -101,21 +102,34 @@ fn run_index(args: &args::Index) -> Result<Outcome, Fault> {
         names: args.names.iter().map(|names| *names as usize).collect(),
         depths: args.depths.iter().copied().map(usize::from).collect(),
         batches: args.batches.iter().copied().map(usize::from).collect(),
+        leaves: args.leave.iter().map(|names| *names as usize).collect(),
         lookups: args.lookups as usize,
         seed: args.seed,
     };
-    let json = prepare_file(&args.json)?;
-    let setup = Setup {
-        layout: Layout::Processes,
-        processes: true,
-        insecure: args.insecure,
-        routing: Routing::default(),
-        port: 0,
-    };
+    let (json, setup) = (prepare_file(&args.json)?, process(args.insecure));
     let report = on_threads(&setup, async |place, watch| index::run(&options, &place, &watch).await)?;
     let written = write_json(json, &report.json())?;
     print(&report.table(), &written)?;
     Ok(outcome(!report.interrupted))
+}
+
+fn run_connections(args: &args::Connections) -> Result<Outcome, Fault> {
+    let options = connections::Options {
+        connections: usize::from(args.connections.max(args.active)),
+        active: usize::from(args.active),
+        lookups: args.lookups as usize,
+    };
+    let (json, setup) = (prepare_file(&args.json)?, process(args.insecure));
+    let report = on_threads(&setup, async |place, watch| connections::run(&options, &place, &watch).await)?;
+    let written = write_json(json, &report.json())?;
+    print(&report.table(), &written)?;
+    Ok(outcome(!report.interrupted))
+}
+
+/// One indexer in a process of its own.
+fn process(insecure: bool) -> Setup {
+    let (layout, routing) = (Layout::Processes, Routing::default());
+    Setup { layout, processes: true, insecure, routing, port: 0 }
 }
 
 fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {

@@ -3,6 +3,7 @@
 
 mod grow;
 mod inside;
+mod leave;
 mod report;
 mod subject;
 
@@ -12,6 +13,7 @@ use nekoproto::{Identity, SignedRecord, VerifiedRecord};
 
 pub use grow::Grown;
 pub use inside::Costs;
+pub use leave::Left;
 pub use report::Report;
 pub use subject::Timing;
 
@@ -45,6 +47,8 @@ pub struct Options {
     pub depths: Vec<usize>,
     /// Records in one registration, a row for each.
     pub batches: Vec<usize>,
+    /// Registrations of a peer that leaves, a row for each.
+    pub leaves: Vec<usize>,
     /// Lookups of each row.
     pub lookups: usize,
     /// Seed of the keys.
@@ -105,6 +109,12 @@ pub async fn run(options: &Options, place: &Place, watch: &Arc<Watch>) -> Result
         let subject = Subject::start(place, Origin::Own.identity(options.seed)).await.or_cannot_begin()?;
         report.batched.push(batched(&subject, *batch, options, watch).await?);
         subject.stop().await;
+    }
+    for names in &options.leaves {
+        if watch.is_stopped() {
+            break;
+        }
+        report.left.push(leave::leave(place, *names, options, watch).await?);
     }
     report.interrupted = watch.is_stopped();
     Ok(report)

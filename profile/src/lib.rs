@@ -7,7 +7,7 @@
 //! | [`cluster`] | running indexers and peers, in this process or in their own, on chosen threads |
 //! | [`run`] | clients that ask, in a closed loop or at a rate, and a sample for each answer |
 //! | [`floor`] | the round trips that no query can be faster than |
-//! | [`measure`], [`matrix`], [`index`] | one scenario, all of them, one indexer alone |
+//! | [`measure`], [`matrix`], [`index`], [`connections`] | one scenario, all of them, one indexer alone, a crowd |
 //! | [`report`], [`plot`] | showing it: tables, JSON, CSV, pictures |
 //! | [`compare`], [`instructions`] | guards: is it worse than before? |
 //! | [`commands`], [`outcome`] | the program: arguments, exit codes |
@@ -15,6 +15,7 @@
 pub mod cluster;
 pub mod commands;
 pub mod compare;
+pub mod connections;
 pub mod floor;
 pub mod index;
 pub mod instructions;

@@ -153,6 +153,11 @@ impl Index {
         self.clear(session, !session.is_connected());
     }
 
+    /// Lists `session` no longer under any name. Takes as long as [`end`](Self::end).
+    pub fn deregister_all(&self, session: &Session) {
+        self.clear(session, false);
+    }
+
     /// Removes a session and all its registrations.
     pub fn close_session(&self, session: &Session) {
         self.clear(session, true);

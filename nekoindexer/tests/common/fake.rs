@@ -124,6 +124,10 @@ impl IndexerService for Service {
         Err(Refusal::WrongRole)
     }
 
+    async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
     async fn invalidate(self, _: Context, request: InvalidateRequest) -> Result<(), Refusal> {
         let _ = self.told.send(request); // few tests listen
         match self.habit {

@@ -97,6 +97,10 @@ impl IndexerService for Service {
         Ok(answers(request.names.iter().map(|_| self.clone().reply())))
     }
 
+    async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     async fn invalidate(self, _: Context, _: InvalidateRequest) -> Result<(), Refusal> {
         Ok(())
     }

@@ -100,6 +100,10 @@ impl IndexerService for Indexer {
         Ok(answers(request.names.iter().map(|_| reply(request.ttl_hops.into()))))
     }
 
+    async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     async fn invalidate(self, _: Context, _: InvalidateRequest) -> Result<(), Refusal> {
         Err(Refusal::WrongRole)
     }

@@ -21,7 +21,7 @@ pub struct Client {
     /// The client as it is listed.
     pub holder: Holder,
     /// Holds the port that the indexer lists.
-    _listener: Listener,
+    listener: Option<Listener>,
     driver: JoinHandle<()>,
 }
 
@@ -62,7 +62,14 @@ impl Client {
                 () = renewals => {}
             }
         });
-        Ok(Self { calls, holder, _listener: listener, driver })
+        Ok(Self { calls, holder, listener: Some(listener), driver })
+    }
+
+    /// The same without the port, for thousands of them: it is listed, and nobody is to connect there.
+    #[must_use]
+    pub fn without_port(mut self) -> Self {
+        self.listener = None;
+        self
     }
 
     /// Registers at most a batch of records; all must be listed.

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use nekoindexer::{Routing, state::index::SESSION_NAMES_MAX};
 use nekoproto::{
-    limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX, TTL_MAX},
+    limits::{self, BATCH_MAX, CALLS_IN_FLIGHT_MAX, TTL_MAX},
     transport::Security,
 };
 use tokio::runtime::Handle;
@@ -20,6 +20,7 @@ use crate::{
 const NAMES_MAX: i64 = SESSION_NAMES_MAX as i64;
 const CALLS_MAX: i64 = CALLS_IN_FLIGHT_MAX as i64;
 const BATCHES_MAX: i64 = BATCH_MAX as i64;
+const CONNECTIONS_MAX: i64 = limits::CONNECTIONS_MAX as i64;
 
 /// Measures nekop2p, and checks every answer while doing so.
 ///
@@ -42,6 +43,8 @@ pub enum Command {
     Floor(Floor),
     /// One indexer: registrations, lookups, memory, beside the index without a network
     Index(Index),
+    /// Many connections to one indexer, few of them busy: what an idle one costs, and whether all are served
+    Connections(Connections),
     /// The whole table of scenarios, from 1 indexer and 1 client to 10 indexers and 30 clients with 7 hops
     Matrix(Matrix),
     /// Two results beside each other; exit code 1 if the second is worse
@@ -218,6 +221,10 @@ pub struct Index {
     /// Records in one registration, one row for each
     #[arg(long, value_delimiter = ',', default_value = "1,10,100", value_parser = clap::value_parser!(u8).range(1..=BATCHES_MAX))]
     pub batches: Vec<u8>,
+    /// Registrations of a peer that leaves, one row for each
+    #[arg(long, value_delimiter = ',', default_value = "100000",
+          value_parser = clap::value_parser!(u32).range(100..=NAMES_MAX))]
+    pub leave: Vec<u32>,
     /// Lookups of each row
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     pub lookups: u32,
@@ -227,6 +234,26 @@ pub struct Index {
     /// Seed of the key that signs the names
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Write the results into this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Many connections.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Connections {
+    /// Connections, each of a peer of its own
+    #[arg(short = 'n', long, default_value_t = 10_000, value_parser = clap::value_parser!(u16).range(1..=CONNECTIONS_MAX))]
+    pub connections: u16,
+    /// How many of them look names up
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=CONNECTIONS_MAX))]
+    pub active: u16,
+    /// Lookups of each of these
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub lookups: u32,
+    /// Plain TCP instead of TLS
+    #[arg(long)]
+    pub insecure: bool,
     /// Write the results into this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,

@@ -1,11 +1,11 @@
 //! What an indexer takes: for people and for machines.
 
-use std::fmt::Write;
+use std::{fmt::Write, time::Duration};
 
 use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
-use super::{Batched, Grown, LOOKUPS_IN_FLIGHT, Options, Pipelined, Timing};
+use super::{Batched, Grown, LOOKUPS_IN_FLIGHT, Left, Options, Pipelined, Timing};
 use crate::floor::Floor;
 use crate::report::{
     figures::{P99_FROM, rounded},
@@ -24,6 +24,8 @@ pub struct Report {
     pub pipelined: Vec<Pipelined>,
     /// By records in a registration.
     pub batched: Vec<Batched>,
+    /// By registrations of a peer that left.
+    pub left: Vec<Left>,
     /// It was ended early.
     pub interrupted: bool,
 }
@@ -31,8 +33,8 @@ pub struct Report {
 impl Report {
     /// Nothing measured yet but the floors.
     pub(super) fn new(options: Options, security: Security, floor: Floor) -> Self {
-        let (grown, pipelined, batched) = <_>::default();
-        Self { options, security, floor, grown, pipelined, batched, interrupted: false }
+        let (grown, pipelined, batched, left) = <_>::default();
+        Self { options, security, floor, grown, pipelined, batched, left, interrupted: false }
     }
 
     /// For people, several tables in Markdown.
@@ -56,6 +58,7 @@ impl Report {
         self.write_grown(out)?;
         self.write_pipelined(out)?;
         self.write_batched(out)?;
+        self.write_left(out)?;
         self.write_shares(out)?;
         if self.interrupted {
             writeln!(out, "Interrupted: rows are missing.")?;
@@ -105,6 +108,30 @@ impl Report {
         for row in &self.batched {
             let [new, known, copies, hits] = [&row.new, &row.known, &row.copies, &row.hits].map(cells);
             writeln!(out, "| {} | {new} | {known} | {copies} | {hits} |", row.batch)?;
+        }
+        writeln!(out)
+    }
+
+    fn write_left(&self, out: &mut String) -> std::fmt::Result {
+        writeln!(
+            out,
+            "A peer leaves, and others look up meanwhile, 16 in flight:\n\n\
+             | names | left after ms, longest | lookups before, p50 us | p99 us | meanwhile, p50 us | p99 us | p99 ratio |\n\
+             |--:|--:|--:|--:|--:|--:|--:|"
+        )?;
+        for row in &self.left {
+            let (before, meanwhile) = (row.before.figures(), row.meanwhile.figures());
+            writeln!(
+                out,
+                "| {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.2} |",
+                row.names,
+                longest_ms(&row.took),
+                before.p50,
+                before.p99,
+                meanwhile.p50,
+                meanwhile.p99,
+                meanwhile.p99 / before.p99
+            )?;
         }
         writeln!(out)
     }
@@ -205,6 +232,12 @@ impl Report {
             rows.push(row(format!("register known, batches of {batch}"), known, json!({ "batch": batch })));
             rows.push(row(format!("hits, batches of {batch}"), hits, json!({ "batch": batch })));
         }
+        for Left { names, took, before, meanwhile } in &self.left {
+            let more = json!({ "names": names });
+            rows.push(row(format!("lookups before {names} leave"), before, more));
+            let more = json!({ "names": names, "left_after_ms": rounded(longest_ms(took)) });
+            rows.push(row(format!("lookups while {names} leave"), meanwhile, more));
+        }
         json!({
             "kind": "index",
             "commit": machine::COMMIT,
@@ -217,6 +250,10 @@ impl Report {
             "rows": rows,
         })
     }
+}
+
+fn longest_ms(took: &[Duration]) -> f64 {
+    took.iter().max().map_or(f64::NAN, |longest| longest.as_secs_f64() * 1e3)
 }
 
 fn cells(timing: &Timing) -> String {

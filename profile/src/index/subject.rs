@@ -116,6 +116,19 @@ impl Subject {
         self.client.holder
     }
 
+    /// The peer.
+    pub(super) const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Another peer of this identity.
+    ///
+    /// # Errors
+    /// It cannot connect.
+    pub(super) async fn another(&self, place: &Place, identity: Identity) -> anyhow::Result<Client> {
+        Client::connect(self.node.addr(), identity, place.security).await
+    }
+
     /// Resident memory of the indexer in bytes.
     pub(super) fn rss_bytes(&self) -> Option<u64> {
         self.node.rss_bytes()
@@ -157,6 +170,22 @@ impl Subject {
         in_flight: usize,
         watch: &Arc<Watch>,
     ) -> anyhow::Result<Timing> {
+        let goes_on = |n| n < count && !watch.is_stopped();
+        self.look_up_while(sample, is_hit, goes_on, in_flight, watch).await
+    }
+
+    /// Looks up names as long as `goes_on` says so of their number, with so many calls in flight.
+    ///
+    /// # Errors
+    /// A call failed, or an answer is not what the index without a network says.
+    pub(super) async fn look_up_while(
+        &self,
+        sample: &Sample,
+        is_hit: bool,
+        goes_on: impl Fn(usize) -> bool,
+        in_flight: usize,
+        watch: &Arc<Watch>,
+    ) -> anyhow::Result<Timing> {
         let nothing = QueryReply { complete: true, ..QueryReply::default() };
         let call = |n: usize| {
             let n = n % sample.records.len();
@@ -175,7 +204,7 @@ impl Subject {
             }
         };
         let began = Instant::now();
-        let numbers = stream::iter((0..count).take_while(|_| !watch.is_stopped()));
+        let numbers = stream::iter((0..).take_while(|n| goes_on(*n)));
         let took: Vec<Duration> = numbers.map(call).buffer_unordered(in_flight).try_collect().await?;
         Ok(Timing { names: took.len(), wall: began.elapsed(), took })
     }
