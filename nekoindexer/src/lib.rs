@@ -8,6 +8,7 @@
 //! | `summaries` | keep neighbors informed of our names |
 //! | [`links`] | the neighbors, connected or away |
 //! | [`config`] | defaults, file, command line |
+//! | [`threads`] | how many threads the program runs on |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
 
@@ -18,6 +19,7 @@ mod query;
 mod service;
 pub mod state;
 mod summaries;
+pub mod threads;
 
 use std::{
     fs, io,

@@ -1,10 +1,13 @@
 //! The indexer as a program: reads its configuration, says where it listens, runs until told to stop.
 
-use std::{io::Write, net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{io::Write, net::SocketAddr, num::NonZeroUsize, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
-use nekoindexer::{Config, Indexer, Routing};
+use nekoindexer::{
+    Config, Indexer, Routing,
+    threads::{self, THREADS_DEFAULT, THREADS_MAX},
+};
 use nekoproto::{
     NetworkName,
     transport::{Security, resolve},
@@ -38,6 +41,10 @@ struct Args {
     /// Whom queries go to [default: summary]
     #[arg(long)]
     routing: Option<Routing>,
+    /// Threads that serve connections; more than one only pays when one is busy all the time
+    #[arg(long, value_name = "N", default_value_t = 1, env = "NEKOINDEXER_THREADS",
+          value_parser = clap::value_parser!(u16).range(1..=i64::from(THREADS_MAX)))]
+    threads: u16,
     /// Plain TCP instead of TLS; all nodes of a network must agree
     #[arg(long)]
     insecure: bool,
@@ -65,13 +72,12 @@ impl Args {
     }
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let args = Args::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,tarpc=off"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     nekoproto::transport::raise_file_limit();
-    match run(args).await {
+    match run(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let mut stderr = std::io::stderr().lock();
@@ -82,8 +88,14 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(args: Args) -> anyhow::Result<()> {
-    let indexer = Indexer::spawn(args.config()?).await?;
+fn run(args: Args) -> anyhow::Result<()> {
+    let threads = NonZeroUsize::new(args.threads.into()).unwrap_or(THREADS_DEFAULT);
+    let runtime = threads::runtime(threads).context("cannot start the threads")?;
+    runtime.block_on(serve(args.config()?))
+}
+
+async fn serve(config: Config) -> anyhow::Result<()> {
+    let indexer = Indexer::spawn(config).await?;
     writeln!(std::io::stdout(), "listening on {}", indexer.local_addr()).context("cannot write to stdout")?;
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {

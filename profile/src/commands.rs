@@ -2,7 +2,7 @@
 
 pub mod args;
 
-use std::{io::Write, path::PathBuf, sync::Arc};
+use std::{io::Write, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use anyhow::Context;
 use nekoindexer::Routing;
@@ -48,7 +48,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Instructions(instructions) => run_instructions(&instructions),
         Command::Serve(serve) => {
             let security = args::security(serve.insecure);
-            serve::serve(serve.kind, serve.listen, serve.neighbor, security, serve.routing)
+            serve::serve(serve.kind, serve.listen, serve.neighbor, security, serve.routing, serve.threads)
                 .or_cannot_begin()?;
             Ok(Outcome::Done)
         }
@@ -106,7 +106,7 @@ fn run_index(args: &args::Index) -> Result<Outcome, Fault> {
         lookups: args.lookups as usize,
         seed: args.seed,
     };
-    let (json, setup) = (prepare_file(&args.json)?, process(args.insecure));
+    let (json, setup) = (prepare_file(&args.json)?, process(args.insecure, args.threads));
     let report = on_threads(&setup, async |place, watch| index::run(&options, &place, &watch).await)?;
     let written = write_json(json, &report.json())?;
     print(&report.table(), &written)?;
@@ -119,7 +119,7 @@ fn run_connections(args: &args::Connections) -> Result<Outcome, Fault> {
         active: usize::from(args.active),
         lookups: args.lookups as usize,
     };
-    let (json, setup) = (prepare_file(&args.json)?, process(args.insecure));
+    let (json, setup) = (prepare_file(&args.json)?, process(args.insecure, args.threads));
     let report = on_threads(&setup, async |place, watch| connections::run(&options, &place, &watch).await)?;
     let written = write_json(json, &report.json())?;
     print(&report.table(), &written)?;
@@ -127,9 +127,9 @@ fn run_connections(args: &args::Connections) -> Result<Outcome, Fault> {
 }
 
 /// One indexer in a process of its own.
-fn process(insecure: bool) -> Setup {
+fn process(insecure: bool, threads: NonZeroUsize) -> Setup {
     let (layout, routing) = (Layout::Processes, Routing::default());
-    Setup { layout, processes: true, insecure, routing, port: 0 }
+    Setup { layout, processes: true, insecure, routing, port: 0, threads }
 }
 
 fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {

@@ -22,6 +22,7 @@ fn place() -> Place {
         security: Security::Insecure,
         routing: Routing::Summary,
         port: 0,
+        threads: nekoindexer::threads::THREADS_DEFAULT,
         runtimes: [Handle::current()].into(),
     }
 }

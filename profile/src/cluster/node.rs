@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    num::NonZeroUsize,
     process::Stdio,
     sync::Arc,
     time::Duration,
@@ -59,6 +60,8 @@ pub struct Place {
     pub routing: Routing,
     /// The n-th node listens on this port plus n; 0: on free ones.
     pub port: u16,
+    /// Threads of a node that is a process of its own.
+    pub threads: NonZeroUsize,
     /// The runtimes of nodes in this process: the n-th node runs on the n-th, and so on in turn.
     pub runtimes: Arc<[Handle]>,
 }
@@ -132,6 +135,7 @@ impl Place {
         let mut command = Command::new(program);
         command.arg("serve").arg(kind.name()).args(args).process_group(0).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.arg(format!("--threads={}", self.threads));
         if self.security == Security::Insecure {
             command.arg("--insecure");
         }

@@ -3,6 +3,7 @@
 use std::{
     io::{Read, Write},
     net::{Ipv4Addr, SocketAddr},
+    num::NonZeroUsize,
     thread,
 };
 
@@ -26,8 +27,9 @@ pub fn serve(
     neighbors: Vec<SocketAddr>,
     security: Security,
     routing: Routing,
+    threads: NonZeroUsize,
 ) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let runtime = nekoindexer::threads::runtime(threads)?;
     let parent_gone = stdin_closed()?;
     runtime.block_on(async move {
         match kind {

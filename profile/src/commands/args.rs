@@ -1,9 +1,9 @@
 //! The arguments.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use nekoindexer::{Routing, state::index::SESSION_NAMES_MAX};
+use nekoindexer::{Routing, state::index::SESSION_NAMES_MAX, threads::THREADS_DEFAULT};
 use nekoproto::{
     limits::{self, BATCH_MAX, CALLS_IN_FLIGHT_MAX, TTL_MAX},
     transport::Security,
@@ -71,6 +71,9 @@ pub struct Setup {
     /// Whom indexers send queries to
     #[arg(long, default_value = "summary")]
     pub routing: Routing,
+    /// Threads of each indexer that is a process of its own
+    #[arg(long, value_name = "N", default_value_t = THREADS_DEFAULT)]
+    pub threads: NonZeroUsize,
     /// The n-th indexer listens on this port plus n [default: free ones]
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     pub port: u16,
@@ -91,6 +94,7 @@ impl Setup {
             security: security(self.insecure),
             routing: self.routing,
             port: self.port,
+            threads: self.threads,
             runtimes,
         }
     }
@@ -228,6 +232,9 @@ pub struct Index {
     /// Lookups of each row
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     pub lookups: u32,
+    /// Threads of the indexer
+    #[arg(long, value_name = "N", default_value_t = THREADS_DEFAULT)]
+    pub threads: NonZeroUsize,
     /// Plain TCP instead of TLS
     #[arg(long)]
     pub insecure: bool,
@@ -251,6 +258,9 @@ pub struct Connections {
     /// Lookups of each of these
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub lookups: u32,
+    /// Threads of the indexer
+    #[arg(long, value_name = "N", default_value_t = THREADS_DEFAULT)]
+    pub threads: NonZeroUsize,
     /// Plain TCP instead of TLS
     #[arg(long)]
     pub insecure: bool,
@@ -325,6 +335,9 @@ pub struct Serve {
     /// Whom to send queries to
     #[arg(long, default_value = "summary")]
     pub routing: Routing,
+    /// Its threads
+    #[arg(long, value_name = "N", default_value_t = THREADS_DEFAULT)]
+    pub threads: NonZeroUsize,
     /// Plain TCP instead of TLS
     #[arg(long)]
     pub insecure: bool,

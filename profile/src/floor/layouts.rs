@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use clap::ValueEnum;
-use nekoindexer::Routing;
+use nekoindexer::{Routing, threads::THREADS_DEFAULT};
 use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
@@ -57,8 +57,14 @@ pub fn measure(watch: &Arc<Watch>) -> anyhow::Result<Vec<Row>> {
 fn on_runtimes(layout: Layout, watch: &Arc<Watch>) -> anyhow::Result<Vec<Row>> {
     Runtimes::new(layout)?.run(|runtimes| async {
         listen(Arc::clone(watch))?;
-        let place =
-            Place { layout, security: Security::Insecure, routing: Routing::default(), port: 0, runtimes };
+        let place = Place {
+            layout,
+            security: Security::Insecure,
+            routing: Routing::default(),
+            port: 0,
+            threads: THREADS_DEFAULT,
+            runtimes,
+        };
         of_layout(&place, watch).await
     })
 }
