@@ -306,17 +306,34 @@ fn one_indexer_is_measured_and_its_answers_checked() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("out.json");
     let args = ["index", "--names", "300,1000", "--depths", "1,8", "--batches", "10,100", "--lookups", "200"];
-    let stdout = ok(&[&args[..], &["--insecure", "--json", json.to_str().unwrap()]].concat());
+    let more = ["--leave", "500", "--threads", "2", "--insecure", "--json", json.to_str().unwrap()];
+    let stdout = ok(&[&args[..], &more].concat());
     assert!(stdout.contains("| 1000 |") && stdout.contains("lookup, hit, 1 in flight"), "{stdout}");
     let rows = read_json(&json)["rows"].as_array().unwrap().clone();
-    assert_eq!(rows.len(), 2 * 4 + 2 * 2 + 2 * 3);
+    assert_eq!(rows.len(), 2 * 4 + 2 * 2 + 2 * 4 + 2);
     assert!(rows.iter().all(|row| row["per_s"].as_f64().unwrap() > 0.0));
+}
+
+#[test]
+fn many_connections_are_all_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.json");
+    let args =
+        ["connections", "-n", "40", "--active", "5", "--lookups", "20", "--json", path.to_str().unwrap()];
+    for security in [&[][..], &["--insecure"]] {
+        let stdout = ok(&[&args[..], security].concat());
+        assert!(stdout.contains("40 connections") && stdout.contains("| each of 40 once | 40 |"), "{stdout}");
+        let json = read_json(&path);
+        let times: Vec<u64> =
+            json["rows"].as_array().unwrap().iter().map(|row| row["times"].as_u64().unwrap()).collect();
+        assert_eq!((json["connections"].as_u64(), times), (Some(40), vec![100, 100, 40]));
+    }
 }
 
 #[test]
 fn floors_of_every_layout_are_shown() {
     let stdout = ok(&["floor"]);
-    for layout in ["no runtime", "one", "shared", "split", "processes"] {
+    for layout in ["no runtime", "one", "shared", "split", "cores", "processes"] {
         assert!(stdout.contains(&format!("| {layout}")), "{stdout}");
     }
 }
