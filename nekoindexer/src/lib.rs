@@ -245,7 +245,7 @@ impl Shared {
                     LinkState::Up { client, remote } => {
                         let is_going_on = tokio::select! {
                             changed = state.changed() => changed.is_ok(),
-                            () = summaries::feed(&shared, client) => true, // it has no end
+                            () = summaries::feed(&shared, remote.node.tag(), client) => true, // it has no end
                         };
                         shared.state.their_summaries.remove(&remote.node.tag());
                         is_going_on
@@ -279,6 +279,10 @@ impl Shared {
     }
 
     fn neighbors_changed(&self) {
+        let neighbors = self.links.current();
+        for mut theirs in self.state.their_summaries.iter_mut() {
+            theirs.enclose(|other| *other == self.tag || neighbors.tags.contains(other));
+        }
         self.state.own_summary().neighbors_changed();
         self.feeds.tell();
     }
@@ -317,7 +321,7 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     // In a task of its own, or every message of the connection would look after it as well.
     let feed = {
         let shared = Arc::clone(&shared);
-        shared.tasks.clone().spawn(async move { summaries::feed(&shared, &client).await })
+        shared.tasks.clone().spawn(async move { summaries::feed(&shared, remote.node.tag(), &client).await })
     };
     let _feed = AbortOnDropHandle::new(feed); // it has no end
     driver.await;

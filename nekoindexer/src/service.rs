@@ -4,9 +4,10 @@ use std::{sync::Arc, time::Instant};
 
 use futures::{TryStreamExt, stream::FuturesOrdered};
 use nekoproto::{
-    Answers, Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, MsgId, Names, QueryAllRequest,
-    QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest, Role, SignedRecord,
-    VerifiedRecord, indexer::answers, limits::TTL_MAX, summary::SummaryUpdate, transport::Remote,
+    Answers, Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, MsgId, Names, NodeTag,
+    QueryAllRequest, QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest, Role,
+    SignedRecord, VerifiedRecord, indexer::answers, limits::TTL_MAX, summary::SummaryUpdate,
+    transport::Remote,
 };
 use tarpc::context::Context;
 use tracing::warn;
@@ -15,7 +16,11 @@ use crate::{
     Shared,
     invalidate::{self, Envelope},
     query,
-    state::{index::Session, merge::Merge},
+    state::{
+        index::Session,
+        merge::Merge,
+        summary::{RELAYED_HOPS, Took},
+    },
 };
 
 /// More signatures than these are checked on a thread beside.
@@ -158,15 +163,36 @@ impl IndexerService for Service {
         Ok(answers(all.try_collect::<Vec<_>>().await?))
     }
 
-    async fn summarize(self, _: Context, update: SummaryUpdate) -> Result<bool, Refusal> {
+    async fn summarize(self, _: Context, mut update: SummaryUpdate) -> Result<bool, Refusal> {
         if self.remote.role != Role::Indexer {
             return Err(Refusal::WrongRole);
         }
         let tag = self.remote.node.tag();
-        if !self.shared.links.current().tags.contains(&tag) {
+        let neighbors = self.shared.links.current();
+        if !neighbors.tags.contains(&tag) {
             return Ok(false); // not known as a neighbor yet, or one too many
         }
-        Ok(self.shared.state.their_summaries.entry(tag).or_default().take(update, Instant::now()))
+        if update.hops == 0 {
+            update.of = tag;
+        } else if update.of == tag || update.of == self.shared.tag {
+            return Ok(true); // we know better than to hear of them from others
+        }
+        let hears_of_it = |other: &&NodeTag| **other == tag || **other == update.of;
+        let is_passed_on = update.hops < RELAYED_HOPS
+            && neighbors.tags.iter().any(|other| !hears_of_it(&other) && !update.neighbors.contains(other));
+        let took = {
+            let mut theirs = self.shared.state.their_summaries.entry(tag).or_default();
+            let took = theirs.take(update, Instant::now());
+            if took == Took::News {
+                let neighbors = self.shared.links.current(); // none newer is overtaken, as long as `theirs` is held
+                theirs.enclose(|other| *other == self.shared.tag || neighbors.tags.contains(other));
+            }
+            took
+        };
+        if took == Took::News && is_passed_on {
+            self.shared.feeds.tell_of_others();
+        }
+        Ok(took != Took::Gap)
     }
 
     async fn invalidate(self, context: Context, mut request: InvalidateRequest) -> Result<(), Refusal> {

@@ -24,7 +24,7 @@ use self::{
     index::{Index, Noted, Session, SessionId},
     merge::Found,
     seen::{Seen, Sight},
-    summary::{OwnSummary, TheirSummary, Told},
+    summary::{OwnSummary, Relay, TheirSummary, Told, relays},
 };
 
 /// All that an indexer knows.
@@ -96,6 +96,16 @@ impl State {
     /// What we tell of our names; not to be held across an await.
     pub fn own_summary(&self) -> MutexGuard<'_, OwnSummary> {
         self.own_summary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is to be passed on to neighbor `to` by `me` of what other neighbors told.
+    #[must_use]
+    pub fn relays(&self, to: NodeTag, me: NodeTag, now: Instant) -> Vec<Relay> {
+        let mut told = Vec::new();
+        for theirs in &self.their_summaries {
+            told.extend(theirs.told(*theirs.key(), to, now));
+        }
+        relays(to, me, told.into_iter())
     }
 
     /// Says of a neighbor whether it need not be asked for `name` at first (see [`TheirSummary::rules_out`]).

@@ -1,6 +1,7 @@
 //! Tells neighbors of our names: at once when one is new, and now and then that nothing is.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -9,11 +10,7 @@ use std::{
 };
 
 use dashmap::DashMap;
-use nekoproto::{
-    IndexerServiceClient, List,
-    summary::{SummaryNews, SummaryUpdate},
-    transport::call_until,
-};
+use nekoproto::{IndexerServiceClient, List, NodeTag, summary::SummaryUpdate, transport::call_until};
 use tokio::{
     sync::watch,
     time::{sleep, timeout, timeout_at},
@@ -22,7 +19,7 @@ use tracing::{debug, warn};
 
 use crate::{
     Shared, on_drop,
-    state::summary::{Fresh, TRUSTED_FOR, Tell, Told},
+    state::summary::{About, Fresh, Relay, TRUSTED_FOR, Told},
 };
 
 /// How often a neighbor hears that nothing is new: several times in [`TRUSTED_FOR`].
@@ -40,6 +37,8 @@ pub(crate) struct Feeds {
     next: AtomicU64,
     /// Our summary has changed.
     news: watch::Sender<()>,
+    /// A summary that is passed on has.
+    others_news: watch::Sender<()>,
     /// A neighbor has come further.
     progress: watch::Sender<()>,
 }
@@ -54,7 +53,8 @@ struct Feed {
 impl Default for Feeds {
     fn default() -> Self {
         let (running, next) = (DashMap::new(), AtomicU64::new(0));
-        Self { running, next, news: watch::Sender::new(()), progress: watch::Sender::new(()) }
+        let [news, others_news, progress] = [(); 3].map(watch::Sender::new);
+        Self { running, next, news, others_news, progress }
     }
 }
 
@@ -62,6 +62,11 @@ impl Feeds {
     /// Our summary has changed: all neighbors are told.
     pub(crate) fn tell(&self) {
         self.news.send_replace(());
+    }
+
+    /// A summary that we pass on has changed: whoever hears of it from us is told.
+    pub(crate) fn tell_of_others(&self) {
+        self.others_news.send_replace(());
     }
 
     /// Waits until `count` neighbors, all there are, have come as far as `needed`; not for ever.
@@ -94,11 +99,16 @@ impl Feeds {
     }
 }
 
-/// Keeps one neighbor informed, for as long as this is polled.
+/// Keeps one neighbor informed, for as long as this is polled: of our names, and of those of others
+/// that it does not hear of itself.
 ///
 /// # Cancel safety
-/// Safe; whoever begins again sends the whole summary.
-pub(crate) async fn feed(shared: &Shared, neighbor: &IndexerServiceClient) {
+/// Safe; whoever begins again sends whole summaries.
+pub(crate) async fn feed(shared: &Shared, to: NodeTag, neighbor: &IndexerServiceClient) {
+    futures::join!(feed_own(shared, neighbor), feed_others(shared, to, neighbor));
+}
+
+async fn feed_own(shared: &Shared, neighbor: &IndexerServiceClient) {
     let feeds = &shared.feeds;
     let number = feeds.next.fetch_add(1, Ordering::Relaxed);
     feeds.running.insert(number, Feed { told: None, acknowledged: None });
@@ -111,7 +121,9 @@ pub(crate) async fn feed(shared: &Shared, neighbor: &IndexerServiceClient) {
     loop {
         news.mark_unchanged(); // all of it is told now
         let next = shared.state.own_summary().tell(told);
-        told = tell(shared, neighbor, told, next).await;
+        let neighbors = List::first_of(shared.links.current().tags.iter().copied());
+        let about = About { of: shared.tag, hops: 0, age: Duration::ZERO, neighbors };
+        told = send(neighbor, next.updates(told, &about)).await;
         if let Some(mut feed) = feeds.running.get_mut(&number) {
             feed.told = told;
             feed.acknowledged = told.map_or(feed.acknowledged, |_| Some(Instant::now()));
@@ -126,42 +138,56 @@ pub(crate) async fn feed(shared: &Shared, neighbor: &IndexerServiceClient) {
     }
 }
 
-/// Sends what is next; returns how far the neighbor has come, `None` if that is not known any more.
-async fn tell(
-    shared: &Shared,
-    neighbor: &IndexerServiceClient,
-    told: Option<Told>,
-    next: Tell,
-) -> Option<Told> {
-    let neighbors = || List::first_of(shared.links.current().tags.iter().copied());
-    match next {
-        Tell::News(news, until) => {
-            send(neighbor, until.update(told, news, neighbors())).await.then_some(until)
+async fn feed_others(shared: &Shared, to: NodeTag, neighbor: &IndexerServiceClient) {
+    let mut news = shared.feeds.others_news.subscribe();
+    let mut told: HashMap<Relay, Told> = HashMap::new();
+    let mut confirm_at = tokio::time::Instant::now();
+    loop {
+        news.mark_unchanged();
+        let now = tokio::time::Instant::now();
+        let is_due = now >= confirm_at;
+        if is_due {
+            confirm_at = now + CONFIRMED_EVERY;
         }
-        Tell::Whole(filter, until) => {
-            for part in filter.parts() {
-                if !send(neighbor, until.update(None, SummaryNews::Part(part), neighbors())).await {
-                    return None;
+        let relays = shared.state.relays(to, shared.tag, now.into());
+        told.retain(|relay, _| relays.contains(relay));
+        for relay in relays {
+            let before = told.remove(&relay);
+            let next = {
+                let theirs = shared.state.their_summaries.get(&relay.via);
+                theirs.and_then(|theirs| theirs.pass_on(relay, before, now.into()))
+            };
+            let after = match next {
+                Some((tell, about, is_new)) if is_new || is_due => {
+                    send(neighbor, tell.updates(before, &about)).await
                 }
-            }
-            Some(until)
+                _ => before,
+            };
+            told.extend(after.map(|after| (relay, after)));
         }
+        // Either way there is something to say: what is new, or that nothing is.
+        let _ = timeout_at(confirm_at, news.changed()).await;
     }
 }
 
-async fn send(neighbor: &IndexerServiceClient, update: SummaryUpdate) -> bool {
-    let context = call_until(Instant::now() + ACKNOWLEDGED_WITHIN);
-    match neighbor.summarize(context, update).await {
-        Ok(Ok(is_taken)) => is_taken,
-        Ok(Err(refusal)) => {
-            debug!(%refusal, "a neighbor refused a summary");
-            false
-        }
-        Err(error) => {
-            debug!(%error, "a neighbor did not acknowledge a summary");
-            false
+/// Sends updates; returns how far the neighbor has come, `None` if that is not known any more.
+async fn send(neighbor: &IndexerServiceClient, (updates, until): (Vec<SummaryUpdate>, Told)) -> Option<Told> {
+    for update in updates {
+        let context = call_until(Instant::now() + ACKNOWLEDGED_WITHIN);
+        match neighbor.summarize(context, update).await {
+            Ok(Ok(true)) => {}
+            Ok(Ok(false)) => return None,
+            Ok(Err(refusal)) => {
+                debug!(%refusal, "a neighbor refused a summary");
+                return None;
+            }
+            Err(error) => {
+                debug!(%error, "a neighbor did not acknowledge a summary");
+                return None;
+            }
         }
     }
+    Some(until)
 }
 
 /// Makes the filter anew when too many of its names are gone, or there are too many.

@@ -6,8 +6,8 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{
-    Fake, Peer, fake::Habit, hits, in_time, indexer, line, mesh, name, network, nodes, over_both, patient,
-    query, record, within,
+    Fake, Peer, eventually, fake::Habit, hits, in_time, indexer, line, mesh, name, network, nodes, over_both,
+    patient, query, record, within,
 };
 use nekoindexer::IndexerHandle;
 use nekoproto::{
@@ -78,6 +78,33 @@ async fn many_names_in_one_call_are_answered_as_one_by_one() {
         let request = QueryAllRequest { msg_id: MsgId::random(), names: names(), ttl_hops: TTL_MAX + 1 };
         let refused = peers[0].client.query_all(patient(), request).await.unwrap();
         assert_eq!(refused, Err(Refusal::TtlTooLarge(TTL_MAX + 1)));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_query_goes_only_as_far_as_somebody_may_have_the_name() {
+    over_both(async |security| {
+        let indexers = line(security, 5).await;
+        let mut peers = Vec::new();
+        for (seed, indexer) in (0u16..).zip(&indexers) {
+            let peer = Peer::join(seed, indexer.local_addr(), security).await;
+            peer.register([record(seed, &format!("only-{seed}"), 1)]).await;
+            peers.push(peer);
+        }
+        // What is told over several hops takes a moment; until then more are asked than need be.
+        for (text, ttl, messages) in [("only-1", 3, 1), ("only-2", 3, 2), ("only-3", 3, 3), ("only-0", 3, 0)]
+        {
+            let reply = eventually(async || {
+                Some(peers[0].query(text, ttl).await).filter(|reply| reply.messages == messages)
+            })
+            .await;
+            assert_eq!((reply.hits.len(), reply.complete), (1, true), "{text}");
+        }
+        let beyond = peers[0].query("only-4", 3).await;
+        assert_eq!((beyond.hits.len(), beyond.messages), (0, 3), "nobody had it, so everybody was asked");
+        peers[3].register([record(9, "late", 1)]).await;
+        assert_eq!(peers[0].query("late", 3).await.hits.len(), 1, "at once, whatever was told by then");
     })
     .await;
 }

@@ -14,18 +14,18 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::LazyLock,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use graph::{Graph, Shape};
 use nekoindexer::state::{
     route::route,
-    summary::{Fresh, OwnSummary, Tell, TheirSummary, Told},
+    summary::{About, Fresh, OwnSummary, Relay, TRUSTED_FOR, TheirSummary, Told, Took, relays},
 };
 use nekoproto::{
     Covered, FileName, Identity, NodeTag,
     limits::TTL_MAX,
-    summary::{NameKey, SummaryNews, SummaryUpdate},
+    summary::{NameKey, SummaryUpdate},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
@@ -46,14 +46,17 @@ struct Node {
     own: OwnSummary,
     theirs: BTreeMap<usize, TheirSummary>,
     told: BTreeMap<usize, Option<Told>>,
+    /// What was passed on to whom, and how far.
+    passed: BTreeMap<(usize, Relay), Option<Told>>,
 }
 
 struct Letter {
     from: usize,
     to: usize,
+    /// `None`: it is of the sender itself.
+    relay: Option<Relay>,
     update: SummaryUpdate,
     until: Told,
-    is_last: bool,
 }
 
 struct World {
@@ -78,7 +81,8 @@ impl World {
 
     fn node(rng: &mut StdRng) -> Node {
         let own = OwnSummary::new(rng.random());
-        Node { names: BTreeSet::new(), own, theirs: BTreeMap::new(), told: BTreeMap::new() }
+        let (names, theirs, told, passed) = <_>::default();
+        Node { names, own, theirs, told, passed }
     }
 
     fn any(&mut self) -> usize {
@@ -114,7 +118,9 @@ impl World {
             };
             self.nodes[one].theirs.remove(&other);
             self.nodes[one].told.remove(&other);
+            self.nodes[one].passed.retain(|(to, relay), _| *to != other && relay.via != TAGS[other]);
             self.nodes[one].own.neighbors_changed();
+            self.enclose(one);
         }
         // What was on its way over a connection ends with it.
         self.post.retain(|letter| (letter.from, letter.to) != (a, b) && (letter.from, letter.to) != (b, a));
@@ -131,40 +137,64 @@ impl World {
         }
     }
 
-    /// Puts into the post what `from` has to tell `to`.
+    /// Puts into the post what `from` has to tell `to`: of itself, and of others.
     fn tell(&mut self, from: usize, to: usize) {
-        let told = self.nodes[from].told.get(&to).copied().flatten();
-        let neighbors = || Covered::first_of(self.graph.links[from].iter().map(|n| TAGS[*n]));
-        let letters: Vec<Letter> = match self.nodes[from].own.tell(told) {
-            Tell::News(news, until) => {
-                vec![Letter { from, to, update: until.update(told, news, neighbors()), until, is_last: true }]
-            }
-            Tell::Whole(filter, until) => filter
-                .parts()
-                .map(|part| {
-                    let update = until.update(None, SummaryNews::Part(part), neighbors());
-                    Letter { from, to, update, until, is_last: true }
-                })
-                .collect(),
-        };
-        self.post.extend(letters);
+        let node = &self.nodes[from];
+        let told = node.told.get(&to).copied().flatten();
+        let neighbors = Covered::first_of(self.graph.links[from].iter().map(|n| TAGS[*n]));
+        let about = About { of: TAGS[from], hops: 0, age: Duration::ZERO, neighbors };
+        let mut all = vec![(None, node.own.tell(told).updates(told, &about))];
+        for relay in self.relays(from, to) {
+            let told = node.passed.get(&(to, relay)).copied().flatten();
+            let (tell, about, _) = self.theirs(from, relay.via).pass_on(relay, told, self.now).unwrap();
+            all.push((Some(relay), tell.updates(told, &about)));
+        }
+        for (relay, (updates, until)) in all {
+            let letter = |update| Letter { from, to, relay, update, until };
+            self.post.extend(updates.into_iter().map(letter));
+        }
+    }
+
+    /// What `at` does when its neighbors change, or those of one of them.
+    fn enclose(&mut self, at: usize) {
+        let is_ours =
+            |tag: &NodeTag| *tag == TAGS[at] || self.graph.links[at].iter().any(|n| TAGS[*n] == *tag);
+        self.nodes[at].theirs.values_mut().for_each(|theirs| theirs.enclose(is_ours));
+    }
+
+    fn relays(&self, from: usize, to: usize) -> Vec<Relay> {
+        let theirs = self.nodes[from].theirs.iter();
+        let told = theirs.flat_map(|(via, theirs)| theirs.told(TAGS[*via], TAGS[to], self.now));
+        relays(TAGS[to], TAGS[from], told)
+    }
+
+    fn theirs(&self, at: usize, via: NodeTag) -> &TheirSummary {
+        let neighbor = TAGS.iter().position(|tag| *tag == via).unwrap();
+        &self.nodes[at].theirs[&neighbor]
     }
 
     /// Delivers one letter, perhaps not for the last time; the sender hears what came of it, or not.
     fn deliver(&mut self, at: usize) {
         let is_doubled = self.rng.random_bool(0.1);
         let letter = &self.post[at];
-        let (from, to, until, is_last) = (letter.from, letter.to, letter.until, letter.is_last);
-        let is_taken = self.nodes[to].theirs.entry(from).or_default().take(letter.update.clone(), self.now);
+        let (from, to, relay, until) = (letter.from, letter.to, letter.relay, letter.until);
+        let took = self.nodes[to].theirs.entry(from).or_default().take(letter.update.clone(), self.now);
+        if took == Took::News {
+            self.enclose(to);
+        }
         if !is_doubled {
             self.post.swap_remove(at);
         }
         let is_heard = self.rng.random_bool(0.9);
-        let told = self.nodes[from].told.entry(to).or_default();
-        match (is_taken, is_heard) {
-            (true, true) if is_last => *told = Some(told.filter(|told| told.reaches(until)).unwrap_or(until)),
-            (true, _) => {}
-            (false, _) => *told = None,
+        let sender = &mut self.nodes[from];
+        let told = match relay {
+            None => sender.told.entry(to).or_default(),
+            Some(relay) => sender.passed.entry((to, relay)).or_default(),
+        };
+        match (took, is_heard) {
+            (Took::Gap, _) => *told = None,
+            (_, true) => *told = Some(told.filter(|told| told.reaches(until)).unwrap_or(until)),
+            (_, false) => {}
         }
     }
 
@@ -194,12 +224,14 @@ impl World {
         }
     }
 
-    /// Lets everybody tell everything.
+    /// Lets everybody tell everything, after so long that nobody trusts what was told before.
     fn settle(&mut self) {
         self.post.clear();
-        for from in 0..self.nodes.len() {
-            for to in self.graph.links[from].clone() {
-                while !self.nodes[from].own.is_all(self.nodes[from].told.get(&to).copied().flatten()) {
+        self.now += TRUSTED_FOR;
+        // The last rounds pass on what others have told in those before, and lost letters are told again.
+        for _ in 0..8 {
+            for from in 0..self.nodes.len() {
+                for to in self.graph.links[from].clone() {
                     self.tell(from, to);
                     while !self.post.is_empty() {
                         self.deliver(0);

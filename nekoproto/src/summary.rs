@@ -81,6 +81,12 @@ impl Filter {
         Self { words: vec![0; words], probes: PROBES }
     }
 
+    /// How many words of 64 bits it has.
+    #[must_use]
+    pub const fn words(&self) -> usize {
+        self.words.len()
+    }
+
     /// How many names it is made for.
     #[must_use]
     pub fn made_for(&self) -> usize {
@@ -148,10 +154,17 @@ pub enum SummaryNews {
     Part(SummaryPart),
 }
 
-/// One message about the sender's summary. The steps of one epoch are taken in order, or not at all.
+/// One message about a summary: of the sender, or of somebody behind it. The steps of one epoch are taken
+/// in order, or not at all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryUpdate {
-    /// Tells one life of the sender, and one filter of it, from others.
+    /// Whose summary it is.
+    pub of: NodeTag,
+    /// Hops from the sender to that node: 0 is the sender itself.
+    pub hops: u8,
+    /// Milliseconds since that node confirmed this.
+    pub age_ms: u32,
+    /// Tells one life of that node, and one filter of it, from others.
     pub epoch: u64,
     /// How many names had been added before this; for a part, before the filter was taken.
     pub from: u64,
@@ -159,7 +172,7 @@ pub struct SummaryUpdate {
     pub to: u64,
     /// What is new.
     pub news: SummaryNews,
-    /// Whom the sender itself would ask.
+    /// Whom that node would ask itself.
     #[serde(with = "crate::fixed_list")]
     pub neighbors: List<NodeTag, COVERED_MAX>,
 }

@@ -178,21 +178,23 @@ fn calls_of_an_indexer_are_pinned() {
         &ask(Ask::Invalidate { request: invalidate }),
         "00 01 fbd007 05 10 04030201000000000000000000000000 01 R 02 10 8a88e3dd7409f195 8139770ea87d175f",
     );
-    let update =
-        |news| SummaryUpdate { epoch: 7, from: 1, to: 2, news, neighbors: List::first_of([node(1).tag()]) };
+    let update = |news| {
+        let (of, neighbors) = (node(2).tag(), List::first_of([node(1).tag()]));
+        SummaryUpdate { of, hops: 1, age_ms: 5, epoch: 7, from: 1, to: 2, news, neighbors }
+    };
     pins.pin(
         "summary, names added",
         &ask(Ask::Summarize {
             update: update(SummaryNews::Added(List::first_of([NameKey::of(&name("a"))]))),
         }),
-        "00 01 fbd007 06 07 01 02 00 10 17762fddd969a453925d65717ac3eea2 08 8a88e3dd7409f195",
+        "00 01 fbd007 06 08 8139770ea87d175f 01 05 07 01 02 00 10 17762fddd969a453925d65717ac3eea2 08 8a88e3dd7409f195",
     );
     let mut part = Filter::for_keys(1).parts().next().unwrap();
     part.words = List::first_of(part.words.iter().copied().take(1));
     pins.pin(
         "summary, a part",
         &ask(Ask::Summarize { update: update(SummaryNews::Part(part)) }),
-        "00 01 fbd007 06 07 01 02 01 07 a0 00 01 08 0000000000000000 08 8a88e3dd7409f195",
+        "00 01 fbd007 06 08 8139770ea87d175f 01 05 07 01 02 01 07 a0 00 01 08 0000000000000000 08 8a88e3dd7409f195",
     );
 
     let names = List::first_of([name("a"), name("b/c")]);
