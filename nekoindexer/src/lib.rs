@@ -15,7 +15,7 @@
 pub mod config;
 mod invalidate;
 pub mod links;
-mod query;
+pub mod query;
 mod service;
 pub mod state;
 mod summaries;

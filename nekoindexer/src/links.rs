@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
     time::{Duration, Instant},
 };
 
@@ -26,6 +26,8 @@ pub struct Neighbor {
     pub node: NodeId,
     /// Calls it.
     pub client: IndexerServiceClient,
+    /// Queries under way to it.
+    pub forwards: Arc<AtomicUsize>,
 }
 
 /// The neighbors at one moment.
@@ -187,7 +189,7 @@ impl Known {
             let tag = node.tag();
             if !neighbors.tags.contains(&tag) {
                 neighbors.tags.push(tag);
-                neighbors.reachable.push(Neighbor { node, client });
+                neighbors.reachable.push(Neighbor { node, client, forwards: Arc::default() });
             }
         }
         let configured = self.configured.iter().filter(|link| link.client.is_none() && !link.ourselves);

@@ -171,8 +171,10 @@ where
                         // What is not taken now is sent at the end of the turn, or when there is room.
                         let _: Poll<()> = self.poll_write(cx)?;
                     }
-                } else if !self.serving.hold(request, HELD_BYTES_MAX) {
-                    self.put_answer(id, Err(Fault::Busy));
+                } else {
+                    for id in self.serving.hold(request, HELD_BYTES_MAX) {
+                        self.put_answer(id, Err(Fault::Busy));
+                    }
                 }
             }
             Envelope::Cancel { id } => self.serving.cancel(id),
@@ -194,9 +196,12 @@ where
     fn serve_held(&mut self, cx: &mut Context<'_>) -> bool {
         let mut any = false;
         while self.out.len() <= OUT_BYTES_SOFT
-            && let Some(request) = self.serving.next_held()
+            && let Some(request) = self.serving.next_held(Instant::now())
         {
-            self.serve(request, cx);
+            match request {
+                Ok(request) => self.serve(request, cx),
+                Err(id) => self.put_answer(id, Err(Fault::Busy)), // too late to be worth the work
+            }
             any = true;
         }
         any

@@ -169,20 +169,69 @@ impl<Req, F: Future, S: Fn(context::Context, Req) -> F> Serving<Req, F, S> {
         self.earliest = self.known.values().map(|(_, deadline)| *deadline).min();
     }
 
-    /// Keeps `request` for later; false if there are too many, or they are too long together.
-    pub(super) fn hold(&mut self, request: Request<Req>, bytes_max: usize) -> bool {
-        if self.under_way() >= REQUESTS_IN_FLIGHT_MAX || self.held_bytes + request.bytes > bytes_max {
-            return false;
-        }
+    /// Keeps `request` for later. Where there are too many, or they are too long together, those go whose
+    /// deadline is next: they would miss it first. Returns the ids of those that went.
+    pub(super) fn hold(&mut self, request: Request<Req>, bytes_max: usize) -> Vec<u64> {
+        let mut gone = Vec::new();
         self.held_bytes += request.bytes;
         self.held.push_back(request);
-        true
+        while self.under_way() > REQUESTS_IN_FLIGHT_MAX || self.held_bytes > bytes_max {
+            let deadlines = self.held.iter().map(|request| request.context.deadline).enumerate();
+            let next = deadlines.min_by_key(|(_, deadline)| *deadline).map(|(place, _)| place);
+            let Some(request) = next.and_then(|place| self.held.remove(place)) else { break };
+            self.held_bytes -= request.bytes;
+            gone.push(request.id);
+        }
+        gone
     }
 
-    /// The request that was kept first.
-    pub(super) fn next_held(&mut self) -> Option<Request<Req>> {
+    /// The request that was kept first, if its deadline has not passed; else its id.
+    pub(super) fn next_held(&mut self, now: Instant) -> Option<Result<Request<Req>, u64>> {
         let request = self.held.pop_front()?;
         self.held_bytes -= request.bytes;
-        Some(request)
+        Some(if request.context.deadline > now { Ok(request) } else { Err(request.id) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::Ready, time::Duration};
+
+    use super::*;
+    use crate::transport::call_until;
+
+    #[test]
+    fn the_request_that_would_miss_its_deadline_first_makes_room() {
+        let now = Instant::now();
+        let mut serving = Serving::new(|_, request: u8| -> Ready<u8> { std::future::ready(request) });
+        let request = |id: u64, secs: u64| Request {
+            id,
+            context: call_until(now + Duration::from_secs(secs)),
+            call: 0,
+            bytes: 10,
+        };
+        assert!(
+            [(1, 5), (2, 1), (3, 9)]
+                .iter()
+                .all(|(id, secs)| serving.hold(request(*id, *secs), 30).is_empty())
+        );
+        assert_eq!(serving.hold(request(4, 7), 30), [2]);
+        assert_eq!(serving.hold(request(5, 2), 30), [5], "nobody is shed for one that is later still");
+        assert_eq!(
+            serving.hold(Request { bytes: 25, ..request(6, 8) }, 30),
+            [1, 4, 6],
+            "two places are not enough"
+        );
+        assert!(
+            matches!(serving.next_held(now + Duration::from_secs(9)), Some(Err(3))),
+            "it is too late for it"
+        );
+        assert!(serving.next_held(now).is_none());
+        assert_eq!(serving.held_bytes, 0);
+        for id in 0..REQUESTS_IN_FLIGHT_MAX as u64 {
+            assert!(serving.hold(request(id, 10 + id), usize::MAX).is_empty());
+        }
+        assert_eq!(serving.hold(request(9999, 11), usize::MAX), [0]);
+        assert!(matches!(serving.next_held(now), Some(Ok(Request { id: 1, .. }))), "the rest in their order");
     }
 }
