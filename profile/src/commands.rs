@@ -17,6 +17,7 @@ use crate::{
     },
     compare, connections,
     floor::layouts,
+    goals,
     index::{self, Options},
     instructions, matrix,
     measure::{Measured, measure},
@@ -42,6 +43,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Query(query) => run_query(&query),
         Command::Floor(floor) => run_floor(&floor),
         Command::Index(index) => run_index(&index),
+        Command::Goals(goals) => run_goals(&goals),
         Command::Connections(connections) => run_connections(&connections),
         Command::Matrix(matrix) => run_matrix(&matrix),
         Command::Compare(compare) => run_compare(&compare),
@@ -124,6 +126,22 @@ fn run_connections(args: &args::Connections) -> Result<Outcome, Fault> {
     let written = write_json(json, &report.json())?;
     print(&report.table(), &written)?;
     Ok(outcome(!report.interrupted))
+}
+
+fn run_goals(args: &args::Goals) -> Result<Outcome, Fault> {
+    let options = goals::Options {
+        requests: args.requests as usize,
+        names: args.names.iter().map(|names| *names as usize).collect(),
+        connections: usize::from(args.connections),
+        leave: args.leave as usize,
+    };
+    let json = prepare_file(&args.json)?;
+    let watch = Arc::new(Watch::default());
+    let rows = goals::run(&options, &watch)?;
+    let written = write_json(json, &goals::json(&rows, watch.is_stopped()))?;
+    print(&goals::table(&rows), &written)?;
+    // A goal that is missed is a result; a wrong answer is not.
+    Ok(outcome(!watch.is_stopped() && rows.iter().all(|row| row.all_right)))
 }
 
 /// One indexer in a process of its own.

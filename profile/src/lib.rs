@@ -8,6 +8,7 @@
 //! | [`run`] | clients that ask, in a closed loop or at a rate, and a sample for each answer |
 //! | [`floor`] | the round trips that no query can be faster than |
 //! | [`measure`], [`matrix`], [`index`], [`connections`] | one scenario, all of them, one indexer alone, a crowd |
+//! | [`goals`] | what is aimed at, beside what is measured, in one run |
 //! | [`report`], [`plot`] | showing it: tables, JSON, CSV, pictures |
 //! | [`compare`], [`instructions`] | guards: is it worse than before? |
 //! | [`commands`], [`outcome`] | the program: arguments, exit codes |
@@ -17,6 +18,7 @@ pub mod commands;
 pub mod compare;
 pub mod connections;
 pub mod floor;
+pub mod goals;
 pub mod index;
 pub mod instructions;
 pub mod matrix;

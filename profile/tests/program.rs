@@ -315,6 +315,20 @@ fn one_indexer_is_measured_and_its_answers_checked() {
 }
 
 #[test]
+fn all_goals_stand_beside_what_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.json");
+    let sizes = ["-n", "2", "--names", "200,300", "--connections", "20", "--leave", "300"];
+    let stdout = ok(&[&["goals", "--json", path.to_str().unwrap()], &sizes[..]].concat());
+    assert!(stdout.contains("| 10/1/1, messages for a hit, flood | 9.00 | 9.00 | reached |"), "{stdout}");
+    let rows = read_json(&path)["rows"].as_array().unwrap().clone();
+    assert!(rows.len() == 27 && rows.iter().all(|row| row["all_right"] == true), "{stdout}");
+    // What is named as the command is one, and measures that goal.
+    let command = rows[0]["command"].as_str().unwrap().strip_prefix("profile ").unwrap();
+    ok(&command.split(' ').collect::<Vec<_>>());
+}
+
+#[test]
 fn many_connections_are_all_served() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.json");

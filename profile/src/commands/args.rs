@@ -43,6 +43,8 @@ pub enum Command {
     Floor(Floor),
     /// One indexer: registrations, lookups, memory, beside the index without a network
     Index(Index),
+    /// All goals of the search in one run: what is aimed at, what was measured, reached or missed
+    Goals(Goals),
     /// Many connections to one indexer, few of them busy: what an idle one costs, and whether all are served
     Connections(Connections),
     /// The whole table of scenarios, from 1 indexer and 1 client to 10 indexers and 30 clients with 7 hops
@@ -264,6 +266,27 @@ pub struct Connections {
     /// Plain TCP instead of TLS
     #[arg(long)]
     pub insecure: bool,
+    /// Write the results into this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// All goals.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Goals {
+    /// Requests of each client
+    #[arg(short = 'n', long, default_value_t = 3000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub requests: u32,
+    /// Names that one indexer grows to, a row for each
+    #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000",
+          value_parser = clap::value_parser!(u32).range(100..=NAMES_MAX))]
+    pub names: Vec<u32>,
+    /// Connections to one indexer
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u16).range(1..=CONNECTIONS_MAX))]
+    pub connections: u16,
+    /// Registrations of a peer that leaves
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=NAMES_MAX))]
+    pub leave: u32,
     /// Write the results into this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
