@@ -6,7 +6,7 @@
 //! | `service` | who asks, is it allowed; to the state and back |
 //! | `query`, `invalidate` | carry plans out over the network |
 //! | `summaries` | keep neighbors informed of our names |
-//! | [`links`] | the neighbors, connected or away |
+//! | [`links`], [`load`] | the neighbors, connected or away; which of them are stuck |
 //! | [`config`] | defaults, file, command line |
 //! | [`threads`] | how many threads the program runs on |
 //!
@@ -15,7 +15,8 @@
 pub mod config;
 mod invalidate;
 pub mod links;
-pub mod query;
+pub mod load;
+mod query;
 mod service;
 pub mod state;
 mod summaries;
@@ -268,7 +269,8 @@ impl Shared {
             if !ended.is_empty() {
                 let shared = Arc::clone(self);
                 // Somebody with a hundred thousand files takes some ten milliseconds: nobody waits for it.
-                let ending = move || ended.iter().for_each(|session| shared.state.index.end(session));
+                let ending =
+                    move || ended.iter().for_each(|session| shared.state.index.end(session, Instant::now()));
                 if let Err(error) = tokio::task::spawn_blocking(ending).await {
                     warn!(%error, "sessions that have ended were not all removed");
                 }
@@ -279,8 +281,8 @@ impl Shared {
     }
 
     fn neighbors_changed(&self) {
-        let neighbors = self.links.current();
         for mut theirs in self.state.their_summaries.iter_mut() {
+            let neighbors = self.links.current(); // none newer is overtaken, as long as `theirs` is held
             theirs.enclose(|other| *other == self.tag || neighbors.tags.contains(other));
         }
         self.state.own_summary().neighbors_changed();

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicUsize},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -13,6 +13,8 @@ use nekoproto::{
 };
 use tokio::sync::watch;
 use tracing::warn;
+
+use crate::load::Load;
 
 /// How long a neighbor that connected to us is missed after it went away without a word.
 pub const MISSED_FOR: Duration = Duration::from_secs(120);
@@ -26,8 +28,8 @@ pub struct Neighbor {
     pub node: NodeId,
     /// Calls it.
     pub client: IndexerServiceClient,
-    /// Queries under way to it.
-    pub forwards: Arc<AtomicUsize>,
+    /// What is under way to it.
+    pub load: Arc<Load>,
 }
 
 /// The neighbors at one moment.
@@ -55,6 +57,8 @@ struct Known {
     configured: Vec<Configured>,
     /// Indexers that connected to us.
     inbound: HashMap<NodeId, Inbound>,
+    /// What is under way to those that are connected, whatever else changes.
+    loads: HashMap<NodeId, Arc<Load>>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -85,7 +89,7 @@ impl Links {
             }),
             reachable: watch::Sender::new(0),
         };
-        links.publish(&links.known());
+        links.publish(&mut links.known());
         links
     }
 
@@ -124,7 +128,7 @@ impl Links {
             }
             LinkState::Connecting => {}
         }
-        self.publish(&known);
+        self.publish(&mut known);
     }
 
     /// An indexer connected to us; `connection` tells its connections apart.
@@ -138,7 +142,7 @@ impl Links {
             known.inbound.entry(node).or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None });
         inbound.clients.push((connection, client));
         inbound.lost_at = None;
-        self.publish(&known);
+        self.publish(&mut known);
     }
 
     /// That connection ended.
@@ -150,7 +154,7 @@ impl Links {
                 inbound.lost_at = Some(now);
             }
         }
-        self.publish(&known);
+        self.publish(&mut known);
     }
 
     /// Misses no longer whoever went away [`MISSED_FOR`] ago.
@@ -161,7 +165,7 @@ impl Links {
             inbound.lost_at.is_none_or(|lost| now.saturating_duration_since(lost) < MISSED_FOR)
         });
         if known.inbound.len() != before {
-            self.publish(&known);
+            self.publish(&mut known);
         }
     }
 
@@ -169,7 +173,7 @@ impl Links {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn publish(&self, known: &Known) {
+    fn publish(&self, known: &mut Known) {
         let neighbors = known.neighbors();
         let reachable = neighbors.reachable.len();
         self.current.store(Arc::new(neighbors));
@@ -178,7 +182,7 @@ impl Links {
 }
 
 impl Known {
-    fn neighbors(&self) -> Neighbors {
+    fn neighbors(&mut self) -> Neighbors {
         let mut neighbors = Neighbors::default();
         let outbound = self.configured.iter().filter_map(|link| Some((link.node?, link.client.clone()?)));
         let inbound = self
@@ -189,9 +193,11 @@ impl Known {
             let tag = node.tag();
             if !neighbors.tags.contains(&tag) {
                 neighbors.tags.push(tag);
-                neighbors.reachable.push(Neighbor { node, client, forwards: Arc::default() });
+                let load = self.loads.entry(node).or_insert_with(|| Arc::new(Load::new(Instant::now())));
+                neighbors.reachable.push(Neighbor { node, client, load: Arc::clone(load) });
             }
         }
+        self.loads.retain(|node, _| neighbors.tags.contains(&node.tag()));
         let configured = self.configured.iter().filter(|link| link.client.is_none() && !link.ourselves);
         let lost = self.inbound.iter().filter(|(_, inbound)| inbound.clients.is_empty());
         for tag in

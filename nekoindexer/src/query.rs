@@ -6,10 +6,7 @@ use std::{
 };
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{
-    FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, limits::CALLS_IN_FLIGHT_MAX,
-    transport::call_until,
-};
+use nekoproto::{FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, transport::call_until};
 use tarpc::client::RpcError;
 use tokio::time::timeout_at;
 use tracing::debug;
@@ -26,10 +23,6 @@ use crate::{
 
 /// Forwarded queries under way at once in one indexer; further ones are answered `busy`.
 pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
-/// Queries under way to one neighbor; it is not asked a further one, and the answer is not complete. Fewer
-/// than the calls that a connection takes, so that a neighbor that is stuck holds up no other calls to it.
-pub const LINK_FORWARDS_MAX: usize = 900;
-const _: () = assert!(LINK_FORWARDS_MAX < CALLS_IN_FLIGHT_MAX);
 /// The share of the remaining deadline that each hop keeps for itself, so that its answer still
 /// arrives when a neighbor's does not: an eighth, between these bounds.
 const MARGIN_MIN: Duration = Duration::from_millis(2);
@@ -68,7 +61,7 @@ pub(crate) async fn answer(
     if route.ask.is_empty() {
         return Ok(merge.finish());
     }
-    let _place = Place::take(&shared.forwards, FORWARDS_MAX).ok_or(Refusal::Busy)?;
+    let _place = Place::take(&shared.forwards).ok_or(Refusal::Busy)?;
     let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
     let forwarded = QueryRequest { ttl_hops, covered: route.covered, ..request };
     let (later, first) = match shared.routing {
@@ -103,10 +96,14 @@ pub(crate) async fn answer(
 type Answer = Result<Result<QueryReply, Refusal>, RpcError>;
 
 async fn ask(neighbor: &Neighbor, request: QueryRequest, deadline: Instant) -> (&Neighbor, Answer) {
-    let Some(_place) = Place::take(&neighbor.forwards, LINK_FORWARDS_MAX) else {
-        return (neighbor, Ok(Err(Refusal::Busy))); // it answers too slowly to be asked more
+    let Some(asking) = neighbor.load.ask(Instant::now()) else {
+        return (neighbor, Ok(Err(Refusal::Busy))); // many wait for it already, and it says nothing
     };
-    (neighbor, neighbor.client.query(call_until(deadline), request).await)
+    let answer = neighbor.client.query(call_until(deadline), request).await;
+    if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
+        asking.answered(Instant::now());
+    }
+    (neighbor, answer)
 }
 
 fn count(neighbors: &[usize]) -> u32 {
@@ -147,13 +144,13 @@ fn check(hit: Hit, name: &FileName, verifier: &Verifier) -> Option<Found> {
     Some(Found { record, holders: hit.holders.into_vec() })
 }
 
-/// A place among so many, given back when dropped.
+/// A place among [`FORWARDS_MAX`], given back when dropped.
 struct Place<'a>(&'a AtomicUsize);
 
 impl<'a> Place<'a> {
-    fn take(taken: &'a AtomicUsize, max: usize) -> Option<Self> {
+    fn take(taken: &'a AtomicUsize) -> Option<Self> {
         let place = Self(taken);
-        (taken.fetch_add(1, Ordering::Relaxed) < max).then_some(place)
+        (taken.fetch_add(1, Ordering::Relaxed) < FORWARDS_MAX).then_some(place)
     }
 }
 

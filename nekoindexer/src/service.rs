@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use futures::{TryStreamExt, stream::FuturesOrdered};
+use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
     Answers, Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, MsgId, Names, NodeTag,
     QueryAllRequest, QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest, Role,
@@ -23,6 +23,8 @@ use crate::{
     },
 };
 
+/// Queries of one call that are under way at once: nobody takes all places with one call.
+const QUERIES_AT_ONCE: usize = 16;
 /// More signatures than these are checked on a thread beside.
 const VERIFIED_INLINE: usize = 4;
 /// More registrations than these are removed on a thread beside, so that nobody else waits for it.
@@ -90,7 +92,11 @@ impl Service {
 impl IndexerService for Service {
     async fn register(self, _: Context, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let session = self.session()?;
+        let withdrawals = session.withdrawals();
         let records = self.believed(request.records).await?;
+        if session.withdrawals() != withdrawals {
+            return Err(Refusal::Busy); // it withdrew everything while signatures were checked
+        }
         self.lease(session); // first, so that an old lease does not end in between
         let plan = self.shared.state.on_register(session, records, request.announce);
         let lease = self.lease(session);
@@ -121,11 +127,13 @@ impl IndexerService for Service {
     async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
         let session = Arc::clone(self.session()?);
         let shared = Arc::clone(&self.shared);
-        if session.count() <= REMOVED_INLINE {
-            shared.state.index.deregister_all(&session);
+        // At once, so that what is registered after this call stays.
+        let names = shared.state.index.withdraw_all(&session);
+        if names.len() <= REMOVED_INLINE {
+            shared.state.index.unlist_all(&session, names);
             return Ok(());
         }
-        let remove = move || shared.state.index.deregister_all(&session);
+        let remove = move || shared.state.index.unlist_all(&session, names);
         tokio::task::spawn_blocking(remove).await.map_err(|error| {
             warn!(%error, "not all registrations were removed");
             Refusal::Busy // and then the lease ends them
@@ -159,7 +167,7 @@ impl IndexerService for Service {
             Err(Refusal::Busy) => Ok(QueryReply::default()),
             answer => answer,
         };
-        let all: FuturesOrdered<_> = request.queries().map(answer).collect();
+        let all = stream::iter(request.queries().map(answer)).buffered(QUERIES_AT_ONCE);
         Ok(answers(all.try_collect::<Vec<_>>().await?))
     }
 

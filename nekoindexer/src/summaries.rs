@@ -19,7 +19,7 @@ use tracing::{debug, warn};
 
 use crate::{
     Shared, on_drop,
-    state::summary::{About, Fresh, Relay, TRUSTED_FOR, Told},
+    state::summary::{About, Fresh, Relay, TRUSTED_FOR, Tell, Told},
 };
 
 /// How often a neighbor hears that nothing is new: several times in [`TRUSTED_FOR`].
@@ -158,6 +158,8 @@ async fn feed_others(shared: &Shared, to: NodeTag, neighbor: &IndexerServiceClie
                 theirs.and_then(|theirs| theirs.pass_on(relay, before, now.into()))
             };
             let after = match next {
+                // A whole filter only now and then: nobody makes us send many by changing his.
+                Some((Tell::Whole(..), ..)) if !is_due => None,
                 Some((tell, about, is_new)) if is_new || is_due => {
                     send(neighbor, tell.updates(before, &about)).await
                 }

@@ -14,7 +14,10 @@ use common::{
     fake::{Habit, deaf_neighbor},
     hits, in_time, indexer, kept_port, line, nodes, over_both, query, record, within,
 };
-use nekoindexer::{Config, Indexer, IndexerHandle, query::LINK_FORWARDS_MAX};
+use nekoindexer::{
+    Config, Indexer, IndexerHandle,
+    load::{LINK_FORWARDS_MAX, STUCK_AFTER},
+};
 use nekoproto::{QueryReply, Refusal, transport::Security};
 use tokio::task::JoinSet;
 
@@ -195,7 +198,7 @@ async fn stuck_indexer_far_away_does_not_hide_what_is_before_it() {
     .await;
 }
 
-/// Queries under way to one neighbor are bounded: past that its answer is missing, and waited for no more.
+/// A neighbor that lets many queries wait and answers none is asked no more: its answer is missing at once.
 #[tokio::test]
 async fn query_behind_many_that_are_stuck_is_answered_at_once() {
     in_time(async {
@@ -213,11 +216,15 @@ async fn query_behind_many_that_are_stuck_is_answered_at_once() {
             stuck.asked.recv().await.unwrap();
         }
         let peer = holder(0, &indexer, security).await;
-        let began = Instant::now();
-        let reply = peer.query("a", 1).await; // its deadline is far away
-        assert!(began.elapsed() < common::PATIENCE / 2, "the stuck neighbor was waited for");
+        // Not at first: it might only have much to do.
+        let deadline = 4 * STUCK_AFTER;
+        let reply = eventually(async || {
+            let began = Instant::now();
+            let reply = peer.client.query(within(deadline), query("a", 1)).await.unwrap().unwrap();
+            (began.elapsed() < deadline / 2).then_some(reply)
+        })
+        .await;
         assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes(0..3))], false));
-        assert!(stuck.asked.try_recv().is_err(), "there was a place");
     })
     .await;
 }

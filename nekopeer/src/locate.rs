@@ -73,20 +73,20 @@ pub(crate) async fn ask(shared: &Arc<Shared>, name: &FileName, scope: Scope) -> 
 /// Asks for all of `names`, many in a call; answers in their order.
 ///
 /// # Errors
-/// No indexer answered. If only some did, the answers are not complete.
+/// No indexer answered. If only some did, or not every time, those answers are not complete.
 pub(crate) async fn ask_all(
     shared: &Arc<Shared>,
     names: &[FileName],
     scope: Scope,
 ) -> Result<Vec<Answer>, LocateError> {
     let mut merged = vec![Answer { candidates: Vec::new(), complete: true }; names.len()];
+    let (mut answered, mut failure) = (false, LocateError::NoIndexer);
     for (names, merged) in names.chunks(BATCH_MAX).zip(merged.chunks_mut(BATCH_MAX)) {
         // Each call has as much time as a query for a single name.
         let deadline = Instant::now() + shared.config.query_deadline;
         let msg_id = MsgId::random(); // at several indexers the same: their network is asked once
         let asked = shared.sessions.iter().map(|session| ask_one(session, scope, msg_id, names, deadline));
         let mut answers: FuturesUnordered<_> = asked.collect();
-        let (mut answered, mut failure) = (false, LocateError::NoIndexer);
         while let Some(answer) = answers.next().await {
             match answer {
                 Ok(replies) => {
@@ -101,9 +101,9 @@ pub(crate) async fn ask_all(
                 }
             }
         }
-        if !answered {
-            return Err(failure);
-        }
+    }
+    if !answered && !names.is_empty() {
+        return Err(failure);
     }
     let found = merged.iter().flat_map(|answer| &answer.candidates);
     watch::learn(shared, found.map(|candidate| candidate.record.clone()).collect()).await;
@@ -132,8 +132,12 @@ async fn ask_one(
     for (n, name) in names.iter().enumerate() {
         replies.push(match answers.get(n).cloned().flatten() {
             Some(reply) => reply,
-            // There was no room for it in the reply with the others.
-            None => call(&client, scope, MsgId::random(), name, left()).await.map_err(failed)??,
+            // There was no room for it in the reply with the others, which stand if it fails: nothing,
+            // and not complete.
+            None => match call(&client, scope, MsgId::random(), name, left()).await {
+                Ok(Ok(reply)) => reply,
+                Ok(Err(_)) | Err(_) => QueryReply::default(),
+            },
         });
     }
     Ok(replies)

@@ -9,6 +9,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::limits::FRAME_BYTES_MAX;
 
+/// Bytes that most messages need: memory that grows step by step costs more than the encoding.
+const MESSAGE_BYTES_USUAL: usize = 512;
+
 /// Bytes that are no such value, or a value that does not fit its limit.
 #[derive(Debug, thiserror::Error)]
 #[error("malformed message: {0}")]
@@ -23,7 +26,12 @@ fn options(limit: u64) -> impl Options {
 /// # Errors
 /// The value does not fit a frame.
 pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
-    Ok(options(FRAME_BYTES_MAX as u64).serialize(value)?)
+    let mut bytes = Vec::with_capacity(MESSAGE_BYTES_USUAL);
+    append(&mut bytes, value)?;
+    if bytes.len() > FRAME_BYTES_MAX {
+        return Err(CodecError(Box::new(bincode::ErrorKind::SizeLimit)));
+    }
+    Ok(bytes)
 }
 
 /// Writes `value` to `out`, at most `limit` bytes. A failure may leave a part of it in `out`.

@@ -5,6 +5,11 @@ mod common;
 
 use std::{
     collections::BTreeSet,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -85,6 +90,34 @@ async fn one_connection_carries_calls_both_ways() {
         let asked = [held("a", 1), held("b", 2)];
         let verdicts = pair.to_peer.confirm(patient(), List::first_of(asked.clone())).await.unwrap();
         assert_eq!(verdicts.unwrap().into_vec(), asked.each_ref().map(verdict));
+    })
+    .await;
+}
+
+/// A task that has done much in its turn is not let near its timers by the runtime: they must ring all
+/// the same.
+#[tokio::test]
+async fn a_deadline_set_in_a_long_turn_is_kept() {
+    over_both(async |security| {
+        let (dialed, accepted) = connected(security, Role::Indexer, Purpose::Control).await;
+        let (_to_peer, indexer) = open_as_indexer(accepted, Indexer::new().0);
+        let (client, mut driver) = open_as_peer(dialed, Peer::new().0);
+        let long_turns = Arc::new(AtomicUsize::new(0));
+        let left = Arc::clone(&long_turns);
+        let driver = std::future::poll_fn(move |cx| {
+            if left.load(Ordering::Relaxed) > 0 {
+                left.fetch_sub(1, Ordering::Relaxed);
+                while pin!(tokio::task::consume_budget()).poll(cx).is_ready() {}
+            }
+            driver.as_mut().poll(cx)
+        });
+        let _running = [tokio::spawn(indexer), tokio::spawn(driver)];
+        assert_eq!(client.search(patient(), name("abc")).await.unwrap(), Ok(reply(3)));
+        long_turns.store(2, Ordering::Relaxed);
+        let deadline = Instant::now() + Duration::from_millis(200);
+        let late = client.search(call_until(deadline), name("wait")).await.unwrap_err();
+        assert!(matches!(late, RpcError::DeadlineExceeded), "{late}");
+        assert_eq!(long_turns.load(Ordering::Relaxed), 0, "the deadline was set in a long turn");
     })
     .await;
 }

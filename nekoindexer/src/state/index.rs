@@ -13,6 +13,7 @@ use std::{
 };
 
 use dashmap::DashMap;
+use hashbrown::HashTable;
 use nekoproto::{FileName, Holder, PackedRecord, SignedRecord, VerifiedRecord, summary::NameKey};
 
 pub use self::session::{SESSION_NAMES_MAX, Session, SessionId};
@@ -36,6 +37,24 @@ pub enum Noted {
     Outdated(VerifiedRecord),
     /// A limit is reached; the holder was not listed.
     Full,
+}
+
+/// Names that were a session's, and are to be unlisted.
+#[derive(Debug)]
+pub struct Withdrawn(HashTable<u64>);
+
+impl Withdrawn {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// Invariants:
@@ -147,30 +166,44 @@ impl Index {
         ended.map(|session| Arc::clone(&session)).collect()
     }
 
-    /// Removes all registrations of a session whose lease has ended, and the session if it is not
-    /// connected any more. Takes some hundred nanoseconds for each of its names.
-    pub fn end(&self, session: &Session) {
-        self.clear(session, !session.is_connected());
-    }
-
-    /// Lists `session` no longer under any name. Takes as long as [`end`](Self::end).
-    pub fn deregister_all(&self, session: &Session) {
-        self.clear(session, false);
+    /// Removes all registrations of a session whose lease has ended by `now`, and the session if it is
+    /// not connected any more; one that was renewed meanwhile stays. Takes some hundred nanoseconds for
+    /// each of its names.
+    pub fn end(&self, session: &Session, now: Instant) {
+        let is_over = !session.is_connected();
+        let names = {
+            let mut names = session.names();
+            if session.is_listed_at(self.millis(now)) {
+                return;
+            }
+            names.clear(is_over)
+        };
+        if is_over {
+            self.sessions.remove(&session.id());
+        }
+        self.unlist_all(session, Withdrawn(names));
     }
 
     /// Removes a session and all its registrations.
     pub fn close_session(&self, session: &Session) {
-        self.clear(session, true);
+        let names = session.names().clear(true);
+        self.sessions.remove(&session.id());
+        self.unlist_all(session, Withdrawn(names));
     }
 
-    fn clear(&self, session: &Session, close: bool) {
-        if close {
-            self.sessions.remove(&session.id());
-        }
-        let mut gone = session.names().clear(close).into_iter();
+    /// Takes all its names from `session`; [`unlist_all`](Self::unlist_all) makes them be found no more.
+    /// What it registers from now on is not among them.
+    pub fn withdraw_all(&self, session: &Session) -> Withdrawn {
+        session.note_withdrawal();
+        Withdrawn(session.names().clear(false))
+    }
+
+    /// Lists `session` no longer under these names, unless it has registered them anew. Takes as long as
+    /// [`end`](Self::end).
+    pub fn unlist_all(&self, session: &Session, Withdrawn(names): Withdrawn) {
+        let mut gone = names.into_iter();
         while gone.len() > 0 {
             let names = session.names();
-            // What it has registered meanwhile stays.
             let some = gone.by_ref().take(REMOVED_AT_ONCE).filter(|hash| !names.contains(*hash));
             some.for_each(|hash| self.unlist(session, hash));
         }

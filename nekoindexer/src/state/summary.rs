@@ -7,9 +7,10 @@
 //! of order without an answer being lost.
 //!
 //! A neighbor also passes on what others told it, for [`RELAYED_HOPS`] hops, so that where the network
-//! is no mesh a query does not go to a neighbor behind whom nobody has the name either. That news takes
-//! a moment for each hop, and no registration waits for it: within that moment an answer that has
-//! something may lack what was registered just now several hops away.
+//! is no mesh a query does not go to a neighbor behind whom nobody has the name either. No registration
+//! waits for that news to arrive. It takes some milliseconds for each hop, and where a message is lost at
+//! most [`TRUSTED_FOR`], after which nobody relies on what is old: for so long an answer that has
+//! something may lack what was registered just now several hops away. One that has nothing lacks nothing.
 
 mod own;
 pub mod relay;
@@ -92,6 +93,9 @@ impl Source {
     /// Takes in what its node did from its `from`-th change to its `to`-th: `keys` were added.
     fn extend(&mut self, keys: &[NameKey], from: u64, to: u64) {
         keys.iter().for_each(|key| self.filter.insert(*key));
+        if to <= self.count {
+            return; // heard before
+        }
         let changes = usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
         if from == self.count && keys.len() <= changes && changes <= self.log_max {
             keys.iter().for_each(|key| self.step(Some(*key)));

@@ -5,7 +5,7 @@ use std::{
     cell::RefCell,
     future::Future,
     io,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
     time::Instant,
@@ -16,6 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use tarpc::{ServerError, context};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
+    task::unconstrained,
     time::{Sleep, sleep_until},
 };
 use tracing::debug;
@@ -262,7 +263,8 @@ where
                 &mut deadline.insert((earliest, timer)).1
             }
         };
-        if timer.as_mut().poll(cx).is_pending() {
+        // Whatever else this task has done in its turn: a timer that is not polled once never rings.
+        if pin!(unconstrained(timer.as_mut())).poll(cx).is_pending() {
             return false;
         }
         self.deadline = None;

@@ -216,7 +216,7 @@ mod tests {
                 .all(|(id, secs)| serving.hold(request(*id, *secs), 30).is_empty())
         );
         assert_eq!(serving.hold(request(4, 7), 30), [2]);
-        assert_eq!(serving.hold(request(5, 2), 30), [5], "nobody is shed for one that is later still");
+        assert_eq!(serving.hold(request(5, 2), 30), [5], "it is the next to be late itself");
         assert_eq!(
             serving.hold(Request { bytes: 25, ..request(6, 8) }, 30),
             [1, 4, 6],

@@ -24,6 +24,8 @@ pub struct Session {
     lease_ends_ms: AtomicU64,
     /// Its connection is open: when the lease ends it loses its registrations, and may make new ones.
     connected: AtomicBool,
+    /// How often it has withdrawn everything.
+    withdrawals: AtomicU64,
     names: Mutex<SessionNames>,
 }
 
@@ -43,6 +45,7 @@ impl Session {
             holder,
             lease_ends_ms: AtomicU64::new(lease_ends_ms),
             connected: AtomicBool::new(true),
+            withdrawals: AtomicU64::new(0),
             names: Mutex::default(),
         }
     }
@@ -57,6 +60,16 @@ impl Session {
     #[must_use]
     pub fn count(&self) -> usize {
         self.names().hashes.len()
+    }
+
+    /// How often it has withdrawn everything: a registration that began before the last time is void.
+    #[must_use]
+    pub fn withdrawals(&self) -> u64 {
+        self.withdrawals.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_withdrawal(&self) {
+        self.withdrawals.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn names(&self) -> MutexGuard<'_, SessionNames> {

@@ -35,7 +35,7 @@ impl Setup {
 
     fn expire(&self, at: Instant) -> Vec<SessionId> {
         let ended = self.index.ended(at);
-        ended.iter().for_each(|session| self.index.end(session));
+        ended.iter().for_each(|session| self.index.end(session, at));
         ended.iter().map(|session| session.id()).collect()
     }
 

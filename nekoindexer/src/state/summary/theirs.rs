@@ -14,10 +14,10 @@ use super::{About, RELAYED_HOPS, Relay, Source, TRUSTED_FOR, Tell, Told, relay};
 
 /// Nodes behind one neighbor of whom summaries are kept; behind others it is asked.
 pub(super) const BEHIND_MAX: usize = 64;
-/// Words of all filters of nodes behind one neighbor: 8 MiB.
-const BEHIND_WORDS_MAX: usize = 1024 * 1024;
+/// Words of all filters of nodes behind one neighbor: 2 MiB.
+const BEHIND_WORDS_MAX: usize = 256 * 1024;
 /// Names added to a neighbor's summary that are remembered, to be passed on.
-const LOG_MAX: usize = 4096;
+const LOG_MAX: usize = 512;
 /// A summary that nobody has confirmed for so long is dropped.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
 
@@ -31,8 +31,17 @@ pub struct TheirSummary {
     is_full: bool,
     /// All its neighbors are ours too, or ourselves: it can ask nobody that we do not look after.
     is_enclosed: bool,
-    /// A filter that is arriving: whose, its epoch, its count, and what is here of it.
-    arriving: Option<(NodeTag, u64, u64, Assembly)>,
+    /// A filter of its own that is arriving, and one that it passes on.
+    arriving: [Option<Arriving>; 2],
+}
+
+/// A filter that arrives in parts.
+#[derive(Debug)]
+struct Arriving {
+    of: NodeTag,
+    epoch: u64,
+    count: u64,
+    assembly: Assembly,
 }
 
 #[derive(Debug)]
@@ -89,18 +98,19 @@ impl TheirSummary {
                 if is_news { Took::News } else { Took::Nothing }
             }
             SummaryNews::Part(part) => {
+                let place = &mut self.arriving[usize::from(hops > 0)];
                 if part.at == 0 {
-                    self.arriving = Assembly::begin(&part).map(|begun| (of, epoch, to, begun));
+                    let begin = |assembly| Arriving { of, epoch, count: to, assembly };
+                    *place = Assembly::begin(&part).map(begin);
                 }
-                let Some((arriving, its_epoch, count, assembly)) = self.arriving.as_mut() else {
-                    return Took::Gap;
-                };
-                if (*arriving, *its_epoch, *count) != (of, epoch, to) || !assembly.add(&part) {
-                    self.arriving = None;
+                let Some(arriving) = place else { return Took::Gap };
+                let is_next = (arriving.of, arriving.epoch, arriving.count) == (of, epoch, to);
+                if !is_next || !arriving.assembly.add(&part) {
+                    *place = None;
                     return Took::Gap;
                 }
-                let Some(filter) = assembly.finish() else { return Took::Nothing };
-                self.arriving = None;
+                let Some(filter) = arriving.assembly.finish() else { return Took::Nothing };
+                *place = None;
                 let is_known = |known: &mut Known| known.source.epoch == epoch && known.source.count > to;
                 if self.known_mut(of, hops).is_some_and(is_known) {
                     return Took::Nothing;
