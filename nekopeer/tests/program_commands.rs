@@ -122,6 +122,29 @@ fn name_that_nobody_offers_is_not_found_in_one_line() {
 }
 
 #[test]
+fn many_names_are_looked_for_at_once() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let texts: Vec<String> = (0..200).map(|n| format!("f{n}.bin")).collect();
+    texts.iter().for_each(|text| drop(origin.write(text, bytes(4, 10))));
+    let all: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let _sharing = origin.share(&all);
+    for command in ["search", "query"] {
+        // More than one call takes.
+        let found = reader.done(&[&[command, "--json"], &all[..]].concat()).json();
+        let answers = found["answers"].as_array().unwrap();
+        assert!(answers.iter().map(|answer| answer["name"].as_str().unwrap()).eq(all.iter().copied()));
+        assert!(answers.iter().all(|answer| answer["hits"][0]["size"] == 10 && answer["complete"] == true));
+
+        let some = reader.run(&[command, "f1.bin", "nothing.bin", "f2.bin"]);
+        assert_eq!(some.code, Some(1), "{some:?}");
+        let out = some.out.join("\n");
+        assert!(out.contains("f1.bin") && out.contains("f2.bin"), "{some:?}");
+        assert!(some.err.join("\n").contains("nobody offers nothing.bin"), "{some:?}");
+    }
+}
+
+#[test]
 fn second_download_moves_nothing() {
     let indexers = Indexers::one();
     let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));

@@ -81,6 +81,36 @@ fn connected_holder_that_missed_its_lease_may_register_anew() {
 }
 
 #[test]
+fn holder_that_renews_while_it_is_being_ended_stays() {
+    let setup = Setup::new();
+    let session = setup.session(2);
+    setup.index.register(&session, &record(1, "a", 1));
+    let end = setup.now + LEASE;
+    assert_eq!(setup.index.ended(end).len(), 1);
+    setup.index.renew(&session, LEASE, end);
+    setup.index.end(&session, end);
+    assert_eq!((setup.found(end), session.count()), (vec![(1, vec![holder(2)])], 1));
+}
+
+#[test]
+fn what_is_registered_after_everything_was_withdrawn_stays() {
+    let setup = Setup::new();
+    let session = setup.session(2);
+    let names: Vec<String> = (0..2 * REMOVED_AT_ONCE).map(|n| format!("f{n}")).collect();
+    names.iter().for_each(|name| drop(setup.index.register(&session, &record(1, name, 1))));
+    let before = session.withdrawals();
+    let withdrawn = setup.index.withdraw_all(&session);
+    assert_eq!((withdrawn.len(), session.count()), (names.len(), 0));
+    assert_ne!(session.withdrawals(), before, "what began before is void");
+    // Before they are unlisted, which takes a while, and happens beside.
+    setup.index.register(&session, &record(1, "f7", 1));
+    setup.index.register(&session, &record(1, "new", 1));
+    setup.index.unlist_all(&session, withdrawn);
+    assert_eq!((setup.index.names(), session.count()), (2, 2));
+    setup.index.check();
+}
+
+#[test]
 fn newer_version_hides_older_holders_and_names_them() {
     let setup = Setup::new();
     let (origin, copy) = (setup.session(1), setup.session(2));

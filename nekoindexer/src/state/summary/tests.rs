@@ -131,6 +131,20 @@ fn a_summary_is_passed_on_with_its_age_and_its_news() {
 }
 
 #[test]
+fn a_message_that_comes_twice_costs_nobody_the_whole_filter() {
+    let now = Instant::now();
+    let (mut source, mut theirs, mut told) = (OwnSummary::new(1), TheirSummary::default(), None);
+    catch_up(|told| source.tell(told), &own(&[]), &mut theirs, &mut told, now);
+    source.add(key(1));
+    let (updates, _) = source.tell(told).updates(told, &own(&[]));
+    let relay = Relay { of: tag(0), via: tag(0) };
+    let passed = theirs.pass_on(relay, None, now).map(|(tell, about, _)| tell.updates(None, &about).1);
+    assert_eq!([(); 2].map(|()| theirs.take(updates[0].clone(), now)), [Took::News, Took::Nothing]);
+    let (tell, ..) = theirs.pass_on(relay, passed, now).unwrap();
+    assert!(matches!(tell, Tell::News(SummaryNews::Added(keys), _) if *keys == [key(1)]));
+}
+
+#[test]
 fn what_a_neighbor_hears_of_itself_is_not_passed_on_to_it() {
     let told = |of: usize, via: usize, hops, is_near| relay::Told {
         relay: Relay { of: tag(of), via: tag(via) },
