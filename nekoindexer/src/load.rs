@@ -60,11 +60,10 @@ impl Load {
 }
 
 impl Asking<'_> {
-    /// The neighbor has answered.
-    pub fn answered(self, now: Instant) {
-        // Only looked at when there are many, so only then worth a lock.
+    /// The neighbor has answered, at `now`: only asked for when it has much to do.
+    pub fn answered(self, now: impl FnOnce() -> Instant) {
         if self.0.under_way.load(Ordering::Relaxed) >= BUSY_FROM {
-            self.0.note(now);
+            self.0.note(now());
         }
     }
 }
@@ -87,7 +86,7 @@ mod tests {
         let mut asking: Vec<Asking<'_>> = (0..LINK_FORWARDS_MAX).map(|_| load.ask(now).unwrap()).collect();
         assert!(load.ask(later).is_none(), "many, and no answer for a second");
         assert!(load.ask(now).is_some(), "many, but not for long");
-        asking.pop().unwrap().answered(later);
+        asking.pop().unwrap().answered(|| later);
         asking.push(load.ask(later).unwrap());
         assert!(load.ask(later).is_some(), "it answers");
         let much_later = later + STUCK_AFTER;

@@ -28,7 +28,7 @@ pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
 const MARGIN_MIN: Duration = Duration::from_millis(2);
 const MARGIN_MAX: Duration = Duration::from_millis(100);
 
-/// Answers `request`, whose asker waits until `deadline`.
+/// Answers `request` of a peer or of the neighbor `from`, who waits until `deadline`.
 ///
 /// # Errors
 /// The request is refused as a whole. A neighbor's failure is no error: it makes the answer
@@ -38,12 +38,13 @@ const MARGIN_MAX: Duration = Duration::from_millis(100);
 /// Safe: dropping the future cancels the calls to the neighbors.
 pub(crate) async fn answer(
     shared: &Shared,
+    from: Option<NodeTag>,
     deadline: Instant,
     request: QueryRequest,
 ) -> Result<QueryReply, Refusal> {
     let now = Instant::now();
     let left = deadline.saturating_duration_since(now);
-    let (local, ttl_hops) = match shared.state.on_query(&request, left, now)? {
+    let (local, ttl_hops) = match shared.state.on_query(&request, from, left, now)? {
         QueryPlan::Answer(local) => return Ok(Merge::new(local).finish()),
         QueryPlan::Alone(local) => {
             let mut merge = Merge::new(local);
@@ -73,7 +74,7 @@ pub(crate) async fn answer(
         }
     };
     let mut answers = FuturesUnordered::new();
-    let ask = |index: &usize| ask(&neighbors.reachable[*index], forwarded.clone(), now + budget);
+    let ask = |index: &usize| ask(&neighbors.reachable[*index], forwarded.clone(), now, now + budget);
     answers.extend(first.iter().map(ask));
     merge.count_messages(count(&first));
     if !later.is_empty() {
@@ -95,13 +96,18 @@ pub(crate) async fn answer(
 
 type Answer = Result<Result<QueryReply, Refusal>, RpcError>;
 
-async fn ask(neighbor: &Neighbor, request: QueryRequest, deadline: Instant) -> (&Neighbor, Answer) {
-    let Some(asking) = neighbor.load.ask(Instant::now()) else {
+async fn ask(
+    neighbor: &Neighbor,
+    request: QueryRequest,
+    now: Instant,
+    deadline: Instant,
+) -> (&Neighbor, Answer) {
+    let Some(asking) = neighbor.load.ask(now) else {
         return (neighbor, Ok(Err(Refusal::Busy))); // many wait for it already, and it says nothing
     };
     let answer = neighbor.client.query(call_until(deadline), request).await;
     if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
-        asking.answered(Instant::now());
+        asking.answered(Instant::now);
     }
     (neighbor, answer)
 }

@@ -47,6 +47,11 @@ impl Service {
         }
     }
 
+    /// The caller, if it is an indexer.
+    fn neighbor(&self) -> Option<NodeTag> {
+        (self.remote.role == Role::Indexer).then(|| self.remote.node.tag())
+    }
+
     fn lease(&self, session: &Session) -> LeaseReply {
         self.shared.state.index.renew(session, self.shared.lease, Instant::now());
         LeaseReply {
@@ -152,7 +157,7 @@ impl IndexerService for Service {
         if request.ttl_hops == 0 && self.remote.role == Role::Peer {
             return self.search(context, request.name).await; // no copy of it goes anywhere
         }
-        query::answer(&self.shared, context.deadline, request).await
+        query::answer(&self.shared, self.neighbor(), context.deadline, request).await
     }
 
     async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
@@ -162,11 +167,12 @@ impl IndexerService for Service {
     }
 
     async fn query_all(self, context: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
-        let answer = async |query| match query::answer(&self.shared, context.deadline, query).await {
-            // The others have their answers all the same.
-            Err(Refusal::Busy) => Ok(QueryReply::default()),
-            answer => answer,
-        };
+        let answer =
+            async |query| match query::answer(&self.shared, self.neighbor(), context.deadline, query).await {
+                // The others have their answers all the same.
+                Err(Refusal::Busy) => Ok(QueryReply::default()),
+                answer => answer,
+            };
         let all = stream::iter(request.queries().map(answer)).buffered(QUERIES_AT_ONCE);
         Ok(answers(all.try_collect::<Vec<_>>().await?))
     }

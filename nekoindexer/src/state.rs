@@ -156,16 +156,25 @@ impl State {
         plan
     }
 
-    /// A query arrives, from a peer or from a neighbor. It may live for `deadline` more.
+    /// A query arrives, from a peer or from the neighbor `from`. It may live for `deadline` more.
+    ///
+    /// The id of one that ends here is not remembered if it came from the indexer where it began: that one
+    /// named us among the covered, as does every copy that anybody sends on, so no other copy comes. (A peer
+    /// that asks several indexers at once is answered over each of them.)
     ///
     /// # Errors
     /// The TTL is past the limit.
     pub fn on_query(
         &self,
         request: &QueryRequest,
+        from: Option<NodeTag>,
         deadline: Duration,
         now: Instant,
     ) -> Result<QueryPlan, Refusal> {
+        let began_at = request.covered.first();
+        if request.ttl_hops == 0 && began_at.is_some() && began_at == from.as_ref() {
+            return Ok(QueryPlan::Answer(self.index.lookup(&request.name, now)));
+        }
         let sight = self.sight(request.msg_id, request.ttl_hops, deadline, now)?;
         let local = match sight {
             Sight::First => self.index.lookup(&request.name, now),
@@ -289,9 +298,9 @@ mod tests {
     async fn a_ttl_past_the_limit_is_refused() {
         let now = Instant::now();
         let state = State::new(now);
-        let refusal = state.on_query(&query(1, 255), DEADLINE, now);
+        let refusal = state.on_query(&query(1, 255), None, DEADLINE, now);
         assert_eq!(refusal, Err(Refusal::TtlTooLarge(255)));
-        assert!(state.on_query(&query(1, TTL_MAX), DEADLINE, now).is_ok());
+        assert!(state.on_query(&query(1, TTL_MAX), None, DEADLINE, now).is_ok());
     }
 
     #[tokio::test]
@@ -299,15 +308,37 @@ mod tests {
         let now = Instant::now();
         let state = State::new(now);
         state.on_register(&session(&state, 1, now), vec![record(1, "a", 1)], true);
-        let QueryPlan::Forward { local, ttl_hops: 1 } = state.on_query(&query(1, 2), DEADLINE, now).unwrap()
+        let QueryPlan::Forward { local, ttl_hops: 1 } =
+            state.on_query(&query(1, 2), None, DEADLINE, now).unwrap()
         else {
             panic!("not forwarded")
         };
         assert_eq!(local.len(), 1);
-        let duplicate = state.on_query(&query(1, 1), DEADLINE, now).unwrap();
+        let duplicate = state.on_query(&query(1, 1), None, DEADLINE, now).unwrap();
         assert_eq!(duplicate, QueryPlan::Answer(vec![]));
-        let deeper = state.on_query(&query(1, 3), DEADLINE, now).unwrap();
+        let deeper = state.on_query(&query(1, 3), None, DEADLINE, now).unwrap();
         assert_eq!(deeper, QueryPlan::Forward { local: vec![], ttl_hops: 2 });
+    }
+
+    #[tokio::test]
+    async fn only_the_indexer_where_a_query_began_is_answered_without_being_remembered() {
+        let now = Instant::now();
+        let state = State::new(now);
+        state.on_register(&session(&state, 1, now), vec![record(1, "a", 1)], true);
+        let covered = Covered::first_of([testing::tag(1), testing::tag(2), testing::tag(3)]);
+        let last_hop = |id| QueryRequest { covered: covered.clone(), ..query(id, 0) };
+        let answer = |request: &QueryRequest, from| match state.on_query(request, from, DEADLINE, now) {
+            Ok(QueryPlan::Answer(found)) => found.len(),
+            other => panic!("{other:?}"),
+        };
+        let began_at = Some(testing::tag(1));
+        assert_eq!([(); 2].map(|()| answer(&last_hop(1), began_at)), [1, 1]);
+        for (id, from) in [(2, Some(testing::tag(2))), (3, None)] {
+            assert_eq!([(); 2].map(|()| answer(&last_hop(id), from)), [1, 0], "{id}");
+        }
+        let further = QueryRequest { ttl_hops: 1, ..last_hop(4) };
+        state.on_query(&further, began_at, DEADLINE, now).unwrap();
+        assert_eq!(answer(&further, began_at), 0, "what travels on is remembered");
     }
 
     #[tokio::test]

@@ -21,7 +21,7 @@ pub(crate) const NAME: &str = "wanted.bin";
 const DEADLINE: Duration = Duration::from_secs(60);
 
 enum Message {
-    Query { to: usize, from: usize, request: QueryRequest },
+    Query { to: usize, from: usize, sender: usize, request: QueryRequest },
     Reply { to: usize, reply: QueryReply },
 }
 
@@ -75,17 +75,20 @@ impl Flood {
         self.take(asker, None, QueryRequest { msg_id, name: name(NAME), ttl_hops, covered });
         while let Some(message) = self.post.receive() {
             match message {
-                Message::Query { to, from, request } => self.take(to, Some(from), request),
+                Message::Query { to, from, sender, request } => self.take(to, Some((from, sender)), request),
                 Message::Reply { to, reply } => self.absorb(to, reply),
             }
         }
         self.reply.take().expect("the asker is answered")
     }
 
-    fn take(&mut self, to: usize, from: Option<usize>, request: QueryRequest) {
+    /// `from` is the copy that this one was forwarded from, and the node that did so.
+    fn take(&mut self, to: usize, from: Option<(usize, usize)>, request: QueryRequest) {
         let left = DEADLINE.checked_sub(self.post.elapsed()).expect("the deadline covers every copy");
+        let sender = from.map(|(_, sender)| self.nodes[sender].tag);
+        let from = from.map(|(copy, _)| copy);
         let node = &self.nodes[to];
-        let plan = node.state.on_query(&request, left, self.post.now()).expect("the query is taken");
+        let plan = node.state.on_query(&request, sender, left, self.post.now()).expect("the query is taken");
         let (local, ttl_hops) = match plan {
             QueryPlan::Answer(local) => (local, None),
             QueryPlan::Alone(_) => panic!("a message id was not remembered"),
@@ -107,9 +110,10 @@ impl Flood {
         merge.count_messages(copies);
         let waiting = self.waiting.len();
         self.waiting.push(Waiting { from, merge: Some(merge), open: ask.len() });
+        let sender = to;
         for to in ask {
             let request = QueryRequest { ttl_hops, covered: route.covered.clone(), ..request.clone() };
-            self.post.send(Message::Query { to, from: waiting, request });
+            self.post.send(Message::Query { to, from: waiting, sender, request });
         }
     }
 

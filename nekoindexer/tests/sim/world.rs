@@ -42,7 +42,7 @@ pub(crate) struct Node {
     pub(crate) state: State,
     /// The registrations of its one peer.
     pub(crate) session: Arc<Session>,
-    tag: NodeTag,
+    pub(crate) tag: NodeTag,
     near: Vec<usize>,
     near_tags: Vec<NodeTag>,
     away_tags: Vec<Option<NodeTag>>,
