@@ -27,7 +27,7 @@ use crate::{
 const HOPS: [u8; 4] = [2, 3, 7, 16];
 
 /// How often what is compared is measured, in turn: of each the median counts.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 3;
 
 /// How much is measured.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ impl Goals<'_> {
             let setup = (Layout::One, security, Routing::Summary);
             let Some(measured) = self.measure(&alone, setup)? else { return Ok(()) };
             let ratio = measured.ratio_to_floor();
-            self.add("1/1/0, p50 in floors", &measured, ratio, Bound::AtMost(bound));
+            self.add("1/1/0, p50 in floors", &[&measured], ratio, Bound::AtMost(bound));
         }
         Ok(())
     }
@@ -81,27 +81,34 @@ impl Goals<'_> {
             [(Routing::Summary, 6.0, Bound::AtMost(1.5)), (Routing::Flood, 12.0, Bound::Exactly(9.0))]
         {
             let setup = plain(Layout::One, routing);
-            let Some(one) = self.measure(&self.scenario(10, 1, 1), setup)? else { return Ok(()) };
-            self.add("10/1/1, p50 in floors", &one, one.ratio_to_floor(), Bound::AtMost(bound));
-            self.add("10/1/1, messages for a hit", &one, messages_for_a_hit(&one), messages);
+            let Some(rounds) = self.rounds(&[self.scenario(10, 1, 1)], setup)? else { return Ok(()) };
+            let of_rounds =
+                |figure: fn(&Measured) -> f64| median(rounds.iter().map(|round| figure(&round[0])));
+            let (ratio, messages_each) = (of_rounds(Measured::ratio_to_floor), of_rounds(messages_for_a_hit));
+            let runs: Vec<&Measured> = rounds.iter().flatten().collect();
+            self.add("10/1/1, p50 in floors", &runs, ratio, Bound::AtMost(bound));
+            self.add("10/1/1, messages for a hit", &runs, messages_each, messages);
         }
         for (routing, bound) in [(Routing::Summary, 60_000.0), (Routing::Flood, 20_000.0)] {
             let setup = plain(Layout::Cores, routing);
             let Some(many) = self.measure(&self.scenario(10, 30, 1), setup)? else { return Ok(()) };
-            self.add("10/30/1, queries/s", &many, many.queries_per_s(), Bound::AtLeast(bound));
+            self.add("10/30/1, queries/s", &[&many], many.queries_per_s(), Bound::AtLeast(bound));
         }
         let setup = plain(Layout::One, Routing::Summary);
-        let Some(one_hop) = self.measure(&self.scenario(10, 30, 1), setup)? else { return Ok(()) };
-        for hops in HOPS {
-            let Some(more) = self.measure(&self.scenario(10, 30, hops), setup)? else { return Ok(()) };
-            let ratio = more.figures.mean / one_hop.figures.mean;
-            self.add(&format!("10/30/{hops}, mean in means of 10/30/1"), &more, ratio, Bound::AtMost(1.15));
+        let by_hops: Vec<Scenario> =
+            [1].into_iter().chain(HOPS).map(|hops| self.scenario(10, 30, hops)).collect();
+        let Some(rounds) = self.rounds(&by_hops, setup)? else { return Ok(()) };
+        for (n, hops) in (1..).zip(HOPS) {
+            let ratio = median(rounds.iter().map(|round| round[n].figures.mean / round[0].figures.mean));
+            let goal = format!("10/30/{hops}, mean in means of 10/30/1");
+            let runs: Vec<&Measured> = rounds.iter().map(|round| &round[n]).collect();
+            self.add(&goal, &runs, ratio, Bound::AtMost(1.15));
         }
         let thousand =
             Scenario { requests: (self.options.requests / 50).max(1), ..self.scenario(10, 1000, 1) };
         let Some(thousand) = self.measure(&thousand, setup)? else { return Ok(()) };
         let errors = count(thousand.errors() + thousand.hits_wrong());
-        self.add("10/1000/1, errors", &thousand, errors, Bound::Exactly(0.0));
+        self.add("10/1000/1, errors", &[&thousand], errors, Bound::Exactly(0.0));
         Ok(())
     }
 
@@ -197,6 +204,17 @@ impl Goals<'_> {
         })
     }
 
+    /// Measures these one after the other, several times; `None` if stopped.
+    fn rounds(
+        &self,
+        scenarios: &[Scenario],
+        setup: (Layout, Security, Routing),
+    ) -> Result<Option<Vec<Vec<Measured>>>, Fault> {
+        let round = || scenarios.iter().map(|scenario| self.measure(scenario, setup)).collect();
+        let rounds: Result<Vec<Option<Vec<Measured>>>, Fault> = (0..ROUNDS).map(|_| round()).collect();
+        Ok(rounds?.into_iter().collect())
+    }
+
     /// Measures an indexer in a process of its own; `None` if stopped.
     fn apart<T: Send>(
         &self,
@@ -228,7 +246,9 @@ impl Goals<'_> {
         Ok(Some(done).filter(|_| !self.watch.is_stopped()))
     }
 
-    fn add(&mut self, goal: &str, of: &Measured, is: f64, bound: Bound) {
+    /// Adds what came of these runs of one scenario.
+    fn add(&mut self, goal: &str, runs: &[&Measured], is: f64, bound: Bound) {
+        let Some(of) = runs.first() else { return };
         let Scenario { indexers, clients, ttl_hops, requests, .. } = &of.scenario;
         let routing = if of.routing == Routing::Flood { " --routing flood" } else { "" };
         let layout =
@@ -240,7 +260,7 @@ impl Goals<'_> {
         let (security, routing) = (of.security, crate::cluster::node::routing_name(of.routing));
         let how = if security == Security::Tls { "TLS" } else { routing };
         self.row(&format!("{goal}, {how}"), is, bound, &command);
-        let all_right = of.is_all_well();
+        let all_right = runs.iter().all(|run| run.is_all_well());
         if let Some(row) = self.rows.last_mut() {
             row.all_right = all_right;
         }
@@ -264,9 +284,10 @@ const fn count(count: usize) -> f64 {
     count as f64
 }
 
-fn median(mut rates: Vec<f64>) -> f64 {
-    rates.sort_by(f64::total_cmp);
-    rates.get(rates.len() / 2).copied().unwrap_or(f64::NAN)
+fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.into_iter().collect();
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Messages of the queries for names that are there.
