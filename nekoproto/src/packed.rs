@@ -12,7 +12,7 @@ use crate::{
 /// A [`VerifiedRecord`] for whoever keeps a million of them: one allocation of some two hundred bytes,
 /// where the other form takes two of more than three hundred. A clone copies a pointer.
 ///
-/// The bytes behind the [`Ids`] are the length of the numbers, the numbers, and the name.
+/// The bytes behind the ids are the length of the numbers, the numbers, and the name.
 #[derive(Clone)]
 pub struct PackedRecord(ThinArc<Ids, u8>);
 

@@ -77,7 +77,7 @@ pub struct Batched {
     pub known: Timing,
     /// New names of which the peer holds copies: each has a signature to be checked.
     pub copies: Timing,
-    /// Lookups of as many names in a call, [`LOOKUPS_IN_FLIGHT`] calls in flight.
+    /// Lookups of as many names in a call, sixteen calls in flight.
     pub hits: Timing,
 }
 
