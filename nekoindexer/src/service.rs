@@ -47,6 +47,11 @@ impl Service {
         }
     }
 
+    /// What is known here of `name`.
+    fn found(&self, name: &FileName, now: Instant) -> QueryReply {
+        Merge::new(self.shared.state.index.lookup(name, now)).finish()
+    }
+
     /// The caller, if it is an indexer.
     fn neighbor(&self) -> Option<NodeTag> {
         (self.remote.role == Role::Indexer).then(|| self.remote.node.tag())
@@ -150,7 +155,7 @@ impl IndexerService for Service {
     }
 
     async fn search(self, _: Context, name: FileName) -> Result<QueryReply, Refusal> {
-        Ok(Merge::new(self.shared.state.index.lookup(&name, Instant::now())).finish())
+        Ok(self.found(&name, Instant::now()))
     }
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
@@ -162,8 +167,7 @@ impl IndexerService for Service {
 
     async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
         let now = Instant::now();
-        let search = |name| Merge::new(self.shared.state.index.lookup(&name, now)).finish();
-        Ok(answers(names.into_iter().map(search)))
+        Ok(answers(names.iter().map(|name| self.found(name, now))))
     }
 
     async fn query_all(self, context: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {

@@ -101,11 +101,11 @@ impl State {
     /// What is to be passed on to neighbor `to` by `me` of what other neighbors told.
     #[must_use]
     pub fn relays(&self, to: NodeTag, me: NodeTag, now: Instant) -> Vec<Relay> {
-        let mut told = Vec::new();
+        let mut heard = Vec::new();
         for theirs in &self.their_summaries {
-            told.extend(theirs.told(*theirs.key(), to, now));
+            heard.extend(theirs.heard(*theirs.key(), to, now));
         }
-        relays(to, me, told.into_iter())
+        relays(to, me, heard.into_iter())
     }
 
     /// Says of a neighbor whether it need not be asked for `name` at first (see [`TheirSummary::rules_out`]).

@@ -164,8 +164,8 @@ impl World {
 
     fn relays(&self, from: usize, to: usize) -> Vec<Relay> {
         let theirs = self.nodes[from].theirs.iter();
-        let told = theirs.flat_map(|(via, theirs)| theirs.told(TAGS[*via], TAGS[to], self.now));
-        relays(TAGS[to], TAGS[from], told)
+        let heard = theirs.flat_map(|(via, theirs)| theirs.heard(TAGS[*via], TAGS[to], self.now));
+        relays(TAGS[to], TAGS[from], heard)
     }
 
     fn theirs(&self, at: usize, via: NodeTag) -> &TheirSummary {

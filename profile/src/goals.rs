@@ -171,9 +171,8 @@ impl Goals<'_> {
             self.row(&goal, row.bytes_per_name, Bound::AtMost(320.0), command);
         }
         for row in &plain.left {
-            let longest = row.took.iter().max().map_or(f64::NAN, |longest| longest.as_secs_f64() * 1e3);
             let goal = format!("ms until {} registrations are gone", row.names);
-            self.row(&goal, longest, Bound::AtMost(100.0), command);
+            self.row(&goal, row.longest_ms(), Bound::AtMost(100.0), command);
             let ratio = row.meanwhile.figures().p99 / row.before.figures().p99;
             self.row("p99 of lookups meanwhile, in p99 before", ratio, Bound::AtMost(2.0), command);
         }

@@ -184,8 +184,9 @@ impl Index {
         self.unlist_all(session, Withdrawn(names));
     }
 
-    /// Removes a session and all its registrations.
-    pub fn close_session(&self, session: &Session) {
+    /// Removes a session and all its registrations, as [`end`](Self::end) does in the end.
+    #[cfg(test)]
+    fn close_session(&self, session: &Session) {
         let names = session.names().clear(true);
         self.sessions.remove(&session.id());
         self.unlist_all(session, Withdrawn(names));

@@ -139,8 +139,7 @@ impl Told {
     }
 
     /// The message that brings a neighbor from `from` (of the same epoch) to here.
-    #[must_use]
-    pub fn update(self, from: Option<Self>, news: SummaryNews, about: About) -> SummaryUpdate {
+    fn update(self, from: Option<Self>, news: SummaryNews, about: About) -> SummaryUpdate {
         let from = from.filter(|from| from.epoch == self.epoch).map_or(0, |from| from.count);
         let About { of, hops, age, neighbors } = about;
         let age_ms = u32::try_from(age.as_millis()).unwrap_or(u32::MAX);

@@ -45,6 +45,14 @@ pub struct Left {
     pub meanwhile: Timing,
 }
 
+impl Left {
+    /// How long the slowest leaving took, in milliseconds.
+    #[must_use]
+    pub fn longest_ms(&self) -> f64 {
+        self.took.iter().max().map_or(f64::NAN, |longest| longest.as_secs_f64() * 1e3)
+    }
+}
+
 /// Has a peer with `names` registrations leave, several times; less often if stopped.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! What an indexer takes: for people and for machines.
 
-use std::{fmt::Write, time::Duration};
+use std::fmt::Write;
 
 use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
@@ -125,7 +125,7 @@ impl Report {
                 out,
                 "| {} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.2} |",
                 row.names,
-                longest_ms(&row.took),
+                row.longest_ms(),
                 before.p50,
                 before.p99,
                 meanwhile.p50,
@@ -232,11 +232,12 @@ impl Report {
             rows.push(row(format!("register known, batches of {batch}"), known, json!({ "batch": batch })));
             rows.push(row(format!("hits, batches of {batch}"), hits, json!({ "batch": batch })));
         }
-        for Left { names, took, before, meanwhile } in &self.left {
+        for left in &self.left {
+            let names = left.names;
             let more = json!({ "names": names });
-            rows.push(row(format!("lookups before {names} leave"), before, more));
-            let more = json!({ "names": names, "left_after_ms": rounded(longest_ms(took)) });
-            rows.push(row(format!("lookups while {names} leave"), meanwhile, more));
+            rows.push(row(format!("lookups before {names} leave"), &left.before, more));
+            let more = json!({ "names": names, "left_after_ms": rounded(left.longest_ms()) });
+            rows.push(row(format!("lookups while {names} leave"), &left.meanwhile, more));
         }
         json!({
             "kind": "index",
@@ -250,10 +251,6 @@ impl Report {
             "rows": rows,
         })
     }
-}
-
-fn longest_ms(took: &[Duration]) -> f64 {
-    took.iter().max().map_or(f64::NAN, |longest| longest.as_secs_f64() * 1e3)
 }
 
 fn cells(timing: &Timing) -> String {

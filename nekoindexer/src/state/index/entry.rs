@@ -47,10 +47,7 @@ impl Entry {
 
     /// The name's UTF-8.
     pub(super) fn name_bytes(&self) -> &[u8] {
-        match self {
-            Self::Single { record, .. } => record.name_bytes(),
-            Self::Many(listings) => listings.first().map_or(&[], |listing| listing.record.name_bytes()),
-        }
+        self.any_record().map_or(&[], PackedRecord::name_bytes)
     }
 
     /// Some record that has the name.

@@ -17,7 +17,7 @@ pub struct Relay {
 
 /// Somebody whose summary a neighbor told.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct Heard {
     /// Whose it is, and who told.
     pub relay: Relay,
     /// Hops between the two.
@@ -29,15 +29,16 @@ pub struct Told {
 /// What is to be passed on to neighbor `to` by `me` of what others have told: each node once, from
 /// whoever is nearest to it, and none that `to` hears of from that node itself. In a mesh that is nothing.
 #[must_use]
-pub fn relays(to: NodeTag, me: NodeTag, told: impl Iterator<Item = Told>) -> Vec<Relay> {
-    let mut nearest: BTreeMap<NodeTag, Told> = BTreeMap::new();
-    for told in told.filter(|told| told.relay.via != to) {
-        let known = nearest.entry(told.relay.of).or_insert(told);
-        if told.hops < known.hops {
-            *known = told;
+pub fn relays(to: NodeTag, me: NodeTag, heard: impl Iterator<Item = Heard>) -> Vec<Relay> {
+    let mut nearest: BTreeMap<NodeTag, Heard> = BTreeMap::new();
+    for heard in heard.filter(|heard| heard.relay.via != to) {
+        let known = nearest.entry(heard.relay.of).or_insert(heard);
+        if heard.hops < known.hops {
+            *known = heard;
         }
     }
-    let is_wanted =
-        |told: &Told| told.hops < RELAYED_HOPS && told.relay.of != to && told.relay.of != me && !told.is_near;
-    nearest.into_values().filter(is_wanted).map(|told| told.relay).take(BEHIND_MAX).collect()
+    let is_wanted = |heard: &Heard| {
+        heard.hops < RELAYED_HOPS && heard.relay.of != to && heard.relay.of != me && !heard.is_near
+    };
+    nearest.into_values().filter(is_wanted).map(|heard| heard.relay).take(BEHIND_MAX).collect()
 }

@@ -146,7 +146,7 @@ fn a_message_that_comes_twice_costs_nobody_the_whole_filter() {
 
 #[test]
 fn what_a_neighbor_hears_of_itself_is_not_passed_on_to_it() {
-    let told = |of: usize, via: usize, hops, is_near| relay::Told {
+    let told = |of: usize, via: usize, hops, is_near| relay::Heard {
         relay: Relay { of: tag(of), via: tag(via) },
         hops,
         is_near,
@@ -215,7 +215,7 @@ fn a_neighbor_cannot_make_us_keep_more_than_a_bound() {
         let about = About { of: tag(n), hops: 1, ..own(&[]) };
         catch_up(|told| source.tell(told), &about, &mut theirs, &mut None, now);
     }
-    assert_eq!(theirs.told(tag(0), tag(9), now).count(), theirs::BEHIND_MAX);
+    assert_eq!(theirs.heard(tag(0), tag(9), now).count(), theirs::BEHIND_MAX);
     let one_more = OwnSummary::new(1).tell(Some(Told { epoch: 1, count: 0 }));
     let about = About { of: tag(250), hops: 1, ..own(&[]) };
     let (updates, _) = one_more.updates(None, &about);

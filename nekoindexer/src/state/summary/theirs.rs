@@ -192,10 +192,10 @@ impl TheirSummary {
     }
 
     /// The summaries that are known over this neighbor, `via`, and trusted: to be passed on to `to`.
-    pub fn told(&self, via: NodeTag, to: NodeTag, now: Instant) -> impl Iterator<Item = relay::Told> {
+    pub fn heard(&self, via: NodeTag, to: NodeTag, now: Instant) -> impl Iterator<Item = relay::Heard> {
         let own = self.own.iter().map(move |known| (via, known));
         let all = own.chain(self.behind.iter().map(|(tag, known)| (*tag, known)));
-        all.filter(move |(_, known)| known.is_trusted(now)).map(move |(of, known)| relay::Told {
+        all.filter(move |(_, known)| known.is_trusted(now)).map(move |(of, known)| relay::Heard {
             relay: Relay { of, via },
             hops: known.hops,
             is_near: known.neighbors.contains(&to),
