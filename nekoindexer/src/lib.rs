@@ -295,7 +295,7 @@ impl Shared {
     }
 
     fn open_session(&self, remote: &Remote) -> Option<Arc<Session>> {
-        let holder = Holder { node: remote.node, addr: remote.listens_at? };
+        let holder = Holder::new(remote.node, remote.listens_at?);
         Some(self.state.index.open_session(holder, self.lease, Instant::now()))
     }
 }

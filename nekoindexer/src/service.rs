@@ -108,7 +108,12 @@ impl IndexerService for Service {
             return Err(Refusal::Busy); // it withdrew everything while signatures were checked
         }
         self.lease(session); // first, so that an old lease does not end in between
-        let plan = self.shared.state.on_register(session, records, request.announce);
+        let state = &self.shared.state;
+        let plan = if request.partial {
+            state.on_register_partial(session, records)
+        } else {
+            state.on_register(session, records, request.announce)
+        };
         let lease = self.lease(session);
         if plan.is_news_to_neighbors {
             self.shared.feeds.tell();

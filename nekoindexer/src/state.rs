@@ -131,9 +131,24 @@ impl State {
         records: Vec<VerifiedRecord>,
         announce: bool,
     ) -> RegisterPlan {
+        self.registered(records, announce, |record| self.index.register(session, record))
+    }
+
+    /// A holder registers versions that it has a part of. Neighbors are not told of news
+    /// among them: who downloads a version is not the one to announce it.
+    pub fn on_register_partial(&self, session: &Arc<Session>, records: Vec<VerifiedRecord>) -> RegisterPlan {
+        self.registered(records, false, |record| self.index.register_partial(session, record))
+    }
+
+    fn registered(
+        &self,
+        records: Vec<VerifiedRecord>,
+        announce: bool,
+        register: impl Fn(&VerifiedRecord) -> Noted,
+    ) -> RegisterPlan {
         let mut plan = RegisterPlan::default();
         for record in records {
-            let noted = self.index.register(session, &record);
+            let noted = register(&record);
             if matches!(noted, Noted::News { .. }) {
                 let key = NameKey::of(&record.name);
                 plan.is_news_to_neighbors |= self.own_summary().add(key);
@@ -287,8 +302,8 @@ mod tests {
     }
 
     fn session(state: &State, n: u8, now: Instant) -> Arc<Session> {
-        let holder =
-            Holder { node: Identity::from_seed(&[n; 32]).id(), addr: SocketAddr::from(([127, 0, 0, 1], 1)) };
+        let addr = SocketAddr::from(([127, 0, 0, 1], 1));
+        let holder = Holder::new(Identity::from_seed(&[n; 32]).id(), addr);
         state.index.open_session(holder, Duration::from_secs(9), now)
     }
 

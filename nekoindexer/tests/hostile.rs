@@ -32,8 +32,7 @@ fn invalidation(records: impl IntoIterator<Item = SignedRecord>) -> InvalidateRe
 
 /// A hit with as many made-up holders as fit.
 fn hit(record: SignedRecord) -> Hit {
-    let holder =
-        |port| Holder { node: identity(ATTACKER).id(), addr: SocketAddr::from(([127, 0, 0, 1], port)) };
+    let holder = |port| Holder::new(identity(ATTACKER).id(), SocketAddr::from(([127, 0, 0, 1], port)));
     Hit { record, holders: List::first_of((1..).map(holder).take(HOLDERS_MAX)) }
 }
 

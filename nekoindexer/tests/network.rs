@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use common::{
     Fake, Peer, eventually, fake::Habit, hits, in_time, indexer, line, mesh, name, network, nodes, over_both,
-    patient, query, record, within,
+    patient, query, record, registration, within,
 };
 use nekoindexer::IndexerHandle;
 use nekoproto::{
-    MsgId, Names, QueryAllRequest, QueryReply, Refusal,
+    Holder, MsgId, Names, QueryAllRequest, QueryReply, Refusal, RegisterRequest,
     limits::{BATCH_MAX, DEADLINE_MAX, TTL_MAX},
     transport::Security,
 };
@@ -42,6 +42,34 @@ async fn query_on_a_line_reaches_exactly_as_far_as_its_ttl() {
             assert_eq!(hits(&reply), [(1, nodes(0..=ttl.into()))], "TTL {ttl}");
             assert_eq!((reply.complete, reply.messages), (true, ttl.into()), "TTL {ttl}");
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn part_of_a_file_is_found_from_anywhere_as_a_part_until_it_is_the_whole() {
+    over_both(async |security| {
+        let indexers = line(security, 2).await;
+        let [asker, reader] = [&indexers[0], &indexers[1]].map(|indexer| indexer.local_addr());
+        let asker = Peer::join(1, asker, security).await;
+        let reader = Peer::join(2, reader, security).await;
+        let holders = async |ttl_hops| {
+            let reply = asker.query("a", ttl_hops).await;
+            reply.hits.first().map_or_else(Vec::new, |hit| hit.holders.to_vec())
+        };
+        let whole = reader.holder.unwrap();
+        let part = Holder { partial: true, ..whole };
+        let request = registration([record(ORIGIN, "a", 1)]);
+        let request = RegisterRequest { announce: false, partial: true, ..request };
+        let reply = reader.client.register(patient(), request).await.unwrap().unwrap();
+        assert_eq!((reply.lease.names, reply.unlisted), (1, 0));
+        assert_eq!(holders(1).await, [part]);
+        assert_eq!(holders(0).await, []);
+        asker.register([record(ORIGIN, "a", 1)]).await;
+        assert_eq!(holders(1).await, [asker.holder.unwrap(), part]);
+        let reply = reader.register([record(ORIGIN, "a", 1)]).await;
+        assert_eq!((reply.lease.names, reply.unlisted), (1, 0), "it is one name all the while");
+        assert_eq!(holders(1).await, [asker.holder.unwrap(), whole]);
     })
     .await;
 }

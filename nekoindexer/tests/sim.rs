@@ -20,7 +20,7 @@ use std::{
 };
 
 use common::{name, verified};
-use flood::{Flood, NAME};
+use flood::{Flood, Holding, NAME};
 use graph::{Graph, Shape};
 use nekoproto::{NodeId, QueryReply, VerifiedRecord, limits::TTL_MAX};
 use news::News;
@@ -59,7 +59,7 @@ fn flood_answers_exactly_the_ttl_ball() {
     for_each_seed(|rng| {
         let graph = Graph::random(rng);
         let (asker, ttl_hops) = (rng.random_range(0..graph.count()), rng.random_range(0..=TTL_MAX));
-        let everybody_holds = |_| vec![RECORDS[0][0].clone()];
+        let everybody_holds = |n| Some(Holding { record: RECORDS[0][0].clone(), partial: n % 2 == 1 });
         let mut flood = Flood::new(&graph, &graph, everybody_holds, StdRng::from_rng(rng));
         let reply = flood.run(asker, ttl_hops);
         let within = graph.within(asker, ttl_hops);
@@ -75,7 +75,7 @@ fn full_mesh_of_n_costs_n_minus_1_messages_at_any_ttl() {
     for_each_seed(|rng| {
         let graph = Graph::of_shape(Shape::Mesh, rng);
         let (asker, ttl_hops) = (rng.random_range(0..graph.count()), rng.random_range(1..=TTL_MAX));
-        let mut flood = Flood::new(&graph, &graph, |_| Vec::new(), StdRng::from_rng(rng));
+        let mut flood = Flood::new(&graph, &graph, |_| None, StdRng::from_rng(rng));
         let reply = flood.run(asker, ttl_hops);
         assert_eq!(flood.messages as usize, graph.count() - 1, "{ttl_hops} hops");
         assert_eq!(reply.messages, flood.messages);
@@ -83,7 +83,7 @@ fn full_mesh_of_n_costs_n_minus_1_messages_at_any_ttl() {
 }
 
 /// Goal: the answer has the newest version of each origin that is held in reach, with exactly its
-/// holders there; it says that it is complete only if nothing in reach can be missing.
+/// holders there, those of all of it first; it says that it is complete only if nothing in reach can be missing.
 /// Method: few holders, so that no limit cuts; cut links; compare with what is known to be there.
 #[test]
 fn answer_holds_all_that_is_in_reach_and_says_when_something_may_be_missing() {
@@ -93,8 +93,7 @@ fn answer_holds_all_that_is_in_reach_and_says_when_something_may_be_missing() {
         let working = whole.damaged(rng);
         let held = few_holders(whole.count(), rng);
         let (asker, ttl_hops) = (rng.random_range(0..whole.count()), rng.random_range(0..=TTL_MAX));
-        let held_by = |n| held.get(&n).cloned().into_iter().collect();
-        let mut flood = Flood::new(&whole, &working, held_by, StdRng::from_rng(rng));
+        let mut flood = Flood::new(&whole, &working, |n| held.get(&n).cloned(), StdRng::from_rng(rng));
         let reply = flood.run(asker, ttl_hops);
 
         let within = working.within(asker, ttl_hops);
@@ -164,24 +163,29 @@ fn update_costs_a_full_mesh_of_n_n_minus_1_messages() {
     });
 }
 
-/// At most so many of the nodes that no limit on holders cuts, each with a version of some origin.
-fn few_holders(count: usize, rng: &mut StdRng) -> BTreeMap<usize, VerifiedRecord> {
+/// At most so many of the nodes that no limit on holders cuts, each with a version of some origin, or
+/// a part of one.
+fn few_holders(count: usize, rng: &mut StdRng) -> BTreeMap<usize, Holding> {
     let mut nodes: Vec<usize> = (0..count).collect();
     nodes.shuffle(rng);
     nodes.truncate(nekoproto::limits::HOLDERS_MAX);
-    let mut any = || RECORDS[rng.random_range(0..RECORDS.len())][rng.random_range(0..3)].clone();
+    let mut any = || {
+        let record = RECORDS[rng.random_range(0..RECORDS.len())][rng.random_range(0..3)].clone();
+        Holding { record, partial: rng.random_bool(0.3) }
+    };
     nodes.into_iter().map(|n| (n, any())).collect()
 }
 
-/// A version of a file by its origin and number, and who holds it.
-type Held = BTreeMap<(NodeId, u64), BTreeSet<(NodeId, SocketAddr)>>;
+/// A version of a file by its origin and number, and who holds it, or (true) a part of it.
+type Held = BTreeMap<(NodeId, u64), BTreeSet<(NodeId, SocketAddr, bool)>>;
 
 /// What there is to find: the newest version of each origin.
-fn newest<'a>(held: impl Iterator<Item = (&'a usize, &'a VerifiedRecord)>) -> Held {
+fn newest<'a>(held: impl Iterator<Item = (&'a usize, &'a Holding)>) -> Held {
     let mut all = Held::new();
-    for (n, record) in held {
+    for (n, Holding { record, partial }) in held {
         let holder = world::holder(*n);
-        all.entry((record.origin, record.version.get())).or_default().insert((holder.node, holder.addr));
+        let holders = all.entry((record.origin, record.version.get())).or_default();
+        holders.insert((holder.node, holder.addr, *partial));
     }
     let newer = |(origin, version): &(NodeId, u64)| {
         all.range((*origin, version + 1)..=(*origin, u64::MAX)).next().is_some()
@@ -194,7 +198,8 @@ fn found(reply: &QueryReply) -> Held {
     let mut found = Held::new();
     for hit in reply.hits.iter() {
         let record = hit.record.unverified();
-        let holders = hit.holders.iter().map(|holder| (holder.node, holder.addr));
+        assert!(hit.holders.is_sorted_by_key(|holder| holder.partial), "a part before the whole");
+        let holders = hit.holders.iter().map(|holder| (holder.node, holder.addr, holder.partial));
         let twice = found.insert((record.origin, record.version.get()), holders.collect());
         assert_eq!(twice, None, "one version twice");
     }

@@ -105,7 +105,7 @@ async fn neighbors_hear_of_updates_and_of_nothing_else() {
         let origin = Peer::join(ORIGIN, indexer.local_addr(), security).await;
         origin.register([record(ORIGIN, "a", 1)]).await; // there are no older copies
         let records = Records::first_of([record(ORIGIN, "a", 2)]);
-        let quietly = RegisterRequest { records, announce: false };
+        let quietly = RegisterRequest { records, announce: false, partial: false };
         origin.client.register(patient(), quietly).await.unwrap().unwrap();
         let copy = Peer::join(2, indexer.local_addr(), security).await;
         copy.register([record(ORIGIN, "a", 2)]).await; // no news

@@ -1,43 +1,47 @@
-//! Putting one file together on disk: what is there already, chunks as they come, the last checks.
+//! Putting one file together on disk: chunks in any order, from any thread; the last checks.
 //! Everything here blocks.
 
 use std::{
-    collections::{HashMap, HashSet},
-    fs::File,
-    ops::Range,
-    os::unix::fs::FileExt,
+    collections::HashMap,
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use nekoproto::{ChunkHash, Manifest, Record};
 
 use crate::{
-    Progress,
+    bits::{Bits, Have},
     chunker::hash,
     stamp::Stamp,
     store::{Partial, StoreError},
+    treehash::{self, Feed, SegmentHash, Segments},
 };
+
+/// Bytes read at once to be hashed; they stay in the processor's cache.
+const READ_BYTES: usize = 256 * 1024;
+/// Threads that hash at most.
+pub(crate) const HASHERS_MAX: usize = 8;
 
 /// A file in the making.
 ///
 /// Invariants:
-/// - `had` are the chunks whose verified bytes are in the partial file;
-/// - `whole` has hashed exactly the chunks before `hashed`, all of them had.
+/// - `have` are the chunks whose verified bytes are in the partial file;
+/// - `whole` has the hash of a segment only if all of its bytes were hashed as they were verified.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     manifest: Arc<Manifest>,
+    /// The segments that the file is to have, if a holder told; they make the record's content hash.
+    outline: Option<Arc<Segments>>,
     partial: Partial,
-    had: HashSet<usize>,
-    whole: blake3::Hasher,
-    hashed: usize,
-}
-
-/// An older copy on disk, to take chunks from.
-#[derive(Debug)]
-pub(crate) struct OldCopy {
-    pub(crate) file: File,
-    pub(crate) manifest: Manifest,
+    have: Arc<Have>,
+    whole: Mutex<Segments>,
+    /// The system lets one thread write to a file at a time, and the others spin. Here they hash meanwhile.
+    writing: Mutex<()>,
+    /// Of chunks that occur more than once: the first place -> the others.
+    again: HashMap<usize, Vec<usize>>,
 }
 
 /// Why a complete file is not put in its place.
@@ -46,111 +50,252 @@ pub(crate) enum AssembleError {
     /// All chunks are those of the manifest, and yet the whole is not what the record says.
     #[error("the content is not what the origin signed")]
     WrongContent,
+    /// Chunks that were there are no more: something wrote to the partial file. They are to be fetched
+    /// again.
+    #[error("{} chunks were damaged on disk", .1.len())]
+    Damaged(Box<Assembly>, Vec<usize>),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Assembly {
-    /// Begins with what an interrupted download left and what an older copy has; both verified.
+    /// Begins with chunks and segments that are known to be in the partial file.
     pub(crate) fn open(
         manifest: Arc<Manifest>,
+        outline: Option<Arc<Segments>>,
         partial: Partial,
-        old: Option<&OldCopy>,
-        progress: &Progress,
-    ) -> Result<Self, StoreError> {
-        let mut assembly =
-            Self { manifest, partial, had: HashSet::new(), whole: blake3::Hasher::new(), hashed: 0 };
-        assembly.take_from_partial(progress)?;
-        if let Some(old) = old {
-            assembly.take_from_old(old, progress)?;
+        had: &Bits,
+        whole: Segments,
+    ) -> Self {
+        let mut first: HashMap<ChunkHash, usize> = HashMap::with_capacity(manifest.chunks().len());
+        let mut again: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (index, chunk) in manifest.chunks().iter().enumerate() {
+            match first.get(&chunk.hash) {
+                Some(first) => again.entry(*first).or_default().push(index),
+                None => drop(first.insert(chunk.hash, index)),
+            }
         }
-        Ok(assembly)
+        let have = Arc::new(Have::new(had));
+        Self { manifest, outline, partial, have, whole: Mutex::new(whole), writing: Mutex::new(()), again }
     }
 
-    fn take_from_partial(&mut self, progress: &Progress) -> Result<(), StoreError> {
-        let there = self.partial.bytes()?;
-        let mut buffer = Vec::new();
-        for index in 0..self.manifest.chunks().len() {
-            let range = self.manifest.range(index);
-            if range.end > there {
+    pub(crate) const fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// The segments that the file is to have, if a holder told.
+    pub(crate) const fn outline(&self) -> Option<&Arc<Segments>> {
+        self.outline.as_ref()
+    }
+
+    /// Segment `index` has come, and is what it is to be.
+    pub(crate) fn has_segment(&self, index: usize, hash: SegmentHash) {
+        self.whole().put(index, hash);
+    }
+
+    pub(crate) const fn partial(&self) -> &Partial {
+        &self.partial
+    }
+
+    pub(crate) const fn have(&self) -> &Arc<Have> {
+        &self.have
+    }
+
+    /// Chunks that come along with an equal one earlier in the file, which is not there yet.
+    pub(crate) fn repeated(&self) -> impl Iterator<Item = usize> + '_ {
+        let missing = self.again.iter().filter(|(first, _)| !self.have.has(**first));
+        missing.flat_map(|(_, others)| others).copied().filter(|other| !self.have.has(*other))
+    }
+
+    /// The segments hashed so far.
+    pub(crate) fn segments(&self) -> Segments {
+        self.whole().clone()
+    }
+
+    /// Writes chunks from `first` on, which follow each other and whose `bytes` are verified, wherever they
+    /// belong; `took` gets each place. `feed` hashes what one thread writes in a row.
+    pub(crate) fn write(
+        &self,
+        first: usize,
+        bytes: &[u8],
+        feed: &mut Option<Feed>,
+        took: impl FnMut(usize),
+    ) -> Result<(), StoreError> {
+        let start = self.manifest.range(first).start;
+        self.put(first, bytes, || self.feed(start, bytes, feed), took)
+    }
+
+    /// As [`write`](Self::write); `hash` is called before or after, whichever wastes no time.
+    pub(crate) fn put(
+        &self,
+        first: usize,
+        bytes: &[u8],
+        hash: impl FnOnce(),
+        mut took: impl FnMut(usize),
+    ) -> Result<(), StoreError> {
+        let start = self.manifest.range(first).start;
+        match self.writing.try_lock() {
+            Ok(turn) => {
+                self.partial.write_at(bytes, start)?;
+                drop(turn);
+                hash();
+            }
+            Err(_) => {
+                hash();
+                let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+                self.partial.write_at(bytes, start)?;
+            }
+        }
+        let mut at = 0;
+        for index in first.. {
+            if at >= bytes.len() {
                 break;
             }
-            let chunk = self.manifest.chunks()[index];
-            buffer.resize(chunk.len as usize, 0);
-            self.partial.read_at(&mut buffer, range.start)?;
-            if hash(&buffer) == chunk.hash {
-                self.take(index, &buffer);
-                progress.add_done(buffer.len() as u64);
+            let chunk = &bytes[at..at + self.manifest.chunks()[index].len as usize];
+            at += chunk.len();
+            self.have.set(index);
+            took(index);
+            self.carry(index, chunk, &mut took)?;
+        }
+        Ok(())
+    }
+
+    /// Writes chunk `index`, whose bytes are verified, to its other places; `took` gets each.
+    pub(crate) fn carry(
+        &self,
+        index: usize,
+        bytes: &[u8],
+        took: &mut impl FnMut(usize),
+    ) -> Result<(), StoreError> {
+        for other in self.again.get(&index).into_iter().flatten().copied() {
+            if !self.have.has(other) {
+                self.partial.write_at(bytes, self.manifest.range(other).start)?;
+                self.have.set(other);
+                took(other);
             }
         }
         Ok(())
     }
 
-    fn take_from_old(&mut self, old: &OldCopy, progress: &Progress) -> Result<(), StoreError> {
-        let known: HashMap<ChunkHash, Range<u64>> = (0..old.manifest.chunks().len())
-            .map(|index| (old.manifest.chunks()[index].hash, old.manifest.range(index)))
-            .collect();
-        let mut buffer = Vec::new();
-        for index in 0..self.manifest.chunks().len() {
-            let chunk = self.manifest.chunks()[index];
-            let Some(range) = known.get(&chunk.hash).filter(|_| !self.had.contains(&index)) else { continue };
-            buffer.resize(chunk.len as usize, 0);
-            // Whoever edits the old file meanwhile makes it useless, not wrong: the hash decides.
-            let read = old.file.read_exact_at(&mut buffer, range.start);
-            if read.is_ok() && hash(&buffer) == chunk.hash {
-                self.write(index, &buffer)?;
-                progress.add_done(buffer.len() as u64);
-            }
+    /// Chunk `index` is in the partial file already, and verified.
+    pub(crate) fn take(&self, index: usize, bytes: &[u8], feed: &mut Option<Feed>) {
+        self.have.set(index);
+        self.feed(self.manifest.range(index).start, bytes, feed);
+    }
+
+    fn feed(&self, start: u64, bytes: &[u8], feed: &mut Option<Feed>) {
+        if feed.as_ref().is_none_or(|feed| feed.at() != start) {
+            *feed = Some(Feed::new(self.manifest.size(), start));
         }
-        Ok(())
-    }
-
-    /// Whether chunk `index` is there.
-    pub(crate) fn has(&self, index: usize) -> bool {
-        self.had.contains(&index)
-    }
-
-    /// Writes chunk `index`, whose bytes are verified.
-    pub(crate) fn write(&mut self, index: usize, bytes: &[u8]) -> Result<(), StoreError> {
-        self.partial.write_at(bytes, self.manifest.range(index).start)?;
-        self.take(index, bytes);
-        Ok(())
-    }
-
-    fn take(&mut self, index: usize, bytes: &[u8]) {
-        self.had.insert(index);
-        if index == self.hashed {
-            self.whole.update(bytes);
-            self.hashed += 1;
+        if let Some(feed) = feed {
+            feed.update(bytes, |segment, hash| self.whole().put(segment, hash));
         }
     }
 
     /// Checks the whole against the record and puts it in its place, where nothing but the file
-    /// with the stamp `replaceable` may stand.
+    /// with the stamp `replaceable` may stand: its stamp, its place, and the hashes of its segments.
     ///
     /// # Panics
     /// A chunk is missing.
     pub(crate) fn finish(
-        mut self,
+        self,
         record: &Record,
         replaceable: Option<Stamp>,
-    ) -> Result<(Stamp, PathBuf), AssembleError> {
-        assert_eq!(self.had.len(), self.manifest.chunks().len(), "every chunk is there");
-        let mut buffer = Vec::new();
-        for index in self.hashed..self.manifest.chunks().len() {
-            let range = self.manifest.range(index);
-            buffer.resize(self.manifest.chunks()[index].len as usize, 0);
-            self.partial.read_at(&mut buffer, range.start)?;
-            self.whole.update(&buffer);
+    ) -> Result<(Stamp, PathBuf, Vec<u8>), AssembleError> {
+        let checked = self.check_whole(record)?;
+        let path = checked.partial.target().to_owned();
+        let outline = checked.whole().to_outline();
+        let stamp = checked.partial.commit(record.size, replaceable)?;
+        Ok((stamp, path, outline))
+    }
+
+    /// Checks the whole against the record, and puts it nowhere.
+    ///
+    /// # Panics
+    /// A chunk is missing.
+    pub(crate) fn check(self, record: &Record) -> Result<(), AssembleError> {
+        self.check_whole(record).map(drop)
+    }
+
+    fn check_whole(self, record: &Record) -> Result<Self, AssembleError> {
+        assert!(self.have.is_complete(), "every chunk is there");
+        self.hash_rest()?;
+        if self.whole().whole().is_some_and(|whole| whole == record.content) {
+            return Ok(self);
         }
-        if self.whole.finalize().as_bytes() != record.content.as_bytes() {
+        let damaged = self.damaged()?;
+        if damaged.is_empty() {
             self.partial.discard()?;
             return Err(AssembleError::WrongContent);
         }
-        let path = self.partial.target().to_owned();
-        let stamp = self.partial.commit(record.size, replaceable)?;
-        Ok((stamp, path))
+        for index in &damaged {
+            self.have.clear(*index);
+        }
+        *self.whole() = Segments::new(self.manifest.size());
+        Err(AssembleError::Damaged(Box::new(self), damaged))
     }
+
+    /// Hashes the segments that no thread hashed in passing, on all cores.
+    fn hash_rest(&self) -> Result<(), StoreError> {
+        let missing: Vec<usize> = {
+            let whole = self.whole();
+            (0..whole.len()).filter(|segment| whole.get(*segment).is_none()).collect()
+        };
+        if self.manifest.size() == 0 {
+            self.whole().put(0, treehash::of_nothing());
+            return Ok(());
+        }
+        let ranges = {
+            let whole = self.whole();
+            missing.iter().map(|segment| whole.range(*segment)).collect::<Vec<_>>()
+        };
+        let next = AtomicUsize::new(0);
+        let work = || -> Result<(), StoreError> {
+            let mut buffer = vec![0; READ_BYTES];
+            while let Some(range) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let mut feed = Feed::new(self.manifest.size(), range.start);
+                while feed.at() < range.end {
+                    let left = usize::try_from(range.end - feed.at()).unwrap_or(READ_BYTES);
+                    let piece = &mut buffer[..left.min(READ_BYTES)];
+                    self.partial.read_at(piece, feed.at())?;
+                    feed.update(piece, |segment, hash| self.whole().put(segment, hash));
+                }
+            }
+            Ok(())
+        };
+        let threads = hashers().min(ranges.len());
+        std::thread::scope(|scope| {
+            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+            let own = work();
+            let joined = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            others.into_iter().map(joined).fold(own, Result::and)
+        })
+    }
+
+    /// The chunks whose bytes on disk are not theirs.
+    fn damaged(&self) -> Result<Vec<usize>, StoreError> {
+        let mut buffer = Vec::new();
+        let mut damaged = Vec::new();
+        for (index, chunk) in self.manifest.chunks().iter().enumerate() {
+            buffer.resize(chunk.len as usize, 0);
+            self.partial.read_at(&mut buffer, self.manifest.range(index).start)?;
+            if hash(&buffer) != chunk.hash {
+                damaged.push(index);
+            }
+        }
+        Ok(damaged)
+    }
+
+    fn whole(&self) -> MutexGuard<'_, Segments> {
+        self.whole.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Threads to hash with: the cores, within reason.
+pub(crate) fn hashers() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(HASHERS_MAX))
 }
 
 #[cfg(test)]
@@ -181,67 +326,77 @@ mod tests {
         }
     }
 
-    fn open(folder: &Path, old: Option<&OldCopy>) -> Assembly {
+    fn open(folder: &Path, bytes: &[u8]) -> Assembly {
         let place = ShareFolder::open(folder).unwrap().place(&FileName::new("a").unwrap()).unwrap();
-        let partial = place.partial(&record(BYTES).content).unwrap();
-        Assembly::open(manifest(BYTES), partial, old, &Progress::default()).unwrap()
+        let partial = place.partial(&record(bytes).content).unwrap();
+        let manifest = manifest(bytes);
+        let chunks = manifest.chunks().len();
+        Assembly::open(manifest, None, partial, &Bits::none(chunks), Segments::new(bytes.len() as u64))
     }
 
-    fn missing(assembly: &Assembly) -> Vec<usize> {
-        (0..9).filter(|index| !assembly.has(*index)).collect()
+    fn chunk(bytes: &[u8], index: usize) -> &[u8] {
+        bytes.chunks(5).nth(index).unwrap()
     }
 
     #[test]
     fn chunks_in_any_order_make_the_file() {
         let folder = tempfile::tempdir().unwrap();
-        let mut assembly = open(folder.path(), None);
+        let assembly = open(folder.path(), BYTES);
+        let mut feed = None;
         for index in [3, 0, 8, 1, 7, 2, 6, 4, 5] {
-            assembly.write(index, BYTES.chunks(5).nth(index).unwrap()).unwrap();
+            let mut took = Vec::new();
+            assembly.write(index, chunk(BYTES, index), &mut feed, |index| took.push(index)).unwrap();
+            assert_eq!(took, [index]);
         }
-        let (_, path) = assembly.finish(&record(BYTES), None).unwrap();
+        let (_, path, _) = assembly.finish(&record(BYTES), None).unwrap();
         assert_eq!(std::fs::read(path).unwrap(), BYTES);
     }
 
     #[test]
-    fn an_interrupted_download_goes_on_with_what_is_intact() {
+    fn a_chunk_that_occurs_again_comes_once() {
+        let bytes = b"aaaaabbbbbaaaaacccccaaaaa";
         let folder = tempfile::tempdir().unwrap();
-        let mut assembly = open(folder.path(), None);
-        for index in [0, 1, 4, 5] {
-            assembly.write(index, BYTES.chunks(5).nth(index).unwrap()).unwrap();
+        let assembly = open(folder.path(), bytes);
+        let mut repeated: Vec<usize> = assembly.repeated().collect();
+        repeated.sort_unstable();
+        assert_eq!(repeated, [2, 4]);
+        let mut took = Vec::new();
+        for index in [1, 0, 3] {
+            assembly.write(index, chunk(bytes, index), &mut None, |index| took.push(index)).unwrap();
         }
-        let partial = assembly.partial.path();
-        drop(assembly);
-        let file = std::fs::OpenOptions::new().write(true).open(&partial).unwrap();
-        file.write_all_at(b"X", 6).unwrap(); // damages chunk 1
-        file.set_len(28).unwrap(); // cuts chunk 5
-        drop(file);
-        assert_eq!(missing(&open(folder.path(), None)), [1, 2, 3, 5, 6, 7, 8]);
-    }
-
-    #[test]
-    fn chunks_of_an_older_copy_are_taken_wherever_they_lie() {
-        let folder = tempfile::tempdir().unwrap();
-        let mut old_bytes = b"0123456789".to_vec(); // two other chunks first
-        old_bytes.extend_from_slice(&BYTES[..25]);
-        let old_path = folder.path().join("old");
-        std::fs::write(&old_path, &old_bytes).unwrap();
-        let old = OldCopy {
-            file: File::open(&old_path).unwrap(),
-            manifest: Manifest::clone(&manifest(&old_bytes)),
-        };
-        std::fs::write(&old_path, [&old_bytes[..10], b"EDIT!", &old_bytes[15..]].concat()).unwrap();
-        assert_eq!(missing(&open(folder.path(), Some(&old))), [0, 5, 6, 7, 8], "one was edited meanwhile");
+        assert_eq!(took, [1, 0, 2, 4, 3]);
+        let mut record = record(bytes);
+        record.size = bytes.len() as u64;
+        let (_, path, _) = assembly.finish(&record, None).unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), bytes);
     }
 
     #[test]
     fn a_record_that_contradicts_its_manifest_puts_nothing_in_place() {
         let folder = tempfile::tempdir().unwrap();
-        let mut assembly = open(folder.path(), None);
+        let assembly = open(folder.path(), BYTES);
         for (index, bytes) in BYTES.chunks(5).enumerate() {
-            assembly.write(index, bytes).unwrap();
+            assembly.write(index, bytes, &mut None, |_| {}).unwrap();
         }
         let error = assembly.finish(&record(b"something else"), None).unwrap_err();
         assert!(matches!(error, AssembleError::WrongContent));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_was_damaged_on_disk_meanwhile_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let assembly = open(folder.path(), BYTES);
+        for (index, bytes) in BYTES.chunks(5).enumerate() {
+            assembly.write(index, bytes, &mut None, |_| {}).unwrap();
+        }
+        assembly.partial.write_at(b"X", 11).unwrap();
+        *assembly.whole() = Segments::new(BYTES.len() as u64); // as after a restart
+        let error = assembly.finish(&record(BYTES), None).unwrap_err();
+        let AssembleError::Damaged(assembly, damaged) = error else { panic!("{error}") };
+        assert_eq!(damaged, [2]);
+        assert!(!assembly.have.has(2) && assembly.have.has(1));
+        assembly.write(2, chunk(BYTES, 2), &mut None, |_| {}).unwrap();
+        assembly.finish(&record(BYTES), None).unwrap();
     }
 }

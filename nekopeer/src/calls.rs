@@ -51,7 +51,7 @@ impl PeerService for PeerCalls {
         let verdicts = held.iter().map(|held| {
             let verdict = verdict(&shared, held);
             if let (Verdict::Current, Some(addr)) = (&verdict, self.remote.listens_at) {
-                subscribe(&shared, held, Holder { node: self.remote.node, addr }, now);
+                subscribe(&shared, held, Holder::new(self.remote.node, addr), now);
             }
             verdict
         });

@@ -15,14 +15,14 @@ use std::{
 };
 
 use nekoproto::{
-    ContentHash, FileName, Identity, ManifestHash, Policy, Record, RecordError, VerifiedRecord, Version,
+    ContentHash, Cut, FileName, Identity, ManifestHash, Policy, Record, RecordError, VerifiedRecord, Version,
 };
 
 pub use entry::Entry;
 use memory::Memory;
 use tables::Tables;
 
-use crate::chunker::Chunked;
+use crate::{chunker::Chunked, cores};
 
 /// The catalogue of one data folder.
 #[derive(Debug)]
@@ -47,6 +47,17 @@ pub struct Draft {
     pub policy: Policy,
 }
 
+/// A downloaded file.
+#[derive(Clone, Debug)]
+pub struct Copy {
+    /// What it is, and where.
+    pub entry: Entry,
+    /// Its encoded manifest.
+    pub manifest: Vec<u8>,
+    /// The hashes of its segments, see [`treehash`](crate::treehash); none for small files.
+    pub outline: Vec<u8>,
+}
+
 /// What became of a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Published {
@@ -54,6 +65,23 @@ pub enum Published {
     New(VerifiedRecord),
     /// The bytes and the policy are those of the version already published.
     Unchanged(VerifiedRecord),
+}
+
+impl Published {
+    /// The version that is published now.
+    #[must_use]
+    pub const fn record(&self) -> &VerifiedRecord {
+        match self {
+            Self::New(record) | Self::Unchanged(record) => record,
+        }
+    }
+}
+
+/// What a draft is to be published as.
+enum Next {
+    Same(VerifiedRecord),
+    /// Not signed yet.
+    New(Record),
 }
 
 /// Why the catalogue cannot do it. What is on disk is as before.
@@ -153,79 +181,91 @@ impl Catalogue {
         self.tables.manifest(hash)
     }
 
-    /// Gives each draft its version and stores all in one transaction. Blocking.
+    /// The average length in bytes of the chunks of the last version of `name` published here, if
+    /// there was one. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn last_average(&self, name: &FileName) -> Result<Option<u32>, CatalogueError> {
+        let noted = self.tables.average(name)?;
+        // An older version of the program noted none: it always took that of the size.
+        Ok(noted.or_else(|| self.get(name).map(|known| Cut::for_size(known.record.size).average)))
+    }
+
+    /// The hashes of the segments of the file whose manifest has this hash; of small files, and of those
+    /// that an older version of the program stored, none are kept. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn outline(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
+        self.tables.outline(hash)
+    }
+
+    /// Gives each draft its version, signs them on all cores, and stores all in one transaction.
+    /// Blocking.
     ///
     /// # Errors
     /// Nothing was stored and no version number was used.
     pub fn publish(&self, drafts: Vec<Draft>) -> Result<Vec<Published>, CatalogueError> {
         let _changing = self.change();
         let write = self.tables.begin()?;
-        let mut results = Vec::with_capacity(drafts.len());
+        let records = drafts.iter().map(|draft| self.next_record(&write, draft));
+        let records = records.collect::<Result<Vec<Next>, CatalogueError>>()?;
+        let results = cores::map(&records, |next| match next {
+            Next::Same(record) => Ok(Published::Unchanged(record.clone())),
+            Next::New(record) => record.clone().sign(&self.identity).map(Published::New),
+        });
+        let results = results.into_iter().collect::<Result<Vec<Published>, RecordError>>()?;
+        for published in &results {
+            self.drop_replaced_manifest(&write, published.record())?;
+        }
         let mut entries = Vec::with_capacity(drafts.len());
-        let mut manifests = Vec::with_capacity(drafts.len());
-        for draft in drafts {
-            let known = self.get(&draft.name);
-            if let Some(other) = known.as_ref().filter(|known| !self.is_own(known)) {
-                return Err(CatalogueError::CopyOfOther { name: draft.name, origin: other.record.origin });
-            }
-            let counter = write.version(&draft.name)?;
-            let unchanged = known.filter(|known| {
-                Some(known.record.version) == counter // else the counter was raised past it
-                    && known.record.content == draft.chunked.content
-                    && known.record.manifest == draft.chunked.manifest_hash
-                    && known.record.policy == draft.policy
-            });
-            let record = match &unchanged {
-                Some(known) => known.record.clone(),
-                None => self.next_record(&write, &draft)?,
-            };
-            let entry = Entry {
-                record: record.clone(),
-                path: draft.path,
-                stamp: draft.chunked.stamp,
-                hashed_at_ns: draft.chunked.hashed_at_ns,
-                newest: None,
-                origin_addr: None,
-            };
-            self.drop_replaced_manifest(&write, &record)?;
-            manifests.push((record.manifest, draft.chunked.manifest));
+        for (Draft { path, chunked, .. }, published) in drafts.into_iter().zip(&results) {
+            let record = published.record().clone();
+            // After all removals: a manifest that one file gave up may be another's new one.
+            write.put_manifest(&record.manifest, &chunked.manifest, &chunked.outline)?;
+            write.set_average(&record.name, chunked.average)?;
+            let (stamp, hashed_at_ns) = (chunked.stamp, chunked.hashed_at_ns);
+            let entry = Entry { record, path, stamp, hashed_at_ns, newest: None, origin_addr: None };
+            write.put_entry(&entry)?;
             entries.push(entry);
-            results.push(if unchanged.is_some() {
-                Published::Unchanged(record)
-            } else {
-                Published::New(record)
-            });
         }
-        // After all removals: a manifest that one file gave up may be another's new one.
-        for (hash, bytes) in &manifests {
-            write.put_manifest(hash, bytes)?;
-        }
-        entries.iter().try_for_each(|entry| write.put_entry(entry))?;
         write.commit()?;
         self.remember(entries);
         Ok(results)
     }
 
-    fn next_record(
-        &self,
-        write: &tables::Write<'_>,
-        draft: &Draft,
-    ) -> Result<VerifiedRecord, CatalogueError> {
-        let version = match write.version(&draft.name)? {
-            Some(last) => last.next().ok_or_else(|| CatalogueError::VersionsUsedUp(draft.name.clone()))?,
+    /// What `draft` is to be published as; a version number that it needs is taken.
+    fn next_record(&self, write: &tables::Write<'_>, draft: &Draft) -> Result<Next, CatalogueError> {
+        let Draft { name, chunked, policy, .. } = draft;
+        let known = self.get(name);
+        if let Some(other) = known.as_ref().filter(|known| !self.is_own(known)) {
+            return Err(CatalogueError::CopyOfOther { name: name.clone(), origin: other.record.origin });
+        }
+        let counter = write.version(name)?;
+        let unchanged = known.filter(|known| {
+            Some(known.record.version) == counter // else the counter was raised past it
+                && known.record.content == chunked.content
+                && known.record.manifest == chunked.manifest_hash
+                && known.record.policy == *policy
+        });
+        if let Some(known) = unchanged {
+            return Ok(Next::Same(known.record.clone()));
+        }
+        let version = match counter {
+            Some(last) => last.next().ok_or_else(|| CatalogueError::VersionsUsedUp(name.clone()))?,
             None => Version::FIRST,
         };
-        write.set_version(&draft.name, version)?;
-        let record = Record {
+        write.set_version(name, version)?;
+        Ok(Next::New(Record {
             origin: self.identity.id(),
-            name: draft.name.clone(),
+            name: name.clone(),
             version,
-            size: draft.chunked.stamp.size(),
-            content: draft.chunked.content,
-            manifest: draft.chunked.manifest_hash,
-            policy: draft.policy,
-        };
-        Ok(record.sign(&self.identity)?)
+            size: chunked.stamp.size(),
+            content: chunked.content,
+            manifest: chunked.manifest_hash,
+            policy: *policy,
+        }))
     }
 
     /// Makes sure that the next version of `name` comes after `seen`: the node's own signature
@@ -268,19 +308,42 @@ impl Catalogue {
     ///
     /// # Errors
     /// The catalogue is as before.
-    pub fn put_copy(&self, mut entry: Entry, manifest: &[u8]) -> Result<(), CatalogueError> {
+    pub fn put_copy(&self, copy: Copy) -> Result<(), CatalogueError> {
+        self.put_copies(vec![copy])?.remove(0)
+    }
+
+    /// Stores many downloaded copies in one transaction, each in place of any earlier one, and forgets
+    /// that they were being downloaded. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before. What is wrong with a single copy is in its place of the results; the
+    /// others are stored.
+    pub fn put_copies(&self, copies: Vec<Copy>) -> Result<Vec<Result<(), CatalogueError>>, CatalogueError> {
         let _changing = self.change();
-        self.may_hold(&entry.record)?;
-        // What became known while it was downloaded, or before, stays known.
-        let known = self.get(&entry.record.name).and_then(|known| known.newest.clone());
-        entry.newest = known.filter(|newest| newest.replaces(&entry.record));
         let write = self.tables.begin()?;
-        self.drop_replaced_manifest(&write, &entry.record)?;
-        write.put_manifest(&entry.record.manifest, manifest)?;
-        write.put_entry(&entry)?;
+        let mut results = Vec::with_capacity(copies.len());
+        let mut stored = Vec::with_capacity(copies.len());
+        for Copy { mut entry, manifest, outline } in copies {
+            if let Err(error) = self.may_hold(&entry.record) {
+                results.push(Err(error));
+                continue;
+            }
+            // What became known while it was downloaded, or before, stays known.
+            let known = self.get(&entry.record.name).and_then(|known| known.newest.clone());
+            entry.newest = known.filter(|newest| newest.replaces(&entry.record));
+            self.drop_replaced_manifest(&write, &entry.record)?;
+            results.push(Ok(()));
+            stored.push(Copy { entry, manifest, outline });
+        }
+        // After all removals: a manifest that one file gave up may be another's new one.
+        for Copy { entry, manifest, outline } in &stored {
+            write.put_manifest(&entry.record.manifest, manifest, outline)?;
+            write.put_entry(entry)?;
+            forget_partial(&write, &entry.record.name)?;
+        }
         write.commit()?;
-        self.remember(vec![entry]);
-        Ok(())
+        self.remember(stored.into_iter().map(|copy| copy.entry).collect());
+        Ok(results)
     }
 
     /// Changes the entry of `name`, if there is one and `change` says that it changed. Blocking.
@@ -358,9 +421,42 @@ impl Catalogue {
         path: Option<&Path>,
     ) -> Result<Option<PathBuf>, CatalogueError> {
         let write = self.tables.begin()?;
-        let before = write.set_partial(name, path)?;
+        let before = set_partial(&write, name, path)?;
         write.commit()?;
         Ok(before)
+    }
+
+    /// Notes where partial downloads of many names lie. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub fn note_partials<'a>(
+        &self,
+        partials: impl Iterator<Item = (&'a FileName, PathBuf)>,
+    ) -> Result<(), CatalogueError> {
+        let write = self.tables.begin()?;
+        for (name, path) in partials {
+            set_partial(&write, name, Some(&path))?;
+        }
+        write.commit()
+    }
+
+    /// Notes how far the partial download at `path` has come. Blocking.
+    ///
+    /// # Errors
+    /// The note before still holds.
+    pub fn note_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {
+        let write = self.tables.begin()?;
+        write.set_progress(path, Some(note))?;
+        write.commit()
+    }
+
+    /// What was noted of the partial download at `path`. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {
+        self.tables.progress(path)
     }
 
     /// Removes the manifest of the entry that `record` replaces, if no other entry has the same.
@@ -402,6 +498,22 @@ impl Catalogue {
     fn write<T>(&self, change: impl FnOnce(&mut Memory) -> T) -> T {
         change(&mut self.memory.write().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+fn set_partial(
+    write: &tables::Write<'_>,
+    name: &FileName,
+    path: Option<&Path>,
+) -> Result<Option<PathBuf>, CatalogueError> {
+    let before = write.set_partial(name, path)?;
+    if let Some(before) = before.as_deref().filter(|before| path != Some(*before)) {
+        write.set_progress(before, None)?;
+    }
+    Ok(before)
+}
+
+fn forget_partial(write: &tables::Write<'_>, name: &FileName) -> Result<(), CatalogueError> {
+    set_partial(write, name, None).map(drop)
 }
 
 #[cfg(test)]

@@ -4,9 +4,11 @@ mod args;
 mod demo;
 mod indexers;
 mod output;
+mod pipes;
 mod repl;
 mod run;
 mod show;
+pub mod units;
 
 use std::process::ExitCode;
 

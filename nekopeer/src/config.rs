@@ -1,6 +1,6 @@
 //! What a peer is told.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use nekoproto::{NetworkName, Policy, limits::QUERY_DEADLINE_DEFAULT, transport::Security};
 
@@ -30,6 +30,10 @@ pub struct Config {
     pub on_stale: OnStale,
     /// How long a query may take.
     pub query_deadline: Duration,
+    /// File bytes per second that it sends at most, to all readers together.
+    pub limit_up: Option<NonZeroU64>,
+    /// File bytes per second that it fetches at most, from all sources together.
+    pub limit_down: Option<NonZeroU64>,
 }
 
 impl Config {
@@ -47,6 +51,8 @@ impl Config {
             ttr: None,
             on_stale: OnStale::default(),
             query_deadline: QUERY_DEADLINE_DEFAULT,
+            limit_up: None,
+            limit_down: None,
         }
     }
 

@@ -1,40 +1,33 @@
 //! Downloading: from a name to a verified file in its place.
 //!
-//! Owns the order of things; what it decides is in [`choice`](crate::state::choice) and
-//! [`schedule`](crate::state::schedule), bytes come through [`fetch`](crate::fetch) and go
-//! through [`assemble`](crate::assemble).
+//! What is to be had, whether it may stand where it is wanted, and what follows when it is there. How
+//! it is had is in [`obtain`](crate::obtain).
 
 use std::{
+    net::SocketAddr,
     path::PathBuf,
     sync::{Arc, PoisonError},
     time::{Duration, Instant},
 };
 
-use nekoproto::{FileName, Freshness, Holder, Manifest, VerifiedRecord, Version, limits::TTL_DEFAULT};
+use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord, Version, limits::TTL_DEFAULT};
 
 use crate::{
     Progress,
-    assemble::{Assembly, OldCopy},
     catalogue::{CatalogueError, Entry},
     clock,
-    fetch::Source,
     locate::{self, Answer, LocateError, Scope},
-    placing::{Standing, copy_entry, place_for, put_in_place, standing},
+    obtain::obtain,
+    placing::{Standing, standing},
     shared::Shared,
-    stamp::Stamp,
     state::{
-        choice::{NoChoice, Target, choose},
+        choice::{Candidate, NoChoice, Target, choose},
         freshness::CopyState,
     },
-    store::{Place, StoreError},
-    swarm::{self, Report, Wanted},
+    store::StoreError,
+    swarm::Report,
     watch,
 };
-
-/// Searches for further sources when all that were found have failed.
-const ROUNDS: u32 = 3;
-/// Pause before each of them.
-const ROUND_PAUSE: Duration = Duration::from_millis(500);
 
 /// What the caller wants of a download.
 #[derive(Clone, Debug)]
@@ -44,7 +37,8 @@ pub struct DownloadOptions {
     /// Whose file, where several origins publish different ones under the same name: the first
     /// digits of the origin's id.
     pub origin: Option<String>,
-    /// Replace a file that stands there and is no copy of ours.
+    /// Replace a file that stands there and is no copy of ours; stand beside one whose name other
+    /// systems take for the same.
     pub force: bool,
     /// Hops the query travels.
     pub ttl_hops: u8,
@@ -69,8 +63,21 @@ pub struct Downloaded {
     pub took: Duration,
     /// Fresh if the origin itself has just confirmed that this is the newest version.
     pub freshness: Freshness,
-    /// How many sources delivered something.
-    pub sources: usize,
+    /// Who delivered something, or was found out.
+    pub sources: Vec<Delivery>,
+}
+
+/// What one source did for a download.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Who it is.
+    pub node: NodeId,
+    /// Where it is.
+    pub addr: SocketAddr,
+    /// File bytes received from it, useless ones included.
+    pub bytes: u64,
+    /// It is proved to lie, and was asked no more.
+    pub banned: bool,
 }
 
 /// Why a download failed. What stood in the file's place still stands there, and what came of
@@ -106,6 +113,16 @@ pub enum DownloadError {
     /// A file stands there that is no copy of ours.
     #[error("{0} exists and is not a copy from here: move it away, or replace it with --force")]
     Exists(PathBuf),
+    /// What stands there is the same name to file systems that do not tell case, or one Unicode form
+    /// of a letter from another.
+    #[error("{name} and {} are one name on many systems, which tell neither case nor the form of letters: \
+        choose another place with -o, or keep both with --force", .existing.display())]
+    Collides {
+        /// The name.
+        name: FileName,
+        /// What stands there.
+        existing: PathBuf,
+    },
     /// What was found is older than what is here.
     #[error("only version {found} of {name} can be found, and version {held} is here")]
     Older {
@@ -127,6 +144,30 @@ pub enum DownloadError {
     /// The origin's record contradicts itself.
     #[error("{0}: the origin signed a content hash that its own chunks do not have")]
     OriginLies(FileName),
+    /// Nobody could be asked for any of several names.
+    #[error("{name} cannot be looked for: {why}")]
+    NobodyAsked {
+        /// The name.
+        name: FileName,
+        /// Why.
+        why: String,
+    },
+    /// It came with others, which could not be made durable together.
+    #[error("{name} cannot be stored: {why}")]
+    NotStored {
+        /// The name.
+        name: FileName,
+        /// Why.
+        why: String,
+    },
+    /// The pipe that it goes to, or comes from, broke.
+    #[error("{name}: the pipe broke: {why}")]
+    Pipe {
+        /// The name.
+        name: FileName,
+        /// What the system said.
+        why: std::io::Error,
+    },
     /// The file cannot be stored.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -163,8 +204,8 @@ pub(crate) async fn download(
             (target.record, path, Report::default())
         }
         Standing::Replaceable(stamp) => {
-            let (entry, report) = fetch(shared, target, stamp, &options, progress).await?;
-            keep(shared, &entry).await;
+            let (entry, report) = obtain(shared, target, stamp, &options, progress).await?;
+            keep(shared, std::slice::from_ref(&entry)).await;
             (entry.record, entry.path, report)
         }
     };
@@ -172,32 +213,57 @@ pub(crate) async fn download(
     Ok(Downloaded {
         freshness: freshness(shared, &record),
         bytes_moved: report.bytes_moved,
-        sources: report.delivered.len(),
+        sources: deliveries(progress, &report),
         took: started.elapsed(),
         record,
         path,
     })
 }
 
+pub(crate) fn deliveries(progress: &Progress, report: &Report) -> Vec<Delivery> {
+    let sources = progress.sources().into_iter().map(|source| Delivery {
+        node: source.node,
+        addr: source.addr,
+        bytes: source.bytes(),
+        banned: report.liars.contains(&source.node),
+    });
+    sources.filter(|source| source.bytes > 0 || source.banned).collect()
+}
+
 /// How fresh the copy of `record` is: fresh only if the origin itself has just said so.
-fn freshness(shared: &Shared, record: &VerifiedRecord) -> Freshness {
+pub(crate) fn freshness(shared: &Shared, record: &VerifiedRecord) -> Freshness {
     let copies = shared.copies();
     let copy = copies.get(&record.name).filter(|copy| copy.held() == record);
     copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
 }
 
 /// Agrees on what to download: never older than what is here, never another origin's unasked.
-async fn find(
+pub(crate) async fn find(
     shared: &Arc<Shared>,
     name: &FileName,
     options: &DownloadOptions,
 ) -> Result<Target, DownloadError> {
-    let here = shared.catalogue.get(name);
-    if here.as_ref().is_some_and(|entry| shared.catalogue.is_own(entry)) {
-        return Err(DownloadError::Own(name.clone()));
-    }
     let scope = Scope::Network { ttl_hops: options.ttl_hops };
+    refuse_own(shared, name)?;
     let Answer { candidates, complete } = locate::ask(shared, name, scope).await?;
+    choose_target(shared, name, options, candidates, complete)
+}
+
+fn refuse_own(shared: &Shared, name: &FileName) -> Result<(), DownloadError> {
+    let own = shared.catalogue.get(name).filter(|entry| shared.catalogue.is_own(entry));
+    own.map_or(Ok(()), |_| Err(DownloadError::Own(name.clone())))
+}
+
+/// Chooses among what was found: never older than what is here, never another origin's unasked.
+pub(crate) fn choose_target(
+    shared: &Shared,
+    name: &FileName,
+    options: &DownloadOptions,
+    candidates: Vec<Candidate>,
+    complete: bool,
+) -> Result<Target, DownloadError> {
+    refuse_own(shared, name)?;
+    let here = shared.catalogue.get(name);
     let of_copy = || here.as_ref().map(|entry| entry.record.origin.to_string());
     let origin = options.origin.clone().or_else(of_copy);
     let mut target = choose(candidates, origin.as_deref()).map_err(|why| match why {
@@ -215,129 +281,25 @@ async fn find(
     }
 }
 
-/// Fetches the file, puts it in its place and enters it into the catalogue.
-async fn fetch(
-    shared: &Arc<Shared>,
-    target: Target,
-    replaceable: Option<Stamp>,
-    options: &DownloadOptions,
-    progress: &Arc<Progress>,
-) -> Result<(Entry, Report), DownloadError> {
-    let Target { record, mut sources } = target;
-    let origin_addr = sources.iter().find(|source| source.node == record.origin).map(|source| source.addr);
-    let (manifest, encoded) = fetch_manifest(shared, &record, &sources).await?;
-    let wanted = Wanted { record: record.clone(), manifest: Arc::new(manifest) };
-    let place = place_for(shared, &record.name, options).await?;
-    let mut assembly = assemble(shared, &wanted, place, progress).await?;
-    let mut report = Report::default();
-    for round in 1.. {
-        let fetched = swarm::fetch(&shared.endpoint, wanted.clone(), assembly, sources, progress).await?;
-        report.add(fetched.report);
-        assembly = fetched.assembly;
-        if fetched.left == 0 {
-            break;
-        }
-        if round == ROUNDS {
-            return Err(exhausted(&record, report.last_failure));
-        }
-        sources = more_sources(shared, &record, options, &report).await;
+/// Begins to watch copies, and becomes a holder of them.
+pub(crate) async fn keep(shared: &Arc<Shared>, entries: &[Entry]) {
+    if entries.is_empty() {
+        return;
     }
-    let entry = copy_entry(record.clone(), origin_addr);
-    let entry = put_in_place(shared, assembly, entry, record, encoded, replaceable).await?;
-    Ok((entry, report))
-}
-
-async fn fetch_manifest(
-    shared: &Arc<Shared>,
-    record: &VerifiedRecord,
-    sources: &[Holder],
-) -> Result<(Manifest, Vec<u8>), DownloadError> {
-    let mut last = None;
-    for holder in sources {
-        let fetching = async { Source::connect(&shared.endpoint, holder).await?.manifest(record).await };
-        match fetching.await {
-            Ok(manifest) => return Ok(manifest),
-            Err(error) => last = Some(format!("source {} at {}: {error}", holder.node.short(), holder.addr)),
-        }
-    }
-    Err(exhausted(record, last))
-}
-
-fn exhausted(record: &VerifiedRecord, why: Option<String>) -> DownloadError {
-    let why = why.unwrap_or_else(|| "it has no source".to_owned());
-    DownloadError::SourcesExhausted { name: record.name.clone(), why }
-}
-
-/// Opens the partial file and takes what is on disk already, of it and of an older copy.
-async fn assemble(
-    shared: &Arc<Shared>,
-    wanted: &Wanted,
-    place: Place,
-    progress: &Arc<Progress>,
-) -> Result<Assembly, DownloadError> {
-    let (wanted, progress) = (wanted.clone(), Arc::clone(progress));
-    shared
-        .blocking(move |shared| {
-            let old = old_copy(shared, &wanted, &place);
-            let partial = place.partial(&wanted.record.content)?;
-            let path = partial.path();
-            let before = shared.catalogue.note_partial(&wanted.record.name, Some(&path))?;
-            if let Some(before) = before.filter(|before| *before != path) {
-                // That of an older version, which nobody will finish; it may be gone already.
-                drop(std::fs::remove_file(before));
-            }
-            Ok(Assembly::open(wanted.manifest, partial, old.as_ref(), &progress)?)
-        })
-        .await
-}
-
-/// A file to take chunks from: the copy that is here, or one with the same bytes in its place.
-fn old_copy(shared: &Shared, wanted: &Wanted, place: &Place) -> Option<OldCopy> {
-    let from_catalogue = || {
-        let entry = shared.catalogue.get(&wanted.record.name)?;
-        let manifest = shared.catalogue.manifest(&entry.record.manifest).ok()??;
-        let file = std::fs::File::open(&entry.path).ok()?;
-        Some(OldCopy { file, manifest: Manifest::decode(&manifest).ok()? })
-    };
-    from_catalogue().or_else(|| {
-        let file = place.open().ok()?;
-        Some(OldCopy { file, manifest: Manifest::clone(&wanted.manifest) })
-    })
-}
-
-/// Whoever else holds the same bytes by now, without those proved to lie.
-async fn more_sources(
-    shared: &Arc<Shared>,
-    record: &VerifiedRecord,
-    options: &DownloadOptions,
-    report: &Report,
-) -> Vec<Holder> {
-    tokio::time::sleep(ROUND_PAUSE).await;
-    let scope = Scope::Network { ttl_hops: options.ttl_hops };
-    let answer = locate::ask(shared, &record.name, scope).await.unwrap_or_default();
-    let same = answer.candidates.into_iter().filter(|found| found.record.content == record.content);
-    let holders = same.flat_map(|found| found.holders);
-    let own = shared.endpoint.node();
-    holders.filter(|holder| holder.node != own && !report.liars.contains(&holder.node)).collect()
-}
-
-/// Begins to watch the copy, and becomes a holder of it.
-async fn keep(shared: &Arc<Shared>, entry: &Entry) {
-    let record = &entry.record;
     {
         let mut copies = shared.copies();
-        // News may have come in since the commit. What the catalogue knows by now counts; what it
-        // learns later is noted in `copies` after this.
-        let newest = shared.catalogue.get(&record.name).and_then(|entry| entry.newest.clone());
-        let copy = CopyState::new(record.clone(), newest, shared.config.ttr, clock::now());
-        copies.insert(record.name.clone(), copy);
+        for Entry { record, .. } in entries {
+            // News may have come in since the commit. What the catalogue knows by now counts; what it
+            // learns later is noted in `copies` after this.
+            let newest = shared.catalogue.get(&record.name).and_then(|entry| entry.newest.clone());
+            let copy = CopyState::new(record.clone(), newest, shared.config.ttr, clock::now());
+            copies.insert(record.name.clone(), copy);
+        }
     }
     shared.watch_wake.notify_one();
     if shared.is_serving() {
-        let offer = shared.sessions.iter().map(|session| {
-            let record = std::slice::from_ref(record);
-            async move { session.offer(shared, record, false).await }
-        });
+        let records: Vec<VerifiedRecord> = entries.iter().map(|entry| entry.record.clone()).collect();
+        let offer = shared.sessions.iter().map(|session| session.offer(shared, &records, false));
         // An indexer that is away is told when it is back.
         drop(futures::future::join_all(offer).await);
     }

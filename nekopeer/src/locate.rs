@@ -192,6 +192,7 @@ fn absorb(shared: &Shared, merged: &mut Answer, name: &FileName, reply: QueryRep
     }
 }
 
+/// Adds what one indexer found. A node that one of them says to hold all of a version does.
 fn add(candidates: &mut Vec<Candidate>, fresh: Candidate) {
     let same_file = |known: &&mut Candidate| known.record.same_file(&fresh.record);
     let newer = |a: &VerifiedRecord, b: &VerifiedRecord| a.version > b.version;
@@ -200,11 +201,59 @@ fn add(candidates: &mut Vec<Candidate>, fresh: Candidate) {
         Some(known) if newer(&fresh.record, &known.record) => *known = fresh,
         Some(known) if fresh.record == known.record => {
             for holder in fresh.holders {
-                if !known.holders.contains(&holder) {
-                    known.holders.push(holder);
+                match known.holders.iter_mut().find(|known| known.is_same_source(&holder)) {
+                    Some(known) => known.partial &= holder.partial,
+                    None => known.holders.push(holder),
                 }
             }
+            known.holders.sort_by_key(|holder| holder.partial);
         }
         Some(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{ContentHash, Holder, Identity, ManifestHash, Policy, Record, Version};
+
+    use super::*;
+
+    fn holder(n: u8) -> Holder {
+        Holder::new(Identity::from_seed(&[n; 32]).id(), SocketAddr::from(([127, 0, 0, 1], 1000)))
+    }
+
+    fn partial(n: u8) -> Holder {
+        Holder { partial: true, ..holder(n) }
+    }
+
+    fn candidate(version: u64, holders: &[Holder]) -> Candidate {
+        let origin = Identity::from_seed(&[1; 32]);
+        let record = Record {
+            origin: origin.id(),
+            name: FileName::new("a").unwrap(),
+            version: Version::new(version).unwrap(),
+            size: 1,
+            content: ContentHash::from_bytes([1; 32]),
+            manifest: ManifestHash::from_bytes([1; 32]),
+            policy: Policy::default(),
+        };
+        Candidate { record: record.sign(&origin).unwrap(), holders: holders.to_vec() }
+    }
+
+    #[test]
+    fn holder_of_all_in_one_answer_and_of_a_part_in_another_is_one_that_holds_all() {
+        let answers = [
+            candidate(2, &[holder(2), partial(3), partial(4)]),
+            candidate(2, &[partial(2), holder(3), holder(5)]),
+        ];
+        for order in [[0, 1], [1, 0]] {
+            let mut candidates = Vec::new();
+            order.iter().for_each(|n| add(&mut candidates, answers[*n].clone()));
+            add(&mut candidates, candidate(1, &[holder(6)]));
+            assert_eq!(candidates.len(), 1);
+            let holders = &candidates[0].holders;
+            assert_eq!((holders.len(), holders[3]), (4, partial(4)), "{holders:?}");
+            assert!([2, 3, 5].iter().all(|n| holders.contains(&holder(*n))), "{holders:?}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! [`Peer`] and its handle: what a program holds of a running peer.
 
 use std::{
-    io,
+    io::{self, Read, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -16,20 +16,23 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     Answer, Config, DownloadError, DownloadOptions, Downloaded, Event, FileStatus, LocateError, Progress,
-    PublishError, PublishOptions, PublishOutcome,
+    PublishError, PublishOptions, PublishOutcome, bulk,
     catalogue::{Catalogue, CatalogueError},
     clock, download,
     events::EVENTS_KEPT,
+    intake,
     locate::{self, Scope},
     lock::{DataLock, LockError},
     publish,
-    serve::{self, UPLOADS_MAX},
+    rate::Rate,
+    reading, serve,
     session::Session,
     shared::{Shared, blocking},
     state::freshness::CopyState,
     status,
     store::{ShareFolder, StoreError},
     subscribers::Subscribers,
+    uploads::Uploads,
     watch::{self, REFETCHES_MAX},
 };
 
@@ -99,6 +102,8 @@ impl Peer {
             (entry.record.name.clone(), state)
         });
         let copies = Mutex::new(copies.collect());
+        let limit_up = config.limit_up.map(Rate::new);
+        let limit_down = config.limit_down.map(|rate| Arc::new(Rate::new(rate)));
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let (events, first_events) = broadcast::channel(EVENTS_KEPT);
         let shared = Arc::new_cyclic(|shared| Shared {
@@ -114,7 +119,10 @@ impl Peer {
             events,
             watch_wake: Notify::new(),
             downloading: Mutex::default(),
-            uploads: Semaphore::new(UPLOADS_MAX),
+            uploads: Uploads::default(),
+            partials: Arc::default(),
+            limit_up,
+            limit_down,
             refetches: Semaphore::new(REFETCHES_MAX),
             stop,
             tasks,
@@ -248,6 +256,56 @@ impl PeerHandle {
         download::download(&self.shared, name, options, progress).await
     }
 
+    /// Downloads many files; small ones together, which is many times faster than one by one. Each name
+    /// has its outcome, in their order; a name given twice has one.
+    ///
+    /// # Cancel safety
+    /// Safe: what is complete stays, the others are as before.
+    pub async fn download_all(
+        &self,
+        names: &[FileName],
+        options: &DownloadOptions,
+        progress: &Arc<Progress>,
+    ) -> Vec<(FileName, Result<Downloaded, DownloadError>)> {
+        bulk::download_all(&self.shared, names, options, progress).await
+    }
+
+    /// Writes the newest version of `name` to `out`, in order, each chunk once it is verified. No copy is
+    /// kept.
+    ///
+    /// # Errors
+    /// See [`DownloadError`]; what was written before is the beginning of the file.
+    ///
+    /// # Cancel safety
+    /// Safe; `out` may be written to once more.
+    pub async fn read(
+        &self,
+        name: &FileName,
+        options: &DownloadOptions,
+        out: impl Write + Send + 'static,
+        progress: &Arc<Progress>,
+    ) -> Result<Downloaded, DownloadError> {
+        reading::read(&self.shared, name, options, out, progress).await
+    }
+
+    /// Stores all that `from` gives as the file `name` of the share folder, for it to be published; its
+    /// path. What stands there is replaced if it is this peer's own published version, or with `force`.
+    ///
+    /// # Errors
+    /// What stood there still stands there.
+    ///
+    /// # Cancel safety
+    /// Once begun it goes on until `from` ends.
+    pub async fn store(
+        &self,
+        name: &FileName,
+        from: impl Read + Send + 'static,
+        force: bool,
+        progress: &Arc<Progress>,
+    ) -> Result<PathBuf, DownloadError> {
+        intake::store(&self.shared, name, from, force, progress).await
+    }
+
     /// What this peer publishes and holds, as far as it knows without asking anyone.
     pub async fn files(&self) -> Vec<FileStatus> {
         status::files(&self.shared).await
@@ -267,6 +325,11 @@ impl PeerHandle {
         for session in &self.shared.sessions {
             session.link.tried().await;
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
     }
 
     /// Withdraws what was registered, stops serving and waits until every task has ended.

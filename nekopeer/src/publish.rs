@@ -1,27 +1,22 @@
 //! Publishing: chunk and hash, version + 1 made durable, then the announcement.
 
-use std::{
-    collections::HashMap,
-    io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+mod listing;
+mod reading;
+
+use std::{collections::HashMap, io, path::PathBuf, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, NameError, Policy, Records, VerifiedRecord, limits::BATCH_MAX};
 use tracing::debug;
-use walkdir::WalkDir;
 
 use crate::{
     Event, Progress,
     calls::call_peer,
-    catalogue::{CatalogueError, Draft, Entry, Published},
+    catalogue::{CatalogueError, Draft, Entry},
     chunker::{ChunkError, chunk_file},
     clock,
     session::SessionError,
     shared::Shared,
-    stamp::Stamp,
 };
 
 /// Subscribers told at the same time.
@@ -110,160 +105,9 @@ pub(crate) async fn publish(
 ) -> Result<PublishOutcome, PublishError> {
     let progress = Arc::clone(progress);
     let mut outcome =
-        shared.blocking(move |shared| read_and_store(shared, paths, options, &progress)).await?;
+        shared.blocking(move |shared| reading::read_and_store(shared, paths, options, &progress)).await?;
     outcome.indexers_told = announce(shared, &outcome.published, &outcome.unchanged).await;
     Ok(outcome)
-}
-
-fn read_and_store(
-    shared: &Shared,
-    paths: Vec<PathBuf>,
-    options: PublishOptions,
-    progress: &Progress,
-) -> Result<PublishOutcome, PublishError> {
-    let mut outcome = PublishOutcome::default();
-    let policy = options.policy.unwrap_or(shared.config.policy);
-    let files = list_files(shared, paths, options.name, &mut outcome)?;
-    progress.set_total(files.iter().map(|(_, _, stamp)| stamp.size()).sum());
-    let mut drafts = Vec::new();
-    for (name, path, stamp) in files {
-        match known_as(shared, &name, &path, &stamp, policy) {
-            Known::Unchanged(record) => {
-                progress.add_done(stamp.size());
-                outcome.unchanged.push(record);
-                continue;
-            }
-            Known::Copy => {
-                outcome.copies.push(name);
-                continue;
-            }
-            Known::Not => {}
-        }
-        match chunk_file(&path, progress.counter(), &shared.stop) {
-            Ok(chunked) => drafts.push(Draft { name, path, chunked, policy }),
-            Err(error) => outcome.failed.push((path, error.into())),
-        }
-        if drafts.len() >= BATCH_MAX {
-            store(shared, std::mem::take(&mut drafts), &mut outcome)?;
-        }
-    }
-    store(shared, drafts, &mut outcome)?;
-    Ok(outcome)
-}
-
-enum Known {
-    /// Published before, and its stamp proves that nothing changed.
-    Unchanged(VerifiedRecord),
-    /// The unchanged copy of another origin's file.
-    Copy,
-    Not,
-}
-
-fn known_as(shared: &Shared, name: &FileName, path: &Path, stamp: &Stamp, policy: Policy) -> Known {
-    match shared.catalogue.get(name) {
-        Some(entry) if entry.path != path || entry.stamp != *stamp => Known::Not,
-        Some(entry) if !shared.catalogue.is_own(&entry) => Known::Copy,
-        Some(entry) if stamp.is_settled(entry.hashed_at_ns) && entry.record.policy == policy => {
-            Known::Unchanged(entry.record.clone())
-        }
-        _ => Known::Not,
-    }
-}
-
-fn store(shared: &Shared, drafts: Vec<Draft>, outcome: &mut PublishOutcome) -> Result<(), PublishError> {
-    let (drafts, foreign): (Vec<_>, Vec<_>) = drafts.into_iter().partition(|draft| {
-        shared.catalogue.get(&draft.name).is_none_or(|entry| shared.catalogue.is_own(&entry))
-    });
-    for draft in foreign {
-        // Let the catalogue say it in its words.
-        let path = draft.path.clone();
-        if let Err(error) = shared.catalogue.publish(vec![draft]) {
-            outcome.failed.push((path, error.into()));
-        }
-    }
-    if drafts.is_empty() {
-        return Ok(());
-    }
-    // Before the commit: a session that registers everything right after it must know that this is
-    // news, or the indexer would never announce it.
-    let names: Vec<FileName> = drafts.iter().map(|draft| draft.name.clone()).collect();
-    shared.sessions.iter().for_each(|session| session.expect_news(&names));
-    for published in shared.catalogue.publish(drafts)? {
-        match published {
-            Published::New(record) => outcome.published.push(record),
-            Published::Unchanged(record) => outcome.unchanged.push(record),
-        }
-    }
-    Ok(())
-}
-
-type NamedFile = (FileName, PathBuf, Stamp);
-
-fn list_files(
-    shared: &Shared,
-    paths: Vec<PathBuf>,
-    name: Option<FileName>,
-    outcome: &mut PublishOutcome,
-) -> Result<Vec<NamedFile>, PublishError> {
-    let mut files = Vec::new();
-    for path in paths {
-        let unreadable = |source| PublishError::Unreadable { path: path.clone(), source };
-        let metadata = std::fs::metadata(&path).map_err(unreadable)?;
-        let absolute = path.canonicalize().map_err(unreadable)?;
-        if absolute.starts_with(&shared.data_dir) {
-            return Err(PublishError::OwnData(path));
-        }
-        match (&name, metadata.is_dir()) {
-            (Some(_), true) => return Err(PublishError::NameForFolder(path)),
-            (None, true) => list_folder(&absolute, &shared.data_dir, &mut files, outcome),
-            (Some(name), false) => files.push((name.clone(), absolute, Stamp::of(&metadata))),
-            (None, false) => {
-                let relative = absolute.strip_prefix(shared.share.root()).ok().map(Path::to_owned);
-                let relative = relative.or_else(|| path.file_name().map(PathBuf::from));
-                let name = FileName::from_path(&relative.unwrap_or_default())
-                    .map_err(|source| PublishError::Name { path: path.clone(), source })?;
-                files.push((name, absolute, Stamp::of(&metadata)));
-            }
-        }
-    }
-    let mut seen: HashMap<FileName, PathBuf> = HashMap::new();
-    for (name, path, _) in &files {
-        if let Some(first) = seen.insert(name.clone(), path.clone()).filter(|first| first != path) {
-            return Err(PublishError::SameName { name: name.clone(), first, second: path.clone() });
-        }
-    }
-    Ok(files)
-}
-
-/// Every regular file below `folder`; links are not followed, our own files are left out.
-fn list_folder(folder: &Path, data_dir: &Path, files: &mut Vec<NamedFile>, outcome: &mut PublishOutcome) {
-    let is_ours = |name: &std::ffi::OsStr| {
-        name.as_encoded_bytes().starts_with(nekoproto::name::RESERVED_PREFIX.as_bytes())
-    };
-    let walk = WalkDir::new(folder).sort_by_file_name().into_iter();
-    for found in walk
-        .filter_entry(|entry| entry.depth() == 0 || !(is_ours(entry.file_name()) || entry.path() == data_dir))
-    {
-        let failed =
-            |path: PathBuf, source: io::Error| (path.clone(), PublishError::Unreadable { path, source });
-        let (path, metadata) = match found.and_then(|entry| Ok((entry.path().to_owned(), entry.metadata()?)))
-        {
-            Ok(found) => found,
-            Err(error) => {
-                let path = error.path().unwrap_or(folder).to_owned();
-                outcome.failed.push(failed(path, error.into()));
-                continue;
-            }
-        };
-        if !metadata.is_file() {
-            continue;
-        }
-        let relative = path.strip_prefix(folder).unwrap_or(&path);
-        match FileName::from_path(relative) {
-            Ok(name) => files.push((name, path, Stamp::of(&metadata))),
-            Err(source) => outcome.failed.push((path.clone(), PublishError::Name { path, source })),
-        }
-    }
 }
 
 /// Tells the indexers, and the subscribers of new versions; how many indexers know by now.
@@ -335,18 +179,14 @@ pub(crate) async fn publish_again(shared: &Arc<Shared>, entry: Arc<Entry>) -> Re
     let published = shared
         .blocking(move |shared| {
             let progress = Progress::default();
-            let chunked = chunk_file(&entry.path, progress.counter(), &shared.stop)?;
             let (name, path) = (entry.record.name.clone(), entry.path.clone());
+            let last_average = shared.catalogue.last_average(&name)?;
+            let chunked = chunk_file(&path, last_average, progress.counter(), &shared.stop)?;
             let draft = Draft { name, path, chunked, policy: entry.record.policy };
             shared.catalogue.publish(vec![draft]).map_err(PublishError::from)
         })
         .await?;
-    let news: Vec<VerifiedRecord> = published
-        .into_iter()
-        .map(|published| match published {
-            Published::New(record) | Published::Unchanged(record) => record,
-        })
-        .collect();
+    let news: Vec<VerifiedRecord> = published.iter().map(|published| published.record().clone()).collect();
     announce(shared, &news, &[]).await;
     Ok(())
 }

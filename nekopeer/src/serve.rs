@@ -1,28 +1,41 @@
 //! The answering end: control calls of other peers, and the data stream.
+//!
+//! A data stream waits for its next request without a thread. Then it waits for its turn, and a
+//! thread answers what is there, a bounded number of bytes, before the next stream has its turn.
 
-use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc, time::Duration};
+use std::{
+    fs::File,
+    os::unix::fs::FileExt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use nekoproto::{
-    ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Freshness, Grant, ManifestHash,
+    ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Freshness, Grant, ManifestHash, NodeId,
     PeerService, PeerServiceClient, Purpose,
-    transport::{Connection, DataError, DataStream, control},
+    transport::{Connection, DataError, DataStream, HangUp, control},
 };
 use tracing::debug;
 
 use crate::{
-    calls::PeerCalls,
-    catalogue::Entry,
-    shared::{Shared, blocking},
-    stamp::Stamp,
+    calls::PeerCalls, catalogue::Entry, clock, partials::PartialFile, rate, shared::Shared, stamp::Stamp,
     status,
 };
 
-/// Requests for file bytes or manifests served at once; further ones are answered `busy`.
-pub(crate) const UPLOADS_MAX: usize = 32;
-/// Bytes read from disk at once. Two such pieces are in memory for each upload.
-const PIECE_BYTES: usize = 512 * 1024;
 /// How long a data stream may stay open without a request.
 const IDLE_MAX: Duration = Duration::from_secs(60);
+/// File bytes of one turn, beyond the request that reaches it.
+const TURN_BYTES: u64 = 16 * 1024 * 1024;
+/// File bytes of one request; a reader of ours asks for at most 8 MiB and a chunk.
+const GET_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Time for a request to come, once it has begun and has its turn.
+const REQUEST_WITHIN: Duration = Duration::from_secs(2);
+/// Bytes a second below which a reader is not waited for any longer: it holds a turn.
+const SLOWEST_READER: u64 = 32 * 1024;
+/// What a request counts for in a turn beside its bytes.
+const REQUEST_COUNTS_AS: u64 = 16 * 1024;
+/// A reply this short is one write together with its header.
+const SHORT_BYTES: u64 = 64 * 1024;
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(shared: Arc<Shared>, connection: Connection) {
@@ -33,114 +46,215 @@ pub(crate) async fn serve(shared: Arc<Shared>, connection: Connection) {
             driver.await;
         }
         Purpose::Data => {
-            let mut stream = DataStream::new(connection.io);
-            if let Err(error) = serve_data(&shared, &mut stream).await {
-                debug!(peer = %connection.remote.node.short(), %error, "data stream ended");
+            let node = connection.remote.node;
+            let served = match DataStream::new(connection.io) {
+                Ok(stream) => serve_data(&shared, stream, node).await,
+                Err(error) => Err(error.into()),
+            };
+            if let Err(error) = served {
+                debug!(peer = %node.short(), %error, "data stream ended");
             }
         }
     }
 }
 
-async fn serve_data(shared: &Arc<Shared>, stream: &mut DataStream) -> Result<(), DataError> {
+async fn serve_data(shared: &Arc<Shared>, mut stream: DataStream, node: NodeId) -> Result<(), DataError> {
+    let _ends_with_this = HangUpOnDrop(stream.hang_up());
     loop {
-        match stream.receive(IDLE_MAX).await? {
-            DataRequest::Manifest(hash) => send_manifest(shared, stream, hash).await?,
-            DataRequest::Get { content, ranges } => {
-                send_ranges(shared, stream, content, ranges.into_vec()).await?;
+        stream.message_begins(IDLE_MAX).await?;
+        stream = match shared.uploads.turn(node).await {
+            Some(turn) => {
+                let answered = shared.blocking(move |shared| {
+                    let answered = answer(shared, stream);
+                    drop(turn);
+                    answered
+                });
+                answered.await?
             }
+            None => {
+                // So many threads and no more: whoever finds none free is hung up on.
+                let Ok(_place) = shared.uploads.refusals().try_acquire() else { return Ok(()) };
+                shared.blocking(move |_| refuse(stream)).await?
+            }
+        };
+    }
+}
+
+/// Ends the thread that uses a stream when the task that waits for it is gone.
+struct HangUpOnDrop(HangUp);
+
+impl Drop for HangUpOnDrop {
+    fn drop(&mut self) {
+        self.0.now();
+    }
+}
+
+fn refuse(mut stream: DataStream) -> Result<DataStream, DataError> {
+    stream.end_at(Some(Instant::now() + REQUEST_WITHIN));
+    stream.receive::<DataRequest>(REQUEST_WITHIN)?;
+    stream.send::<DataReply>(&Err(FetchRefusal::Busy))?;
+    Ok(stream)
+}
+
+/// Answers what was asked, and what is asked meanwhile, for one turn.
+fn answer(shared: &Arc<Shared>, mut stream: DataStream) -> Result<DataStream, DataError> {
+    let mut sent = 0;
+    loop {
+        stream.end_at(Some(Instant::now() + REQUEST_WITHIN));
+        let answer = match stream.receive(REQUEST_WITHIN)? {
+            DataRequest::Manifest(hash) => manifest(shared, hash),
+            DataRequest::Get { content, ranges } => ranges_of(shared, content, ranges.into_vec()),
+            DataRequest::Have(content) => have(shared, content),
+            DataRequest::Outline(hash) => outline(shared, hash),
+        };
+        sent += REQUEST_COUNTS_AS + send(shared, &mut stream, answer)?;
+        stream.end_at(None);
+        if sent >= TURN_BYTES || !stream.has_bytes() {
+            return Ok(stream);
         }
     }
 }
 
-async fn send_manifest(
+/// What a request is answered with.
+struct Answer {
+    freshness: Freshness,
+    body: Body,
+}
+
+enum Body {
+    Bytes(Vec<u8>),
+    Ranges { file: Arc<File>, ranges: Vec<ByteRange>, len: u64 },
+}
+
+/// Sends the reply and its bytes, as fast as the limit allows; how many bytes they are.
+fn send(
     shared: &Arc<Shared>,
     stream: &mut DataStream,
-    hash: ManifestHash,
-) -> Result<(), DataError> {
-    let Ok(_slot) = shared.uploads.try_acquire() else {
-        return stream.send::<DataReply>(&Err(FetchRefusal::Busy)).await;
+    answer: Result<Answer, FetchRefusal>,
+) -> Result<u64, DataError> {
+    let Answer { freshness, body } = match answer {
+        Ok(answer) => answer,
+        Err(refusal) => {
+            stream.send::<DataReply>(&Err(refusal))?;
+            return Ok(0);
+        }
     };
-    let found = shared
-        .blocking(move |shared| {
-            let entries = shared.catalogue.with_manifest(&hash);
-            let freshness = best(shared, &entries)?;
-            match shared.catalogue.manifest(&hash) {
-                Ok(Some(bytes)) => Ok((bytes, freshness)),
-                Ok(None) => Err(FetchRefusal::NotShared),
-                Err(error) => {
-                    tracing::warn!(%error, "cannot serve a manifest");
-                    Err(FetchRefusal::Unreadable)
+    let up = shared.limit_up.as_ref();
+    // With a limit of our own it is not the reader's fault if it takes long.
+    let len = match &body {
+        Body::Bytes(bytes) => bytes.len() as u64,
+        Body::Ranges { len, .. } => *len,
+    };
+    let within = Duration::from_secs(30) + Duration::from_secs(len / SLOWEST_READER);
+    stream.end_at(if up.is_none() { Some(Instant::now() + within) } else { None });
+    let piece = up.map_or(u64::MAX, rate::Rate::piece);
+    match body {
+        Body::Bytes(bytes) => {
+            let first = bytes.len().min(usize::try_from(piece).unwrap_or(usize::MAX));
+            let (first, rest) = bytes.split_at(first);
+            rate::wait_for(up, first.len() as u64);
+            stream.send_with::<DataReply>(&Ok(Grant { len, freshness }), first)?;
+            for part in rest.chunks(usize::try_from(piece).unwrap_or(usize::MAX)) {
+                rate::wait_for(up, part.len() as u64);
+                stream.send_bytes(part)?;
+            }
+            Ok(len)
+        }
+        Body::Ranges { file, ranges, .. } => {
+            stream.send::<DataReply>(&Ok(Grant { len, freshness }))?;
+            for range in ranges {
+                let (mut at, end) = (range.offset, range.offset + range.len);
+                while at < end {
+                    let len = piece.min(end - at);
+                    rate::wait_for(up, len);
+                    stream.send_file(&file, at..at + len)?;
+                    at += len;
                 }
             }
-        })
-        .await;
-    match found {
-        Ok((bytes, freshness)) => {
-            stream.send::<DataReply>(&Ok(Grant { len: bytes.len() as u64, freshness })).await?;
-            stream.send_bytes(&bytes).await?;
-            stream.flush().await
+            Ok(len)
         }
-        Err(refusal) => stream.send::<DataReply>(&Err(refusal)).await,
     }
 }
 
-async fn send_ranges(
+fn manifest(shared: &Arc<Shared>, hash: ManifestHash) -> Result<Answer, FetchRefusal> {
+    if let Some(partial) = shared.partials.with_manifest(&hash) {
+        let freshness = of_partial(&partial)?;
+        return Ok(Answer { freshness, body: Body::Bytes(partial.encoded.to_vec()) });
+    }
+    let freshness = best(shared, &shared.catalogue.with_manifest(&hash))?;
+    match shared.catalogue.manifest(&hash) {
+        Ok(Some(bytes)) => Ok(Answer { freshness, body: Body::Bytes(bytes) }),
+        Ok(None) => Err(FetchRefusal::NotShared),
+        Err(error) => {
+            tracing::warn!(%error, "cannot serve a manifest");
+            Err(FetchRefusal::Unreadable)
+        }
+    }
+}
+
+fn outline(shared: &Arc<Shared>, hash: ManifestHash) -> Result<Answer, FetchRefusal> {
+    if let Some(partial) = shared.partials.with_manifest(&hash) {
+        let bytes = partial.outline.as_ref().ok_or(FetchRefusal::NotShared)?.to_outline();
+        return Ok(Answer { freshness: of_partial(&partial)?, body: Body::Bytes(bytes) });
+    }
+    let freshness = best(shared, &shared.catalogue.with_manifest(&hash))?;
+    match shared.catalogue.outline(&hash) {
+        Ok(Some(bytes)) => Ok(Answer { freshness, body: Body::Bytes(bytes) }),
+        Ok(None) => Err(FetchRefusal::NotShared),
+        Err(_) => Err(FetchRefusal::Unreadable), // it was told when the manifest was asked for
+    }
+}
+
+fn ranges_of(
     shared: &Arc<Shared>,
-    stream: &mut DataStream,
     content: ContentHash,
     ranges: Vec<ByteRange>,
-) -> Result<(), DataError> {
-    let Ok(_slot) = shared.uploads.try_acquire() else {
-        return stream.send::<DataReply>(&Err(FetchRefusal::Busy)).await;
+) -> Result<Answer, FetchRefusal> {
+    let (file, size, freshness) = match (open(shared, &content), shared.partials.with_content(&content)) {
+        (Ok((file, size, freshness)), _) => (Arc::new(file), size, freshness),
+        (Err(_), Some(partial)) => {
+            let freshness = of_partial(&partial)?;
+            total(&ranges, partial.record.size).ok_or(FetchRefusal::BadRange)?;
+            if !partial.has_all_of(&ranges) {
+                return Err(FetchRefusal::NotYet);
+            }
+            (Arc::clone(&partial.file), partial.record.size, freshness)
+        }
+        (Err(refusal), None) => return Err(refusal),
     };
-    let opened = shared
-        .blocking(move |shared| {
-            let (file, size, freshness) = open(shared, &content)?;
-            let len = total(&ranges, size).ok_or(FetchRefusal::BadRange)?;
-            Ok((file, ranges, Grant { len, freshness }))
-        })
-        .await;
-    let (file, ranges, grant) = match opened {
-        Ok(opened) => opened,
-        Err(refusal) => return stream.send::<DataReply>(&Err(refusal)).await,
-    };
-    stream.send::<DataReply>(&Ok(grant)).await?;
-    send_pieces(stream, Arc::new(file), ranges).await?;
-    stream.flush().await
-}
-
-/// Reads the next piece from disk while the one before is on its way.
-async fn send_pieces(
-    stream: &mut DataStream,
-    file: Arc<File>,
-    ranges: Vec<ByteRange>,
-) -> Result<(), DataError> {
-    let mut pieces = ranges.into_iter().flat_map(pieces_of);
-    let Some(first) = pieces.next() else { return Ok(()) };
-    let mut ready = read_piece(&file, first, Vec::new()).await?;
-    let mut spare = Vec::new();
-    for piece in pieces {
-        let (next, sent) = tokio::join!(read_piece(&file, piece, spare), stream.send_bytes(&ready));
-        sent?;
-        spare = std::mem::replace(&mut ready, next?);
+    let len = total(&ranges, size).filter(|len| *len <= GET_BYTES_MAX).ok_or(FetchRefusal::BadRange)?;
+    if len > SHORT_BYTES {
+        return Ok(Answer { freshness, body: Body::Ranges { file, ranges, len } });
     }
-    stream.send_bytes(&ready).await
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    let mut rest = bytes.as_mut_slice();
+    for range in ranges {
+        let (now, later) = rest.split_at_mut(usize::try_from(range.len).unwrap_or(usize::MAX));
+        file.read_exact_at(now, range.offset).map_err(|_| FetchRefusal::Changed)?;
+        rest = later;
+    }
+    Ok(Answer { freshness, body: Body::Bytes(bytes) })
 }
 
-fn pieces_of(range: ByteRange) -> impl Iterator<Item = ByteRange> {
-    let step = PIECE_BYTES as u64;
-    (0..range.len.div_ceil(step))
-        .map(move |n| ByteRange { offset: range.offset + n * step, len: step.min(range.len - n * step) })
+fn have(shared: &Arc<Shared>, content: ContentHash) -> Result<Answer, FetchRefusal> {
+    if let Ok((_, _, freshness)) = open(shared, &content) {
+        return Ok(Answer { freshness, body: Body::Bytes(Vec::new()) });
+    }
+    let partial = shared.partials.with_content(&content).ok_or(FetchRefusal::NotShared)?;
+    let freshness = of_partial(&partial)?;
+    Ok(Answer { freshness, body: Body::Bytes(partial.have.snapshot().to_bytes()) })
 }
 
-async fn read_piece(file: &Arc<File>, piece: ByteRange, mut buffer: Vec<u8>) -> io::Result<Vec<u8>> {
-    let file = Arc::clone(file);
-    blocking(move || {
-        buffer.resize(usize::try_from(piece.len).unwrap_or(PIECE_BYTES), 0);
-        file.read_exact_at(&mut buffer, piece.offset)?;
-        Ok(buffer)
-    })
-    .await
+/// How fresh a file may be called that is still being downloaded, or why it is not handed out.
+fn of_partial(partial: &PartialFile) -> Result<Freshness, FetchRefusal> {
+    let policy = &partial.record.policy;
+    if clock::now().saturating_duration_since(partial.since) < policy.bound() {
+        Ok(Freshness::Fresh)
+    } else if policy.serve_stale() {
+        Ok(Freshness::Unverified)
+    } else {
+        Err(FetchRefusal::Unverified)
+    }
 }
 
 /// The sum of all ranges; `None` if one is empty or reaches past the end.
@@ -211,20 +325,5 @@ mod tests {
             assert_eq!(total(&[bad], 10), None, "{bad:?}");
         }
         assert_eq!(total(&[], 10), None);
-    }
-
-    #[test]
-    fn pieces_cover_the_range() {
-        let step = PIECE_BYTES as u64;
-        for len in [1, step - 1, step, step + 1, 5 * step + 3] {
-            let pieces: Vec<_> = pieces_of(range(7, len)).collect();
-            let mut at = 7;
-            for piece in &pieces {
-                assert_eq!(piece.offset, at);
-                assert!((1..=step).contains(&piece.len));
-                at += piece.len;
-            }
-            assert_eq!(at, 7 + len);
-        }
     }
 }

@@ -1,7 +1,9 @@
 //! The session with one indexer: connect, register everything, renew, and begin again when it breaks.
 
+mod partial;
+
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -44,8 +46,27 @@ struct Told {
     unlisted: usize,
     /// New versions that it has not heard of yet.
     unannounced: HashSet<FileName>,
+    /// What is being downloaded, and offered as far as it is here: the catalogue does not have it.
+    partial: HashMap<FileName, VerifiedRecord>,
     /// Something could not be told over this connection: everything is told again.
     behind: bool,
+}
+
+/// As what versions are registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Held, and to be announced.
+    News,
+    /// Held.
+    Held,
+    /// Held in part.
+    Partial,
+}
+
+impl Told {
+    fn has_part_of(&self, record: &VerifiedRecord) -> bool {
+        self.partial.get(&record.name) == Some(record)
+    }
 }
 
 /// Why an indexer was not told.
@@ -137,12 +158,22 @@ impl Session {
             told.unlisted = 0;
             told.behind = true; // until all of it is told
         }
-        let offered = shared.blocking(status::offered).await;
-        let unannounced = self.told().unannounced.clone();
+        let mut offered = shared.blocking(status::offered).await;
+        let (partial, unannounced) = {
+            let mut told = self.told();
+            for whole in &offered {
+                if told.has_part_of(whole) {
+                    told.partial.remove(&whole.name); // the download is done
+                }
+            }
+            (told.partial.clone(), told.unannounced.clone())
+        };
+        offered.retain(|older| !partial.contains_key(&older.name));
         let (news, known): (Vec<_>, Vec<_>) =
             offered.into_iter().partition(|record| unannounced.contains(&record.name));
-        self.register(shared, client, &known, false).await?;
-        self.register(shared, client, &news, true).await?;
+        self.register(shared, client, &known, Kind::Held).await?;
+        self.register(shared, client, &news, Kind::News).await?;
+        self.register_partial(shared, client, &partial.into_values().collect::<Vec<_>>()).await?;
         let files = {
             let mut told = self.told();
             told.behind = false;
@@ -189,13 +220,28 @@ impl Session {
         records: &[VerifiedRecord],
         announce: bool,
     ) -> Result<(), SessionError> {
-        if announce {
-            self.told().unannounced.extend(records.iter().map(|record| record.name.clone()));
+        {
+            let mut told = self.told();
+            for record in records {
+                if announce {
+                    told.unannounced.insert(record.name.clone());
+                }
+                // A copy of an older version may be offered while the newer one is downloaded.
+                if told.partial.get(&record.name).is_some_and(|newer| !newer.replaces(record)) {
+                    told.partial.remove(&record.name);
+                }
+            }
         }
         let client = self.link.client().ok_or(SessionError::Away)?;
-        let told = self.register(shared, &client, records, announce).await;
+        let kind = if announce { Kind::News } else { Kind::Held };
+        let told = self.register(shared, &client, records, kind).await;
+        self.behind_unless(told)
+    }
+
+    /// What could not be told is told again with everything else when the lease is renewed.
+    fn behind_unless(&self, told: Result<(), SessionError>) -> Result<(), SessionError> {
         if told.is_err() {
-            self.told().behind = true; // told again with everything else when the lease is renewed
+            self.told().behind = true;
         }
         told
     }
@@ -205,14 +251,17 @@ impl Session {
         shared: &Arc<Shared>,
         client: &IndexerServiceClient,
         records: &[VerifiedRecord],
-        announce: bool,
+        kind: Kind,
     ) -> Result<(), SessionError> {
+        let (announce, partial) = (kind == Kind::News, kind == Kind::Partial);
         for batch in records.chunks(BATCH_MAX) {
             let records = Records::first_of(batch.iter().map(VerifiedRecord::to_signed));
-            let request = RegisterRequest { records, announce };
+            let request = RegisterRequest { records, announce, partial };
             let reply = client.register(within(ANSWER_WITHIN), request).await??;
-            let newer = self.note_registered(shared, batch, reply);
-            self.withdraw_gone(shared, client, batch).await?;
+            let newer = self.note_registered(shared, batch, kind, reply);
+            if kind != Kind::Partial {
+                self.withdraw_gone(shared, client, batch).await?;
+            }
             watch::learn(shared, newer).await; // a failure has been told as an event
         }
         Ok(())
@@ -223,6 +272,7 @@ impl Session {
         &self,
         shared: &Shared,
         batch: &[VerifiedRecord],
+        kind: Kind,
         reply: RegisterReply,
     ) -> Vec<VerifiedRecord> {
         self.note_lease(reply.lease);
@@ -232,9 +282,14 @@ impl Session {
             warn!(indexer = %self.link.addr(), files = reply.unlisted, "the indexer is full and lists not all");
         }
         let mut told = self.told();
+        if kind == Kind::Partial && reply.unlisted > 0 {
+            return newer; // nothing to count on: the same names come again when they are all here
+        }
         told.unlisted += reply.unlisted as usize;
         for record in batch {
-            told.unannounced.remove(&record.name);
+            if kind != Kind::Partial {
+                told.unannounced.remove(&record.name);
+            }
             if !newer.iter().any(|newer| newer.same_file(record)) {
                 told.listed.insert(record.name.clone());
             }
@@ -249,8 +304,12 @@ impl Session {
         client: &IndexerServiceClient,
         batch: &[VerifiedRecord],
     ) -> Result<(), SessionError> {
-        let gone = batch.iter().filter(|record| shared.catalogue.get(&record.name).is_none());
-        let gone: Vec<FileName> = gone.map(|record| record.name.clone()).collect();
+        let gone = batch.iter().map(|record| &record.name);
+        let gone = gone.filter(|name| shared.catalogue.get(name).is_none());
+        let gone: Vec<FileName> = {
+            let told = self.told();
+            gone.filter(|name| !told.partial.contains_key(*name)).cloned().collect()
+        };
         if !gone.is_empty() {
             self.forget(&gone);
             client.deregister(within(ANSWER_WITHIN), Names::first_of(gone)).await??;
@@ -269,6 +328,10 @@ impl Session {
     /// Withdraws these names; an indexer that is away forgets them when the lease ends.
     pub(crate) async fn withdraw(&self, names: &[FileName]) -> Result<(), SessionError> {
         self.forget(names);
+        {
+            let mut told = self.told();
+            names.iter().for_each(|name| drop(told.partial.remove(name)));
+        }
         let client = self.link.client().ok_or(SessionError::Away)?;
         for batch in names.chunks(BATCH_MAX) {
             client.deregister(within(ANSWER_WITHIN), Names::first_of(batch.iter().cloned())).await??;
@@ -282,6 +345,7 @@ impl Session {
             let mut told = self.told();
             told.listed.clear();
             told.unannounced.clear();
+            told.partial.clear();
         }
         let client = self.link.client().ok_or(SessionError::Away)?;
         Ok(client.deregister_all(within(ANSWER_WITHIN)).await??)
@@ -333,3 +397,6 @@ pub(crate) fn within(time: Duration) -> context::Context {
     context.deadline = Instant::now() + time;
     context
 }
+
+#[cfg(test)]
+mod tests;

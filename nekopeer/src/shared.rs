@@ -14,8 +14,8 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    Config, Event, catalogue::Catalogue, lock::DataLock, session::Session, state::freshness::CopyState,
-    store::ShareFolder, subscribers::Subscribers,
+    Config, Event, catalogue::Catalogue, lock::DataLock, partials::Partials, rate::Rate, session::Session,
+    state::freshness::CopyState, store::ShareFolder, subscribers::Subscribers, uploads::Uploads,
 };
 
 /// What all tasks of one peer share.
@@ -37,7 +37,11 @@ pub(crate) struct Shared {
     pub(crate) watch_wake: Notify,
     /// Names being downloaded now.
     pub(crate) downloading: Mutex<HashSet<FileName>>,
-    pub(crate) uploads: Semaphore,
+    pub(crate) uploads: Uploads,
+    /// Files being downloaded that others may have parts of.
+    pub(crate) partials: Arc<Partials>,
+    pub(crate) limit_up: Option<Rate>,
+    pub(crate) limit_down: Option<Arc<Rate>>,
     /// Turns of outdated copies that are downloaded anew in the background.
     pub(crate) refetches: Semaphore,
     pub(crate) stop: CancellationToken,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use nekoproto::{Freshness, VerifiedRecord, Version};
+use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
 
 use crate::{Event, catalogue::Entry, clock, shared::Shared, stamp::Stamp};
 
@@ -81,13 +81,22 @@ pub(crate) fn on_disk(entry: &Entry) -> Option<Condition> {
 /// The records that this peer can serve: intact files, and of copies those not known to be
 /// outdated. Blocking.
 pub(crate) fn offered(shared: &Arc<Shared>) -> Vec<VerifiedRecord> {
-    let mut offered = Vec::new();
-    for entry in shared.catalogue.all() {
-        match on_disk(&entry) {
-            Some(_) => shared.tell(Event::Changed(entry.record.name.clone())),
-            None if entry.newest.is_some() => {}
-            None => offered.push(entry.record.clone()),
-        }
+    let all = shared.catalogue.all();
+    let offered = all.iter().filter(|entry| may_be_offered(shared, entry));
+    offered.map(|entry| entry.record.clone()).collect()
+}
+
+/// The record that this peer can serve under `name`, as [`offered`] has it. Blocking.
+pub(crate) fn offered_as(shared: &Arc<Shared>, name: &FileName) -> Option<VerifiedRecord> {
+    let entry = shared.catalogue.get(name)?;
+    may_be_offered(shared, &entry).then(|| entry.record.clone())
+}
+
+/// Tells of a file that is not what it was.
+fn may_be_offered(shared: &Shared, entry: &Entry) -> bool {
+    let is_intact = on_disk(entry).is_none();
+    if !is_intact {
+        shared.tell(Event::Changed(entry.record.name.clone()));
     }
-    offered
+    is_intact && entry.newest.is_none()
 }

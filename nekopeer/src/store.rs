@@ -4,10 +4,13 @@
 //! is reached through that folder's handle (cap-std), so that no symbolic link leads out of it.
 
 use std::{
+    collections::HashMap,
     fs::{File, TryLockError},
     io,
+    ops::Range,
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -16,6 +19,7 @@ use cap_std::{
     fs::{Dir, MetadataExt as _, OpenOptions},
 };
 use nekoproto::{ContentHash, FileName};
+use unicode_normalization::UnicodeNormalization;
 
 use crate::stamp::Stamp;
 
@@ -23,8 +27,14 @@ use crate::stamp::Stamp;
 pub const PARTIAL_PREFIX: &str = ".neko-part-";
 /// Time for a download that was given up to write what it has received and let go of its partial.
 const LET_GO_WITHIN: Duration = Duration::from_secs(1);
+/// Zeros written at once where no hole can be made.
+const ZEROS_BYTES: usize = 64 * 1024;
 /// How often that is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Entries of a folder among which names are sought that are the same elsewhere. That many take some
+/// milliseconds; a folder with more is not searched to its end.
+const LOOK_ALIKES_AMONG: usize = 16 * 1024;
 
 /// Why a file cannot be stored. What stood there before still stands.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +83,7 @@ pub struct Place {
 #[derive(Debug)]
 pub struct Partial {
     place: Place,
-    file: File,
+    file: Arc<File>,
     name: PathBuf,
 }
 
@@ -128,6 +138,80 @@ impl ShareFolder {
         };
         Ok(Place { folder, file_name, path: path.clone() })
     }
+
+    /// The file or folder that keeps `name` from being a name of its own on file systems that do not
+    /// tell upper from lower case, or one Unicode form of a letter from another: it differs from a part
+    /// of `name` in nothing else. None where `name` itself is there.
+    ///
+    /// Only the first 16 384 entries of a folder are looked at.
+    ///
+    /// # Errors
+    /// A part of `name` is no folder, or leads out of the share folder.
+    pub fn look_alike(&self, name: &FileName) -> Result<Option<PathBuf>, StoreError> {
+        let whole = self.root.join(name.as_path());
+        let failed = error_at(&whole);
+        let (mut folder, mut path) = (self.handle.try_clone().map_err(&failed)?, self.root.clone());
+        let mut parts = name.as_str().split('/').peekable();
+        while let Some(part) = parts.next() {
+            match folder.symlink_metadata(part) {
+                Ok(_) if parts.peek().is_none() => break,
+                Ok(_) => folder = folder.open_dir(part).map_err(&failed)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let found = entry_like(&folder, part).map_err(&failed)?;
+                    return Ok(found.map(|found| path.join(found)));
+                }
+                Err(error) => return Err(failed(error)),
+            }
+            path.push(part);
+        }
+        Ok(None)
+    }
+
+    /// What is in `folder`, a path within, by what other file systems may take it for. A folder that is
+    /// not there has nothing in it; of very many entries only some are looked at.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn entries_by_look(&self, folder: &Path) -> Result<HashMap<String, PathBuf>, StoreError> {
+        let path = self.root.join(folder);
+        let opened = if folder.as_os_str().is_empty() {
+            self.handle.try_clone()
+        } else {
+            self.handle.open_dir(folder)
+        };
+        let opened = match opened {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HashMap::new()),
+            opened => opened.map_err(error_at(&path))?,
+        };
+        let mut entries = HashMap::new();
+        for entry in opened.entries().map_err(error_at(&path))?.take(LOOK_ALIKES_AMONG) {
+            let name = entry.map_err(error_at(&path))?.file_name();
+            entries.insert(folded(&name.to_string_lossy()), PathBuf::from(name));
+        }
+        Ok(entries)
+    }
+}
+
+/// The entry of `folder` whose name is the same as `name` where case and Unicode form do not count.
+fn entry_like(folder: &Dir, name: &str) -> io::Result<Option<String>> {
+    let wanted = folded(name);
+    for entry in folder.entries()?.take(LOOK_ALIKES_AMONG) {
+        let Ok(found) = entry?.file_name().into_string() else { continue }; // no shared name is like it
+        let is_like = if found.is_ascii() {
+            found.eq_ignore_ascii_case(&wanted) // most are, and need no memory to be compared
+        } else {
+            folded(&found) == wanted
+        };
+        if is_like {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// In lower case, each letter in its composed form.
+pub(crate) fn folded(name: &str) -> String {
+    name.to_lowercase().nfc().collect()
 }
 
 impl Place {
@@ -213,7 +297,9 @@ impl Place {
         loop {
             let file = self.folder.open_with(&name, &options).map_err(error_at(&self.path))?.into_std();
             match file.try_lock() {
-                Ok(()) if self.is_still(&name, &file)? => return Ok(Partial { place: self, file, name }),
+                Ok(()) if self.is_still(&name, &file)? => {
+                    return Ok(Partial { place: self, file: Arc::new(file), name });
+                }
                 Ok(()) => {} // whoever had it put it in its place, or removed it
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => {
                     return Err(StoreError::Busy(self.path));
@@ -248,6 +334,82 @@ impl Partial {
         &self.place.path
     }
 
+    /// Empties it.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub fn clear(&self) -> Result<(), StoreError> {
+        self.file.set_len(0).map_err(error_at(&self.place.path))
+    }
+
+    /// The open file, to be read by others while it is being written.
+    #[must_use]
+    pub fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
+    }
+
+    /// Another handle of it, to be read by others: it does not hold the lock.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub fn reopen(&self) -> Result<Arc<File>, StoreError> {
+        let opened = self.place.folder.open(&self.name).map(cap_std::fs::File::into_std);
+        opened.map(Arc::new).map_err(error_at(&self.place.path))
+    }
+
+    /// Takes it out of its folder: it is gone when nobody has it open any more.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub fn unlink(&self) -> Result<(), StoreError> {
+        self.place.folder.remove_file(&self.name).map_err(error_at(&self.place.path))
+    }
+
+    /// Makes durable what was written so far.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub fn sync(&self) -> Result<(), StoreError> {
+        self.file.sync_data().map_err(error_at(&self.place.path))
+    }
+
+    /// Whether any of `range` was ever written. Where the file system cannot tell, it is said to be.
+    #[must_use]
+    pub fn is_written(&self, range: Range<u64>) -> bool {
+        match rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::Data(range.start)) {
+            Ok(data) => data < range.end,
+            Err(rustix::io::Errno::NXIO) => false, // nothing but a hole up to the end
+            Err(_) => true,
+        }
+    }
+
+    /// Makes `range` a hole, which reads as zeros, or writes the zeros.
+    ///
+    /// # Errors
+    /// `Full`, or the system failed.
+    pub fn write_zeros(&self, range: Range<u64>) -> Result<(), StoreError> {
+        use rustix::fs::{FallocateFlags, fallocate};
+        if range.end <= self.bytes()? && !self.is_written(range.clone()) {
+            return Ok(());
+        }
+        if range.end > self.bytes()? {
+            // Its last byte, and not a length: others write further on meanwhile, and must not be cut off.
+            self.write_at(&[0], range.end - 1)?;
+        }
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if fallocate(&*self.file, hole, range.start, range.end - range.start).is_ok() {
+            return Ok(());
+        }
+        let zeros = vec![0; ZEROS_BYTES];
+        let mut at = range.start;
+        while at < range.end {
+            let len = usize::try_from(range.end - at).unwrap_or(ZEROS_BYTES).min(ZEROS_BYTES);
+            self.write_at(&zeros[..len], at)?;
+            at += len as u64;
+        }
+        Ok(())
+    }
+
     /// Bytes from its beginning to the last one written.
     ///
     /// # Errors
@@ -278,17 +440,49 @@ impl Partial {
     /// # Errors
     /// What stood in its place still stands there.
     pub fn commit(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
+        let failed = error_at(&self.place.path);
+        self.file.set_len(size).map_err(&failed)?;
+        self.file.sync_all().map_err(&failed)?;
+        let folder = self.place.folder.try_clone().map_err(&failed)?;
+        drop(failed);
+        let path = self.place.path.clone();
+        let stamp = self.commit_synced(size, replaceable)?;
+        folder.open(".").and_then(|folder| folder.sync_all()).map_err(error_at(&path))?;
+        Ok(stamp)
+    }
+
+    /// As [`commit`](Self::commit), for a file that is durable already; its folder is not made so.
+    ///
+    /// # Errors
+    /// What stood in its place still stands there.
+    pub fn commit_synced(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
         let Self { place, file, name } = self;
         let failed = error_at(&place.path);
-        file.set_len(size).map_err(&failed)?;
-        file.sync_all().map_err(&failed)?;
+        if file.metadata().map_err(&failed)?.len() != size {
+            file.set_len(size).map_err(&failed)?;
+        }
         if place.stamp()? != replaceable {
             return Err(StoreError::ChangedMeanwhile(place.path.clone()));
         }
         place.folder.rename(&name, &place.folder, &place.file_name).map_err(&failed)?;
-        let folder = place.folder.open(".").map_err(&failed)?;
-        folder.sync_all().map_err(&failed)?;
         file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(&failed)
+    }
+
+    /// Makes many durable at once: each file system that they are on is told to write all it has.
+    ///
+    /// # Errors
+    /// The system failed; some may be durable.
+    pub fn sync_all<'a>(partials: impl Iterator<Item = &'a Self>) -> Result<(), StoreError> {
+        let mut devices = Vec::new();
+        for partial in partials {
+            let failed = error_at(&partial.place.path);
+            let device = partial.file.metadata().map_err(&failed)?.dev();
+            if !devices.contains(&device) {
+                devices.push(device);
+                rustix::fs::syncfs(&*partial.file).map_err(io::Error::from).map_err(&failed)?;
+            }
+        }
+        Ok(())
     }
 
     /// Removes it.
@@ -296,7 +490,17 @@ impl Partial {
     /// # Errors
     /// The system failed.
     pub fn discard(self) -> Result<(), StoreError> {
-        self.place.folder.remove_file(&self.name).map_err(error_at(&self.place.path))
+        match self.place.folder.remove_file(&self.name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()), // gone already: as wanted
+            removed => removed.map_err(error_at(&self.place.path)),
+        }
+    }
+}
+
+/// Makes durable which names are in `folder`. A failure is only told: the files are whole in any case.
+pub(crate) fn sync_folder(folder: &Path) {
+    if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
+        tracing::warn!(folder = %folder.display(), %error, "cannot make a folder durable");
     }
 }
 
@@ -350,6 +554,38 @@ mod tests {
             assert!(matches!(error, StoreError::Escapes(_)), "{text}: {error}");
         }
         assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_name_that_is_another_only_by_case_or_form_is_noticed_in_any_part() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("docs/deep")).unwrap();
+        let files = ["docs/README.md", "docs/deep/caf\u{e9}", "docs/ΟΔΟΣ", "docs/\u{212a}"];
+        files.iter().for_each(|file| std::fs::write(folder.path().join(file), b"mine").unwrap());
+        let share = ShareFolder::open(folder.path()).unwrap();
+        let like = |text: &str| {
+            let found = share.look_alike(&name(text)).unwrap();
+            found.map(|path| path.strip_prefix(share.root()).unwrap().to_str().unwrap().to_owned())
+        };
+        let cases = [
+            ("docs/README.md", None),
+            ("docs/readme.md", Some(files[0])),
+            ("docs/readme.txt", None),
+            ("Docs/other", Some("docs")),
+            ("docs/DEEP/other", Some("docs/deep")),
+            ("other/README.md", None),
+            ("docs/deep/caf\u{e9}", None),
+            ("docs/deep/cafe\u{301}", Some(files[1])),
+            ("docs/deep/CAFE\u{301}", Some(files[1])),
+            ("docs/deep/cafe", None),
+            ("docs/οδος", Some(files[2])),
+            ("docs/k", Some(files[3])),
+        ];
+        for (text, found) in cases {
+            assert_eq!(like(text).as_deref(), found, "{text}");
+        }
+        assert!(share.look_alike(&name("docs/README.md/a")).is_err(), "a file is no folder");
+        assert!(!folder.path().join("other").exists(), "nothing is made");
     }
 
     #[test]

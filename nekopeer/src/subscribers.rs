@@ -39,7 +39,7 @@ impl Subscribers {
         let known = names.get(name).into_iter().flatten();
         known
             .filter(|(_, subscription)| subscription.until > now)
-            .map(|(node, subscription)| Holder { node: *node, addr: subscription.addr })
+            .map(|(node, subscription)| Holder::new(*node, subscription.addr))
             .collect()
     }
 }
@@ -53,7 +53,7 @@ mod tests {
     fn holder(n: u16) -> Holder {
         let mut seed = [0; 32];
         seed[..2].copy_from_slice(&n.to_le_bytes());
-        Holder { node: Identity::from_seed(&seed).id(), addr: SocketAddr::from(([127, 0, 0, 1], n + 1)) }
+        Holder::new(Identity::from_seed(&seed).id(), SocketAddr::from(([127, 0, 0, 1], n + 1)))
     }
 
     #[test]

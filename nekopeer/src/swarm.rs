@@ -1,293 +1,283 @@
-//! Fetches the missing chunks of one file from several sources at once.
+//! Fetches the missing chunks of one file from everyone who has them, at once.
 //!
-//! Each source has a task that leases runs of chunks, receives and verifies them; one writer, on
-//! a thread of its own, puts them on disk. What is in memory between them is bounded in bytes.
+//! One task decides who is asked, and looks for further sources now and then. Each connection has a
+//! thread that leases chunks, receives, verifies and writes them ([`stream`]); chunks found on disk are
+//! verified by threads beside. The schedule is the only thing they share under a lock.
+
+mod check;
+mod job;
+mod stream;
 
 use std::{
-    collections::{HashSet, VecDeque},
-    ops::Range,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::{HashMap, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
-use nekoproto::{
-    FetchRefusal, Holder, Manifest, NodeId, VerifiedRecord, limits::CHUNK_BYTES_MAX, transport::Endpoint,
-};
+use nekoproto::{Holder, NodeId};
 use tokio::{
-    sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc},
     task::JoinSet,
+    time::{Instant, sleep, sleep_until},
 };
 use tracing::debug;
 
+pub(crate) use self::job::{Fetched, Job, Report};
 use crate::{
-    Progress,
-    assemble::Assembly,
-    fetch::{FetchError, Source},
-    shared::blocking,
-    state::schedule::{Next, Schedule},
+    assemble::hashers,
+    fetch::Source,
+    local::LocalChunks,
+    resume,
+    shared::{Shared, blocking},
     store::StoreError,
 };
 
 /// Sources asked at once.
-const SOURCES_MAX: usize = 4;
-/// Bytes leased to a source at once.
-const LEASE_BYTES: u64 = 16 * 1024 * 1024;
-/// Bytes received but not yet written.
-const UNWRITTEN_BYTES_MAX: u32 = 16 * 1024 * 1024;
-const _: () = assert!(CHUNK_BYTES_MAX <= UNWRITTEN_BYTES_MAX as u64);
-/// Chunks received but not yet written.
-const UNWRITTEN_CHUNKS_MAX: usize = 1024;
-/// Times a source may say that it is busy before it is left alone.
-const BUSY_MAX: u32 = 100;
-/// Pause before a source that is busy, or failed, is asked again.
+const SOURCES_MAX: usize = 8;
+/// Connections that are worth having: with fewer sources each gets several, so that all cores have
+/// something to do.
+const STREAMS_AIMED_AT: usize = 2;
+/// A file smaller than this is not worth a second connection to the same source.
+const SECOND_STREAM_FROM: u64 = 8 * 1024 * 1024;
+/// Pause before a source that failed is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// Time until further sources are looked for; it doubles each time, up to the longest.
+const LOOK_AFTER: Duration = Duration::from_millis(250);
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
+/// Searches for further sources when all that were found have failed, and the pause before each.
+const ROUNDS: u32 = 3;
+const ROUND_PAUSE: Duration = Duration::from_millis(500);
+/// How often progress is noted, so that little is lost in a crash.
+const NOTE_EVERY: Duration = Duration::from_secs(2);
 
-/// What is to be fetched.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) record: VerifiedRecord,
-    pub(crate) manifest: Arc<Manifest>,
-}
+/// Whom to begin with: a connection may be open already.
+pub(crate) type Begin = Vec<(Holder, Option<Source>)>;
 
-/// What came of it.
-#[derive(Debug)]
-pub(crate) struct Fetched {
-    /// The file, complete if `left` is 0.
-    pub(crate) assembly: Assembly,
-    /// Chunks that no source delivered.
-    pub(crate) left: usize,
-    pub(crate) report: Report,
-}
-
-/// What the sources did.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
-    /// File bytes received.
-    pub(crate) bytes_moved: u64,
-    /// Who delivered something.
-    pub(crate) delivered: HashSet<NodeId>,
-    /// Who is proved to lie.
-    pub(crate) liars: HashSet<NodeId>,
-    /// What the last failing source did.
-    pub(crate) last_failure: Option<String>,
-}
-
-impl Report {
-    /// Adds what a further round brought.
-    pub(crate) fn add(&mut self, round: Self) {
-        self.bytes_moved += round.bytes_moved;
-        self.delivered.extend(round.delivered);
-        self.liars.extend(round.liars);
-        self.last_failure = round.last_failure.or(self.last_failure.take());
-    }
-}
-
-/// What the tasks of one swarm share.
-struct Job {
-    endpoint: Arc<Endpoint>,
-    wanted: Wanted,
-    schedule: Mutex<Schedule>,
-    report: Mutex<Report>,
-    moved: AtomicU64,
-    /// Something changed that a waiting source may act on.
-    changed: Notify,
-    unwritten: Arc<Semaphore>,
-    progress: Arc<Progress>,
-}
-
-/// A verified chunk on its way to disk.
-struct Piece {
-    index: usize,
-    bytes: Vec<u8>,
-    _room: OwnedSemaphorePermit,
-}
-
-/// Fetches what `assembly` lacks from `sources`, in the order given.
+/// Fetches what the job lacks from `begin`, from what is on disk, and from whoever `look` finds.
 ///
 /// # Errors
 /// The disk failed. Failing sources are no error: see [`Fetched::left`].
 ///
 /// # Cancel safety
-/// Safe: the tasks end, and what was written stays in the partial file.
-pub(crate) async fn fetch(
-    endpoint: &Arc<Endpoint>,
-    wanted: Wanted,
-    assembly: Assembly,
-    sources: Vec<Holder>,
-    progress: &Arc<Progress>,
-) -> Result<Fetched, StoreError> {
-    let schedule = Schedule::new(&wanted.manifest, |index| assembly.has(index));
-    let job = Arc::new(Job {
-        endpoint: Arc::clone(endpoint),
-        wanted,
-        schedule: Mutex::new(schedule),
-        report: Mutex::default(),
-        moved: AtomicU64::new(0),
-        changed: Notify::new(),
-        unwritten: Arc::new(Semaphore::new(UNWRITTEN_BYTES_MAX as usize)),
-        progress: Arc::clone(progress),
-    });
-    let (to_writer, pieces) = mpsc::channel(UNWRITTEN_CHUNKS_MAX);
-    let writing = blocking(move || write_all(assembly, pieces));
-    let fetching = run_sources(&job, sources, to_writer);
-    let ((), written) = tokio::join!(fetching, writing);
-    let assembly = written?;
-    let left = job.schedule().left();
-    let mut report = job.report().clone();
-    report.bytes_moved = job.moved.load(Ordering::Relaxed);
-    Ok(Fetched { assembly, left, report })
+/// Safe: all threads end, what was written stays in the partial file and is noted.
+pub(crate) async fn fetch<L, F>(
+    shared: &Arc<Shared>,
+    job: Job,
+    local: LocalChunks,
+    begin: Begin,
+    look: L,
+) -> Result<Fetched, StoreError>
+where
+    L: Fn() -> F,
+    F: Future<Output = Vec<Holder>> + Send + 'static,
+{
+    let job = Arc::new(job);
+    let ends_with_this = EndOnDrop { shared: Arc::clone(shared), job: Some(Arc::clone(&job)) };
+    let mut crew = Crew::new(&job, begin);
+    for part in local.split(hashers()) {
+        let job = Arc::clone(&job);
+        crew.local.spawn(blocking(move || job.take_local(part)));
+    }
+    run(shared, &job, &mut crew, look).await;
+    job.end();
+    crew.join_all().await;
+    ends_with_this.disarm();
+    Job::into_fetched(job)
 }
 
-/// Runs a few sources at a time; when one gives up, the next takes its turn.
-async fn run_sources(job: &Arc<Job>, sources: Vec<Holder>, to_writer: mpsc::Sender<Piece>) {
-    let mut waiting: VecDeque<Holder> = sources.into();
-    let mut running = JoinSet::new();
-    loop {
-        while running.len() < SOURCES_MAX {
-            let Some(holder) = waiting.pop_front() else { break };
-            running.spawn(run_source(Arc::clone(job), holder, to_writer.clone()));
+/// The tasks of one download.
+struct Crew {
+    waiting: VecDeque<(Holder, Option<Source>)>,
+    /// Who was found at first.
+    first: Vec<Holder>,
+    /// Being asked, or waiting: by how many connections.
+    known: HashMap<NodeId, usize>,
+    sources: JoinSet<NodeId>,
+    local: JoinSet<()>,
+    looks: JoinSet<Vec<Holder>>,
+    notes: JoinSet<()>,
+}
+
+impl Crew {
+    fn new(job: &Job, begin: Begin) -> Self {
+        let mut crew = Self {
+            waiting: VecDeque::new(),
+            first: begin.iter().map(|(holder, _)| *holder).collect(),
+            known: HashMap::new(),
+            sources: JoinSet::new(),
+            local: JoinSet::new(),
+            looks: JoinSet::new(),
+            notes: JoinSet::new(),
+        };
+        begin.into_iter().for_each(|(holder, source)| crew.add(job, holder, source));
+        crew
+    }
+
+    fn add(&mut self, job: &Job, holder: Holder, source: Option<Source>) {
+        if !job.is_banned(holder.node) && !self.known.contains_key(&holder.node) {
+            job.offers(&holder);
+            self.known.insert(holder.node, 1);
+            self.waiting.push_back((holder, source));
         }
-        match running.join_next().await {
-            Some(Ok(())) => {}
-            Some(Err(error)) => std::panic::resume_unwind(error.into_panic()), // never cancelled here
-            None => return,
+    }
+
+    /// Gives sources their turn; with few of them, several connections to each.
+    fn start(&mut self, job: &Arc<Job>) {
+        let few = self.known.len() < STREAMS_AIMED_AT && job.size() >= SECOND_STREAM_FROM;
+        let streams = if few { STREAMS_AIMED_AT } else { 1 };
+        while self.sources.len() < SOURCES_MAX {
+            let Some((holder, source)) = self.waiting.pop_front() else { return };
+            self.sources.spawn(run_source(Arc::clone(job), holder, source));
+            for _ in 1..streams {
+                *self.known.entry(holder.node).or_default() += 1;
+                self.sources.spawn(run_source(Arc::clone(job), holder, None));
+            }
         }
-        if job.schedule().left() == 0 {
-            return;
+    }
+
+    /// One connection to `node` is done with.
+    fn ended(&mut self, node: NodeId) {
+        if let Some(count) = self.known.get_mut(&node) {
+            *count -= 1;
+            if *count == 0 {
+                self.known.remove(&node);
+            }
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.sources.is_empty() && self.waiting.is_empty() && self.local.is_empty() && self.looks.is_empty()
+    }
+
+    async fn join_all(&mut self) {
+        self.looks.abort_all();
+        while self.sources.join_next().await.is_some() {}
+        while self.local.join_next().await.is_some() {}
+        while self.notes.join_next().await.is_some() {}
     }
 }
 
-/// Works for one source until all is fetched, or the source is done with.
-async fn run_source(job: Arc<Job>, holder: Holder, to_writer: mpsc::Sender<Piece>) {
-    let mut source = None;
-    let mut busy = 0;
-    loop {
-        // Listening begins before looking, so that no change in between is missed.
-        let changed = job.changed.notified();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
-        let next = job.schedule().next(holder.node, LEASE_BYTES);
-        match next {
-            Next::Fetch(run) => match fetch_run(&job, &holder, &mut source, run, &to_writer).await {
-                Ok(()) => {}
-                Err(Stop::Source(error)) => {
-                    if matches!(error, FetchError::Refused(FetchRefusal::Busy)) {
-                        busy += 1; // the stream is still good: it is asked again over the same one
-                    } else {
-                        source = None;
-                    }
-                    job.source_failed(&holder, &error);
-                    if busy == BUSY_MAX {
-                        return;
-                    }
-                    if !error.is_final() {
-                        tokio::time::sleep(RETRY_AFTER).await;
-                    }
-                }
-                Err(Stop::Writer) => return,
-            },
-            Next::Wait => tokio::select! {
-                () = changed => {}
-                () = to_writer.closed() => return, // the disk failed: nobody needs more
-            },
-            Next::Done => {
-                job.changed.notify_waiters();
+async fn run<L, F>(shared: &Arc<Shared>, job: &Arc<Job>, crew: &mut Crew, look: L)
+where
+    L: Fn() -> F,
+    F: Future<Output = Vec<Holder>> + Send + 'static,
+{
+    let (mut look_after, mut round, mut left) = (LOOK_AFTER, 1, job.left());
+    let mut look_at = Instant::now() + look_after;
+    let mut note_at = Instant::now() + NOTE_EVERY;
+    while !job.is_over() {
+        crew.start(job);
+        if crew.is_idle() {
+            if job.left() < left {
+                (left, round) = (job.left(), 1); // something came since
+            }
+            if round == ROUNDS {
                 return;
             }
-            Next::StruckOut => return,
+            round += 1;
+            sleep(ROUND_PAUSE).await;
+            job.forgive();
+            for holder in crew.first.clone() {
+                crew.add(job, holder, None); // also if no indexer can be asked
+            }
+            crew.looks.spawn(look());
+        }
+        tokio::select! {
+            Some(ended) = crew.sources.join_next() => match ended {
+                Ok(node) => crew.ended(node),
+                Err(error) => rethrow(error),
+            },
+            Some(ended) = crew.local.join_next() => ended.unwrap_or_else(rethrow),
+            Some(noted) = crew.notes.join_next() => noted.unwrap_or_else(rethrow),
+            Some(found) = crew.looks.join_next() => {
+                for holder in found.unwrap_or_default() {
+                    crew.add(job, holder, None);
+                }
+            }
+            () = sleep_until(look_at) => {
+                look_after = (look_after * 2).min(LOOK_EVERY_MAX);
+                look_at = Instant::now() + look_after;
+                if crew.looks.is_empty() {
+                    crew.looks.spawn(look());
+                }
+            }
+            () = sleep_until(note_at) => {
+                note_at = Instant::now() + NOTE_EVERY;
+                if job.is_resumable() && crew.notes.is_empty() {
+                    let (shared, job) = (Arc::clone(shared), Arc::clone(job));
+                    crew.notes.spawn(blocking(move || note(&shared, &job)));
+                }
+            }
         }
     }
 }
 
-/// Why a run of chunks was not fetched to its end.
-enum Stop {
-    /// The source failed.
-    Source(FetchError),
-    /// The writer failed: the whole download ends.
-    Writer,
-}
-
-impl<E: Into<FetchError>> From<E> for Stop {
-    fn from(error: E) -> Self {
-        Self::Source(error.into())
+fn rethrow(error: tokio::task::JoinError) {
+    if let Ok(panic) = error.try_into_panic() {
+        std::panic::resume_unwind(panic);
     }
 }
 
-async fn fetch_run(
-    job: &Job,
-    holder: &Holder,
-    source: &mut Option<Source>,
-    run: Range<usize>,
-    to_writer: &mpsc::Sender<Piece>,
-) -> Result<(), Stop> {
-    let Wanted { record, manifest } = &job.wanted;
-    let source = match source {
-        Some(source) => source,
-        None => source.insert(Source::connect(&job.endpoint, holder).await?),
-    };
-    source.begin(record, manifest, &run).await?;
-    job.note_delivering(holder);
-    for index in run {
-        let len = manifest.chunks()[index].len;
-        let room = Arc::clone(&job.unwritten).acquire_many_owned(len).await.map_err(|_| Stop::Writer)?;
-        let bytes = source.chunk(manifest, index).await?;
-        job.moved.fetch_add(u64::from(len), Ordering::Relaxed);
-        to_writer.send(Piece { index, bytes, _room: room }).await.map_err(|_| Stop::Writer)?;
-        let left = {
-            let mut schedule = job.schedule();
-            schedule.had(index);
-            schedule.left()
+fn note(shared: &Shared, job: &Job) {
+    if let Err(error) = resume::note(&shared.catalogue, job.assembly()) {
+        debug!(%error, "progress is not noted"); // the next try reads more of the file
+    }
+}
+
+/// Works for one connection to a source until all is fetched, or the source is done with.
+async fn run_source(job: Arc<Job>, holder: Holder, mut ready: Option<Source>) -> NodeId {
+    loop {
+        let connected = match ready.take() {
+            Some(source) => Ok(source),
+            None => {
+                let connecting = Source::connect(job.endpoint(), &holder);
+                let Some(connected) = job.over().run_until_cancelled(connecting).await else {
+                    return holder.node;
+                };
+                connected
+            }
         };
-        job.progress.add_done(u64::from(len));
-        if left == 0 {
-            job.changed.notify_waiters();
+        let worked = match connected {
+            Ok(source) => {
+                let job = Arc::clone(&job);
+                blocking(move || stream::work(&job, source, &holder)).await
+            }
+            Err(error) => Err(error),
+        };
+        let Err(error) = worked else { return holder.node };
+        if job.is_over() {
+            return holder.node; // it was hung up
+        }
+        if job.source_failed(&holder, &error) {
+            return holder.node; // struck out
+        }
+        if job.over().run_until_cancelled(sleep(RETRY_AFTER)).await.is_none() {
+            return holder.node;
         }
     }
-    Ok(())
 }
 
-/// Writes pieces until no source is left to send one.
-fn write_all(mut assembly: Assembly, mut pieces: mpsc::Receiver<Piece>) -> Result<Assembly, StoreError> {
-    while let Some(piece) = pieces.blocking_recv() {
-        assembly.write(piece.index, &piece.bytes)?; // dropping the receiver stops the sources
-    }
-    Ok(assembly)
+/// Ends the threads of a download when the task that waits for them is gone, and notes what they did.
+struct EndOnDrop {
+    shared: Arc<Shared>,
+    job: Option<Arc<Job>>,
 }
 
-impl Job {
-    fn source_failed(&self, holder: &Holder, error: &FetchError) {
-        debug!(source = %holder.node.short(), %error, "a source failed");
-        {
-            let mut report = self.report();
-            report.last_failure = Some(format!("source {} at {}: {error}", holder.node.short(), holder.addr));
-            if error.is_lie() {
-                report.liars.insert(holder.node);
-            }
+impl EndOnDrop {
+    /// They have ended by themselves.
+    fn disarm(mut self) {
+        self.job = None;
+    }
+}
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        let Some(job) = self.job.take() else { return };
+        job.end();
+        if !job.is_resumable() {
+            return;
         }
-        {
-            let mut schedule = self.schedule();
-            match error {
-                error if error.is_final() => schedule.ban(holder.node),
-                FetchError::Refused(FetchRefusal::Busy) => schedule.give_back(holder.node),
-                _ => schedule.strike(holder.node),
-            }
-        }
-        self.changed.notify_waiters();
-    }
-
-    fn note_delivering(&self, holder: &Holder) {
-        self.report().delivered.insert(holder.node);
-    }
-
-    fn schedule(&self) -> MutexGuard<'_, Schedule> {
-        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn report(&self) -> MutexGuard<'_, Report> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+        let shared = Arc::clone(&self.shared);
+        // Tracked: whoever ends the peer waits for it.
+        drop(self.shared.tasks.spawn_blocking(move || note(&shared, &job)));
     }
 }

@@ -93,7 +93,8 @@ fn due_copies(shared: &Shared, now: Instant) -> Vec<VerifiedRecord> {
     due.map(|copy| copy.held().clone()).collect()
 }
 
-async fn ask_origins(shared: &Arc<Shared>, copies: Vec<VerifiedRecord>) {
+/// Asks the origins of `copies`, many in a call.
+pub(crate) async fn ask_origins(shared: &Arc<Shared>, copies: Vec<VerifiedRecord>) {
     let mut by_origin: HashMap<NodeId, Vec<VerifiedRecord>> = HashMap::new();
     for copy in copies {
         by_origin.entry(copy.origin).or_default().push(copy);

@@ -169,7 +169,7 @@ async fn older_version_in_the_network_does_not_replace_a_newer_copy() {
         let (old, new) = (version(1, Policy::default()), version(2, Policy::default()));
         let served = origin(&new);
         let says = |goods: &Goods| {
-            let holder = nekoproto::Holder { node: identity(1).id(), addr: served.addr };
+            let holder = nekoproto::Holder::new(identity(1).id(), served.addr);
             FakeIndexer::says(vec![Hit {
                 record: goods.record.to_signed(),
                 holders: List::first_of([holder]),
@@ -201,7 +201,7 @@ async fn copy_known_to_be_outdated_is_called_stale_whatever_indexers_list() {
         let old = version(1, Policy::default());
         let served = origin(&old);
         served.confirms(Verdict::Current);
-        let holder = nekoproto::Holder { node: identity(1).id(), addr: served.addr };
+        let holder = nekoproto::Holder::new(identity(1).id(), served.addr);
         let hit = Hit { record: old.record.to_signed(), holders: List::first_of([holder]) };
         let indexer = FakeIndexer::says(vec![hit]);
         let (_to, reader) = peer(&[indexer.addr]).await;
@@ -258,7 +258,9 @@ async fn news_during_a_download_is_not_forgotten_when_it_ends() {
         let gate = Arc::new(Notify::new());
         let (script, closed) = (second.clone(), Arc::clone(&gate));
         let mut slow = Holder::begin(identity(1), move |request| match request {
-            DataRequest::Manifest(_) => script.honest(request),
+            DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outline(_) => {
+                script.honest(request)
+            }
             DataRequest::Get { .. } => Answer::of(script.asked(request)).behind(&closed),
         });
         slow.register(indexer.local_addr(), [second.record.to_signed()]).await;

@@ -6,13 +6,14 @@ mod common;
 use std::net::SocketAddr;
 
 use common::{
-    Folder, Goods, Holder, MIB, Node, bytes, eventually, goods, holder::patient, identity, in_time, indexer,
-    peer,
+    Folder, Goods, Holder, MIB, Node, bytes, eventually, goods,
+    holder::{ask_over, blocking, patient},
+    identity, in_time, indexer, peer,
 };
 use nekoindexer::IndexerHandle;
 use nekoproto::{
-    ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Freshness, List, ManifestHash, Purpose,
-    Records, Refusal, SignedRecord, VerifiedRecord, limits::STALL_TIMEOUT,
+    ByteRange, ContentHash, DataRequest, FetchRefusal, Freshness, List, ManifestHash, Purpose, Records,
+    Refusal, SignedRecord, VerifiedRecord,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -101,15 +102,18 @@ async fn range_outside_the_file_is_refused_and_the_stream_goes_on() {
         let mut stream = stage.stranger.data(stage.origin.addr()).await;
         let size = stage.record.size;
         for (offset, len) in [(0, 0), (0, size + 1), (size, 1), (u64::MAX, 2), (1, u64::MAX), (1 << 40, 1)] {
-            stream.send(&stage.get(offset, len)).await.unwrap();
-            let reply: DataReply = stream.receive(STALL_TIMEOUT).await.unwrap();
+            let (back, reply) = ask_over(stream, &stage.get(offset, len)).await;
+            stream = back;
             assert_eq!(reply, Err(FetchRefusal::BadRange), "{len} at {offset}");
         }
-        stream.send(&stage.get(size - 10, 10)).await.unwrap();
-        let reply: DataReply = stream.receive(STALL_TIMEOUT).await.unwrap();
+        let (mut stream, reply) = ask_over(stream, &stage.get(size - 10, 10)).await;
         assert_eq!(reply.map(|grant| (grant.len, grant.freshness)), Ok((10, Freshness::Fresh)));
-        let mut tail = [0; 10];
-        stream.receive_bytes(&mut tail).await.unwrap();
+        let tail = blocking(move || {
+            let mut tail = [0; 10];
+            stream.receive_bytes(&mut tail).unwrap();
+            tail
+        })
+        .await;
         assert_eq!(tail, bytes(1, 2 * MIB)[2 * MIB - 10..]);
     })
     .await;
@@ -137,7 +141,7 @@ async fn what_is_not_shared_is_not_served() {
 }
 
 #[tokio::test]
-async fn downloads_that_nobody_reads_take_all_slots_but_only_until_they_are_closed() {
+async fn downloads_that_one_node_does_not_read_take_its_own_turns_until_they_are_closed() {
     in_time(async {
         let indexer = indexer(&[]).await;
         let (from, origin) = peer(&[indexer.local_addr()]).await;
@@ -147,14 +151,14 @@ async fn downloads_that_nobody_reads_take_all_slots_but_only_until_they_are_clos
         let request = get(record.content, 0, len as u64);
         let mut unread = Vec::new();
         let busy = loop {
-            let mut stream = stranger.data(origin.addr()).await;
-            stream.send(&request).await.unwrap();
-            match stream.receive::<DataReply>(STALL_TIMEOUT).await.unwrap() {
-                Ok(_) => unread.push(stream),
-                Err(refusal) => break refusal,
+            match ask_over(stranger.data(origin.addr()).await, &request).await {
+                (stream, Ok(_)) => unread.push(stream),
+                (_, Err(refusal)) => break refusal,
             }
         };
-        assert_eq!((busy, unread.len()), (FetchRefusal::Busy, 32));
+        assert_eq!((busy, unread.len()), (FetchRefusal::Busy, 8));
+        let other = Holder::idle(identity(67));
+        assert!(other.ask(origin.addr(), &request).await.is_ok(), "others have turns of their own");
         drop(unread);
         eventually(async || stranger.ask(origin.addr(), &request).await.ok()).await;
     })

@@ -76,6 +76,39 @@ async fn folder_in_the_place_is_an_error_and_keeps_its_files() {
 }
 
 #[tokio::test]
+async fn name_that_is_another_s_but_for_case_or_form_is_refused_unless_forced_or_put_elsewhere() {
+    in_time(async {
+        let (decomposed, composed) = ("docs/cafe\u{301}", "docs/caf\u{e9}");
+        for (wanted, there, existing) in [
+            ("docs/readme.md", "docs/README.md", "docs/README.md"),
+            ("Docs/readme.md", "docs/other.md", "docs"),
+            (decomposed, composed, composed),
+            (composed, decomposed, decomposed),
+        ] {
+            let (_indexer, _from, _origin, to, reader) = stage(wanted, b"theirs").await;
+            to.write(there, b"mine");
+            let error = reader.get(wanted).await.unwrap_err();
+            let DownloadError::Collides { existing: found, .. } = &error else { panic!("{error}") };
+            assert_eq!(*found, to.path(existing));
+            let text = error.to_string();
+            assert!(text.contains(wanted) && text.contains("--force") && text.contains("-o"), "{text}");
+            assert!(!to.has(wanted) && !to.has("Docs"), "nothing is made");
+
+            let output = Some(to.path("elsewhere"));
+            reader.get_with(wanted, DownloadOptions { output, ..Default::default() }).await.unwrap();
+            assert_eq!((to.read("elsewhere").as_slice(), to.has(wanted)), (b"theirs".as_slice(), false));
+            reader.get_with(wanted, DownloadOptions { force: true, ..Default::default() }).await.unwrap();
+            assert_eq!(
+                (to.read(wanted).as_slice(), to.read(there).as_slice()),
+                (&b"theirs"[..], &b"mine"[..])
+            );
+            reader.get(wanted).await.expect("it is here now");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn name_that_a_symlink_leads_outside_is_refused_and_nothing_is_written_there() {
     in_time(async {
         let (_indexer, _from, _origin, to, reader) = stage("way/out/a", b"content").await;
@@ -130,7 +163,7 @@ async fn same_bytes_of_several_origins_are_one_file_from_all_of_them() {
         let (indexer, _from, _origin, to, reader) = stage("a", &content).await;
         let (other_folder, other) = peer(&[indexer.local_addr()]).await;
         other.publish(&other_folder.write("a", &content)).await;
-        assert_eq!(reader.get("a").await.unwrap().sources, 2);
+        assert_eq!(reader.get("a").await.unwrap().sources.len(), 2);
         assert!(to.read("a") == content);
     })
     .await;
@@ -158,7 +191,7 @@ async fn file_that_changed_at_its_origin_comes_whole_from_a_copy() {
         cache.get("a").await.unwrap();
         from.write("a", &bytes(2, MIB + 1));
         let done = reader.get("a").await.unwrap();
-        assert_eq!(done.sources, 1);
+        assert_eq!(done.sources.len(), 1);
         assert!(to.read("a") == content);
     })
     .await;

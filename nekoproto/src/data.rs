@@ -20,6 +20,12 @@ pub enum DataRequest {
         /// What is wanted of it.
         ranges: List<ByteRange, RANGES_MAX>,
     },
+    /// Which chunks of the file with this hash the holder has by now: a bit for each chunk of its
+    /// manifest, the lowest bit of the first byte for the first chunk. No bytes at all: it has them all.
+    Have(ContentHash),
+    /// The hashes of the segments of the file whose manifest has this hash: aligned subtrees of its BLAKE3,
+    /// one behind the other. They prove themselves against the file's hash. Not every holder keeps them.
+    Outline(ManifestHash),
 }
 
 /// A range of bytes of a file.

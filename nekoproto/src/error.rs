@@ -48,6 +48,9 @@ pub enum FetchRefusal {
     /// The holder cannot read the file.
     #[error("the holder cannot read the file")]
     Unreadable,
+    /// The holder is still downloading the file, and has not got all of these ranges yet.
+    #[error("the holder does not have that part yet")]
+    NotYet,
 }
 
 /// Why a request got no answer of its own kind. Wire: append variants, never reorder.

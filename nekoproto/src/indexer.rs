@@ -27,8 +27,8 @@ pub type Covered = List<NodeTag, COVERED_MAX>;
 /// The calls of an indexer. Who calls is known from the connection, never from a message.
 #[tarpc::service]
 pub trait IndexerService {
-    /// The caller holds these versions and may be listed until its lease ends. One forged record
-    /// refuses the whole call. Calling again with the same records changes nothing.
+    /// The caller holds these versions, wholly or in part, and may be listed until its lease ends. One
+    /// forged record refuses the whole call. Calling again with the same request changes nothing.
     async fn register(request: RegisterRequest) -> Result<RegisterReply, Refusal>;
     /// The caller no longer offers these names, of any origin.
     async fn deregister(names: Names) -> Result<(), Refusal>;
@@ -59,6 +59,9 @@ pub struct RegisterRequest {
     /// Whether versions that are new to the indexer are announced to its neighbors and to the
     /// holders of older ones. False when a session only repeats what it said before.
     pub announce: bool,
+    /// Whether the caller is still downloading all of these, and serves what it has of them. The
+    /// newest word on a version counts. What is held in part is never announced to neighbors.
+    pub partial: bool,
 }
 
 /// What the indexer made of a registration.
@@ -156,17 +159,33 @@ impl QueryReply {
 pub struct Hit {
     /// The origin's statement.
     pub record: SignedRecord,
-    /// Nodes that can serve exactly this version.
+    /// Nodes that can serve exactly this version; first those that hold all of it.
     pub holders: List<Holder, HOLDERS_MAX>,
 }
 
-/// A node that can serve a version.
+/// A node that can serve a version, or a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Holder {
     /// Its id; a connection to it must prove this key.
     pub node: NodeId,
     /// Where it listens, as its indexer sees it.
     pub addr: SocketAddr,
+    /// It is still downloading the version, and serves what it has of it.
+    pub partial: bool,
+}
+
+impl Holder {
+    /// A holder of all of a version.
+    #[must_use]
+    pub const fn new(node: NodeId, addr: SocketAddr) -> Self {
+        Self { node, addr, partial: false }
+    }
+
+    /// Whether both are one node at one address, however much of the version each is said to hold.
+    #[must_use]
+    pub fn is_same_source(&self, other: &Self) -> bool {
+        self.node == other.node && self.addr == other.addr
+    }
 }
 
 /// An invalidation on its way.

@@ -40,7 +40,7 @@ pub mod transport;
 pub mod verify;
 
 /// Version of everything that travels. Nodes of different versions refuse each other by name.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 pub use data::{ByteRange, DataReply, DataRequest, Freshness, Grant};
 pub use error::{Fault, FetchRefusal, HelloRefusal, Refusal};

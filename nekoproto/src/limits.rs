@@ -18,6 +18,10 @@ pub const BATCH_MAX: usize = 128;
 pub const HITS_MAX: usize = 32;
 /// Holders listed with one hit. A downloader uses far fewer; the rest leaves room for dead ones.
 pub const HOLDERS_MAX: usize = 16;
+/// Places among them that are kept for nodes that hold all of the version, where nodes that are still
+/// downloading it are so many: a quarter, so that every chunk is to be had.
+pub const HOLDERS_WHOLE_MIN: usize = HOLDERS_MAX / 4;
+const _: () = assert!(0 < HOLDERS_WHOLE_MIN && HOLDERS_WHOLE_MIN < HOLDERS_MAX);
 /// Indexers named in the covered set of one message.
 pub const COVERED_MAX: usize = 512;
 
@@ -25,8 +29,8 @@ pub const COVERED_MAX: usize = 512;
 pub const FRAME_BYTES_MAX: usize = 512 * 1024;
 /// Upper bound of an encoded signed record: the name, the numbers, the hashes, the signature.
 pub const RECORD_BYTES_MAX: usize = NAME_BYTES_MAX + 256;
-/// Upper bound of an encoded holder: node id, address (the longest form), tags.
-pub const HOLDER_BYTES_MAX: usize = 33 + 24;
+/// Upper bound of an encoded holder: node id, address (the longest form), whether it holds a part.
+pub const HOLDER_BYTES_MAX: usize = 33 + 20 + 1;
 /// Upper bound of what a reply with the answers to many names has around its hits: for each answer a
 /// few lengths and counts, for all of them the envelope.
 pub const ANSWERS_BYTES_MAX: usize = BATCH_MAX * 32 + 64;

@@ -13,6 +13,10 @@ use crate::{
     },
 };
 
+/// The average length of a file's chunks is kept from version to version until it is off by this factor.
+const AVERAGE_OFF_BY: u32 = 4;
+const _: () = assert!(CHUNK_AVERAGE_MAX * (AVERAGE_OFF_BY as u64) <= u32::MAX as u64);
+
 /// One chunk: its length and its BLAKE3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
@@ -76,8 +80,27 @@ impl Cut {
     #[must_use]
     pub fn for_size(size: u64) -> Self {
         let wanted = (size / CHUNKS_AIMED_AT).next_power_of_two();
-        let average = wanted.clamp(CHUNK_AVERAGE_MIN, CHUNK_AVERAGE_MAX);
-        let average = average as u32;
+        Self::of_average(wanted.clamp(CHUNK_AVERAGE_MIN, CHUNK_AVERAGE_MAX) as u32)
+    }
+
+    /// The cut for a file of `size` bytes whose last version was cut at `last_average` bytes: at that
+    /// again if it will do, so that most chunks are the same. It will not if it is four times as much
+    /// or as little as that of [`for_size`](Self::for_size), or gives more chunks than are allowed.
+    #[must_use]
+    pub fn for_next_version(size: u64, last_average: Option<u32>) -> Self {
+        let ideal = Self::for_size(size);
+        let will_do = |last: &u32| {
+            (CHUNK_AVERAGE_MIN..=CHUNK_AVERAGE_MAX).contains(&u64::from(*last))
+                && last.is_power_of_two()
+                && *last < ideal.average * AVERAGE_OFF_BY
+                && ideal.average < *last * AVERAGE_OFF_BY
+                && size.div_ceil(u64::from(Self::of_average(*last).min)) <= CHUNKS_MAX
+        };
+        last_average.filter(will_do).map_or(ideal, Self::of_average)
+    }
+
+    /// `average` is a power of two from [`CHUNK_AVERAGE_MIN`] to [`CHUNK_AVERAGE_MAX`].
+    const fn of_average(average: u32) -> Self {
         Self { min: average / 4, average, max: average * 2 }
     }
 }
@@ -158,6 +181,28 @@ impl Manifest {
     pub fn range(&self, index: usize) -> Range<u64> {
         self.offsets[index]..self.offsets[index + 1]
     }
+
+    /// The chunks that have a byte of `bytes`; those past the end of the file are left out.
+    #[must_use]
+    pub fn chunks_in(&self, bytes: Range<u64>) -> Range<usize> {
+        if bytes.is_empty() {
+            return 0..0;
+        }
+        let first = self.offsets.partition_point(|offset| *offset <= bytes.start).saturating_sub(1);
+        let end = self.offsets.partition_point(|offset| *offset < bytes.end).min(self.chunks.len());
+        first.min(end)..end
+    }
+
+    /// The manifest of a file of at most one chunk, and its encoded form: they follow from the record
+    /// alone. `None` if the record's file is cut into more.
+    #[must_use]
+    pub fn implied_by(record: &Record) -> Option<(Self, Vec<u8>)> {
+        let len = u32::try_from(record.size).ok()?;
+        let only = Chunk { len, hash: ChunkHash::from_bytes(*record.content.as_bytes()) };
+        let manifest = Self::new(if len == 0 { Vec::new() } else { vec![only] }).ok()?;
+        let (bytes, hash) = manifest.encode().ok()?;
+        (hash == record.manifest).then_some((manifest, bytes))
+    }
 }
 
 fn hash_of(bytes: &[u8]) -> ManifestHash {
@@ -183,6 +228,19 @@ mod tests {
     }
 
     #[test]
+    fn bytes_are_found_in_their_chunks() {
+        let manifest = Manifest::new(vec![chunk(10), chunk(5), chunk(20)]).unwrap();
+        let cases =
+            [(0..1, 0..1), (9..10, 0..1), (9..11, 0..2), (10..15, 1..2), (0..35, 0..3), (34..99, 2..3)];
+        for (bytes, chunks) in cases {
+            assert_eq!(manifest.chunks_in(bytes.clone()), chunks, "{bytes:?}");
+        }
+        for nothing in [3..3, 35..40, 99..100] {
+            assert!(manifest.chunks_in(nothing.clone()).is_empty(), "{nothing:?}");
+        }
+    }
+
+    #[test]
     fn empty_file_has_no_chunks() {
         let manifest = Manifest::new(Vec::new()).unwrap();
         assert_eq!((manifest.size(), manifest.chunks().len()), (0, 0));
@@ -195,6 +253,32 @@ mod tests {
             assert!(size / u64::from(cut.min) <= CHUNKS_MAX, "{size}");
             assert!(u64::from(cut.max) <= CHUNK_BYTES_MAX, "{size}");
         }
+    }
+
+    #[test]
+    fn a_file_that_grows_over_a_border_is_cut_as_before() {
+        let border = (CHUNK_AVERAGE_MIN + 1) * CHUNKS_AIMED_AT; // just over 1 GiB
+        let (before, after) = (Cut::for_size(border - 1), Cut::for_size(border));
+        assert_eq!(after.average, before.average * 2, "a border of two averages");
+        assert_eq!(Cut::for_next_version(border, Some(before.average)), before);
+        assert_eq!(Cut::for_next_version(border - 1, Some(after.average)), after, "and back");
+        assert_eq!(Cut::for_next_version(border, None), after);
+    }
+
+    #[test]
+    fn an_average_that_is_far_off_or_impossible_is_given_up() {
+        let ideal = Cut::for_size(1 << 33);
+        for (last, kept) in [(4, false), (2, true), (1, true)] {
+            let low = Cut::for_next_version(1 << 33, Some(ideal.average / last));
+            assert_eq!(low.average == ideal.average / last, kept, "a {last}th");
+        }
+        assert_eq!(Cut::for_next_version(1 << 33, Some(ideal.average * 2)).average, ideal.average * 2);
+        assert_eq!(Cut::for_next_version(1 << 33, Some(ideal.average * 4)), ideal);
+        for nonsense in [0, 1, 65_535, 100_000, u32::MAX] {
+            assert_eq!(Cut::for_next_version(1000, Some(nonsense)), Cut::for_size(1000));
+        }
+        let largest = Cut::for_size(FILE_BYTES_MAX);
+        assert_eq!(Cut::for_next_version(FILE_BYTES_MAX, Some(largest.average / 2)), largest);
     }
 
     proptest! {

@@ -77,7 +77,7 @@ async fn one_connection_carries_calls_both_ways() {
     over_both(async |security| {
         let pair = pair(security).await;
         let records = List::first_of([record("a", 1), record("b", 2)]);
-        let request = RegisterRequest { records: records.clone(), announce: true };
+        let request = RegisterRequest { records: records.clone(), announce: true, partial: false };
         let registered = pair.to_indexer.register(patient(), request).await.unwrap();
         let RegisterReply { newer, lease, .. } = registered.unwrap();
         assert_eq!((newer, lease.names), (records.clone(), 2));

@@ -15,6 +15,7 @@ use nekoproto::{
     QueryAllRequest, QueryReply, QueryRequest, Record, Refusal, RegisterReply, RegisterRequest, Role,
     SignedRecord, Verdict, Version, codec,
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
+    limits::HOLDER_BYTES_MAX,
     peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
     summary::{Filter, NameKey, SummaryNews, SummaryUpdate},
     transport::Envelope,
@@ -108,8 +109,9 @@ fn record() -> SignedRecord {
 }
 
 fn found() -> QueryReply {
-    let v4 = Holder { node: node(1), addr: SocketAddr::from(([127, 0, 0, 1], 4000)) };
-    let v6 = Holder { node: node(2), addr: SocketAddr::from(([0xfe80, 0, 0, 0, 0, 0, 0, 1], 80)) };
+    let v4 = Holder::new(node(1), SocketAddr::from(([127, 0, 0, 1], 4000)));
+    let v6 = SocketAddr::from(([0xfe80, 0, 0, 0, 0, 0, 0, 1], 80));
+    let v6 = Holder { partial: true, ..Holder::new(node(2), v6) };
     let hit = Hit { record: record(), holders: List::first_of([v4, v6]) };
     QueryReply { hits: List::first_of([hit]), complete: true, messages: 9 }
 }
@@ -133,7 +135,7 @@ fn peer_answer(answer: PeerAnswer) -> ToIndexer {
 #[test]
 fn values_are_pinned() {
     let mut pins = Pins::default();
-    pins.pin("protocol version", &PROTOCOL_VERSION, "03");
+    pins.pin("protocol version", &PROTOCOL_VERSION, "04");
     pins.pin("node 1", &node(1), "N");
     pins.pin("node 2", &node(2), "M");
     pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
@@ -158,11 +160,17 @@ fn calls_of_an_indexer_are_pinned() {
     let records = List::first_of([record()]);
     let msg_id = MsgId::from_u128(0x0102_0304);
     let covered = List::first_of([node(1).tag(), node(2).tag()]);
-    let register = RegisterRequest { records: records.clone(), announce: true };
+    let register = |announce, partial| RegisterRequest { records: records.clone(), announce, partial };
     let query = QueryRequest { msg_id, name: name("a"), ttl_hops: 3, covered: covered.clone() };
     let invalidate = InvalidateRequest { msg_id, records: records.clone(), ttl_hops: 2, covered };
     let mut pins = Pins::default();
-    pins.pin("register", &ask(Ask::Register { request: register }), "00 01 fbd007 00 01 R 01");
+    pins.pin(
+        "register",
+        &ask(Ask::Register { request: register(true, false) }),
+        "00 01 fbd007 00 01 R 01 00",
+    );
+    let partial = ask(Ask::Register { request: register(false, true) });
+    pins.pin("register a part", &partial, "00 01 fbd007 00 01 R 00 01");
     let names = List::first_of([name("a"), name("b/c")]);
     pins.pin("deregister", &ask(Ask::Deregister { names }), "00 01 fbd007 01 02 0161 03622f63");
     pins.pin("deregister all", &ask(Ask::DeregisterAll {}), "00 01 fbd007 09");
@@ -208,16 +216,21 @@ fn calls_of_an_indexer_are_pinned() {
         &ask(Ask::QueryAll { request: QueryAllRequest { msg_id, names, ttl_hops: 3 } }),
         "00 01 fbd007 08 10 04030201000000000000000000000000 02 0161 03622f63 03",
     );
+    pins.assert();
+}
 
+#[test]
+fn answers_of_an_indexer_are_pinned() {
+    let mut pins = Pins::default();
     let lease = LeaseReply { lease_ms: 60_000, names: 2 };
-    let registered = RegisterReply { lease, newer: records, unlisted: 1 };
+    let registered = RegisterReply { lease, newer: List::first_of([record()]), unlisted: 1 };
     pins.pin("registered", &answer(Answer::Register(Ok(registered))), "02 01 00 00 00 fb60ea 02 01 R 01");
     pins.pin("deregistered", &answer(Answer::Deregister(Ok(()))), "02 01 00 01 00");
     pins.pin("renewed", &answer(Answer::Renew(Ok(lease))), "02 01 00 02 00 fb60ea 02");
     pins.pin(
         "found",
         &answer(Answer::Search(Ok(found()))),
-        "02 01 00 03 00 01 R 02 N 00 7f000001 fba00f M 01 fe800000000000000000000000000001 50 01 09",
+        "02 01 00 03 00 01 R 02 N 00 7f000001 fba00f 00 M 01 fe800000000000000000000000000001 50 01 01 09",
     );
     pins.pin("nothing", &answer(Answer::Query(Ok(QueryReply::default()))), "02 01 00 04 00 00 00 00");
     pins.pin("invalidated", &answer(Answer::Invalidate(Ok(()))), "02 01 00 05 00");
@@ -313,6 +326,7 @@ fn refusals_are_pinned() {
         (FetchRefusal::BadRange, "01 04"),
         (FetchRefusal::Busy, "01 05"),
         (FetchRefusal::Unreadable, "01 06"),
+        (FetchRefusal::NotYet, "01 07"),
     ];
     for (refusal, golden) in refusals {
         pins.pin("data reply", &DataReply::Err(refusal), golden);
@@ -330,6 +344,8 @@ fn data_messages_are_pinned() {
     );
     let get = DataRequest::Get { content: CONTENT, ranges };
     pins.pin("get", &get, "01 C 03 00 01 fa fbfb00 fc00000100 fd0000000001000000");
+    pins.pin("have", &DataRequest::Have(CONTENT), "02 C");
+    pins.pin("outline", &DataRequest::Outline(MANIFEST), "03 D");
     let grants = [
         (Freshness::Fresh, "00 fc70110100 00"),
         (Freshness::Unverified, "00 fc70110100 01"),
@@ -349,4 +365,7 @@ fn frames_are_small() {
     assert_eq!(codec::encode(&search).unwrap().len(), 8);
     assert_eq!(codec::encode(&nothing).unwrap().len(), 8);
     assert_eq!(codec::encode(&record()).unwrap().len(), 184);
+    let longest = SocketAddr::from(([u16::MAX; 8], u16::MAX));
+    let holder = Holder { partial: true, ..Holder::new(node(1), longest) };
+    assert_eq!(codec::encode(&holder).unwrap().len(), HOLDER_BYTES_MAX);
 }

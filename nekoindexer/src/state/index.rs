@@ -105,6 +105,16 @@ impl Index {
 
     /// Lists `session` as a holder of the version in `record`.
     pub fn register(&self, session: &Arc<Session>, record: &VerifiedRecord) -> Noted {
+        self.register_as(session, record, false)
+    }
+
+    /// Lists `session` as one that holds a part of the version in `record`, also where it was listed
+    /// as a holder of all of it: the newest word counts.
+    pub fn register_partial(&self, session: &Arc<Session>, record: &VerifiedRecord) -> Noted {
+        self.register_as(session, record, true)
+    }
+
+    fn register_as(&self, session: &Arc<Session>, record: &VerifiedRecord, partial: bool) -> Noted {
         let hash = self.table.hash(&record.name);
         let mut names = session.names();
         if !names.has_room_for(hash) {
@@ -113,8 +123,8 @@ impl Index {
         let (noted, is_listed) = self.table.change(
             hash,
             &record.name,
-            |entry| entry.list(session, record),
-            || (Some(Entry::new(session, record)), (Noted::News { outdated: Vec::new() }, true)),
+            |entry| entry.list(session, record, partial),
+            || (Some(Entry::new(session, record, partial)), (Noted::News { outdated: Vec::new() }, true)),
         );
         if is_listed {
             names.insert(hash);

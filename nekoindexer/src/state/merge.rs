@@ -1,8 +1,9 @@
-//! Folds answers into one: the newest version of each origin, no holder twice, within the limits.
+//! Folds answers into one: the newest version of each origin, no holder twice, within the limits, and
+//! whoever holds all of a version before those that hold a part.
 
 use nekoproto::{
     Hit, Holder, List, QueryReply, VerifiedRecord,
-    limits::{HITS_MAX, HOLDERS_MAX},
+    limits::{HITS_MAX, HOLDERS_MAX, HOLDERS_WHOLE_MIN},
 };
 
 /// A hit whose record is verified.
@@ -10,14 +11,14 @@ use nekoproto::{
 pub struct Found {
     /// The origin's statement.
     pub record: VerifiedRecord,
-    /// Nodes that hold exactly this version.
+    /// Nodes that hold exactly this version; first those that hold all of it.
     pub holders: Vec<Holder>,
 }
 
 /// An answer in the making.
 ///
 /// Invariants: one entry for each origin; it is the newest version absorbed so far; at most
-/// [`HITS_MAX`] entries of at most [`HOLDERS_MAX`] holders, none twice.
+/// [`HITS_MAX`] entries of at most [`HOLDERS_MAX`] holders, none twice, those of a part behind.
 #[derive(Debug)]
 pub struct Merge {
     found: Vec<Found>,
@@ -81,13 +82,35 @@ impl Merge {
     }
 }
 
+/// Both, in order and within the limit. A node that somebody says to hold all of the version does.
 fn distinct(mut holders: Vec<Holder>, more: Vec<Holder>) -> Vec<Holder> {
+    let mut has_parts = holders.last().is_some_and(|last| last.partial);
     for holder in more {
-        if holders.len() < HOLDERS_MAX && !holders.contains(&holder) {
-            holders.push(holder);
+        match holders.iter_mut().find(|known| known.is_same_source(&holder)) {
+            Some(known) => known.partial &= holder.partial,
+            None => {
+                has_parts |= holder.partial;
+                holders.push(holder);
+            }
         }
     }
+    if has_parts {
+        order(&mut holders);
+    }
+    holders.truncate(HOLDERS_MAX);
     holders
+}
+
+/// Puts those that hold all of the version before the others, and leaves at most [`HOLDERS_MAX`]. Where
+/// there are too many of both, the others relieve them: down to [`HOLDERS_WHOLE_MIN`] they make room.
+#[inline(never)] // it is seldom needed, and large
+pub(super) fn order(holders: &mut Vec<Holder>) {
+    holders.sort_by_key(|holder| holder.partial);
+    let whole = holders.partition_point(|holder| !holder.partial);
+    let too_many = holders.len().saturating_sub(HOLDERS_MAX);
+    let kept = whole - too_many.min(whole.saturating_sub(HOLDERS_WHOLE_MIN));
+    holders.drain(kept..whole);
+    holders.truncate(HOLDERS_MAX);
 }
 
 #[cfg(test)]
@@ -99,7 +122,7 @@ mod tests {
 
     fn holder(n: u16) -> Holder {
         let node = nekoproto::Identity::from_seed(&[u8::try_from(n % 256).unwrap(); 32]).id();
-        Holder { node, addr: SocketAddr::from(([127, 0, 0, 1], n + 1)) }
+        Holder::new(node, SocketAddr::from(([127, 0, 0, 1], n + 1)))
     }
 
     fn found(origin: u8, version: u64, holders: &[u16]) -> Found {
@@ -142,5 +165,50 @@ mod tests {
         let mut merge = Merge::new(vec![found(1, 1, &(0..50).collect::<Vec<_>>())]);
         merge.absorb(found(1, 1, &(50..99).collect::<Vec<_>>()));
         assert_eq!(merge.finish().hits[0].holders.len(), HOLDERS_MAX);
+    }
+
+    fn partial(n: u16) -> Holder {
+        Holder { partial: true, ..holder(n) }
+    }
+
+    #[test]
+    fn whoever_holds_all_comes_before_whoever_holds_a_part() {
+        let mut merge = Merge::new(vec![Found {
+            record: record(1, "a", 1),
+            holders: vec![partial(1), partial(2), holder(3)],
+        }]);
+        merge.absorb(Found { record: record(1, "a", 1), holders: vec![partial(4), holder(5)] });
+        let expected = [holder(3), holder(5), partial(1), partial(2), partial(4)];
+        assert_eq!(merge.finish().hits[0].holders.to_vec(), expected);
+    }
+
+    #[test]
+    fn one_word_that_a_node_holds_all_is_enough() {
+        for order in [[partial(1), holder(1)], [holder(1), partial(1)]] {
+            let answers = order.map(|holder| Found { record: record(1, "a", 1), holders: vec![holder] });
+            let mut merge = Merge::new(Vec::new());
+            answers.into_iter().for_each(|found| merge.absorb(found));
+            assert_eq!(merge.finish().hits[0].holders.to_vec(), [holder(1)]);
+        }
+    }
+
+    #[test]
+    fn holders_of_parts_leave_a_quarter_of_the_places_to_others() {
+        // Of the whole and of parts: given and left.
+        let cases = [
+            ((20, 20), (4, 12)),
+            ((20, 3), (13, 3)),
+            ((2, 40), (2, 14)),
+            ((0, 40), (0, 16)),
+            ((9, 9), (7, 9)),
+        ];
+        for ((whole, parts), left) in cases {
+            let parts = (100..100 + parts).map(partial);
+            let holders = parts.chain((0..whole).map(holder)).collect();
+            let kept = distinct(Vec::new(), holders);
+            let whole = kept.iter().filter(|holder| !holder.partial).count();
+            assert_eq!((whole, kept.len() - whole), left);
+            assert!(kept.is_sorted_by_key(|holder| holder.partial));
+        }
     }
 }

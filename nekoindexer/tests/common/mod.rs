@@ -118,7 +118,7 @@ pub(crate) fn forged(attacker: u16, victim: u16, text: &str, version: u64) -> Si
 
 /// A registration that is announced.
 pub(crate) fn registration(records: impl IntoIterator<Item = SignedRecord>) -> RegisterRequest {
-    RegisterRequest { records: Records::first_of(records), announce: true }
+    RegisterRequest { records: Records::first_of(records), announce: true, partial: false }
 }
 
 /// A new query.

@@ -72,7 +72,7 @@ impl Peer {
     pub(crate) async fn join_with(seed: u16, addr: SocketAddr, security: Security, manners: Manners) -> Self {
         let endpoint = endpoint(seed, Role::Peer, security);
         let listener = endpoint.bind(ANY_PORT).unwrap();
-        let holder = Holder { node: endpoint.node(), addr: listener.local_addr() };
+        let holder = Holder::new(endpoint.node(), listener.local_addr());
         Self::connect(endpoint, Role::Peer, Some(holder), addr, manners).await
     }
 

@@ -33,6 +33,14 @@ struct Waiting {
     open: usize,
 }
 
+/// What a peer holds.
+#[derive(Clone)]
+pub(crate) struct Holding {
+    pub(crate) record: VerifiedRecord,
+    /// It is still downloading it.
+    pub(crate) partial: bool,
+}
+
 /// A network through which one query goes.
 pub(crate) struct Flood {
     nodes: Vec<Node>,
@@ -51,17 +59,25 @@ pub(crate) struct Flood {
 
 impl Flood {
     /// The network `whole`, of whose links only those of `working` work. The peer of the n-th
-    /// indexer holds the records that `held(n)` names.
+    /// indexer holds the records that `held(n)` names, or a part of them.
     pub(crate) fn new(
         whole: &Graph,
         working: &Graph,
-        held: impl Fn(usize) -> Vec<VerifiedRecord>,
+        held: impl Fn(usize) -> Option<Holding>,
         rng: StdRng,
     ) -> Self {
         let start = Instant::now();
         let nodes = nodes(whole, working, start);
         for (n, node) in nodes.iter().enumerate() {
-            drop(node.state.on_register(&node.session, held(n), false));
+            match held(n) {
+                Some(Holding { record, partial: true }) => {
+                    drop(node.state.on_register_partial(&node.session, vec![record]));
+                }
+                Some(Holding { record, partial: false }) => {
+                    drop(node.state.on_register(&node.session, vec![record], false));
+                }
+                None => {}
+            }
         }
         let answers = vec![0; nodes.len()];
         let post = Post::new(start, rng);

@@ -144,11 +144,16 @@ impl News {
         }
     }
 
-    /// The peer of node `at` hears of a version; every other peer fetches and registers it.
+    /// The peer of node `at` hears of a version; every other peer fetches and registers it, some while they
+    /// fetch.
     fn tell(&mut self, at: usize, record: VerifiedRecord) {
         self.told[at].push(record.version.get());
         if self.post.rng.random_bool(0.5) {
             let node = &self.nodes[at];
+            if self.post.rng.random_bool(0.5) {
+                let plan = node.state.on_register_partial(&node.session, vec![record.clone()]);
+                assert!(plan.announcement.is_empty(), "what is being fetched is announced as news");
+            }
             let plan = node.state.on_register(&node.session, vec![record], true);
             assert!(plan.announcement.is_empty(), "a fetched copy is announced as news");
         }

@@ -34,7 +34,7 @@ static IDS: LazyLock<Vec<NodeId>> =
 /// The peer that is connected to the n-th indexer.
 pub(crate) fn holder(n: usize) -> Holder {
     let port = u16::try_from(n + 1).unwrap();
-    Holder { node: IDS[n], addr: SocketAddr::from(([127, 0, 0, 1], port)) }
+    Holder::new(IDS[n], SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
 /// An indexer, and what it knows of its neighbors.

@@ -13,6 +13,7 @@ use super::{
     CatalogueError,
     entry::{Entry, StoredEntry},
 };
+use crate::treehash::SegmentHash;
 
 /// Memory the database may use to cache its pages.
 const CACHE_BYTES: usize = 4 * 1024 * 1024;
@@ -25,10 +26,17 @@ const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
 /// Name -> the last version number given to it; never removed.
 const VERSIONS: TableDefinition<'_, &str, u64> = TableDefinition::new("versions");
+/// Name -> the average length of the chunks of its last version, in bytes; never removed. Missing for
+/// names that were last published before the table was.
+const AVERAGES: TableDefinition<'_, &str, u32> = TableDefinition::new("averages");
 /// Hash -> encoded manifest.
 const MANIFESTS: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("manifests");
 /// Name -> path of its partial download.
 const PARTIALS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("partials");
+/// Hash of a manifest -> hashes of the segments of its file.
+const OUTLINES: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("outlines");
+/// Path of a partial download -> how far it has come.
+const PROGRESS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("progress");
 
 /// The open database.
 #[derive(Debug)]
@@ -84,11 +92,32 @@ impl Tables {
         Ok(bytes.map(|bytes| bytes.value().to_vec()))
     }
 
+    pub(super) fn average(&self, name: &FileName) -> Result<Option<u32>, CatalogueError> {
+        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
+        let table = read.open_table(AVERAGES).map_err(|error| self.failed(error))?;
+        let average = table.get(name.as_str()).map_err(|error| self.failed(error))?;
+        Ok(average.map(|average| average.value()))
+    }
+
+    pub(super) fn outline(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
+        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
+        let table = read.open_table(OUTLINES).map_err(|error| self.failed(error))?;
+        let bytes = table.get(hash.as_bytes()).map_err(|error| self.failed(error))?;
+        Ok(bytes.map(|bytes| bytes.value().to_vec()))
+    }
+
     pub(super) fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
         let read = self.database.begin_read().map_err(|error| self.failed(error))?;
         let table = read.open_table(PARTIALS).map_err(|error| self.failed(error))?;
         let bytes = table.get(name.as_str()).map_err(|error| self.failed(error))?;
         Ok(bytes.map(|bytes| PathBuf::from(OsStr::from_bytes(bytes.value()))))
+    }
+
+    pub(super) fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {
+        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
+        let table = read.open_table(PROGRESS).map_err(|error| self.failed(error))?;
+        let bytes = table.get(path.as_os_str().as_bytes()).map_err(|error| self.failed(error))?;
+        Ok(bytes.map(|bytes| bytes.value().to_vec()))
     }
 
     fn failed(&self, error: impl Into<redb::Error>) -> CatalogueError {
@@ -104,9 +133,12 @@ impl Write<'_> {
     /// Makes every table, and holds the database against what it should be.
     fn check_meta(&self, node: NodeId) -> Result<(), CatalogueError> {
         self.with(VERSIONS, |_| Ok(()))?;
+        self.with(AVERAGES, |_| Ok(()))?;
         self.with(MANIFESTS, |_| Ok(()))?;
         self.with(ENTRIES, |_| Ok(()))?;
         self.with(PARTIALS, |_| Ok(()))?;
+        self.with(PROGRESS, |_| Ok(()))?;
+        self.with(OUTLINES, |_| Ok(()))?;
         let expected = [("schema", SCHEMA.to_le_bytes().to_vec()), ("node", node.as_bytes().to_vec())];
         for (key, value) in expected {
             let found = self.with(META, |table| {
@@ -145,18 +177,22 @@ impl Write<'_> {
         })
     }
 
-    pub(super) fn put_manifest(&self, hash: &ManifestHash, bytes: &[u8]) -> Result<(), CatalogueError> {
-        self.with(MANIFESTS, |table| {
-            table.insert(hash.as_bytes(), bytes)?;
-            Ok(())
-        })
+    pub(super) fn put_manifest(
+        &self,
+        hash: &ManifestHash,
+        manifest: &[u8],
+        outline: &[u8],
+    ) -> Result<(), CatalogueError> {
+        self.with(MANIFESTS, |table| table.insert(hash.as_bytes(), manifest).map(drop))?;
+        if outline.len() > SegmentHash::default().len() {
+            self.with(OUTLINES, |table| table.insert(hash.as_bytes(), outline).map(drop))?;
+        }
+        Ok(())
     }
 
     pub(super) fn remove_manifest(&self, hash: &ManifestHash) -> Result<(), CatalogueError> {
-        self.with(MANIFESTS, |table| {
-            table.remove(hash.as_bytes())?;
-            Ok(())
-        })
+        self.with(MANIFESTS, |table| table.remove(hash.as_bytes()).map(drop))?;
+        self.with(OUTLINES, |table| table.remove(hash.as_bytes()).map(drop))
     }
 
     pub(super) fn version(&self, name: &FileName) -> Result<Option<Version>, CatalogueError> {
@@ -172,6 +208,13 @@ impl Write<'_> {
         })
     }
 
+    pub(super) fn set_average(&self, name: &FileName, average: u32) -> Result<(), CatalogueError> {
+        self.with(AVERAGES, |table| {
+            table.insert(name.as_str(), average)?;
+            Ok(())
+        })
+    }
+
     pub(super) fn set_partial(
         &self,
         name: &FileName,
@@ -183,6 +226,17 @@ impl Write<'_> {
                 None => table.remove(name.as_str())?,
             };
             Ok(before.map(|bytes| PathBuf::from(OsStr::from_bytes(bytes.value()))))
+        })
+    }
+
+    pub(super) fn set_progress(&self, path: &Path, note: Option<&[u8]>) -> Result<(), CatalogueError> {
+        let path = path.as_os_str().as_bytes();
+        self.with(PROGRESS, |table| {
+            match note {
+                Some(note) => drop(table.insert(path, note)?),
+                None => drop(table.remove(path)?),
+            }
+            Ok(())
         })
     }
 

@@ -28,7 +28,7 @@ impl Setup {
     fn draft(&self, file: &str, bytes: &[u8]) -> Draft {
         let path = self.folder.path().join(file);
         std::fs::write(&path, bytes).unwrap();
-        let chunked = chunk_file(&path, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
+        let chunked = chunk_file(&path, None, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
         Draft { name: name(file), path, chunked, policy: Policy::default() }
     }
 
@@ -61,9 +61,11 @@ impl Setup {
 }
 
 fn version(published: &Published) -> u64 {
-    match published {
-        Published::New(record) | Published::Unchanged(record) => record.version.get(),
-    }
+    published.record().version.get()
+}
+
+fn stored(entry: Entry, manifest: &[u8]) -> Copy {
+    Copy { entry, manifest: manifest.to_vec(), outline: Vec::new() }
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn everything_is_there_after_a_restart() {
     let (entry, manifest) = {
         let catalogue = setup.open();
         setup.publish(&catalogue, "a", b"one");
-        catalogue.put_copy(setup.copy("b", 7), b"manifest").unwrap();
+        catalogue.put_copy(stored(setup.copy("b", 7), b"manifest")).unwrap();
         catalogue.note_partial(&name("c"), Some(Path::new("/somewhere"))).unwrap();
         let entry = catalogue.get(&name("a")).unwrap();
         (entry.clone(), catalogue.manifest(&entry.record.manifest).unwrap())
@@ -129,10 +131,50 @@ fn an_uncommitted_publish_leaves_no_trace() {
 }
 
 #[test]
+fn the_average_length_of_chunks_is_noted_with_the_version() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    assert_eq!(catalogue.last_average(&name("a")).unwrap(), None);
+    let mut draft = setup.draft("a", b"one");
+    draft.chunked.average = 131_072;
+    catalogue.publish(vec![draft]).unwrap();
+    drop(catalogue);
+    let catalogue = setup.open();
+    assert_eq!(catalogue.last_average(&name("a")).unwrap(), Some(131_072));
+    catalogue.remove(&name("a")).unwrap();
+    assert_eq!(catalogue.last_average(&name("a")).unwrap(), Some(131_072), "as the counter stays");
+}
+
+#[test]
+fn a_file_is_cut_at_the_average_of_its_last_version() {
+    let setup = Setup::new();
+    let path = setup.folder.path().join("a");
+    std::fs::write(&path, vec![0; 1_000_000]).unwrap();
+    let chunk = |last| chunk_file(&path, last, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
+    assert_eq!(chunk(None).average, 65_536);
+    assert_eq!(chunk(Some(131_072)).average, 131_072);
+    assert_ne!(chunk(None).manifest_hash, chunk(Some(131_072)).manifest_hash);
+}
+
+#[test]
+fn a_large_batch_keeps_its_order() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    let names: Vec<String> = (0..300).map(|n| format!("{}", 1000 - n)).collect();
+    let drafts = || names.iter().map(|name| setup.draft(name, name.as_bytes())).collect();
+    for kind in [Published::New, Published::Unchanged] {
+        for (published, text) in catalogue.publish(drafts()).unwrap().into_iter().zip(&names) {
+            assert_eq!(published.record().name, name(text));
+            assert_eq!(published, kind(published.record().clone()));
+        }
+    }
+}
+
+#[test]
 fn a_copy_of_another_origin_is_not_published_over() {
     let setup = Setup::new();
     let catalogue = setup.open();
-    catalogue.put_copy(setup.copy("b", 7), b"manifest").unwrap();
+    catalogue.put_copy(stored(setup.copy("b", 7), b"manifest")).unwrap();
     let drafts = vec![setup.draft("fine", b"x"), setup.draft("b", b"mine now")];
     assert!(matches!(catalogue.publish(drafts), Err(CatalogueError::CopyOfOther { .. })));
     assert_eq!(catalogue.get(&name("b")).unwrap().record.version.get(), 7);

@@ -1,6 +1,6 @@
 //! The arguments. Every flag of the node may stand before or after the command.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
 use nekoindexer::config::DEFAULT_PORT;
@@ -11,6 +11,7 @@ use nekoproto::{
     transport::{Security, resolve},
 };
 
+use super::units;
 use crate::{Config, OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
@@ -70,6 +71,12 @@ pub struct NodeArgs {
     /// Published files: a copy past its time is not handed out at all
     #[arg(long, global = true)]
     pub no_serve_stale: bool,
+    /// Bytes a second that are sent at most, to all readers together, such as 50MB [default: no limit]
+    #[arg(long, global = true, value_name = "RATE", value_parser = units::rate)]
+    pub limit_up: Option<NonZeroU64>,
+    /// Bytes a second that are fetched at most, from all sources together [default: no limit]
+    #[arg(long, global = true, value_name = "RATE", value_parser = units::rate)]
+    pub limit_down: Option<NonZeroU64>,
     /// What happens to a copy here when a newer version is out
     #[arg(long, global = true, value_name = "WHAT", default_value = "keep")]
     pub on_stale: StaleArg,
@@ -91,15 +98,27 @@ pub enum StaleArg {
 pub enum Command {
     /// Publish files or folders, then keep serving until Ctrl-C
     Share {
-        /// Files and folders; the files of a folder are named by their paths within it
+        /// Files and folders; the files of a folder are named by their paths within it. `-` is what comes on
+        /// stdin: it is stored as DIR/NAME, see --name
         #[arg(required = true)]
         paths: Vec<PathBuf>,
+        /// The name of a single file, or of what comes on stdin
+        #[arg(long, value_name = "NAME")]
+        name: Option<FileName>,
+        /// Replace a file that stands in the place of what comes on stdin
+        #[arg(long)]
+        force: bool,
     },
-    /// Download a file, verified
+    /// Download files, verified
     Get {
-        /// Its name
-        name: FileName,
-        /// Where it is to stand [default: DIR/NAME]
+        /// Their names; of several, small ones are fetched together
+        #[arg(required_unless_present = "names_from", value_name = "NAME")]
+        names: Vec<FileName>,
+        /// A file with further names, one in a line; `-` is stdin
+        #[arg(long, value_name = "FILE")]
+        names_from: Option<PathBuf>,
+        /// Where a single file is to stand [default: DIR/NAME]; `-` is stdout, in order, each part verified
+        /// before it is written, and no copy is kept
         #[arg(short, long, value_name = "PATH")]
         output: Option<PathBuf>,
         #[command(flatten)]
@@ -148,7 +167,8 @@ pub struct Which {
     /// Whose file, where several origins publish different ones: the first digits of its id
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     pub origin: Option<String>,
-    /// Replace a file that stands there and is no copy from here
+    /// Replace a file that stands there and is no copy from here, or stand beside one whose name differs
+    /// only in case or in the Unicode form of its letters
     #[arg(long)]
     pub force: bool,
 }
@@ -185,6 +205,8 @@ impl NodeArgs {
             security: self.security(),
             policy: policy(self.policy, self.lease, self.ttr, !self.no_serve_stale)?,
             ttr: self.ttr.map(|secs| Duration::from_secs(secs.into())),
+            limit_up: self.limit_up,
+            limit_down: self.limit_down,
             on_stale: match self.on_stale {
                 StaleArg::Keep => OnStale::Keep,
                 StaleArg::Refetch => OnStale::Refetch,
@@ -246,6 +268,9 @@ mod tests {
             &["get", "a", "--origin", "xyz"],
             &["ls", "--ttr", "0"],
             &["share"],
+            &["get"],
+            &["ls", "--limit-up", "0"],
+            &["ls", "--limit-down", "fast"],
         ] {
             let line = ["nekopeer"].iter().chain(wrong);
             assert!(Args::try_parse_from(line).is_err(), "{wrong:?}");

@@ -127,7 +127,10 @@ async fn download_from_cache(
     say("\n4. origin goes away; reader downloads dataset.bin from the cache".to_owned())?;
     origin.peer.shutdown().await;
     let done = reader.download("dataset.bin").await?;
-    ensure!(done.sources == 1 && done.bytes_moved == done.record.size, "not one full copy from one source");
+    ensure!(
+        done.sources.len() == 1 && done.bytes_moved == done.record.size,
+        "not one full copy from one source"
+    );
     say(format!("   {}", told(reader, &done)?))?;
     let origin = stage.peer("origin", Stage::WEST, OnStale::Keep).await?;
     say("   origin is back, with the same key and its catalogue".to_owned())?;

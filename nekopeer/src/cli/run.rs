@@ -1,6 +1,10 @@
 //! Commands that run once, and what the REPL shares with them.
 
-use std::{io, path::PathBuf, sync::Arc};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use nekoproto::{FileName, Freshness};
 use serde_json::json;
@@ -11,16 +15,22 @@ use super::{
     args::{Command, NodeArgs},
     indexers::Indexers,
     output::Output,
-    show,
+    pipes, show,
 };
 use crate::{
-    Answer, DownloadError, DownloadOptions, Peer, PeerHandle, Progress, PublishOptions, PublishOutcome,
+    Answer, DownloadError, DownloadOptions, Downloaded, Peer, PeerHandle, Progress, PublishOptions,
+    PublishOutcome,
 };
+
+/// Failures of many downloads that are told one by one.
+const FAILURES_TOLD_MAX: usize = 20;
+/// The path that stands for stdin or stdout.
+const STDIO: &str = "-";
 
 /// Runs `command` and ends.
 pub(super) async fn one_shot(args: &NodeArgs, command: &Command, output: &Output) -> anyhow::Result<Ended> {
     match command {
-        Command::Share { paths } => share(args, paths, output).await,
+        Command::Share { paths, name, force } => share(args, paths, name.as_ref(), *force, output).await,
         Command::Ls => {
             let peer = Peer::spawn(args.config(Vec::new(), false)?).await?;
             ls(&peer, output).await
@@ -52,20 +62,45 @@ async fn ask(peer: &PeerHandle, command: &Command, output: &Output) -> anyhow::R
     match command {
         Command::Search { names } => search(peer, names, output).await,
         Command::Query { names, reach } => query(peer, names, reach.ttl, output).await,
-        Command::Get { name, output: path, reach, which } => {
+        Command::Get { names, names_from, output: path, reach, which } => {
             let options = DownloadOptions {
                 output: path.clone(),
                 origin: which.origin.clone(),
                 force: which.force,
                 ttl_hops: reach.ttl,
             };
-            get(peer, name, options, output).await
+            let mut names = names.clone();
+            if let Some(file) = names_from {
+                names.extend(pipes::names_from(file)?);
+            }
+            match (names.as_slice(), path.as_deref()) {
+                ([name], Some(path)) if path == Path::new(STDIO) => {
+                    pipes::get(peer, name, options, output).await
+                }
+                ([name], _) => get(peer, name, options, output).await,
+                (_, Some(_)) => {
+                    output.note("error: -o names the place of a single file");
+                    Ok(Ended::Usage)
+                }
+                (names, None) => get_all(peer, names, &options, output).await,
+            }
         }
         _ => Ok(Ended::Usage),
     }
 }
 
-async fn share(args: &NodeArgs, paths: &[PathBuf], output: &Output) -> anyhow::Result<Ended> {
+async fn share(
+    args: &NodeArgs,
+    paths: &[PathBuf],
+    name: Option<&FileName>,
+    force: bool,
+    output: &Output,
+) -> anyhow::Result<Ended> {
+    let from_stdin = paths.iter().any(|path| path == Path::new(STDIO));
+    if (from_stdin && (paths.len() > 1 || name.is_none())) || (name.is_some() && paths.len() > 1) {
+        output.note("error: --name names a single file, and what comes on stdin (`-`) needs it");
+        return Ok(Ended::Usage);
+    }
     let mut stop = Stop::new()?;
     let indexers = Indexers::find_or_start(args, output).await?;
     indexers.note_if_unreachable(args, output);
@@ -83,7 +118,12 @@ async fn share(args: &NodeArgs, paths: &[PathBuf], output: &Output) -> anyhow::R
     };
     let publishing = async {
         peer.indexers_tried().await; // so that what is served is also listed
-        publish(&peer, paths.to_vec(), PublishOptions::default(), output).await
+        let options = PublishOptions { name: name.cloned(), policy: None };
+        let paths = match name.filter(|_| from_stdin) {
+            Some(name) => vec![pipes::take_stdin(&peer, name, force, output).await?],
+            None => paths.to_vec(),
+        };
+        publish(&peer, paths, options, output).await
     };
     let shared = tokio::select! {
         ended = publishing => ended,
@@ -171,6 +211,19 @@ pub(super) async fn get(
     } else {
         output.line(&show::downloaded(&done))?;
     }
+    report_download(&done, output);
+    Ok(Ended::Well)
+}
+
+/// Says what a person should know of a finished download.
+pub(super) fn report_download(done: &Downloaded, output: &Output) {
+    for liar in done.sources.iter().filter(|source| source.banned) {
+        output.note(&format!(
+            "note: source {} at {} sent what is not the file's, and was asked no more",
+            liar.node.short(),
+            liar.addr
+        ));
+    }
     match done.freshness {
         Freshness::Fresh => {}
         Freshness::Unverified => {
@@ -178,7 +231,38 @@ pub(super) async fn get(
         }
         Freshness::Stale => output.note("note: a source says that a newer version is out"),
     }
-    Ok(Ended::Well)
+}
+
+/// Downloads many files and says what came of each.
+pub(super) async fn get_all(
+    peer: &PeerHandle,
+    names: &[FileName],
+    options: &DownloadOptions,
+    output: &Output,
+) -> anyhow::Result<Ended> {
+    let progress = Arc::new(Progress::default());
+    let downloading = peer.download_all(names, options, &progress);
+    let outcomes = output.with_bar("files", &progress, downloading).await;
+    if output.is_json() {
+        output.object(&show::all_downloaded_json(&outcomes))?;
+    } else {
+        output.line(&show::all_downloaded(&outcomes))?;
+    }
+    let failures: Vec<_> = outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().err()).collect();
+    if !output.is_json() {
+        failures.iter().take(FAILURES_TOLD_MAX).for_each(|error| output.note(&format!("error: {error}")));
+        if failures.len() > FAILURES_TOLD_MAX {
+            output.note(&format!(
+                "error: and {} more; --json names them all",
+                failures.len() - FAILURES_TOLD_MAX
+            ));
+        }
+    }
+    if failures.is_empty() {
+        return Ok(Ended::Well);
+    }
+    let only_missing = failures.iter().all(|error| matches!(error, DownloadError::NotFound { .. }));
+    Ok(if only_missing { Ended::NotFound } else { Ended::Failed })
 }
 
 /// Asks the own indexer and shows the hits.

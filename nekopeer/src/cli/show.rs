@@ -1,9 +1,9 @@
 //! Results as aligned tables and as JSON objects.
 
-use nekoproto::{FileName, VerifiedRecord};
+use nekoproto::{FileName, Holder, VerifiedRecord};
 use serde_json::{Value, json};
 
-use crate::{Answer, Downloaded, FileStatus, PublishOutcome};
+use crate::{Answer, Delivery, DownloadError, Downloaded, FileStatus, PublishOutcome};
 
 /// Bytes as people read them.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
@@ -46,7 +46,11 @@ pub(super) fn hits(answers: &[Answer]) -> String {
     let rows = answers.iter().flat_map(|answer| &answer.candidates).flat_map(|found| {
         found.holders.iter().map(|holder| {
             let record = &found.record;
-            let role = if holder.node == record.origin { "origin" } else { "copy" };
+            let role = match holder {
+                holder if holder.partial => "partial",
+                holder if holder.node == record.origin => "origin",
+                _ => "copy",
+            };
             vec![
                 record.name.to_string(),
                 record.version.to_string(),
@@ -66,11 +70,14 @@ pub(super) fn hits(answers: &[Answer]) -> String {
 pub(super) fn hits_json(name: &FileName, answer: &Answer) -> Value {
     let hits = answer.candidates.iter().map(|found| {
         let mut hit = record_json(&found.record);
-        let holders = found
-            .holders
-            .iter()
-            .map(|holder| json!({ "node": holder.node.to_string(), "addr": holder.addr.to_string() }));
-        hit["holders"] = holders.collect();
+        let holder = |holder: &Holder| {
+            json!({
+                "node": holder.node.to_string(),
+                "addr": holder.addr.to_string(),
+                "partial": holder.partial,
+            })
+        };
+        hit["holders"] = found.holders.iter().map(holder).collect();
         hit
     });
     json!({ "name": name.as_str(), "complete": answer.complete, "hits": hits.collect::<Vec<_>>() })
@@ -93,6 +100,10 @@ pub(super) fn downloaded(done: &Downloaded) -> String {
     let what = format!("{} version {}, {}", record.name, record.version, size(record.size));
     match done.bytes_moved {
         0 => format!("{what}: already here at {path}"),
+        moved if moved < record.size => {
+            let whole = size(record.size);
+            format!("{what}: {} of {whole} moved in {secs:.2} s to {path}", size(moved))
+        }
         moved => format!("{what}: {} moved in {secs:.2} s to {path}", size(moved)),
     }
 }
@@ -104,8 +115,39 @@ pub(super) fn downloaded_json(done: &Downloaded) -> Value {
     value["seconds"] = done.took.as_secs_f64().into();
     value["path"] = done.path.to_string_lossy().into();
     value["freshness"] = done.freshness.to_string().into();
-    value["sources"] = done.sources.into();
+    let source = |source: &Delivery| {
+        json!({
+            "node": source.node.to_string(),
+            "addr": source.addr.to_string(),
+            "bytes": source.bytes,
+            "banned": source.banned,
+        })
+    };
+    value["sources"] = done.sources.iter().map(source).collect();
     value
+}
+
+/// What became of many downloads, counted.
+pub(super) fn all_downloaded(outcomes: &[(FileName, Result<Downloaded, DownloadError>)]) -> String {
+    let done = outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
+    let done: Vec<&Downloaded> = done.collect();
+    let bytes = done.iter().map(|done| done.record.size).sum();
+    let moved = done.iter().map(|done| done.bytes_moved).sum();
+    let took = done.iter().map(|done| done.took).max().unwrap_or_default().as_secs_f64();
+    let (here, all) = (done.len(), outcomes.len());
+    format!("{here} of {all} files here, {} of {} moved in {took:.2} s", size(moved), size(bytes))
+}
+
+/// `{"files":[...],"failed":[{"name","error"}]}`
+pub(super) fn all_downloaded_json(outcomes: &[(FileName, Result<Downloaded, DownloadError>)]) -> Value {
+    let (mut files, mut failed) = (Vec::new(), Vec::new());
+    for (name, outcome) in outcomes {
+        match outcome {
+            Ok(done) => files.push(downloaded_json(done)),
+            Err(error) => failed.push(json!({ "name": name.to_string(), "error": error.to_string() })),
+        }
+    }
+    json!({ "files": files, "failed": failed })
 }
 
 /// What is published and held here.
@@ -191,6 +233,33 @@ mod tests {
         for (bytes, text) in cases {
             assert_eq!(size(bytes), text);
         }
+    }
+
+    #[test]
+    fn who_holds_a_part_is_called_so_in_tables_and_objects() {
+        use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
+        let identity = |n| Identity::from_seed(&[n; 32]);
+        let record = Record {
+            origin: identity(1).id(),
+            name: FileName::new("a").unwrap(),
+            version: Version::FIRST,
+            size: 1,
+            content: ContentHash::from_bytes([1; 32]),
+            manifest: ManifestHash::from_bytes([1; 32]),
+            policy: Policy::default(),
+        };
+        let holder = |n| Holder::new(identity(n).id(), ([127, 0, 0, 1], 1).into());
+        let part = |n| Holder { partial: true, ..holder(n) };
+        let record = record.sign(&identity(1)).unwrap();
+        let holders = vec![holder(1), holder(2), part(3)];
+        let found = crate::state::choice::Candidate { record, holders };
+        let answer = Answer { candidates: vec![found], complete: true };
+        let table = hits(std::slice::from_ref(&answer));
+        let role = |line: &str| line.split_whitespace().rev().nth(1).unwrap().to_owned();
+        assert_eq!(table.lines().map(role).collect::<Vec<_>>(), ["HOLDER", "origin", "copy", "partial"]);
+        let object = hits_json(&FileName::new("a").unwrap(), &answer);
+        let partial = |n: usize| object["hits"][0]["holders"][n]["partial"].as_bool();
+        assert_eq!([0, 1, 2].map(partial), [Some(false), Some(false), Some(true)]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use nekoproto::{Holder, Record, VerifiedRecord};
 pub struct Candidate {
     /// The origin's statement.
     pub record: VerifiedRecord,
-    /// Who holds exactly this version.
+    /// Who holds exactly this version, or a part of it.
     pub holders: Vec<Holder>,
 }
 
@@ -18,7 +18,8 @@ pub struct Candidate {
 pub struct Target {
     /// The record agreed on.
     pub record: VerifiedRecord,
-    /// Holders of these bytes, the origin first.
+    /// Holders of these bytes: the origin, whoever else holds all of them, then those that hold a
+    /// part.
     pub sources: Vec<Holder>,
 }
 
@@ -34,8 +35,8 @@ pub enum NoChoice {
 /// Chooses among `candidates`; with `origin`, only origins whose id begins with these digits count.
 ///
 /// Several origins that publish the same bytes are as good as one: the record of the one with
-/// most holders is taken (then the smallest id, so that every node chooses alike), and the
-/// holders of all are sources. Different bytes under one name are for the user to choose from.
+/// most holders is taken (those of a part, who come and go, not counted; then the smallest id, so
+/// that every node chooses alike), and the holders of all are sources. Different bytes under one name are for the user to choose from.
 ///
 /// # Errors
 /// See [`NoChoice`].
@@ -46,7 +47,8 @@ pub fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result<Target
             origin.is_none_or(|digits| candidate.record.origin.to_string().starts_with(digits))
         })
         .collect();
-    wanted.sort_by_key(|candidate| (Reverse(candidate.holders.len()), candidate.record.origin));
+    let whole = |candidate: &Candidate| candidate.holders.iter().filter(|holder| !holder.partial).count();
+    wanted.sort_by_key(|candidate| (Reverse(whole(candidate)), candidate.record.origin));
     let Some(best) = wanted.first().map(|candidate| candidate.record.clone()) else {
         return Err(NoChoice::NoHit);
     };
@@ -56,11 +58,13 @@ pub fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result<Target
     }
     let mut sources: Vec<Holder> = Vec::new();
     for holder in wanted.into_iter().flat_map(|candidate| candidate.holders) {
-        if !sources.iter().any(|known| known.node == holder.node) {
-            sources.push(holder);
+        match sources.iter_mut().find(|known| known.node == holder.node) {
+            Some(known) if known.partial && !holder.partial => *known = holder,
+            Some(_) => {}
+            None => sources.push(holder),
         }
     }
-    sources.sort_by_key(|holder| holder.node != best.origin);
+    sources.sort_by_key(|holder| (holder.partial, holder.node != best.origin));
     Ok(Target { record: best, sources })
 }
 
@@ -86,10 +90,8 @@ mod tests {
             manifest: ManifestHash::from_bytes([content; 32]),
             policy: Policy::default(),
         };
-        let holder = |n: &u8| Holder {
-            node: identity(*n).id(),
-            addr: SocketAddr::from(([127, 0, 0, 1], 1000 + u16::from(*n))),
-        };
+        let addr = |n: u8| SocketAddr::from(([127, 0, 0, 1], 1000 + u16::from(n)));
+        let holder = |n: &u8| Holder::new(identity(*n).id(), addr(*n));
         Candidate {
             record: record.sign(&identity(origin)).unwrap(),
             holders: holders.iter().map(holder).collect(),
@@ -101,6 +103,32 @@ mod tests {
         let target = choose(vec![candidate(1, 7, &[5, 3, 1])], None).unwrap();
         assert_eq!(target.sources[0].node, identity(1).id());
         assert_eq!(target.sources.len(), 3);
+    }
+
+    #[test]
+    fn whoever_holds_all_comes_before_whoever_holds_a_part() {
+        let mut hit = candidate(1, 7, &[5, 1, 3, 4]);
+        let sources = |hit: &Candidate| {
+            let target = choose(vec![hit.clone()], None).unwrap();
+            target.sources.iter().map(|source| source.addr.port() - 1000).collect::<Vec<_>>()
+        };
+        hit.holders[0].partial = true;
+        assert_eq!(sources(&hit), [1, 3, 4, 5]);
+        hit.holders[1].partial = true; // the origin has lost its file
+        assert_eq!(sources(&hit), [3, 4, 1, 5]);
+    }
+
+    #[test]
+    fn who_holds_all_under_one_record_and_a_part_under_another_holds_all() {
+        let mut part = candidate(1, 7, &[1, 2, 3]);
+        part.holders.iter_mut().for_each(|holder| holder.partial = true);
+        let whole = candidate(2, 7, &[3]);
+        for hits in [vec![part.clone(), whole.clone()], vec![whole.clone(), part.clone()]] {
+            let target = choose(hits, None).unwrap();
+            assert_eq!(target.record, whole.record, "the one with most holders of all of it");
+            assert_eq!(target.sources.len(), 3);
+            assert_eq!(target.sources[0], whole.holders[0]);
+        }
     }
 
     #[test]

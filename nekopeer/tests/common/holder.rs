@@ -11,7 +11,7 @@ use nekoproto::{
     PeerService, PeerServiceClient, Purpose, Records, Refusal, RegisterReply, RegisterRequest, Role,
     SignedRecord, Verdict,
     limits::BATCH_MAX,
-    transport::{Connection, DataStream, Endpoint, EndpointConfig, Security, control},
+    transport::{Connection, DataStream, Endpoint, EndpointConfig, HangUp, Security, control},
 };
 use tarpc::context::{self, Context};
 use tokio::sync::{Notify, mpsc};
@@ -169,7 +169,7 @@ impl Holder {
         let connection = self.endpoint.dial(addr, Purpose::Control, None).await.unwrap();
         let (client, driver) = control::open(connection.io, self.calls().serve(), IndexerServiceClient::from);
         self.spawn(driver);
-        let request = RegisterRequest { records: Records::first_of(records), announce: true };
+        let request = RegisterRequest { records: Records::first_of(records), announce: true, partial: false };
         let reply = client.register(patient(), request).await.unwrap().unwrap();
         self.sessions.lock().unwrap().push(client);
         reply
@@ -185,14 +185,12 @@ impl Holder {
 
     /// A data stream to the peer at `addr`.
     pub(crate) async fn data(&self, addr: SocketAddr) -> DataStream {
-        DataStream::new(self.endpoint.dial(addr, Purpose::Data, None).await.unwrap().io)
+        DataStream::new(self.endpoint.dial(addr, Purpose::Data, None).await.unwrap().io).unwrap()
     }
 
     /// What the peer at `addr` says to one request; the bytes are not taken.
     pub(crate) async fn ask(&self, addr: SocketAddr, request: &DataRequest) -> DataReply {
-        let mut stream = self.data(addr).await;
-        stream.send(request).await.unwrap();
-        stream.receive(PATIENCE).await.unwrap()
+        ask_over(self.data(addr).await, request).await.1
     }
 
     fn spawn(&self, driver: impl Future<Output = ()> + Send + 'static) {
@@ -211,8 +209,16 @@ async fn run(
         let (_client, driver) = control::open(connection.io, calls.serve(), PeerServiceClient::from);
         return driver.await;
     }
-    let mut stream = DataStream::new(connection.io);
-    while let Ok(request) = stream.receive::<DataRequest>(PATIENCE).await {
+    let mut stream = DataStream::new(connection.io).unwrap();
+    let _ends_with_this = HangUpOnDrop(stream.hang_up());
+    loop {
+        let (back, request) = blocking(move || {
+            let request = stream.receive::<DataRequest>(PATIENCE);
+            (stream, request)
+        })
+        .await;
+        stream = back;
+        let Ok(request) = request else { return };
         let Answer { reply, bytes, then, gate } = script(&request);
         let _ = asked.send(request); // few tests listen
         if let Some(gate) = gate {
@@ -221,18 +227,42 @@ async fn run(
         if then == Then::Hang && bytes.is_empty() {
             return std::future::pending().await;
         }
-        let sent = async {
-            stream.send(&reply).await?;
-            stream.send_bytes(&bytes).await?;
-            stream.flush().await
-        };
-        let sent = sent.await;
+        let (back, sent) = blocking(move || {
+            let sent = stream.send(&reply).and_then(|()| stream.send_bytes(&bytes));
+            (stream, sent)
+        })
+        .await;
+        stream = back;
         match then {
             Then::GoOn if sent.is_ok() => {}
             Then::GoOn | Then::Close => return,
             Then::Hang => std::future::pending().await,
         }
     }
+}
+
+/// What comes over `stream` in reply to one request; the bytes are not taken.
+pub(crate) async fn ask_over(mut stream: DataStream, request: &DataRequest) -> (DataStream, DataReply) {
+    stream.send(request).unwrap();
+    blocking(move || {
+        let reply = stream.receive(PATIENCE).unwrap();
+        (stream, reply)
+    })
+    .await
+}
+
+/// Ends the thread that reads a stream when the task that waits for it is gone.
+struct HangUpOnDrop(HangUp);
+
+impl Drop for HangUpOnDrop {
+    fn drop(&mut self) {
+        self.0.now();
+    }
+}
+
+/// Runs `work`, which blocks, away from the runtime: the peers of a test run on it.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.unwrap()
 }
 
 /// A context with a deadline that no test waits for.

@@ -24,11 +24,12 @@ mod link;
 mod listener;
 mod serving;
 mod tls;
+mod wire;
 
 pub use addr::resolve;
 pub use backoff::Backoff;
 pub use calls::Calls;
-pub use data::{DataError, DataStream};
+pub use data::{DataError, DataStream, HangUp};
 pub use endpoint::{Connection, Endpoint, EndpointConfig, EndpointError, Remote, Security};
 pub use frame::{Envelope, FrameError, call_until};
 pub use handshake::ConnectError;

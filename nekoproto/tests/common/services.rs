@@ -172,7 +172,7 @@ pub(crate) fn reply(messages: u32) -> QueryReply {
 pub(crate) fn big_reply() -> QueryReply {
     static RECORD: std::sync::LazyLock<SignedRecord> =
         std::sync::LazyLock::new(|| record(&long_name(), u64::MAX));
-    let holder = Holder { node: identity(8).id(), addr: SocketAddr::from(([0xffff; 8], u16::MAX)) };
+    let holder = Holder::new(identity(8).id(), SocketAddr::from(([0xffff; 8], u16::MAX)));
     let hit = Hit { record: RECORD.clone(), holders: List::first_of([holder; HOLDERS_MAX]) };
     QueryReply { hits: List::first_of(vec![hit; HITS_MAX]), complete: false, messages: u32::MAX }
 }

@@ -1,12 +1,15 @@
 //! A peer as far as indexers see it: an identity, a port, a control connection.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
 
 use nekoproto::{
     Held, Holder, Identity, IndexerServiceClient, List, PeerService, Purpose, Records, Refusal,
     RegisterRequest, Role, SignedRecord, Verdict,
     limits::BATCH_MAX,
-    transport::{Listener, Security, control},
+    transport::{Endpoint, Listener, Security, control},
 };
 use tarpc::context::{self, Context};
 use tokio::{task::JoinHandle, time::sleep};
@@ -27,7 +30,7 @@ pub struct Client {
 
 /// Hears what an indexer says, and does nothing about it.
 #[derive(Clone)]
-struct Silent;
+pub(crate) struct Silent;
 
 impl PeerService for Silent {
     async fn invalidate(self, _: Context, _: Records) -> Result<(), Refusal> {
@@ -52,7 +55,17 @@ impl Client {
         let node = identity.id();
         let endpoint = endpoint(identity, Role::Peer, security)?;
         let listener = endpoint.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
-        let holder = Holder { node, addr: listener.local_addr() };
+        let holder = Holder::new(node, listener.local_addr());
+        let mut client = Self::over(&endpoint, addr, holder).await?;
+        client.listener = Some(listener);
+        Ok(client)
+    }
+
+    /// Connects `endpoint`, which is listed as `holder`, to the indexer at `addr`.
+    ///
+    /// # Errors
+    /// It cannot be connected to.
+    pub async fn over(endpoint: &Arc<Endpoint>, addr: SocketAddr, holder: Holder) -> anyhow::Result<Self> {
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
         let renewals = stay_listed(calls.clone());
@@ -62,7 +75,7 @@ impl Client {
                 () = renewals => {}
             }
         });
-        Ok(Self { calls, holder, listener: Some(listener), driver })
+        Ok(Self { calls, holder, listener: None, driver })
     }
 
     /// The same without the port, for thousands of them: it is listed, and nobody is to connect there.
@@ -77,7 +90,8 @@ impl Client {
     /// # Errors
     /// The call failed, was refused, or did not list them all.
     pub async fn register(&self, records: Vec<SignedRecord>) -> anyhow::Result<()> {
-        let request = RegisterRequest { records: Records::try_from(records)?, announce: false };
+        let request =
+            RegisterRequest { records: Records::try_from(records)?, announce: false, partial: false };
         let reply = self.calls.register(context::current(), request).await??;
         anyhow::ensure!(reply.unlisted == 0 && reply.newer.is_empty(), "not all records were listed");
         Ok(())

@@ -68,7 +68,7 @@ impl Bench {
         let now = Instant::now();
         let state = State::new(now);
         let origin = Identity::from_seed(&[1; 32]);
-        let holder = |port| Holder { node: origin.id(), addr: SocketAddr::from(([127, 0, 0, 1], port)) };
+        let holder = |port| Holder::new(origin.id(), SocketAddr::from(([127, 0, 0, 1], port)));
         let session = state.index.open_session(holder(1), LEASE, now);
         let records: Vec<_> =
             (0..NAMES).map(|n| sign_record(&origin, &format!("data-set/part-{n:012}.bin"))).collect();

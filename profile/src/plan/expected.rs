@@ -113,10 +113,7 @@ mod tests {
         let holders: Vec<Holder> = origins
             .iter()
             .zip(1..)
-            .map(|(origin, port)| Holder {
-                node: origin.id(),
-                addr: SocketAddr::from(([127, 0, 0, 1], port)),
-            })
+            .map(|(origin, port)| Holder::new(origin.id(), SocketAddr::from(([127, 0, 0, 1], port))))
             .collect();
         let workload = Arc::new(Workload::new(&scenario, &origins));
         let expected = Expected::new(Arc::clone(&workload), &scenario.graph().unwrap(), 0, 1, &holders);

@@ -6,9 +6,10 @@ use nekoproto::{
     Holder, PackedRecord, SignedRecord, VerifiedRecord, Version,
     limits::{HITS_MAX, HOLDERS_MAX},
 };
+use rand::random_range;
 
 use super::{Noted, Session};
-use crate::state::merge::Found;
+use crate::state::merge::{Found, order};
 
 /// What is known of one name. Nearly always one origin publishes it and one node holds it: that takes
 /// two pointers, and no memory of its own but the record.
@@ -17,7 +18,7 @@ use crate::state::merge::Found;
 /// version noted while the listing existed.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// One origin, and one holder of its newest version.
+    /// One origin, and one holder of all of its newest version.
     Single { record: PackedRecord, holder: Arc<Session> },
     /// Anything else.
     #[expect(clippy::box_collection, reason = "a vector in place would make every entry larger")]
@@ -25,6 +26,8 @@ pub(super) enum Entry {
 }
 
 /// One origin's file.
+///
+/// Invariant: of the holdings, those of whole versions come first.
 #[derive(Debug)]
 pub(super) struct Listing {
     pub(super) record: PackedRecord,
@@ -35,13 +38,20 @@ pub(super) struct Listing {
 pub(super) struct Holding {
     pub(super) session: Arc<Session>,
     pub(super) version: Version,
+    /// Its holder has a part of the version.
+    pub(super) partial: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() == 16, "a million of them are in the table");
 
 impl Entry {
     /// The entry of a name that nobody held before.
-    pub(super) fn new(session: &Arc<Session>, record: &VerifiedRecord) -> Self {
+    pub(super) fn new(session: &Arc<Session>, record: &VerifiedRecord, partial: bool) -> Self {
+        if partial {
+            let held = Holding { session: Arc::clone(session), version: record.version, partial };
+            let listing = Listing { record: PackedRecord::new(record), holdings: vec![held] };
+            return Self::Many(Box::new(vec![listing]));
+        }
         Self::Single { record: PackedRecord::new(record), holder: Arc::clone(session) }
     }
 
@@ -58,9 +68,15 @@ impl Entry {
         }
     }
 
-    /// Lists `session` as a holder of `record`, and says whether it is listed now.
-    pub(super) fn list(&mut self, session: &Arc<Session>, record: &VerifiedRecord) -> (Noted, bool) {
+    /// Lists `session` as a holder of `record`, or of a part of it, and says whether it is listed now.
+    pub(super) fn list(
+        &mut self,
+        session: &Arc<Session>,
+        record: &VerifiedRecord,
+        partial: bool,
+    ) -> (Noted, bool) {
         if let Self::Single { record: known, holder } = self
+            && !partial
             && Arc::ptr_eq(holder, session)
             && known.is(record.signed())
         {
@@ -81,11 +97,11 @@ impl Entry {
         for listing in listings.iter_mut() {
             listing.holdings.retain(|known| known.session.holder.node != node);
         }
-        let holding = Holding { session: Arc::clone(session), version: record.version };
+        let holding = Holding { session: Arc::clone(session), version: record.version, partial };
         let noted = match of_origin {
             Some(place) => {
                 let noted = listings[place].note(record);
-                listings[place].holdings.push(holding);
+                listings[place].add(holding);
                 noted
             }
             None => {
@@ -157,7 +173,7 @@ impl Entry {
     /// The general form, to be changed; [`make_small`](Self::make_small) ends that.
     fn listings(&mut self) -> &mut Vec<Listing> {
         if let Self::Single { record, holder } = self {
-            let held = Holding { session: Arc::clone(holder), version: record.version() };
+            let held = Holding { session: Arc::clone(holder), version: record.version(), partial: false };
             let listing = Listing { record: record.clone(), holdings: vec![held] };
             *self = Self::Many(Box::new(vec![listing]));
         }
@@ -170,11 +186,16 @@ impl Entry {
     fn make_small(&mut self) {
         if let Self::Many(listings) = self
             && let [Listing { record, holdings }] = listings.as_slice()
-            && let [Holding { session, version }] = holdings.as_slice()
+            && let [Holding { session, version, partial: false }] = holdings.as_slice()
             && *version == record.version()
         {
             *self = Self::Single { record: record.clone(), holder: Arc::clone(session) };
         }
+    }
+
+    #[cfg(test)]
+    pub(super) const fn is_single(&self) -> bool {
+        matches!(self, Self::Single { .. })
     }
 
     /// All that is listed, in the general form.
@@ -187,6 +208,7 @@ impl Entry {
         assert!(!listings.is_empty());
         for listing in listings.iter() {
             assert!(!listing.holdings.is_empty());
+            assert!(listing.holdings.is_sorted_by_key(|held| held.partial));
             assert_eq!(listing.record.name_bytes(), self.name_bytes());
             for held in &listing.holdings {
                 assert!(held.version <= listing.record.version());
@@ -207,20 +229,42 @@ impl Listing {
         Noted::News { outdated: older.map(|held| held.session.id()).collect() }
     }
 
-    /// At most [`HOLDERS_MAX`] of the current holders; each lookup begins elsewhere among them,
-    /// so that the load spreads.
+    /// Adds a holding. The order among those of whole versions, and among the others, means nothing.
+    fn add(&mut self, holding: Holding) {
+        let first_partial = self.first_partial();
+        let (last, partial) = (self.holdings.len(), holding.partial);
+        self.holdings.push(holding);
+        if !partial {
+            self.holdings.swap(first_partial, last);
+        }
+    }
+
+    /// Where the holdings of parts begin.
+    fn first_partial(&self) -> usize {
+        self.holdings.partition_point(|held| !held.partial)
+    }
+
+    /// At most [`HOLDERS_MAX`] of the current holders, those of the whole version first (see
+    /// [`order`]); each lookup begins elsewhere among them, so that the load spreads.
     fn found(&self, now_ms: u64) -> Option<Found> {
-        let start =
-            if self.holdings.len() > HOLDERS_MAX { rand::random_range(0..self.holdings.len()) } else { 0 };
-        let (late, early) = self.holdings.split_at(start);
         let newest = self.record.version();
-        let holders: Vec<Holder> = early
-            .iter()
-            .chain(late)
-            .filter(|held| held.version == newest && held.session.is_listed_at(now_ms))
-            .map(|held| held.session.holder)
-            .take(HOLDERS_MAX)
-            .collect();
+        let rotate = self.holdings.len() > HOLDERS_MAX;
+        let current = |holdings: &[Holding]| -> Vec<Holder> {
+            let start = if rotate && !holdings.is_empty() { random_range(0..holdings.len()) } else { 0 };
+            let (late, early) = holdings.split_at(start);
+            let holdings = early.iter().chain(late);
+            holdings
+                .filter(|held| held.version == newest && held.session.is_listed_at(now_ms))
+                .map(|held| Holder { partial: held.partial, ..held.session.holder })
+                .take(HOLDERS_MAX)
+                .collect()
+        };
+        let (whole, partial) = self.holdings.split_at(self.first_partial());
+        let mut holders = current(whole);
+        if !partial.is_empty() {
+            holders.extend(current(partial));
+            order(&mut holders);
+        }
         (!holders.is_empty()).then(|| Found { record: self.record.unpack(), holders })
     }
 }

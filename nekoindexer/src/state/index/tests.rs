@@ -2,7 +2,10 @@
 
 use std::net::SocketAddr;
 
-use nekoproto::{Identity, limits::HITS_MAX};
+use nekoproto::{
+    Identity,
+    limits::{HITS_MAX, HOLDERS_MAX, HOLDERS_WHOLE_MIN},
+};
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
@@ -11,7 +14,12 @@ use crate::state::testing::record;
 const LEASE: Duration = Duration::from_secs(10);
 
 fn holder(n: u8) -> Holder {
-    Holder { node: Identity::from_seed(&[n; 32]).id(), addr: SocketAddr::from(([127, 0, 0, 1], 1000)) }
+    Holder::new(Identity::from_seed(&[n; 32]).id(), SocketAddr::from(([127, 0, 0, 1], 1000)))
+}
+
+/// One that has a part.
+fn partial(n: u8) -> Holder {
+    Holder { partial: true, ..holder(n) }
 }
 
 fn name(text: &str) -> FileName {
@@ -37,6 +45,11 @@ impl Setup {
         let ended = self.index.ended(at);
         ended.iter().for_each(|session| self.index.end(session, at));
         ended.iter().map(|session| session.id()).collect()
+    }
+
+    /// Whether all names have the smallest form.
+    fn is_small(&self) -> bool {
+        self.index.table.shards().all(|shard| shard.entries().iter().all(Entry::is_single))
     }
 
     /// The versions found and their holders.
@@ -205,6 +218,80 @@ fn a_new_session_of_a_node_replaces_its_old_one() {
     assert_eq!(setup.index.names(), 0);
 }
 
+#[test]
+fn holder_of_a_part_is_listed_as_one_after_those_of_the_whole() {
+    let setup = Setup::new();
+    let (first, second, origin) = (setup.session(2), setup.session(3), setup.session(1));
+    assert_eq!(setup.index.register_partial(&first, &record(1, "a", 1)), Noted::News { outdated: vec![] });
+    assert_eq!(setup.found(setup.now), [(1, vec![partial(2)])]);
+    assert_eq!(setup.index.keys(), [NameKey::of(&name("a"))], "a name of which there is a part is one");
+    setup.index.register_partial(&second, &record(1, "a", 1));
+    assert_eq!(setup.index.register(&origin, &record(1, "a", 1)), Noted::Known);
+    let found = setup.found(setup.now);
+    assert_eq!((found[0].1.len(), found[0].1[0]), (3, holder(1)));
+    setup.index.check();
+    for session in [first, second, origin] {
+        setup.index.deregister(&session, &name("a"));
+    }
+    assert_eq!(setup.index.names(), 0);
+}
+
+#[test]
+fn newest_word_on_how_much_is_held_counts_and_the_whole_takes_least_room() {
+    let setup = Setup::new();
+    let session = setup.session(2);
+    setup.index.register_partial(&session, &record(1, "a", 1));
+    assert!(!setup.is_small());
+    assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::Known);
+    assert_eq!(setup.found(setup.now), [(1, vec![holder(2)])]);
+    assert!(setup.is_small());
+    assert_eq!(setup.index.register_partial(&session, &record(1, "a", 1)), Noted::Known);
+    assert_eq!(setup.found(setup.now), [(1, vec![partial(2)])]);
+    let next = setup.index.register_partial(&session, &record(1, "a", 2));
+    assert_eq!((next, session.count()), (Noted::News { outdated: vec![] }, 1));
+    assert_eq!(setup.found(setup.now), [(2, vec![partial(2)])], "in place of the copy of the older version");
+    setup.index.check();
+}
+
+#[test]
+fn holder_of_a_part_is_told_of_newer_versions_and_not_listed_with_an_older() {
+    let setup = Setup::new();
+    let (origin, reader, late) = (setup.session(1), setup.session(2), setup.session(3));
+    setup.index.register(&origin, &record(1, "a", 1));
+    setup.index.register_partial(&reader, &record(1, "a", 1));
+    let noted = setup.index.register(&origin, &record(1, "a", 2));
+    assert_eq!(noted, Noted::News { outdated: vec![reader.id()] });
+    let noted = setup.index.register_partial(&late, &record(1, "a", 1));
+    assert_eq!(noted, Noted::Outdated(record(1, "a", 2)));
+    assert_eq!(setup.found(setup.now), [(2, vec![holder(1)])]);
+    setup.index.check();
+}
+
+#[test]
+fn crowd_of_holders_of_parts_leaves_room_for_the_whole_and_takes_turns() {
+    let setup = Setup::new();
+    let crowd = u8::try_from(3 * HOLDERS_MAX).unwrap();
+    for n in 0..crowd {
+        let session = setup.session(n);
+        // The last are those that hold all of it.
+        if usize::from(n) < 2 * HOLDERS_MAX {
+            setup.index.register_partial(&session, &record(1, "a", 1));
+        } else {
+            setup.index.register(&session, &record(1, "a", 1));
+        }
+    }
+    setup.index.check();
+    let mut seen = std::collections::HashSet::new();
+    for _ in 0..2000 {
+        let holders = setup.found(setup.now).remove(0).1;
+        assert_eq!(holders.len(), HOLDERS_MAX);
+        assert_eq!(holders.iter().filter(|holder| !holder.partial).count(), HOLDERS_WHOLE_MIN);
+        assert!(holders.is_sorted_by_key(|holder| holder.partial));
+        seen.extend(holders);
+    }
+    assert_eq!(seen.len(), usize::from(crowd), "each of them has its turn");
+}
+
 /// Goal: whatever happens, the invariants hold, and an emptied index is empty.
 #[test]
 fn random_histories_keep_the_invariants() {
@@ -223,7 +310,21 @@ fn random_histories_keep_the_invariants() {
                 }
                 1 => setup.index.deregister(&sessions[who], &record.name),
                 2 => drop(setup.index.invalidate(&record)),
-                _ => drop(setup.index.register(&sessions[who], &record)),
+                n => {
+                    let partial = n == 3;
+                    let noted = if partial {
+                        setup.index.register_partial(&sessions[who], &record)
+                    } else {
+                        setup.index.register(&sessions[who], &record)
+                    };
+                    if matches!(noted, Noted::Known | Noted::News { .. }) {
+                        let expected = Holder { partial, ..holder(u8::try_from(who).unwrap()) };
+                        let found = setup.index.lookup(&record.name, setup.now);
+                        let holding = |found: &Found| found.holders.contains(&expected);
+                        let held: Vec<_> = found.iter().filter(|found| holding(found)).collect();
+                        assert!(held.len() == 1 && held[0].record == record, "seed {seed}");
+                    }
+                }
             }
             setup.index.check();
         }

@@ -1,0 +1,81 @@
+//! Files that are still being downloaded: what they have by now is served to others.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use nekoproto::{ByteRange, ContentHash, Manifest, ManifestHash, VerifiedRecord};
+
+use crate::{bits::Have, treehash::Segments};
+
+/// A file in the making, as others may see it.
+#[derive(Debug)]
+pub(crate) struct PartialFile {
+    pub(crate) record: VerifiedRecord,
+    pub(crate) manifest: Arc<Manifest>,
+    /// The segments it is to have, if a holder told.
+    pub(crate) outline: Option<Arc<Segments>>,
+    /// The manifest as it travels.
+    pub(crate) encoded: Arc<[u8]>,
+    pub(crate) file: Arc<File>,
+    pub(crate) have: Arc<Have>,
+    /// When its record was found to be the newest.
+    pub(crate) since: Instant,
+}
+
+impl PartialFile {
+    /// Whether every chunk that these ranges touch is there.
+    pub(crate) fn has_all_of(&self, ranges: &[ByteRange]) -> bool {
+        ranges.iter().all(|range| {
+            let chunks = self.manifest.chunks_in(range.offset..range.offset.saturating_add(range.len));
+            chunks.into_iter().all(|index| self.have.has(index))
+        })
+    }
+}
+
+/// All of them, by content.
+#[derive(Debug, Default)]
+pub(crate) struct Partials {
+    files: Mutex<HashMap<ContentHash, Arc<PartialFile>>>,
+}
+
+impl Partials {
+    /// Lets others have `file` until the guard is dropped.
+    pub(crate) fn show(self: &Arc<Self>, file: PartialFile) -> Shown {
+        let file = Arc::new(file);
+        self.lock().insert(file.record.content, Arc::clone(&file));
+        Shown { partials: Arc::clone(self), file }
+    }
+
+    pub(crate) fn with_content(&self, content: &ContentHash) -> Option<Arc<PartialFile>> {
+        self.lock().get(content).cloned()
+    }
+
+    pub(crate) fn with_manifest(&self, manifest: &ManifestHash) -> Option<Arc<PartialFile>> {
+        self.lock().values().find(|file| file.record.manifest == *manifest).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ContentHash, Arc<PartialFile>>> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Shows a file until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    partials: Arc<Partials>,
+    file: Arc<PartialFile>,
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let mut files = self.partials.lock();
+        // Another download of the same bytes, to another place, may have taken over.
+        if files.get(&self.file.record.content).is_some_and(|shown| Arc::ptr_eq(shown, &self.file)) {
+            files.remove(&self.file.record.content);
+        }
+    }
+}

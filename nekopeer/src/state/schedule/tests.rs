@@ -1,0 +1,309 @@
+//! The schedule by itself, and simulated with sources of every kind.
+
+use std::collections::{BTreeMap, HashSet};
+
+use nekoproto::{Chunk, ChunkHash, Identity};
+use proptest::prelude::*;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use super::*;
+
+const NOW: Duration = Duration::ZERO;
+
+fn source(n: u8) -> SourceId {
+    Identity::from_seed(&[n; 32]).id()
+}
+
+fn manifest(lens: &[u32]) -> Manifest {
+    let chunk = |len: &u32| Chunk { len: *len, hash: ChunkHash::from_bytes([0; 32]) };
+    Manifest::new(lens.iter().map(chunk).collect()).unwrap()
+}
+
+fn in_order(lens: &[u32], had: &[usize]) -> Schedule {
+    let mut bits = Bits::none(lens.len());
+    had.iter().for_each(|index| {
+        bits.set(*index);
+    });
+    Schedule::new(&manifest(lens), bits, &Bits::none(lens.len()), Order::InOrder)
+}
+
+/// A schedule with complete sources 1, 2, ... and a stream of the same number to each.
+fn with_sources(mut schedule: Schedule, count: u8) -> Schedule {
+    for n in 1..=count {
+        schedule.offers(source(n), Offer::All);
+        schedule.opened(u32::from(n), source(n), NOW);
+    }
+    schedule
+}
+
+impl Schedule {
+    fn check(&self) {
+        for index in 0..self.lens.len() {
+            let leased = usize::from(self.leases.get(&index).copied().unwrap_or(0));
+            let holding = self.streams.values().filter(|stream| stream.leased.contains(&index)).count();
+            assert_eq!(leased, holding, "chunk {index}");
+            assert!(usize::from(self.had.has(index)) + usize::from(self.missing.has(index)) < 2);
+            assert!(leased == 0 || !(self.had.has(index) || self.missing.has(index)));
+        }
+        assert_eq!(self.missing.count(), self.missing_count);
+        assert_eq!(self.left, self.lens.len() - self.had.count());
+        for stream in self.streams.values() {
+            let sum: u64 = stream.leased.iter().map(|index| u64::from(self.lens[*index])).sum();
+            assert_eq!(sum, stream.bytes);
+        }
+    }
+}
+
+#[test]
+fn runs_are_contiguous_and_bounded_but_never_empty() {
+    const MIB: u32 = 1024 * 1024;
+    let lens = [MIB / 2, MIB / 2, MIB / 2, MIB, MIB / 2];
+    let mut schedule = with_sources(in_order(&lens, &[1]), 1);
+    assert_eq!(schedule.next(1, NOW), Next::Fetch(0..1), "chunk 1 is there already");
+    assert_eq!(schedule.next(1, NOW), Next::Fetch(2..3));
+    assert_eq!(schedule.next(1, NOW), Next::Fetch(3..4), "a long chunk is taken all the same");
+    assert_eq!(schedule.next(1, NOW), Next::Fetch(4..5));
+    assert_eq!(schedule.next(1, NOW), Next::Wait);
+    for index in 0..5 {
+        schedule.had(index, Some(1), NOW);
+    }
+    assert_eq!(schedule.next(1, NOW), Next::Done);
+    schedule.check();
+}
+
+#[test]
+fn a_faster_stream_gets_longer_runs() {
+    let lens = [64 * 1024; 1000];
+    let mut schedule = with_sources(in_order(&lens, &[]), 2);
+    schedule.measured(1, 100_000_000, 1.0);
+    schedule.measured(2, 1_000_000, 1.0);
+    let Next::Fetch(fast) = schedule.next(1, NOW) else { panic!("nothing for the fast one") };
+    let Next::Fetch(slow) = schedule.next(2, NOW) else { panic!("nothing for the slow one") };
+    assert!(fast.len() > 20 * slow.len(), "{fast:?} {slow:?}");
+}
+
+#[test]
+fn corrupt_source_is_banned_and_its_chunks_are_missing_again() {
+    let mut schedule = with_sources(in_order(&[10, 10], &[]), 2);
+    assert_eq!(schedule.next(1, NOW), Next::Fetch(0..2));
+    assert_eq!(schedule.next(2, NOW), Next::Wait);
+    schedule.had(0, Some(1), NOW);
+    schedule.ban(source(1));
+    schedule.closed(1);
+    schedule.opened(3, source(1), NOW);
+    assert_eq!(schedule.next(3, NOW), Next::StruckOut);
+    assert_eq!(schedule.next(2, NOW), Next::Fetch(1..2));
+    schedule.check();
+}
+
+#[test]
+fn failing_source_strikes_out_after_a_few_tries() {
+    let mut schedule = with_sources(in_order(&[10], &[]), 1);
+    for stream in 1..=STRIKES_MAX {
+        assert_eq!(schedule.next(stream, NOW), Next::Fetch(0..1));
+        assert_eq!(schedule.strike(source(1)), stream == STRIKES_MAX);
+        schedule.closed(stream);
+        schedule.opened(stream + 1, source(1), NOW);
+    }
+    assert_eq!(schedule.next(STRIKES_MAX + 1, NOW), Next::StruckOut);
+    assert_eq!(schedule.left(), 1);
+}
+
+#[test]
+fn what_fewest_have_comes_first() {
+    let empty = Bits::none(6);
+    let mut schedule = Schedule::new(&manifest(&[10; 6]), empty.clone(), &empty, Order::RarestFrom(0));
+    schedule = with_sources(schedule, 1);
+    let mut some = Bits::none(6);
+    [0, 1, 3, 4].into_iter().for_each(|index| {
+        some.set(index);
+    });
+    schedule.offers(source(2), Offer::Some(some.clone()));
+    schedule.opened(2, source(2), NOW);
+    let mut runs = |stream: StreamId| {
+        let mut runs: Vec<Range<usize>> = Vec::new();
+        for _ in 0..2 {
+            let Next::Fetch(run) = schedule.next(stream, NOW) else { panic!("nothing to fetch") };
+            runs.push(run);
+        }
+        runs.sort_by_key(|run| run.start);
+        runs
+    };
+    assert_eq!(runs(1), [2..3, 5..6], "nobody but the origin has them, in whatever order");
+    assert_eq!(runs(2).into_iter().flatten().collect::<Vec<_>>(), [0, 1, 3, 4]);
+    some.set(5);
+    schedule.offers(source(2), Offer::Some(some)); // it has got one more by now
+    assert_eq!(schedule.copies, [1, 1, 0, 1, 1, 1]);
+    schedule.check();
+}
+
+#[test]
+fn a_stream_that_stands_still_at_the_end_is_overtaken_and_its_chunk_comes_once() {
+    let mut schedule = with_sources(in_order(&[100_000; 4], &[]), 2);
+    schedule.measured(1, 1_000_000, 1.0);
+    schedule.measured(2, 1_000_000, 1.0);
+    assert_eq!(schedule.next(1, NOW), Next::Fetch(0..2));
+    assert_eq!(schedule.next(2, NOW), Next::Fetch(2..4));
+    [2, 3].into_iter().for_each(|index| schedule.had(index, Some(2), NOW));
+    assert_eq!(schedule.next(2, NOW), Next::Wait, "the other is as fast");
+    let later = NOW + STANDS_STILL_AFTER + Duration::from_millis(1);
+    assert_eq!(schedule.next(2, later), Next::Fetch(1..2));
+    schedule.had(1, Some(2), later);
+    assert_eq!(schedule.next(2, later), Next::Fetch(0..1));
+    assert!(schedule.wants(0));
+    schedule.had(0, Some(1), later); // it came after all
+    assert!(!schedule.wants(0) && schedule.left() == 0);
+    schedule.had(0, Some(2), later);
+    assert_eq!(schedule.next(2, later), Next::Done);
+    schedule.check();
+}
+
+#[test]
+fn what_is_claimed_is_leased_only_when_the_claim_fails() {
+    let mut claimed = Bits::none(3);
+    claimed.set(1);
+    let schedule = Schedule::new(&manifest(&[10; 3]), Bits::none(3), &claimed, Order::InOrder);
+    let mut schedule = with_sources(schedule, 1);
+    assert_eq!(schedule.next(1, NOW), Next::Fetch(0..1));
+    assert_eq!(schedule.next(1, NOW), Next::Fetch(2..3));
+    [0, 2].into_iter().for_each(|index| schedule.had(index, Some(1), NOW));
+    assert_eq!(schedule.next(1, NOW), Next::Wait);
+    schedule.unclaim(1);
+    assert_eq!(schedule.next(1, NOW), Next::Fetch(1..2));
+    schedule.check();
+}
+
+proptest! {
+    /// Whatever sources do, nothing is lost and all chunks end up had.
+    #[test]
+    fn every_chunk_ends_up_had(
+        lens in prop::collection::vec(1..50u32, 1..40),
+        steps in prop::collection::vec((1..4u8, 0..10u8), 0..300),
+    ) {
+        let mut schedule = with_sources(in_order(&lens, &[]), 4);
+        let mut now = NOW;
+        for (who, what) in steps {
+            now += Duration::from_millis(200);
+            let stream = u32::from(who);
+            match what {
+                0 => { schedule.closed(stream); schedule.opened(stream, source(who), now); }
+                2 => if let Next::Fetch(run) = schedule.next(stream, now) {
+                    schedule.refused(stream, run);
+                },
+                1 if who > 1 => schedule.ban(source(who)),
+                _ => if let Next::Fetch(run) = schedule.next(stream, now) {
+                    for index in run {
+                        prop_assert!(schedule.wants(index));
+                        if what > 4 { schedule.had(index, Some(stream), now); }
+                    }
+                },
+            }
+            schedule.check();
+        }
+        (1..4).for_each(|stream| schedule.closed(stream));
+        while let Next::Fetch(run) = schedule.next(4, now) {
+            run.for_each(|index| schedule.had(index, Some(4), now));
+        }
+        prop_assert_eq!(schedule.left(), 0);
+    }
+}
+
+/// What came of one simulated download.
+struct Outcome {
+    seconds: f64,
+    fetched: u64,
+    useful: u64,
+    fetched_twice_early: usize,
+}
+
+/// Sources deliver at their speeds (bytes per second; 0 stands still after its first chunks), two runs
+/// asked ahead, event by event.
+fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
+    let mut random = StdRng::seed_from_u64(seed);
+    let lens: Vec<u32> = (0..chunks).map(|_| random.random_range(16_000..130_000)).collect();
+    let count = u8::try_from(speeds.len()).unwrap();
+    let empty = Bits::none(chunks);
+    let start = random.random_range(0..chunks);
+    let schedule = Schedule::new(&manifest(&lens), empty.clone(), &empty, Order::RarestFrom(start));
+    let mut schedule = with_sources(schedule, count);
+    let mut queues: BTreeMap<u32, VecDeque<Range<usize>>> =
+        (1..=u32::from(count)).map(|n| (n, VecDeque::new())).collect();
+    let mut busy_until: BTreeMap<u32, f64> = queues.keys().map(|n| (*n, 0.0)).collect();
+    let (mut asked, mut outcome) =
+        (HashSet::new(), Outcome { seconds: 0.0, fetched: 0, useful: 0, fetched_twice_early: 0 });
+    let mut clock = 0.0;
+    while schedule.left() > 0 {
+        assert!(clock < 1e4, "seed {seed}: no end");
+        let now = Duration::from_secs_f64(clock);
+        for (stream, queue) in &mut queues {
+            while queue.len() < 2 {
+                let all_asked = schedule.missing_count == 0;
+                let Next::Fetch(run) = schedule.next(*stream, now) else { break };
+                let twice = run.clone().filter(|index| !asked.insert(*index)).count();
+                outcome.fetched_twice_early += if all_asked { 0 } else { twice };
+                queue.push_back(run);
+            }
+        }
+        // The stream whose run is delivered first.
+        let ready = queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(stream, queue)| {
+            let speed = speeds[*stream as usize - 1];
+            let bytes: u64 = queue[0].clone().map(|index| u64::from(lens[index])).sum();
+            let takes = if speed > 0.0 { bytes as f64 / speed } else { f64::INFINITY };
+            (busy_until[stream].max(0.0) + takes, *stream, bytes, takes)
+        });
+        let first = ready.min_by(|a, b| a.0.total_cmp(&b.0));
+        let (at, stream, bytes, takes) = first.expect("something is on its way");
+        // Idle streams look again now and then.
+        let look = clock + 0.05;
+        if at > look && queues.values().any(VecDeque::is_empty) {
+            clock = look;
+            for (stream, queue) in &queues {
+                if queue.is_empty() {
+                    busy_until.insert(*stream, clock);
+                }
+            }
+            continue;
+        }
+        clock = clock.max(at);
+        busy_until.insert(stream, at);
+        let run = queues.get_mut(&stream).unwrap().pop_front().unwrap();
+        outcome.fetched += bytes;
+        schedule.measured(stream, bytes, takes);
+        run.for_each(|index| schedule.had(index, Some(stream), Duration::from_secs_f64(clock)));
+        schedule.check();
+    }
+    outcome.seconds = clock;
+    outcome.useful = lens.iter().map(|len| u64::from(*len)).sum();
+    outcome
+}
+
+/// Goal: sources of any speeds together take little longer than their sum allows, and nothing is fetched
+/// twice before everything is asked for.
+/// Method: event by event, over random speeds.
+#[test]
+fn all_sources_are_used_to_the_end_and_nothing_comes_twice_before_it() {
+    for seed in 0..60 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let speeds: Vec<f64> =
+            (0..random.random_range(1..6)).map(|_| random.random_range(1e6..1e8)).collect();
+        let chunks = 2000;
+        let outcome = simulate(seed, &speeds, chunks);
+        let bytes = chunks as f64 * 73_000.0;
+        let ideal = bytes / speeds.iter().sum::<f64>();
+        assert!(outcome.seconds < ideal * 1.1 + 1.0, "seed {seed}: {} of {ideal} s", outcome.seconds);
+        assert_eq!(outcome.fetched_twice_early, 0, "seed {seed}");
+        // Only what is on its way at the very end may come twice.
+        let extra = (outcome.fetched - outcome.useful) as f64;
+        assert!(extra < speeds.iter().sum::<f64>() * 0.25, "seed {seed}: {extra}");
+    }
+}
+
+/// Goal: a source that stands still costs a moment, not its time-out.
+#[test]
+fn a_source_that_stands_still_is_overtaken() {
+    for seed in 0..20 {
+        let outcome = simulate(seed, &[5e7, 5e7, 0.0], 2000);
+        let ideal = 2000.0 * 73_000.0 / 1e8;
+        assert!(outcome.seconds < ideal * 1.1 + 2.5, "seed {seed}: {} of {ideal} s", outcome.seconds);
+    }
+}

@@ -1,0 +1,45 @@
+//! Publishing many files at once: more than one batch, in order, the bad ones named and the rest shared.
+#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
+
+mod common;
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+use common::{in_time, indexer, peer};
+use nekopeer::PublishOptions;
+use nekoproto::VerifiedRecord;
+
+/// More than fit in one batch.
+const FILES: usize = 1100;
+
+#[tokio::test]
+async fn folder_of_many_files_is_published_in_order_but_for_the_bad_ones() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        for n in 0..FILES {
+            from.write(&format!("many/{n:05}"), n.to_string().as_bytes());
+        }
+        let large = common::bytes(1, 20 * common::MIB); // on all cores, among small ones
+        from.write("many/00500x", &large);
+        std::fs::write(from.path("many").join(OsStr::from_bytes(b"00001\xff")), b"no name").unwrap();
+        let publish = || async {
+            let (options, progress) = (PublishOptions::default(), std::sync::Arc::default());
+            let outcome = origin.peer.publish(vec![from.path("many")], options, &progress).await.unwrap();
+            assert_eq!(outcome.failed.len(), 1, "the one without an allowed name");
+            assert_eq!((progress.done(), progress.done() > 0), (progress.total(), true));
+            outcome
+        };
+        let first = publish().await;
+        assert_eq!((first.published.len(), first.unchanged.len()), (FILES + 1, 0));
+        assert!(first.published.is_sorted_by_key(|record: &VerifiedRecord| record.name.clone()));
+        let found = first.published.iter().find(|record| record.size == large.len() as u64).unwrap();
+        assert_eq!(found.content.as_bytes(), blake3::hash(&large).as_bytes());
+        from.write("many/00700", b"changed");
+        let second = publish().await;
+        assert_eq!((second.published.len(), second.unchanged.len()), (1, FILES));
+        assert!(second.unchanged.is_sorted_by_key(|record: &VerifiedRecord| record.name.clone()));
+        assert_eq!(indexer.names(), FILES + 1);
+    })
+    .await;
+}
