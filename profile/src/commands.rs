@@ -1,6 +1,7 @@
 //! What each command does: prepares, measures, writes, prints.
 
 pub mod args;
+mod transfer;
 
 use std::{io::Write, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
@@ -26,6 +27,7 @@ use crate::{
     plot,
     report::outputs::{OutFile, OutFolder},
     run::{Watch, interrupt},
+    transfer::node,
 };
 
 /// Does what the arguments say.
@@ -34,8 +36,10 @@ use crate::{
 /// Why it could not begin, or what went wrong then.
 pub fn run(args: Args) -> Result<Outcome, Fault> {
     nekoproto::transport::raise_file_limit();
-    let measures =
-        !matches!(args.command, Command::Compare(_) | Command::Instructions(_) | Command::Serve(_));
+    let measures = !matches!(
+        args.command,
+        Command::Compare(_) | Command::Instructions(_) | Command::Serve(_) | Command::TransferNode(_)
+    );
     if cfg!(debug_assertions) && measures {
         note("note: this is a debug build, its figures say little (cargo run --release)");
     }
@@ -46,12 +50,17 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Goals(goals) => run_goals(&goals),
         Command::Connections(connections) => run_connections(&connections),
         Command::Matrix(matrix) => run_matrix(&matrix),
+        Command::Transfer(args) => transfer::run(&args),
         Command::Compare(compare) => run_compare(&compare),
         Command::Instructions(instructions) => run_instructions(&instructions),
         Command::Serve(serve) => {
             let security = args::security(serve.insecure);
             serve::serve(serve.kind, serve.listen, serve.neighbor, security, serve.routing, serve.threads)
                 .or_cannot_begin()?;
+            Ok(Outcome::Done)
+        }
+        Command::TransferNode(args) => {
+            node::run(&args.options())?;
             Ok(Outcome::Done)
         }
     }

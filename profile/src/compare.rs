@@ -21,7 +21,7 @@ enum Better {
 }
 
 /// The figures that are compared, where both results have them.
-const METRICS: [(&str, Better); 14] = [
+const METRICS: [(&str, Better); 23] = [
     ("mean_us", Better::Lower),
     ("p50_us", Better::Lower),
     ("p90_us", Better::Lower),
@@ -34,7 +34,16 @@ const METRICS: [(&str, Better); 14] = [
     ("ratio_to_floor", Better::Shown),
     ("rss_mib", Better::Shown),
     ("bytes_per_name", Better::Lower),
+    ("ratio_tcp", Better::Lower),
+    ("mb_per_s", Better::Higher),
+    ("files_published_per_s", Better::Higher),
+    ("files_fetched_per_s", Better::Higher),
+    ("publish_s", Better::Lower),
+    ("moved_percent", Better::Lower),
+    ("peak_mib_sender", Better::Shown),
+    ("peak_mib_receiver", Better::Shown),
     ("hits_wrong", Better::NoMore),
+    ("wrong", Better::NoMore),
     ("errors", Better::NoMore),
 ];
 /// Figures that are times: divided by the floor where that is asked for.

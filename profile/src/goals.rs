@@ -286,7 +286,8 @@ const fn count(count: usize) -> f64 {
     count as f64
 }
 
-fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
+/// The figure in the middle; of none, not a number.
+pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.into_iter().collect();
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)

@@ -8,6 +8,7 @@
 //! | [`run`] | clients that ask, in a closed loop or at a rate, and a sample for each answer |
 //! | [`floor`] | the round trips that no query can be faster than |
 //! | [`measure`], [`matrix`], [`index`], [`connections`] | one scenario, all of them, one indexer alone, a crowd |
+//! | [`transfer`] | files from peer to peer: how fast beside a plain copy, what it takes, from whom |
 //! | [`goals`] | what is aimed at, beside what is measured, in one run |
 //! | [`report`], [`plot`] | showing it: tables, JSON, CSV, pictures |
 //! | [`compare`], [`instructions`] | guards: is it worse than before? |
@@ -28,3 +29,4 @@ pub mod plan;
 pub mod plot;
 pub mod report;
 pub mod run;
+pub mod transfer;

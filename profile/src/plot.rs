@@ -1,6 +1,7 @@
 //! Pictures: each as SVG and as PNG, with a font of its own, so that no system library is needed.
 
 mod histogram;
+mod over_time;
 mod scaling;
 mod scatter;
 
@@ -17,6 +18,7 @@ use plotters::{
 };
 
 pub use histogram::Histogram;
+pub use over_time::OverTime;
 pub use scaling::{Line, Scaling};
 pub use scatter::Scatter;
 

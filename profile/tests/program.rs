@@ -1,58 +1,23 @@
 //! The profiler as a program: what it refuses and how, what it writes, and that it leaves nothing behind.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
+mod common;
+
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
     net::TcpListener,
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Command, Output},
     sync::atomic::{AtomicU16, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::json;
 
-fn profile(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_profile"));
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// Runs it to its end: exit code, stdout, stderr.
-fn ends(args: &[&str]) -> (i32, String, String) {
-    let Output { status, stdout, stderr } = profile(args).output().unwrap();
-    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
-}
-
-/// It could not begin, and says so in one line that has `says` in it.
-fn refused(args: &[&str], says: &str) {
-    let (code, stdout, stderr) = ends(args);
-    assert_eq!((code, stdout.as_str()), (2, ""), "{args:?}: {stderr}");
-    assert!(stderr.contains(says), "{args:?}: {stderr}");
-    let said =
-        stderr.lines().filter(|line| !line.is_empty() && !line.starts_with("note: this is a debug build"));
-    assert!(said.count() <= 3, "{args:?}: {stderr}");
-}
-
-fn ok(args: &[&str]) -> String {
-    let (code, stdout, stderr) = ends(args);
-    assert_eq!(code, 0, "{args:?}: {stdout}{stderr}");
-    stdout
-}
-
-fn read_json(path: &Path) -> Value {
-    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
-}
-
-/// Processes whose command line has `text` in it.
-fn processes_with(text: &str) -> usize {
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let lines = pids.filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
-    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
-}
+use common::{ends, ok, processes_with, profile, read_json, refused};
 
 /// Three ports in a row, the last of them taken as long as the listener lives. Below the range that
 /// the system hands out, so that no other test gets them meanwhile.

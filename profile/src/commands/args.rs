@@ -1,5 +1,7 @@
 //! The arguments.
 
+pub mod transfer;
+
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
@@ -49,6 +51,8 @@ pub enum Command {
     Connections(Connections),
     /// The whole table of scenarios, from 1 indexer and 1 client to 10 indexers and 30 clients with 7 hops
     Matrix(Matrix),
+    /// Files from peer to peer: how fast beside a plain copy, what it takes, from whom
+    Transfer(Box<transfer::Transfer>),
     /// Two results beside each other; exit code 1 if the second is worse
     Compare(Compare),
     /// Instructions of the hot functions, counted by valgrind and compared with the recorded numbers
@@ -56,6 +60,9 @@ pub enum Command {
     /// A process of a cluster; started by the others
     #[command(hide = true)]
     Serve(Serve),
+    /// A node of a transfer; started by the others
+    #[command(hide = true)]
+    TransferNode(transfer::TransferNode),
 }
 
 /// How indexers and clients are run.

@@ -44,6 +44,19 @@ pub fn rss_bytes(pid: u32) -> Option<u64> {
     kib_to_bytes(&line_of(&format!("/proc/{pid}/status"), "VmRSS:")?)
 }
 
+/// The most memory of process `pid` that was ever resident at once, in bytes, or since it was told to
+/// forget that; `None` where the system does not say.
+#[must_use]
+pub fn peak_bytes(pid: u32) -> Option<u64> {
+    kib_to_bytes(&line_of(&format!("/proc/{pid}/status"), "VmHWM:")?)
+}
+
+/// Memory in bytes that programs can still have; `None` where the system does not say.
+#[must_use]
+pub fn available_bytes() -> Option<u64> {
+    kib_to_bytes(&line_of("/proc/meminfo", "MemAvailable:")?)
+}
+
 fn line_of(path: &str, key: &str) -> Option<String> {
     let text = fs::read_to_string(path).ok()?;
     text.lines().find_map(|line| line.strip_prefix(key)).map(|rest| rest.trim().to_owned())

@@ -1,0 +1,170 @@
+//! The arguments of transfers.
+
+use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf};
+
+use clap::Args as ClapArgs;
+
+use super::security;
+use crate::transfer::{
+    goals, hostile, node,
+    scenario::{Bulk, Change, How, ROUNDS_DEFAULT, Scenario, What},
+    units,
+};
+
+/// Files from peer to peer.
+///
+/// Bytes are given as 4096, 64MiB, 1GiB (units of 1024) or 50MB (units of 1000). Every node is a process of
+/// its own; every file that arrives is held against the one that was published.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Transfer {
+    /// Bytes of the file; several, separated by commas, are measured one after the other
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1GiB", value_parser = units::bytes)]
+    pub size: Vec<u64>,
+    /// Who has the file when the readers begin: the origin and copies, 1 to 16
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub sources: usize,
+    /// Who fetch it, all beginning at once, 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub readers: usize,
+    /// Plain TCP instead of TLS
+    #[arg(long)]
+    pub insecure: bool,
+    /// Bytes a second that each peer sends at most, such as 50MB [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    pub cap_up: Option<NonZeroU64>,
+    /// Bytes a second that each peer fetches at most, such as 50MB [default: no limit]
+    #[arg(long, value_name = "RATE", value_parser = units::rate)]
+    pub cap_down: Option<NonZeroU64>,
+    /// One of the sources is hostile and corrupts this share of the chunks, in percent; needs 2 sources
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
+    pub corrupt: Option<f64>,
+    /// Many small files instead of a large one: how many are published, and fetched
+    #[arg(long, value_name = "N", conflicts_with_all = ["change", "publish", "sparse"])]
+    pub files: Option<usize>,
+    /// The least and the most bytes of a small file
+    #[arg(long, value_name = "MIN-MAX", default_value = "1KiB-10KiB", value_parser = units::range)]
+    pub file_bytes: (u64, u64),
+    /// The file is fetched, changes by this share, in percent, and is fetched again: how much moves
+    #[arg(long, value_name = "PERCENT", value_parser = units::percent, conflicts_with_all = ["publish", "sparse"])]
+    pub change: Option<f64>,
+    /// At how many places it changes
+    #[arg(long, value_name = "N", default_value_t = 20, requires = "change")]
+    pub places: u64,
+    /// How it changes
+    #[arg(long, default_value = "in-place", requires = "change")]
+    pub how: How,
+    /// The file is only published, and nobody fetches it
+    #[arg(long, conflicts_with_all = ["readers", "sources", "corrupt"])]
+    pub publish: bool,
+    /// The file is a hole but for 64 KiB at either end
+    #[arg(long)]
+    pub sparse: bool,
+    /// All goals in one run: what is aimed at, what was measured, reached or missed
+    #[arg(long, conflicts_with_all = ["sources", "readers", "insecure", "cap_up", "cap_down", "corrupt", "change",
+          "publish", "sparse", "csv", "plot"])]
+    pub goals: bool,
+    /// How often each is measured, floors and transfer in turns; medians count
+    #[arg(long, value_name = "N", default_value_t = ROUNDS_DEFAULT)]
+    pub rounds: usize,
+    /// Where the files go, in a folder that is removed at the end [default: in memory if the system has such a
+    /// place, as /dev/shm]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Seed of all bytes, of what changes and of what is corrupted
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Write the results into this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write every single round into this file
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Draw throughput by source and memory of each node, over time, into this folder, as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
+}
+
+impl Transfer {
+    /// What to measure.
+    #[must_use]
+    pub fn scenarios(&self) -> Vec<Scenario> {
+        if self.goals {
+            return goals::scenarios(&self.goals());
+        }
+        let base = Scenario {
+            sources: self.sources,
+            readers: self.readers,
+            security: security(self.insecure),
+            cap_up: self.cap_up,
+            cap_down: self.cap_down,
+            corrupt: self.corrupt,
+            rounds: self.rounds,
+            seed: self.seed,
+            ..Scenario::whole(0)
+        };
+        if let Some(count) = self.files {
+            return vec![Scenario { what: What::Files { count, bytes: self.file_bytes }, ..base }];
+        }
+        let what = |size: u64| {
+            let bulk = Bulk { size, sparse: self.sparse };
+            let change = self.change.map(|percent| Change { percent, places: self.places, how: self.how });
+            match change {
+                Some(change) => What::Change(bulk, change),
+                None if self.publish => What::Publish(bulk),
+                None => What::Whole(bulk),
+            }
+        };
+        self.size.iter().map(|size| Scenario { what: what(*size), ..base.clone() }).collect()
+    }
+
+    /// How much is measured for the goals.
+    #[must_use]
+    pub fn goals(&self) -> goals::Options {
+        let Self { file_bytes, rounds, seed, .. } = *self;
+        let size = self.size.first().copied().unwrap_or(1);
+        goals::Options { size, files: self.files.unwrap_or(goals::FILES), file_bytes, rounds, seed }
+    }
+}
+
+/// A node of a transfer.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct TransferNode {
+    /// Its folder, in the folder of the run, which is removed when whoever started it is gone
+    #[arg(long)]
+    pub dir: PathBuf,
+    /// Its indexer
+    #[arg(long)]
+    pub indexer: SocketAddr,
+    /// Plain TCP instead of TLS
+    #[arg(long)]
+    pub insecure: bool,
+    /// Bytes a second that it sends at most
+    #[arg(long)]
+    pub cap_up: Option<NonZeroU64>,
+    /// Bytes a second that it fetches at most
+    #[arg(long)]
+    pub cap_down: Option<NonZeroU64>,
+    /// It is hostile and corrupts this share of the chunks
+    #[arg(long, requires_all = ["name", "file"])]
+    pub corrupt: Option<f64>,
+    /// Of the file with this name
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Which is this one
+    #[arg(long)]
+    pub file: Option<PathBuf>,
+    /// Chooses the chunks
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl TransferNode {
+    /// What it is made of.
+    #[must_use]
+    pub fn options(self) -> node::Options {
+        let Self { dir, indexer, insecure, cap_up, cap_down, corrupt, name, file, seed } = self;
+        let (file, name) = (file.unwrap_or_default(), name.unwrap_or_default()); // there with `corrupt`
+        let hostile = corrupt.map(|percent| hostile::Options { file, name, percent, seed });
+        node::Options { dir, indexer, security: security(insecure), cap_up, cap_down, hostile }
+    }
+}

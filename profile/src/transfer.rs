@@ -1,0 +1,93 @@
+//! Files from peer to peer: how fast beside a plain copy of the same bytes, what it takes of processor
+//! and memory, who sends how much. Every node is a process of its own, and every file that arrives is
+//! held against what was published.
+
+pub mod figures;
+pub mod files;
+pub mod floor;
+pub mod folder;
+pub mod goals;
+pub mod hostile;
+pub mod node;
+pub mod process;
+mod reader;
+pub mod report;
+mod round;
+pub mod scenario;
+mod stage;
+pub mod units;
+pub mod usage;
+pub mod wire;
+
+use std::{sync::Arc, thread};
+
+use anyhow::Context;
+use tokio::sync::oneshot;
+
+use self::{figures::Row, folder::Folder, report::Report, scenario::Scenario, stage::Stage};
+use crate::{
+    cluster::node::Place,
+    outcome::{Begin, Fault},
+    run::{Watch, progress::Progress},
+};
+
+/// Measures these one after the other, with files in `folder`; ends early when stopped, with what was
+/// measured by then.
+///
+/// # Errors
+/// Something did not start, or broke. Nothing is left running.
+pub async fn run(
+    scenarios: &[Scenario],
+    folder: &Folder,
+    place: &Place,
+    watch: &Arc<Watch>,
+) -> Result<Report, Fault> {
+    let mut rows = Vec::new();
+    for scenario in scenarios {
+        if watch.is_stopped() {
+            break;
+        }
+        rows.push(measure(scenario, folder, place, watch).await?);
+    }
+    Ok(Report { rows, folder: folder.in_words(), interrupted: watch.is_stopped() })
+}
+
+/// Measures one scenario; fewer rounds of it when stopped.
+///
+/// # Errors
+/// As of [`run`].
+pub async fn measure(
+    scenario: &Scenario,
+    folder: &Folder,
+    place: &Place,
+    watch: &Arc<Watch>,
+) -> Result<Row, Fault> {
+    watch.begin();
+    let _progress = Progress::start(&scenario.name(), scenario.rounds, Arc::clone(watch));
+    let mut row = Row { scenario: scenario.clone(), rounds: Vec::new() };
+    let started = watch.unless_stopped(Stage::start(scenario, place, folder.path())).await;
+    let started = started.with_context(|| format!("the nodes of '{}' did not start", scenario.name()));
+    let mut stage = started.or_cannot_begin()?;
+    for n in 0..scenario.rounds {
+        match watch.unless_stopped(round::run(&mut stage, n)).await {
+            Ok(round) => row.rounds.push(round),
+            Err(_) if watch.is_stopped() => return Ok(row),
+            Err(error) => return Err(Fault::Run(error.context(scenario.name()))),
+        }
+        watch.add_done(1);
+    }
+    stage.stop().await?;
+    Ok(row)
+}
+
+/// Runs blocking work on a thread of its own. When this is dropped nobody waits for that: Ctrl-C ends
+/// the program while a large file is being written.
+async fn apart<T: Send + 'static>(
+    work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
+) -> anyhow::Result<T> {
+    let (sender, done) = oneshot::channel();
+    thread::Builder::new().name("files".to_owned()).spawn(move || {
+        let _ = sender.send(work()); // nobody waits any more
+    })?;
+    done.await.context("a thread that works on files panicked")?
+}

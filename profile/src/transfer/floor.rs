@@ -1,0 +1,104 @@
+//! What no transfer of a file can be faster than: the same bytes over a plain socket into a file,
+//! unverified, and from file to file. Blocking threads, no runtime.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
+    path::Path,
+    thread,
+    time::Instant,
+};
+
+use anyhow::{Context, ensure};
+use rustix::fs::sendfile;
+
+/// Bytes read at once.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Bytes that the system is told to send at once.
+const SENT_AT_ONCE: usize = 1 << 30;
+
+/// Seconds for one file.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Floors {
+    /// Sent by the system from the file to a socket, received by another thread in blocks and written.
+    pub tcp_s: f64,
+    /// Copied by the system.
+    pub copy_s: f64,
+    /// Read and written in blocks.
+    pub read_write_s: f64,
+}
+
+/// Measures all of them for the file `source`, with targets in `folder` that are gone afterwards.
+///
+/// # Errors
+/// A file or a socket failed.
+pub fn measure(source: &Path, folder: &Path) -> anyhow::Result<Floors> {
+    let bytes = fs::metadata(source)?.len();
+    let timed = |work: fn(&Path, &Path) -> io::Result<()>| -> anyhow::Result<f64> {
+        let target = folder.join("floor");
+        let began = Instant::now();
+        work(source, &target).context("cannot measure a floor")?;
+        let took_s = began.elapsed().as_secs_f64();
+        ensure!(fs::metadata(&target)?.len() == bytes, "not all bytes of a floor arrived");
+        fs::remove_file(target)?;
+        Ok(took_s)
+    };
+    Ok(Floors { tcp_s: timed(over_tcp)?, copy_s: timed(copied)?, read_write_s: timed(read_and_written)? })
+}
+
+fn over_tcp(source: &Path, target: &Path) -> io::Result<()> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let addr = listener.local_addr()?;
+    thread::scope(|scope| {
+        let sending = scope.spawn(move || {
+            let socket = TcpStream::connect(addr)?;
+            let file = File::open(source)?;
+            // The system sends it from where it is; nothing is copied here.
+            while sendfile(&socket, &file, None, SENT_AT_ONCE)? > 0 {}
+            socket.shutdown(Shutdown::Write)
+        });
+        let (socket, _) = listener.accept()?;
+        in_blocks(socket, target)?;
+        sending.join().map_err(|_| io::Error::other("the sending thread panicked"))?
+    })
+}
+
+fn copied(source: &Path, target: &Path) -> io::Result<()> {
+    io::copy(&mut File::open(source)?, &mut File::create(target)?).map(drop)
+}
+
+fn read_and_written(source: &Path, target: &Path) -> io::Result<()> {
+    in_blocks(File::open(source)?, target)
+}
+
+fn in_blocks(mut source: impl Read, target: &Path) -> io::Result<()> {
+    let (mut file, mut block) = (File::create(target)?, vec![0; BLOCK_BYTES]);
+    loop {
+        match source.read(&mut block)? {
+            0 => return Ok(()),
+            read => file.write_all(&block[..read])?,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floors_move_every_byte_and_leave_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let [source, target] = ["source", "target"].map(|name| folder.path().join(name));
+        let bytes: Vec<u8> = (0..3_000_001u32).map(|n| (n / 7).to_le_bytes()[0]).collect();
+        fs::write(&source, &bytes).unwrap();
+        for floor in [over_tcp, copied, read_and_written] {
+            floor(&source, &target).unwrap();
+            assert!(fs::read(&target).unwrap() == bytes);
+        }
+        fs::remove_file(target).unwrap();
+        let floors = measure(&source, folder.path()).unwrap();
+        assert!([floors.tcp_s, floors.copy_s, floors.read_write_s].iter().all(|s| *s > 0.0));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,255 @@
+//! A holder that serves a file well but for some chunks, which it corrupts. It speaks the protocol
+//! itself, as no peer of ours would do that.
+
+use std::{
+    fs::File,
+    net::{Ipv4Addr, SocketAddr},
+    num::NonZeroU64,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context;
+use nekoproto::{
+    DataReply, DataRequest, FetchRefusal, FileName, Freshness, Grant, Holder, Identity, Manifest, NodeId,
+    PeerService, PeerServiceClient, Purpose, Record, Role,
+    limits::STALL_TIMEOUT,
+    transport::{Connection, DataError, DataStream, Endpoint, control},
+};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tarpc::context;
+use tokio::time::Instant;
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use super::{files, node};
+use crate::cluster::{
+    client::{Client, Silent},
+    node::endpoint,
+};
+
+/// Bytes sent at once.
+const PIECE_BYTES: u64 = 256 << 10;
+/// How long a reader may be silent.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What it corrupts.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The true file.
+    pub file: PathBuf,
+    /// Its name.
+    pub name: String,
+    /// Percent of its chunks that are corrupted.
+    pub percent: f64,
+    /// Chooses them.
+    pub seed: u64,
+}
+
+/// A running hostile holder; dropping it ends it.
+#[derive(Debug)]
+pub struct Hostile {
+    client: Client,
+    _stop: DropGuard,
+}
+
+/// What it serves.
+struct Goods {
+    file: File,
+    manifest: Vec<u8>,
+    /// The bytes that it flips, in order.
+    flipped: Vec<u64>,
+    pace: Pace,
+}
+
+impl Hostile {
+    /// Asks the indexer for the record and its origin for the manifest, and registers as a holder.
+    ///
+    /// # Errors
+    /// The file is not registered there, or something broke.
+    pub(super) async fn start(options: &Options, node: &node::Options) -> anyhow::Result<Self> {
+        let identity = Identity::generate();
+        let own_node = identity.id();
+        let endpoint = endpoint(identity, Role::Peer, node.security)?;
+        let listener = endpoint.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+        let holder = Holder::new(own_node, listener.local_addr());
+        let client = Client::over(&endpoint, node.indexer, holder).await?;
+        let name = FileName::new(&options.name)?;
+        let reply = client.calls.search(context::current(), name).await??;
+        let hit = reply.hits.into_iter().next().context("the file is not registered")?;
+        let record = hit.record.unverified();
+        let origin = hit.holders.iter().find(|holder| holder.node == record.origin);
+        let origin = origin.context("the origin of the file is not registered")?;
+        let manifest = fetch_manifest(&endpoint, origin, record).await?;
+        let goods = Arc::new(Goods {
+            file: File::open(&options.file).context("cannot open the file to be corrupted")?,
+            flipped: flipped(&Manifest::decode_for(record, &manifest)?, options.percent, options.seed),
+            manifest,
+            pace: Pace::new(node.cap_up),
+        });
+        client.register(vec![hit.record.clone()]).await?;
+        let stop = CancellationToken::new();
+        let serve = move |connection| serve(Arc::clone(&goods), connection);
+        tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
+        Ok(Self { client, _stop: stop.drop_guard() })
+    }
+
+    /// Who it is.
+    #[must_use]
+    pub const fn node(&self) -> NodeId {
+        self.client.holder.node
+    }
+
+    /// Where it serves.
+    #[must_use]
+    pub const fn addr(&self) -> SocketAddr {
+        self.client.holder.addr
+    }
+}
+
+async fn fetch_manifest(
+    endpoint: &Arc<Endpoint>,
+    origin: &Holder,
+    record: &Record,
+) -> anyhow::Result<Vec<u8>> {
+    let connection = endpoint.dial(origin.addr, Purpose::Data, Some(origin.node)).await?;
+    let mut stream = DataStream::new(connection.io)?;
+    let request = DataRequest::Manifest(record.manifest);
+    tokio::task::spawn_blocking(move || {
+        stream.send(&request)?;
+        let grant = stream.receive::<DataReply>(STALL_TIMEOUT)??;
+        let mut manifest = vec![0; usize::try_from(grant.len)?];
+        stream.receive_bytes(&mut manifest)?;
+        Ok(manifest)
+    })
+    .await?
+}
+
+/// The middle of each chunk that is corrupted: at least one.
+fn flipped(manifest: &Manifest, percent: f64, seed: u64) -> Vec<u64> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let chunks = manifest.chunks().len();
+    let middle = |chunk: usize| {
+        let range = manifest.range(chunk);
+        range.start + (range.end - range.start) / 2
+    };
+    let mut chosen: Vec<u64> =
+        (0..chunks).filter(|_| random.random_bool(percent / 100.0)).map(middle).collect();
+    if chosen.is_empty() && chunks > 0 {
+        chosen.push(middle(random.random_range(0..chunks)));
+    }
+    chosen
+}
+
+async fn serve(goods: Arc<Goods>, connection: Connection) {
+    if connection.purpose == Purpose::Control {
+        let (_client, driver) = control::open(connection.io, Silent.serve(), PeerServiceClient::from);
+        return driver.await;
+    }
+    let Ok(mut stream) = DataStream::new(connection.io) else { return };
+    // A reader that has gone away, or that has found out, is no failure.
+    let served = tokio::task::spawn_blocking(move || -> Result<(), DataError> {
+        loop {
+            let request = stream.receive(PATIENCE)?;
+            goods.answer(&mut stream, request)?;
+        }
+    });
+    drop(served.await);
+}
+
+impl Goods {
+    fn answer(&self, stream: &mut DataStream, request: DataRequest) -> Result<(), DataError> {
+        let grant = |len| Ok(Grant { len, freshness: Freshness::Fresh });
+        match request {
+            DataRequest::Manifest(_) => {
+                stream.send_with::<DataReply>(&grant(self.manifest.len() as u64), &self.manifest)
+            }
+            DataRequest::Outline(_) => stream.send::<DataReply>(&Err(FetchRefusal::NotShared)),
+            DataRequest::Have(_) => stream.send::<DataReply>(&grant(0)), // all of it
+            DataRequest::Get { ranges, .. } => {
+                let len = ranges.iter().map(|range| range.len).sum();
+                stream.send::<DataReply>(&grant(len))?;
+                for range in ranges.iter() {
+                    let end = range.offset + range.len;
+                    let mut at = range.offset;
+                    while at < end {
+                        let len = PIECE_BYTES.min(end - at);
+                        self.pace.wait(len);
+                        stream.send_bytes(&self.piece(at, len)?)?;
+                        at += len;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn piece(&self, offset: u64, len: u64) -> std::io::Result<Vec<u8>> {
+        let len = usize::try_from(len).map_err(std::io::Error::other)?;
+        let mut piece = files::read_at(&self.file, offset, len)?;
+        files::corrupt(&mut piece, offset, &self.flipped);
+        Ok(piece)
+    }
+}
+
+/// Keeps what is sent to all readers together below a rate.
+#[derive(Debug)]
+struct Pace {
+    per_s: Option<NonZeroU64>,
+    /// When the next piece may go.
+    next: Mutex<Instant>,
+}
+
+impl Pace {
+    fn new(per_s: Option<NonZeroU64>) -> Self {
+        Self { per_s, next: Mutex::new(Instant::now()) }
+    }
+
+    fn wait(&self, bytes: u64) {
+        if let Some(per_s) = self.per_s {
+            let now = Instant::now();
+            std::thread::sleep(self.due(now, bytes, per_s).saturating_duration_since(now));
+        }
+    }
+
+    /// When a piece of so many bytes may go; the next is due later by what this one takes.
+    fn due(&self, now: Instant, bytes: u64, per_s: NonZeroU64) -> Instant {
+        #[expect(clippy::cast_precision_loss, reason = "a piece, and a rate")]
+        let takes = Duration::from_secs_f64(bytes as f64 / per_s.get() as f64);
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = (*next).max(now);
+        *next = due + takes;
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{Chunk, ChunkHash};
+
+    use super::*;
+
+    #[test]
+    fn the_seed_chooses_which_chunks_are_corrupted() {
+        let chunk = Chunk { len: 100, hash: ChunkHash::from_bytes([0; 32]) };
+        let manifest = Manifest::new(vec![chunk; 1000]).unwrap();
+        let chosen = flipped(&manifest, 5.0, 7);
+        assert!((20..100).contains(&chosen.len()), "{}", chosen.len());
+        assert!(chosen.is_sorted() && chosen.iter().all(|at| at % 100 == 50));
+        assert_eq!(chosen, flipped(&manifest, 5.0, 7));
+        assert_eq!(flipped(&Manifest::new(vec![chunk; 3]).unwrap(), 0.001, 7).len(), 1, "at least one");
+    }
+
+    #[test]
+    fn pieces_are_due_at_the_rate() {
+        let (per_s, now) = (NonZeroU64::new(1000).unwrap(), Instant::now());
+        let pace = Pace { per_s: Some(per_s), next: Mutex::new(now) };
+        let due: Vec<u128> = (0..11).map(|_| (pace.due(now, 100, per_s) - now).as_millis()).collect();
+        assert_eq!((due[0], due[1], due[10]), (0, 100, 1000));
+        let later = now + Duration::from_secs(60);
+        assert_eq!(pace.due(later, 100, per_s), later, "a pause gives no right to hurry");
+    }
+}

@@ -1,0 +1,165 @@
+//! One round: floors and transfer in turns, and everything that arrived is checked.
+
+use std::collections::HashMap;
+
+use anyhow::bail;
+use blake3::Hash;
+
+use super::{
+    apart,
+    figures::{Round, Source},
+    files, floor,
+    process::Process,
+    scenario::{Change, What},
+    stage::Stage,
+    usage::{Usage, now_s},
+    wire::{Answer, Downloads, Moment},
+};
+
+/// Readers begin that much after they were told, so that all of them know by then.
+const BEGIN_AFTER_S: f64 = 0.03;
+
+/// Does what the scenario of `stage` says for the `n`-th time.
+///
+/// # Errors
+/// Something broke. A download that failed, or a wrong file, is in the result.
+pub(super) async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
+    let mut round = Round { files: stage.goods.len(), ..Round::default() };
+    match stage.scenario.what {
+        What::Publish(bulk) => {
+            stage.fresh_origin().await?;
+            reset(stage.senders()).await?;
+            round.published = Some(stage.publish().await?);
+            round.senders = usages(stage.senders()).await?;
+            round.wanted_bytes = bulk.size;
+            return Ok(round);
+        }
+        What::Files { .. } => {
+            stage.fresh_origin().await?;
+            round.published = Some(stage.publish().await?);
+        }
+        What::Whole(_) => round.floors = floors(stage).await?,
+        What::Change(..) => {}
+    }
+    stage.settled().await?;
+    let mut readers = stage.readers().await?;
+    if let What::Change(_, change) = stage.scenario.what {
+        let first = fetch(stage, &mut readers, &mut round).await?;
+        if first.iter().any(|downloads| !downloads.failed.is_empty()) {
+            bail!("the first version was not fetched: {}", round.errors.join("; "));
+        }
+        round = Round { files: 1, is_change: true, ..Round::default() };
+        change_it(stage, change, n).await?;
+        round.published = Some(stage.publish().await?);
+    }
+    round.wanted_bytes = stage.bytes()? * readers.len() as u64;
+    reset(stage.senders().chain(&mut readers)).await?;
+    let fetched = fetch(stage, &mut readers, &mut round).await?;
+    round.senders = usages(stage.senders()).await?;
+    round.readers = usages(readers.iter_mut()).await?;
+    describe(stage, &readers, fetched, &mut round);
+    round.wrong = wrong(stage, &readers, &round).await?;
+    stage.dismiss(readers).await?;
+    Ok(round)
+}
+
+async fn floors(stage: &Stage) -> anyhow::Result<Option<floor::Floors>> {
+    if !stage.scenario.floors {
+        return Ok(None);
+    }
+    let (source, folder) = (stage.path(), stage.origin.dir.clone());
+    apart(move || floor::measure(&source, &folder)).await.map(Some)
+}
+
+/// Lets all readers fetch at once; writes down how long each took, and what failed.
+async fn fetch(stage: &Stage, readers: &mut [Process], round: &mut Round) -> anyhow::Result<Vec<Downloads>> {
+    let at_s = now_s() + BEGIN_AFTER_S;
+    for reader in &mut *readers {
+        reader.tell(&stage.download(at_s)).await?;
+    }
+    round.began_s = at_s;
+    let mut fetched = Vec::new();
+    for reader in readers {
+        let downloads = match reader.answer().await? {
+            Answer::Downloaded(downloads) => downloads,
+            other => bail!("{} says {other:?} after a download", reader.label),
+        };
+        round.took_s.push(downloads.ended_s - at_s);
+        round.errors.extend(downloads.failed.iter().map(|why| format!("{}: {why}", reader.label)));
+        fetched.push(downloads);
+    }
+    Ok(fetched)
+}
+
+async fn change_it(stage: &mut Stage, change: Change, n: usize) -> anyhow::Result<()> {
+    let (path, seed) = (stage.path(), stage.scenario.seed.wrapping_add(1 + n as u64));
+    let hash: Hash = apart(move || {
+        files::change(&path, change, seed)?;
+        Ok(files::hash(&path)?)
+    })
+    .await?;
+    stage.goods.iter_mut().for_each(|(_, expected)| *expected = hash);
+    Ok(())
+}
+
+async fn reset(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<()> {
+    for node in nodes {
+        node.reset().await?;
+    }
+    Ok(())
+}
+
+async fn usages(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<Vec<(String, Usage)>> {
+    let mut usages = Vec::new();
+    for node in nodes {
+        usages.push((node.label.clone(), node.usage().await?));
+    }
+    Ok(usages)
+}
+
+/// Writes down who sent what to whom, and when, with labels for nodes.
+fn describe(stage: &Stage, readers: &[Process], fetched: Vec<Downloads>, round: &mut Round) {
+    let labels = stage.labels(readers);
+    for downloads in fetched {
+        for sent in &downloads.sources {
+            let label = label_of(&labels, &sent.node);
+            match round.sources.iter_mut().find(|source| source.label == label) {
+                Some(source) => {
+                    source.bytes += sent.bytes;
+                    source.banned |= sent.banned;
+                }
+                None => {
+                    let is_origin = sent.node == stage.origin.node;
+                    round.sources.push(Source { label, is_origin, bytes: sent.bytes, banned: sent.banned });
+                }
+            }
+        }
+        let labelled = |moment: Moment| {
+            let bytes = moment.bytes.into_iter().map(|(node, bytes)| (label_of(&labels, &node), bytes));
+            Moment { bytes: bytes.collect(), ..moment }
+        };
+        round.moments.push(downloads.moments.into_iter().map(labelled).collect());
+    }
+    round.sources.sort_by_key(|source| source.label.clone());
+}
+
+fn label_of(labels: &HashMap<String, String>, node: &str) -> String {
+    labels.get(node).cloned().unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// How many files of the readers are not what was published. Of one that failed, none is expected.
+async fn wrong(stage: &Stage, readers: &[Process], round: &Round) -> anyhow::Result<usize> {
+    let goods = stage.goods.clone();
+    let dirs: Vec<_> = readers.iter().map(|reader| reader.dir.clone()).collect();
+    let missing = round.errors.len();
+    apart(move || {
+        let mut wrong = 0;
+        for dir in &dirs {
+            for (name, hash) in &goods {
+                wrong += usize::from(!files::is_right(&dir.join(name), hash)?);
+            }
+        }
+        Ok(wrong.saturating_sub(missing))
+    })
+    .await
+}

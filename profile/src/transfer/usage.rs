@@ -1,0 +1,112 @@
+//! What a node's process takes: processor time, peak of memory, and memory from moment to moment. To be
+//! asked by the process itself.
+
+use std::{
+    fs, io,
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+    time::Duration,
+};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::report::machine;
+
+/// How often memory, and the bytes of each source, are looked at.
+pub const SAMPLED_EVERY: Duration = Duration::from_millis(50);
+/// Makes the system forget the peak of memory so far.
+const FORGET_PEAK: &str = "5";
+
+/// Seconds by a clock that all processes of this machine share.
+#[must_use]
+pub fn now_s() -> f64 {
+    seconds(ClockId::Monotonic)
+}
+
+/// Seconds of processor time that this process has taken, user and system, all threads.
+#[must_use]
+pub fn cpu_s() -> f64 {
+    seconds(ClockId::ProcessCPUTime)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds since the start of the machine, and nanoseconds")]
+fn seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// What a process took since its meter was reset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Seconds of processor time.
+    pub cpu_s: f64,
+    /// The most memory that was resident at once, in bytes; unknown where the system does not say.
+    pub peak_bytes: Option<u64>,
+    /// Times (by [`now_s`]) and resident bytes.
+    pub memory: Vec<(f64, u64)>,
+}
+
+/// Measures what this process takes, from its start on.
+#[derive(Debug)]
+pub struct Meter {
+    cpu_before_s: f64,
+    memory: Arc<Mutex<Vec<(f64, u64)>>>,
+}
+
+impl Meter {
+    /// Begins to look.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start() -> io::Result<Self> {
+        let memory = Arc::<Mutex<Vec<(f64, u64)>>>::default();
+        let looked_at = Arc::downgrade(&memory);
+        thread::Builder::new().name("memory".to_owned()).spawn(move || {
+            while let Some(memory) = looked_at.upgrade() {
+                if let Some(bytes) = machine::rss_bytes(std::process::id()) {
+                    memory.lock().unwrap_or_else(PoisonError::into_inner).push((now_s(), bytes));
+                }
+                drop(memory);
+                thread::sleep(SAMPLED_EVERY);
+            }
+        })?;
+        Ok(Self { cpu_before_s: cpu_s(), memory })
+    }
+
+    /// What comes from now on counts.
+    pub fn reset(&mut self) {
+        // Where this is not allowed the peak is that of the whole life of the process, which is no less.
+        let _ = fs::write("/proc/self/clear_refs", FORGET_PEAK);
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.cpu_before_s = cpu_s();
+    }
+
+    /// What was taken since the last reset.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        Usage {
+            cpu_s: cpu_s() - self.cpu_before_s,
+            peak_bytes: machine::peak_bytes(std::process::id()),
+            memory: self.memory.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_takes_processor_time_and_memory() {
+        let mut meter = Meter::start().unwrap();
+        meter.reset();
+        let memory: Vec<u8> = (0..64u32 << 20).map(|n| n.to_le_bytes()[0]).collect();
+        thread::sleep(2 * SAMPLED_EVERY);
+        let usage = meter.usage();
+        assert!(usage.cpu_s > 0.0 && usage.peak_bytes > Some(memory.len() as u64), "{usage:?}");
+        assert!(!usage.memory.is_empty());
+        let before = now_s();
+        assert!(now_s() >= before);
+    }
+}
