@@ -131,6 +131,32 @@ async fn partial_that_was_damaged_meanwhile_costs_only_the_damaged_chunks() {
     .await;
 }
 
+/// As after a loss of power: what was noted is not all there any more.
+#[tokio::test]
+async fn partial_that_was_cut_short_costs_only_what_was_cut() {
+    in_time(async {
+        for (kept, zeros) in [(3, false), (3, true), (0, false)] {
+            let (goods, indexer) = (goods(1), indexer(&[]).await);
+            let (to, reader) = peer(&[indexer.local_addr()]).await;
+            begin(&indexer, &reader, &goods).await;
+            reader.peer.abort().await;
+            let partial = std::fs::OpenOptions::new().write(true).open(&to.partials()[0]).unwrap();
+            partial.set_len((kept * CHUNK_BYTES + kept.min(1) * 100) as u64).unwrap();
+            if zeros {
+                partial.set_len(goods.bytes.len() as u64).unwrap(); // as long as before, but empty
+            }
+            drop(partial);
+            let reader = to.peer(&[indexer.local_addr()]).await;
+            let honest = honest(&goods, 2);
+            honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+            let done = reader.get("a").await.unwrap();
+            assert_eq!(done.bytes_moved, (goods.bytes.len() - kept * CHUNK_BYTES) as u64, "{kept} {zeros}");
+            assert!(to.read("a") == goods.bytes);
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn partial_of_an_older_version_is_cleared_away() {
     in_time(async {

@@ -128,7 +128,11 @@ impl Picture for OverTime {
             .configure_mesh()
             .x_desc("seconds since the readers began")
             .y_desc(self.up)
-            .x_label_formatter(&|x| if right < 5.0 { format!("{x:.2}") } else { format!("{x:.0}") })
+            .x_label_formatter(&|x| match right {
+                right if right < 5.0 => format!("{x:.2}"),
+                right if right < 20.0 => format!("{x:.1}"),
+                _ => format!("{x:.0}"),
+            })
             .y_label_formatter(&|y| format!("{y:.0}"))
             .label_style((FONT, LABEL_PX))
             .light_line_style(WHITE)
