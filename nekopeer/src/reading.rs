@@ -27,7 +27,6 @@ use crate::{
     store::Place,
     swarm::{self, Job},
     treehash::Segments,
-    watch,
 };
 
 /// How often a chunk that has not come yet is looked for.
@@ -79,12 +78,11 @@ pub(crate) async fn read(
         AssembleError::Store(error) => error.into(),
         _ => DownloadError::OriginLies(name.clone()),
     })?;
-    watch::ask_about(shared, &record).await;
     Ok(Downloaded {
         path: "-".into(),
         bytes_moved: fetched.report.bytes_moved,
         took: started.elapsed(),
-        freshness: Freshness::Unverified,
+        freshness: Freshness::Unverified, // nothing is kept that could be called fresh
         sources: deliveries(progress, &fetched.report),
         record,
     })

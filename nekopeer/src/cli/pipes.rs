@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context;
 use nekoproto::FileName;
 
-use super::{Ended, output::Output, run::report_download, show};
+use super::{Ended, output::Output, run::report_liars, show};
 use crate::{DownloadError, DownloadOptions, PeerHandle, Progress};
 
 /// The names in `file`, one in a line; empty lines are left out. `-` is stdin.
@@ -48,7 +48,7 @@ pub(super) async fn get(
     match output.with_bar(name.as_str(), &progress, reading).await {
         Ok(done) => {
             output.note(&show::downloaded(&done));
-            report_download(&done, output);
+            report_liars(&done, output);
             Ok(Ended::Well)
         }
         Err(error @ DownloadError::NotFound { .. }) => {

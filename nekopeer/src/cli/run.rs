@@ -215,8 +215,8 @@ pub(super) async fn get(
     Ok(Ended::Well)
 }
 
-/// Says what a person should know of a finished download.
-pub(super) fn report_download(done: &Downloaded, output: &Output) {
+/// Names the sources that were found out.
+pub(super) fn report_liars(done: &Downloaded, output: &Output) {
     for liar in done.sources.iter().filter(|source| source.banned) {
         output.note(&format!(
             "note: source {} at {} sent what is not the file's, and was asked no more",
@@ -224,6 +224,11 @@ pub(super) fn report_download(done: &Downloaded, output: &Output) {
             liar.addr
         ));
     }
+}
+
+/// Says what a person should know of a finished download.
+fn report_download(done: &Downloaded, output: &Output) {
+    report_liars(done, output);
     match done.freshness {
         Freshness::Fresh => {}
         Freshness::Unverified => {
