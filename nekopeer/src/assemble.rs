@@ -3,11 +3,9 @@
 
 use std::{
     collections::HashMap,
+    ops::Range,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use nekoproto::{ChunkHash, Manifest, Record};
@@ -15,6 +13,7 @@ use nekoproto::{ChunkHash, Manifest, Record};
 use crate::{
     bits::{Bits, Have},
     chunker::hash,
+    cores,
     stamp::Stamp,
     store::{Partial, StoreError},
     treehash::{self, Feed, SegmentHash, Segments},
@@ -22,8 +21,8 @@ use crate::{
 
 /// Bytes read at once to be hashed; they stay in the processor's cache.
 const READ_BYTES: usize = 256 * 1024;
-/// Threads that hash at most.
-pub(crate) const HASHERS_MAX: usize = 8;
+/// Segments that a thread takes at once.
+const SEGMENTS_AT_ONCE: usize = 32;
 
 /// A file in the making.
 ///
@@ -237,41 +236,31 @@ impl Assembly {
 
     /// Hashes the segments that no thread hashed in passing, on all cores.
     fn hash_rest(&self) -> Result<(), StoreError> {
-        let missing: Vec<usize> = {
-            let whole = self.whole();
-            (0..whole.len()).filter(|segment| whole.get(*segment).is_none()).collect()
-        };
         if self.manifest.size() == 0 {
             self.whole().put(0, treehash::of_nothing());
             return Ok(());
         }
-        let ranges = {
+        let missing: Vec<Range<u64>> = {
             let whole = self.whole();
-            missing.iter().map(|segment| whole.range(*segment)).collect::<Vec<_>>()
+            let missing = (0..whole.len()).filter(|segment| whole.get(*segment).is_none());
+            missing.map(|segment| whole.range(segment)).collect()
         };
-        let next = AtomicUsize::new(0);
-        let work = || -> Result<(), StoreError> {
-            let mut buffer = vec![0; READ_BYTES];
-            while let Some(range) = ranges.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let mut feed = Feed::new(self.manifest.size(), range.start);
-                while feed.at() < range.end {
-                    let left = usize::try_from(range.end - feed.at()).unwrap_or(READ_BYTES);
-                    let piece = &mut buffer[..left.min(READ_BYTES)];
-                    self.partial.read_at(piece, feed.at())?;
-                    feed.update(piece, |segment, hash| self.whole().put(segment, hash));
-                }
+        let groups: Vec<&[Range<u64>]> = missing.chunks(SEGMENTS_AT_ONCE).collect();
+        cores::map(&groups, |group| self.hash_segments(group)).into_iter().collect()
+    }
+
+    fn hash_segments(&self, segments: &[Range<u64>]) -> Result<(), StoreError> {
+        let mut buffer = vec![0; READ_BYTES];
+        for range in segments {
+            let mut feed = Feed::new(self.manifest.size(), range.start);
+            while feed.at() < range.end {
+                let left = usize::try_from(range.end - feed.at()).unwrap_or(READ_BYTES);
+                let piece = &mut buffer[..left.min(READ_BYTES)];
+                self.partial.read_at(piece, feed.at())?;
+                feed.update(piece, |segment, hash| self.whole().put(segment, hash));
             }
-            Ok(())
-        };
-        let threads = hashers().min(ranges.len());
-        std::thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let own = work();
-            let joined = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            others.into_iter().map(joined).fold(own, Result::and)
-        })
+        }
+        Ok(())
     }
 
     /// The chunks whose bytes on disk are not theirs.
@@ -291,11 +280,6 @@ impl Assembly {
     fn whole(&self) -> MutexGuard<'_, Segments> {
         self.whole.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Threads to hash with: the cores, within reason.
-pub(crate) fn hashers() -> usize {
-    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(HASHERS_MAX))
 }
 
 #[cfg(test)]

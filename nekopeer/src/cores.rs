@@ -5,12 +5,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Threads at most: beyond, waiting for memory and for the disk gains nothing.
 const THREADS_MAX: usize = 16;
 
+/// Threads to share work out to.
+pub(crate) fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS_MAX))
+}
+
 /// What `work` gives for each of `things`, in their order. Blocking; a panic in it goes on here.
 pub(crate) fn map<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     if things.len() <= 1 {
         return things.iter().map(work).collect();
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let run = || {
         let mut done = Vec::new();
@@ -21,8 +25,7 @@ pub(crate) fn map<T: Sync, R: Send>(things: &[T], work: impl Fn(&T) -> R + Sync)
         }
     };
     let mut done = std::thread::scope(|scope| {
-        let helpers: Vec<_> =
-            (1..cores.min(THREADS_MAX).min(things.len())).map(|_| scope.spawn(run)).collect();
+        let helpers: Vec<_> = (1..threads().min(things.len())).map(|_| scope.spawn(run)).collect();
         let mut done = run();
         for helper in helpers {
             done.extend(helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));

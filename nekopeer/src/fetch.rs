@@ -234,26 +234,6 @@ fn patience(bytes: usize) -> Duration {
     WITHIN + Duration::from_secs(bytes as u64 / SLOWEST_SOURCE)
 }
 
-/// Ends a stream when the task that waits for the thread which uses it is gone.
-pub(crate) struct HangUpOnDrop(Option<HangUp>);
-
-impl HangUpOnDrop {
-    pub(crate) const fn new(hang_up: HangUp) -> Self {
-        Self(Some(hang_up))
-    }
-
-    /// The stream is given back, and stays open.
-    pub(crate) fn disarm(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for HangUpOnDrop {
-    fn drop(&mut self) {
-        self.0.iter().for_each(HangUp::now);
-    }
-}
-
 fn bytes_of(manifest: &Manifest, run: &Range<usize>) -> ByteRange {
     let offset = manifest.range(run.start).start;
     ByteRange { offset, len: manifest.range(run.end - 1).end - offset }

@@ -10,7 +10,7 @@ use crate::{
     assemble::Assembly,
     catalogue::Entry,
     clock,
-    fetch::{FetchError, HangUpOnDrop, Source},
+    fetch::{FetchError, Source},
     local::LocalChunks,
     locate::{self, Scope},
     partials::{PartialFile, Shown},
@@ -100,7 +100,7 @@ pub(crate) async fn find_manifest(
         let wanted = record.clone();
         let fetched = match Source::connect(&shared.endpoint, &holder).await {
             Ok(source) => {
-                let guard = HangUpOnDrop::new(source.hang_up());
+                let guard = source.hang_up().on_drop();
                 let found = blocking(move || manifest_of(source, &wanted)).await;
                 guard.disarm();
                 found

@@ -13,7 +13,7 @@ use std::{
 use nekoproto::{
     ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Freshness, Grant, ManifestHash, NodeId,
     PeerService, PeerServiceClient, Purpose,
-    transport::{Connection, DataError, DataStream, HangUp, control},
+    transport::{Connection, DataError, DataStream, control},
 };
 use tracing::debug;
 
@@ -59,7 +59,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, connection: Connection) {
 }
 
 async fn serve_data(shared: &Arc<Shared>, mut stream: DataStream, node: NodeId) -> Result<(), DataError> {
-    let _ends_with_this = HangUpOnDrop(stream.hang_up());
+    let _ends_with_this = stream.hang_up().on_drop();
     loop {
         stream.message_begins(IDLE_MAX).await?;
         stream = match shared.uploads.turn(node).await {
@@ -77,15 +77,6 @@ async fn serve_data(shared: &Arc<Shared>, mut stream: DataStream, node: NodeId) 
                 shared.blocking(move |_| refuse(stream)).await?
             }
         };
-    }
-}
-
-/// Ends the thread that uses a stream when the task that waits for it is gone.
-struct HangUpOnDrop(HangUp);
-
-impl Drop for HangUpOnDrop {
-    fn drop(&mut self) {
-        self.0.now();
     }
 }
 

@@ -23,7 +23,7 @@ use tracing::debug;
 
 pub(crate) use self::job::{Fetched, Job, Report};
 use crate::{
-    assemble::hashers,
+    cores,
     fetch::Source,
     local::LocalChunks,
     resume,
@@ -73,7 +73,7 @@ where
     let job = Arc::new(job);
     let ends_with_this = EndOnDrop { shared: Arc::clone(shared), job: Some(Arc::clone(&job)) };
     let mut crew = Crew::new(&job, begin);
-    for part in local.split(hashers()) {
+    for part in local.split(cores::threads()) {
         let job = Arc::clone(&job);
         crew.local.spawn(blocking(move || job.take_local(part)));
     }

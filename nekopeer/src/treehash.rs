@@ -101,13 +101,6 @@ impl Segments {
         }
     }
 
-    /// Forgets the hash of segment `index`: its bytes are not what they were.
-    pub fn forget(&mut self, index: usize) {
-        if self.hashes.get_mut(index).is_some_and(|hash| hash.take().is_some()) {
-            self.missing += 1;
-        }
-    }
-
     /// The hash of the whole file, once all segments are known.
     #[must_use]
     pub fn whole(&self) -> Option<ContentHash> {
@@ -265,8 +258,6 @@ mod tests {
         assert_eq!(segments.whole(), None);
         segments.put(1, [2; 32]);
         assert!(segments.whole().is_some());
-        segments.forget(0);
-        assert_eq!(segments.whole(), None);
     }
 
     #[test]

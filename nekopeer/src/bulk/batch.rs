@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     catalogue::{Copy, Entry},
-    fetch::{FetchError, HangUpOnDrop},
+    fetch::FetchError,
     placing::copy_entry,
     stamp::Stamp,
     store::{Partial, StoreError, sync_folder},
@@ -102,7 +102,7 @@ async fn from_one(
     let Ok(mut source) = connecting.await else { return (holder.node, None, Vec::new(), batch) };
     let (limit, counter) = (shared.limit_down.clone(), progress.source(holder.node, holder.addr));
     let progress = Arc::clone(progress);
-    let guard = HangUpOnDrop::new(source.hang_up());
+    let guard = source.hang_up().on_drop();
     let fetched = blocking(move || {
         let (mut arrived, mut failed) = (Vec::with_capacity(batch.len()), Vec::new());
         let mut asked = 0;

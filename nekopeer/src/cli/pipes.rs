@@ -9,8 +9,13 @@ use std::{
 use anyhow::Context;
 use nekoproto::FileName;
 
-use super::{Ended, output::Output, run::report_liars, show};
-use crate::{DownloadError, DownloadOptions, PeerHandle, Progress};
+use super::{
+    Ended,
+    output::Output,
+    run::{failed, report_liars},
+    show,
+};
+use crate::{DownloadOptions, PeerHandle, Progress};
 
 /// The names in `file`, one in a line; empty lines are left out. `-` is stdin.
 pub(super) fn names_from(file: &Path) -> anyhow::Result<Vec<FileName>> {
@@ -51,11 +56,7 @@ pub(super) async fn get(
             report_liars(&done, output);
             Ok(Ended::Well)
         }
-        Err(error @ DownloadError::NotFound { .. }) => {
-            output.error(&error.into());
-            Ok(Ended::NotFound)
-        }
-        Err(error) => Err(error.into()),
+        Err(error) => failed(error, output),
     }
 }
 

@@ -200,11 +200,7 @@ pub(super) async fn get(
     let downloading = peer.download(name, options, &progress);
     let done = match output.with_bar(name.as_str(), &progress, downloading).await {
         Ok(done) => done,
-        Err(error @ DownloadError::NotFound { .. }) => {
-            output.error(&error.into());
-            return Ok(Ended::NotFound);
-        }
-        Err(error) => return Err(error.into()),
+        Err(error) => return failed(error, output),
     };
     if output.is_json() {
         output.object(&show::downloaded_json(&done))?;
@@ -213,6 +209,15 @@ pub(super) async fn get(
     }
     report_download(&done, output);
     Ok(Ended::Well)
+}
+
+/// A file that nobody offers is an end of its own.
+pub(super) fn failed(error: DownloadError, output: &Output) -> anyhow::Result<Ended> {
+    if matches!(error, DownloadError::NotFound { .. }) {
+        output.error(&error.into());
+        return Ok(Ended::NotFound);
+    }
+    Err(error.into())
 }
 
 /// Names the sources that were found out.

@@ -11,7 +11,7 @@ use nekoproto::{
     PeerService, PeerServiceClient, Purpose, Records, Refusal, RegisterReply, RegisterRequest, Role,
     SignedRecord, Verdict,
     limits::BATCH_MAX,
-    transport::{Connection, DataStream, Endpoint, EndpointConfig, HangUp, Security, control},
+    transport::{Connection, DataStream, Endpoint, EndpointConfig, Security, control},
 };
 use tarpc::context::{self, Context};
 use tokio::sync::{Notify, mpsc};
@@ -210,7 +210,7 @@ async fn run(
         return driver.await;
     }
     let mut stream = DataStream::new(connection.io).unwrap();
-    let _ends_with_this = HangUpOnDrop(stream.hang_up());
+    let _ends_with_this = stream.hang_up().on_drop();
     loop {
         let (back, request) = blocking(move || {
             let request = stream.receive::<DataRequest>(PATIENCE);
@@ -249,15 +249,6 @@ pub(crate) async fn ask_over(mut stream: DataStream, request: &DataRequest) -> (
         (stream, reply)
     })
     .await
-}
-
-/// Ends the thread that reads a stream when the task that waits for it is gone.
-struct HangUpOnDrop(HangUp);
-
-impl Drop for HangUpOnDrop {
-    fn drop(&mut self) {
-        self.0.now();
-    }
 }
 
 /// Runs `work`, which blocks, away from the runtime: the peers of a test run on it.

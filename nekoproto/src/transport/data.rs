@@ -51,6 +51,30 @@ impl HangUp {
     pub fn now(&self) {
         drop(self.0.shutdown(Shutdown::Both)); // closed already: as wanted
     }
+
+    /// Ends it when the guard is dropped: a thread that waits in the stream does not outlive the task that
+    /// waits for the thread.
+    #[must_use]
+    pub const fn on_drop(self) -> HangUpOnDrop {
+        HangUpOnDrop(Some(self))
+    }
+}
+
+/// Ends a data stream when it is dropped.
+#[derive(Debug)]
+pub struct HangUpOnDrop(Option<HangUp>);
+
+impl HangUpOnDrop {
+    /// The stream stays open.
+    pub fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for HangUpOnDrop {
+    fn drop(&mut self) {
+        self.0.iter().for_each(HangUp::now);
+    }
 }
 
 impl DataStream {

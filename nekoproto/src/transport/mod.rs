@@ -29,7 +29,7 @@ mod wire;
 pub use addr::resolve;
 pub use backoff::Backoff;
 pub use calls::Calls;
-pub use data::{DataError, DataStream, HangUp};
+pub use data::{DataError, DataStream, HangUp, HangUpOnDrop};
 pub use endpoint::{Connection, Endpoint, EndpointConfig, EndpointError, Remote, Security};
 pub use frame::{Envelope, FrameError, call_until};
 pub use handshake::ConnectError;
