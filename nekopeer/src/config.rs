@@ -4,7 +4,7 @@ use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use nekoproto::{NetworkName, Policy, limits::QUERY_DEADLINE_DEFAULT, transport::Security};
 
-pub use crate::state::freshness::OnStale;
+use crate::state::freshness::OnStale;
 
 /// What a [`Peer`](crate::Peer) is made of.
 #[derive(Clone, Debug)]

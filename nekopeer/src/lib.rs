@@ -1,65 +1,55 @@
 //! The leaf: publishes, finds, downloads, serves, and keeps copies coherent.
 //!
+//! Each room imports only rooms below it:
+//!
 //! | room | what happens there |
 //! |---|---|
-//! | [`state`] | decisions, pure: which hit, which chunk from whom, how fresh |
-//! | `publish`, [`chunker`] | from files to signed versions |
-//! | `locate`, `download`, `obtain`, `swarm`, `fetch`, `assemble`, `placing` | from a name to a verified file |
-//! | `local`, `resume` | what is on disk of it already |
-//! | `bulk`, `reading`, `intake` | many files at once; to a pipe; from a pipe |
-//! | `serve`, `uploads`, `partials`, `calls` | what others ask of this peer |
-//! | `session`, `watch`, `subscribers` | registered with indexers; copies kept coherent |
-//! | [`catalogue`], [`store`], [`lock`], [`stamp`] | what is on disk |
-//! | `rate`, [`bits`], [`treehash`], `cores`, `clock` | limits, sets of chunks, hashes in any order, threads, time |
 //! | [`cli`] | command line, REPL and demo; the only room that prints |
+//! | `peer` | builds the rooms, and hands out [`PeerHandle`] |
+//! | `watch` | acts on news: downloads anew, drops, publishes again, passes on, asks origins |
+//! | `publish` | from files to signed versions |
+//! | `download` | from a name to a verified file |
+//! | `peers` | calls to other peers; asks origins whether copies are the newest |
+//! | `indexers` | keeps what is offered registered; searches |
+//! | `serve` | answers other nodes: control calls, manifests, file bytes |
+//! | `library` | what this peer knows of its files; notes news |
+//! | `state` | decisions, pure: which hit, which chunk from whom, how fresh, what an indexer is to be told |
+//! | `storage` | catalogue, share folder, partial files, lock |
+//! | `content` | chunks, tree hash, bit fields, stamps |
+//! | `util` | time, rates, progress, tasks |
 //!
 //! [`Peer::spawn`] gives a running one, in any program.
 
-mod assemble;
-pub mod bits;
-mod bulk;
-mod calls;
-pub mod catalogue;
-pub mod chunker;
 pub mod cli;
-mod clock;
-pub mod config;
-mod cores;
+mod config;
+mod content;
 mod download;
-pub mod events;
-mod fetch;
-mod intake;
-mod local;
-mod locate;
-pub mod lock;
-mod obtain;
-mod partials;
+mod indexers;
+mod library;
 mod peer;
-mod placing;
-mod progress;
+mod peers;
 mod publish;
-mod rate;
-mod reading;
-mod resume;
 mod serve;
-mod session;
-mod shared;
-pub mod stamp;
-pub mod state;
-mod status;
-pub mod store;
-mod subscribers;
-mod swarm;
-pub mod treehash;
-mod uploads;
+mod state;
+mod storage;
+mod util;
 mod watch;
 
-pub use config::{Config, OnStale};
+pub use config::Config;
+pub use content::chunker::ChunkError;
 pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded};
-pub use events::Event;
-pub use fetch::FetchError;
-pub use locate::{Answer, LocateError};
+pub use indexers::{Answer, SearchError};
+pub use library::{
+    events::Event,
+    status::{Condition, FileStatus},
+};
 pub use peer::{Peer, PeerHandle, StartError};
-pub use progress::{Progress, SourceProgress};
 pub use publish::{PublishError, PublishOptions, PublishOutcome};
-pub use status::{Condition, FileStatus};
+pub use state::{choice::Candidate, freshness::OnStale};
+pub use storage::{
+    StoreError,
+    catalogue::CatalogueError,
+    lock::LockError,
+    partial::PARTIAL_PREFIX,
+};
+pub use util::progress::{Progress, SourceProgress};

@@ -4,36 +4,32 @@ use std::{
     io::{self, Read, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use nekoproto::{
-    FileName, Identity, IdentityError, NodeId, Role, Verifier,
-    transport::{Endpoint, EndpointConfig, EndpointError},
+    FileName, Identity, IdentityError, NodeId, Role,
+    transport::{Endpoint, EndpointConfig, EndpointError, Listener},
 };
-use tokio::sync::{Notify, Semaphore, broadcast};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use parking_lot::Mutex;
+use tokio::sync::broadcast;
 
 use crate::{
-    Answer, Config, DownloadError, DownloadOptions, Downloaded, Event, FileStatus, LocateError, Progress,
-    PublishError, PublishOptions, PublishOutcome, bulk,
-    catalogue::{Catalogue, CatalogueError},
-    clock, download,
-    events::EVENTS_KEPT,
-    intake,
-    locate::{self, Scope},
-    lock::{DataLock, LockError},
-    publish,
-    rate::Rate,
-    reading, serve,
-    session::Session,
-    shared::{Shared, blocking},
-    state::freshness::CopyState,
-    status,
-    store::{ShareFolder, StoreError},
-    subscribers::Subscribers,
-    uploads::Uploads,
-    watch::{self, REFETCHES_MAX},
+    config::Config,
+    download::{DownloadError, DownloadOptions, Downloaded, Downloader},
+    indexers::{Answer, Indexers, Scope, SearchError},
+    library::{Library, Opened, events::Event, status::FileStatus},
+    peers::Peers,
+    publish::{PublishError, PublishOptions, PublishOutcome, Publisher},
+    serve::{Uploads, partial_files::PartialFiles},
+    storage::{
+        StoreError,
+        catalogue::{Catalogue, CatalogueError},
+        lock::{DataLock, LockError},
+        share_folder::ShareFolder,
+    },
+    util::{progress::Progress, tasks::blocking},
+    watch::Watch,
 };
 
 /// Why a peer did not start. Nothing is left running.
@@ -72,7 +68,11 @@ pub struct Peer;
 /// the indexers and waits until all its tasks have ended.
 #[derive(Debug)]
 pub struct PeerHandle {
-    shared: Arc<Shared>,
+    library: Arc<Library>,
+    indexers: Arc<Indexers>,
+    peers: Arc<Peers>,
+    downloader: Arc<Downloader>,
+    publisher: Arc<Publisher>,
     local_addr: Option<SocketAddr>,
     /// Begins with the first event there was; for the first who asks.
     first_events: Mutex<Option<broadcast::Receiver<Event>>>,
@@ -84,66 +84,38 @@ impl Peer {
     /// # Errors
     /// Nothing is left running, and the data folder is free again.
     pub async fn spawn(config: Config) -> Result<PeerHandle, StartError> {
-        let (lock, identity, catalogue, share, data_dir) = open_folders(config.clone()).await?;
+        let (opened, identity) = open_folders(config.clone()).await?;
         let endpoint = Endpoint::new(EndpointConfig {
             identity,
             role: Role::Peer,
             network: config.network.clone(),
             security: config.security,
         })?;
-        let listener = match config.listen {
-            Some(addr) => Some(endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source })?),
-            None => None,
-        };
-        let local_addr = listener.as_ref().map(nekoproto::transport::Listener::local_addr);
-        let now = clock::now();
-        let copies = catalogue.all().into_iter().filter(|entry| !catalogue.is_own(entry)).map(|entry| {
-            let state = CopyState::new(entry.record.clone(), entry.newest.clone(), config.ttr, now);
-            (entry.record.name.clone(), state)
-        });
-        let copies = Mutex::new(copies.collect());
-        let limit_up = config.limit_up.map(Rate::new);
-        let limit_down = config.limit_down.map(|rate| Arc::new(Rate::new(rate)));
-        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let (events, first_events) = broadcast::channel(EVENTS_KEPT);
-        let shared = Arc::new_cyclic(|shared| Shared {
-            sessions: Session::spawn_all(shared, &config, &endpoint, &stop, &tasks),
-            config,
-            endpoint,
-            share,
-            data_dir,
-            catalogue,
-            copies,
-            subscribers: Subscribers::default(),
-            verifier: Verifier::default(),
-            events,
-            watch_wake: Notify::new(),
-            downloading: Mutex::default(),
-            uploads: Uploads::default(),
-            partials: Arc::default(),
-            limit_up,
-            limit_down,
-            refetches: Semaphore::new(REFETCHES_MAX),
-            stop,
-            tasks,
-            lock,
-        });
+        let listen = |addr| endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source });
+        let listener = config.listen.map(listen).transpose()?;
+        let local_addr = listener.as_ref().map(Listener::local_addr);
+        let (library, first_events) =
+            Library::new(opened, endpoint.node(), listener.is_some(), config.ttr);
+        let partial_files = Arc::new(PartialFiles::default());
+        let indexers = Indexers::spawn(&config.indexers, config.query_deadline, &endpoint, &library);
+        let peers = Peers::new(&endpoint, &library, &indexers);
+        let downloader =
+            Downloader::new(&library, &indexers, &peers, &endpoint, &partial_files, config.limit_down);
+        let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
+        let watch = Watch::new(&library, &indexers, &peers, &downloader, &publisher, config.on_stale);
+        let tasks = &library.tasks;
         if let Some(listener) = listener {
-            let serving = Arc::clone(&shared);
-            let serve = move |connection| serve::serve(Arc::clone(&serving), connection);
-            shared.tasks.spawn(listener.run(shared.stop.clone(), shared.tasks.clone(), serve));
-            shared.spawn_until_stop(|shared| async move { watch::run(&shared).await });
+            let uploads = Uploads::new(&library, &partial_files, config.limit_up);
+            let serve = move |connection| Arc::clone(&uploads).serve(connection);
+            tasks.tracker.spawn(listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve));
         }
-        for place in 0..shared.sessions.len() {
-            shared.spawn_until_stop(|shared| async move { shared.sessions[place].keep(&shared).await });
-        }
-        Ok(PeerHandle { shared, local_addr, first_events: Mutex::new(Some(first_events)) })
+        tasks.spawn_until_stop(watch.run());
+        let first_events = Mutex::new(Some(first_events));
+        Ok(PeerHandle { library, indexers, peers, downloader, publisher, local_addr, first_events })
     }
 }
 
-type Folders = (DataLock, Identity, Catalogue, ShareFolder, PathBuf);
-
-async fn open_folders(config: Config) -> Result<Folders, StartError> {
+async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> {
     blocking(move || {
         let share = ShareFolder::open(&config.dir)?;
         let folder = config.data_dir();
@@ -152,7 +124,7 @@ async fn open_folders(config: Config) -> Result<Folders, StartError> {
         let catalogue = Catalogue::open(&folder, identity.clone())?;
         let unusable = |source| LockError::Unusable { path: folder.clone(), source };
         let data_dir = folder.canonicalize().map_err(unusable)?;
-        Ok((lock, identity, catalogue, share, data_dir))
+        Ok((Opened { share, data_dir, catalogue, lock }, identity))
     })
     .await
 }
@@ -161,7 +133,7 @@ impl PeerHandle {
     /// This peer's id.
     #[must_use]
     pub fn node(&self) -> NodeId {
-        self.shared.endpoint.node()
+        self.library.node
     }
 
     /// Where it serves, with the real port; `None` when it does not.
@@ -173,14 +145,14 @@ impl PeerHandle {
     /// The share folder's absolute path.
     #[must_use]
     pub fn dir(&self) -> &Path {
-        self.shared.share.root()
+        self.library.share.root()
     }
 
     /// What happens from now on; the first who asks also hears what happened since the start.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
-        let first = self.first_events.lock().unwrap_or_else(PoisonError::into_inner).take();
-        first.unwrap_or_else(|| self.shared.events.subscribe())
+        let first = self.first_events.lock().take();
+        first.unwrap_or_else(|| self.library.events())
     }
 
     /// Publishes files and folders. A file is named as the options say, else by its path
@@ -196,7 +168,7 @@ impl PeerHandle {
         options: PublishOptions,
         progress: &Arc<Progress>,
     ) -> Result<PublishOutcome, PublishError> {
-        publish::publish(&self.shared, paths, options, progress).await
+        self.publisher.publish(paths, options, progress).await
     }
 
     /// Offers `name` no longer. The file stays on disk.
@@ -204,31 +176,31 @@ impl PeerHandle {
     /// # Errors
     /// There is no such name, or the catalogue failed.
     pub async fn deregister(&self, name: &FileName) -> Result<(), PublishError> {
-        publish::deregister(&self.shared, name).await
+        self.publisher.deregister(name).await
     }
 
     /// Asks the own indexers alone.
     ///
     /// # Errors
     /// No indexer answered.
-    pub async fn search(&self, name: &FileName) -> Result<Answer, LocateError> {
-        locate::ask(&self.shared, name, Scope::Own).await
+    pub async fn search(&self, name: &FileName) -> Result<Answer, SearchError> {
+        self.indexers.search(name, Scope::Own).await
     }
 
     /// Asks the network, over at most `ttl_hops` hops beyond the own indexers.
     ///
     /// # Errors
     /// No indexer answered, or they refused.
-    pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, LocateError> {
-        locate::ask(&self.shared, name, Scope::Network { ttl_hops }).await
+    pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, SearchError> {
+        self.indexers.search(name, Scope::Network { ttl_hops }).await
     }
 
     /// Asks the own indexers alone for many names; answers in their order.
     ///
     /// # Errors
     /// No indexer answered.
-    pub async fn search_all(&self, names: &[FileName]) -> Result<Vec<Answer>, LocateError> {
-        locate::ask_all(&self.shared, names, Scope::Own).await
+    pub async fn search_all(&self, names: &[FileName]) -> Result<Vec<Answer>, SearchError> {
+        self.indexers.search_all(names, Scope::Own).await
     }
 
     /// Asks the network for many names, over at most `ttl_hops` hops beyond the own indexers; answers
@@ -236,8 +208,8 @@ impl PeerHandle {
     ///
     /// # Errors
     /// No indexer answered, or they refused.
-    pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, LocateError> {
-        locate::ask_all(&self.shared, names, Scope::Network { ttl_hops }).await
+    pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, SearchError> {
+        self.indexers.search_all(names, Scope::Network { ttl_hops }).await
     }
 
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.
@@ -253,7 +225,7 @@ impl PeerHandle {
         options: DownloadOptions,
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
-        download::download(&self.shared, name, options, progress).await
+        self.downloader.download(name, options, progress).await
     }
 
     /// Downloads many files; small ones together, which is many times faster than one by one. Each name
@@ -267,7 +239,7 @@ impl PeerHandle {
         options: &DownloadOptions,
         progress: &Arc<Progress>,
     ) -> Vec<(FileName, Result<Downloaded, DownloadError>)> {
-        bulk::download_all(&self.shared, names, options, progress).await
+        self.downloader.download_all(names, options, progress).await
     }
 
     /// Writes the newest version of `name` to `out`, in order, each chunk once it is verified. No copy is
@@ -285,7 +257,7 @@ impl PeerHandle {
         out: impl Write + Send + 'static,
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
-        reading::read(&self.shared, name, options, out, progress).await
+        self.downloader.read(name, options, out, progress).await
     }
 
     /// Stores all that `from` gives as the file `name` of the share folder, for it to be published; its
@@ -303,18 +275,18 @@ impl PeerHandle {
         force: bool,
         progress: &Arc<Progress>,
     ) -> Result<PathBuf, DownloadError> {
-        intake::store(&self.shared, name, from, force, progress).await
+        self.publisher.store(name, from, force, progress).await
     }
 
     /// What this peer publishes and holds, as far as it knows without asking anyone.
     pub async fn files(&self) -> Vec<FileStatus> {
-        status::files(&self.shared).await
+        self.library.blocking(|library| library.files()).await
     }
 
     /// Asks the origins of all copies whether they are still the newest, now. Afterwards
     /// [`files`](Self::files) tells what came of it.
     pub async fn check_copies(&self) {
-        watch::ask_all(&self.shared).await;
+        self.peers.confirm(self.library.due(None)).await;
     }
 
     /// Waits until every indexer was tried once, whether it is there or not.
@@ -322,34 +294,23 @@ impl PeerHandle {
     /// # Cancel safety
     /// Safe.
     pub async fn indexers_tried(&self) {
-        for session in &self.shared.sessions {
-            session.link.tried().await;
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) const fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+        self.indexers.tried().await;
     }
 
     /// Withdraws what was registered, stops serving and waits until every task has ended.
     pub async fn shutdown(self) {
-        publish::withdraw_all(&self.shared).await;
-        self.shared.stop.cancel();
-        self.shared.tasks.close();
-        self.shared.tasks.wait().await;
+        self.indexers.withdraw_all().await;
+        self.library.tasks.end().await;
     }
 
     /// Ends at once and withdraws nothing, as a crash would; waits until every task has ended.
     pub async fn abort(self) {
-        self.shared.stop.cancel();
-        self.shared.tasks.close();
-        self.shared.tasks.wait().await;
+        self.library.tasks.end().await;
     }
 }
 
 impl Drop for PeerHandle {
     fn drop(&mut self) {
-        self.shared.stop.cancel();
+        self.library.tasks.stop.cancel();
     }
 }

@@ -9,8 +9,8 @@ use std::{
 use nekoproto::FileName;
 use walkdir::WalkDir;
 
-use super::{PublishError, PublishOutcome};
-use crate::{shared::Shared, stamp::Stamp};
+use super::{PublishOutcome, error::PublishError};
+use crate::{content::stamp::Stamp, library::Library};
 
 /// A file to be published.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) struct NamedFile {
 /// # Errors
 /// A path cannot be published as it is asked for.
 pub(super) fn list_files(
-    shared: &Shared,
+    library: &Library,
     paths: Vec<PathBuf>,
     name: Option<FileName>,
     outcome: &mut PublishOutcome,
@@ -37,17 +37,17 @@ pub(super) fn list_files(
         let unreadable = |source| PublishError::Unreadable { path: path.clone(), source };
         let metadata = std::fs::metadata(&path).map_err(unreadable)?;
         let absolute = path.canonicalize().map_err(unreadable)?;
-        if absolute.starts_with(&shared.data_dir) {
+        if absolute.starts_with(&library.data_dir) {
             return Err(PublishError::OwnData(path));
         }
         match (&name, metadata.is_dir()) {
             (Some(_), true) => return Err(PublishError::NameForFolder(path)),
-            (None, true) => list_folder(&absolute, &shared.data_dir, &mut files, outcome),
+            (None, true) => list_folder(&absolute, &library.data_dir, &mut files, outcome),
             (Some(name), false) => {
                 files.push(NamedFile { name: name.clone(), path: absolute, stamp: Stamp::of(&metadata) });
             }
             (None, false) => {
-                let relative = absolute.strip_prefix(shared.share.root()).ok().map(Path::to_owned);
+                let relative = absolute.strip_prefix(library.share.root()).ok().map(Path::to_owned);
                 let relative = relative.or_else(|| path.file_name().map(PathBuf::from));
                 let name = FileName::from_path(&relative.unwrap_or_default())
                     .map_err(|source| PublishError::Name { path: path.clone(), source })?;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nekoproto::{Freshness, VerifiedRecord};
+use nekoproto::{Freshness, VerifiedRecord, transport::Backoff};
 
 /// Latest time before the end of the bound at which the origin is asked again, so that a copy
 /// whose origin answers never stops being fresh.
@@ -37,7 +37,8 @@ pub struct CopyState {
     confirmed_at: Option<Instant>,
     /// When to ask next.
     ask_at: Instant,
-    failures: u32,
+    /// Pauses between attempts, while the origin cannot be asked.
+    retry: Option<Box<Backoff>>,
     /// The longest time a confirmation counts.
     bound: Duration,
 }
@@ -55,7 +56,7 @@ impl CopyState {
         let bound = held.policy.bound();
         let bound = reader_ttr.map_or(bound, |ttr| ttr.min(bound));
         let newest = newest.filter(|newest| newest.replaces(&held));
-        Self { held, newest, confirmed_at: None, ask_at: now, failures: 0, bound }
+        Self { held, newest, confirmed_at: None, ask_at: now, retry: None, bound }
     }
 
     /// The version on disk.
@@ -90,22 +91,22 @@ impl CopyState {
 
     /// The origin answered a question sent at `asked_at`: this is the newest version.
     pub fn confirmed(&mut self, asked_at: Instant) {
-        self.failures = 0;
+        self.retry = None;
         self.confirmed_at = self.confirmed_at.max(Some(asked_at));
         self.ask_at = asked_at + self.bound.saturating_sub(ASK_EARLY_MAX.min(self.bound / 4));
     }
 
-    /// The origin could not be asked, or does not know. The copy stays; its bound runs on.
-    pub fn not_confirmed(&mut self, now: Instant) {
-        let pause = RETRY_MIN.saturating_mul(2u32.saturating_pow(self.failures)).min(RETRY_MAX);
-        self.failures = self.failures.saturating_add(1);
-        self.ask_at = now + pause;
+    /// The origin could not be asked, or does not know. The copy stays; its bound runs on. `random` is
+    /// uniform in 0..1: copies whose origin went away together are not all asked about at once.
+    pub fn not_confirmed(&mut self, now: Instant, random: f64) {
+        let retry = self.retry.get_or_insert_with(|| Box::new(Backoff::new(RETRY_MIN, RETRY_MAX)));
+        self.ask_at = now + retry.pause(random);
     }
 
     /// Whether the last attempt to ask the origin, if any, was answered.
     #[must_use]
     pub const fn is_reachable(&self) -> bool {
-        self.failures == 0
+        self.retry.is_none()
     }
 
     /// Takes note of `record`; true if it is news. Order, duplicates and records of other files
@@ -172,7 +173,7 @@ mod tests {
         let mut at = now + TTR;
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            copy.not_confirmed(at);
+            copy.not_confirmed(at, 1.0);
             pauses.push(copy.ask_at().unwrap() - at);
             at = copy.ask_at().unwrap();
         }

@@ -20,17 +20,17 @@ fn manifest(lens: &[u32]) -> Manifest {
 }
 
 fn in_order(lens: &[u32], had: &[usize]) -> Schedule {
-    let mut bits = Bits::none(lens.len());
+    let mut bits = Bitfield::none(lens.len());
     had.iter().for_each(|index| {
         bits.set(*index);
     });
-    Schedule::new(&manifest(lens), bits, &Bits::none(lens.len()), Order::InOrder)
+    Schedule::new(&manifest(lens), bits, &Bitfield::none(lens.len()), Order::InOrder)
 }
 
 /// A schedule with complete sources 1, 2, ... and a stream of the same number to each.
 fn with_sources(mut schedule: Schedule, count: u8) -> Schedule {
     for n in 1..=count {
-        schedule.offers(source(n), Offer::All);
+        schedule.offers(source(n), Availability::All);
         schedule.opened(u32::from(n), source(n), NOW);
     }
     schedule
@@ -111,14 +111,14 @@ fn failing_source_strikes_out_after_a_few_tries() {
 
 #[test]
 fn what_fewest_have_comes_first() {
-    let empty = Bits::none(6);
-    let mut schedule = Schedule::new(&manifest(&[10; 6]), empty.clone(), &empty, Order::RarestFrom(0));
+    let empty = Bitfield::none(6);
+    let mut schedule = Schedule::new(&manifest(&[10; 6]), empty.clone(), &empty, Order::RarestFirst(0));
     schedule = with_sources(schedule, 1);
-    let mut some = Bits::none(6);
+    let mut some = Bitfield::none(6);
     [0, 1, 3, 4].into_iter().for_each(|index| {
         some.set(index);
     });
-    schedule.offers(source(2), Offer::Some(some.clone()));
+    schedule.offers(source(2), Availability::Some(some.clone()));
     schedule.opened(2, source(2), NOW);
     let mut runs = |stream: StreamId| {
         let mut runs: Vec<Range<usize>> = Vec::new();
@@ -132,7 +132,7 @@ fn what_fewest_have_comes_first() {
     assert_eq!(runs(1), [2..3, 5..6], "nobody but the origin has them, in whatever order");
     assert_eq!(runs(2).into_iter().flatten().collect::<Vec<_>>(), [0, 1, 3, 4]);
     some.set(5);
-    schedule.offers(source(2), Offer::Some(some)); // it has got one more by now
+    schedule.offers(source(2), Availability::Some(some)); // it has got one more by now
     assert_eq!(schedule.copies, [1, 1, 0, 1, 1, 1]);
     schedule.check();
 }
@@ -160,9 +160,9 @@ fn a_stream_that_stands_still_at_the_end_is_overtaken_and_its_chunk_comes_once()
 
 #[test]
 fn what_is_claimed_is_leased_only_when_the_claim_fails() {
-    let mut claimed = Bits::none(3);
+    let mut claimed = Bitfield::none(3);
     claimed.set(1);
-    let schedule = Schedule::new(&manifest(&[10; 3]), Bits::none(3), &claimed, Order::InOrder);
+    let schedule = Schedule::new(&manifest(&[10; 3]), Bitfield::none(3), &claimed, Order::InOrder);
     let mut schedule = with_sources(schedule, 1);
     assert_eq!(schedule.next(1, NOW), Next::Fetch(0..1));
     assert_eq!(schedule.next(1, NOW), Next::Fetch(2..3));
@@ -222,9 +222,9 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
     let mut random = StdRng::seed_from_u64(seed);
     let lens: Vec<u32> = (0..chunks).map(|_| random.random_range(16_000..130_000)).collect();
     let count = u8::try_from(speeds.len()).unwrap();
-    let empty = Bits::none(chunks);
+    let empty = Bitfield::none(chunks);
     let start = random.random_range(0..chunks);
-    let schedule = Schedule::new(&manifest(&lens), empty.clone(), &empty, Order::RarestFrom(start));
+    let schedule = Schedule::new(&manifest(&lens), empty.clone(), &empty, Order::RarestFirst(start));
     let mut schedule = with_sources(schedule, count);
     let mut queues: BTreeMap<u32, VecDeque<Range<usize>>> =
         (1..=u32::from(count)).map(|n| (n, VecDeque::new())).collect();

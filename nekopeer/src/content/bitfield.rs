@@ -1,0 +1,126 @@
+//! Which chunks of a file are there: a bit for each, shared between threads or sent to another node.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// A set of chunk numbers below a bound.
+pub(crate) use fixedbitset::FixedBitSet as Bitfield;
+
+const WORD: usize = u64::BITS as usize;
+
+/// The set that [`to_bytes`] made of `len` chunks; `None` if the bytes are too few, too many, or name a
+/// chunk that does not exist.
+pub(crate) fn from_bytes(bytes: &[u8], len: usize) -> Option<Bitfield> {
+    if bytes.len() != len.div_ceil(8) {
+        return None;
+    }
+    let mut bits = Bitfield::with_capacity(len);
+    for (n, byte) in bytes.iter().enumerate() {
+        for bit in (0..8).filter(|bit| byte >> bit & 1 == 1) {
+            let index = n * 8 + bit;
+            if index >= len {
+                return None;
+            }
+            bits.insert(index);
+        }
+    }
+    Some(bits)
+}
+
+/// A bit for each chunk, the lowest bit of the first byte for the first.
+pub(crate) fn to_bytes(bits: &Bitfield) -> Vec<u8> {
+    let mut bytes = vec![0; bits.len().div_ceil(8)];
+    bits.ones().for_each(|index| bytes[index / 8] |= 1 << (index % 8));
+    bytes
+}
+
+/// The chunks that a download has by now; any thread may add to them.
+#[derive(Debug)]
+pub(crate) struct SharedBitfield {
+    words: Vec<AtomicU64>,
+    len: usize,
+    count: AtomicUsize,
+}
+
+impl SharedBitfield {
+    /// Begins with these.
+    pub(crate) fn new(begin: &Bitfield) -> Self {
+        let words = (0..begin.len().div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect();
+        let shared = Self { words, len: begin.len(), count: AtomicUsize::new(0) };
+        begin.ones().for_each(|index| shared.insert(index));
+        shared
+    }
+
+    /// Whether chunk `index` is there.
+    pub(crate) fn contains(&self, index: usize) -> bool {
+        let word = self.words.get(index / WORD).map_or(0, |word| word.load(Ordering::Acquire));
+        word >> (index % WORD) & 1 == 1
+    }
+
+    /// Adds chunk `index`, whose bytes are on disk.
+    pub(crate) fn insert(&self, index: usize) {
+        let bit = 1 << (index % WORD);
+        if self.words[index / WORD].fetch_or(bit, Ordering::AcqRel) & bit == 0 {
+            self.count.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Takes chunk `index` out: its bytes turned out not to be there.
+    pub(crate) fn remove(&self, index: usize) {
+        let bit = 1 << (index % WORD);
+        if self.words[index / WORD].fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
+            self.count.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether all are there.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.count.load(Ordering::Acquire) == self.len
+    }
+
+    /// Those that are there now.
+    pub(crate) fn snapshot(&self) -> Bitfield {
+        let words: Vec<u64> = self.words.iter().map(|word| word.load(Ordering::Acquire)).collect();
+        let mut bits = Bitfield::with_capacity(self.len);
+        bits.extend((0..self.len).filter(|index| words[index / WORD] >> (index % WORD) & 1 == 1));
+        bits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_set_survives_the_wire(len in 0..300usize, picks in prop::collection::vec(0..300usize, 0..50)) {
+            let mut bits = Bitfield::with_capacity(len);
+            bits.extend(picks.into_iter().filter(|index| *index < len));
+            let again = from_bytes(&to_bytes(&bits), len);
+            prop_assert_eq!(again.as_ref(), Some(&bits));
+            prop_assert_eq!(SharedBitfield::new(&bits).snapshot(), bits);
+        }
+    }
+
+    #[test]
+    fn bytes_that_name_chunks_past_the_end_are_refused() {
+        assert!(from_bytes(&[0b1000], 3).is_none());
+        assert!(from_bytes(&[0b0111], 3).is_some());
+        assert!(from_bytes(&[], 3).is_none());
+        assert!(from_bytes(&[0, 0], 3).is_none());
+    }
+
+    #[test]
+    fn a_chunk_counts_once() {
+        let have = SharedBitfield::new(&Bitfield::with_capacity(2));
+        have.insert(1);
+        have.insert(1);
+        assert!(!have.is_complete());
+        have.insert(0);
+        assert!(have.is_complete());
+        have.remove(1);
+        have.remove(1);
+        assert!(!have.is_complete() && have.contains(0) && !have.contains(1));
+    }
+}

@@ -1,0 +1,171 @@
+//! Cuts a file into content-defined chunks and hashes them: read once, by all cores, in bounded memory.
+
+mod spans;
+mod window;
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use nekoproto::{ChunkHash, ContentHash, Cut, Manifest, ManifestError, ManifestHash, limits::FILE_BYTES_MAX};
+use tokio_util::sync::CancellationToken;
+
+use crate::content::stamp::{Stamp, now_ns};
+
+/// Tries with a file that changes while it is read.
+const TRIES: u32 = 3;
+
+/// One version of a file, read from disk.
+#[derive(Debug)]
+pub struct Chunked {
+    /// The file's stamp, the same before and after it was read.
+    pub stamp: Stamp,
+    /// When reading began, by [`now_ns`].
+    pub hashed_at_ns: i128,
+    /// BLAKE3 of the whole file.
+    pub content: ContentHash,
+    /// Its encoded manifest.
+    pub manifest: Vec<u8>,
+    /// Hash of that.
+    pub manifest_hash: ManifestHash,
+    /// The hashes of its segments, see [`treehash`](crate::content::outboard).
+    pub outboard: Vec<u8>,
+    /// Bytes of the chunks on average, as they were aimed at.
+    pub average: u32,
+}
+
+/// Why a file cannot be published.
+#[derive(Debug, thiserror::Error)]
+pub enum ChunkError {
+    /// It cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is no regular file.
+    #[error("{0} is not a regular file")]
+    NotAFile(PathBuf),
+    /// It is larger than any file may be.
+    #[error("{0} is larger than the limit of {FILE_BYTES_MAX} bytes")]
+    TooLarge(PathBuf),
+    /// It changed at every try while it was read.
+    #[error("{0} keeps changing while it is read: publish it again when it is complete")]
+    KeepsChanging(PathBuf),
+    /// The peer is ending.
+    #[error("stopped before the file was read to its end")]
+    Stopped,
+    /// Its chunks break a limit of the protocol.
+    #[error("{path} cannot be cut into chunks: {source}")]
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// The broken limit.
+        source: ManifestError,
+    },
+}
+
+/// Why a file was not read to its end.
+#[derive(Debug)]
+enum Halt {
+    Unreadable(io::Error),
+    /// It is no longer of the size that it had.
+    Changed,
+    Stopped,
+}
+
+/// Reads and chunks the file at `path`, adding the bytes read to `progress`, until `stop`. Blocking.
+///
+/// `last_average` is the average of the version before, if there was one: most chunks are then the same.
+///
+/// # Errors
+/// The file cannot be published as it is now; nothing was changed, and nothing added to `progress` if it
+/// keeps changing.
+pub fn chunk_file(
+    path: &Path,
+    last_average: Option<u32>,
+    progress: &AtomicU64,
+    stop: &CancellationToken,
+) -> Result<Chunked, ChunkError> {
+    let go_on = || if stop.is_cancelled() { Err(Halt::Stopped) } else { Ok(()) };
+    chunk_unchanged(path, last_average, progress, &go_on)
+}
+
+/// See [`chunk_file`]; `go_on` is asked whenever something was read.
+fn chunk_unchanged(
+    path: &Path,
+    last_average: Option<u32>,
+    progress: &AtomicU64,
+    go_on: &(dyn Fn() -> Result<(), Halt> + Sync),
+) -> Result<Chunked, ChunkError> {
+    for _ in 0..TRIES {
+        let counted = AtomicU64::new(0);
+        let go_on = |bytes| {
+            progress.fetch_add(bytes, Ordering::Relaxed);
+            counted.fetch_add(bytes, Ordering::Relaxed);
+            go_on()
+        };
+        if let Some(chunked) = chunk_once(path, last_average, &go_on)? {
+            return Ok(chunked);
+        }
+        progress.fetch_sub(counted.into_inner(), Ordering::Relaxed);
+    }
+    Err(ChunkError::KeepsChanging(path.to_owned()))
+}
+
+/// Whether all cores take part in chunking a file of `size` bytes.
+#[must_use]
+pub fn takes_all_cores(size: u64) -> bool {
+    spans::is_shared_out(size)
+}
+
+/// `None` when the file changed meanwhile.
+fn chunk_once(
+    path: &Path,
+    last_average: Option<u32>,
+    go_on: &(dyn Fn(u64) -> Result<(), Halt> + Sync),
+) -> Result<Option<Chunked>, ChunkError> {
+    let unreadable = |source| ChunkError::Unreadable { path: path.to_owned(), source };
+    let hashed_at_ns = now_ns();
+    if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(ChunkError::NotAFile(path.to_owned())); // opening a pipe would wait for a writer
+    }
+    let file = File::open(path).map_err(unreadable)?;
+    let stamp = Stamp::of(&file.metadata().map_err(unreadable)?);
+    if stamp.size() > FILE_BYTES_MAX {
+        return Err(ChunkError::TooLarge(path.to_owned()));
+    }
+    let cut = Cut::for_next_version(stamp.size(), last_average);
+    let found = match spans::cut_all(&file, spans::Plan::new(stamp.size(), cut), go_on) {
+        Ok(found) => found,
+        Err(Halt::Changed) => return Ok(None),
+        Err(Halt::Stopped) => return Err(ChunkError::Stopped),
+        Err(Halt::Unreadable(source)) => return Err(unreadable(source)),
+    };
+    // Both the open file and whatever the path names now must be what was stamped.
+    let open_now = Stamp::of(&file.metadata().map_err(unreadable)?);
+    let there_now = std::fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata));
+    if open_now != stamp || there_now != Some(stamp) {
+        return Ok(None);
+    }
+    let in_manifest = |source| ChunkError::Manifest { path: path.to_owned(), source };
+    let manifest = Manifest::new(found.chunks).map_err(in_manifest)?;
+    let (manifest, manifest_hash) = manifest.encode().map_err(|error| in_manifest(error.into()))?;
+    let (content, average) = (found.content, cut.average);
+    let outboard = found.outboard;
+    Ok(Some(Chunked { stamp, hashed_at_ns, content, manifest, manifest_hash, outboard, average }))
+}
+
+/// BLAKE3 of one chunk.
+#[must_use]
+pub fn hash(bytes: &[u8]) -> ChunkHash {
+    ChunkHash::from_bytes(*blake3::hash(bytes).as_bytes())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! Cuts and hashes one file on all cores; what comes out is what one thread would have found.
+//!
+//! Where a chunk ends depends on nothing but where it begins. Each thread therefore cuts a span of the
+//! file as if a chunk began with it, which is wrong at first. [`Joined`] goes on from the true end of
+//! the span before: at the first end that both agree on, all that was found from there on is right.
+
+use std::{
+    collections::BTreeMap,
+    ops::Range,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use nekoproto::{Chunk, ContentHash, Cut};
+
+use super::{
+    Halt, hash,
+    window::{Cutter, Source, Window},
+};
+use crate::content::outboard::{SegmentHasher, SegmentHash, Segments, of_nothing, segment_bytes};
+
+/// Bytes of a span at least; files that are not longer are cut by one thread.
+const SPAN_BYTES_MIN: u64 = 16 * 1024 * 1024;
+/// Average chunks in a span at least: the first few are cut twice, and that should be few of all.
+const SPAN_CHUNKS_MIN: u64 = 128;
+/// Threads for one file at most. Memory is slower than so many cores.
+const WORKERS_MAX: usize = 16;
+/// Bytes of all buffers together.
+const BUFFERS_BYTES_MAX: usize = 40 * 1024 * 1024;
+
+/// How the work on one file is shared out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) size: u64,
+    pub(super) cut: Cut,
+    /// A multiple of [`segment_bytes`].
+    pub(super) span_bytes: u64,
+    pub(super) workers: usize,
+}
+
+/// The chunks of a file and its hash.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) chunks: Vec<Chunk>,
+    pub(super) content: ContentHash,
+    /// The hashes of its segments.
+    pub(super) outboard: Vec<u8>,
+}
+
+/// Bytes of a span of a file of `size` bytes that is cut like this. All three are powers of two.
+fn span_bytes(size: u64, cut: Cut) -> u64 {
+    SPAN_BYTES_MIN.max(u64::from(cut.average) * SPAN_CHUNKS_MIN).max(segment_bytes(size))
+}
+
+/// Whether [`Plan::new`] gives a file of `size` bytes to more than one thread, if there are several.
+pub(super) fn is_shared_out(size: u64) -> bool {
+    size > span_bytes(size, Cut::for_size(size))
+}
+
+impl Plan {
+    /// For a file of `size` bytes on this machine.
+    pub(super) fn new(size: u64, cut: Cut) -> Self {
+        let span_bytes = span_bytes(size, cut);
+        let mut plan = Self { size, cut, span_bytes, workers: 1 };
+        if plan.spans() > 1 {
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            let buffers = BUFFERS_BYTES_MAX / Cutter::new(cut).buffer_bytes();
+            plan.workers = cores.min(WORKERS_MAX).min(buffers).min(plan.spans()).max(1);
+        }
+        plan
+    }
+
+    /// How many spans there are. An empty file has one all the same.
+    fn spans(&self) -> usize {
+        usize::try_from(self.size.div_ceil(self.span_bytes).max(1)).unwrap_or(usize::MAX)
+    }
+
+    fn span(&self, index: usize) -> Range<u64> {
+        let start = index as u64 * self.span_bytes;
+        start..start.saturating_add(self.span_bytes).min(self.size)
+    }
+}
+
+/// The beginning of the file whose chunks are known for certain.
+///
+/// Invariants:
+/// - `chunks` are those of the bytes before `at`, and one ends there;
+/// - all spans before `next` are in them, none of `waiting` is;
+/// - at most one thread joins at a time, which `joining` says.
+struct Joined {
+    chunks: Vec<Chunk>,
+    at: u64,
+    next: usize,
+    joining: bool,
+    /// What was found in later spans. A file's chunks altogether are few beside it.
+    waiting: BTreeMap<usize, Vec<Chunk>>,
+    segments: Segments,
+}
+
+/// What was found in one span.
+struct Guess {
+    /// Those that begin in it.
+    chunks: Vec<Chunk>,
+    /// The segments of the file that it is made of.
+    hashes: Vec<(usize, SegmentHash)>,
+}
+
+struct Work<'a, S> {
+    source: &'a S,
+    plan: Plan,
+    cutter: Cutter,
+    /// Gets how many bytes were read, and says when to stop.
+    go_on: &'a (dyn Fn(u64) -> Result<(), Halt> + Sync),
+    next_span: AtomicUsize,
+    /// A thread failed: what the others do is of no use.
+    failed: AtomicBool,
+    joined: Mutex<Joined>,
+}
+
+/// Cuts and hashes `source`; `go_on` gets how many bytes more were read, and says when to stop.
+///
+/// # Errors
+/// The file cannot be read to its end; what was counted may be any part of it.
+pub(super) fn cut_all<S: Source>(
+    source: &S,
+    plan: Plan,
+    go_on: &(dyn Fn(u64) -> Result<(), Halt> + Sync),
+) -> Result<Found, Halt> {
+    let mut segments = Segments::new(plan.size);
+    if plan.size == 0 {
+        segments.put(0, of_nothing());
+    }
+    let joined =
+        Joined { chunks: Vec::new(), at: 0, next: 0, joining: false, waiting: BTreeMap::new(), segments };
+    let work = Work {
+        source,
+        plan,
+        cutter: Cutter::new(plan.cut),
+        go_on,
+        next_span: AtomicUsize::new(0),
+        failed: AtomicBool::new(false),
+        joined: Mutex::new(joined),
+    };
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = (1..plan.workers).map(|_| scope.spawn(|| work.run())).collect();
+        let mut result = work.run();
+        for helper in helpers {
+            let other = helper.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            result = result.and(other);
+        }
+        result
+    })?;
+    let joined = work.joined.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let content = joined.segments.whole().filter(|_| joined.at == plan.size).ok_or(Halt::Changed)?;
+    Ok(Found { chunks: joined.chunks, content, outboard: joined.segments.to_outboard() })
+}
+
+impl<S: Source> Work<'_, S> {
+    fn run(&self) -> Result<(), Halt> {
+        let mut buffer = Vec::new();
+        let mut rounds = || {
+            while !self.failed.load(Ordering::Relaxed) {
+                let index = self.next_span.fetch_add(1, Ordering::Relaxed);
+                if index >= self.plan.spans() {
+                    break;
+                }
+                let Guess { chunks, hashes } = self.guess(self.plan.span(index), &mut buffer)?;
+                let mut joined = self.joined();
+                hashes.into_iter().for_each(|(index, hash)| joined.segments.put(index, hash));
+                joined.waiting.insert(index, chunks);
+                drop(joined);
+                self.join_waiting(&mut buffer)?;
+            }
+            Ok(())
+        };
+        let result = rounds();
+        if result.is_err() {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// What is in `span` if a chunk begins with it.
+    fn guess(&self, span: Range<u64>, buffer: &mut Vec<u8>) -> Result<Guess, Halt> {
+        let (mut chunks, mut hashes) = (Vec::new(), Vec::new());
+        let mut feed = SegmentHasher::new(self.plan.size, span.start);
+        let mut window = Window::new(self.source, self.plan.size, self.cutter, span.clone(), buffer);
+        while window.at() < span.end {
+            let bytes = window.next(|fresh| {
+                let left = usize::try_from(span.end - feed.at()).unwrap_or(usize::MAX);
+                let fresh = &fresh[..left.min(fresh.len())]; // beyond is the next span's
+                feed.update(fresh, |index, hash| hashes.push((index, hash)));
+                (self.go_on)(fresh.len() as u64)
+            })?;
+            chunks.push(Chunk { len: len_u32(bytes), hash: hash(bytes) });
+        }
+        Ok(Guess { chunks, hashes })
+    }
+
+    /// Joins what is waiting for its turn, unless another thread does.
+    fn join_waiting(&self, buffer: &mut Vec<u8>) -> Result<(), Halt> {
+        let mut joined = self.joined();
+        while !joined.joining {
+            let index = joined.next;
+            let Some(guessed) = joined.waiting.remove(&index) else { break };
+            joined.joining = true;
+            let at = joined.at;
+            drop(joined);
+            let (chunks, at) = self.correct(at, self.plan.span(index), guessed, buffer)?;
+            joined = self.joined();
+            joined.chunks.extend(chunks);
+            joined.at = at;
+            joined.next += 1;
+            joined.joining = false;
+        }
+        Ok(())
+    }
+
+    /// The chunks that begin in `span` if one begins at `at`, which is not before it, and where the
+    /// last of them ends.
+    fn correct(
+        &self,
+        at: u64,
+        span: Range<u64>,
+        guessed: Vec<Chunk>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(Vec<Chunk>, u64), Halt> {
+        let mut chunks = Vec::new();
+        let mut window = Window::new(self.source, self.plan.size, self.cutter, at..span.end, buffer);
+        let (mut guessed, mut guessed_at) = (guessed.into_iter(), span.start);
+        loop {
+            while guessed_at < window.at()
+                && let Some(chunk) = guessed.next()
+            {
+                guessed_at += u64::from(chunk.len);
+            }
+            if guessed_at == window.at() {
+                for chunk in guessed {
+                    guessed_at += u64::from(chunk.len);
+                    chunks.push(chunk);
+                }
+                return Ok((chunks, guessed_at));
+            }
+            if window.at() >= span.end {
+                return Ok((chunks, window.at()));
+            }
+            let bytes = window.next(|_| (self.go_on)(0))?; // counted when it was guessed
+            chunks.push(Chunk { len: len_u32(bytes), hash: hash(bytes) });
+        }
+    }
+
+    fn joined(&self) -> MutexGuard<'_, Joined> {
+        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn len_u32(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).unwrap_or(u32::MAX) // a chunk has at most CHUNK_BYTES_MAX bytes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,385 @@
+//! Putting one file together on disk: chunks in any order, from any thread; the last checks.
+//! Everything here blocks.
+
+use std::{
+    collections::HashMap,
+    ops::Range,
+    path::PathBuf,
+    sync::Arc,
+};
+
+use nekoproto::{ChunkHash, Manifest, Record};
+use parking_lot::Mutex;
+use rayon::{iter::ParallelIterator, slice::ParallelSlice};
+
+use crate::{
+    content::{
+        bitfield::{Bitfield, SharedBitfield},
+        chunker::hash,
+        outboard::{self, SegmentHash, SegmentHasher, Segments},
+        stamp::Stamp,
+    },
+    storage::{StoreError, partial::Partial},
+};
+
+/// Bytes read at once to be hashed; they stay in the processor's cache.
+const READ_BYTES: usize = 256 * 1024;
+/// Segments that a thread takes at once.
+const SEGMENTS_AT_ONCE: usize = 32;
+
+/// A file in the making.
+///
+/// Invariants:
+/// - `have` are the chunks whose verified bytes are in the partial file;
+/// - `whole` has the hash of a segment only if all of its bytes were hashed as they were verified.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    manifest: Arc<Manifest>,
+    /// The hashes of the file's segments, if a holder sent them; together they make the record's content
+    /// hash.
+    outboard: Option<Arc<Segments>>,
+    partial: Partial,
+    have: Arc<SharedBitfield>,
+    whole: Mutex<Segments>,
+    /// The system lets one thread write to a file at a time, while the others spin: they hash instead.
+    writing: Mutex<()>,
+    /// Of chunks that occur more than once: the first place -> the others.
+    again: HashMap<usize, Vec<usize>>,
+}
+
+/// Why a complete file is not put in its place.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AssembleError {
+    /// All chunks are those of the manifest, and yet the whole is not what the record says.
+    #[error("the content is not what the origin signed")]
+    WrongContent,
+    /// Chunks that were there are no more: something wrote to the partial file. They are to be fetched
+    /// again.
+    #[error("{} chunks were damaged on disk", .1.len())]
+    Damaged(Box<Assembly>, Vec<usize>),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Assembly {
+    /// Begins with chunks and segments that are known to be in the partial file.
+    pub(crate) fn open(
+        manifest: Arc<Manifest>,
+        outboard: Option<Arc<Segments>>,
+        partial: Partial,
+        had: &Bitfield,
+        whole: Segments,
+    ) -> Self {
+        let mut first: HashMap<ChunkHash, usize> = HashMap::with_capacity(manifest.chunks().len());
+        let mut again: HashMap<usize, Vec<usize>> = HashMap::new();
+        for (index, chunk) in manifest.chunks().iter().enumerate() {
+            match first.get(&chunk.hash) {
+                Some(first) => again.entry(*first).or_default().push(index),
+                None => drop(first.insert(chunk.hash, index)),
+            }
+        }
+        let have = Arc::new(SharedBitfield::new(had));
+        Self { manifest, outboard, partial, have, whole: Mutex::new(whole), writing: Mutex::new(()), again }
+    }
+
+    pub(crate) const fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// The hashes of the file's segments, if a holder sent them.
+    pub(crate) const fn outboard(&self) -> Option<&Arc<Segments>> {
+        self.outboard.as_ref()
+    }
+
+    /// Segment `index` has come, and is what it is to be.
+    pub(crate) fn has_segment(&self, index: usize, hash: SegmentHash) {
+        self.whole.lock().put(index, hash);
+    }
+
+    pub(crate) const fn partial(&self) -> &Partial {
+        &self.partial
+    }
+
+    pub(crate) const fn have(&self) -> &Arc<SharedBitfield> {
+        &self.have
+    }
+
+    /// Chunks that come along with an equal one earlier in the file, which is not there yet.
+    pub(crate) fn repeated(&self) -> impl Iterator<Item = usize> + '_ {
+        let missing = self.again.iter().filter(|(first, _)| !self.have.contains(**first));
+        missing.flat_map(|(_, others)| others).copied().filter(|other| !self.have.contains(*other))
+    }
+
+    /// The segments hashed so far.
+    pub(crate) fn segments(&self) -> Segments {
+        self.whole.lock().clone()
+    }
+
+    /// Writes chunks from `first` on, which follow each other and whose `bytes` are verified, wherever they
+    /// belong; `took` gets each place. `hasher` hashes what one thread writes in a row.
+    pub(crate) fn write(
+        &self,
+        first: usize,
+        bytes: &[u8],
+        hasher: &mut Option<SegmentHasher>,
+        took: impl FnMut(usize),
+    ) -> Result<(), StoreError> {
+        let start = self.manifest.range(first).start;
+        self.put(first, bytes, || self.hash(start, bytes, hasher), took)
+    }
+
+    /// As [`write`](Self::write); `hash` is called before or after, whichever wastes no time.
+    pub(crate) fn put(
+        &self,
+        first: usize,
+        bytes: &[u8],
+        hash: impl FnOnce(),
+        mut took: impl FnMut(usize),
+    ) -> Result<(), StoreError> {
+        let start = self.manifest.range(first).start;
+        match self.writing.try_lock() {
+            Some(turn) => {
+                self.partial.write_at(bytes, start)?;
+                drop(turn);
+                hash();
+            }
+            None => {
+                hash();
+                let _turn = self.writing.lock();
+                self.partial.write_at(bytes, start)?;
+            }
+        }
+        let mut at = 0;
+        for index in first.. {
+            if at >= bytes.len() {
+                break;
+            }
+            let chunk = &bytes[at..at + self.manifest.chunks()[index].len as usize];
+            at += chunk.len();
+            self.have.insert(index);
+            took(index);
+            self.carry(index, chunk, &mut took)?;
+        }
+        Ok(())
+    }
+
+    /// Writes chunk `index`, whose bytes are verified, to its other places; `took` gets each.
+    pub(crate) fn carry(
+        &self,
+        index: usize,
+        bytes: &[u8],
+        took: &mut impl FnMut(usize),
+    ) -> Result<(), StoreError> {
+        for other in self.again.get(&index).into_iter().flatten().copied() {
+            if !self.have.contains(other) {
+                self.partial.write_at(bytes, self.manifest.range(other).start)?;
+                self.have.insert(other);
+                took(other);
+            }
+        }
+        Ok(())
+    }
+
+    /// Chunk `index` is in the partial file already, and verified.
+    pub(crate) fn take(&self, index: usize, bytes: &[u8], hasher: &mut Option<SegmentHasher>) {
+        self.have.insert(index);
+        self.hash(self.manifest.range(index).start, bytes, hasher);
+    }
+
+    fn hash(&self, start: u64, bytes: &[u8], hasher: &mut Option<SegmentHasher>) {
+        if hasher.as_ref().is_none_or(|hasher| hasher.at() != start) {
+            *hasher = Some(SegmentHasher::new(self.manifest.size(), start));
+        }
+        if let Some(hasher) = hasher {
+            hasher.update(bytes, |segment, hash| self.whole.lock().put(segment, hash));
+        }
+    }
+
+    /// Checks the whole against the record and puts it in its place, where nothing but the file
+    /// with the stamp `replaceable` may stand: its stamp, its place, and the hashes of its segments.
+    ///
+    /// # Panics
+    /// A chunk is missing.
+    pub(crate) fn finish(
+        self,
+        record: &Record,
+        replaceable: Option<Stamp>,
+    ) -> Result<(Stamp, PathBuf, Vec<u8>), AssembleError> {
+        let checked = self.check_whole(record)?;
+        let path = checked.partial.target().to_owned();
+        let outboard = checked.whole.lock().to_outboard();
+        let stamp = checked.partial.commit(record.size, replaceable)?;
+        Ok((stamp, path, outboard))
+    }
+
+    /// Checks the whole against the record, and puts it nowhere.
+    ///
+    /// # Panics
+    /// A chunk is missing.
+    pub(crate) fn check(self, record: &Record) -> Result<(), AssembleError> {
+        self.check_whole(record).map(drop)
+    }
+
+    fn check_whole(self, record: &Record) -> Result<Self, AssembleError> {
+        assert!(self.have.is_complete(), "every chunk is there");
+        self.hash_rest()?;
+        if self.whole.lock().whole().is_some_and(|whole| whole == record.content) {
+            return Ok(self);
+        }
+        let damaged = self.damaged()?;
+        if damaged.is_empty() {
+            self.partial.discard()?;
+            return Err(AssembleError::WrongContent);
+        }
+        for index in &damaged {
+            self.have.remove(*index);
+        }
+        *self.whole.lock() = Segments::new(self.manifest.size());
+        Err(AssembleError::Damaged(Box::new(self), damaged))
+    }
+
+    /// Hashes the segments that no thread hashed in passing, on all cores.
+    fn hash_rest(&self) -> Result<(), StoreError> {
+        if self.manifest.size() == 0 {
+            self.whole.lock().put(0, outboard::of_nothing());
+            return Ok(());
+        }
+        let missing: Vec<Range<u64>> = {
+            let whole = self.whole.lock();
+            let missing = (0..whole.len()).filter(|segment| whole.get(*segment).is_none());
+            missing.map(|segment| whole.range(segment)).collect()
+        };
+        missing.par_chunks(SEGMENTS_AT_ONCE).try_for_each(|segments| self.hash_segments(segments))
+    }
+
+    fn hash_segments(&self, segments: &[Range<u64>]) -> Result<(), StoreError> {
+        let mut buffer = vec![0; READ_BYTES];
+        for range in segments {
+            let mut hasher = SegmentHasher::new(self.manifest.size(), range.start);
+            while hasher.at() < range.end {
+                let left = usize::try_from(range.end - hasher.at()).unwrap_or(READ_BYTES);
+                let piece = &mut buffer[..left.min(READ_BYTES)];
+                self.partial.read_at(piece, hasher.at())?;
+                hasher.update(piece, |segment, hash| self.whole.lock().put(segment, hash));
+            }
+        }
+        Ok(())
+    }
+
+    /// The chunks whose bytes on disk are not theirs.
+    fn damaged(&self) -> Result<Vec<usize>, StoreError> {
+        let mut buffer = Vec::new();
+        let mut damaged = Vec::new();
+        for (index, chunk) in self.manifest.chunks().iter().enumerate() {
+            buffer.resize(chunk.len as usize, 0);
+            self.partial.read_at(&mut buffer, self.manifest.range(index).start)?;
+            if hash(&buffer) != chunk.hash {
+                damaged.push(index);
+            }
+        }
+        Ok(damaged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use nekoproto::{Chunk, ContentHash, FileName, Identity, ManifestHash, Policy, Version};
+
+    use super::*;
+    use crate::storage::share_folder::ShareFolder;
+
+    const BYTES: &[u8] = b"the quick brown fox jumps over the lazy dog";
+
+    fn manifest(bytes: &[u8]) -> Arc<Manifest> {
+        let chunk = |bytes: &[u8]| Chunk { len: u32::try_from(bytes.len()).unwrap(), hash: hash(bytes) };
+        Arc::new(Manifest::new(bytes.chunks(5).map(chunk).collect()).unwrap())
+    }
+
+    fn record(content: &[u8]) -> Record {
+        Record {
+            origin: Identity::from_seed(&[1; 32]).id(),
+            name: FileName::new("a").unwrap(),
+            version: Version::FIRST,
+            size: BYTES.len() as u64,
+            content: ContentHash::from_bytes(*blake3::hash(content).as_bytes()),
+            manifest: ManifestHash::from_bytes([0; 32]),
+            policy: Policy::default(),
+        }
+    }
+
+    fn open(folder: &Path, bytes: &[u8]) -> Assembly {
+        let place = ShareFolder::open(folder).unwrap().place(&FileName::new("a").unwrap()).unwrap();
+        let partial = place.partial(&record(bytes).content).unwrap();
+        let manifest = manifest(bytes);
+        let chunks = manifest.chunks().len();
+        Assembly::open(manifest, None, partial, &Bitfield::with_capacity(chunks), Segments::new(bytes.len() as u64))
+    }
+
+    fn chunk(bytes: &[u8], index: usize) -> &[u8] {
+        bytes.chunks(5).nth(index).unwrap()
+    }
+
+    #[test]
+    fn chunks_in_any_order_make_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let assembly = open(folder.path(), BYTES);
+        let mut hasher = None;
+        for index in [3, 0, 8, 1, 7, 2, 6, 4, 5] {
+            let mut took = Vec::new();
+            assembly.write(index, chunk(BYTES, index), &mut hasher, |index| took.push(index)).unwrap();
+            assert_eq!(took, [index]);
+        }
+        let (_, path, _) = assembly.finish(&record(BYTES), None).unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), BYTES);
+    }
+
+    #[test]
+    fn a_chunk_that_occurs_again_comes_once() {
+        let bytes = b"aaaaabbbbbaaaaacccccaaaaa";
+        let folder = tempfile::tempdir().unwrap();
+        let assembly = open(folder.path(), bytes);
+        let mut repeated: Vec<usize> = assembly.repeated().collect();
+        repeated.sort_unstable();
+        assert_eq!(repeated, [2, 4]);
+        let mut took = Vec::new();
+        for index in [1, 0, 3] {
+            assembly.write(index, chunk(bytes, index), &mut None, |index| took.push(index)).unwrap();
+        }
+        assert_eq!(took, [1, 0, 2, 4, 3]);
+        let mut record = record(bytes);
+        record.size = bytes.len() as u64;
+        let (_, path, _) = assembly.finish(&record, None).unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), bytes);
+    }
+
+    #[test]
+    fn a_record_that_contradicts_its_manifest_puts_nothing_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let assembly = open(folder.path(), BYTES);
+        for (index, bytes) in BYTES.chunks(5).enumerate() {
+            assembly.write(index, bytes, &mut None, |_| {}).unwrap();
+        }
+        let error = assembly.finish(&record(b"something else"), None).unwrap_err();
+        assert!(matches!(error, AssembleError::WrongContent));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_was_damaged_on_disk_meanwhile_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let assembly = open(folder.path(), BYTES);
+        for (index, bytes) in BYTES.chunks(5).enumerate() {
+            assembly.write(index, bytes, &mut None, |_| {}).unwrap();
+        }
+        assembly.partial.write_at(b"X", 11).unwrap();
+        *assembly.whole.lock() = Segments::new(BYTES.len() as u64); // as after a restart
+        let error = assembly.finish(&record(BYTES), None).unwrap_err();
+        let AssembleError::Damaged(assembly, damaged) = error else { panic!("{error}") };
+        assert_eq!(damaged, [2]);
+        assert!(!assembly.have.contains(2) && assembly.have.contains(1));
+        assembly.write(2, chunk(BYTES, 2), &mut None, |_| {}).unwrap();
+        assembly.finish(&record(BYTES), None).unwrap();
+    }
+}

@@ -1,0 +1,255 @@
+//! Chunks of a download that are on this disk already: in an interrupted download, in the version
+//! before, in other files held here, or nothing but zeros. All are read and verified before they count.
+//! Everything here blocks.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    os::unix::fs::FileExt,
+    sync::Arc,
+};
+
+use nekoproto::{ChunkHash, Manifest, Record};
+
+use super::assembly::Assembly;
+use crate::{
+    content::{chunker::hash, outboard::SegmentHasher},
+    storage::{
+        StoreError,
+        catalogue::{Catalogue, Entry},
+    },
+};
+
+/// Files whose chunks are looked through, beside the version before.
+const FILES_MAX: usize = 4096;
+/// Chunks looked through in them: some 36 MiB of manifests.
+const CHUNKS_MAX: usize = 1024 * 1024;
+/// Files with fewer chunks than this share nothing worth looking for but all of it, and that is found
+/// by the hash of their content.
+const CHUNKS_WORTH_LOOKING: u64 = 4 * nekoproto::limits::CHUNK_AVERAGE_MIN;
+
+/// Where the bytes of a chunk may be.
+#[derive(Clone, Debug)]
+enum At {
+    /// In its place, from a download that was interrupted.
+    InPlace,
+    /// In a file, from this byte on.
+    File(Arc<File>, u64),
+    /// Nowhere: it is all zeros.
+    Zeros,
+}
+
+/// Chunks to be tried, by their place in the file.
+#[derive(Debug, Default)]
+pub(crate) struct LocalChunks(Vec<(usize, At)>);
+
+impl LocalChunks {
+    /// Looks for the chunks that `assembly` lacks; `before` is the file in its place. Manifests are
+    /// read, files are not.
+    pub(crate) fn find(
+        catalogue: &Catalogue,
+        record: &Record,
+        before: Option<File>,
+        assembly: &Assembly,
+        maybe_in_place: bool,
+    ) -> Self {
+        let manifest = assembly.manifest();
+        let mut search = Search::new(assembly);
+        if maybe_in_place {
+            search.in_place();
+        }
+        search.zeros();
+        search.repeated();
+        for entry in catalogue.with_content(&record.content) {
+            if let Ok(file) = File::open(&entry.path) {
+                search.in_file(&Arc::new(file), manifest);
+            }
+        }
+        match catalogue.get(&record.name) {
+            Some(entry) => search.in_entry(catalogue, &entry),
+            None => {
+                if let Some(file) = before {
+                    search.in_file(&Arc::new(file), manifest); // perhaps the same bytes, uncatalogued
+                }
+            }
+        }
+        if record.size >= CHUNKS_WORTH_LOOKING {
+            search.in_others(catalogue, record);
+        }
+        let mut found: Vec<(usize, At)> = search.found.into_iter().collect();
+        found.sort_by_key(|(index, _)| *index);
+        Self(found)
+    }
+
+    /// The chunks.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().map(|(index, _)| *index)
+    }
+
+    /// Splits them in at most `parts` parts that follow each other.
+    pub(crate) fn split(mut self, parts: usize) -> Vec<Self> {
+        let each = self.0.len().div_ceil(parts.max(1)).max(1);
+        let mut split = Vec::new();
+        while !self.0.is_empty() {
+            let rest = self.0.split_off(each.min(self.0.len()));
+            split.push(Self(std::mem::replace(&mut self.0, rest)));
+        }
+        split
+    }
+
+    /// Reads and verifies each and puts it in its place; `had` gets those, `lost` the others, and says
+    /// whether to go on.
+    pub(crate) fn take(
+        self,
+        assembly: &Assembly,
+        mut had: impl FnMut(usize),
+        mut lost: impl FnMut(usize) -> bool,
+    ) -> Result<(), StoreError> {
+        let manifest = Arc::clone(assembly.manifest());
+        let (mut buffer, mut hasher) = (Vec::new(), None);
+        for (index, at) in self.0 {
+            if assembly.have().contains(index) {
+                continue; // came along with another
+            }
+            let chunk = manifest.chunks()[index];
+            buffer.resize(chunk.len as usize, 0);
+            let good = take_one(assembly, index, &at, &mut buffer, &mut hasher, &mut had)?;
+            if !good && !lost(index) {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn take_one(
+    assembly: &Assembly,
+    index: usize,
+    at: &At,
+    buffer: &mut [u8],
+    hasher: &mut Option<SegmentHasher>,
+    had: &mut impl FnMut(usize),
+) -> Result<bool, StoreError> {
+    let chunk = assembly.manifest().chunks()[index];
+    let range = assembly.manifest().range(index);
+    let read = match at {
+        At::InPlace => assembly.partial().read_at(buffer, range.start).is_ok(),
+        // Whoever edits a file meanwhile makes it useless, not wrong: the hash decides.
+        At::File(file, offset) => file.read_exact_at(buffer, *offset).is_ok(),
+        At::Zeros => {
+            buffer.fill(0);
+            true
+        }
+    };
+    // That zeros are its bytes was made sure of when they were found.
+    if !read || !(matches!(at, At::Zeros) || hash(buffer) == chunk.hash) {
+        return Ok(false);
+    }
+    match at {
+        At::File(..) => assembly.write(index, buffer, hasher, had)?,
+        At::InPlace => {
+            assembly.take(index, buffer, hasher);
+            had(index);
+            assembly.carry(index, buffer, had)?;
+        }
+        At::Zeros => {
+            assembly.partial().write_zeros(range)?;
+            assembly.take(index, buffer, hasher);
+            had(index); // all of its places are zeros, and found as such
+        }
+    }
+    Ok(true)
+}
+
+/// What is looked for, and what was found of it.
+struct Search<'a> {
+    assembly: &'a Assembly,
+    /// Chunks that are not there, by hash.
+    wanted: HashMap<ChunkHash, Vec<usize>>,
+    found: HashMap<usize, At>,
+    chunks_looked_at: usize,
+}
+
+impl<'a> Search<'a> {
+    fn new(assembly: &'a Assembly) -> Self {
+        let mut wanted: HashMap<ChunkHash, Vec<usize>> = HashMap::new();
+        for (index, chunk) in assembly.manifest().chunks().iter().enumerate() {
+            if !assembly.have().contains(index) {
+                wanted.entry(chunk.hash).or_default().push(index);
+            }
+        }
+        Self { assembly, wanted, found: HashMap::new(), chunks_looked_at: 0 }
+    }
+
+    fn in_place(&mut self) {
+        for index in self.wanted.values().flatten() {
+            if self.assembly.partial().is_written(self.assembly.manifest().range(*index)) {
+                self.found.insert(*index, At::InPlace);
+            }
+        }
+    }
+
+    fn zeros(&mut self) {
+        let mut of_len: HashMap<u32, ChunkHash> = HashMap::new();
+        for (index, chunk) in self.assembly.manifest().chunks().iter().enumerate() {
+            // Few lengths occur in zeros: the longest there is, and that of the last chunk.
+            let often = self.wanted.get(&chunk.hash).is_some_and(|places| places.len() > 1);
+            let last = index + 1 == self.assembly.manifest().chunks().len();
+            if (often || last) && !self.assembly.have().contains(index) {
+                let zeros = of_len.entry(chunk.len).or_insert_with(|| hash(&vec![0; chunk.len as usize]));
+                if *zeros == chunk.hash {
+                    self.found.insert(index, At::Zeros);
+                }
+            }
+        }
+    }
+
+    /// Chunks that are there at another place of the same file.
+    fn repeated(&mut self) {
+        let file = self.assembly.partial().file();
+        for (index, chunk) in self.assembly.manifest().chunks().iter().enumerate() {
+            if self.assembly.have().contains(index) {
+                let offset = self.assembly.manifest().range(index).start;
+                self.note(&chunk.hash, &file, offset);
+            }
+        }
+    }
+
+    fn in_entry(&mut self, catalogue: &Catalogue, entry: &Entry) {
+        let Ok(Some(bytes)) = catalogue.manifest(&entry.record.manifest) else { return };
+        let Ok(manifest) = Manifest::decode(&bytes) else { return };
+        self.chunks_looked_at += manifest.chunks().len();
+        let is_of_use = manifest.chunks().iter().any(|chunk| self.wanted.contains_key(&chunk.hash));
+        if let Some(file) = is_of_use.then(|| File::open(&entry.path).ok()).flatten() {
+            self.in_file(&Arc::new(file), &manifest);
+        }
+    }
+
+    fn in_file(&mut self, file: &Arc<File>, manifest: &Manifest) {
+        for (index, chunk) in manifest.chunks().iter().enumerate() {
+            self.note(&chunk.hash, file, manifest.range(index).start);
+        }
+    }
+
+    fn note(&mut self, hash: &ChunkHash, file: &Arc<File>, offset: u64) {
+        for index in self.wanted.get(hash).into_iter().flatten() {
+            self.found.entry(*index).or_insert_with(|| At::File(Arc::clone(file), offset));
+        }
+    }
+
+    /// Other files of the catalogue, those of the most similar size first.
+    fn in_others(&mut self, catalogue: &Catalogue, record: &Record) {
+        let mut others: Vec<_> = catalogue.all();
+        others.retain(|entry| entry.record.size >= CHUNKS_WORTH_LOOKING && entry.record.name != record.name);
+        others.sort_by_key(|entry| entry.record.size.abs_diff(record.size));
+        let mut seen = HashSet::new();
+        for entry in others.iter().filter(|entry| seen.insert(entry.record.manifest)).take(FILES_MAX) {
+            if self.chunks_looked_at > CHUNKS_MAX
+                || self.found.len() == self.assembly.manifest().chunks().len()
+            {
+                return;
+            }
+            self.in_entry(catalogue, entry);
+        }
+    }
+}

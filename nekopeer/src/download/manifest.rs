@@ -1,0 +1,74 @@
+//! The manifest of a version: from the record alone where that says it all, else from a holder.
+
+use std::sync::Arc;
+
+use nekoproto::{Holder, Manifest, VerifiedRecord};
+
+use super::{
+    Downloader,
+    error::{DownloadError, exhausted},
+    swarm::{
+        Begin,
+        source::{FetchError, Source},
+    },
+};
+use crate::{content::outboard::Segments, util::tasks::blocking};
+
+/// What is to be fetched, and whom to begin with.
+pub(super) struct Plan {
+    pub(super) manifest: Arc<Manifest>,
+    pub(super) encoded: Arc<[u8]>,
+    /// The hashes of the file's segments, where a holder knows them: bytes are verified by these, and so the
+    /// whole file on the way.
+    pub(super) outboard: Option<Arc<Segments>>,
+    pub(super) begin: Begin,
+}
+
+impl Downloader {
+    /// The manifest of `record`, from the first of `sources` that has it unless the record implies it.
+    pub(super) async fn find_manifest(
+        &self,
+        record: &VerifiedRecord,
+        sources: &[Holder],
+    ) -> Result<Plan, DownloadError> {
+        let mut begin: Begin = sources.iter().map(|holder| (*holder, None)).collect();
+        if let Some((manifest, encoded)) = Manifest::implied_by(record) {
+            return Ok(Plan { manifest: Arc::new(manifest), encoded: encoded.into(), outboard: None, begin });
+        }
+        let mut last = None;
+        for (holder, open) in &mut begin {
+            let wanted = record.clone();
+            let fetched = match Source::connect(&self.endpoint, holder).await {
+                Ok(source) => {
+                    let guard = source.hang_up().on_drop();
+                    let found = blocking(move || manifest_of(source, &wanted)).await;
+                    guard.disarm();
+                    found
+                }
+                Err(error) => Err(error),
+            };
+            match fetched {
+                Ok((source, (manifest, encoded), outboard)) => {
+                    *open = source;
+                    let (manifest, outboard) = (Arc::new(manifest), outboard.map(Arc::new));
+                    return Ok(Plan { manifest, encoded: encoded.into(), outboard, begin });
+                }
+                Err(error) => {
+                    last = Some(format!("source {} at {}: {error}", holder.node.short(), holder.addr));
+                }
+            }
+        }
+        Err(exhausted(record, last))
+    }
+}
+
+type Found = (Option<Source>, (Manifest, Vec<u8>), Option<Segments>);
+
+/// The manifest and the outboard that `source` has; it is given back if it is still good.
+fn manifest_of(mut source: Source, record: &VerifiedRecord) -> Result<Found, FetchError> {
+    let manifest = source.manifest(record)?;
+    match source.outboard(record) {
+        Ok(outboard) => Ok((Some(source), manifest, outboard)),
+        Err(_) => Ok((None, manifest, None)), // it is asked again over another connection
+    }
+}

@@ -1,0 +1,245 @@
+//! One batch of small files: fetched from their sources at once, and stored as one.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::{StreamExt, stream};
+use nekoproto::{ContentHash, Holder, NodeId};
+
+use crate::{
+    content::stamp::Stamp,
+    download::{
+        Downloader,
+        error::DownloadError,
+        file::placement::copy_entry,
+        swarm::source::{FetchError, Source},
+    },
+    library::Library,
+    state::choice::Target,
+    storage::{
+        StoreError,
+        catalogue::{Copy, Entry},
+        partial::Partial,
+        place::sync_folder,
+    },
+    util::{progress::Progress, tasks::blocking},
+};
+
+/// Sources asked at once.
+const SOURCES_MAX: usize = 8;
+/// Files asked for over one connection before the first of them has come.
+const ASKED_AHEAD: usize = 64;
+/// Time to connect to a source.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// A file that is a single chunk.
+pub(super) struct Small {
+    pub(super) target: Target,
+    /// Its encoded manifest.
+    pub(super) manifest: Vec<u8>,
+    /// What may stand in its place.
+    pub(super) replaceable: Option<Stamp>,
+}
+
+/// Files that are in memory together.
+pub(super) type Batch = Vec<Small>;
+
+/// A file whose verified bytes are here.
+pub(super) struct Arrived {
+    pub(super) small: Small,
+    pub(super) bytes: Vec<u8>,
+    /// Who sent it.
+    pub(super) from: Holder,
+}
+
+/// What came of a batch.
+pub(super) struct Fetched {
+    /// Connections that are still good.
+    pub(super) streams: HashMap<NodeId, Source>,
+    pub(super) arrived: Vec<Arrived>,
+    /// Files that their source did not deliver.
+    pub(super) failed: Batch,
+}
+
+impl Downloader {
+    /// Fetches all files of a batch, each from one of its sources.
+    pub(super) async fn fetch_batch(
+        &self,
+        mut streams: HashMap<NodeId, Source>,
+        batch: Batch,
+        progress: &Arc<Progress>,
+    ) -> Fetched {
+        let mut by_source: HashMap<NodeId, (Holder, Batch)> = HashMap::new();
+        for (place, small) in batch.into_iter().enumerate() {
+            // Complete sources come first; those who have all of it share the work.
+            let complete = small.target.sources.iter().filter(|source| !source.partial).count().max(1);
+            let source = small.target.sources[place % complete];
+            by_source.entry(source.node).or_insert_with(|| (source, Vec::new())).1.push(small);
+        }
+        let fetching = by_source.into_values().map(|(holder, batch)| {
+            let ready = streams.remove(&holder.node);
+            self.from_one(holder, ready, batch, progress)
+        });
+        let fetching: Vec<_> = fetching.collect();
+        let mut fetched = Fetched { streams, arrived: Vec::new(), failed: Vec::new() };
+        let mut ended = stream::iter(fetching).buffer_unordered(SOURCES_MAX);
+        while let Some((node, source, arrived, failed)) = ended.next().await {
+            fetched.streams.extend(source.map(|source| (node, source)));
+            fetched.arrived.extend(arrived);
+            fetched.failed.extend(failed);
+        }
+        fetched
+    }
+
+    async fn from_one(
+        &self,
+        holder: Holder,
+        ready: Option<Source>,
+        batch: Batch,
+        progress: &Arc<Progress>,
+    ) -> (NodeId, Option<Source>, Vec<Arrived>, Batch) {
+        let connecting = async {
+            match ready {
+                Some(source) => Ok(source),
+                None => {
+                    let connected =
+                        tokio::time::timeout(CONNECT_WITHIN, Source::connect(&self.endpoint, &holder));
+                    connected.await.map_err(|_| ()).and_then(|connected| connected.map_err(|_| ()))
+                }
+            }
+        };
+        let Ok(mut source) = connecting.await else { return (holder.node, None, Vec::new(), batch) };
+        let (limit, counter) = (self.limit.clone(), progress.source(holder.node, holder.addr));
+        let progress = Arc::clone(progress);
+        let guard = source.hang_up().on_drop();
+        let fetched = blocking(move || {
+            let (mut arrived, mut failed) = (Vec::with_capacity(batch.len()), Vec::new());
+            let mut asked = 0;
+            let mut broken = false;
+            let names: Vec<(ContentHash, u64)> =
+                batch.iter().map(|small| (small.target.record.content, small.target.record.size)).collect();
+            for (place, small) in batch.into_iter().enumerate() {
+                while !broken && asked < names.len() && asked < place + ASKED_AHEAD {
+                    broken = source.ask_whole(names[asked].0, names[asked].1).is_err();
+                    asked += 1;
+                }
+                let received = if broken {
+                    None
+                } else {
+                    Some(source.whole(names[place].0, names[place].1, limit.as_deref()))
+                };
+                match received {
+                    Some(Ok(bytes)) => {
+                        counter.add(bytes.len() as u64);
+                        progress.add_done(bytes.len() as u64);
+                        arrived.push(Arrived { small, bytes, from: holder });
+                    }
+                    Some(Err(error)) => {
+                        broken |= !matches!(error, FetchError::Refused(_));
+                        failed.push(small);
+                    }
+                    None => failed.push(small),
+                }
+            }
+            (holder.node, (!broken).then_some(source), arrived, failed)
+        })
+        .await;
+        guard.disarm();
+        fetched
+    }
+
+    /// Puts all files of a batch in their places, durably, and enters them into the catalogue: one
+    /// transaction before, so that what a crash leaves is known as ours, and one after.
+    ///
+    /// # Cancel safety
+    /// Safe: once begun it goes on to its end.
+    pub(super) async fn store_batch(
+        &self,
+        arrived: Vec<Arrived>,
+    ) -> Vec<(Arrived, Result<PathBuf, DownloadError>)> {
+        let stored = self.library.blocking(move |library| store_all(library, arrived)).await;
+        let kept: Vec<Entry> = stored.iter().filter_map(|(_, entry)| entry.as_ref().ok().cloned()).collect();
+        self.keep(&kept).await;
+        stored.into_iter().map(|(arrived, entry)| (arrived, entry.map(|entry| entry.path))).collect()
+    }
+}
+
+type Stored = Vec<(Arrived, Result<Entry, DownloadError>)>;
+
+fn store_all(library: &Library, arrived: Vec<Arrived>) -> Stored {
+    let mut done: Stored = Vec::with_capacity(arrived.len());
+    let mut written: Vec<(Arrived, Partial)> = Vec::with_capacity(arrived.len());
+    for arrived in arrived {
+        match write(library, &arrived) {
+            Ok(partial) => written.push((arrived, partial)),
+            Err(error) => done.push((arrived, Err(error))),
+        }
+    }
+    let notes = written.iter().map(|(arrived, partial)| (&arrived.small.target.record.name, partial.path()));
+    let noted = library.catalogue.note_partials(notes);
+    let synced = Partial::sync_all(written.iter().map(|(_, partial)| partial));
+    if let Err(error) = noted.map_err(DownloadError::from).and_then(|()| Ok(synced?)) {
+        let why = error.to_string();
+        let failed = |(arrived, _): (Arrived, Partial)| {
+            let name = arrived.small.target.record.name.clone();
+            (arrived, Err(DownloadError::NotStored { name, why: why.clone() }))
+        };
+        done.extend(written.into_iter().map(failed));
+        return done;
+    }
+    let mut entries = Vec::with_capacity(written.len());
+    let mut folders = HashSet::new();
+    for (arrived, partial) in written {
+        match place(&arrived, partial, &mut folders) {
+            Ok(entry) => entries.push((arrived, entry)),
+            Err(error) => done.push((arrived, Err(error.into()))),
+        }
+    }
+    folders.iter().for_each(|folder| sync_folder(folder));
+    let copies = entries.iter().map(|(arrived, entry)| Copy {
+        entry: entry.clone(),
+        manifest: arrived.small.manifest.clone(),
+        outboard: Vec::new(),
+    });
+    match library.catalogue.put_copies(copies.collect()) {
+        Ok(results) => done.extend(
+            entries
+                .into_iter()
+                .zip(results)
+                .map(|((arrived, entry), result)| (arrived, result.map(|()| entry).map_err(Into::into))),
+        ),
+        Err(error) => {
+            let why = error.to_string();
+            done.extend(entries.into_iter().map(|(arrived, entry)| {
+                (arrived, Err(DownloadError::NotStored { name: entry.record.name.clone(), why: why.clone() }))
+            }));
+        }
+    }
+    done
+}
+
+fn write(library: &Library, arrived: &Arrived) -> Result<Partial, DownloadError> {
+    let record = &arrived.small.target.record;
+    library.catalogue.may_hold(record)?;
+    let partial = library.share.place(&record.name)?.partial(&record.content)?;
+    match partial.write_at(&arrived.bytes, 0) {
+        Ok(()) => Ok(partial),
+        Err(error) => {
+            partial.discard()?; // it came in a moment, and will again
+            Err(error.into())
+        }
+    }
+}
+
+fn place(arrived: &Arrived, partial: Partial, folders: &mut HashSet<PathBuf>) -> Result<Entry, StoreError> {
+    let Small { target, replaceable, .. } = &arrived.small;
+    let path = partial.target().to_owned();
+    let stamp = partial.commit_synced(target.record.size, *replaceable)?;
+    folders.extend(path.parent().map(Path::to_owned));
+    let origin = target.sources.iter().find(|source| source.node == target.record.origin);
+    Ok(copy_entry(target.record.clone(), origin.map(|origin| origin.addr), stamp, path))
+}

@@ -1,0 +1,259 @@
+//! Many files at once. Small ones are asked for together, one behind the other over one connection to
+//! each source, and made durable and catalogued together; large ones go their usual way.
+
+mod batch;
+
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Instant};
+
+use nekoproto::{FileName, Freshness, Holder, Manifest, NodeId, VerifiedRecord};
+
+use self::batch::{Arrived, Batch, Fetched, Small};
+use super::{
+    Delivery, DownloadOptions, Downloaded, Downloader, deliveries,
+    error::DownloadError,
+    file::{
+        destination::{Destination, destination},
+        look_alikes::LookAlikes,
+    },
+    swarm::source::Source,
+};
+use crate::{
+    content::stamp::Stamp,
+    indexers::{Answer, Scope},
+    library::Library,
+    state::choice::Target,
+    util::progress::Progress,
+};
+
+/// Names asked for at once.
+const NAMES_AT_ONCE: usize = 1024;
+/// Small files in one batch, and their bytes: they are in memory together.
+const BATCH_FILES: usize = 512;
+const BATCH_BYTES: u64 = 8 * 1024 * 1024;
+
+/// What became of each name, in their order.
+pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, DownloadError>)>;
+
+impl Downloader {
+    /// See [`PeerHandle::download_all`](crate::PeerHandle::download_all).
+    pub(crate) async fn download_all(
+        &self,
+        names: &[FileName],
+        options: &DownloadOptions,
+        progress: &Arc<Progress>,
+    ) -> Outcomes {
+        let mut bulk = Bulk {
+            downloader: self,
+            options,
+            progress,
+            streams: HashMap::new(),
+            look_alikes: Some(LookAlikes::default()),
+            began: Instant::now(),
+            outcomes: HashMap::with_capacity(names.len()),
+        };
+        for names in names.chunks(NAMES_AT_ONCE) {
+            bulk.some(names).await;
+        }
+        bulk.confirm().await;
+        let mut outcomes = bulk.outcomes;
+        let outcome = |name: &FileName| Some((name.clone(), outcomes.remove(name)?));
+        names.iter().filter_map(outcome).collect() // a name that was given twice is answered once
+    }
+}
+
+struct Bulk<'a> {
+    downloader: &'a Downloader,
+    options: &'a DownloadOptions,
+    progress: &'a Arc<Progress>,
+    /// Open connections, to be used for the next batch.
+    streams: HashMap<NodeId, Source>,
+    look_alikes: Option<LookAlikes>,
+    began: Instant,
+    outcomes: HashMap<FileName, Result<Downloaded, DownloadError>>,
+}
+
+impl Bulk<'_> {
+    async fn some(&mut self, names: &[FileName]) {
+        let mut running = Vec::new();
+        let mut wanted = Vec::new();
+        for name in names {
+            match self.downloader.library.reserve(name) {
+                Some(guard) => {
+                    running.push(guard);
+                    wanted.push(name.clone());
+                }
+                None if wanted.contains(name) => {} // given twice: it is running on our own behalf
+                None => self.ended(name, Err(DownloadError::AlreadyRunning(name.clone()))),
+            }
+        }
+        let targets = self.targets(wanted).await;
+        let (small, large) = self.look_at_places(targets).await;
+        self.fetch_small(small).await;
+        for (target, replaceable) in large {
+            self.fetch_large(target, replaceable).await;
+        }
+    }
+
+    /// Finds out what is to be had of each name.
+    async fn targets(&mut self, names: Vec<FileName>) -> Vec<Target> {
+        let scope = Scope::Network { ttl_hops: self.options.ttl_hops };
+        let answers = match self.downloader.indexers.search_all(&names, scope).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                let why = error.to_string();
+                for name in names {
+                    let error = DownloadError::NobodyAsked { name: name.clone(), why: why.clone() };
+                    self.ended(&name, Err(error));
+                }
+                return Vec::new();
+            }
+        };
+        let mut targets = Vec::with_capacity(names.len());
+        for (name, Answer { candidates, complete }) in names.into_iter().zip(answers) {
+            match self.downloader.choose(&name, self.options, candidates, complete) {
+                Ok(target) => targets.push(target),
+                Err(error) => self.ended(&name, Err(error)),
+            }
+        }
+        let bytes: u64 = targets.iter().map(|target| target.record.size).sum();
+        self.progress.set_total(self.progress.total() + bytes);
+        targets
+    }
+
+    /// Sorts out what is here already, or cannot stand where it is wanted; small files and large ones.
+    async fn look_at_places(&mut self, targets: Vec<Target>) -> (Vec<Small>, Vec<(Target, Option<Stamp>)>) {
+        let options = self.options.clone();
+        let mut look_alikes = self.look_alikes.take().unwrap_or_default();
+        let tells_names_apart = options.force || options.output.is_some();
+        let look = move |library: &Arc<Library>| {
+            let mut looked = Vec::with_capacity(targets.len());
+            for target in targets {
+                let refused = match tells_names_apart {
+                    true => Ok(()),
+                    false => look_alikes.refuse(&library.share, &target.record.name),
+                };
+                let found = refused.and_then(|()| destination(library, &target.record, &options));
+                looked.push((target, found));
+            }
+            (looked, look_alikes)
+        };
+        let (looked, look_alikes) = self.downloader.library.blocking(look).await;
+        self.look_alikes = Some(look_alikes);
+        let (mut small, mut large) = (Vec::new(), Vec::new());
+        for (target, found) in looked {
+            match found {
+                Ok(Destination::UpToDate(path)) => {
+                    self.progress.add_done(target.record.size);
+                    let record = target.record;
+                    self.ended(&record.name.clone(), Ok(self.downloaded(record, path, 0)));
+                }
+                Ok(Destination::Replaceable(stamp)) => match Manifest::implied_by(&target.record) {
+                    Some((_, manifest)) if !target.sources.is_empty() => {
+                        small.push(Small { target, manifest, replaceable: stamp });
+                    }
+                    _ => large.push((target, stamp)),
+                },
+                Err(error) => self.ended(&target.record.name, Err(error)),
+            }
+        }
+        (small, large)
+    }
+
+    /// Fetches batch after batch; while one is made durable the next is on its way.
+    async fn fetch_small(&mut self, small: Vec<Small>) {
+        let mut storing = None;
+        for batch in batches(small) {
+            let stored = async {
+                match storing.take() {
+                    Some(arrived) => Some(self.downloader.store_batch(arrived).await),
+                    None => None,
+                }
+            };
+            let streams = std::mem::take(&mut self.streams);
+            let fetching = self.downloader.fetch_batch(streams, batch, self.progress);
+            let (stored, Fetched { streams, arrived, failed }) = tokio::join!(stored, fetching);
+            self.streams = streams;
+            self.take_stored(stored.unwrap_or_default());
+            storing = Some(arrived);
+            for Small { target, replaceable, .. } in failed {
+                // The usual way asks all sources in turn, and says what is wrong with them.
+                self.fetch_large(target, replaceable).await;
+            }
+        }
+        if let Some(arrived) = storing {
+            let stored = self.downloader.store_batch(arrived).await;
+            self.take_stored(stored);
+        }
+    }
+
+    fn take_stored(&mut self, stored: Vec<(Arrived, Result<PathBuf, DownloadError>)>) {
+        for (arrived, result) in stored {
+            let record = arrived.small.target.record;
+            let bytes = arrived.bytes.len() as u64;
+            let name = record.name.clone();
+            let Holder { node, addr, .. } = arrived.from;
+            let sources = vec![Delivery { node, addr, bytes, banned: false }];
+            let outcome = result.map(|path| Downloaded { sources, ..self.downloaded(record, path, bytes) });
+            self.ended(&name, outcome);
+        }
+    }
+
+    async fn fetch_large(&mut self, target: Target, replaceable: Option<Stamp>) {
+        let name = target.record.name.clone();
+        // What the sources sent before was for other files.
+        let before: HashMap<NodeId, u64> =
+            self.progress.sources().iter().map(|source| (source.node, source.bytes())).collect();
+        let obtained = self.downloader.obtain(target, replaceable, self.options, self.progress).await;
+        let outcome = match obtained {
+            Ok((entry, report)) => {
+                self.downloader.keep(std::slice::from_ref(&entry)).await;
+                let mut sources = deliveries(self.progress, &report);
+                sources.iter_mut().for_each(|source| {
+                    source.bytes -= before.get(&source.node).copied().unwrap_or(0).min(source.bytes);
+                });
+                sources.retain(|source| source.bytes > 0 || source.banned);
+                Ok(Downloaded { sources, ..self.downloaded(entry.record, entry.path, report.bytes_moved) })
+            }
+            Err(error) => Err(error),
+        };
+        self.ended(&name, outcome);
+    }
+
+    /// Asks the origins, many names in a call, whether all that came is still the newest.
+    async fn confirm(&mut self) {
+        let done = self.outcomes.values().filter_map(|outcome| outcome.as_ref().ok());
+        let records: Vec<VerifiedRecord> = done.map(|done| done.record.clone()).collect();
+        self.downloader.peers.confirm(records).await;
+        for done in self.outcomes.values_mut().filter_map(|outcome| outcome.as_mut().ok()) {
+            done.freshness = self.downloader.library.freshness(&done.record);
+        }
+    }
+
+    fn downloaded(&self, record: VerifiedRecord, path: PathBuf, bytes_moved: u64) -> Downloaded {
+        let (took, freshness) = (self.began.elapsed(), Freshness::Unverified);
+        Downloaded { record, path, bytes_moved, took, freshness, sources: Vec::new() }
+    }
+
+    fn ended(&mut self, name: &FileName, outcome: Result<Downloaded, DownloadError>) {
+        self.outcomes.insert(name.clone(), outcome);
+    }
+}
+
+/// Small files in batches that are bounded in number and in bytes.
+fn batches(small: Vec<Small>) -> Vec<Batch> {
+    let mut batches: Vec<Batch> = Vec::new();
+    let mut bytes = 0;
+    for small in small {
+        let size = small.target.record.size;
+        let has_room = |batch: &Batch| batch.len() < BATCH_FILES && bytes + size <= BATCH_BYTES;
+        match batches.last_mut().filter(|batch| has_room(batch)) {
+            Some(batch) => batch.push(small),
+            None => {
+                batches.push(vec![small]);
+                bytes = 0;
+            }
+        }
+        bytes += size;
+    }
+    batches
+}

@@ -1,0 +1,274 @@
+//! Fetches the missing chunks of one file from everyone who has them, at once.
+//!
+//! One task decides who is asked, and looks for further sources at intervals. Each connection has a
+//! thread that leases chunks, receives, verifies and writes them ([`worker`]); other threads verify the
+//! chunks found on disk. They share the schedule, under a lock, and nothing else ([`transfer`]).
+
+pub(super) mod source;
+pub(super) mod transfer;
+mod verify;
+mod worker;
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use nekoproto::{Holder, NodeId};
+use scopeguard::ScopeGuard;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep, sleep_until},
+};
+use tracing::debug;
+
+pub(super) use self::transfer::Report;
+use self::{
+    source::Source,
+    transfer::{Fetched, Transfer},
+};
+use super::{
+    Downloader,
+    file::{checkpoint, reuse::LocalChunks},
+};
+use crate::{
+    storage::{StoreError, catalogue::Catalogue},
+    util::tasks::blocking,
+};
+
+/// Sources asked at once.
+const SOURCES_MAX: usize = 8;
+/// Connections that are worth having: with fewer sources each gets several, so that all cores have
+/// something to do.
+const STREAMS_AIMED_AT: usize = 2;
+/// A file smaller than this is not worth a second connection to the same source.
+const SECOND_STREAM_FROM: u64 = 8 * 1024 * 1024;
+/// Pause before a source that failed is asked again.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// Time until further sources are looked for; it doubles each time, up to the longest.
+const LOOK_AFTER: Duration = Duration::from_millis(250);
+const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
+/// Searches for further sources when all that were found have failed, and the pause before each.
+const ROUNDS: u32 = 3;
+const ROUND_PAUSE: Duration = Duration::from_millis(500);
+/// How often progress is noted, so that little is lost in a crash.
+const NOTE_EVERY: Duration = Duration::from_secs(2);
+
+/// Whom to begin with: a connection may be open already.
+pub(super) type Begin = Vec<(Holder, Option<Source>)>;
+
+impl Downloader {
+    /// Fetches what the transfer lacks from `begin`, from what is on disk, and from whoever `look` finds.
+    ///
+    /// # Errors
+    /// The disk failed. Failing sources are no error: see [`Fetched::left`].
+    ///
+    /// # Cancel safety
+    /// Safe: all threads end, what was written stays in the partial file and is noted.
+    pub(super) async fn fetch<L, F>(
+        &self,
+        transfer: Transfer,
+        local: LocalChunks,
+        begin: Begin,
+        look: L,
+    ) -> Result<Fetched, StoreError>
+    where
+        L: Fn() -> F,
+        F: Future<Output = Vec<Holder>> + Send + 'static,
+    {
+        let transfer = Arc::new(transfer);
+        let library = Arc::clone(&self.library);
+        // Ends the threads when the task that waits for them is gone, and notes what they did.
+        let abandoned = scopeguard::guard(Arc::clone(&transfer), move |transfer| {
+            transfer.end();
+            if transfer.is_resumable() {
+                let tracker = library.tasks.tracker.clone();
+                // Tracked: whoever ends the peer waits for it.
+                drop(tracker.spawn_blocking(move || note(&library.catalogue, &transfer)));
+            }
+        });
+        let mut crew = Crew::new(&transfer, begin);
+        for part in local.split(rayon::current_num_threads()) {
+            let transfer = Arc::clone(&transfer);
+            crew.local.spawn(blocking(move || transfer.take_local(part)));
+        }
+        self.run(&transfer, &mut crew, look).await;
+        transfer.end();
+        crew.join_all().await;
+        drop(ScopeGuard::into_inner(abandoned)); // the threads have ended by themselves
+        Transfer::into_fetched(transfer)
+    }
+
+    async fn run<L, F>(&self, transfer: &Arc<Transfer>, crew: &mut Crew, look: L)
+    where
+        L: Fn() -> F,
+        F: Future<Output = Vec<Holder>> + Send + 'static,
+    {
+        let (mut look_after, mut round, mut left) = (LOOK_AFTER, 1, transfer.left());
+        let mut look_at = Instant::now() + look_after;
+        let mut note_at = Instant::now() + NOTE_EVERY;
+        while !transfer.is_over() {
+            crew.start(transfer);
+            if crew.is_idle() {
+                if transfer.left() < left {
+                    (left, round) = (transfer.left(), 1); // something came since
+                }
+                if round == ROUNDS {
+                    return;
+                }
+                round += 1;
+                sleep(ROUND_PAUSE).await;
+                transfer.forgive();
+                for holder in crew.first.clone() {
+                    crew.add(transfer, holder, None); // also if no indexer can be asked
+                }
+                crew.looks.spawn(look());
+            }
+            tokio::select! {
+                Some(ended) = crew.sources.join_next() => match ended {
+                    Ok(node) => crew.ended(node),
+                    Err(error) => rethrow(error),
+                },
+                Some(ended) = crew.local.join_next() => ended.unwrap_or_else(rethrow),
+                Some(noted) = crew.notes.join_next() => noted.unwrap_or_else(rethrow),
+                Some(found) = crew.looks.join_next() => {
+                    for holder in found.unwrap_or_default() {
+                        crew.add(transfer, holder, None);
+                    }
+                }
+                () = sleep_until(look_at) => {
+                    look_after = (look_after * 2).min(LOOK_EVERY_MAX);
+                    look_at = Instant::now() + look_after;
+                    if crew.looks.is_empty() {
+                        crew.looks.spawn(look());
+                    }
+                }
+                () = sleep_until(note_at) => {
+                    note_at = Instant::now() + NOTE_EVERY;
+                    if transfer.is_resumable() && crew.notes.is_empty() {
+                        let (library, transfer) = (Arc::clone(&self.library), Arc::clone(transfer));
+                        crew.notes.spawn(blocking(move || note(&library.catalogue, &transfer)));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn rethrow(error: tokio::task::JoinError) {
+    if let Ok(panic) = error.try_into_panic() {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn note(catalogue: &Catalogue, transfer: &Transfer) {
+    if let Err(error) = checkpoint::note(catalogue, transfer.assembly()) {
+        debug!(%error, "progress is not noted"); // the next try reads more of the file
+    }
+}
+
+/// The tasks of one download.
+struct Crew {
+    waiting: VecDeque<(Holder, Option<Source>)>,
+    /// Who was found at first.
+    first: Vec<Holder>,
+    /// Being asked, or waiting: by how many connections.
+    known: HashMap<NodeId, usize>,
+    sources: JoinSet<NodeId>,
+    local: JoinSet<()>,
+    looks: JoinSet<Vec<Holder>>,
+    notes: JoinSet<()>,
+}
+
+impl Crew {
+    fn new(transfer: &Transfer, begin: Begin) -> Self {
+        let mut crew = Self {
+            waiting: VecDeque::new(),
+            first: begin.iter().map(|(holder, _)| *holder).collect(),
+            known: HashMap::new(),
+            sources: JoinSet::new(),
+            local: JoinSet::new(),
+            looks: JoinSet::new(),
+            notes: JoinSet::new(),
+        };
+        begin.into_iter().for_each(|(holder, source)| crew.add(transfer, holder, source));
+        crew
+    }
+
+    fn add(&mut self, transfer: &Transfer, holder: Holder, source: Option<Source>) {
+        if !transfer.is_banned(holder.node) && !self.known.contains_key(&holder.node) {
+            transfer.offers(&holder);
+            self.known.insert(holder.node, 1);
+            self.waiting.push_back((holder, source));
+        }
+    }
+
+    /// Gives sources their turn; with few of them, several connections to each.
+    fn start(&mut self, transfer: &Arc<Transfer>) {
+        let few = self.known.len() < STREAMS_AIMED_AT && transfer.size() >= SECOND_STREAM_FROM;
+        let streams = if few { STREAMS_AIMED_AT } else { 1 };
+        while self.sources.len() < SOURCES_MAX {
+            let Some((holder, source)) = self.waiting.pop_front() else { return };
+            self.sources.spawn(run_source(Arc::clone(transfer), holder, source));
+            for _ in 1..streams {
+                *self.known.entry(holder.node).or_default() += 1;
+                self.sources.spawn(run_source(Arc::clone(transfer), holder, None));
+            }
+        }
+    }
+
+    /// One connection to `node` is done with.
+    fn ended(&mut self, node: NodeId) {
+        if let Some(count) = self.known.get_mut(&node) {
+            *count -= 1;
+            if *count == 0 {
+                self.known.remove(&node);
+            }
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.sources.is_empty() && self.waiting.is_empty() && self.local.is_empty() && self.looks.is_empty()
+    }
+
+    async fn join_all(&mut self) {
+        self.looks.abort_all();
+        while self.sources.join_next().await.is_some() {}
+        while self.local.join_next().await.is_some() {}
+        while self.notes.join_next().await.is_some() {}
+    }
+}
+
+/// Works for one connection to a source until all is fetched, or the source is done with.
+async fn run_source(transfer: Arc<Transfer>, holder: Holder, mut ready: Option<Source>) -> NodeId {
+    loop {
+        let connected = match ready.take() {
+            Some(source) => Ok(source),
+            None => {
+                let connecting = Source::connect(transfer.endpoint(), &holder);
+                let Some(connected) = transfer.over().run_until_cancelled(connecting).await else {
+                    return holder.node;
+                };
+                connected
+            }
+        };
+        let worked = match connected {
+            Ok(source) => {
+                let transfer = Arc::clone(&transfer);
+                blocking(move || worker::work(&transfer, source, &holder)).await
+            }
+            Err(error) => Err(error),
+        };
+        let Err(error) = worked else { return holder.node };
+        if transfer.is_over() {
+            return holder.node; // it was hung up
+        }
+        if transfer.source_failed(&holder, &error) {
+            return holder.node; // struck out
+        }
+        if transfer.over().run_until_cancelled(sleep(RETRY_AFTER)).await.is_none() {
+            return holder.node;
+        }
+    }
+}

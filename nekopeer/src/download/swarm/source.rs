@@ -1,0 +1,242 @@
+//! The asking end of the data stream: manifests and verified chunks from one source. Once connected,
+//! everything here blocks.
+
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use nekoproto::{
+    ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Grant, Holder, List, Manifest,
+    ManifestError, Purpose, Record,
+    limits::{MANIFEST_BYTES_MAX, STALL_TIMEOUT},
+    transport::{ConnectError, DataError, DataStream, Endpoint, HangUp},
+};
+
+use crate::{
+    content::{
+        bitfield,
+        outboard::{SegmentHash, Segments},
+    },
+    state::schedule::Availability,
+    util::rate::{self, Rate},
+};
+
+/// Time that granted bytes have to come, besides a second for each [`SLOWEST_SOURCE`] of them.
+const GRACE: Duration = Duration::from_secs(30);
+/// Bytes per second below which a source is not worth waiting for.
+const SLOWEST_SOURCE: u64 = 4 * 1024;
+
+/// Why a source did not deliver.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// It cannot be connected to.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The stream broke, ended early or stalled.
+    #[error(transparent)]
+    Stream(#[from] DataError),
+    /// It refuses.
+    #[error(transparent)]
+    Refused(#[from] FetchRefusal),
+    /// A chunk has other bytes than the manifest says.
+    #[error("it sent a corrupt chunk")]
+    Corrupt,
+    /// It wants to send another number of bytes than was asked for.
+    #[error("it offered {offered} bytes where {asked} were asked for")]
+    WrongLength {
+        /// What it offered.
+        offered: u64,
+        /// What was asked for.
+        asked: u64,
+    },
+    /// Its manifest is not the one that the record names.
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+}
+
+impl FetchError {
+    /// Whether this proves that the source sends what is not the file; it is asked no more then.
+    #[must_use]
+    pub const fn is_corrupt(&self) -> bool {
+        matches!(self, Self::Corrupt | Self::WrongLength { .. } | Self::Manifest(_))
+    }
+
+    /// Whether the source would deliver at another time.
+    #[must_use]
+    pub const fn is_busy(&self) -> bool {
+        matches!(self, Self::Refused(FetchRefusal::Busy | FetchRefusal::NotYet))
+    }
+
+    /// Whether asking again is pointless for this download.
+    #[must_use]
+    pub const fn is_final(&self) -> bool {
+        match self {
+            Self::Refused(refusal) => !matches!(refusal, FetchRefusal::Busy | FetchRefusal::NotYet),
+            Self::Connect(error) => !matches!(
+                error,
+                ConnectError::Unreachable { .. } | ConnectError::Timeout(_) | ConnectError::Handshake(_)
+            ),
+            _ => self.is_corrupt(),
+        }
+    }
+}
+
+/// A data stream to one holder.
+#[derive(Debug)]
+pub(crate) struct Source {
+    stream: DataStream,
+}
+
+impl Source {
+    /// Connects to `holder`, and makes sure that it is the node it should be.
+    pub(crate) async fn connect(endpoint: &Arc<Endpoint>, holder: &Holder) -> Result<Self, FetchError> {
+        let connection = endpoint.dial(holder.addr, Purpose::Data, Some(holder.node)).await?;
+        Ok(Self { stream: DataStream::new(connection.io).map_err(DataError::from)? })
+    }
+
+    /// What ends this stream from another thread.
+    pub(crate) fn hang_up(&self) -> HangUp {
+        self.stream.hang_up()
+    }
+
+    /// The manifest of `record`, checked, and its encoded form.
+    pub(crate) fn manifest(&mut self, record: &Record) -> Result<(Manifest, Vec<u8>), FetchError> {
+        self.stream.send(&DataRequest::Manifest(record.manifest))?;
+        let bytes = self.body(MANIFEST_BYTES_MAX)?;
+        let manifest = Manifest::decode_for(record, &bytes)?;
+        Ok((manifest, bytes))
+    }
+
+    /// The segments of the file of `record`, checked against its content hash; `None` if this source does
+    /// not know them, or says what is not so.
+    pub(crate) fn outboard(&mut self, record: &Record) -> Result<Option<Segments>, FetchError> {
+        self.stream.send(&DataRequest::Outline(record.manifest))?;
+        let max = Segments::new(record.size).len() * size_of::<SegmentHash>();
+        match self.body(max as u64) {
+            Ok(bytes) => Ok(Segments::from_outboard(&bytes, record.size, &record.content)),
+            Err(FetchError::Refused(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks for the chunks `run` of `manifest`. In their turn comes a [`grant`](Self::grant) and then
+    /// each [`chunk`](Self::chunk).
+    pub(crate) fn ask(
+        &mut self,
+        record: &Record,
+        manifest: &Manifest,
+        run: &Range<usize>,
+    ) -> Result<(), FetchError> {
+        let range = bytes_of(manifest, run);
+        let ranges = List::first_of([range]);
+        Ok(self.stream.send(&DataRequest::Get { content: record.content, ranges })?)
+    }
+
+    /// The source's word on what was asked first of what is still to come.
+    pub(crate) fn grant(&mut self, manifest: &Manifest, run: &Range<usize>) -> Result<(), FetchError> {
+        let asked = bytes_of(manifest, run).len;
+        let grant = self.reply()?;
+        if grant.len == asked { Ok(()) } else { Err(FetchError::WrongLength { offered: grant.len, asked }) }
+    }
+
+    /// Receives what was granted into `buffer` behind the `held` bytes that are in it: at least as much as
+    /// makes `needed` bytes, and more if it is here already; as fast as `limit` allows. How many are held
+    /// then.
+    pub(crate) fn receive(
+        &mut self,
+        buffer: &mut [u8],
+        mut held: usize,
+        needed: usize,
+        limit: Option<&Rate>,
+    ) -> Result<usize, FetchError> {
+        let mut until = Instant::now() + patience(needed - held.min(needed));
+        while held < needed {
+            let room = buffer.len() - held;
+            let piece = limit.map_or(room, |limit| room.min(usize::try_from(limit.piece()).unwrap_or(room)));
+            self.stream.end_at(Some(until));
+            let received = self.stream.receive_some(&mut buffer[held..held + piece])?;
+            until += rate::wait_for(limit, received as u64); // which is not the source's fault
+            held += received;
+        }
+        while limit.is_none() && held < buffer.len() {
+            match self.stream.receive_ready(&mut buffer[held..])? {
+                0 => break,
+                received => held += received,
+            }
+        }
+        Ok(held)
+    }
+
+    /// Asks for all of a small file; it comes in its turn, as [`whole`](Self::whole).
+    pub(crate) fn ask_whole(&mut self, content: ContentHash, size: u64) -> Result<(), FetchError> {
+        let ranges = List::first_of([ByteRange { offset: 0, len: size }]);
+        if size > 0 {
+            self.stream.send(&DataRequest::Get { content, ranges })?;
+        }
+        Ok(())
+    }
+
+    /// The next small file that was asked for, verified, as fast as `limit` allows.
+    pub(crate) fn whole(
+        &mut self,
+        content: ContentHash,
+        size: u64,
+        limit: Option<&Rate>,
+    ) -> Result<Vec<u8>, FetchError> {
+        let mut bytes = Vec::new();
+        if size > 0 {
+            let grant = self.reply()?;
+            let len = usize::try_from(size).ok().filter(|_| grant.len == size);
+            bytes.resize(len.ok_or(FetchError::WrongLength { offered: grant.len, asked: size })?, 0);
+            rate::wait_for(limit, size);
+            self.stream.end_at(Some(Instant::now() + patience(bytes.len())));
+            self.stream.receive_bytes(&mut bytes)?;
+        }
+        let is_it = blake3::hash(&bytes).as_bytes() == content.as_bytes();
+        if is_it { Ok(bytes) } else { Err(FetchError::Corrupt) }
+    }
+
+    /// Asks which chunks the source has by now; the answer comes in its turn, as [`have`](Self::have).
+    pub(crate) fn ask_have(&mut self, record: &Record) -> Result<(), FetchError> {
+        Ok(self.stream.send(&DataRequest::Have(record.content))?)
+    }
+
+    /// Which of `chunks` chunks the source has.
+    pub(crate) fn have(&mut self, chunks: usize) -> Result<Availability, FetchError> {
+        let asked = chunks.div_ceil(8) as u64;
+        let bytes = self.body(asked)?;
+        if bytes.is_empty() {
+            return Ok(Availability::All);
+        }
+        let wrong = FetchError::WrongLength { offered: bytes.len() as u64, asked };
+        bitfield::from_bytes(&bytes, chunks).map(Availability::Some).ok_or(wrong)
+    }
+
+    /// A reply with all of its bytes, at most `max`.
+    fn body(&mut self, max: u64) -> Result<Vec<u8>, FetchError> {
+        let grant = self.reply()?;
+        let len = usize::try_from(grant.len).ok().filter(|_| grant.len <= max);
+        let mut bytes = vec![0; len.ok_or(FetchError::WrongLength { offered: grant.len, asked: max })?];
+        self.stream.end_at(Some(Instant::now() + patience(bytes.len())));
+        self.stream.receive_bytes(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn reply(&mut self) -> Result<Grant, FetchError> {
+        self.stream.end_at(None);
+        let reply: DataReply = self.stream.receive(STALL_TIMEOUT)?;
+        Ok(reply?)
+    }
+}
+
+/// How long this many bytes may take.
+fn patience(bytes: usize) -> Duration {
+    GRACE + Duration::from_secs(bytes as u64 / SLOWEST_SOURCE)
+}
+
+fn bytes_of(manifest: &Manifest, run: &Range<usize>) -> ByteRange {
+    let offset = manifest.range(run.start).start;
+    ByteRange { offset, len: manifest.range(run.end - 1).end - offset }
+}

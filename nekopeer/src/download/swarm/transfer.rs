@@ -1,0 +1,359 @@
+//! What the threads of one download share.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use nekoproto::{
+    Holder, NodeId, VerifiedRecord,
+    transport::{Endpoint, HangUp},
+};
+use parking_lot::{Condvar, Mutex};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::source::FetchError;
+use crate::{
+    content::bitfield::Bitfield,
+    download::{
+        Downloader,
+        file::{assembly::Assembly, reuse::LocalChunks},
+    },
+    state::schedule::{Availability, Next, Order, Schedule, StreamId},
+    storage::StoreError,
+    util::{progress::Progress, rate::Rate},
+};
+
+/// One download's file, schedule and report.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    endpoint: Arc<Endpoint>,
+    record: VerifiedRecord,
+    assembly: Assembly,
+    progress: Arc<Progress>,
+    limit: Option<Arc<Rate>>,
+    began: Instant,
+    streams: AtomicU32,
+    moved: AtomicU64,
+    state: Mutex<State>,
+    /// Something changed that a waiting thread may act on.
+    changed: Condvar,
+    /// Ends what waits without a thread.
+    over: CancellationToken,
+    resumable: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    schedule: Schedule,
+    report: Report,
+    open: HashMap<StreamId, HangUp>,
+    failure: Option<StoreError>,
+    ended: bool,
+}
+
+/// What the sources did.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    /// File bytes received that were of use.
+    pub(crate) bytes_moved: u64,
+    /// Sources that sent what is not the file.
+    pub(crate) corrupt_sources: HashSet<NodeId>,
+    /// What the last failing source did.
+    pub(crate) last_failure: Option<String>,
+}
+
+impl Report {
+    /// Adds what a further try brought.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.bytes_moved += other.bytes_moved;
+        self.corrupt_sources.extend(other.corrupt_sources);
+        self.last_failure = other.last_failure.or(self.last_failure.take());
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    /// The file, complete if `left` is 0.
+    pub(crate) assembly: Assembly,
+    /// Chunks that no source delivered.
+    pub(crate) left: usize,
+    pub(crate) report: Report,
+}
+
+impl Transfer {
+    /// The download of what `assembly` lacks. Chunks of `local` are expected from the disk.
+    pub(crate) fn new(
+        downloader: &Downloader,
+        record: VerifiedRecord,
+        assembly: Assembly,
+        local: &LocalChunks,
+        order: Order,
+        progress: &Arc<Progress>,
+    ) -> Self {
+        let had = assembly.have().snapshot();
+        let mut claimed = Bitfield::with_capacity(assembly.manifest().chunks().len());
+        for index in local.indices().chain(assembly.repeated()) {
+            claimed.insert(index);
+        }
+        let had_bytes = had.ones().map(|index| u64::from(assembly.manifest().chunks()[index].len));
+        progress.set_done(had_bytes.sum());
+        let schedule = Schedule::new(assembly.manifest(), had, &claimed, order);
+        Self {
+            endpoint: Arc::clone(&downloader.endpoint),
+            record,
+            assembly,
+            progress: Arc::clone(progress),
+            limit: downloader.limit.clone(),
+            began: Instant::now(),
+            streams: AtomicU32::new(0),
+            moved: AtomicU64::new(0),
+            state: Mutex::new(State {
+                schedule,
+                report: Report::default(),
+                open: HashMap::new(),
+                failure: None,
+                ended: false,
+            }),
+            changed: Condvar::new(),
+            over: CancellationToken::new(),
+            resumable: order != Order::InOrder, // a pipe's file is gone with it
+        }
+    }
+
+    /// Whether what is there is kept for the next try.
+    pub(super) const fn is_resumable(&self) -> bool {
+        self.resumable
+    }
+
+    pub(super) const fn endpoint(&self) -> &Arc<Endpoint> {
+        &self.endpoint
+    }
+
+    pub(super) const fn record(&self) -> &VerifiedRecord {
+        &self.record
+    }
+
+    pub(crate) const fn assembly(&self) -> &Assembly {
+        &self.assembly
+    }
+
+    pub(super) const fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+
+    pub(super) fn limit(&self) -> Option<&Rate> {
+        self.limit.as_deref()
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        self.assembly.manifest().size()
+    }
+
+    /// Ends with the download.
+    pub(super) const fn over(&self) -> &CancellationToken {
+        &self.over
+    }
+
+    /// Chunks still to come.
+    pub(super) fn left(&self) -> usize {
+        self.state.lock().schedule.left()
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Whether nothing is left to do: all is there, or it was given up.
+    pub(super) fn is_over(&self) -> bool {
+        let state = self.state.lock();
+        state.ended || state.schedule.left() == 0
+    }
+
+    /// Ends all threads: whatever they wait for, they do not get.
+    pub(super) fn end(&self) {
+        let open = {
+            let mut state = self.state.lock();
+            state.ended = true;
+            std::mem::take(&mut state.open)
+        };
+        self.over.cancel();
+        open.values().for_each(HangUp::now);
+        self.changed.notify_all();
+    }
+
+    fn fail(&self, error: StoreError) {
+        self.state.lock().failure.get_or_insert(error);
+        self.end();
+    }
+
+    /// A source is known.
+    pub(super) fn offers(&self, holder: &Holder) {
+        let chunks = self.assembly.manifest().chunks().len();
+        let offer = if holder.partial { Availability::Some(Bitfield::with_capacity(chunks)) } else { Availability::All };
+        self.state.lock().schedule.offers(holder.node, offer);
+    }
+
+    /// What a source has by now.
+    pub(super) fn offers_now(&self, node: NodeId, offer: Availability) {
+        self.state.lock().schedule.offers(node, offer);
+        self.changed.notify_all();
+    }
+
+    pub(super) fn is_banned(&self, node: NodeId) -> bool {
+        self.state.lock().report.corrupt_sources.contains(&node)
+    }
+
+    /// Sources that only failed may be tried again.
+    pub(super) fn forgive(&self) {
+        let mut state = self.state.lock();
+        let State { schedule, report, .. } = &mut *state;
+        schedule.forgive(|source| !report.corrupt_sources.contains(&source));
+    }
+
+    /// Takes note of a source's failure; whether it is to be asked no more.
+    pub(super) fn source_failed(&self, holder: &Holder, error: &FetchError) -> bool {
+        debug!(source = %holder.node.short(), %error, "a source failed");
+        let struck_out = {
+            let mut state = self.state.lock();
+            let why = format!("source {} at {}: {error}", holder.node.short(), holder.addr);
+            state.report.last_failure = Some(why);
+            if error.is_corrupt() {
+                state.report.corrupt_sources.insert(holder.node);
+            }
+            if error.is_final() {
+                state.schedule.ban(holder.node);
+            }
+            // One that is busy is no worse a source: it is found again when others are looked for.
+            error.is_final() || error.is_busy() || state.schedule.strike(holder.node)
+        };
+        self.changed.notify_all();
+        struck_out
+    }
+
+    /// A connection is open; `None` if the download is over by now.
+    pub(super) fn opened(&self, node: NodeId, hang_up: HangUp) -> Option<StreamId> {
+        let stream = self.streams.fetch_add(1, Ordering::Relaxed);
+        let now = self.now();
+        let mut state = self.state.lock();
+        if state.ended {
+            return None;
+        }
+        state.schedule.opened(stream, node, now);
+        state.open.insert(stream, hang_up);
+        Some(stream)
+    }
+
+    /// A source does not deliver these chunks now.
+    pub(super) fn refused(&self, stream: StreamId, run: Range<usize>) {
+        self.state.lock().schedule.refused(stream, run);
+        self.changed.notify_all();
+    }
+
+    /// It is closed.
+    pub(super) fn closed(&self, stream: StreamId) {
+        {
+            let mut state = self.state.lock();
+            state.open.remove(&stream);
+            state.schedule.closed(stream);
+        }
+        self.changed.notify_all();
+    }
+
+    /// What a stream is to fetch next.
+    pub(super) fn next(&self, stream: StreamId) -> Next {
+        let now = self.now();
+        let mut state = self.state.lock();
+        if state.ended { Next::Done } else { state.schedule.next(stream, now) }
+    }
+
+    /// Waits for something to change, at most `patience`.
+    pub(super) fn wait(&self, patience: Duration) {
+        let mut state = self.state.lock();
+        if !state.ended && state.schedule.left() > 0 {
+            self.changed.wait_for(&mut state, patience);
+        }
+    }
+
+    /// Does nothing for a while, unless the download is over before.
+    pub(super) fn pause(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while !self.is_over() && Instant::now() < until {
+            self.wait(until.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Whether any of these chunks is still of use.
+    pub(super) fn wants_any(&self, mut chunks: impl Iterator<Item = usize>) -> bool {
+        let state = self.state.lock();
+        chunks.any(|index| state.schedule.wants(index))
+    }
+
+    pub(super) fn wants(&self, chunk: usize) -> bool {
+        self.state.lock().schedule.wants(chunk)
+    }
+
+    /// Bytes of use came in.
+    pub(super) fn moved(&self, bytes: u64) {
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn measured(&self, stream: StreamId, bytes: u64, took: Duration) {
+        self.state.lock().schedule.measured(stream, bytes, took.as_secs_f64());
+    }
+
+    /// Chunk `index` is on disk.
+    pub(super) fn had(&self, index: usize, from: Option<StreamId>) {
+        let now = self.now();
+        let left = {
+            let mut state = self.state.lock();
+            state.schedule.had(index, from, now);
+            state.schedule.left()
+        };
+        self.progress.add_done(u64::from(self.assembly.manifest().chunks()[index].len));
+        if left == 0 {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The disk did not do its part.
+    pub(super) fn stored<T>(&self, result: Result<T, StoreError>) -> Option<T> {
+        result.map_err(|error| self.fail(error)).ok()
+    }
+
+    /// Takes the chunks that are on disk; those that are not are left to the sources. Blocking.
+    pub(super) fn take_local(&self, chunks: LocalChunks) {
+        let lost = |index| {
+            let ended = {
+                let mut state = self.state.lock();
+                state.schedule.unclaim(index);
+                state.ended
+            };
+            self.changed.notify_all();
+            !ended
+        };
+        let taken = chunks.take(&self.assembly, |index| self.had(index, None), lost);
+        self.stored(taken);
+    }
+
+    /// Hands the file back, once all threads have ended.
+    pub(super) fn into_fetched(transfer: Arc<Self>) -> Result<Fetched, StoreError> {
+        let Some(transfer) = Arc::into_inner(transfer) else {
+            unreachable!("all threads of the download were waited for");
+        };
+        let state = transfer.state.into_inner();
+        if let Some(failure) = state.failure {
+            return Err(failure);
+        }
+        let mut report = state.report;
+        report.bytes_moved = transfer.moved.into_inner();
+        Ok(Fetched { assembly: transfer.assembly, left: state.schedule.left(), report })
+    }
+}

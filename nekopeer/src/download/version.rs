@@ -1,0 +1,142 @@
+//! Obtaining one version of a file: its manifest, what is on disk of it, the rest from everyone who has
+//! it, and then its place. Meanwhile others may have what is there.
+
+use std::sync::Arc;
+
+use nekoproto::{Manifest, VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
+
+use super::{
+    DownloadOptions, Downloader,
+    error::{DownloadError, exhausted},
+    file::{
+        assembly::Assembly, checkpoint, destination::place_for, placement::put_in_place, reuse::LocalChunks,
+    },
+    manifest::Plan,
+    swarm::{Report, transfer::Transfer},
+};
+use crate::{
+    content::{outboard::Segments, stamp::Stamp},
+    library::Library,
+    serve::partial_files::PartialFile,
+    state::{choice::Target, schedule::Order},
+    storage::{catalogue::Entry, place::Place},
+    util::{clock, progress::Progress},
+};
+
+/// Tries with a partial file that something damages while it is being written.
+const TRIES: u32 = 3;
+/// Files smaller than this are complete before anybody could ask for a part of them.
+const SHOWN_FROM: u64 = 128 * CHUNK_AVERAGE_MIN;
+
+impl Downloader {
+    /// Fetches the file, puts it in its place and enters it into the catalogue.
+    pub(super) async fn obtain(
+        &self,
+        target: Target,
+        replaceable: Option<Stamp>,
+        options: &DownloadOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<(Entry, Report), DownloadError> {
+        let Target { record, sources } = target;
+        let origin = sources.iter().find(|source| source.node == record.origin);
+        let origin_addr = origin.map(|origin| origin.addr);
+        let plan = self.find_manifest(&record, &sources).await?;
+        let (mut assembly, mut local) = {
+            let (record, options) = (record.clone(), options.clone());
+            let (manifest, outboard) = (Arc::clone(&plan.manifest), plan.outboard.clone());
+            let open = move |library: &Arc<Library>| {
+                let place = place_for(library, &record.name, &options)?;
+                open(library, &record, manifest, outboard, place)
+            };
+            self.library.blocking(open).await?
+        };
+        let _shown = self.show(&record, &plan, &assembly).await;
+        let (mut report, mut begin) = (Report::default(), plan.begin);
+        for attempt in 1.. {
+            let order = self.order(&record, plan.manifest.chunks().len());
+            let transfer = Transfer::new(self, record.clone(), assembly, &local, order, progress);
+            let look = || self.look_for_sources(&record, options.ttl_hops);
+            let fetched = self.fetch(transfer, local, begin, look).await?;
+            report.add(fetched.report);
+            if fetched.left > 0 {
+                return Err(exhausted(&record, report.last_failure));
+            }
+            let (placed, encoded) = (record.clone(), plan.encoded.to_vec());
+            let place = move |library: &Arc<Library>| {
+                let catalogue = &library.catalogue;
+                put_in_place(catalogue, fetched.assembly, &placed, origin_addr, encoded, replaceable)
+            };
+            match self.library.blocking(place).await? {
+                Ok(entry) => return Ok((entry, report)),
+                Err(damaged) if attempt < TRIES => {
+                    assembly = *damaged;
+                    // What is damaged may be there at another of its places.
+                    local = LocalChunks::find(&self.library.catalogue, &record, None, &assembly, false);
+                    let honest =
+                        sources.iter().filter(|source| !report.corrupt_sources.contains(&source.node));
+                    begin = honest.map(|source| (*source, None)).collect();
+                }
+                Err(_) => break,
+            }
+        }
+        Err(exhausted(&record, Some("the partial file is damaged again and again".to_owned())))
+    }
+
+    /// Where to begin: those who download at the same time and serve each other begin at different places.
+    fn order(&self, record: &VerifiedRecord, chunks: usize) -> Order {
+        let anywhere = self.library.is_serving && record.size >= SHOWN_FROM;
+        Order::RarestFirst { from: if anywhere { rand::random_range(0..chunks) } else { 0 } }
+    }
+
+    /// Lets others have what comes in, and says so to the indexers, until the guard is dropped.
+    async fn show(
+        &self,
+        record: &VerifiedRecord,
+        plan: &Plan,
+        assembly: &Assembly,
+    ) -> Option<impl Drop + use<>> {
+        if !self.library.is_serving || record.size < SHOWN_FROM {
+            return None;
+        }
+        let shown = self.partial_files.show(PartialFile {
+            record: record.clone(),
+            manifest: Arc::clone(&plan.manifest),
+            encoded: Arc::clone(&plan.encoded),
+            outboard: plan.outboard.clone(),
+            file: assembly.partial().reopen().ok()?,
+            have: Arc::clone(assembly.have()),
+            since: clock::now(),
+        });
+        let (indexers, tasks, name) =
+            (Arc::clone(&self.indexers), self.library.tasks.clone(), record.name.clone());
+        let listed = scopeguard::guard(shown, move |_shown| {
+            // The lease ends it otherwise.
+            tasks.spawn_until_stop(async move { indexers.end_part(&name).await });
+        });
+        self.indexers.offer_part(record).await;
+        Some(listed)
+    }
+}
+
+/// Opens the partial file and finds out what is on disk already. Blocking.
+fn open(
+    library: &Library,
+    record: &VerifiedRecord,
+    manifest: Arc<Manifest>,
+    outboard: Option<Arc<Segments>>,
+    place: Place,
+) -> Result<(Assembly, LocalChunks), DownloadError> {
+    let catalogue = &library.catalogue;
+    let before = place.open().ok();
+    let partial = place.partial(&record.content)?;
+    let path = partial.path();
+    let noted = catalogue.note_partial(&record.name, Some(&path))?;
+    if let Some(abandoned) = noted.filter(|noted| *noted != path) {
+        // That of an older version, which nobody will finish; it may be gone already.
+        drop(std::fs::remove_file(abandoned));
+    }
+    let (had, segments, maybe_more) = checkpoint::recall(catalogue, &manifest, &partial)?;
+    let assembly = Assembly::open(manifest, outboard, partial, &had, segments);
+    let local = LocalChunks::find(catalogue, record, before, &assembly, maybe_more);
+    Ok((assembly, local))
+}

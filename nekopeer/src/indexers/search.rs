@@ -1,0 +1,256 @@
+//! From a name to hits: asks the indexers at once, believes only what is signed.
+
+use std::{
+    net::SocketAddr,
+    slice,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use nekoproto::{
+    Answers, Covered, FileName, IndexerServiceClient, MsgId, Names, QueryAllRequest, QueryReply,
+    QueryRequest, Refusal, VerifiedRecord, Verifier, limits::BATCH_MAX, transport::call_within,
+};
+use tarpc::client::RpcError;
+
+use super::{Indexers, session::Session};
+use crate::state::choice::Candidate;
+
+/// Who is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// The own indexers alone.
+    Own,
+    /// Also those within this many hops of them.
+    Network {
+        /// Hops beyond the own indexers.
+        ttl_hops: u8,
+    },
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// The newest version of each origin, with holders; all signatures hold.
+    pub candidates: Vec<Candidate>,
+    /// Whether everybody in reach answered, and with nothing but the truth.
+    pub complete: bool,
+}
+
+/// Why nobody could be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum SearchError {
+    /// No indexer is configured.
+    #[error("no indexer is given: name one with --indexer ADDR")]
+    NoIndexer,
+    /// None of the indexers answered.
+    #[error("indexer {indexer} cannot be asked: {why}")]
+    Unreachable {
+        /// One of them.
+        indexer: SocketAddr,
+        /// Why.
+        why: String,
+    },
+    /// The indexer refused.
+    #[error("the indexer refused the query: {0}")]
+    Refused(#[from] Refusal),
+}
+
+impl Indexers {
+    /// Asks for `name`.
+    ///
+    /// # Errors
+    /// No indexer answered. If only some did, the answer is not complete.
+    pub(crate) async fn search(&self, name: &FileName, scope: Scope) -> Result<Answer, SearchError> {
+        let answers = self.search_all(slice::from_ref(name), scope).await?;
+        Ok(answers.into_iter().next().unwrap_or_default()) // one answer for each name
+    }
+
+    /// Asks for all of `names`, many in a call; answers in their order.
+    ///
+    /// # Errors
+    /// No indexer answered. If only some did, or not every time, those answers are not complete.
+    pub(crate) async fn search_all(
+        &self,
+        names: &[FileName],
+        scope: Scope,
+    ) -> Result<Vec<Answer>, SearchError> {
+        let mut merged = vec![Answer { candidates: Vec::new(), complete: true }; names.len()];
+        let (mut answered, mut failure) = (false, SearchError::NoIndexer);
+        for (names, merged) in names.chunks(BATCH_MAX).zip(merged.chunks_mut(BATCH_MAX)) {
+            // Each call has as much time as a query for a single name.
+            let deadline = Instant::now() + self.query_deadline;
+            let msg_id = MsgId::random(); // at several indexers the same: their network is asked once
+            let asked = self.sessions.iter().map(|session| ask_one(session, scope, msg_id, names, deadline));
+            let mut answers: FuturesUnordered<_> = asked.collect();
+            while let Some(answer) = answers.next().await {
+                match answer {
+                    Ok(replies) => {
+                        answered = true;
+                        for ((name, merged), reply) in names.iter().zip(&mut *merged).zip(replies) {
+                            absorb(&self.library.verifier, merged, name, reply);
+                        }
+                    }
+                    Err(error) => {
+                        merged.iter_mut().for_each(|answer| answer.complete = false);
+                        failure = error;
+                    }
+                }
+            }
+        }
+        if !answered && !names.is_empty() {
+            return Err(failure);
+        }
+        let found = merged.iter().flat_map(|answer| &answer.candidates);
+        self.library.learn(found.map(|candidate| candidate.record.clone()).collect()).await;
+        Ok(merged)
+    }
+}
+
+/// Asks one indexer for at most [`BATCH_MAX`] names; as many replies.
+async fn ask_one(
+    session: &Session,
+    scope: Scope,
+    msg_id: MsgId,
+    names: &[FileName],
+    deadline: Instant,
+) -> Result<Vec<QueryReply>, SearchError> {
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let unreachable = |why: String| SearchError::Unreachable { indexer: session.addr(), why };
+    let Some(client) = session.client_within(left()).await else {
+        return Err(unreachable(session.why_away()));
+    };
+    let failed = |error: RpcError| unreachable(error.to_string());
+    if let [name] = names {
+        return Ok(vec![call(&client, scope, msg_id, name, left()).await.map_err(failed)??]);
+    }
+    let answers = call_all(&client, scope, msg_id, names, left()).await.map_err(failed)??;
+    let mut replies = Vec::with_capacity(names.len());
+    for (n, name) in names.iter().enumerate() {
+        replies.push(match answers.get(n).cloned().flatten() {
+            Some(reply) => reply,
+            // There was no room for it in the reply with the others, which stand if it fails: nothing,
+            // and not complete.
+            None => match call(&client, scope, MsgId::random(), name, left()).await {
+                Ok(Ok(reply)) => reply,
+                Ok(Err(_)) | Err(_) => QueryReply::default(),
+            },
+        });
+    }
+    Ok(replies)
+}
+
+async fn call(
+    client: &IndexerServiceClient,
+    scope: Scope,
+    msg_id: MsgId,
+    name: &FileName,
+    left: Duration,
+) -> Result<Result<QueryReply, Refusal>, RpcError> {
+    let name = name.clone();
+    match scope {
+        Scope::Own => client.search(call_within(left), name).await,
+        Scope::Network { ttl_hops } => {
+            let covered = Covered::new();
+            client.query(call_within(left), QueryRequest { msg_id, name, ttl_hops, covered }).await
+        }
+    }
+}
+
+async fn call_all(
+    client: &IndexerServiceClient,
+    scope: Scope,
+    msg_id: MsgId,
+    names: &[FileName],
+    left: Duration,
+) -> Result<Result<Answers, Refusal>, RpcError> {
+    let names = Names::first_of(names.iter().cloned());
+    match scope {
+        Scope::Own => client.search_all(call_within(left), names).await,
+        Scope::Network { ttl_hops } => {
+            client.query_all(call_within(left), QueryAllRequest { msg_id, names, ttl_hops }).await
+        }
+    }
+}
+
+/// Takes in one reply: unsigned, misnamed or unusable parts are left out and make it incomplete.
+fn absorb(verifier: &Verifier, merged: &mut Answer, name: &FileName, reply: QueryReply) {
+    merged.complete &= reply.complete;
+    for hit in reply.hits {
+        let verified = verifier.verify(hit.record).ok().filter(|record| record.name == *name);
+        let Some(record) = verified else {
+            merged.complete = false;
+            continue;
+        };
+        let usable =
+            |addr: &SocketAddr| addr.port() != 0 && !addr.ip().is_unspecified() && !addr.ip().is_multicast();
+        let holders = hit.holders.into_iter().filter(|holder| usable(&holder.addr)).collect();
+        add(&mut merged.candidates, Candidate { record, holders });
+    }
+}
+
+/// Adds what one indexer found. A node that one of them says to hold all of a version does.
+fn add(candidates: &mut Vec<Candidate>, fresh: Candidate) {
+    let same_file = |known: &&mut Candidate| known.record.same_file(&fresh.record);
+    let newer = |a: &VerifiedRecord, b: &VerifiedRecord| a.version > b.version;
+    match candidates.iter_mut().find(same_file) {
+        None => candidates.push(fresh),
+        Some(known) if newer(&fresh.record, &known.record) => *known = fresh,
+        Some(known) if fresh.record == known.record => {
+            for holder in fresh.holders {
+                match known.holders.iter_mut().find(|known| known.is_same_source(&holder)) {
+                    Some(known) => known.partial &= holder.partial,
+                    None => known.holders.push(holder),
+                }
+            }
+            known.holders.sort_by_key(|holder| holder.partial);
+        }
+        Some(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{ContentHash, Holder, Identity, ManifestHash, Policy, Record, Version};
+
+    use super::*;
+
+    fn holder(n: u8) -> Holder {
+        Holder::new(Identity::from_seed(&[n; 32]).id(), SocketAddr::from(([127, 0, 0, 1], 1000)))
+    }
+
+    fn partial(n: u8) -> Holder {
+        Holder { partial: true, ..holder(n) }
+    }
+
+    fn candidate(version: u64, holders: &[Holder]) -> Candidate {
+        let origin = Identity::from_seed(&[1; 32]);
+        let record = Record {
+            origin: origin.id(),
+            name: FileName::new("a").unwrap(),
+            version: Version::new(version).unwrap(),
+            size: 1,
+            content: ContentHash::from_bytes([1; 32]),
+            manifest: ManifestHash::from_bytes([1; 32]),
+            policy: Policy::default(),
+        };
+        Candidate { record: record.sign(&origin).unwrap(), holders: holders.to_vec() }
+    }
+
+    #[test]
+    fn holder_of_all_in_one_answer_and_of_a_part_in_another_is_one_that_holds_all() {
+        let answers = [
+            candidate(2, &[holder(2), partial(3), partial(4)]),
+            candidate(2, &[partial(2), holder(3), holder(5)]),
+        ];
+        for order in [[0, 1], [1, 0]] {
+            let mut candidates = Vec::new();
+            order.iter().for_each(|n| add(&mut candidates, answers[*n].clone()));
+            add(&mut candidates, candidate(1, &[holder(6)]));
+            assert_eq!(candidates.len(), 1);
+            let holders = &candidates[0].holders;
+            assert_eq!((holders.len(), holders[3]), (4, partial(4)), "{holders:?}");
+            assert!([2, 3, 5].iter().all(|n| holders.contains(&holder(*n))), "{holders:?}");
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! The session with one indexer: connect, register what is offered, renew, and begin again when it breaks.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use nekoproto::{
+    IndexerServiceClient, InvalidateRequest, LeaseReply, List, MsgId, Names, PeerService, Records, Refusal,
+    RegisterRequest, VerifiedRecord,
+    limits::BATCH_MAX,
+    transport::{Connection, Endpoint, Link, LinkState, call_within, control},
+};
+use parking_lot::Mutex;
+use tarpc::client::RpcError;
+use tokio::{
+    sync::{Notify, watch},
+    time::{sleep_until, timeout},
+};
+use tracing::{debug, warn};
+
+use crate::{
+    library::{Library, events::Event},
+    serve::control::PeerControl,
+    state::registrations::{Batch, Generation, IndexerIndex, Kind, Registrations},
+};
+
+/// Time for an indexer to answer a registration or a renewal.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// The lease is renewed when this share of it has passed.
+const RENEW_AT: u32 = 3;
+/// The lease until the indexer grants one.
+const LEASE_FIRST: Duration = Duration::from_secs(1);
+
+/// One indexer.
+#[derive(Debug)]
+pub(super) struct Session {
+    worker: Arc<Worker>,
+    stop: tokio_util::sync::CancellationToken,
+}
+
+/// Tells one indexer what is offered. One task does so, so that what it is told comes in order.
+#[derive(Debug)]
+struct Worker {
+    index: IndexerIndex,
+    library: Arc<Library>,
+    link: Link<IndexerServiceClient>,
+    registrations: Arc<Mutex<Registrations>>,
+    /// Something is to be told.
+    changed: Notify,
+    /// Something was told, or could not be.
+    told: watch::Sender<()>,
+    /// Milliseconds of lease that the indexer grants.
+    lease_ms: AtomicU64,
+}
+
+/// Why an indexer was not told.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    #[error("not connected")]
+    Away,
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+impl Session {
+    /// Begins to connect to the indexer at `addr`, and keeps what is offered registered there.
+    pub(super) fn spawn(
+        index: IndexerIndex,
+        addr: SocketAddr,
+        endpoint: &Arc<Endpoint>,
+        library: &Arc<Library>,
+        registrations: &Arc<Mutex<Registrations>>,
+    ) -> Self {
+        let tasks = &library.tasks;
+        let serving = Arc::clone(library);
+        let open = move |connection: Connection| {
+            let control = PeerControl { library: Arc::clone(&serving), remote: connection.remote };
+            let (client, driver) = control::open(connection.io, control.serve(), IndexerServiceClient::from);
+            (client, Box::pin(driver) as control::Driver)
+        };
+        let worker = Arc::new(Worker {
+            index,
+            library: Arc::clone(library),
+            link: Link::spawn(Arc::clone(endpoint), addr, tasks.stop.clone(), &tasks.tracker, open),
+            registrations: Arc::clone(registrations),
+            changed: Notify::new(),
+            told: watch::Sender::default(),
+            lease_ms: AtomicU64::new(u64::try_from(LEASE_FIRST.as_millis()).unwrap_or(u64::MAX)),
+        });
+        let working = Arc::clone(&worker);
+        tasks.spawn_until_stop(async move { working.run().await });
+        Self { worker, stop: tasks.stop.clone() }
+    }
+
+    /// Where the indexer is.
+    pub(super) fn addr(&self) -> SocketAddr {
+        self.worker.link.addr()
+    }
+
+    /// Waits until the first try to connect has ended, one way or the other.
+    pub(super) async fn tried(&self) {
+        self.worker.link.tried().await;
+    }
+
+    /// Has the indexer told what changed, and waits until it was told all up to `generation`: true; or cannot
+    /// be told now: false, it is told when it is back.
+    pub(super) async fn told(&self, generation: Generation) -> bool {
+        let worker = &*self.worker;
+        let mut told = worker.told.subscribe();
+        worker.changed.notify_one();
+        let telling = async {
+            loop {
+                if worker.link.client().is_none() {
+                    return false;
+                }
+                let outcome = worker.registrations.lock().is_told(worker.index, generation);
+                match outcome {
+                    Some(outcome) => return outcome,
+                    None => drop(told.changed().await), // the sender lives as long as the session
+                }
+            }
+        };
+        self.stop.run_until_cancelled(telling).await.unwrap_or(false)
+    }
+
+    /// Withdraws everything.
+    pub(super) async fn withdraw_all(&self) -> Result<(), SessionError> {
+        let client = self.worker.link.client().ok_or(SessionError::Away)?;
+        Ok(client.deregister_all(call_within(ANSWER_WITHIN)).await??)
+    }
+
+    /// Carries news of newer versions to this indexer, for it alone.
+    pub(super) async fn pass_on(&self, records: &[VerifiedRecord]) -> Result<(), SessionError> {
+        let client = self.worker.link.client().ok_or(SessionError::Away)?;
+        for batch in records.chunks(BATCH_MAX) {
+            let request = InvalidateRequest {
+                msg_id: MsgId::random(),
+                records: Records::first_of(batch.iter().map(VerifiedRecord::to_signed)),
+                ttl_hops: 0,
+                covered: List::new(),
+            };
+            client.invalidate(call_within(ANSWER_WITHIN), request).await??;
+        }
+        Ok(())
+    }
+
+    /// Waits for the client of this indexer, at most `patience` if the first try is under way.
+    pub(super) async fn client_within(&self, patience: Duration) -> Option<IndexerServiceClient> {
+        // Whether it was reached in time shows in the next line.
+        drop(timeout(patience, self.worker.link.tried()).await);
+        self.worker.link.client()
+    }
+
+    /// Why there is no connection, for people.
+    pub(super) fn why_away(&self) -> String {
+        match &*self.worker.link.watch().borrow() {
+            LinkState::Down(why) => why.to_string(),
+            LinkState::Connecting => "it does not answer".to_owned(),
+            LinkState::Up { .. } => "it just came back".to_owned(),
+        }
+    }
+}
+
+impl Worker {
+    /// Keeps the session for as long as the peer lives.
+    async fn run(&self) {
+        let mut state = self.link.watch();
+        let mut told_away = false;
+        loop {
+            let now = state.borrow_and_update().clone();
+            match now {
+                LinkState::Up { client, .. } => {
+                    told_away = false;
+                    self.library.tell(Event::Connected(self.link.addr()));
+                    self.library.wake();
+                    tokio::select! {
+                        changed = state.changed() => {
+                            self.registrations.lock().disconnected(self.index);
+                            self.told.send_replace(());
+                            match changed {
+                                Ok(()) => continue, // the connection is another one now
+                                Err(_) => return,   // the peer is ending
+                            }
+                        }
+                        () = self.keep_registered(&client) => {}
+                    }
+                }
+                LinkState::Down(why) if !told_away => {
+                    told_away = true;
+                    self.library.tell(Event::Away { indexer: self.link.addr(), why: why.to_string() });
+                }
+                LinkState::Down(_) | LinkState::Connecting => {}
+            }
+            if state.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Registers everything, then what changes, and renews; begins again when the indexer lost track.
+    async fn keep_registered(&self, client: &IndexerServiceClient) {
+        if !self.library.is_serving {
+            return;
+        }
+        loop {
+            self.look_at_files().await;
+            self.registrations.lock().connected(self.index);
+            let (mut is_first, mut renewed_at) = (true, Instant::now());
+            loop {
+                let told = match self.tell_changes(client).await {
+                    Ok(()) if is_first => self.all_registered(client).await.map(|()| is_first = false),
+                    told => told,
+                };
+                match told {
+                    Ok(()) => {}
+                    Err(error) if is_first => {
+                        warn!(indexer = %self.link.addr(), %error, "cannot register");
+                    }
+                    Err(error) => debug!(indexer = %self.link.addr(), %error, "an indexer is told later"),
+                }
+                let lease = Duration::from_millis(self.lease_ms.load(Ordering::Relaxed));
+                tokio::select! {
+                    () = self.changed.notified() => {}
+                    () = sleep_until((renewed_at + lease / RENEW_AT).into()) => {
+                        if !self.renew(client).await {
+                            break;
+                        }
+                        renewed_at = Instant::now();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Holds what is offered against what is on disk.
+    async fn look_at_files(&self) {
+        let registrations = Arc::clone(&self.registrations);
+        let look = move |library: &Arc<Library>| {
+            let found = library.offered();
+            let is_current = |record: &VerifiedRecord| {
+                library.catalogue.get(&record.name).is_some_and(|entry| entry.record == *record)
+            };
+            registrations.lock().refresh(found, is_current);
+        };
+        self.library.blocking(look).await;
+    }
+
+    /// Tells the indexer all that it has not heard.
+    async fn tell_changes(&self, client: &IndexerServiceClient) -> Result<(), SessionError> {
+        loop {
+            let Some(batch) = self.registrations.lock().next(self.index, BATCH_MAX) else { break };
+            let told = self.tell(client, &batch).await;
+            match told {
+                Ok(()) => self.registrations.lock().done(self.index),
+                Err(_) => self.registrations.lock().failed(self.index, batch),
+            }
+            self.told.send_replace(());
+            told?;
+        }
+        self.told.send_replace(());
+        Ok(())
+    }
+
+    async fn tell(&self, client: &IndexerServiceClient, batch: &Batch) -> Result<(), SessionError> {
+        if !batch.withdraw.is_empty() {
+            let names = Names::first_of(batch.withdraw.iter().cloned());
+            client.deregister(call_within(ANSWER_WITHIN), names).await??;
+            self.registrations.lock().withdrawn(self.index, &batch.withdraw);
+        }
+        let kinds = [(Kind::Held, &batch.held), (Kind::News, &batch.news), (Kind::Partial, &batch.partial)];
+        for (kind, records) in kinds.into_iter().filter(|(_, records)| !records.is_empty()) {
+            let request = RegisterRequest {
+                records: Records::first_of(records.iter().map(VerifiedRecord::to_signed)),
+                announce: kind == Kind::News,
+                partial: kind == Kind::Partial,
+            };
+            let reply = client.register(call_within(ANSWER_WITHIN), request).await??;
+            self.note_lease(reply.lease);
+            if reply.unlisted > 0 {
+                let (indexer, files) = (self.link.addr(), reply.unlisted);
+                warn!(%indexer, files, "the indexer is full and lists not all");
+            }
+            let verifier = &self.library.verifier;
+            let newer = reply.newer.into_iter().filter_map(|record| verifier.verify(record).ok());
+            let newer: Vec<VerifiedRecord> = newer.collect();
+            let unlisted = reply.unlisted as usize;
+            self.registrations.lock().registered(self.index, kind, records, &newer, unlisted);
+            self.library.learn(newer).await; // a failure has been told as an event
+        }
+        Ok(())
+    }
+
+    /// Everything is registered: says so, and learns how long a lease is where nothing was to be registered.
+    async fn all_registered(&self, client: &IndexerServiceClient) -> Result<(), SessionError> {
+        let files = self.registrations.lock().counted(self.index);
+        if files == 0 {
+            let lease = client.renew(call_within(ANSWER_WITHIN)).await??;
+            self.note_lease(lease);
+        }
+        self.library.tell(Event::Registered { indexer: self.link.addr(), files });
+        Ok(())
+    }
+
+    /// Renews the lease; false when everything must be registered again.
+    async fn renew(&self, client: &IndexerServiceClient) -> bool {
+        match client.renew(call_within(ANSWER_WITHIN)).await {
+            Ok(Ok(lease)) => {
+                self.note_lease(lease);
+                self.registrations.lock().is_all(self.index, lease.names as usize)
+            }
+            Ok(Err(error)) => {
+                debug!(%error, "renewal refused");
+                false
+            }
+            Err(error) => {
+                debug!(%error, "renewal failed");
+                true // if the connection is broken, the link says so
+            }
+        }
+    }
+
+    fn note_lease(&self, lease: LeaseReply) {
+        self.lease_ms.store(u64::from(lease.lease_ms).max(1), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,223 @@
+//! Tests of a session with a real indexer: what is listed there while a file is downloaded.
+
+use std::path::Path;
+
+use nekoindexer::{Indexer, IndexerHandle};
+use nekoproto::{ContentHash, Holder, Identity, ManifestHash, Policy, Record, Version};
+use tempfile::TempDir;
+use tokio::sync::broadcast;
+
+use super::*;
+use crate::{
+    DownloadOptions, Peer, PeerHandle, PublishOptions,
+    catalogue::Entry,
+    locate::{self, Scope},
+    stamp::Stamp,
+};
+
+/// Longer than any of these tests needs.
+const LIMIT: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+fn name() -> FileName {
+    FileName::new("a").unwrap()
+}
+
+/// A version of the file of a made-up origin.
+fn record(version: u64) -> VerifiedRecord {
+    let origin = Identity::from_seed(&[1; 32]);
+    let record = Record {
+        origin: origin.id(),
+        name: name(),
+        version: Version::new(version).unwrap(),
+        size: 1,
+        content: ContentHash::from_bytes([1; 32]),
+        manifest: ManifestHash::from_bytes([1; 32]),
+        policy: Policy::default(),
+    };
+    record.sign(&origin).unwrap()
+}
+
+async fn indexer(listen: std::net::SocketAddr) -> IndexerHandle {
+    let config = nekoindexer::Config { listen, lease: Duration::from_secs(1), ..Default::default() };
+    Indexer::spawn(config).await.unwrap()
+}
+
+fn any_port() -> std::net::SocketAddr {
+    ([127, 0, 0, 1], 0).into()
+}
+
+/// A peer with one indexer, and what happens to it.
+struct Reader {
+    folder: TempDir,
+    peer: PeerHandle,
+    events: broadcast::Receiver<Event>,
+}
+
+impl Reader {
+    async fn start(indexer: &IndexerHandle) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let indexers = vec![indexer.local_addr()];
+        let config = Config { indexers, listen: Some(any_port()), ..Config::new(folder.path()) };
+        let peer = Peer::spawn(config).await.unwrap();
+        let mut reader = Self { events: peer.events(), folder, peer };
+        reader.registers(0).await;
+        reader
+    }
+
+    /// Waits until everything is registered with its indexer, so many files.
+    async fn registers(&mut self, expected: usize) {
+        loop {
+            if let Event::Registered { files, .. } = self.events.recv().await.unwrap() {
+                return assert_eq!(files, expected);
+            }
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.peer.shared()
+    }
+
+    fn session(&self) -> &Session {
+        &self.shared().sessions[0]
+    }
+
+    fn write(&self) -> std::path::PathBuf {
+        let path = self.folder.path().join("a");
+        std::fs::write(&path, b"content").unwrap();
+        path
+    }
+
+    /// Enters a file into the catalogue, as a copy of `record`.
+    fn holds(&self, record: VerifiedRecord, path: &Path) {
+        let stamp = Stamp::of(&std::fs::metadata(path).unwrap());
+        let path = path.to_owned();
+        let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
+        let copy = crate::storage::catalogue::Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
+        self.shared().catalogue.put_copy(copy).unwrap();
+    }
+
+    /// What its indexer lists: the version, and for each holder whether it is this peer, and whether
+    /// it holds a part.
+    async fn listed(&self) -> Option<(u64, Vec<(bool, bool)>)> {
+        let answer = locate::ask(self.shared(), &name(), Scope::Own).await.unwrap();
+        let found = answer.candidates.first()?;
+        let holder = |holder: &Holder| (holder.node == self.peer.node(), holder.partial);
+        Some((found.record.version.get(), found.holders.iter().map(holder).collect()))
+    }
+
+    async fn becomes(&self, listed: Option<(u64, Vec<(bool, bool)>)>) {
+        while self.listed().await != listed {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+const OWN_PART: (bool, bool) = (true, true);
+const OWN_WHOLE: (bool, bool) = (true, false);
+const OTHER_WHOLE: (bool, bool) = (false, false);
+
+async fn in_time<T>(case: impl Future<Output = T>) -> T {
+    timeout(LIMIT, case).await.expect("hangs")
+}
+
+#[tokio::test]
+async fn part_is_listed_until_its_download_is_given_up() {
+    in_time(async {
+        let indexer = indexer(any_port()).await;
+        let reader = Reader::start(&indexer).await;
+        let session = reader.session();
+        session.offer_partial(reader.shared(), &record(1)).await.unwrap();
+        assert_eq!(reader.listed().await, Some((1, vec![OWN_PART])));
+        session.end_partial(reader.shared(), &name()).await.unwrap();
+        assert_eq!((reader.listed().await, indexer.names()), (None, 0));
+        session.end_partial(reader.shared(), &name()).await.expect("there is nothing to do");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn part_becomes_the_whole_when_its_download_is_done() {
+    in_time(async {
+        let indexer = indexer(any_port()).await;
+        let (origin, reader) = (Reader::start(&indexer).await, Reader::start(&indexer).await);
+        let (paths, options) = (vec![origin.write()], PublishOptions::default());
+        let mut outcome = origin.peer.publish(paths, options, &Arc::default()).await.unwrap();
+        let published = outcome.published.remove(0);
+        reader.session().offer_partial(reader.shared(), &published).await.unwrap();
+        assert_eq!(reader.listed().await, Some((1, vec![OTHER_WHOLE, OWN_PART])));
+        reader.peer.download(&name(), DownloadOptions::default(), &Arc::default()).await.unwrap();
+        assert!(reader.session().told().partial.is_empty());
+        reader.session().end_partial(reader.shared(), &name()).await.unwrap();
+        let (_, mut holders) = reader.listed().await.unwrap();
+        holders.sort();
+        assert_eq!(holders, [OTHER_WHOLE, OWN_WHOLE]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn older_copy_is_listed_again_when_the_download_of_a_newer_version_is_given_up() {
+    in_time(async {
+        let indexer = indexer(any_port()).await;
+        let reader = Reader::start(&indexer).await;
+        let (shared, session) = (reader.shared(), reader.session());
+        reader.holds(record(1), &reader.write());
+        session.offer(shared, &[record(1)], false).await.unwrap();
+        assert_eq!(reader.listed().await, Some((1, vec![OWN_WHOLE])));
+        session.offer_partial(shared, &record(2)).await.unwrap();
+        assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])));
+        session.offer(shared, &[record(1)], false).await.unwrap();
+        assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])), "the download goes on");
+        session.end_partial(shared, &name()).await.unwrap();
+        assert_eq!(reader.listed().await, Some((1, vec![OWN_WHOLE])));
+        let told = session.told();
+        assert_eq!((told.listed.len(), told.unlisted), (1, 0));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {
+    in_time(async {
+        let first = indexer(any_port()).await;
+        let addr = first.local_addr();
+        let mut reader = Reader::start(&first).await;
+        reader.holds(record(1), &reader.write());
+        reader.session().offer_partial(reader.shared(), &record(2)).await.unwrap();
+        first.shutdown().await;
+        let second = indexer(addr).await;
+        reader.registers(1).await;
+        assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])), "and not the older copy");
+        let client = reader.session().link.client().unwrap();
+        client.deregister(within(LIMIT), Names::first_of([name()])).await.unwrap().unwrap();
+        reader.registers(1).await; // the renewal shows that a name is missing
+        reader.becomes(Some((2, vec![OWN_PART]))).await;
+        drop(second);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn part_that_ends_while_it_is_registered_is_not_left_behind() {
+    in_time(async {
+        let indexer = indexer(any_port()).await;
+        let reader = Reader::start(&indexer).await;
+        let (shared, session) = (reader.shared(), reader.session());
+        let (name, newer) = (name(), record(2));
+        let both = async || {
+            let offering = session.offer_partial(shared, &newer);
+            let (offered, ended) = tokio::join!(offering, session.end_partial(shared, &name));
+            assert!(offered.is_ok() && ended.is_ok());
+            reader.listed().await
+        };
+        for _ in 0..50 {
+            assert_eq!(both().await, None);
+        }
+        reader.holds(record(1), &reader.write());
+        for _ in 0..50 {
+            assert_eq!(both().await, Some((1, vec![OWN_WHOLE])));
+        }
+    })
+    .await;
+}

@@ -1,0 +1,83 @@
+//! Copies of other origins' files: how fresh each is, and when its origin is asked again.
+
+use std::time::Instant;
+
+use nekoproto::{FileName, Freshness, VerifiedRecord};
+
+use super::{Library, events::Event};
+use crate::{state::freshness::CopyState, storage::catalogue::Entry, util::clock};
+
+impl Library {
+    /// Begins to watch the copies that `entries` describe.
+    pub(crate) fn keep(&self, entries: &[Entry]) {
+        {
+            let mut copies = self.copies.lock();
+            for Entry { record, .. } in entries {
+                // News may have come in since the commit. What the catalogue knows by now counts; what it
+                // learns later is noted in `copies` after this.
+                let newest = self.catalogue.get(&record.name).and_then(|entry| entry.newest.clone());
+                let copy = CopyState::new(record.clone(), newest, self.ttr, clock::now());
+                copies.insert(record.name.clone(), copy);
+            }
+        }
+        self.wake();
+    }
+
+    /// Watches the copy of `name` no longer.
+    pub(crate) fn forget(&self, name: &FileName) {
+        self.copies.lock().remove(name);
+    }
+
+    /// How fresh the copy of `record` is: fresh only if the origin itself confirmed it within the bound.
+    pub(crate) fn freshness(&self, record: &VerifiedRecord) -> Freshness {
+        let copies = self.copies.lock();
+        let copy = copies.get(&record.name).filter(|copy| copy.held() == record);
+        copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
+    }
+
+    /// Whether a newer version of the copy of `name` is known.
+    pub(crate) fn is_outdated(&self, name: &FileName) -> bool {
+        self.copies.lock().get(name).is_some_and(|copy| copy.newest().is_some())
+    }
+
+    /// All names of which a newer version is known.
+    pub(crate) fn outdated(&self) -> Vec<FileName> {
+        let copies = self.copies.lock();
+        copies.iter().filter(|(_, copy)| copy.newest().is_some()).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Copies whose origin is to be asked by `now`; all that can be asked about without a time.
+    pub(crate) fn due(&self, now: Option<Instant>) -> Vec<VerifiedRecord> {
+        let copies = self.copies.lock();
+        let is_due = |at: Instant| now.is_none_or(|now| at <= now);
+        let due = copies.values().filter(|copy| copy.ask_at().is_some_and(is_due));
+        due.map(|copy| copy.held().clone()).collect()
+    }
+
+    /// When the next copy is due.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.copies.lock().values().filter_map(CopyState::ask_at).min()
+    }
+
+    /// The origin answered a question sent at `asked_at`: `record` is the newest version.
+    pub(crate) fn note_confirmed(&self, record: &VerifiedRecord, asked_at: Instant) {
+        if let Some(copy) = self.copies.lock().get_mut(&record.name).filter(|copy| copy.held() == record) {
+            copy.confirmed(asked_at);
+        }
+    }
+
+    /// The origin could not be asked about `record`, or does not know it.
+    pub(crate) fn note_unconfirmed(&self, record: &VerifiedRecord) {
+        let now = clock::now();
+        let went_away = {
+            let mut copies = self.copies.lock();
+            let Some(copy) = copies.get_mut(&record.name).filter(|copy| copy.held() == record) else { return };
+            let was_reachable = copy.is_reachable();
+            copy.not_confirmed(now, rand::random());
+            was_reachable && copy.freshness(now) != Freshness::Stale
+        };
+        if went_away {
+            self.tell(Event::OriginAway(record.name.clone()));
+        }
+    }
+}

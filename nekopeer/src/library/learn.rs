@@ -1,0 +1,94 @@
+//! News of newer versions: verified records are noted, durably, and left for
+//! [`watch`](crate::watch) to act on.
+
+use std::sync::Arc;
+
+use nekoproto::VerifiedRecord;
+
+use super::{Library, events::Event};
+
+impl Library {
+    /// Takes note of verified records, durably. Returns when all is noted; what follows from it goes on
+    /// in the background. False if the disk did not take the note.
+    ///
+    /// # Cancel safety
+    /// Safe: what has begun goes on, so that a caller who hangs up cannot leave news half noted.
+    pub(crate) async fn learn(self: &Arc<Self>, records: Vec<VerifiedRecord>) -> bool {
+        if records.is_empty() {
+            return true;
+        }
+        let library = Arc::clone(self);
+        let noting = async move { library.note_all(records).await };
+        self.tasks.tracker.spawn(noting).await.unwrap_or_else(|error| {
+            tracing::error!(%error, "noting newer versions failed");
+            false
+        })
+    }
+
+    async fn note_all(self: &Arc<Self>, records: Vec<VerifiedRecord>) -> bool {
+        let (own, others): (Vec<_>, Vec<_>) =
+            records.into_iter().partition(|record| record.origin == self.node);
+        let own = own.into_iter().filter(|record| self.is_behind(record));
+        let own: Vec<_> = own.map(|record| (record.name.clone(), record)).collect();
+        if !own.is_empty() {
+            self.news.lock().own.extend(own);
+            self.wake();
+        }
+        let newer: Vec<VerifiedRecord> = {
+            let copies = self.copies.lock();
+            let is_newer = |record: &VerifiedRecord| {
+                let copy = copies.get(&record.name);
+                copy.is_some_and(|copy| record.replaces(copy.newest().unwrap_or(copy.held())))
+            };
+            others.into_iter().filter(is_newer).collect()
+        };
+        newer.is_empty() || self.note_newer(newer).await
+    }
+
+    async fn note_newer(self: &Arc<Self>, newer: Vec<VerifiedRecord>) -> bool {
+        let stored = {
+            let newer = newer.clone();
+            self.blocking(move |library| library.catalogue.note_newer(&newer)).await
+        };
+        {
+            // Only now, so that nobody takes for noted what is not on disk yet.
+            let mut copies = self.copies.lock();
+            for record in &newer {
+                if let Some(copy) = copies.get_mut(&record.name) {
+                    copy.learn(record);
+                }
+            }
+        }
+        let is_noted = stored.is_ok();
+        let mut outdated = Vec::new();
+        match stored {
+            Ok(entries) => {
+                for entry in entries {
+                    let Some(newest) = &entry.newest else { continue };
+                    let (name, held) = (entry.record.name.clone(), entry.record.version);
+                    self.tell(Event::Invalidated { name: name.clone(), held, newest: newest.version });
+                    outdated.push(name);
+                }
+            }
+            Err(error) => {
+                for record in &newer {
+                    self.tell(Event::Failed { name: record.name.clone(), why: error.to_string() });
+                }
+            }
+        }
+        let mut news = self.news.lock();
+        news.outdated.extend(outdated);
+        news.heard.extend(newer);
+        drop(news);
+        self.wake();
+        is_noted
+    }
+
+    /// Whether `record`, which this node signed, is later than the version published here, or has other
+    /// bytes under the same number: the version counter was lost, perhaps with the data folder or to an old
+    /// copy of it.
+    pub(crate) fn is_behind(&self, record: &VerifiedRecord) -> bool {
+        let entry = self.catalogue.get(&record.name);
+        entry.is_some_and(|entry| record.replaces(&entry.record) || record.contradicts(&entry.record))
+    }
+}

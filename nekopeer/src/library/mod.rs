@@ -1,0 +1,165 @@
+//! What this peer knows of its files: what it publishes and holds, how fresh its copies are, and who
+//! hears of changes. News is *noted* here, durably; [`watch`](crate::watch) acts on it.
+
+mod copies;
+pub(crate) mod events;
+mod learn;
+pub(crate) mod status;
+pub(crate) mod subscribers;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use nekoproto::{FileName, NodeId, VerifiedRecord, Verifier};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, broadcast};
+
+use self::{
+    events::{EVENTS_KEPT, Event},
+    subscribers::Subscribers,
+};
+use crate::{
+    state::freshness::CopyState,
+    storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
+    util::{clock, tasks::Tasks},
+};
+
+/// What this peer knows of its files.
+#[derive(Debug)]
+pub(crate) struct Library {
+    pub(crate) node: NodeId,
+    pub(crate) share: ShareFolder,
+    /// The data folder's absolute path, without links in it.
+    pub(crate) data_dir: PathBuf,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) subscribers: Subscribers,
+    pub(crate) verifier: Verifier,
+    pub(crate) tasks: Tasks,
+    /// Whether others can download from this peer.
+    pub(crate) is_serving: bool,
+    /// As a reader: how long a confirmation counts, if stricter than the policy of a file.
+    ttr: Option<Duration>,
+    /// Freshness of the copies of other origins' files.
+    copies: Mutex<HashMap<FileName, CopyState>>,
+    /// Names whose file is being written, by a download or from a pipe.
+    in_use: Mutex<HashSet<FileName>>,
+    news: Mutex<News>,
+    /// Wakes [`watch`](crate::watch) when there may be something to act on or to ask.
+    wake: Notify,
+    events: broadcast::Sender<Event>,
+    /// Held as long as anything of this peer lives.
+    #[expect(dead_code, reason = "holding it is its use")]
+    lock: DataLock,
+}
+
+/// What a library is opened from.
+pub(crate) struct Opened {
+    pub(crate) share: ShareFolder,
+    pub(crate) data_dir: PathBuf,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) lock: DataLock,
+}
+
+/// What was noted and is still to be acted on.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    /// Copies that a newer version made stale.
+    pub(crate) outdated: BTreeSet<FileName>,
+    /// This node's own signature on versions that its catalogue does not have.
+    pub(crate) own: BTreeMap<FileName, VerifiedRecord>,
+    /// Newer versions that the own indexers may not have heard of.
+    pub(crate) heard: Vec<VerifiedRecord>,
+}
+
+impl Library {
+    pub(crate) fn new(
+        opened: Opened,
+        node: NodeId,
+        is_serving: bool,
+        ttr: Option<Duration>,
+    ) -> (Arc<Self>, broadcast::Receiver<Event>) {
+        let Opened { share, data_dir, catalogue, lock } = opened;
+        let now = clock::now();
+        let copies = catalogue.all().into_iter().filter(|entry| !catalogue.is_own(entry)).map(|entry| {
+            let state = CopyState::new(entry.record.clone(), entry.newest.clone(), ttr, now);
+            (entry.record.name.clone(), state)
+        });
+        let copies = Mutex::new(copies.collect());
+        let (events, first_events) = broadcast::channel(EVENTS_KEPT);
+        let library = Self {
+            node,
+            share,
+            data_dir,
+            catalogue,
+            subscribers: Subscribers::default(),
+            verifier: Verifier::default(),
+            tasks: Tasks::default(),
+            is_serving,
+            ttr,
+            copies,
+            in_use: Mutex::default(),
+            news: Mutex::default(),
+            wake: Notify::new(),
+            events,
+            lock,
+        };
+        (Arc::new(library), first_events)
+    }
+
+    /// Tells whoever listens.
+    pub(crate) fn tell(&self, event: Event) {
+        drop(self.events.send(event)); // nobody may be listening
+    }
+
+    /// What happens from now on.
+    pub(crate) fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
+    /// Runs `work`, which blocks, away from the tasks that serve connections.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Arc<Self>) -> T + Send + 'static,
+    ) -> T {
+        let library = Arc::clone(self);
+        self.tasks.blocking(move || work(&library)).await
+    }
+
+    /// Reserves `name` for whoever writes its file, until the guard is dropped; `None` if it is taken.
+    pub(crate) fn reserve(self: &Arc<Self>, name: &FileName) -> Option<NameInUse> {
+        let is_free = self.in_use.lock().insert(name.clone());
+        is_free.then(|| NameInUse { library: Arc::clone(self), name: name.clone() })
+    }
+
+    /// Takes what is to be acted on.
+    pub(crate) fn take_news(&self) -> News {
+        std::mem::take(&mut self.news.lock())
+    }
+
+    /// Has [`watch`](crate::watch) look again.
+    pub(crate) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// Returns once somebody called [`wake`](Self::wake).
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+}
+
+/// A name whose file is being written.
+#[derive(Debug)]
+pub(crate) struct NameInUse {
+    library: Arc<Library>,
+    name: FileName,
+}
+
+impl Drop for NameInUse {
+    fn drop(&mut self) {
+        self.library.in_use.lock().remove(&self.name);
+    }
+}

@@ -1,0 +1,96 @@
+//! What this peer publishes and holds, and how fresh it is.
+
+use std::path::PathBuf;
+
+use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
+
+use super::{Library, events::Event};
+use crate::{content::stamp::Stamp, storage::catalogue::Entry};
+
+/// One file of this peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileStatus {
+    /// The version on disk.
+    pub record: VerifiedRecord,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Whether this peer is its origin.
+    pub own: bool,
+    /// What can be said of it.
+    pub condition: Condition,
+    /// A later version that is known to be out.
+    pub newest: Option<Version>,
+}
+
+/// What can be said of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// The bytes are those of the record, and so fresh.
+    Good(Freshness),
+    /// The file on disk is another one now.
+    Changed,
+    /// There is no file on disk.
+    Missing,
+}
+
+impl std::fmt::Display for Condition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Good(freshness) => freshness.fmt(f),
+            Self::Changed => f.pad("changed"),
+            Self::Missing => f.pad("missing"),
+        }
+    }
+}
+
+impl Library {
+    /// Every file, by name. Blocking.
+    pub(crate) fn files(&self) -> Vec<FileStatus> {
+        self.catalogue.all().into_iter().map(|entry| self.status(&entry)).collect()
+    }
+
+    fn status(&self, entry: &Entry) -> FileStatus {
+        FileStatus {
+            record: entry.record.clone(),
+            path: entry.path.clone(),
+            own: self.catalogue.is_own(entry),
+            condition: on_disk(entry).unwrap_or_else(|| Condition::Good(self.freshness_of(entry))),
+            newest: entry.newest.as_ref().map(|newest| newest.version),
+        }
+    }
+
+    /// How fresh the bytes of `entry` may be called now.
+    pub(crate) fn freshness_of(&self, entry: &Entry) -> Freshness {
+        if self.catalogue.is_own(entry) { Freshness::Fresh } else { self.freshness(&entry.record) }
+    }
+
+    /// The records of all files, and whether this peer can serve each: an intact file, and of copies one
+    /// that is not known to be outdated. Tells of files that changed. Blocking.
+    pub(crate) fn offered(&self) -> Vec<(VerifiedRecord, bool)> {
+        let all = self.catalogue.all();
+        all.iter().map(|entry| (entry.record.clone(), self.may_be_offered(entry))).collect()
+    }
+
+    /// The record that this peer can serve under `name`. Tells of a file that changed. Blocking.
+    pub(crate) fn offered_as(&self, name: &FileName) -> Option<VerifiedRecord> {
+        let entry = self.catalogue.get(name)?;
+        self.may_be_offered(&entry).then(|| entry.record.clone())
+    }
+
+    fn may_be_offered(&self, entry: &Entry) -> bool {
+        let is_intact = on_disk(entry).is_none();
+        if !is_intact {
+            self.tell(Event::Changed(entry.record.name.clone()));
+        }
+        is_intact && entry.newest.is_none()
+    }
+}
+
+/// What is wrong with the file on disk, if anything. Blocking.
+pub(crate) fn on_disk(entry: &Entry) -> Option<Condition> {
+    match std::fs::symlink_metadata(&entry.path) {
+        Ok(metadata) if Stamp::of(&metadata) == entry.stamp => None,
+        Ok(_) => Some(Condition::Changed),
+        Err(_) => Some(Condition::Missing),
+    }
+}

@@ -1,0 +1,84 @@
+//! Calls to other peers: one connection for each, bounded in time.
+
+mod origins;
+
+use std::{sync::Arc, time::Duration};
+
+use nekoproto::{
+    Holder, PeerService, PeerServiceClient, Purpose, Records, Refusal, VerifiedRecord,
+    limits::BATCH_MAX,
+    transport::{ConnectError, Endpoint, call_within, control},
+};
+use tarpc::client::RpcError;
+use tokio::time::timeout;
+
+use crate::{indexers::Indexers, library::Library, serve::control::PeerControl};
+
+/// Time for a peer to be reached and to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+
+/// The other peers.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    endpoint: Arc<Endpoint>,
+    library: Arc<Library>,
+    indexers: Arc<Indexers>,
+}
+
+/// Why another peer could not be called.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallError {
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("it took too long")]
+    TooLong,
+}
+
+impl Peers {
+    pub(crate) fn new(endpoint: &Arc<Endpoint>, library: &Arc<Library>, indexers: &Arc<Indexers>) -> Arc<Self> {
+        let (endpoint, library, indexers) = (Arc::clone(endpoint), Arc::clone(library), Arc::clone(indexers));
+        Arc::new(Self { endpoint, library, indexers })
+    }
+
+    /// Tells `peer` of newer versions. Returns once it has acknowledged all of them.
+    ///
+    /// # Errors
+    /// It may have heard of some.
+    pub(crate) async fn invalidate(&self, peer: Holder, records: &[VerifiedRecord]) -> Result<(), CallError> {
+        let batches = u32::try_from(records.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
+        let patience = ANSWER_WITHIN.saturating_mul(batches);
+        let tell = |client: PeerServiceClient| async move {
+            for batch in records.chunks(BATCH_MAX) {
+                let batch = Records::first_of(batch.iter().map(VerifiedRecord::to_signed));
+                if let Err(refusal) = client.invalidate(call_within(ANSWER_WITHIN), batch).await? {
+                    return Ok(Err(refusal));
+                }
+            }
+            Ok(Ok(()))
+        };
+        self.call(peer, patience, tell).await
+    }
+
+    /// Connects to `peer`, makes one call, and closes. All within `patience`.
+    async fn call<T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
+        &self,
+        peer: Holder,
+        patience: Duration,
+        call: impl FnOnce(PeerServiceClient) -> F,
+    ) -> Result<T, CallError> {
+        let calling = async {
+            let connection = self.endpoint.dial(peer.addr, Purpose::Control, Some(peer.node)).await?;
+            let control = PeerControl { library: Arc::clone(&self.library), remote: connection.remote };
+            let (client, driver) = control::open(connection.io, control.serve(), PeerServiceClient::from);
+            tokio::select! {
+                answer = call(client) => Ok(answer??),
+                () = driver => Err(RpcError::Shutdown.into()),
+            }
+        };
+        timeout(patience, calling).await.unwrap_or(Err(CallError::TooLong))
+    }
+}

@@ -1,0 +1,209 @@
+//! What a request of the data stream is answered with: which bytes, and how fresh they may be called.
+
+use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
+
+use nekoproto::{ByteRange, ContentHash, DataRequest, FetchRefusal, Freshness, ManifestHash};
+
+use super::partial_files::{PartialFile, PartialFiles};
+use crate::{
+    content::{bitfield, stamp::Stamp},
+    library::Library,
+    storage::catalogue::Entry,
+    util::clock,
+};
+
+/// File bytes of one request; a reader of ours asks for at most 8 MiB and a chunk.
+const GET_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// A reply this short is one write together with its header.
+const SHORT_BYTES: u64 = 64 * 1024;
+
+/// What a request is answered with.
+pub(super) struct Answer {
+    pub(super) freshness: Freshness,
+    pub(super) body: Body,
+}
+
+/// The bytes behind a reply.
+pub(super) enum Body {
+    Bytes(Vec<u8>),
+    Ranges { file: Arc<File>, ranges: Vec<ByteRange>, len: u64 },
+}
+
+impl Body {
+    /// Bytes.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Ranges { len, .. } => *len,
+        }
+    }
+}
+
+/// The answer to `request`, or why there is none. Blocking.
+pub(super) fn answer(
+    library: &Library,
+    partial_files: &PartialFiles,
+    request: DataRequest,
+) -> Result<Answer, FetchRefusal> {
+    match request {
+        DataRequest::Manifest(hash) => manifest(library, partial_files, hash),
+        DataRequest::Get { content, ranges } => {
+            ranges_of(library, partial_files, content, ranges.into_vec())
+        }
+        DataRequest::Have(content) => have(library, partial_files, content),
+        DataRequest::Outline(hash) => outboard(library, partial_files, hash),
+    }
+}
+
+fn manifest(library: &Library, partial_files: &PartialFiles, hash: ManifestHash) -> Result<Answer, FetchRefusal> {
+    if let Some(partial) = partial_files.with_manifest(&hash) {
+        let freshness = of_partial(&partial)?;
+        return Ok(Answer { freshness, body: Body::Bytes(partial.encoded.to_vec()) });
+    }
+    let freshness = best(library, &library.catalogue.with_manifest(&hash))?;
+    match library.catalogue.manifest(&hash) {
+        Ok(Some(bytes)) => Ok(Answer { freshness, body: Body::Bytes(bytes) }),
+        Ok(None) => Err(FetchRefusal::NotShared),
+        Err(error) => {
+            tracing::warn!(%error, "cannot serve a manifest");
+            Err(FetchRefusal::Unreadable)
+        }
+    }
+}
+
+fn outboard(library: &Library, partial_files: &PartialFiles, hash: ManifestHash) -> Result<Answer, FetchRefusal> {
+    if let Some(partial) = partial_files.with_manifest(&hash) {
+        let bytes = partial.outboard.as_ref().ok_or(FetchRefusal::NotShared)?.to_outboard();
+        return Ok(Answer { freshness: of_partial(&partial)?, body: Body::Bytes(bytes) });
+    }
+    let freshness = best(library, &library.catalogue.with_manifest(&hash))?;
+    match library.catalogue.outboard(&hash) {
+        Ok(Some(bytes)) => Ok(Answer { freshness, body: Body::Bytes(bytes) }),
+        Ok(None) => Err(FetchRefusal::NotShared),
+        Err(_) => Err(FetchRefusal::Unreadable), // it was told when the manifest was asked for
+    }
+}
+
+fn ranges_of(
+    library: &Library,
+    partial_files: &PartialFiles,
+    content: ContentHash,
+    ranges: Vec<ByteRange>,
+) -> Result<Answer, FetchRefusal> {
+    let (file, size, freshness) = match (open(library, &content), partial_files.with_content(&content)) {
+        (Ok((file, size, freshness)), _) => (Arc::new(file), size, freshness),
+        (Err(_), Some(partial)) => {
+            let freshness = of_partial(&partial)?;
+            total(&ranges, partial.record.size).ok_or(FetchRefusal::BadRange)?;
+            if !partial.has_all_of(&ranges) {
+                return Err(FetchRefusal::NotYet);
+            }
+            (Arc::clone(&partial.file), partial.record.size, freshness)
+        }
+        (Err(refusal), None) => return Err(refusal),
+    };
+    let len = total(&ranges, size).filter(|len| *len <= GET_BYTES_MAX).ok_or(FetchRefusal::BadRange)?;
+    if len > SHORT_BYTES {
+        return Ok(Answer { freshness, body: Body::Ranges { file, ranges, len } });
+    }
+    let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
+    let mut rest = bytes.as_mut_slice();
+    for range in ranges {
+        let (now, later) = rest.split_at_mut(usize::try_from(range.len).unwrap_or(usize::MAX));
+        file.read_exact_at(now, range.offset).map_err(|_| FetchRefusal::Changed)?;
+        rest = later;
+    }
+    Ok(Answer { freshness, body: Body::Bytes(bytes) })
+}
+
+fn have(library: &Library, partial_files: &PartialFiles, content: ContentHash) -> Result<Answer, FetchRefusal> {
+    if let Ok((_, _, freshness)) = open(library, &content) {
+        return Ok(Answer { freshness, body: Body::Bytes(Vec::new()) });
+    }
+    let partial = partial_files.with_content(&content).ok_or(FetchRefusal::NotShared)?;
+    let freshness = of_partial(&partial)?;
+    Ok(Answer { freshness, body: Body::Bytes(bitfield::to_bytes(&partial.have.snapshot())) })
+}
+
+/// How fresh a file may be called that is still being downloaded, or why it is not handed out.
+fn of_partial(partial: &PartialFile) -> Result<Freshness, FetchRefusal> {
+    let policy = &partial.record.policy;
+    if clock::now().saturating_duration_since(partial.since) < policy.bound() {
+        Ok(Freshness::Fresh)
+    } else if policy.serve_stale() {
+        Ok(Freshness::Unverified)
+    } else {
+        Err(FetchRefusal::Unverified)
+    }
+}
+
+/// The sum of all ranges; `None` if one is empty or reaches past the end.
+fn total(ranges: &[ByteRange], size: u64) -> Option<u64> {
+    let mut sum = 0u64;
+    for range in ranges {
+        let end = range.offset.checked_add(range.len)?;
+        if range.len == 0 || end > size {
+            return None;
+        }
+        sum = sum.checked_add(range.len)?;
+    }
+    (sum > 0).then_some(sum)
+}
+
+/// Opens a file with this content that is still the one that was hashed. Blocking.
+fn open(library: &Library, content: &ContentHash) -> Result<(File, u64, Freshness), FetchRefusal> {
+    let entries = library.catalogue.with_content(content);
+    let freshness = best(library, &entries)?;
+    let mut refusal = FetchRefusal::NotShared;
+    for entry in &entries {
+        match open_entry(entry) {
+            Ok(file) => return Ok((file, entry.record.size, freshness)),
+            Err(why) => refusal = why,
+        }
+    }
+    Err(refusal)
+}
+
+fn open_entry(entry: &Entry) -> Result<File, FetchRefusal> {
+    let file = File::open(&entry.path).map_err(|_| FetchRefusal::Unreadable)?;
+    let metadata = file.metadata().map_err(|_| FetchRefusal::Unreadable)?;
+    if Stamp::of(&metadata) == entry.stamp { Ok(file) } else { Err(FetchRefusal::Changed) }
+}
+
+/// The best freshness among entries with the same bytes, or why their policies forbid serving.
+fn best(library: &Library, entries: &[Arc<Entry>]) -> Result<Freshness, FetchRefusal> {
+    let mut best = Err(FetchRefusal::NotShared);
+    for entry in entries {
+        let found = match library.freshness_of(entry) {
+            Freshness::Fresh => return Ok(Freshness::Fresh),
+            aged if entry.record.policy.serve_stale() => Ok(aged),
+            Freshness::Stale => {
+                let newest = entry.newest.as_ref().map_or(entry.record.version, |newest| newest.version);
+                Err(FetchRefusal::Outdated(newest))
+            }
+            Freshness::Unverified => Err(FetchRefusal::Unverified),
+        };
+        if matches!((&best, &found), (Err(_), _) | (Ok(Freshness::Stale), Ok(Freshness::Unverified))) {
+            best = found;
+        }
+    }
+    best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(offset: u64, len: u64) -> ByteRange {
+        ByteRange { offset, len }
+    }
+
+    #[test]
+    fn ranges_outside_the_file_are_refused_without_overflow() {
+        assert_eq!(total(&[range(0, 10), range(5, 5)], 10), Some(15));
+        for bad in [range(0, 0), range(0, 11), range(10, 1), range(u64::MAX, 2), range(1, u64::MAX)] {
+            assert_eq!(total(&[bad], 10), None, "{bad:?}");
+        }
+        assert_eq!(total(&[], 10), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! What a peer answers: the calls of its indexers and of other peers.
+
+use std::{sync::Arc, time::Instant};
+
+use nekoproto::{
+    Held, Holder, List, PeerService, Records, Refusal, Verdict, VerifiedRecord, limits::BATCH_MAX,
+    transport::Remote,
+};
+use tarpc::context::Context;
+
+use crate::{library::Library, util::clock};
+
+/// The peer as one connection sees it.
+#[derive(Clone)]
+pub(crate) struct PeerControl {
+    pub(crate) library: Arc<Library>,
+    pub(crate) remote: Remote,
+}
+
+impl PeerService for PeerControl {
+    async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
+        let verified = records.into_iter().map(|record| self.library.verifier.verify(record));
+        let verified: Vec<VerifiedRecord> =
+            verified.collect::<Result<_, _>>().map_err(|_| Refusal::Forged)?;
+        // A note that the disk did not take is not acknowledged.
+        if self.library.learn(verified).await { Ok(()) } else { Err(Refusal::Busy) }
+    }
+
+    async fn confirm(
+        self,
+        _: Context,
+        held: List<Held, BATCH_MAX>,
+    ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
+        let now = clock::now();
+        let verdicts = held.iter().map(|held| {
+            let verdict = verdict(&self.library, held);
+            if let (Verdict::Current, Some(addr)) = (&verdict, self.remote.listens_at) {
+                subscribe(&self.library, held, Holder::new(self.remote.node, addr), now);
+            }
+            verdict
+        });
+        Ok(List::first_of(verdicts))
+    }
+}
+
+fn verdict(library: &Library, held: &Held) -> Verdict {
+    let own = library.catalogue.get(&held.name).filter(|entry| library.catalogue.is_own(entry));
+    match own {
+        Some(entry) if entry.record.version == held.version && entry.record.content == held.content => {
+            Verdict::Current
+        }
+        Some(entry) if entry.record.version > held.version => {
+            Verdict::Newer(Box::new(entry.record.to_signed()))
+        }
+        _ => Verdict::Unpublished,
+    }
+}
+
+fn subscribe(library: &Library, held: &Held, holder: Holder, now: Instant) {
+    let Some(entry) = library.catalogue.get(&held.name) else { return };
+    if entry.record.policy.pushes() {
+        library.subscribers.subscribe(&held.name, holder, entry.record.policy.bound(), now);
+    }
+}

@@ -1,0 +1,73 @@
+//! Files that are still being downloaded: what they have by now is served to others.
+
+use std::{collections::HashMap, fs::File, sync::Arc, time::Instant};
+
+use nekoproto::{ByteRange, ContentHash, Manifest, ManifestHash, VerifiedRecord};
+use parking_lot::Mutex;
+
+use crate::content::{bitfield::SharedBitfield, outboard::Segments};
+
+/// A file in the making, as others may see it.
+#[derive(Debug)]
+pub(crate) struct PartialFile {
+    pub(crate) record: VerifiedRecord,
+    pub(crate) manifest: Arc<Manifest>,
+    /// The hashes of its segments, if a holder sent them.
+    pub(crate) outboard: Option<Arc<Segments>>,
+    /// The manifest as it travels.
+    pub(crate) encoded: Arc<[u8]>,
+    pub(crate) file: Arc<File>,
+    pub(crate) have: Arc<SharedBitfield>,
+    /// When its record was found to be the newest.
+    pub(crate) since: Instant,
+}
+
+impl PartialFile {
+    /// Whether every chunk that these ranges touch is there.
+    pub(crate) fn has_all_of(&self, ranges: &[ByteRange]) -> bool {
+        ranges.iter().all(|range| {
+            let chunks = self.manifest.chunks_in(range.offset..range.offset.saturating_add(range.len));
+            chunks.into_iter().all(|index| self.have.contains(index))
+        })
+    }
+}
+
+/// All of them, by content.
+#[derive(Debug, Default)]
+pub(crate) struct PartialFiles {
+    files: Mutex<HashMap<ContentHash, Arc<PartialFile>>>,
+}
+
+impl PartialFiles {
+    /// Lets others have `file` until the guard is dropped.
+    pub(crate) fn show(self: &Arc<Self>, file: PartialFile) -> Shown {
+        let file = Arc::new(file);
+        self.files.lock().insert(file.record.content, Arc::clone(&file));
+        Shown { files: Arc::clone(self), file }
+    }
+
+    pub(crate) fn with_content(&self, content: &ContentHash) -> Option<Arc<PartialFile>> {
+        self.files.lock().get(content).cloned()
+    }
+
+    pub(crate) fn with_manifest(&self, manifest: &ManifestHash) -> Option<Arc<PartialFile>> {
+        self.files.lock().values().find(|file| file.record.manifest == *manifest).cloned()
+    }
+}
+
+/// Shows a file until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Shown {
+    files: Arc<PartialFiles>,
+    file: Arc<PartialFile>,
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let mut files = self.files.files.lock();
+        // Another download of the same bytes, to another place, may have taken over.
+        if files.get(&self.file.record.content).is_some_and(|shown| Arc::ptr_eq(shown, &self.file)) {
+            files.remove(&self.file.record.content);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Who is served now: a bounded number of upload slots, granted in the order of asking, of which one
+//! reader cannot take all.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use nekoproto::NodeId;
+use parking_lot::Mutex;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+/// Slots. Each takes a thread and a piece of a file.
+const SLOTS_MAX: usize = 32;
+/// Slots that one reader may have or wait for; further requests are refused as busy.
+pub(crate) const SLOTS_OF_ONE_MAX: usize = 8;
+/// Requests that wait for a slot; further ones are refused at once.
+const WAITING_MAX: usize = 256;
+/// Refusals that are sent at the same time.
+const REFUSALS_MAX: usize = 8;
+/// How long a slot is waited for, well below the time after which a silent holder is given up.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// The slots.
+#[derive(Debug)]
+pub(crate) struct UploadSlots {
+    free: Arc<Semaphore>,
+    /// How many slots each reader has or waits for.
+    asking: Arc<Mutex<HashMap<NodeId, usize>>>,
+    /// Threads that send refusals.
+    refusals: Semaphore,
+}
+
+/// One slot, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct UploadSlot {
+    _permit: OwnedSemaphorePermit,
+    _asking: Asking,
+}
+
+/// Counts a reader among those served and waiting, until it is dropped.
+#[derive(Debug)]
+struct Asking {
+    asking: Arc<Mutex<HashMap<NodeId, usize>>>,
+    node: NodeId,
+}
+
+impl Default for UploadSlots {
+    fn default() -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(SLOTS_MAX)),
+            asking: Arc::default(),
+            refusals: Semaphore::new(REFUSALS_MAX),
+        }
+    }
+}
+
+impl UploadSlots {
+    /// A slot for `node` once one is free; `None` if too many others wait for one.
+    ///
+    /// # Cancel safety
+    /// Safe: nothing is waited for any more.
+    pub(crate) async fn acquire(&self, node: NodeId) -> Option<UploadSlot> {
+        let asking = self.ask(node)?;
+        let permit = timeout(WAIT_MAX, Arc::clone(&self.free).acquire_owned()).await.ok()?.ok()?;
+        Some(UploadSlot { _permit: permit, _asking: asking })
+    }
+
+    /// Permits to send a refusal, which takes a thread for a moment.
+    pub(crate) const fn refusals(&self) -> &Semaphore {
+        &self.refusals
+    }
+
+    fn ask(&self, node: NodeId) -> Option<Asking> {
+        let mut asking = self.asking.lock();
+        let all: usize = asking.values().sum();
+        let of_node = asking.entry(node).or_default();
+        if *of_node >= SLOTS_OF_ONE_MAX || all >= SLOTS_MAX + WAITING_MAX {
+            if *of_node == 0 {
+                asking.remove(&node);
+            }
+            return None;
+        }
+        *of_node += 1;
+        Some(Asking { asking: Arc::clone(&self.asking), node })
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let mut asking = self.asking.lock();
+        if let Some(count) = asking.get_mut(&self.node) {
+            *count -= 1;
+            if *count == 0 {
+                asking.remove(&self.node);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::Identity;
+
+    use super::*;
+
+    fn node(n: u8) -> NodeId {
+        Identity::from_seed(&[n; 32]).id()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_reader_does_not_take_all_slots() {
+        let slots = UploadSlots::default();
+        let mut held = Vec::new();
+        for _ in 0..SLOTS_OF_ONE_MAX {
+            held.push(slots.acquire(node(1)).await.unwrap());
+        }
+        assert!(slots.acquire(node(1)).await.is_none());
+        assert!(slots.acquire(node(2)).await.is_some());
+        held.pop();
+        assert!(slots.acquire(node(1)).await.is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_comes_when_another_ends_and_is_not_waited_for_for_ever() {
+        let slots = Arc::new(UploadSlots::default());
+        let mut held = Vec::new();
+        for n in 0..SLOTS_MAX {
+            held.push(slots.acquire(node(u8::try_from(n / SLOTS_OF_ONE_MAX).unwrap())).await.unwrap());
+        }
+        assert!(slots.acquire(node(99)).await.is_none(), "after its time");
+        let waiting = tokio::spawn({
+            let slots = Arc::clone(&slots);
+            async move { slots.acquire(node(99)).await.is_some() }
+        });
+        tokio::task::yield_now().await;
+        held.pop();
+        assert!(waiting.await.unwrap());
+        drop(held);
+        assert!(slots.asking.lock().is_empty(), "nobody is left");
+    }
+}

@@ -1,0 +1,48 @@
+//! Why the catalogue cannot do what it is asked.
+
+use std::path::PathBuf;
+
+use nekoproto::{FileName, RecordError};
+
+/// Why the catalogue cannot do it. What is on disk is as before.
+#[derive(Debug, thiserror::Error)]
+pub enum CatalogueError {
+    /// The database failed.
+    #[error("the catalogue {path} failed: {source}")]
+    Database {
+        /// Its file.
+        path: PathBuf,
+        /// What it said.
+        source: Box<redb::Error>,
+    },
+    /// The database holds something that this program did not write.
+    #[error(
+        "the catalogue {path} is damaged ({what}): restore the data folder from a copy, or move it away to start anew"
+    )]
+    Damaged {
+        /// Its file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+    /// The database belongs to another key.
+    #[error("the catalogue {0} belongs to another key: the data folder's files are not of one node")]
+    OtherIdentity(PathBuf),
+    /// The name is a copy of another origin's file.
+    #[error("{name} is this peer's copy of a file of origin {}: publish it under another name, or deregister the copy first", .origin.short())]
+    CopyOfOther {
+        /// The name.
+        name: FileName,
+        /// Whose file it is.
+        origin: nekoproto::NodeId,
+    },
+    /// The name was published here, or got a later version, while the copy was downloaded.
+    #[error("{0} was published or refreshed here meanwhile; the downloaded copy is not put in its place")]
+    Overtaken(FileName),
+    /// The counter of a name is used up.
+    #[error("no version number is left for {0}")]
+    VersionsUsedUp(FileName),
+    /// The record cannot be signed.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+}

@@ -1,0 +1,82 @@
+//! Downloads on their way: where each partial file lies, and how far it has come.
+
+use std::path::{Path, PathBuf};
+
+use nekoproto::FileName;
+
+use super::{Catalogue, CatalogueError, tables};
+
+impl Catalogue {
+    /// Where a partial download of `name` was noted to lie. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
+        self.tables.partial(name)
+    }
+
+    /// Notes that a partial download of `name` lies at `path`; returns the one noted before.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn note_partial(
+        &self,
+        name: &FileName,
+        path: Option<&Path>,
+    ) -> Result<Option<PathBuf>, CatalogueError> {
+        let write = self.tables.begin()?;
+        let before = set_partial(&write, name, path)?;
+        write.commit()?;
+        Ok(before)
+    }
+
+    /// Notes where partial downloads of many names lie. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn note_partials<'a>(
+        &self,
+        partials: impl Iterator<Item = (&'a FileName, PathBuf)>,
+    ) -> Result<(), CatalogueError> {
+        let write = self.tables.begin()?;
+        for (name, path) in partials {
+            set_partial(&write, name, Some(&path))?;
+        }
+        write.commit()
+    }
+
+    /// Notes how far the partial download at `path` has come. Blocking.
+    ///
+    /// # Errors
+    /// The note before still holds.
+    pub(crate) fn note_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {
+        let write = self.tables.begin()?;
+        write.set_progress(path, Some(note))?;
+        write.commit()
+    }
+
+    /// What was noted of the partial download at `path`. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {
+        self.tables.progress(path)
+    }
+}
+
+fn set_partial(
+    write: &tables::Write<'_>,
+    name: &FileName,
+    path: Option<&Path>,
+) -> Result<Option<PathBuf>, CatalogueError> {
+    let before = write.set_partial(name, path)?;
+    if let Some(before) = before.as_deref().filter(|before| path != Some(*before)) {
+        write.set_progress(before, None)?;
+    }
+    Ok(before)
+}
+
+pub(super) fn forget_partial(write: &tables::Write<'_>, name: &FileName) -> Result<(), CatalogueError> {
+    set_partial(write, name, None).map(drop)
+}

@@ -1,0 +1,152 @@
+//! Publishing: each draft gets its version, its signature and its place in the catalogue.
+
+use std::path::PathBuf;
+
+use nekoproto::{Cut, FileName, Policy, Record, RecordError, VerifiedRecord, Version};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+use super::{Catalogue, CatalogueError, Entry, tables};
+use crate::content::chunker::Chunked;
+
+/// A file about to be published.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    /// What it is to be shared under.
+    pub name: FileName,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What was read from it.
+    pub chunked: Chunked,
+    /// How fresh copies must be.
+    pub policy: Policy,
+}
+
+/// What became of a draft.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Published {
+    /// A new version, stored and not yet announced.
+    New(VerifiedRecord),
+    /// The bytes and the policy are those of the version already published.
+    Unchanged(VerifiedRecord),
+}
+
+impl Published {
+    /// The version that is published now.
+    pub(crate) const fn record(&self) -> &VerifiedRecord {
+        match self {
+            Self::New(record) | Self::Unchanged(record) => record,
+        }
+    }
+}
+
+/// What a draft is to be published as.
+enum Next {
+    Same(VerifiedRecord),
+    /// Not signed yet.
+    New(Record),
+}
+
+impl Catalogue {
+    /// Whether `name` may be published here: it is not a copy of another origin's file.
+    ///
+    /// # Errors
+    /// `CopyOfOther`.
+    pub(crate) fn may_publish(&self, name: &FileName) -> Result<(), CatalogueError> {
+        match self.get(name).filter(|known| !self.is_own(known)) {
+            Some(other) => {
+                Err(CatalogueError::CopyOfOther { name: name.clone(), origin: other.record.origin })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The average length in bytes of the chunks of the last version of `name` published here, if
+    /// there was one. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn last_average(&self, name: &FileName) -> Result<Option<u32>, CatalogueError> {
+        let noted = self.tables.average(name)?;
+        // An older version of the program noted none: it always took that of the size.
+        Ok(noted.or_else(|| self.get(name).map(|known| Cut::for_size(known.record.size).average)))
+    }
+
+    /// Gives each draft its version, signs them on all cores, and stores all in one transaction.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// Nothing was stored and no version number was used.
+    pub(crate) fn publish(&self, drafts: Vec<Draft>) -> Result<Vec<Published>, CatalogueError> {
+        let _changing = self.changing.lock();
+        let write = self.tables.begin()?;
+        let records = drafts.iter().map(|draft| self.next_record(&write, draft));
+        let records = records.collect::<Result<Vec<Next>, CatalogueError>>()?;
+        let results = records.into_par_iter().map(|next| match next {
+            Next::Same(record) => Ok(Published::Unchanged(record)),
+            Next::New(record) => record.sign(&self.identity).map(Published::New),
+        });
+        let results = results.collect::<Result<Vec<Published>, RecordError>>()?;
+        for published in &results {
+            self.drop_replaced_manifest(&write, published.record())?;
+        }
+        let mut entries = Vec::with_capacity(drafts.len());
+        for (Draft { path, chunked, .. }, published) in drafts.into_iter().zip(&results) {
+            let record = published.record().clone();
+            // After all removals: a manifest that one file gave up may be another's new one.
+            write.put_manifest(&record.manifest, &chunked.manifest, &chunked.outboard)?;
+            write.set_average(&record.name, chunked.average)?;
+            let (stamp, hashed_at_ns) = (chunked.stamp, chunked.hashed_at_ns);
+            let entry = Entry { record, path, stamp, hashed_at_ns, newest: None, origin_addr: None };
+            write.put_entry(&entry)?;
+            entries.push(entry);
+        }
+        write.commit()?;
+        self.remember(entries);
+        Ok(results)
+    }
+
+    /// What `draft` is to be published as; a version number that it needs is taken.
+    fn next_record(&self, write: &tables::Write<'_>, draft: &Draft) -> Result<Next, CatalogueError> {
+        let Draft { name, chunked, policy, .. } = draft;
+        self.may_publish(name)?;
+        let known = self.get(name);
+        let counter = write.version(name)?;
+        let unchanged = known.filter(|known| {
+            Some(known.record.version) == counter // else the counter was raised past it
+                && known.record.content == chunked.content
+                && known.record.manifest == chunked.manifest_hash
+                && known.record.policy == *policy
+        });
+        if let Some(known) = unchanged {
+            return Ok(Next::Same(known.record.clone()));
+        }
+        let version = match counter {
+            Some(last) => last.next().ok_or_else(|| CatalogueError::VersionsUsedUp(name.clone()))?,
+            None => Version::FIRST,
+        };
+        write.set_version(name, version)?;
+        Ok(Next::New(Record {
+            origin: self.identity.id(),
+            name: name.clone(),
+            version,
+            size: chunked.stamp.size(),
+            content: chunked.content,
+            manifest: chunked.manifest_hash,
+            policy: *policy,
+        }))
+    }
+
+    /// Makes sure that the next version of `name` comes after `seen`: the node's own signature
+    /// on a later version than its counter says shows that the counter was lost. Blocking.
+    ///
+    /// # Errors
+    /// The counter is as before.
+    pub(crate) fn raise_version(&self, name: &FileName, seen: Version) -> Result<(), CatalogueError> {
+        let _changing = self.changing.lock();
+        let write = self.tables.begin()?;
+        if write.version(name)?.is_none_or(|last| last < seen) {
+            write.set_version(name, seen)?;
+        }
+        write.commit()
+    }
+}

@@ -1,0 +1,215 @@
+//! Tests of the catalogue: what survives a restart, and that a version number is used once.
+
+use std::sync::atomic::AtomicU64;
+
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::content::chunker::chunk_file;
+
+fn name(text: &str) -> FileName {
+    FileName::new(text).unwrap()
+}
+
+struct Setup {
+    folder: tempfile::TempDir,
+    identity: Identity,
+}
+
+impl Setup {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), identity: Identity::from_seed(&[1; 32]) }
+    }
+
+    fn open(&self) -> Catalogue {
+        Catalogue::open(self.folder.path(), self.identity.clone()).unwrap()
+    }
+
+    fn draft(&self, file: &str, bytes: &[u8]) -> Draft {
+        let path = self.folder.path().join(file);
+        std::fs::write(&path, bytes).unwrap();
+        let chunked = chunk_file(&path, None, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
+        Draft { name: name(file), path, chunked, policy: Policy::default() }
+    }
+
+    fn publish(&self, catalogue: &Catalogue, file: &str, bytes: &[u8]) -> Published {
+        catalogue.publish(vec![self.draft(file, bytes)]).unwrap().remove(0)
+    }
+
+    /// An entry for somebody else's file.
+    fn copy(&self, file: &str, version: u64) -> Entry {
+        let origin = Identity::from_seed(&[2; 32]);
+        let draft = self.draft(file, b"copy");
+        let record = Record {
+            origin: origin.id(),
+            name: draft.name,
+            version: Version::new(version).unwrap(),
+            size: 4,
+            content: draft.chunked.content,
+            manifest: draft.chunked.manifest_hash,
+            policy: Policy::default(),
+        };
+        Entry {
+            record: record.sign(&origin).unwrap(),
+            path: draft.path,
+            stamp: draft.chunked.stamp,
+            hashed_at_ns: 0,
+            newest: None,
+            origin_addr: None,
+        }
+    }
+}
+
+fn version(published: &Published) -> u64 {
+    published.record().version.get()
+}
+
+fn stored(entry: Entry, manifest: &[u8]) -> Copy {
+    Copy { entry, manifest: manifest.to_vec(), outboard: Vec::new() }
+}
+
+#[test]
+fn versions_count_up_over_restarts_and_removals() {
+    let setup = Setup::new();
+    let mut seen = Vec::new();
+    for round in 0..4u8 {
+        let catalogue = setup.open();
+        seen.push(version(&setup.publish(&catalogue, "a", &[round])));
+        if round == 1 {
+            assert!(catalogue.remove(&name("a")).unwrap().is_some());
+        }
+    }
+    assert_eq!(seen, [1, 2, 3, 4]);
+}
+
+#[test]
+fn same_bytes_are_no_new_version_but_another_policy_is() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    setup.publish(&catalogue, "a", b"one");
+    let again = setup.publish(&catalogue, "a", b"one");
+    assert!(matches!(again, Published::Unchanged(_)) && version(&again) == 1);
+    let mut draft = setup.draft("a", b"one");
+    draft.policy = Policy::new(nekoproto::Mode::Pull, 5, 5, false).unwrap();
+    assert_eq!(version(&catalogue.publish(vec![draft]).unwrap()[0]), 2);
+}
+
+#[test]
+fn everything_is_there_after_a_restart() {
+    let setup = Setup::new();
+    let (entry, manifest) = {
+        let catalogue = setup.open();
+        setup.publish(&catalogue, "a", b"one");
+        catalogue.put_copy(stored(setup.copy("b", 7), b"manifest")).unwrap();
+        catalogue.note_partial(&name("c"), Some(Path::new("/somewhere"))).unwrap();
+        let entry = catalogue.get(&name("a")).unwrap();
+        (entry.clone(), catalogue.manifest(&entry.record.manifest).unwrap())
+    };
+    let catalogue = setup.open();
+    assert_eq!(catalogue.get(&name("a")), Some(entry.clone()));
+    assert_eq!(catalogue.manifest(&entry.record.manifest).unwrap(), manifest);
+    assert_eq!(catalogue.with_content(&entry.record.content), std::slice::from_ref(&entry));
+    assert_eq!(catalogue.with_manifest(&entry.record.manifest), [entry]);
+    assert_eq!(catalogue.all().len(), 2);
+    assert_eq!(catalogue.note_partial(&name("c"), None).unwrap(), Some(PathBuf::from("/somewhere")));
+}
+
+/// A crash between taking the number and the commit loses the publish and nothing else.
+#[test]
+fn an_uncommitted_publish_leaves_no_trace() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    setup.publish(&catalogue, "a", b"one");
+    {
+        let write = catalogue.tables.begin().unwrap();
+        catalogue.next_record(&write, &setup.draft("a", b"two")).unwrap();
+    }
+    drop(catalogue);
+    let catalogue = setup.open();
+    assert_eq!(catalogue.get(&name("a")).unwrap().record.version.get(), 1);
+    assert_eq!(version(&setup.publish(&catalogue, "a", b"three")), 2);
+}
+
+#[test]
+fn the_average_length_of_chunks_is_noted_with_the_version() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    assert_eq!(catalogue.last_average(&name("a")).unwrap(), None);
+    let mut draft = setup.draft("a", b"one");
+    draft.chunked.average = 131_072;
+    catalogue.publish(vec![draft]).unwrap();
+    drop(catalogue);
+    let catalogue = setup.open();
+    assert_eq!(catalogue.last_average(&name("a")).unwrap(), Some(131_072));
+    catalogue.remove(&name("a")).unwrap();
+    assert_eq!(catalogue.last_average(&name("a")).unwrap(), Some(131_072), "as the counter stays");
+}
+
+#[test]
+fn a_file_is_cut_at_the_average_of_its_last_version() {
+    let setup = Setup::new();
+    let path = setup.folder.path().join("a");
+    std::fs::write(&path, vec![0; 1_000_000]).unwrap();
+    let chunk = |last| chunk_file(&path, last, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
+    assert_eq!(chunk(None).average, 65_536);
+    assert_eq!(chunk(Some(131_072)).average, 131_072);
+    assert_ne!(chunk(None).manifest_hash, chunk(Some(131_072)).manifest_hash);
+}
+
+#[test]
+fn a_large_batch_keeps_its_order() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    let names: Vec<String> = (0..300).map(|n| format!("{}", 1000 - n)).collect();
+    let drafts = || names.iter().map(|name| setup.draft(name, name.as_bytes())).collect();
+    for kind in [Published::New, Published::Unchanged] {
+        for (published, text) in catalogue.publish(drafts()).unwrap().into_iter().zip(&names) {
+            assert_eq!(published.record().name, name(text));
+            assert_eq!(published, kind(published.record().clone()));
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_another_origin_is_not_published_over() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    catalogue.put_copy(stored(setup.copy("b", 7), b"manifest")).unwrap();
+    let drafts = vec![setup.draft("fine", b"x"), setup.draft("b", b"mine now")];
+    assert!(matches!(catalogue.publish(drafts), Err(CatalogueError::CopyOfOther { .. })));
+    assert_eq!(catalogue.get(&name("b")).unwrap().record.version.get(), 7);
+    assert_eq!(catalogue.get(&name("fine")), None, "all of a batch, or none");
+}
+
+#[test]
+fn a_lost_counter_is_raised_above_what_others_have_seen() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    setup.publish(&catalogue, "a", b"one");
+    catalogue.raise_version(&name("a"), Version::new(9).unwrap()).unwrap();
+    catalogue.raise_version(&name("a"), Version::new(3).unwrap()).unwrap();
+    assert_eq!(version(&setup.publish(&catalogue, "a", b"one")), 10, "also with the same bytes");
+}
+
+#[test]
+fn another_key_or_damage_is_refused() {
+    let setup = Setup::new();
+    drop(setup.open());
+    let other = Catalogue::open(setup.folder.path(), Identity::from_seed(&[9; 32]));
+    assert!(matches!(other, Err(CatalogueError::OtherIdentity(_))));
+    std::fs::write(setup.folder.path().join("catalogue.redb"), b"this is no database").unwrap();
+    assert!(Catalogue::open(setup.folder.path(), setup.identity.clone()).is_err());
+}
+
+#[test]
+fn manifests_go_with_the_last_entry_that_uses_them() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    setup.publish(&catalogue, "a", b"same");
+    setup.publish(&catalogue, "b", b"same");
+    let manifest = catalogue.get(&name("a")).unwrap().record.manifest;
+    catalogue.remove(&name("a")).unwrap();
+    assert!(catalogue.manifest(&manifest).unwrap().is_some());
+    catalogue.remove(&name("b")).unwrap();
+    assert!(catalogue.manifest(&manifest).unwrap().is_none());
+}

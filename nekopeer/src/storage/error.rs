@@ -1,0 +1,45 @@
+//! Why a file cannot be stored.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+/// Why a file cannot be stored. What stood there before still stands.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A symbolic link leads out of the share folder.
+    #[error("{0} would leave the share folder: a symbolic link leads out of it")]
+    Escapes(PathBuf),
+    /// The disk is full, or a quota or file size limit is reached.
+    #[error("no space is left to write {0}: free some and try again, what is there already is kept")]
+    Full(PathBuf),
+    /// Another process downloads the same file to the same place.
+    #[error("{0} is being downloaded by another process")]
+    Busy(PathBuf),
+    /// A folder stands in the way, or the path names none.
+    #[error("{0} is not a place for a file")]
+    NotAPlace(PathBuf),
+    /// Somebody changed or made the file meanwhile.
+    #[error("{0} was changed meanwhile and is left as it is")]
+    ChangedMeanwhile(PathBuf),
+    /// Anything else.
+    #[error("cannot use {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Turns what the system says of `path` into an error that says what to do.
+pub(super) fn error_at(path: &Path) -> impl Fn(io::Error) -> StoreError + '_ {
+    use io::ErrorKind as Kind;
+    move |source| match source.kind() {
+        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => StoreError::Full(path.to_owned()),
+        // cap-std's own refusal, not the system's
+        Kind::PermissionDenied if source.raw_os_error().is_none() => StoreError::Escapes(path.to_owned()),
+        _ => StoreError::Io { path: path.to_owned(), source },
+    }
+}

@@ -1,0 +1,15 @@
+//! Files on disk: safe places for received names, partial downloads, atomic replacement, the catalogue.
+
+pub(crate) mod catalogue;
+mod error;
+pub(crate) mod lock;
+mod look_alikes;
+pub(crate) mod partial;
+pub(crate) mod place;
+pub(crate) mod share_folder;
+
+pub use self::error::StoreError;
+pub(crate) use self::look_alikes::folded;
+
+#[cfg(test)]
+mod tests;

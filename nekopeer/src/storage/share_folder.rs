@@ -1,0 +1,65 @@
+//! The share folder: a handle of it, through which every received name is reached, so that no symbolic
+//! link leads out of it (cap-std).
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use cap_std::{ambient_authority, fs::Dir};
+use nekoproto::FileName;
+
+use super::{
+    error::{StoreError, error_at},
+    place::Place,
+};
+
+/// The folder that files are shared from and downloaded to.
+#[derive(Debug)]
+pub struct ShareFolder {
+    pub(super) root: PathBuf,
+    pub(super) handle: Dir,
+}
+
+impl ShareFolder {
+    /// Opens the folder at `root`, which is made if need be.
+    ///
+    /// # Errors
+    /// The folder cannot be used.
+    pub fn open(root: &Path) -> Result<Self, StoreError> {
+        let failed = error_at(root);
+        std::fs::create_dir_all(root).map_err(&failed)?;
+        let root = root.canonicalize().map_err(&failed)?;
+        let handle = Dir::open_ambient_dir(&root, ambient_authority()).map_err(&failed)?;
+        Ok(Self { root, handle })
+    }
+
+    /// Its absolute path.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The place of `name`; its folders are made.
+    ///
+    /// # Errors
+    /// The place is not inside the share folder, or cannot be made.
+    pub fn place(&self, name: &FileName) -> Result<Place, StoreError> {
+        let path = self.root.join(name.as_path());
+        let failed = error_at(&path);
+        let relative = name.as_path();
+        let not_a_place = || StoreError::NotAPlace(path.clone());
+        let file_name = PathBuf::from(relative.file_name().ok_or_else(not_a_place)?);
+        let folder = match relative.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            Some(parent) => match self.handle.open_dir(parent) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.handle.create_dir_all(parent).map_err(&failed)?;
+                    self.handle.open_dir(parent).map_err(&failed)?
+                }
+                opened => opened.map_err(&failed)?,
+            },
+            None => self.handle.try_clone().map_err(&failed)?,
+        };
+        Ok(Place { folder, file_name, path: path.clone() })
+    }
+}

@@ -1,0 +1,6 @@
+//! Tools that know nothing of peers: time, rates, progress, tasks.
+
+pub(crate) mod clock;
+pub(crate) mod progress;
+pub(crate) mod rate;
+pub(crate) mod tasks;
