@@ -1,0 +1,370 @@
+//! The bytes of everything that travels, pinned.
+//!
+//! If this fails the wire changed: bump `PROTOCOL_VERSION` and docs/protocol.md, then re-pin from
+//! the message. In the pinned text spaces part the fields, and a capital letter stands for a value
+//! that is pinned by itself: `N` node 1, `M` node 2, `R` the record, `C` and `D` 32 bytes
+//! `c0` and `d0`, each with its length before it.
+
+use std::{fmt::Write, net::SocketAddr};
+
+use nekoproto::{
+    ByteRange, Chunk, ChunkHash, ContentHash, DataReply, DataRequest, Fault, FetchRefusal, FileName,
+    Freshness, Grant, Held, Hello, HelloRefusal, Hit, Holder, Identity, InvalidateRequest, LeaseReply, List,
+    Manifest, ManifestHash, Mode, MsgId, NetworkName, NodeId, PROTOCOL_VERSION, Policy, Purpose,
+    QueryAllRequest, QueryReply, QueryRequest, Record, Refusal, RegisterReply, RegisterRequest, Role,
+    SignedRecord, Verdict, Version, codec,
+    indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
+    limits::HOLDER_BYTES_MAX,
+    peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
+    summary::{Filter, NameKey, SummaryNews, SummaryUpdate},
+    transport::Envelope,
+};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// What a peer writes on a control connection.
+type ToIndexer = Envelope<Ask, PeerAnswer>;
+/// What an indexer writes to a peer.
+type ToPeer = Envelope<AskPeer, Answer>;
+
+const NODE_1: &str = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c";
+const NODE_2: &str = "8139770ea87d175f56a35466c34c7ecccb8d8a91b4ee37a25df60f5b8fc9b394";
+/// Origin, name, version, size, content, manifest, policy (mode, lease, TTR, serve stale); signature.
+const RECORD: &str = "N 07612f622e62696e 03 fc70110100 C D 01 3c fb2c01 01 \
+    40 1ff7e1040064ed04711c091f2c493e58860d18f31ffbbc7df5a1fcbef2ae8a43 \
+    c1cab6efd02a81de339182c36562be254c5ae3b647ddeec1826dda8fec18f90d";
+const CONTENT: ContentHash = ContentHash::from_bytes([0xc0; 32]);
+const MANIFEST: ManifestHash = ManifestHash::from_bytes([0xd0; 32]);
+
+/// Collects every difference, so that one run tells all that changed.
+#[derive(Default)]
+struct Pins {
+    differences: String,
+}
+
+impl Pins {
+    /// `value` is encoded as `golden`, and read back as itself.
+    fn pin<T: Serialize + DeserializeOwned>(&mut self, name: &str, value: &T, golden: &str) {
+        let bytes = codec::encode(value).unwrap();
+        self.pin_bytes(name, &bytes, golden);
+        let again = codec::decode::<T>(&bytes).and_then(|value| codec::encode(&value));
+        if !again.is_ok_and(|again| again == bytes) {
+            writeln!(self.differences, "{name}: is not read back").unwrap();
+        }
+    }
+
+    fn pin_bytes(&mut self, name: &str, bytes: &[u8], golden: &str) {
+        let golden = golden.replace('R', RECORD).replace('N', &of_32(NODE_1)).replace('M', &of_32(NODE_2));
+        let golden = golden
+            .replace('C', &of_32(&"c0".repeat(32)))
+            .replace('D', &of_32(&"d0".repeat(32)))
+            .replace(' ', "");
+        let actual = hex(bytes);
+        if actual != golden {
+            writeln!(self.differences, "{name}: {actual}").unwrap();
+        }
+    }
+
+    fn assert(self) {
+        assert!(
+            self.differences.is_empty(),
+            "the wire changed; these are the bytes now:\n{}",
+            self.differences
+        );
+    }
+}
+
+/// 32 bytes with the length before them.
+fn of_32(bytes: &str) -> String {
+    format!("20{bytes}")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn node(seed: u8) -> NodeId {
+    Identity::from_seed(&[seed; 32]).id()
+}
+
+fn name(text: &str) -> FileName {
+    FileName::new(text).unwrap()
+}
+
+fn version(number: u64) -> Version {
+    Version::new(number).unwrap()
+}
+
+fn record() -> SignedRecord {
+    let record = Record {
+        origin: node(1),
+        name: name("a/b.bin"),
+        version: version(3),
+        size: 70_000,
+        content: CONTENT,
+        manifest: MANIFEST,
+        policy: Policy::new(Mode::Pull, 60, 300, true).unwrap(),
+    };
+    record.sign(&Identity::from_seed(&[1; 32])).unwrap().to_signed()
+}
+
+fn found() -> QueryReply {
+    let v4 = Holder::new(node(1), SocketAddr::from(([127, 0, 0, 1], 4000)));
+    let v6 = SocketAddr::from(([0xfe80, 0, 0, 0, 0, 0, 0, 1], 80));
+    let v6 = Holder { partial: true, ..Holder::new(node(2), v6) };
+    let hit = Hit { record: record(), holders: List::first_of([v4, v6]) };
+    QueryReply { hits: List::first_of([hit]), complete: true, messages: 9 }
+}
+
+fn ask(call: Ask) -> ToIndexer {
+    ToIndexer::Request { id: 1, deadline_ms: 2000, call }
+}
+
+fn answer(answer: Answer) -> ToPeer {
+    ToPeer::Response { id: 1, answer: Ok(answer) }
+}
+
+fn ask_peer(call: AskPeer) -> ToPeer {
+    ToPeer::Request { id: 1, deadline_ms: 2000, call }
+}
+
+fn peer_answer(answer: PeerAnswer) -> ToIndexer {
+    ToIndexer::Response { id: 1, answer: Ok(answer) }
+}
+
+#[test]
+fn values_are_pinned() {
+    let mut pins = Pins::default();
+    pins.pin("protocol version", &PROTOCOL_VERSION, "04");
+    pins.pin("node 1", &node(1), "N");
+    pins.pin("node 2", &node(2), "M");
+    pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
+    pins.pin("record", &record(), "R");
+    for (mode, golden) in [
+        (Mode::Push, "00 01 fc803a0900 00"),
+        (Mode::Pull, "01 01 fc803a0900 00"),
+        (Mode::Hybrid, "02 01 fc803a0900 00"),
+    ] {
+        pins.pin("policy", &Policy::new(mode, 1, 604_800, false).unwrap(), golden);
+    }
+    let chunk = |len, byte| Chunk { len, hash: ChunkHash::from_bytes([byte; 32]) };
+    let manifest = Manifest::new(vec![chunk(65_536, 0xc0), chunk(1, 0xd0)]).unwrap();
+    let (bytes, hash) = manifest.encode().unwrap();
+    pins.pin_bytes("manifest", &bytes, "02 fc00000100 C 01 D");
+    pins.pin("manifest's hash", &hash, "20 f610edd6762664ad381d15b510c5abf58eaa98a31f2431b551629dca607ba4aa");
+    pins.assert();
+}
+
+#[test]
+fn calls_of_an_indexer_are_pinned() {
+    let records = List::first_of([record()]);
+    let msg_id = MsgId::from_u128(0x0102_0304);
+    let covered = List::first_of([node(1).tag(), node(2).tag()]);
+    let register = |announce, partial| RegisterRequest { records: records.clone(), announce, partial };
+    let query = QueryRequest { msg_id, name: name("a"), ttl_hops: 3, covered: covered.clone() };
+    let invalidate = InvalidateRequest { msg_id, records: records.clone(), ttl_hops: 2, covered };
+    let mut pins = Pins::default();
+    pins.pin(
+        "register",
+        &ask(Ask::Register { request: register(true, false) }),
+        "00 01 fbd007 00 01 R 01 00",
+    );
+    let partial = ask(Ask::Register { request: register(false, true) });
+    pins.pin("register a part", &partial, "00 01 fbd007 00 01 R 00 01");
+    let names = List::first_of([name("a"), name("b/c")]);
+    pins.pin("deregister", &ask(Ask::Deregister { names }), "00 01 fbd007 01 02 0161 03622f63");
+    pins.pin("deregister all", &ask(Ask::DeregisterAll {}), "00 01 fbd007 09");
+    pins.pin("renew", &ask(Ask::Renew {}), "00 01 fbd007 02");
+    pins.pin("search", &ask(Ask::Search { name: name("a") }), "00 01 fbd007 03 0161");
+    pins.pin(
+        "query",
+        &ask(Ask::Query { request: query }),
+        "00 01 fbd007 04 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f",
+    );
+    pins.pin(
+        "invalidate",
+        &ask(Ask::Invalidate { request: invalidate }),
+        "00 01 fbd007 05 10 04030201000000000000000000000000 01 R 02 10 8a88e3dd7409f195 8139770ea87d175f",
+    );
+    let update = |news| {
+        let (of, neighbors) = (node(2).tag(), List::first_of([node(1).tag()]));
+        SummaryUpdate { of, hops: 1, age_ms: 5, epoch: 7, from: 1, to: 2, news, neighbors }
+    };
+    pins.pin(
+        "summary, names added",
+        &ask(Ask::Summarize {
+            update: update(SummaryNews::Added(List::first_of([NameKey::of(&name("a"))]))),
+        }),
+        "00 01 fbd007 06 08 8139770ea87d175f 01 05 07 01 02 00 10 17762fddd969a453925d65717ac3eea2 08 8a88e3dd7409f195",
+    );
+    let mut part = Filter::for_keys(1).parts().next().unwrap();
+    part.words = List::first_of(part.words.iter().copied().take(1));
+    pins.pin(
+        "summary, a part",
+        &ask(Ask::Summarize { update: update(SummaryNews::Part(part)) }),
+        "00 01 fbd007 06 08 8139770ea87d175f 01 05 07 01 02 01 07 a0 00 01 08 0000000000000000 08 8a88e3dd7409f195",
+    );
+
+    let names = List::first_of([name("a"), name("b/c")]);
+    pins.pin(
+        "search for many",
+        &ask(Ask::SearchAll { names: names.clone() }),
+        "00 01 fbd007 07 02 0161 03622f63",
+    );
+    pins.pin(
+        "query for many",
+        &ask(Ask::QueryAll { request: QueryAllRequest { msg_id, names, ttl_hops: 3 } }),
+        "00 01 fbd007 08 10 04030201000000000000000000000000 02 0161 03622f63 03",
+    );
+    pins.assert();
+}
+
+#[test]
+fn answers_of_an_indexer_are_pinned() {
+    let mut pins = Pins::default();
+    let lease = LeaseReply { lease_ms: 60_000, names: 2 };
+    let registered = RegisterReply { lease, newer: List::first_of([record()]), unlisted: 1 };
+    pins.pin("registered", &answer(Answer::Register(Ok(registered))), "02 01 00 00 00 fb60ea 02 01 R 01");
+    pins.pin("deregistered", &answer(Answer::Deregister(Ok(()))), "02 01 00 01 00");
+    pins.pin("renewed", &answer(Answer::Renew(Ok(lease))), "02 01 00 02 00 fb60ea 02");
+    pins.pin(
+        "found",
+        &answer(Answer::Search(Ok(found()))),
+        "02 01 00 03 00 01 R 02 N 00 7f000001 fba00f 00 M 01 fe800000000000000000000000000001 50 01 01 09",
+    );
+    pins.pin("nothing", &answer(Answer::Query(Ok(QueryReply::default()))), "02 01 00 04 00 00 00 00");
+    pins.pin("invalidated", &answer(Answer::Invalidate(Ok(()))), "02 01 00 05 00");
+    pins.pin("summary taken", &answer(Answer::Summarize(Ok(true))), "02 01 00 06 00 01");
+    let none_and_nothing = List::first_of([None, Some(QueryReply::default())]);
+    pins.pin("answers", &answer(Answer::SearchAll(Ok(none_and_nothing))), "02 01 00 07 00 02 00 01 00 00 00");
+    pins.pin("refused", &answer(Answer::Query(Err(Refusal::TtlTooLarge(17)))), "02 01 00 04 01 00 11");
+    pins.assert();
+}
+
+#[test]
+fn calls_of_a_peer_are_pinned() {
+    let held = Held { name: name("a"), version: version(300), content: CONTENT };
+    let verdicts = [Verdict::Current, Verdict::Newer(Box::new(record())), Verdict::Unpublished];
+    let mut pins = Pins::default();
+    let invalidate = AskPeer::Invalidate { records: List::first_of([record()]) };
+    pins.pin("invalidate", &ask_peer(invalidate), "00 01 fbd007 00 01 R");
+    pins.pin(
+        "confirm",
+        &ask_peer(AskPeer::Confirm { held: List::first_of([held]) }),
+        "00 01 fbd007 01 01 0161 fb2c01 C",
+    );
+    pins.pin("noted", &peer_answer(PeerAnswer::Invalidate(Ok(()))), "02 01 00 00 00");
+    pins.pin(
+        "verdicts",
+        &peer_answer(PeerAnswer::Confirm(Ok(List::first_of(verdicts)))),
+        "02 01 00 01 00 03 00 01 R 02",
+    );
+    pins.pin("refused", &peer_answer(PeerAnswer::Confirm(Err(Refusal::Busy))), "02 01 00 01 01 03");
+    pins.assert();
+}
+
+#[test]
+fn envelopes_are_pinned() {
+    let mut pins = Pins::default();
+    let renew = Ask::Renew {};
+    pins.pin(
+        "request",
+        &ToIndexer::Request { id: u64::MAX, deadline_ms: u32::MAX, call: renew },
+        "00 fdffffffffffffffff fcffffffff 02",
+    );
+    pins.pin("cancel", &ToIndexer::Cancel { id: 251 }, "01 fbfb00");
+    for (fault, golden) in [(Fault::Busy, "02 00 01 00"), (Fault::Internal, "02 00 01 01")] {
+        pins.pin("fault", &ToPeer::Response { id: 0, answer: Err(fault) }, golden);
+    }
+    pins.assert();
+}
+
+#[test]
+fn hellos_are_pinned() {
+    let hello = |role, purpose| Hello {
+        node: node(1),
+        role,
+        purpose,
+        network: NetworkName::default(),
+        listen_port: 4000,
+        nonce: [0xd0; 32],
+    };
+    let mut pins = Pins::default();
+    pins.pin("hello of a peer", &hello(Role::Peer, Purpose::Data), "N 01 01 076e656b6f703270 fba00f D");
+    let taken: Result<Hello, HelloRefusal> = Ok(hello(Role::Indexer, Purpose::Control));
+    pins.pin("hello of an indexer", &taken, "00 N 00 00 076e656b6f703270 fba00f D");
+    let refusals = [
+        (HelloRefusal::OtherNetwork, "01 00"),
+        (HelloRefusal::NotYourKey, "01 01"),
+        (HelloRefusal::Yourself, "01 02"),
+        (HelloRefusal::WrongPurpose, "01 03"),
+    ];
+    for (refusal, golden) in refusals {
+        pins.pin("hello refusal", &Err::<Hello, _>(refusal), golden);
+    }
+    pins.assert();
+}
+
+#[test]
+fn refusals_are_pinned() {
+    let mut pins = Pins::default();
+    let refusals = [
+        (Refusal::TtlTooLarge(255), "00 ff"),
+        (Refusal::Forged, "01"),
+        (Refusal::NotListening, "02"),
+        (Refusal::Busy, "03"),
+        (Refusal::WrongRole, "04"),
+    ];
+    for (refusal, golden) in refusals {
+        pins.pin("refusal", &refusal, golden);
+    }
+    let refusals = [
+        (FetchRefusal::NotShared, "01 00"),
+        (FetchRefusal::Changed, "01 01"),
+        (FetchRefusal::Outdated(Version::FIRST), "01 02 01"),
+        (FetchRefusal::Unverified, "01 03"),
+        (FetchRefusal::BadRange, "01 04"),
+        (FetchRefusal::Busy, "01 05"),
+        (FetchRefusal::Unreadable, "01 06"),
+        (FetchRefusal::NotYet, "01 07"),
+    ];
+    for (refusal, golden) in refusals {
+        pins.pin("data reply", &DataReply::Err(refusal), golden);
+    }
+    pins.assert();
+}
+
+#[test]
+fn data_messages_are_pinned() {
+    let mut pins = Pins::default();
+    let manifest = DataRequest::Manifest(MANIFEST);
+    pins.pin("manifest", &manifest, "00 D");
+    let ranges = List::first_of(
+        [(0, 1), (250, 251), (1 << 16, 1 << 32)].map(|(offset, len)| ByteRange { offset, len }),
+    );
+    let get = DataRequest::Get { content: CONTENT, ranges };
+    pins.pin("get", &get, "01 C 03 00 01 fa fbfb00 fc00000100 fd0000000001000000");
+    pins.pin("have", &DataRequest::Have(CONTENT), "02 C");
+    pins.pin("outline", &DataRequest::Outline(MANIFEST), "03 D");
+    let grants = [
+        (Freshness::Fresh, "00 fc70110100 00"),
+        (Freshness::Unverified, "00 fc70110100 01"),
+        (Freshness::Stale, "00 fc70110100 02"),
+    ];
+    for (freshness, golden) in grants {
+        pins.pin("grant", &DataReply::Ok(Grant { len: 70_000, freshness }), golden);
+    }
+    pins.assert();
+}
+
+/// What the commonest messages cost, the four bytes of the length prefix not counted.
+#[test]
+fn frames_are_small() {
+    let search = ask(Ask::Search { name: name("a") });
+    let nothing = answer(Answer::Search(Ok(QueryReply::default())));
+    assert_eq!(codec::encode(&search).unwrap().len(), 8);
+    assert_eq!(codec::encode(&nothing).unwrap().len(), 8);
+    assert_eq!(codec::encode(&record()).unwrap().len(), 184);
+    let longest = SocketAddr::from(([u16::MAX; 8], u16::MAX));
+    let holder = Holder { partial: true, ..Holder::new(node(1), longest) };
+    assert_eq!(codec::encode(&holder).unwrap().len(), HOLDER_BYTES_MAX);
+}
