@@ -12,7 +12,7 @@ use ed25519_dalek::{
     pkcs8::{EncodePrivateKey, spki::der::zeroize::Zeroizing},
 };
 
-use crate::values::{id::NodeId, signature::Signature};
+use crate::values::{NodeId, Signature};
 
 /// A node's Ed25519 key pair; its public half is the node's id.
 #[derive(Clone)]

@@ -1,5 +1,10 @@
 //! Who a node is: its key pair, the records it signs, and checking what others signed.
 
-pub(crate) mod key_pair;
+mod key_pair;
 mod signing;
-pub(crate) mod verifier;
+mod verifier;
+
+pub use self::{
+    key_pair::{Identity, IdentityError},
+    verifier::Verifier,
+};

@@ -3,7 +3,7 @@
 use super::key_pair::Identity;
 use crate::{
     limits::FILE_BYTES_MAX,
-    values::record::{Record, RecordError, SignedRecord, VerifiedRecord},
+    values::{Record, RecordError, SignedRecord, VerifiedRecord},
 };
 
 impl Record {

@@ -4,10 +4,7 @@ use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::values::{
-    record::{RecordError, SignedRecord, VerifiedRecord},
-    signature::Signature,
-};
+use crate::values::{RecordError, Signature, SignedRecord, VerifiedRecord};
 
 /// Records in one generation; at most about 1.5 KiB each.
 const GENERATION_MAX: usize = 8 * 1024;
@@ -66,13 +63,8 @@ impl Generations {
 mod tests {
     use super::*;
     use crate::{
-        identity::key_pair::Identity,
-        values::{
-            id::{ContentHash, ManifestHash, Version},
-            name::FileName,
-            policy::Policy,
-            record::Record,
-        },
+        identity::Identity,
+        values::{ContentHash, FileName, ManifestHash, Policy, Record, Version},
     };
 
     fn record(version: u64) -> VerifiedRecord {

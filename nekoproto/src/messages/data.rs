@@ -9,10 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::error::FetchRefusal;
 use crate::{
     limits::RANGES_MAX,
-    values::{
-        id::{ContentHash, ManifestHash},
-        list::List,
-    },
+    values::{ContentHash, List, ManifestHash},
 };
 
 /// A request on a data stream. Wire: append variants, never reorder.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{limits::TTL_MAX, values::id::Version};
+use crate::{limits::TTL_MAX, values::Version};
 
 /// A node's refusal of a control call. Wire: append variants, never reorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]

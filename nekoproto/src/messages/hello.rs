@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{limits::NETWORK_BYTES_MAX, values::id::NodeId};
+use crate::{limits::NETWORK_BYTES_MAX, values::NodeId};
 
 /// Version of the wire format, sent before every hello. Nodes of different versions refuse each other and
 /// say which version the other speaks.

@@ -10,12 +10,7 @@ use crate::{
         ANSWERS_BYTES_MAX, BATCH_MAX, COVERED_MAX, FRAME_BYTES_MAX, HITS_MAX, HOLDER_BYTES_MAX, HOLDERS_MAX,
         NAME_BYTES_MAX, RECORD_BYTES_MAX,
     },
-    values::{
-        id::{ContentHash, MsgId, NodeId, NodeTag, Version},
-        list::List,
-        name::FileName,
-        record::SignedRecord,
-    },
+    values::{ContentHash, FileName, List, MsgId, NodeId, NodeTag, SignedRecord, Version},
 };
 
 /// Signed records of one call.

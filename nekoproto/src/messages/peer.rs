@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     limits::BATCH_MAX,
-    values::{list::List, record::SignedRecord},
+    values::{List, SignedRecord},
 };
 
 /// The calls of a peer, made by its indexers and by other peers.

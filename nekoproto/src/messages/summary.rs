@@ -2,13 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::values::filter::{Assembly, Filter, FilterPart, NameKey, Word};
 use crate::{
     limits::{COVERED_MAX, SUMMARY_KEYS_MAX},
-    values::{
-        filter::{FilterPart, NameKey},
-        id::NodeTag,
-        list::List,
-    },
+    values::{List, NodeTag},
 };
 
 /// What changed in a summary.

@@ -20,13 +20,10 @@ use super::{
     tls::{Tls, proven_node},
 };
 use crate::{
-    identity::key_pair::Identity,
+    identity::Identity,
     limits::HANDSHAKE_TIMEOUT,
-    messages::{
-        error::HelloRefusal,
-        hello::{Hello, NetworkName, Purpose, Role},
-    },
-    values::id::NodeId,
+    messages::{Hello, HelloRefusal, NetworkName, Purpose, Role},
+    values::NodeId,
 };
 
 /// Whether connections are TLS or plain TCP. Both ends must agree.

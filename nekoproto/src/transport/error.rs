@@ -5,8 +5,8 @@ use std::{io, net::SocketAddr};
 use crate::{
     codec::CodecError,
     limits::FRAME_BYTES_MAX,
-    messages::{error::HelloRefusal, hello::PROTOCOL_VERSION},
-    values::id::NodeId,
+    messages::{HelloRefusal, PROTOCOL_VERSION},
+    values::NodeId,
 };
 
 /// TLS cannot be set up with the node's key.

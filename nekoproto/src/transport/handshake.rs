@@ -10,13 +10,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::{error::ConnectError, io::Io};
 use crate::{
     codec,
-    identity::key_pair::Identity,
+    identity::Identity,
     limits::HELLO_BYTES_MAX,
-    messages::{
-        error::HelloRefusal,
-        hello::{Hello, PROTOCOL_VERSION},
-    },
-    values::{id::NodeId, signature::Signature},
+    messages::{Hello, HelloRefusal, PROTOCOL_VERSION},
+    values::{NodeId, Signature},
 };
 
 const MAGIC: &[u8; 4] = b"NEKO";

@@ -16,7 +16,7 @@ use super::{
     endpoint::{Connection, Endpoint, Remote},
     error::ConnectError,
 };
-use crate::{messages::hello::Purpose, tasks::spawn_until};
+use crate::{messages::Purpose, tasks::spawn_until};
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(3);

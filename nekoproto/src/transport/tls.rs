@@ -22,7 +22,7 @@ use rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use crate::{identity::key_pair::Identity, values::id::NodeId};
+use crate::{identity::Identity, values::NodeId};
 
 /// The bytes before an Ed25519 key in its SubjectPublicKeyInfo (RFC 8410, section 4).
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];

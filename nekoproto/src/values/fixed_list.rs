@@ -52,10 +52,7 @@ mod tests {
 
     use crate::{
         codec,
-        values::{
-            id::{NodeId, NodeTag},
-            list::List,
-        },
+        values::{List, NodeId, NodeTag},
     };
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]

@@ -3,15 +3,27 @@
 //! On the wire a fixed array of bytes is a length and the bytes (`serde_bytes`), copied at once: serde's own
 //! arrays are encoded byte by byte, which took longer than the rest of a message.
 
-pub(crate) mod cut;
+mod cut;
 pub(crate) mod filter;
 pub(crate) mod fixed_list;
 mod hex;
 pub mod id;
 pub mod list;
-pub mod manifest;
+mod manifest;
 pub mod name;
-pub mod packed;
+mod packed;
 pub mod policy;
-pub mod record;
-pub(crate) mod signature;
+mod record;
+mod signature;
+
+pub use self::{
+    cut::Cut,
+    id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version},
+    list::List,
+    manifest::{Chunk, Manifest, ManifestError},
+    name::{FileName, NameError},
+    packed::PackedRecord,
+    policy::{Mode, Policy},
+    record::{Record, RecordError, SignedRecord, VerifiedRecord},
+    signature::Signature,
+};

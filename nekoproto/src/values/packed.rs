@@ -133,9 +133,9 @@ mod tests {
 
     use super::*;
     use crate::{
-        identity::key_pair::Identity,
+        identity::Identity,
         limits::{FILE_BYTES_MAX, NAME_BYTES_MAX, POLICY_SECS_MAX},
-        values::policy::Mode,
+        values::Mode,
     };
 
     fn record(name: &str, version: u64, size: u64, secs: u32) -> VerifiedRecord {

@@ -182,7 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{identity::key_pair::Identity, values::policy::Mode};
+    use crate::{identity::Identity, values::Mode};
 
     fn record(origin: &Identity, version: u64) -> Record {
         Record {

@@ -4,6 +4,7 @@
 //! the message. In the pinned text spaces part the fields, and a capital letter stands for a value
 //! that is pinned by itself: `N` node 1, `M` node 2, `R` the record, `C` and `D` 32 bytes
 //! `c0` and `d0`, each with its length before it.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
 use std::{fmt::Write, net::SocketAddr};
 

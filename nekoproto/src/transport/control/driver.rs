@@ -30,7 +30,7 @@ use super::{
 use crate::{
     codec,
     limits::FRAME_BYTES_MAX,
-    messages::error::Fault,
+    messages::Fault,
     transport::{error::FrameError, io::Io},
 };
 

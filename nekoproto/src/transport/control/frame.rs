@@ -10,7 +10,7 @@ use bytes::{BufMut, BytesMut};
 use serde::{Deserialize, Serialize};
 use tarpc::{ServerError, client::RpcError};
 
-use crate::{codec, limits::FRAME_BYTES_MAX, messages::error::Fault, transport::error::FrameError};
+use crate::{codec, limits::FRAME_BYTES_MAX, messages::Fault, transport::error::FrameError};
 
 const PREFIX_BYTES: usize = 4;
 
