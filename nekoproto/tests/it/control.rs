@@ -92,8 +92,7 @@ async fn one_connection_carries_calls_both_ways() {
     .await;
 }
 
-/// A task that has done much in its turn is not let near its timers by the runtime: they must ring all
-/// the same.
+/// A task that used up its budget cannot poll timers in that turn: the deadline must fire nevertheless.
 #[tokio::test]
 async fn a_deadline_set_in_a_long_turn_is_kept() {
     over_both(async |security| {
@@ -130,7 +129,7 @@ async fn answers_to_many_names_fill_a_frame_and_the_rest_is_to_be_asked_for_agai
         assert!((6..10).contains(&fits), "{fits} replies of 70 KB in 512 KB");
         assert_eq!(answers.iter().filter(|answer| answer.is_none()).count(), 10 - fits);
         assert_eq!((&answers[0], &answers[11]), (&Some(reply(3)), &Some(reply(3))));
-        // A call that comes after it finds the connection in order.
+        // The connection works on.
         assert_eq!(pair.to_indexer.search(patient(), name("abc")).await.unwrap(), Ok(reply(3)));
     })
     .await;
@@ -315,7 +314,7 @@ async fn answers_that_nobody_awaits_do_not_stop_the_connection() {
     .await;
 }
 
-/// One half reads what concerns the other, as much as its queue holds: each must wake the other.
+/// Messages of one kind must not delay one of the other kind that follows them.
 #[tokio::test]
 async fn burst_of_one_kind_does_not_bury_the_message_behind_it() {
     over_both(async |security| {
@@ -354,7 +353,7 @@ async fn burst_of_one_kind_does_not_bury_the_message_behind_it() {
     .await;
 }
 
-/// The indexer's own calls must get their turn although requests never cease to come in.
+/// Requests that keep arriving must not starve the indexer's own calls.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn flood_of_requests_does_not_starve_own_calls() {
     over_both(async |security| {
@@ -377,7 +376,7 @@ async fn flood_of_requests_does_not_starve_own_calls() {
     .await;
 }
 
-/// A late answer must not be taken for that of the next call, which uses the same place.
+/// A late response must not be taken for that of the next call, which uses the same slot.
 #[tokio::test]
 async fn call_past_its_deadline_fails_is_cancelled_and_its_late_answer_ignored() {
     over_both(async |security| {
@@ -413,7 +412,7 @@ async fn call_past_its_deadline_fails_is_cancelled_and_its_late_answer_ignored()
     .await;
 }
 
-/// Each answer is some 70 KiB; far more of them are asked for than may wait to be read.
+/// Each answer is about 70 KiB; far more are requested than may wait to be read.
 #[tokio::test]
 async fn answers_to_one_who_does_not_read_are_bounded_and_come_when_it_does() {
     const ASKED: u64 = 500;
@@ -429,14 +428,14 @@ async fn answers_to_one_who_does_not_read_are_bounded_and_come_when_it_does() {
             ids.insert(id);
         }
         assert_eq!(ids, (0..ASKED).collect());
-        // Now and then it has nothing to say any more.
+        // With all of them read, the connection works as before.
         write_frame(&mut io, &search(ASKED, 60_000, "abc")).await;
         reads(&mut io, &answered(ASKED, 3)).await;
     })
     .await;
 }
 
-/// Requests that are held back while nobody reads are bounded too: the surplus is told so.
+/// Requests held back for a caller that does not read are bounded too: the surplus is answered `Busy`.
 #[tokio::test]
 async fn flood_of_one_who_does_not_read_is_answered_busy_in_the_end() {
     over_both(async |security| {

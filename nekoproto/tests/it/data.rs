@@ -1,4 +1,4 @@
-//! Data streams over real sockets: messages, raw bytes between them, and every way to break off.
+//! Data streams over real sockets: messages, raw bytes between them, and every way to fail.
 
 use std::{
     io,
@@ -31,7 +31,7 @@ async fn streams(security: Security) -> (DataStream, DataStream) {
     (DataStream::new(downloader).unwrap(), DataStream::new(holder).unwrap())
 }
 
-/// Bytes of which no part looks like another.
+/// Bytes without repetitions.
 fn file() -> Vec<u8> {
     let mut bytes = vec![0; FILE_BYTES];
     blake3::Hasher::new().finalize_xof().fill(&mut bytes);
@@ -162,7 +162,7 @@ async fn message_that_breaks_a_rule_is_malformed() {
     .await;
 }
 
-/// A short stall, so that a test need not wait for a long one.
+/// A short stall timeout, to keep tests short.
 const STALL: Duration = Duration::from_millis(50);
 
 #[tokio::test]
@@ -185,7 +185,7 @@ async fn holder_that_falls_silent_is_given_up() {
     .await;
 }
 
-/// A downloader that does not read holds the sender's thread for a while, not its memory.
+/// A downloader that does not read blocks the sender's thread for a while and uses no memory.
 #[tokio::test]
 async fn downloader_that_does_not_read_is_given_up() {
     over_both(async |security| {

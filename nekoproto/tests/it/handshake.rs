@@ -1,4 +1,4 @@
-//! Who gets in and who does not: dialing, hellos, and everything that is no hello.
+//! Who is admitted and who is refused: dialing, hellos, and everything that is not a hello.
 
 use std::net::SocketAddr;
 
@@ -29,14 +29,14 @@ fn proof(seed: u8, side: u8, sent_by_dialer: &[u8], sent_by_listener: &[u8]) -> 
     message(PROTOCOL_VERSION, &(64u8, first, <&[u8; 32]>::try_from(second).unwrap()))
 }
 
-/// Sends `bytes` to a fresh connection; what is left is to wait for its end.
+/// Sends `bytes` over a new connection.
 async fn send_raw(addr: SocketAddr, bytes: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     stream
 }
 
-/// A server that takes one connection, reads a hello and sends `answer` of it.
+/// A server that accepts one connection, reads a hello and replies with `answer(hello)`.
 async fn fake_server(answer: impl FnOnce(Vec<u8>) -> Vec<u8> + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind(ANY_PORT).await.unwrap();
     let addr = listener.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! Links: connections that notice their loss and come back by themselves.
+//! Links: connections that notice their loss and reconnect.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -26,7 +26,7 @@ struct Server {
 }
 
 impl Server {
-    /// Node `seed` begins to listen on exactly `addr`, a port kept for it.
+    /// Node `seed` listens on exactly `addr`, a reserved port.
     fn begin(seed: u8, addr: SocketAddr, security: Security) -> Self {
         let listener = endpoint(seed, Role::Indexer, security).bind(addr).unwrap();
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -41,7 +41,7 @@ impl Server {
         Self { events, clients, stop, tasks }
     }
 
-    /// Stops it, and returns when its socket and its connections are closed.
+    /// Stops it; returns when its socket and its connections are closed.
     async fn end(self) {
         self.stop.cancel();
         self.tasks.close();
@@ -68,7 +68,7 @@ impl Linked {
         Self { state: link.watch(), link, events, tasks, stop: stop.drop_guard() }
     }
 
-    /// Waits until it is up, and says to whom.
+    /// Waits until it is up; returns the client, and the seed of the other end.
     async fn up(&mut self) -> (IndexerServiceClient, u8) {
         match self.state.wait_for(|state| matches!(state, LinkState::Up { .. })).await.unwrap().clone() {
             LinkState::Up { client, remote } => {
@@ -79,7 +79,7 @@ impl Linked {
         }
     }
 
-    /// Waits until it is down, and says why.
+    /// Waits until it is down; returns the reason.
     async fn down(&mut self) -> Arc<ConnectError> {
         match self.state.wait_for(|state| matches!(state, LinkState::Down(_))).await.unwrap().clone() {
             LinkState::Down(why) => why,
@@ -133,7 +133,7 @@ async fn server_that_is_not_there_at_start_is_found_later() {
     .await;
 }
 
-/// A handler that still works for the lost server must not keep the link from coming back.
+/// A handler that still works for the lost server must not keep the link from reconnecting.
 #[tokio::test]
 async fn link_comes_back_although_calls_were_in_flight_both_ways() {
     over_both(async |security| {

@@ -1,4 +1,4 @@
-//! Under TLS a node's id is its key: whoever claims another id than the key proves is refused.
+//! Under TLS a node's id is its key: a node that claims another id than its key's is refused.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -49,7 +49,7 @@ fn raw_key(shown: u8, used: u8) -> Arc<CertifiedKey> {
     Arc::new(CertifiedKey::new(vec![CertificateDer::from(spki)], key))
 }
 
-/// Believes every key, whether its possession is proved or not.
+/// Accepts every key, whether its possession is proven or not.
 #[derive(Debug)]
 struct Gullible;
 
@@ -184,7 +184,7 @@ async fn key_that_is_shown_but_not_had_is_refused() {
     in_time(async {
         let mut listening = Listening::begin(&endpoint(2, Role::Indexer, Security::Tls));
         let stream = connect(listening.addr, Some(raw_key(1, 9))).await;
-        let mut stream = stream.unwrap(); // the client's side of the handshake ends first
+        let mut stream = stream.unwrap(); // the client finishes its side of the handshake first
         let _ = stream.write_all(&message(PROTOCOL_VERSION, &hello(1))).await; // may come too late
         read_message(&mut stream).await.unwrap_err();
         listening.admits_first(&endpoint(3, Role::Peer, Security::Tls)).await;

@@ -100,8 +100,8 @@ impl<Req: Serialize + RequestName, Resp> Stub for Calls<Req, Resp> {
     type Req = Req;
     type Resp = Resp;
 
-    /// Calls, waiting for a place among [`CALLS_IN_FLIGHT_MAX`] if need be. The deadline of `context`
-    /// covers that too.
+    /// Calls; with [`CALLS_IN_FLIGHT_MAX`] calls in flight it first waits for one to end. The deadline of
+    /// `context` covers the wait.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call.

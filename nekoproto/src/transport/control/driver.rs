@@ -175,7 +175,7 @@ where
                 if self.out.len() <= OUT_BYTES_SOFT {
                     self.serve(request, cx);
                     if self.out.len() >= OUT_BYTES_WORTH {
-                        // The rest is written at the end of this poll, or when the socket has room.
+                        // What is left is written at the end of this poll, or when the socket has room.
                         let _: Poll<()> = self.poll_write(cx)?;
                     }
                 } else {

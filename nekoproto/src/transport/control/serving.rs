@@ -121,7 +121,7 @@ impl<Req, F: Future, S: Fn(context::Context, Req) -> F> Serving<Req, F, S> {
             self.spare = Some(handler);
             return Taken::Finished(response);
         }
-        // The set polls it once more, which registers the waker of this task.
+        // The set polls it again, which registers the waker of this task.
         let (handle, registration) = AbortHandle::new_pair();
         self.waiting.push(Abortable::new(Waiting { id, handler }, registration));
         self.known.insert(id, (handle, context.deadline));

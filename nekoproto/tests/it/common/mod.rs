@@ -26,7 +26,7 @@ use tokio_util::{
 pub(crate) mod services;
 pub(crate) mod wire;
 
-/// Longer than any test needs: past it the test hangs, and hanging is failing.
+/// Longer than any test needs: a test that takes longer hangs, and fails.
 const TEST_LIMIT: Duration = Duration::from_secs(30);
 
 /// Loopback, a free port.
@@ -77,7 +77,7 @@ pub(crate) fn endpoint_in(network: NetworkName, seed: u8, role: Role, security: 
     Endpoint::new(EndpointConfig { identity: identity(seed), role, network, security }).unwrap()
 }
 
-/// A listening node that hands out every connection that came through its handshake.
+/// A listening node that hands out every connection after its handshake.
 pub(crate) struct Listening {
     pub(crate) addr: SocketAddr,
     pub(crate) accepted: mpsc::UnboundedReceiver<Connection>,
@@ -99,13 +99,13 @@ impl Listening {
         Self { addr, accepted, _stop: stop.drop_guard() }
     }
 
-    /// The next connection that came through its handshake.
+    /// The next connection whose handshake succeeded.
     pub(crate) async fn next(&mut self) -> Connection {
         self.accepted.recv().await.unwrap()
     }
 
-    /// A node that may connect does, and it is the first whose connection was handed out: whatever
-    /// came before was kept out, and did not harm the listener.
+    /// Connects `welcome`, whose connection must be the first to be handed out: earlier ones were refused and did
+    /// not harm the listener.
     pub(crate) async fn admits_first(&mut self, welcome: &Endpoint) {
         welcome.dial(self.addr, Purpose::Control, None).await.unwrap();
         assert_eq!(self.next().await.remote.node, welcome.node());
@@ -120,8 +120,8 @@ pub(crate) async fn connected(security: Security, role: Role, purpose: Purpose) 
     (dialed, listening.next().await)
 }
 
-/// A port that nobody listens on and nobody else gets, as long as the socket lives; a listener
-/// of this test may take it meanwhile.
+/// A port that is reserved while the socket lives: nobody listens on it, and only a listener of this test can
+/// bind it.
 pub(crate) fn kept_port() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -154,14 +154,14 @@ pub(crate) async fn read_body(io: &mut Io) -> Vec<u8> {
     body
 }
 
-/// Reads one control frame by hand, which must be this one.
+/// Reads one control frame by hand, which must be `expected`.
 pub(crate) async fn reads<T: Serialize + DeserializeOwned + Debug>(io: &mut Io, expected: &T) {
     let body = read_body(io).await;
     let same = body == nekoproto::codec::encode(expected).unwrap();
     assert!(same, "expected {expected:?}, came {:?}", nekoproto::codec::decode::<T>(&body));
 }
 
-/// Waits until the other end has closed the connection, in whatever way, without another byte.
+/// Waits until the other end closes the connection without sending another byte.
 pub(crate) async fn closes(io: &mut (impl AsyncReadExt + Unpin)) {
     assert_eq!(io.read(&mut [0; 64]).await.unwrap_or(0), 0, "bytes came instead of the end");
 }

@@ -1,4 +1,4 @@
-//! Tiny services whose answers show that the right call reached the right node.
+//! Small services whose answers show which call reached which node.
 
 use std::{future::pending, net::SocketAddr, time::Duration};
 
@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::{identity, name};
 
-/// What a handler did that never answers.
+/// What happened to a handler that never answers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// It began.
@@ -109,7 +109,7 @@ impl IndexerService for Indexer {
     }
 }
 
-/// Answers so that the question shows; asked about `wait`, never.
+/// Answers with what was asked; asked about `wait`, it never answers.
 #[derive(Clone)]
 pub(crate) struct Peer {
     events: mpsc::UnboundedSender<Event>,
@@ -198,13 +198,13 @@ pub(crate) fn held(text: &str, version: u64) -> Held {
     }
 }
 
-/// What an indexer makes of a connection: it serves `service` and calls the peer.
+/// Runs a connection as an indexer: serves `service`, and calls the peer.
 pub(crate) fn open_as_indexer(connection: Connection, service: Indexer) -> (PeerServiceClient, Driver) {
     let (client, driver) = control::open(connection.io, service.serve(), PeerServiceClient::from);
     (client, Box::pin(driver))
 }
 
-/// What a peer makes of a connection: it serves `service` and calls the indexer.
+/// Runs a connection as a peer: serves `service`, and calls the indexer.
 pub(crate) fn open_as_peer(connection: Connection, service: Peer) -> (IndexerServiceClient, Driver) {
     let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::from);
     (client, Box::pin(driver))
