@@ -145,7 +145,7 @@ impl SignedRecord {
 pub struct VerifiedRecord(Arc<SignedRecord>);
 
 impl VerifiedRecord {
-    /// For a record that was verified before.
+    /// For a record known to be valid: verified before, or signed just now.
     pub(crate) fn checked_before(record: SignedRecord) -> Self {
         Self(Arc::new(record))
     }
