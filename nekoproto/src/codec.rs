@@ -1,4 +1,4 @@
-//! The one place that names bincode: how a value becomes bytes and back, always within a limit.
+//! Values to bytes and back, always within a limit. The only file that names bincode.
 //!
 //! Variable-length integers, little-endian; trailing bytes are an error.
 
@@ -9,10 +9,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::limits::FRAME_BYTES_MAX;
 
-/// Bytes that most messages need: memory that grows step by step costs more than the encoding.
+/// Capacity for an encoded message, in bytes; enough for most. Growing the buffer in steps costs more than
+/// the encoding.
 const MESSAGE_BYTES_USUAL: usize = 512;
 
-/// Bytes that are no such value, or a value that does not fit its limit.
+/// Bytes that are not a value of the type, or a value that does not fit its limit.
 #[derive(Debug, thiserror::Error)]
 #[error("malformed message: {0}")]
 pub struct CodecError(#[from] bincode::Error);
@@ -21,7 +22,7 @@ fn options(limit: u64) -> impl Options {
     bincode::DefaultOptions::new().with_limit(limit)
 }
 
-/// Encodes `value` into fresh bytes, at most a frame of them.
+/// Encodes `value` into a new vector of at most [`FRAME_BYTES_MAX`].
 ///
 /// # Errors
 /// The value does not fit a frame.
@@ -34,7 +35,7 @@ pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
     Ok(bytes)
 }
 
-/// Writes `value` to `out`, at most `limit` bytes. A failure may leave a part of it in `out`.
+/// Writes `value` to `out`, at most `limit` bytes. After a failure `out` may hold a part of it.
 ///
 /// # Errors
 /// The value does not fit the limit, or `out` failed.
@@ -42,8 +43,8 @@ pub fn encode_into<T: Serialize>(out: impl io::Write, value: &T, limit: u64) -> 
     Ok(options(limit).serialize_into(out, value)?)
 }
 
-/// Writes `value` to `out`, however long it is; for values whose types bound them. Counting the bytes
-/// before, as a limit needs it, takes nearly as long as writing them.
+/// Writes `value` to `out` without a limit, for values that their types bound. A limit has bincode count the
+/// bytes first, which takes nearly as long as writing them.
 ///
 /// # Errors
 /// `out` failed, or the value cannot be encoded.
@@ -56,7 +57,7 @@ pub(crate) fn append<T: Serialize>(out: impl io::Write, value: &T) -> Result<(),
 /// # Errors
 /// The bytes are too few, too many, or break a rule of the type.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
-    // No limit to count against: nothing is read past the end of the bytes, and nothing is reserved for
-    // what they only claim to hold.
+    // Needs no limit: nothing is read past the end of `bytes`, and no memory is reserved for lengths that they
+    // only claim.
     Ok(bincode::DefaultOptions::new().deserialize(bytes)?)
 }

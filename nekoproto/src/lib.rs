@@ -1,64 +1,26 @@
-//! How nekop2p nodes speak.
+//! How nekop2p nodes speak. `docs/protocol.md` has the wire format on one page.
 //!
-//! | module | what it holds |
+//! The rooms, each of which imports only those above it:
+//!
+//! | room | what it holds |
 //! |---|---|
-//! | [`id`], [`name`], [`list`], [`policy`] | values that keep their rule when decoded |
-//! | [`record`], [`verify`], [`identity`] | the origin's signed statement, checking it, the key pair |
-//! | [`packed`] | the same statement in little memory |
-//! | [`manifest`] | the chunks of one version of a file |
-//! | [`summary`] | what an indexer tells its neighbors of its names |
-//! | [`hello`] | the first message on every connection |
-//! | [`indexer`], [`peer`] | the control calls, as tarpc services |
-//! | [`data`] | the data stream, for file bytes |
-//! | [`error`], [`limits`] | errors that travel; every bound |
-//! | [`codec`], [`transport`] | values to bytes; bytes to nodes |
-//! | [`tasks`] | work beside a node's own, ended with it |
+//! | [`limits`], [`codec`], [`tasks`] | every limit; values to bytes; background tasks |
+//! | `values` | names, ids, policies, records, manifests, filters: checked when decoded |
+//! | `identity` | a node's key pair, signing and verifying records |
+//! | `messages` | [`hello`], [`indexer`], [`peer`], [`summary`], data streams, refusals: what is sent |
+//! | [`transport`] | connections between nodes, control calls, data streams |
 //!
-//! Nothing here decides anything: indexers and peers do. `docs/protocol.md` has the wire on one page.
+//! No room decides anything: indexers and peers do. The re-exports below are for other crates.
 
 pub mod codec;
-pub mod data;
-pub mod error;
-mod fixed;
-mod fixed_list;
-pub mod hello;
-mod hex;
-pub mod id;
-pub mod identity;
-pub mod indexer;
+mod identity;
 pub mod limits;
-pub mod list;
-pub mod manifest;
-pub mod name;
-pub mod packed;
-pub mod peer;
-pub mod policy;
-pub mod record;
-pub mod summary;
+mod messages;
 pub mod tasks;
 pub mod transport;
-pub mod verify;
+mod values;
 
-/// Version of everything that travels. Nodes of different versions refuse each other by name.
-pub const PROTOCOL_VERSION: u16 = 4;
-
-pub use data::{ByteRange, DataReply, DataRequest, Freshness, Grant};
-pub use error::{Fault, FetchRefusal, HelloRefusal, Refusal};
-pub use hello::{Hello, NetworkName, Purpose, Role};
-pub use id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version};
-pub use identity::{Identity, IdentityError};
-pub use indexer::{
-    Answers, Covered, Held, Hit, Holder, IndexerService, InvalidateRequest, LeaseReply, Names,
-    QueryAllRequest, QueryReply, QueryRequest, Records, RegisterReply, RegisterRequest,
-};
-pub use list::List;
-pub use manifest::{Chunk, Cut, Manifest, ManifestError};
-pub use name::{FileName, NameError};
-pub use packed::PackedRecord;
-pub use peer::{PeerService, Verdict};
-pub use policy::{Mode, Policy};
-pub use record::{Record, RecordError, Signature, SignedRecord, VerifiedRecord};
-pub use verify::Verifier;
+pub use self::{identity::*, messages::*, values::*};
 
 /// Calls an indexer over a control connection.
 pub type IndexerServiceClient = indexer::IndexerServiceClient<

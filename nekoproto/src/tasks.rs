@@ -1,10 +1,11 @@
-//! How a node runs work beside its own: tracked, and ended when the node stops.
+//! Background tasks of a node: tracked, and ended when the node stops.
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Runs `work` in a task of `tasks` until it is done, or until `stop`, which drops it where it waits.
+/// Runs `work` in a task of `tasks` until it is done, or until `stop` is cancelled, which drops it at its
+/// current `.await`.
 pub fn spawn_until(
     tasks: &TaskTracker,
     stop: &CancellationToken,
@@ -15,8 +16,8 @@ pub fn spawn_until(
         let (mut cancelled, mut work) = (pin!(stop.cancelled()), pin!(work));
         let mut is_awaited = false;
         poll_fn(|cx| {
-            // Once it has been polled it wakes this task when it comes. Polling it every time costs a
-            // connection as much as a third of a system call.
+            // Polled once, `cancelled` wakes this task. Polling it every time would cost a connection a
+            // third of a system call per turn.
             if !is_awaited || stop.is_cancelled() {
                 is_awaited = true;
                 if cancelled.as_mut().poll(cx).is_ready() {

@@ -2,10 +2,10 @@
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Reads `IP:PORT`, or looks up `HOST:PORT`; the first address found counts.
+/// Parses `IP:PORT`, or looks up `HOST:PORT` and returns the first address found.
 ///
 /// # Errors
-/// One line that says what is wrong, for people.
+/// One line for people that says what is wrong.
 pub fn resolve(text: &str) -> Result<SocketAddr, String> {
     if let Ok(addr) = text.parse() {
         return Ok(addr);

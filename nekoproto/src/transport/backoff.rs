@@ -1,9 +1,9 @@
-//! [`Backoff`]: how long to wait before trying again.
+//! [`Backoff`]: how long to wait before the next attempt.
 
 use std::time::Duration;
 
 /// Exponential back-off with full jitter: the n-th pause is random in `base/2 .. base * 2^n`,
-/// at most `max`. Without jitter, nodes that lost the same indexer would all return at once.
+/// at most `max`. Without jitter, nodes that lost the same indexer would all reconnect at once.
 #[derive(Clone, Debug)]
 pub struct Backoff {
     base: Duration,
@@ -12,7 +12,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses that begin around `base` and never exceed `max`.
+    /// Pauses that start around `base` and never exceed `max`.
     #[must_use]
     pub const fn new(base: Duration, max: Duration) -> Self {
         Self { base, max, failures: 0 }
@@ -26,7 +26,7 @@ impl Backoff {
         floor + ceiling.saturating_sub(floor).mul_f64(random.clamp(0.0, 1.0))
     }
 
-    /// It worked: the next pause is short again.
+    /// After a success: the next pause is short again.
     pub const fn reset(&mut self) {
         self.failures = 0;
     }

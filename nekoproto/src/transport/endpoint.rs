@@ -10,22 +10,21 @@ use std::{
 };
 
 use rustls::pki_types::ServerName;
-use tokio::{
-    net::{TcpListener, TcpSocket, TcpStream},
-    time::timeout,
-};
+use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsStream;
 
 use super::{
-    handshake::{self, ConnectError},
+    error::{ConnectError, EndpointError},
+    handshake,
     io::{Io, prepare},
-    listener::Listener,
     tls::{Tls, proven_node},
 };
-use crate::{Hello, HelloRefusal, Identity, NetworkName, NodeId, Purpose, Role, limits::HANDSHAKE_TIMEOUT};
-
-/// Connections the system may hold ready for `accept`.
-const BACKLOG: u32 = 1024;
+use crate::{
+    identity::Identity,
+    limits::HANDSHAKE_TIMEOUT,
+    messages::{Hello, HelloRefusal, NetworkName, Purpose, Role},
+    values::NodeId,
+};
 
 /// Whether connections are TLS or plain TCP. Both ends must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -50,33 +49,28 @@ pub struct EndpointConfig {
     pub security: Security,
 }
 
-/// TLS cannot be set up with this key.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot set up TLS: {0}")]
-pub struct EndpointError(#[from] rustls::Error);
-
-/// One node's end of all its connections.
+/// One node's side of all its connections.
 pub struct Endpoint {
     config: EndpointConfig,
     tls: Option<Tls>,
-    /// The port it listens on, 0 before [`bind`](Self::bind).
+    /// The port it listens on, 0 if it does not.
     listen_port: AtomicU16,
 }
 
-/// Who is at the other end of a connection: proven, not claimed.
+/// The node at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// The node.
+    /// Its id, which it proved.
     pub node: NodeId,
-    /// Its role, as it says.
+    /// Its role, as it claims.
     pub role: Role,
     /// The address it connected from, or was reached at.
     pub addr: SocketAddr,
-    /// Where it listens: its observed address with the port it says; `None` when it does not listen.
+    /// Where it listens: its observed address with the port it claims; `None` if it does not listen.
     pub listens_at: Option<SocketAddr>,
 }
 
-/// A connection past its handshake.
+/// A connection after its handshake.
 #[derive(Debug)]
 pub struct Connection {
     /// The bytes.
@@ -112,26 +106,18 @@ impl Endpoint {
         &self.config.identity
     }
 
-    /// Listens on `addr`; port 0 picks a free one. From now on hellos name that port.
-    ///
-    /// # Errors
-    /// The address is taken or not ours.
-    pub fn bind(self: &Arc<Self>, addr: SocketAddr) -> io::Result<Listener> {
-        let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        socket.set_reuseaddr(true)?; // a restarted node takes its port back at once
-        socket.bind(addr)?;
-        let listener: TcpListener = socket.listen(BACKLOG)?;
-        self.listen_port.store(listener.local_addr()?.port(), Ordering::Relaxed);
-        Listener::new(Arc::clone(self), listener)
+    /// From now on hellos name this port.
+    pub(super) fn announce_port(&self, port: u16) {
+        self.listen_port.store(port, Ordering::Relaxed);
     }
 
-    /// Connects to `addr` and says hello. With `expected`, any other node is refused.
+    /// Connects to `addr` and does the handshake. With `expected`, any other node is refused.
     ///
     /// # Errors
-    /// See [`ConnectError`]; nothing is left open.
+    /// See [`ConnectError`]; no connection is left open.
     ///
     /// # Cancel safety
-    /// Safe: dropping the future closes what was opened.
+    /// Safe: dropping the future closes the connection.
     pub async fn dial(
         &self,
         addr: SocketAddr,
@@ -174,7 +160,7 @@ impl Endpoint {
         Ok(Connection { io, remote: remote(&theirs, addr), purpose })
     }
 
-    /// Takes an accepted TCP connection through its handshake.
+    /// Does the handshake of an accepted TCP connection.
     pub(super) async fn welcome(&self, stream: TcpStream) -> Result<Connection, ConnectError> {
         let addr = stream.peer_addr()?;
         prepare(&stream)?;
@@ -216,8 +202,8 @@ impl Endpoint {
     }
 }
 
-/// A TLS failure that comes from the other end not speaking TLS, said as such. The TLS library
-/// has sent an alert then, by which a node without TLS knows (see [`handshake`]).
+/// Tells apart a TLS failure whose cause is that the other end does not use TLS. The TLS library has sent an
+/// alert then, by which a node without TLS knows too (see [`handshake`]).
 fn explain_tls(error: io::Error) -> ConnectError {
     let of_tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match of_tls {

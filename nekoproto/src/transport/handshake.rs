@@ -1,78 +1,30 @@
-//! The exchange of hellos, and why a connection may not come about.
+//! The exchange of hellos.
 //!
-//! Each message is `NEKO`, the protocol version and a length (both 16 bits, big-endian), then the
-//! encoded body. The first eight bytes never change, so that nodes of any two versions can tell
-//! each other their versions. Without TLS both sides then sign what was exchanged.
-
-use std::{io, net::SocketAddr};
+//! Each message is `NEKO`, the protocol version and a length (both 16 bits, big-endian), then the encoded body.
+//! This header never changes, so that nodes of any two versions can tell each other their versions. Without
+//! TLS both sides then sign the two messages.
 
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::io::Io;
+use super::{error::ConnectError, io::Io};
 use crate::{
-    Hello, HelloRefusal, Identity, NodeId, PROTOCOL_VERSION, Signature, codec, limits::HELLO_BYTES_MAX,
+    codec,
+    identity::Identity,
+    limits::HELLO_BYTES_MAX,
+    messages::{Hello, HelloRefusal, PROTOCOL_VERSION},
+    values::{NodeId, Signature},
 };
 
 const MAGIC: &[u8; 4] = b"NEKO";
 const HEADER_BYTES: usize = 8;
-/// Keeps a proof's signature from being taken for a signature of anything else.
+/// Signed before each proof, so that its signature is valid for nothing else.
 const PROOF_DOMAIN: &[u8] = b"nekop2p hello v1\0";
-/// How TLS records begin: a handshake or an alert.
+/// The first bytes of a TLS record: a handshake, or an alert.
 const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
 const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
-/// Why there is no connection.
-#[derive(Debug, thiserror::Error)]
-pub enum ConnectError {
-    /// Nobody answers there.
-    #[error("cannot connect to {addr}: {source}")]
-    Unreachable {
-        /// Where it was tried.
-        addr: SocketAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// It took too long.
-    #[error("{0} did not answer in time")]
-    Timeout(SocketAddr),
-    /// The connection broke, or TLS failed, during the handshake.
-    #[error("the handshake failed: {0}")]
-    Handshake(#[from] io::Error),
-    /// The other end is no nekop2p node.
-    #[error("the other end does not speak nekop2p")]
-    NotNekop2p,
-    /// One end uses TLS and the other does not.
-    #[error("one end uses TLS and the other does not: give --insecure on both, or on neither")]
-    SecurityDiffers,
-    /// The other end speaks another version of the protocol.
-    #[error(
-        "the other end speaks protocol version {theirs}, this node speaks {PROTOCOL_VERSION}: update the older one"
-    )]
-    VersionDiffers {
-        /// The other end's version.
-        theirs: u16,
-    },
-    /// The other end refused.
-    #[error("the node refused the connection: {0}")]
-    Refused(HelloRefusal),
-    /// Another node than the expected one answered.
-    #[error("expected node {}, found {}", .expected.short(), .found.short())]
-    OtherNode {
-        /// Who was looked for.
-        expected: NodeId,
-        /// Who answered.
-        found: NodeId,
-    },
-    /// The other end did not prove the id it claims.
-    #[error("the node did not prove the id it claims")]
-    Unproven,
-    /// A malformed hello.
-    #[error("malformed hello")]
-    Malformed,
-}
-
-/// What the connecting side learns. `proven` is the key that TLS proved, if there is TLS.
+/// The connecting side; returns the other side's hello. `proven` is the node that TLS proved, if there is TLS.
 pub(super) async fn connect(
     io: &mut Io,
     identity: &Identity,
@@ -100,7 +52,7 @@ pub(super) async fn connect(
     Ok(theirs)
 }
 
-/// What the accepting side learns. `answer` turns a hello into ours, or into a refusal.
+/// The accepting side; returns the other side's hello. `answer` decides on it: our hello, or a refusal.
 pub(super) async fn accept(
     io: &mut Io,
     identity: &Identity,
@@ -110,7 +62,7 @@ pub(super) async fn accept(
     let received = match read_message(io).await {
         Ok(received) => received,
         Err(error @ (ConnectError::VersionDiffers { .. } | ConnectError::SecurityDiffers)) => {
-            io.write_all(&header(0)).await?; // tells our version, or that this is no TLS; no more to say
+            io.write_all(&header(0)).await?; // tells our version, or that this is not TLS
             io.flush().await?;
             return Err(error);
         }
@@ -151,10 +103,10 @@ fn body<T: DeserializeOwned>(message: &[u8]) -> Result<T, ConnectError> {
     codec::decode(&message[HEADER_BYTES..]).map_err(|_| ConnectError::Malformed)
 }
 
-/// Reads one message, header included, and not a byte more.
+/// Reads exactly one message, header included.
 async fn read_message(io: &mut Io) -> Result<Vec<u8>, ConnectError> {
     let mut header = [0; HEADER_BYTES];
-    // The first two bytes alone can tell: an alert of TLS has only seven.
+    // Two bytes first: a TLS alert has only seven, fewer than a header.
     io.read_exact(&mut header[..2]).await?;
     if [TLS_HANDSHAKE, TLS_ALERT].iter().any(|start| header.starts_with(start)) {
         return Err(ConnectError::SecurityDiffers);
@@ -177,7 +129,7 @@ async fn read_message(io: &mut Io) -> Result<Vec<u8>, ConnectError> {
     Ok(message)
 }
 
-/// Who signs: a proof of one side cannot be sent back as the other's.
+/// The signing side: a proof of one side is not valid as the other's.
 #[derive(Clone, Copy)]
 enum Side {
     Connecting = 0,

@@ -1,4 +1,4 @@
-//! [`Io`]: one connection's bytes, in the clear or under TLS.
+//! [`Io`]: the bytes of one connection, over plain TCP or TLS.
 
 use std::{
     io,
@@ -14,23 +14,23 @@ use tokio::{
 };
 use tokio_rustls::TlsStream;
 
-/// A peer that answers no probe for this long is gone.
+/// A connection without any acknowledgement for this long is closed by the system.
 const DEAD_AFTER: Duration = Duration::from_secs(20);
-/// Silence after which the system begins to probe.
+/// Idle time after which the system sends keep-alive probes.
 const PROBE_AFTER: Duration = Duration::from_secs(10);
 /// Time between two probes.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
 
-/// One connection's bytes.
+/// The byte stream of one connection.
 #[derive(Debug)]
 pub enum Io {
-    /// TCP in the clear.
+    /// Plain TCP.
     Plain(TcpStream),
     /// TLS over TCP.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Sets what every connection needs: no Nagle, and a silent peer is noticed.
+/// Sets the socket options of every connection: no Nagle delay, and keep-alive probes to notice a dead peer.
 pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);

@@ -1,4 +1,4 @@
-//! [`Link`]: a control connection that is made again whenever it breaks.
+//! [`Link`]: a control connection that reconnects whenever it breaks.
 
 use std::{
     net::SocketAddr,
@@ -10,35 +10,40 @@ use tokio::{sync::watch, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::info;
 
-use super::{Backoff, ConnectError, Connection, Endpoint, Remote, control::Driver};
-use crate::{Purpose, tasks::spawn_until};
+use super::{
+    backoff::Backoff,
+    control::Driver,
+    endpoint::{Connection, Endpoint, Remote},
+    error::ConnectError,
+};
+use crate::{messages::Purpose, tasks::spawn_until};
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(3);
-/// A connection that lived this long was a good one: the next try comes soon.
+/// A connection that lasted this long resets the back-off.
 const GOOD_AFTER: Duration = Duration::from_secs(5);
 
-/// What a link is at the moment.
+/// The state of a link.
 #[derive(Clone, Debug)]
 pub enum LinkState<C> {
-    /// The first try is under way.
+    /// The first attempt is in progress.
     Connecting,
     /// Connected.
     Up {
-        /// Calls the other end; one connection for all its clones.
+        /// Calls the other end; clones share the connection.
         client: C,
-        /// Who that is.
+        /// The other end.
         remote: Remote,
     },
-    /// Not connected; it is tried again after a pause.
+    /// Not connected; the next attempt follows after a pause.
     Down(
         /// Why.
         Arc<ConnectError>,
     ),
 }
 
-/// A persistent, multiplexed control connection to one address, made again with jittered
-/// back-off whenever it breaks. All clones share it; it ends with the token it was spawned with.
+/// A persistent, multiplexed control connection to one address that reconnects with jittered back-off. Clones
+/// share it; it ends when the token it was spawned with is cancelled.
 #[derive(Clone, Debug)]
 pub struct Link<C> {
     addr: SocketAddr,
@@ -46,8 +51,8 @@ pub struct Link<C> {
 }
 
 impl<C: Clone + Send + Sync + 'static> Link<C> {
-    /// Begins to connect to `addr`. `open` turns each fresh connection into a client and the
-    /// future that runs it (see [`control::open`](super::control::open)).
+    /// Starts to connect to `addr`. `open` turns each new connection into a client and the future that runs it
+    /// (see [`control::open`](super::control::open)).
     pub fn spawn(
         endpoint: Arc<Endpoint>,
         addr: SocketAddr,
@@ -60,7 +65,7 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
         Self { addr, state }
     }
 
-    /// Where it connects to.
+    /// The address it connects to.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
@@ -75,13 +80,13 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
         }
     }
 
-    /// The state, and word of every change of it.
+    /// The state, to be watched for changes.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<LinkState<C>> {
         self.state.clone()
     }
 
-    /// Waits until the first try has ended, one way or the other.
+    /// Waits until the first attempt has succeeded or failed.
     ///
     /// # Cancel safety
     /// Safe.

@@ -1,26 +1,28 @@
-//! [`Listener`]: accepts connections, each in a task of its own, at most so many at once.
+//! [`Listener`]: accepts connections, up to [`CONNECTIONS_MAX`] at once, each in a task of its own.
 
 use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::{Connection, Endpoint};
+use super::endpoint::{Connection, Endpoint};
 use crate::{
     limits::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT},
     tasks::spawn_until,
 };
 
-/// Pause after a failed `accept`: the system is out of something, often file descriptors.
+/// Connections the system may queue for `accept`.
+const BACKLOG: u32 = 1024;
+/// Pause after a failed `accept`: the system lacks a resource, often file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Lets this process open as many files and connections as the system allows; the usual default is
-/// far below [`CONNECTIONS_MAX`]. For programs to call once at their start.
+/// Raises this process's limit of open files and sockets to the maximum the system allows; the usual default
+/// is far below [`CONNECTIONS_MAX`]. To be called once at the start of a program.
 pub fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -38,27 +40,38 @@ pub struct Listener {
     local_addr: SocketAddr,
 }
 
-impl Listener {
-    pub(super) fn new(endpoint: Arc<Endpoint>, socket: TcpListener) -> io::Result<Self> {
+impl Endpoint {
+    /// Listens on `addr`; port 0 picks a free one. From now on hellos name that port.
+    ///
+    /// # Errors
+    /// The address is in use or not of this host.
+    pub fn bind(self: &Arc<Self>, addr: SocketAddr) -> io::Result<Listener> {
+        let socket = if addr.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?; // a restarted node gets its port back at once
+        socket.bind(addr)?;
+        let socket = socket.listen(BACKLOG)?;
         let local_addr = socket.local_addr()?;
-        Ok(Self { endpoint, socket, local_addr })
+        self.announce_port(local_addr.port());
+        Ok(Listener { endpoint: Arc::clone(self), socket, local_addr })
     }
+}
 
-    /// Where it listens, with the real port.
+impl Listener {
+    /// The address it listens on, with the real port.
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// Accepts until `stop`. Each connection is taken through its handshake and then given to
-    /// `serve`, in a task of its own that `stop` ends too; a failed handshake is logged and ends
-    /// there. Past [`CONNECTIONS_MAX`] a new connection is closed at once.
+    /// Accepts until `stop`. Each connection gets a task of its own, which `stop` ends too: it does the handshake
+    /// and passes the connection to `serve`, or logs why the handshake failed. Beyond [`CONNECTIONS_MAX`] a
+    /// new connection is closed at once.
     pub async fn run<F, S>(self, stop: CancellationToken, tasks: TaskTracker, serve: F)
     where
         F: Fn(Connection) -> S + Clone + Send + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
-        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => return,
@@ -72,11 +85,11 @@ impl Listener {
                     continue;
                 }
             };
-            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
                 debug!("connection closed: too many at once");
                 continue;
             };
-            let serving = welcome_and_serve(Arc::clone(&self.endpoint), stream, serve.clone(), place);
+            let serving = welcome_and_serve(Arc::clone(&self.endpoint), stream, serve.clone(), permit);
             spawn_until(&tasks, &stop, serving);
         }
     }
@@ -86,7 +99,7 @@ async fn welcome_and_serve<F, S>(
     endpoint: Arc<Endpoint>,
     stream: TcpStream,
     serve: F,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 ) where
     F: Fn(Connection) -> S,
     S: Future<Output = ()>,

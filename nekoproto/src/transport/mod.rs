@@ -1,4 +1,4 @@
-//! Connections between nodes: listen, connect, secure, say hello, keep connected.
+//! Connections between nodes: listen, connect, TLS, handshake, reconnect.
 //!
 //! ```text
 //!   Endpoint ── bind ──> Listener ── accept ──> Connection ──┬─> control::open   calls, both ways
@@ -7,32 +7,34 @@
 //! ```
 //!
 //! Every connection is TLS 1.3 with raw public keys on both sides (RFC 7250), or plain TCP where
-//! both ends say `--insecure`; there, each side signs the hellos, so ids are proved at the start
-//! but nothing is hidden and an active attacker in between is not kept out.
+//! both ends are started with `--insecure`. Over plain TCP each side signs the hellos, which proves the ids at
+//! the start; nothing is encrypted, and an active attacker on the path is not kept out.
 
 mod addr;
 mod backoff;
-mod calls;
 pub mod control;
 mod data;
-mod driver;
 mod endpoint;
-mod frame;
+mod error;
 mod handshake;
 mod io;
 mod link;
 mod listener;
-mod serving;
 mod tls;
-mod wire;
 
 pub use addr::resolve;
 pub use backoff::Backoff;
-pub use calls::Calls;
-pub use data::{DataError, DataStream, HangUp, HangUpOnDrop};
-pub use endpoint::{Connection, Endpoint, EndpointConfig, EndpointError, Remote, Security};
-pub use frame::{Envelope, FrameError, call_until};
-pub use handshake::ConnectError;
+pub use control::{
+    calls::Calls,
+    deadline::{call_until, call_within},
+    frame::Envelope,
+};
+pub use data::{
+    hang_up::{HangUp, HangUpOnDrop},
+    stream::DataStream,
+};
+pub use endpoint::{Connection, Endpoint, EndpointConfig, Remote, Security};
+pub use error::{ConnectError, DataError, EndpointError, FrameError};
 pub use io::Io;
 pub use link::{Link, LinkState};
 pub use listener::{Listener, raise_file_limit};

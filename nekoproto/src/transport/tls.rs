@@ -22,18 +22,18 @@ use rustls::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use crate::{Identity, NodeId};
+use crate::{identity::Identity, values::NodeId};
 
-/// How an Ed25519 key begins when it is written as SubjectPublicKeyInfo (RFC 8410, section 4).
+/// The bytes before an Ed25519 key in its SubjectPublicKeyInfo (RFC 8410, section 4).
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// What each side needs to speak TLS as one identity.
+/// TLS with one node's key, for both sides.
 pub(super) struct Tls {
     pub(super) connector: TlsConnector,
     pub(super) acceptor: TlsAcceptor,
 }
 
-/// The one place that names the TLS library's crypto provider.
+/// The crypto provider, named only here.
 fn provider() -> CryptoProvider {
     aws_lc_rs::default_provider()
 }
@@ -50,7 +50,7 @@ impl Tls {
 
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13])?
-            .dangerous() // no certificates: the handshake checks which key it is
+            .dangerous() // no certificates: the caller checks which node the key is
             .with_custom_certificate_verifier(Arc::clone(&verifier) as _)
             .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(Arc::clone(
                 &certified,
@@ -71,7 +71,7 @@ impl Tls {
     }
 }
 
-/// The node that the other end proved to be.
+/// The node whose key the other end proved to have.
 pub(super) fn proven_node<T>(stream: &TlsStream<T>) -> Option<NodeId> {
     let (_, connection) = stream.get_ref();
     node_of(connection.peer_certificates()?.first()?)
@@ -82,7 +82,7 @@ fn node_of(spki: &CertificateDer<'_>) -> Option<NodeId> {
     key.try_into().ok().map(NodeId::from_bytes)
 }
 
-/// Takes any Ed25519 key whose possession is proved. Which node it has to be is for the caller.
+/// Accepts any Ed25519 key whose possession is proven. The caller checks which node it is.
 #[derive(Debug)]
 struct AnyEd25519Key {
     provider: Arc<CryptoProvider>,

@@ -1,0 +1,152 @@
+//! [`Identity`], a node's key pair: made on first start, kept in a file that only its owner may read.
+
+use std::{
+    fmt, fs,
+    io::{self, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use ed25519_dalek::{
+    Signer, SigningKey,
+    pkcs8::{EncodePrivateKey, spki::der::zeroize::Zeroizing},
+};
+
+use crate::values::{NodeId, Signature};
+
+/// A node's Ed25519 key pair; its public half is the node's id.
+#[derive(Clone)]
+pub struct Identity {
+    key: SigningKey,
+    id: NodeId,
+}
+
+/// Why there is no key.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// The key file cannot be read or created.
+    #[error("cannot use the key file {path}: {source}")]
+    File {
+        /// The key file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not 32 bytes long. It is left as it is.
+    #[error(
+        "{0} is no key file: expected 32 bytes; restore it from a copy, or move it away to become a new node"
+    )]
+    Malformed(PathBuf),
+    /// Others may read the key. It is left as it is.
+    #[error("others may read the key file {0}; run: chmod 600 {0}")]
+    Exposed(PathBuf),
+}
+
+impl Identity {
+    /// A fresh key pair, kept nowhere.
+    ///
+    /// # Panics
+    /// The system provides no randomness: no key is secure then.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "without randomness no key may be made")]
+    pub fn generate() -> Self {
+        let mut seed = Zeroizing::new([0; 32]);
+        getrandom::fill(seed.as_mut()).expect("the system gives randomness");
+        Self::from_seed(&seed)
+    }
+
+    /// The key pair of this seed. The same seed always gives the same node.
+    #[must_use]
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        let key = SigningKey::from_bytes(seed);
+        let id = NodeId::from_bytes(key.verifying_key().to_bytes());
+        Self { key, id }
+    }
+
+    /// Reads the key from `path`, or makes one there (mode 0600) if there is none.
+    ///
+    /// # Errors
+    /// The file cannot be used; nothing on disk was changed.
+    pub fn load_or_create(path: &Path) -> Result<Self, IdentityError> {
+        let in_file = |source| IdentityError::File { path: path.to_owned(), source };
+        match fs::read(path).map(Zeroizing::new) {
+            Ok(bytes) => {
+                let mode = fs::metadata(path).map_err(in_file)?.permissions().mode();
+                if mode & 0o077 != 0 {
+                    return Err(IdentityError::Exposed(path.to_owned()));
+                }
+                let seed = <&[u8; 32]>::try_from(bytes.as_slice());
+                seed.map(Self::from_seed).map_err(|_| IdentityError::Malformed(path.to_owned()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let identity = Self::generate();
+                identity.create(path).map_err(in_file)?;
+                Ok(identity)
+            }
+            Err(error) => Err(in_file(error)),
+        }
+    }
+
+    /// Writes the key to a temporary file next to `path` and renames it: a crash leaves a whole key or none.
+    fn create(&self, path: &Path) -> io::Result<()> {
+        let fresh = path.with_extension("new");
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(self.key.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&fresh, path)?;
+        match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => fs::File::open(folder)?.sync_all(),
+            _ => Ok(()),
+        }
+    }
+
+    /// This node's id.
+    #[must_use]
+    pub const fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Signs `message`.
+    pub(crate) fn sign(&self, message: &[u8]) -> Signature {
+        Signature::from_bytes(self.key.sign(message).to_bytes())
+    }
+
+    /// The key as PKCS #8, for the TLS library.
+    pub(crate) fn to_pkcs8(&self) -> Option<Zeroizing<Vec<u8>>> {
+        self.key.to_pkcs8_der().ok().map(|document| document.to_bytes())
+    }
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Identity({})", self.id.short())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_is_made_once_private_and_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let made = Identity::load_or_create(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(Identity::load_or_create(&path).unwrap().id(), made.id());
+    }
+
+    #[test]
+    fn damaged_or_exposed_key_is_refused_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        Identity::load_or_create(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(Identity::load_or_create(&path), Err(IdentityError::Exposed(_))));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::write(&path, b"short").unwrap();
+        assert!(matches!(Identity::load_or_create(&path), Err(IdentityError::Malformed(_))));
+        assert_eq!(fs::read(&path).unwrap(), b"short");
+    }
+}

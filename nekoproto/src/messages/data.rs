@@ -1,0 +1,75 @@
+//! Requests and replies of a data stream. File bytes follow a reply raw, outside the codec.
+//!
+//! A connection opened with [`Purpose::Data`](super::hello::Purpose::Data) carries requests one way and
+//! replies, in the same order, the other way. Each message is a 32-bit big-endian length and as many encoded
+//! bytes; a grant is followed by exactly `len` raw bytes.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::FetchRefusal;
+use crate::{
+    limits::RANGES_MAX,
+    values::{ContentHash, List, ManifestHash},
+};
+
+/// A request on a data stream. Wire: append variants, never reorder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DataRequest {
+    /// The encoded manifest with this hash.
+    Manifest(ManifestHash),
+    /// These ranges of the file with this hash, one after the other.
+    Get {
+        /// BLAKE3 of the file.
+        content: ContentHash,
+        /// The ranges.
+        ranges: List<ByteRange, RANGES_MAX>,
+    },
+    /// Which chunks of the file with this hash the holder has: a bit for each chunk of the manifest, the lowest
+    /// bit of the first byte for the first chunk. No bytes at all mean all chunks.
+    Have(ContentHash),
+    /// The hashes of the segments (aligned BLAKE3 subtrees) of the file whose manifest has this hash, one after
+    /// the other. They can be verified against the file's hash. Not every holder keeps them.
+    Outline(ManifestHash),
+}
+
+/// A range of bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByteRange {
+    /// The first byte.
+    pub offset: u64,
+    /// Number of bytes, at least one.
+    pub len: u64,
+}
+
+/// What the holder knows of its copy being the newest version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Freshness {
+    /// Confirmed by the origin within the policy's bound, or the origin itself.
+    Fresh,
+    /// Past the bound without a confirmation; no newer version is known.
+    Unverified,
+    /// A newer version is known.
+    Stale,
+}
+
+impl std::fmt::Display for Freshness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Fresh => "fresh",
+            Self::Unverified => "unverified",
+            Self::Stale => "stale",
+        })
+    }
+}
+
+/// Precedes the raw bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Raw bytes that follow.
+    pub len: u64,
+    /// How fresh the holder's copy is.
+    pub freshness: Freshness,
+}
+
+/// The reply to a [`DataRequest`].
+pub type DataReply = Result<Grant, FetchRefusal>;

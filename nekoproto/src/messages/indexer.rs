@@ -1,0 +1,212 @@
+//! The calls of an indexer: the tarpc service [`IndexerService`] and its messages.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::{error::Refusal, summary::SummaryUpdate};
+use crate::{
+    limits::{
+        ANSWERS_BYTES_MAX, BATCH_MAX, COVERED_MAX, FRAME_BYTES_MAX, HITS_MAX, HOLDER_BYTES_MAX, HOLDERS_MAX,
+        NAME_BYTES_MAX, RECORD_BYTES_MAX,
+    },
+    values::{ContentHash, FileName, List, MsgId, NodeId, NodeTag, SignedRecord, Version},
+};
+
+/// Signed records of one call.
+pub type Records = List<SignedRecord, BATCH_MAX>;
+/// Names of one call.
+pub type Names = List<FileName, BATCH_MAX>;
+/// Answers to the names of one call, in their order. `None`: the answer did not fit the frame; ask for the
+/// name again.
+pub type Answers = List<Option<QueryReply>, BATCH_MAX>;
+/// Indexers that were asked, or are being asked.
+pub type Covered = List<NodeTag, COVERED_MAX>;
+
+/// The calls of an indexer. The caller is known from the connection, never from a message.
+#[tarpc::service]
+pub trait IndexerService {
+    /// The caller holds these versions, completely or partially, and may be listed until its lease expires.
+    /// One forged record refuses the whole call. The call is idempotent.
+    async fn register(request: RegisterRequest) -> Result<RegisterReply, Refusal>;
+    /// The caller no longer offers these names, of any origin.
+    async fn deregister(names: Names) -> Result<(), Refusal>;
+    /// Renews the caller's lease on everything that it registered on this connection.
+    async fn renew() -> Result<LeaseReply, Refusal>;
+    /// What this indexer itself knows about a name.
+    async fn search(name: FileName) -> Result<QueryReply, Refusal>;
+    /// What the indexers in reach know about a name.
+    async fn query(request: QueryRequest) -> Result<QueryReply, Refusal>;
+    /// Newer versions exist. The signed records are the proof, whoever sends them.
+    async fn invalidate(request: InvalidateRequest) -> Result<(), Refusal>;
+    /// Between neighbors: which names the caller has. `false`: an update is missing, send the whole summary.
+    async fn summarize(update: SummaryUpdate) -> Result<bool, Refusal>;
+    /// What this indexer itself knows about many names.
+    async fn search_all(names: Names) -> Result<Answers, Refusal>;
+    /// What the indexers in reach know about many names.
+    async fn query_all(request: QueryAllRequest) -> Result<Answers, Refusal>;
+    /// The caller no longer offers anything that it registered on this connection.
+    async fn deregister_all() -> Result<(), Refusal>;
+}
+
+/// Registers the caller as a holder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterRequest {
+    /// The versions held, each signed by its origin.
+    pub records: Records,
+    /// Whether the indexer announces versions that are new to it to its neighbors and to the holders of older
+    /// versions. `false` when the caller repeats earlier registrations.
+    pub announce: bool,
+    /// Whether the caller is still downloading all of these and serves the chunks it has. The latest
+    /// registration of a version counts. Partial holdings are never announced to neighbors.
+    pub partial: bool,
+}
+
+/// The result of a registration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterReply {
+    /// The caller's lease.
+    pub lease: LeaseReply,
+    /// Newer versions that the indexer knows of registered files, or other content under the same version
+    /// number: the caller's copies of these are not listed.
+    pub newer: Records,
+    /// Number of records not listed because a limit of the indexer is reached.
+    pub unlisted: u32,
+}
+
+/// The caller's lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseReply {
+    /// Milliseconds until it expires, unless renewed.
+    pub lease_ms: u32,
+    /// Number of names the caller has registered on this connection. A caller that expects another number
+    /// registers again.
+    pub names: u32,
+}
+
+/// A query as it is forwarded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryRequest {
+    /// The same for every copy of one query.
+    pub msg_id: MsgId,
+    /// The name searched for.
+    pub name: FileName,
+    /// Hops left; 0 asks the receiver alone.
+    pub ttl_hops: u8,
+    /// Indexers not to ask: they have been or will be sent a copy with at least as many hops left.
+    #[serde(with = "crate::values::fixed_list")]
+    pub covered: Covered,
+}
+
+/// Many queries that start together. Each name is forwarded as a query of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryAllRequest {
+    /// Id of the query for the first name; the others have the ids after it, see [`MsgId::nth`].
+    pub msg_id: MsgId,
+    /// The names searched for.
+    pub names: Names,
+    /// Hops each query has left; 0 asks the receiver alone.
+    pub ttl_hops: u8,
+}
+
+impl QueryAllRequest {
+    /// The query for each name.
+    pub fn queries(self) -> impl Iterator<Item = QueryRequest> {
+        let Self { msg_id, names, ttl_hops } = self;
+        let query =
+            move |(n, name)| QueryRequest { msg_id: msg_id.nth(n), name, ttl_hops, covered: Covered::new() };
+        (0..).zip(names).map(query)
+    }
+}
+
+/// As many of `replies` as fit one frame; the others become `None`.
+#[must_use]
+pub fn answers(replies: impl IntoIterator<Item = QueryReply>) -> Answers {
+    let mut room = FRAME_BYTES_MAX - ANSWERS_BYTES_MAX;
+    Answers::first_of(replies.into_iter().map(|reply| {
+        room = room.checked_sub(reply.bytes_max())?;
+        Some(reply)
+    }))
+}
+
+/// The result of a query or a search.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueryReply {
+    /// One entry for each origin, with its newest known version.
+    pub hits: List<Hit, HITS_MAX>,
+    /// Whether every indexer in reach answered in time and no origin was left out. Holders past the limit are
+    /// left out of a complete reply too.
+    pub complete: bool,
+    /// Known number of query messages that indexers sent to each other for this reply.
+    pub messages: u32,
+}
+
+impl QueryReply {
+    /// Upper bound of its encoded length.
+    fn bytes_max(&self) -> usize {
+        let hit = |hit: &Hit| {
+            let name = hit.record.unverified().name.as_str().len();
+            RECORD_BYTES_MAX - NAME_BYTES_MAX + name + hit.holders.len() * HOLDER_BYTES_MAX
+        };
+        self.hits.iter().map(hit).sum()
+    }
+}
+
+/// A version of a file and its holders.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hit {
+    /// The origin's statement.
+    pub record: SignedRecord,
+    /// Nodes that can serve exactly this version, complete holders first.
+    pub holders: List<Holder, HOLDERS_MAX>,
+}
+
+/// A node that can serve a version or a part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Holder {
+    /// Its id; a connection to it must prove this key.
+    pub node: NodeId,
+    /// Where it listens, as observed by its indexer.
+    pub addr: SocketAddr,
+    /// It is still downloading the version and serves the chunks it has.
+    pub partial: bool,
+}
+
+impl Holder {
+    /// A holder of a complete version.
+    #[must_use]
+    pub const fn new(node: NodeId, addr: SocketAddr) -> Self {
+        Self { node, addr, partial: false }
+    }
+
+    /// Whether both are one node at one address, partial or not.
+    #[must_use]
+    pub fn is_same_source(&self, other: &Self) -> bool {
+        self.node == other.node && self.addr == other.addr
+    }
+}
+
+/// An invalidation as it is forwarded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InvalidateRequest {
+    /// The same for every copy of one invalidation.
+    pub msg_id: MsgId,
+    /// The newer versions.
+    pub records: Records,
+    /// Hops left.
+    pub ttl_hops: u8,
+    /// Indexers not to tell.
+    #[serde(with = "crate::values::fixed_list")]
+    pub covered: Covered,
+}
+
+/// A name and the version of it that the caller has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// The name.
+    pub name: FileName,
+    /// The version held.
+    pub version: Version,
+    /// Its content: after an origin lost its counter, one version number can have two contents.
+    pub content: ContentHash,
+}

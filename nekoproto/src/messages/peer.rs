@@ -1,0 +1,34 @@
+//! The calls of a peer: the tarpc service [`PeerService`] and its messages.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    error::Refusal,
+    indexer::{Held, Records},
+};
+use crate::{
+    limits::BATCH_MAX,
+    values::{List, SignedRecord},
+};
+
+/// The calls of a peer, made by its indexers and by other peers.
+#[tarpc::service]
+pub trait PeerService {
+    /// Newer versions exist. The reply acknowledges that they are recorded durably; records that were known
+    /// already are acknowledged too.
+    async fn invalidate(records: Records) -> Result<(), Refusal>;
+    /// Asks the origin whether these versions of its files are still the newest. Under a policy that pushes,
+    /// the call also subscribes the caller to invalidations for one lease.
+    async fn confirm(held: List<Held, BATCH_MAX>) -> Result<List<Verdict, BATCH_MAX>, Refusal>;
+}
+
+/// The origin's answer for one version of one of its files, in the order of the request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Verdict {
+    /// It is the newest.
+    Current,
+    /// This version is newer.
+    Newer(Box<SignedRecord>),
+    /// The origin does not publish that name, or does not know that version.
+    Unpublished,
+}

@@ -1,0 +1,99 @@
+//! Why there is no connection, and why one ended.
+
+use std::{io, net::SocketAddr};
+
+use crate::{
+    codec::CodecError,
+    limits::FRAME_BYTES_MAX,
+    messages::{HelloRefusal, PROTOCOL_VERSION},
+    values::NodeId,
+};
+
+/// TLS cannot be set up with the node's key.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot set up TLS: {0}")]
+pub struct EndpointError(#[from] rustls::Error);
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// TCP could not connect.
+    #[error("cannot connect to {addr}: {source}")]
+    Unreachable {
+        /// The address.
+        addr: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The handshake took longer than [`HANDSHAKE_TIMEOUT`](crate::limits::HANDSHAKE_TIMEOUT).
+    #[error("{0} did not answer in time")]
+    Timeout(SocketAddr),
+    /// The connection broke, or TLS failed, during the handshake.
+    #[error("the handshake failed: {0}")]
+    Handshake(#[from] io::Error),
+    /// The other end is not a nekop2p node.
+    #[error("the other end does not speak nekop2p")]
+    NotNekop2p,
+    /// One end uses TLS and the other does not.
+    #[error("one end uses TLS and the other does not: give --insecure on both, or on neither")]
+    SecurityDiffers,
+    /// The other end speaks another version of the protocol.
+    #[error(
+        "the other end speaks protocol version {theirs}, this node speaks {PROTOCOL_VERSION}: update the older one"
+    )]
+    VersionDiffers {
+        /// The other end's version.
+        theirs: u16,
+    },
+    /// The other end refused.
+    #[error("the node refused the connection: {0}")]
+    Refused(HelloRefusal),
+    /// Another node than the expected one answered.
+    #[error("expected node {}, found {}", .expected.short(), .found.short())]
+    OtherNode {
+        /// The node wanted.
+        expected: NodeId,
+        /// The node that answered.
+        found: NodeId,
+    },
+    /// The other end did not prove the id it claims.
+    #[error("the node did not prove the id it claims")]
+    Unproven,
+    /// A malformed hello.
+    #[error("malformed hello")]
+    Malformed,
+}
+
+/// Why a control connection ended.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    /// The other end announced a frame longer than the limit.
+    #[error("a frame of {0} bytes is over the limit of {FRAME_BYTES_MAX}")]
+    TooLong(usize),
+    /// The other end does not read; this many bytes wait to be sent.
+    #[error("the other end does not read: {0} bytes wait for it")]
+    NotRead(usize),
+    /// A frame that violates the format.
+    #[error(transparent)]
+    Malformed(#[from] CodecError),
+    /// The connection broke.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Why a data stream is no longer usable.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// The connection broke or ended.
+    #[error("the connection broke: {0}")]
+    Io(#[from] io::Error),
+    /// No byte moved before the timeout or the deadline.
+    #[error("nothing came for too long")]
+    Stalled,
+    /// A message over the limit.
+    #[error("a message of {0} bytes is over the limit")]
+    TooLong(u32),
+    /// A message that violates the format.
+    #[error(transparent)]
+    Malformed(#[from] CodecError),
+}

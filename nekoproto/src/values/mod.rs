@@ -1,0 +1,29 @@
+//! Values that keep their rule when they are decoded.
+//!
+//! On the wire a fixed array of bytes is a length and the bytes (`serde_bytes`), copied at once: serde's own
+//! arrays are encoded byte by byte, which took longer than the rest of a message.
+
+mod cut;
+pub(crate) mod filter;
+pub(crate) mod fixed_list;
+mod hex;
+pub mod id;
+pub mod list;
+mod manifest;
+pub mod name;
+mod packed;
+pub mod policy;
+mod record;
+mod signature;
+
+pub use self::{
+    cut::Cut,
+    id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version},
+    list::List,
+    manifest::{Chunk, Manifest, ManifestError},
+    name::{FileName, NameError},
+    packed::PackedRecord,
+    policy::{Mode, Policy},
+    record::{Record, RecordError, SignedRecord, VerifiedRecord},
+    signature::Signature,
+};

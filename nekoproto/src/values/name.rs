@@ -1,0 +1,245 @@
+//! [`FileName`], the name a file is shared under. Decoding checks it, so an unsafe name cannot exist.
+
+use std::{borrow::Borrow, fmt, path::Path, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::limits::{COMPONENT_BYTES_MAX, NAME_BYTES_MAX};
+
+/// Components with this prefix, in upper or lower case, belong to nekop2p itself: its data folder and its
+/// partial downloads.
+pub const RESERVED_PREFIX: &str = ".neko";
+
+/// Name a file is shared under: a relative path of normal components, joined by `/`.
+///
+/// - 1 to 1024 bytes of UTF-8, each component 1 to 255 bytes;
+/// - no `.` or `..`, no empty component, so neither absolute nor ending in `/`;
+/// - no backslash and no control character, NUL included;
+/// - no component that begins with [`RESERVED_PREFIX`].
+///
+/// Joined to a folder it therefore stays inside that folder unless a symbolic link leads out of it, which
+/// the receiving side checks when it creates the file. A clone copies a pointer.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileName(Arc<str>);
+
+/// Why a text is not a [`FileName`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The text is empty.
+    #[error("a name cannot be empty")]
+    Empty,
+    /// More than 1024 bytes.
+    #[error("a name has at most {NAME_BYTES_MAX} bytes, this one has {0}")]
+    TooLong(usize),
+    /// A component of more than 255 bytes.
+    #[error("each part of a name has at most {COMPONENT_BYTES_MAX} bytes")]
+    ComponentTooLong,
+    /// The text begins with `/`.
+    #[error("a name is relative: it cannot begin with '/'")]
+    Absolute,
+    /// Two slashes in a row, or one at the end.
+    #[error("a name has no empty part: no '//' and no '/' at its end")]
+    EmptyComponent,
+    /// A component `.` or `..`.
+    #[error("a name cannot contain the parts '.' or '..'")]
+    DotComponent,
+    /// A backslash.
+    #[error("a name cannot contain a backslash")]
+    Backslash,
+    /// NUL, a line break or another control character.
+    #[error("a name cannot contain control characters")]
+    Control,
+    /// A component that begins with `.neko`.
+    #[error("parts that begin with '{RESERVED_PREFIX}' belong to nekop2p itself")]
+    Reserved,
+    /// A path that is not UTF-8.
+    #[error("a name is valid UTF-8")]
+    NotUtf8,
+}
+
+impl FileName {
+    /// Checks `text` against the rule.
+    ///
+    /// # Errors
+    /// The first rule that `text` breaks.
+    pub fn new(text: &str) -> Result<Self, NameError> {
+        check(text).map(|()| Self(Arc::from(text)))
+    }
+
+    /// The name whose text was checked before.
+    #[expect(clippy::expect_used, reason = "called with the bytes of a name only")]
+    pub(crate) fn checked_before(bytes: &[u8]) -> Self {
+        Self(Arc::from(str::from_utf8(bytes).expect("the bytes of a name")))
+    }
+
+    /// The name of a relative path of normal components.
+    ///
+    /// # Errors
+    /// `NotUtf8`, or the first rule that the path breaks.
+    pub fn from_path(path: &Path) -> Result<Self, NameError> {
+        Self::new(path.to_str().ok_or(NameError::NotUtf8)?)
+    }
+
+    /// The text, its components joined by `/`.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name as a relative path.
+    #[must_use]
+    pub fn as_path(&self) -> &Path {
+        Path::new(&*self.0)
+    }
+}
+
+fn check(text: &str) -> Result<(), NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if text.len() > NAME_BYTES_MAX {
+        return Err(NameError::TooLong(text.len()));
+    }
+    if text.starts_with('/') {
+        return Err(NameError::Absolute);
+    }
+    // One pass over the bytes: every name that arrives is checked.
+    let (mut any_backslash, mut any_control, mut all_bits) = (false, false, 0);
+    for byte in text.bytes() {
+        any_backslash |= byte == b'\\';
+        any_control |= byte.is_ascii_control();
+        all_bits |= byte;
+    }
+    if any_backslash {
+        return Err(NameError::Backslash);
+    }
+    if any_control || !all_bits.is_ascii() && text.chars().any(char::is_control) {
+        return Err(NameError::Control);
+    }
+    text.as_bytes().split(|byte| *byte == b'/').try_for_each(check_component)
+}
+
+fn check_component(component: &[u8]) -> Result<(), NameError> {
+    let prefix = component.get(..RESERVED_PREFIX.len());
+    match component {
+        b"" => Err(NameError::EmptyComponent),
+        b"." | b".." => Err(NameError::DotComponent),
+        _ if component.len() > COMPONENT_BYTES_MAX => Err(NameError::ComponentTooLong),
+        _ if prefix.is_some_and(|p| p.eq_ignore_ascii_case(RESERVED_PREFIX.as_bytes())) => {
+            Err(NameError::Reserved)
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Borrow<str> for FileName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl FromStr for FileName {
+    type Err = NameError;
+
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        Self::new(text)
+    }
+}
+
+impl Serialize for FileName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for FileName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl de::Visitor<'_> for Visitor {
+            type Value = FileName;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a file name")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<FileName, E> {
+                FileName::new(text).map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Component;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn unsafe_names_are_refused_for_the_right_reason() {
+        let cases = [
+            ("", NameError::Empty),
+            ("/etc/passwd", NameError::Absolute),
+            ("..", NameError::DotComponent),
+            ("a/../b", NameError::DotComponent),
+            ("./a", NameError::DotComponent),
+            ("a//b", NameError::EmptyComponent),
+            ("a/", NameError::EmptyComponent),
+            ("a\\b", NameError::Backslash),
+            ("..\\..\\etc", NameError::Backslash),
+            ("a\0b", NameError::Control),
+            ("a\nb", NameError::Control),
+            ("a\u{1b}[2Jb", NameError::Control),
+            (".neko/catalogue", NameError::Reserved),
+            ("a/.NEKO-part-1", NameError::Reserved),
+        ];
+        for (text, error) in cases {
+            assert_eq!(FileName::new(text), Err(error), "{text:?}");
+        }
+        assert_eq!(FileName::new(&"ab/".repeat(683)), Err(NameError::TooLong(2049)));
+        assert_eq!(FileName::new(&"a".repeat(256)), Err(NameError::ComponentTooLong));
+    }
+
+    #[test]
+    fn ordinary_names_are_taken() {
+        for text in
+            ["a", "a.bin", "round 7/data.csv", ".hidden", "ünïcode/日本.txt", "a..b", "2026-11-21T10:00"]
+        {
+            assert_eq!(FileName::new(text).unwrap().as_str(), text);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn accepted_names_are_relative_paths_of_normal_components(text in "[a-z./\\\\\0 é]{0,40}") {
+            if let Ok(name) = FileName::new(&text) {
+                let parts: Vec<_> = name.as_path().components().collect();
+                prop_assert!(parts.iter().all(|part| matches!(part, Component::Normal(_))));
+                let joined = Path::new("/share").join(name.as_path());
+                prop_assert!(joined.starts_with("/share") && joined != Path::new("/share"));
+            }
+        }
+
+        #[test]
+        fn names_survive_the_wire(text in "\\PC{1,300}") {
+            let encoded = crate::codec::encode(&text).unwrap();
+            let decoded: Result<FileName, _> = crate::codec::decode(&encoded);
+            prop_assert_eq!(decoded.ok(), FileName::new(&text).ok());
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! [`Policy`]: what the origin promises about the freshness of copies of a file.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::POLICY_SECS_MAX;
+
+/// How copies of a file are kept coherent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Mode {
+    /// The origin tells holders of a new version; a subscription lease bounds a lost message.
+    Push,
+    /// Holders ask the origin again when the time to refresh has passed.
+    Pull,
+    /// Push, and pull in case an invalidation is lost.
+    Hybrid,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Push => "push",
+            Self::Pull => "pull",
+            Self::Hybrid => "hybrid",
+        })
+    }
+}
+
+/// Text that is not a [`Mode`].
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("expected push, pull or hybrid")]
+pub struct NotAMode;
+
+impl FromStr for Mode {
+    type Err = NotAMode;
+
+    fn from_str(text: &str) -> Result<Self, NotAMode> {
+        match text {
+            "push" => Ok(Self::Push),
+            "pull" => Ok(Self::Pull),
+            "hybrid" => Ok(Self::Hybrid),
+            _ => Err(NotAMode),
+        }
+    }
+}
+
+/// The freshness policy of one file, set by its origin and part of the signed record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "WirePolicy", into = "WirePolicy")]
+pub struct Policy {
+    mode: Mode,
+    lease_secs: u32,
+    ttr_secs: u32,
+    serve_stale: bool,
+}
+
+/// A lease or time to refresh that is zero or longer than a week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a lease or TTR lasts 1 to {POLICY_SECS_MAX} seconds, not {0}")]
+pub struct BadPolicy(pub u32);
+
+impl Policy {
+    /// A policy of these terms, in seconds.
+    ///
+    /// # Errors
+    /// A term is zero or longer than a week.
+    pub fn new(mode: Mode, lease_secs: u32, ttr_secs: u32, serve_stale: bool) -> Result<Self, BadPolicy> {
+        for secs in [lease_secs, ttr_secs] {
+            if secs == 0 || secs > POLICY_SECS_MAX {
+                return Err(BadPolicy(secs));
+            }
+        }
+        Ok(Self { mode, lease_secs, ttr_secs, serve_stale })
+    }
+
+    /// How copies are kept coherent.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Seconds for which a confirmation is valid under push.
+    #[must_use]
+    pub const fn lease_secs(&self) -> u32 {
+        self.lease_secs
+    }
+
+    /// Seconds for which a confirmation is valid under pull.
+    #[must_use]
+    pub const fn ttr_secs(&self) -> u32 {
+        self.ttr_secs
+    }
+
+    /// Whether a holder may serve a copy past its bound, marked as stale.
+    #[must_use]
+    pub const fn serve_stale(&self) -> bool {
+        self.serve_stale
+    }
+
+    /// How long a copy is fresh after the origin confirmed it: the lease under push, the TTR under pull, the
+    /// shorter of the two under hybrid.
+    #[must_use]
+    pub fn bound(&self) -> Duration {
+        let secs = match self.mode {
+            Mode::Push => self.lease_secs,
+            Mode::Pull => self.ttr_secs,
+            Mode::Hybrid => self.lease_secs.min(self.ttr_secs),
+        };
+        Duration::from_secs(secs.into())
+    }
+
+    /// Whether the origin sends invalidations to holders that confirmed.
+    #[must_use]
+    pub const fn pushes(&self) -> bool {
+        matches!(self.mode, Mode::Push | Mode::Hybrid)
+    }
+}
+
+impl Default for Policy {
+    /// Hybrid: invalidations are sent at once, and a copy without contact to its origin is no longer fresh
+    /// after 60 seconds.
+    fn default() -> Self {
+        Self { mode: Mode::Hybrid, lease_secs: 60, ttr_secs: 60, serve_stale: true }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct WirePolicy {
+    mode: Mode,
+    lease_secs: u32,
+    ttr_secs: u32,
+    serve_stale: bool,
+}
+
+impl TryFrom<WirePolicy> for Policy {
+    type Error = BadPolicy;
+
+    fn try_from(wire: WirePolicy) -> Result<Self, BadPolicy> {
+        Self::new(wire.mode, wire.lease_secs, wire.ttr_secs, wire.serve_stale)
+    }
+}
+
+impl From<Policy> for WirePolicy {
+    fn from(Policy { mode, lease_secs, ttr_secs, serve_stale }: Policy) -> Self {
+        Self { mode, lease_secs, ttr_secs, serve_stale }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endless_or_empty_terms_are_refused_also_when_decoded() {
+        for (lease, ttr) in [(0, 1), (1, 0), (u32::MAX, 1), (1, POLICY_SECS_MAX + 1)] {
+            assert!(Policy::new(Mode::Push, lease, ttr, true).is_err());
+            let wire = WirePolicy { mode: Mode::Push, lease_secs: lease, ttr_secs: ttr, serve_stale: true };
+            let encoded = crate::codec::encode(&wire).unwrap();
+            assert!(crate::codec::decode::<Policy>(&encoded).is_err());
+        }
+    }
+
+    #[test]
+    fn bound_is_the_lease_the_ttr_or_the_shorter() {
+        let bound = |mode| Policy::new(mode, 20, 5, false).unwrap().bound().as_secs();
+        assert_eq!([bound(Mode::Push), bound(Mode::Pull), bound(Mode::Hybrid)], [20, 5, 5]);
+    }
+}

@@ -1,0 +1,238 @@
+//! Data streams over real sockets: messages, raw bytes between them, and every way to fail.
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use nekoproto::{
+    ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Freshness, Grant, List, ManifestHash,
+    Purpose, Role, Version,
+    limits::{DATA_MESSAGE_BYTES_MAX, RANGES_MAX},
+    transport::{DataError, DataStream, Io, Security},
+};
+use tokio::io::AsyncWriteExt;
+
+use crate::common::{connected, over_both};
+
+const FILE_BYTES: usize = 20 * 1024 * 1024;
+/// Longer than any message takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The bytes of both ends: the downloader's and the holder's.
+async fn ends(security: Security) -> (Io, Io) {
+    let (dialed, accepted) = connected(security, Role::Peer, Purpose::Data).await;
+    assert_eq!(accepted.purpose, Purpose::Data);
+    (dialed.io, accepted.io)
+}
+
+async fn streams(security: Security) -> (DataStream, DataStream) {
+    let (downloader, holder) = ends(security).await;
+    (DataStream::new(downloader).unwrap(), DataStream::new(holder).unwrap())
+}
+
+/// Bytes without repetitions.
+fn file() -> Vec<u8> {
+    let mut bytes = vec![0; FILE_BYTES];
+    blake3::Hasher::new().finalize_xof().fill(&mut bytes);
+    bytes
+}
+
+fn grant(len: usize) -> DataReply {
+    Ok(Grant { len: len as u64, freshness: Freshness::Fresh })
+}
+
+/// The longest request there is.
+fn longest_request() -> DataRequest {
+    let range = ByteRange { offset: u64::MAX, len: u64::MAX };
+    DataRequest::Get {
+        content: ContentHash::from_bytes([9; 32]),
+        ranges: List::first_of([range; RANGES_MAX]),
+    }
+}
+
+fn is_early_end(error: &DataError) -> bool {
+    matches!(error, DataError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_and_raw_bytes_arrive_in_order_and_whole() {
+    let file = file();
+    over_both(async |security| {
+        let (mut downloader, mut holder) = streams(security).await;
+        let sent = file.clone();
+        let holding = std::thread::spawn(move || {
+            let first: DataRequest = holder.receive(PATIENCE).unwrap();
+            assert_eq!(first, longest_request());
+            holder.send(&grant(sent.len())).unwrap();
+            for part in sent.chunks(1_000_003) {
+                holder.send_bytes(part).unwrap();
+            }
+            let second: DataRequest = holder.receive(PATIENCE).unwrap();
+            assert_eq!(second, DataRequest::Manifest(ManifestHash::from_bytes([1; 32])));
+            let refusal: DataReply = Err(FetchRefusal::Outdated(Version::FIRST));
+            holder.send(&refusal).unwrap();
+            holder.send(&grant(5)).unwrap();
+            holder.send_bytes(b"bytes").unwrap();
+            holder
+        });
+
+        downloader.send(&longest_request()).unwrap();
+        assert_eq!(downloader.receive::<DataReply>(PATIENCE).unwrap(), grant(FILE_BYTES));
+        let mut received = vec![0; FILE_BYTES];
+        for part in received.chunks_mut(777_777) {
+            downloader.receive_bytes(part).unwrap();
+        }
+        assert!(received == file, "the bytes differ");
+        let second = DataRequest::Manifest(ManifestHash::from_bytes([1; 32]));
+        downloader.send(&second).unwrap();
+        let refused: DataReply = downloader.receive(PATIENCE).unwrap();
+        assert_eq!(refused, Err(FetchRefusal::Outdated(Version::FIRST)));
+        assert_eq!(downloader.receive::<DataReply>(PATIENCE).unwrap(), grant(5));
+        let mut bytes = [0; 5];
+        downloader.receive_bytes(&mut bytes).unwrap();
+        assert_eq!(&bytes, b"bytes");
+        holding.join().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn bytes_that_break_off_are_an_early_end() {
+    over_both(async |security| {
+        let (mut downloader, mut holder) = streams(security).await;
+        holder.send(&grant(1000)).unwrap();
+        holder.send_bytes(&[7; 400]).unwrap();
+        drop(holder);
+        assert_eq!(downloader.receive::<DataReply>(PATIENCE).unwrap(), grant(1000));
+        let error = downloader.receive_bytes(&mut [0; 1000]).unwrap_err();
+        assert!(is_early_end(&error), "{error}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn message_that_breaks_off_is_an_early_end() {
+    over_both(async |security| {
+        for sent in [&[][..], &[0, 0], &[0, 0, 0, 9, 1, 2]] {
+            let (downloader, mut holder) = ends(security).await;
+            holder.write_all(sent).await.unwrap();
+            holder.flush().await.unwrap();
+            drop(holder);
+            let error = DataStream::new(downloader).unwrap().receive::<DataReply>(PATIENCE).unwrap_err();
+            assert!(is_early_end(&error), "{sent:?}: {error}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn over_long_message_is_refused_on_both_ways() {
+    let limit = u32::try_from(DATA_MESSAGE_BYTES_MAX).unwrap();
+    over_both(async |security| {
+        for len in [limit + 1, u32::MAX] {
+            let (downloader, mut holder) = ends(security).await;
+            holder.write_u32(len).await.unwrap();
+            holder.flush().await.unwrap();
+            let error = DataStream::new(downloader).unwrap().receive::<DataReply>(PATIENCE).unwrap_err();
+            assert!(matches!(error, DataError::TooLong(found) if found == len), "{error}");
+        }
+        let (mut downloader, mut holder) = streams(security).await;
+        let error = downloader.send(&vec![0u8; DATA_MESSAGE_BYTES_MAX + 1]).unwrap_err();
+        assert!(matches!(error, DataError::Malformed(_)), "{error}");
+        let longest = vec![1u8; DATA_MESSAGE_BYTES_MAX - 3]; // its own length takes three bytes
+        downloader.send(&longest).unwrap();
+        assert_eq!(holder.receive::<Vec<u8>>(PATIENCE).unwrap(), longest);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn message_that_breaks_a_rule_is_malformed() {
+    over_both(async |security| {
+        for body in [&[][..], &[2], &[0, 1, 0, 0], &[1, 99]] {
+            let (downloader, mut holder) = ends(security).await;
+            holder.write_u32(u32::try_from(body.len()).unwrap()).await.unwrap();
+            holder.write_all(body).await.unwrap();
+            holder.flush().await.unwrap();
+            let error = DataStream::new(downloader).unwrap().receive::<DataReply>(PATIENCE).unwrap_err();
+            assert!(matches!(error, DataError::Malformed(_)), "{body:?}: {error}");
+        }
+    })
+    .await;
+}
+
+/// A short stall timeout, to keep tests short.
+const STALL: Duration = Duration::from_millis(50);
+
+#[tokio::test]
+async fn holder_that_falls_silent_is_given_up() {
+    over_both(async |security| {
+        let (downloader, mut holder) = streams(security).await;
+        let mut downloader = downloader.with_stall(STALL);
+        holder.send_bytes(&[0, 0, 0, 100, 1, 2, 3]).unwrap();
+        let before = Instant::now();
+        let stalled = downloader.receive::<DataReply>(PATIENCE);
+        assert!(matches!(stalled, Err(DataError::Stalled)), "{stalled:?}");
+        assert!(before.elapsed() >= STALL);
+        let silent = holder.receive::<DataRequest>(Duration::from_millis(10));
+        assert!(matches!(silent, Err(DataError::Stalled)), "{silent:?}");
+        let silent = holder.message_begins(Duration::from_millis(10)).await;
+        assert!(matches!(silent, Err(DataError::Stalled)), "{silent:?}");
+        downloader.send_bytes(&[0]).unwrap();
+        holder.message_begins(PATIENCE).await.unwrap();
+    })
+    .await;
+}
+
+/// A downloader that does not read blocks the sender's thread for a while and uses no memory.
+#[tokio::test]
+async fn downloader_that_does_not_read_is_given_up() {
+    over_both(async |security| {
+        let (downloader, holder) = streams(security).await;
+        let more_than_any_buffer = vec![0; 64 * 1024 * 1024];
+        let given_up = holder.with_stall(STALL).send_bytes(&more_than_any_buffer);
+        assert!(matches!(given_up, Err(DataError::Stalled)), "{given_up:?}");
+        drop(downloader);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ranges_of_a_file_arrive_and_a_file_that_was_cut_is_an_early_end() {
+    use std::io::Write;
+    let content = file();
+    let mut on_disk = tempfile::tempfile().unwrap();
+    on_disk.write_all(&content).unwrap();
+    over_both(async |security| {
+        let (mut downloader, mut holder) = streams(security).await;
+        let sent = on_disk.try_clone().unwrap();
+        let holding = std::thread::spawn(move || {
+            holder.send_file(&sent, 5..9_000_001).unwrap();
+            holder.send_file(&sent, 0..3).unwrap();
+            let cut = holder.send_file(&sent, FILE_BYTES as u64 - 3..FILE_BYTES as u64 + 1);
+            assert!(matches!(&cut, Err(error) if is_early_end(error)), "{cut:?}");
+        });
+        let mut received = vec![0; 8_999_996];
+        downloader.receive_bytes(&mut received).unwrap();
+        assert!(received == content[5..9_000_001], "the bytes differ");
+        let mut beginning = [0; 3];
+        downloader.receive_bytes(&mut beginning).unwrap();
+        assert_eq!(beginning, content[..3]);
+        holding.join().unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_hung_up_ends_the_wait_of_its_reader() {
+    over_both(async |security| {
+        let (mut downloader, holder) = streams(security).await;
+        let hang_up = downloader.hang_up();
+        let reading = std::thread::spawn(move || downloader.receive::<DataReply>(PATIENCE));
+        hang_up.now();
+        assert!(reading.join().unwrap().is_err());
+        drop(holder);
+    })
+    .await;
+}

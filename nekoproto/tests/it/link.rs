@@ -1,0 +1,179 @@
+//! Links: connections that notice their loss and reconnect.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use nekoproto::{
+    IndexerServiceClient, List, PeerServiceClient, Role,
+    transport::{ConnectError, Link, LinkState, Security},
+};
+use tokio::sync::{mpsc, watch};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::TaskTracker,
+};
+
+use crate::common::{
+    endpoint, kept_port, name, over_both,
+    services::{Event, Indexer, Peer, held, open_as_indexer, open_as_peer, patient, reply},
+};
+
+/// The other end of a link, until it is stopped.
+struct Server {
+    events: mpsc::UnboundedReceiver<Event>,
+    clients: mpsc::UnboundedReceiver<PeerServiceClient>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+}
+
+impl Server {
+    /// Node `seed` listens on exactly `addr`, a reserved port.
+    fn begin(seed: u8, addr: SocketAddr, security: Security) -> Self {
+        let listener = endpoint(seed, Role::Indexer, security).bind(addr).unwrap();
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let (service, events) = Indexer::new();
+        let (sender, clients) = mpsc::unbounded_channel();
+        let serve = move |connection| {
+            let (client, driver) = open_as_indexer(connection, service.clone());
+            sender.send(client).unwrap();
+            driver
+        };
+        tasks.spawn(listener.run(stop.clone(), tasks.clone(), serve));
+        Self { events, clients, stop, tasks }
+    }
+
+    /// Stops it; returns when its socket and its connections are closed.
+    async fn end(self) {
+        self.stop.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+/// A link of node 1, and what its handlers do.
+struct Linked {
+    link: Link<IndexerServiceClient>,
+    events: mpsc::UnboundedReceiver<Event>,
+    state: watch::Receiver<LinkState<IndexerServiceClient>>,
+    tasks: TaskTracker,
+    stop: DropGuard,
+}
+
+impl Linked {
+    fn begin(addr: SocketAddr, security: Security) -> Self {
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let endpoint = endpoint(1, Role::Peer, security);
+        let (service, events) = Peer::new();
+        let open = move |connection| open_as_peer(connection, service.clone());
+        let link = Link::spawn(endpoint, addr, stop.clone(), &tasks, open);
+        Self { state: link.watch(), link, events, tasks, stop: stop.drop_guard() }
+    }
+
+    /// Waits until it is up; returns the client, and the seed of the other end.
+    async fn up(&mut self) -> (IndexerServiceClient, u8) {
+        match self.state.wait_for(|state| matches!(state, LinkState::Up { .. })).await.unwrap().clone() {
+            LinkState::Up { client, remote } => {
+                let seed = (0..9).find(|seed| crate::common::identity(*seed).id() == remote.node);
+                (client, seed.unwrap())
+            }
+            LinkState::Connecting | LinkState::Down(_) => unreachable!("it was waited for"),
+        }
+    }
+
+    /// Waits until it is down; returns the reason.
+    async fn down(&mut self) -> Arc<ConnectError> {
+        match self.state.wait_for(|state| matches!(state, LinkState::Down(_))).await.unwrap().clone() {
+            LinkState::Down(why) => why,
+            LinkState::Connecting | LinkState::Up { .. } => unreachable!("it was waited for"),
+        }
+    }
+}
+
+async fn calls_work(client: &IndexerServiceClient) {
+    assert_eq!(client.search(patient(), name("abc")).await.unwrap(), Ok(reply(3)));
+}
+
+#[tokio::test]
+async fn lost_server_is_noticed_and_its_successor_is_found() {
+    over_both(async |security| {
+        let (_kept, addr) = kept_port();
+        let server = Server::begin(2, addr, security);
+        let mut linked = Linked::begin(addr, security);
+        assert_eq!(linked.link.addr(), addr);
+        let (client, seed) = linked.up().await;
+        assert_eq!(seed, 2);
+        calls_work(&client).await;
+
+        server.end().await;
+        linked.down().await;
+        assert!(linked.link.client().is_none());
+        client.search(patient(), name("abc")).await.unwrap_err();
+
+        let _server = Server::begin(3, addr, security); // not the same node: the address counts
+        let (client, seed) = linked.up().await;
+        assert_eq!(seed, 3);
+        calls_work(&client).await;
+        calls_work(&linked.link.client().unwrap()).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn server_that_is_not_there_at_start_is_found_later() {
+    over_both(async |security| {
+        let (_kept, addr) = kept_port();
+        let mut linked = Linked::begin(addr, security);
+        let LinkState::Down(why) = linked.link.tried().await else { panic!("nobody listens there") };
+        assert!(matches!(*why, ConnectError::Unreachable { .. }), "{why}");
+        assert!(linked.link.client().is_none());
+
+        let _server = Server::begin(2, addr, security);
+        let (client, _) = linked.up().await;
+        calls_work(&client).await;
+    })
+    .await;
+}
+
+/// A handler that still works for the lost server must not keep the link from reconnecting.
+#[tokio::test]
+async fn link_comes_back_although_calls_were_in_flight_both_ways() {
+    over_both(async |security| {
+        let (_kept, addr) = kept_port();
+        let mut server = Server::begin(2, addr, security);
+        let mut linked = Linked::begin(addr, security);
+        let (client, _) = linked.up().await;
+        let up = tokio::spawn(async move { client.search(patient(), name("wait")).await });
+        assert_eq!(server.events.recv().await, Some(Event::Waiting));
+        let client = server.clients.recv().await.unwrap();
+        let asked = List::first_of([held("wait", 1)]);
+        let down = tokio::spawn(async move { client.confirm(patient(), asked).await });
+        assert_eq!(linked.events.recv().await, Some(Event::Waiting));
+
+        server.end().await;
+        up.await.unwrap().unwrap_err();
+        down.await.unwrap().unwrap_err();
+        assert_eq!(linked.events.recv().await, Some(Event::Dropped));
+        linked.down().await;
+        let _server = Server::begin(2, addr, security);
+        calls_work(&linked.up().await.0).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn link_that_is_stopped_ends_its_connection() {
+    over_both(async |security| {
+        let (_kept, addr) = kept_port();
+        let mut server = Server::begin(2, addr, security);
+        let mut linked = Linked::begin(addr, security);
+        let (client, _) = linked.up().await;
+        let waiting = tokio::spawn(async move { client.search(patient(), name("wait")).await });
+        assert_eq!(server.events.recv().await, Some(Event::Waiting));
+
+        drop(linked.stop);
+        linked.tasks.close();
+        linked.tasks.wait().await;
+        waiting.await.unwrap().unwrap_err();
+        assert_eq!(server.events.recv().await, Some(Event::Dropped));
+    })
+    .await;
+}
