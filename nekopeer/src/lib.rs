@@ -46,10 +46,5 @@ pub use library::{
 pub use peer::{Peer, PeerHandle, StartError};
 pub use publish::{PublishError, PublishOptions, PublishOutcome};
 pub use state::{choice::Candidate, freshness::OnStale};
-pub use storage::{
-    StoreError,
-    catalogue::CatalogueError,
-    lock::LockError,
-    partial::PARTIAL_PREFIX,
-};
+pub use storage::{StoreError, catalogue::CatalogueError, lock::LockError, partial::PARTIAL_PREFIX};
 pub use util::progress::{Progress, SourceProgress};

@@ -94,8 +94,7 @@ impl Peer {
         let listen = |addr| endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source });
         let listener = config.listen.map(listen).transpose()?;
         let local_addr = listener.as_ref().map(Listener::local_addr);
-        let (library, first_events) =
-            Library::new(opened, endpoint.node(), listener.is_some(), config.ttr);
+        let (library, first_events) = Library::new(opened, endpoint.node(), listener.is_some(), config.ttr);
         let partial_files = Arc::new(PartialFiles::default());
         let indexers = Indexers::spawn(&config.indexers, config.query_deadline, &endpoint, &library);
         let peers = Peers::new(&endpoint, &library, &indexers);
@@ -295,6 +294,11 @@ impl PeerHandle {
     /// Safe.
     pub async fn indexers_tried(&self) {
         self.indexers.tried().await;
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn rooms(&self) -> (&Arc<Library>, &Arc<Indexers>) {
+        (&self.library, &self.indexers)
     }
 
     /// Withdraws what was registered, stops serving and waits until every task has ended.

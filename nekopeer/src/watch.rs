@@ -105,10 +105,7 @@ impl Watch {
         }
     }
 
-    fn spawn<F: Future<Output = ()> + Send + 'static>(
-        self: &Arc<Self>,
-        work: impl FnOnce(Arc<Self>) -> F,
-    ) {
+    fn spawn<F: Future<Output = ()> + Send + 'static>(self: &Arc<Self>, work: impl FnOnce(Arc<Self>) -> F) {
         self.library.tasks.spawn_until_stop(work(Arc::clone(self)));
     }
 

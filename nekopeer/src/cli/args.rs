@@ -12,7 +12,7 @@ use nekoproto::{
 };
 
 use super::units;
-use crate::{Config, OnStale};
+use crate::{config::Config, state::freshness::OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
 #[derive(Debug, Parser)]

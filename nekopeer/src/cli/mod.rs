@@ -3,11 +3,13 @@
 mod args;
 mod demo;
 mod indexers;
+mod outcome;
 mod output;
 mod pipes;
 mod repl;
 mod run;
 mod show;
+mod stop;
 pub mod units;
 
 use std::process::ExitCode;

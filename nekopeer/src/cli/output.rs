@@ -8,7 +8,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::Progress;
+use crate::util::progress::Progress;
 
 /// How often a progress bar is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(100);

@@ -11,11 +11,11 @@ use nekoproto::FileName;
 
 use super::{
     Ended,
+    outcome::{failed, report_corrupt_sources},
     output::Output,
-    run::{failed, report_liars},
     show,
 };
-use crate::{DownloadOptions, PeerHandle, Progress};
+use crate::{download::DownloadOptions, peer::PeerHandle, util::progress::Progress};
 
 /// The names in `file`, one in a line; empty lines are left out. `-` is stdin.
 pub(super) fn names_from(file: &Path) -> anyhow::Result<Vec<FileName>> {
@@ -53,7 +53,7 @@ pub(super) async fn get(
     match output.with_bar(name.as_str(), &progress, reading).await {
         Ok(done) => {
             output.note(&show::downloaded(&done));
-            report_liars(&done, output);
+            report_corrupt_sources(&done, output);
             Ok(Ended::Well)
         }
         Err(error) => failed(error, output),

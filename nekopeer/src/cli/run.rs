@@ -1,25 +1,28 @@
 //! Commands that run once, and what the REPL shares with them.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use nekoproto::{FileName, Freshness};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::{
     Ended,
     args::{Command, NodeArgs},
     indexers::Indexers,
+    outcome::{failed, report_corrupt_sources},
     output::Output,
     pipes, show,
+    stop::Stop,
 };
 use crate::{
-    Answer, DownloadError, DownloadOptions, Downloaded, Peer, PeerHandle, Progress, PublishOptions,
-    PublishOutcome,
+    download::{DownloadError, DownloadOptions, Downloaded},
+    indexers::Answer,
+    peer::{Peer, PeerHandle},
+    publish::{PublishOptions, PublishOutcome},
+    util::progress::Progress,
 };
 
 /// Failures of many downloads that are told one by one.
@@ -145,25 +148,6 @@ async fn share(
     shared
 }
 
-/// Ctrl-C or a request to terminate.
-pub(super) struct Stop {
-    terminate: tokio::signal::unix::Signal,
-    interrupt: tokio::signal::unix::Signal,
-}
-
-impl Stop {
-    pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
-    }
-
-    pub(super) async fn wait(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
 /// Publishes and says what came of it; failures of single files do not hide the others.
 pub(super) async fn publish(
     peer: &PeerHandle,
@@ -211,29 +195,9 @@ pub(super) async fn get(
     Ok(Ended::Well)
 }
 
-/// A file that nobody offers is an end of its own.
-pub(super) fn failed(error: DownloadError, output: &Output) -> anyhow::Result<Ended> {
-    if matches!(error, DownloadError::NotFound { .. }) {
-        output.error(&error.into());
-        return Ok(Ended::NotFound);
-    }
-    Err(error.into())
-}
-
-/// Names the sources that were found out.
-pub(super) fn report_liars(done: &Downloaded, output: &Output) {
-    for liar in done.sources.iter().filter(|source| source.banned) {
-        output.note(&format!(
-            "note: source {} at {} sent what is not the file's, and was asked no more",
-            liar.node.short(),
-            liar.addr
-        ));
-    }
-}
-
 /// Says what a person should know of a finished download.
 fn report_download(done: &Downloaded, output: &Output) {
-    report_liars(done, output);
+    report_corrupt_sources(done, output);
     match done.freshness {
         Freshness::Fresh => {}
         Freshness::Unverified => {
@@ -330,9 +294,4 @@ pub(super) async fn ls(peer: &PeerHandle, output: &Output) -> anyhow::Result<End
 pub(super) async fn status(peer: &PeerHandle, output: &Output) -> anyhow::Result<Ended> {
     peer.check_copies().await;
     ls(peer, output).await
-}
-
-/// Says one thing for machines and one for people.
-pub(super) fn say(output: &Output, text: &str) -> io::Result<()> {
-    if output.is_json() { output.object(&json!({ "done": text })) } else { output.line(text) }
 }

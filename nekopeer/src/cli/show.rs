@@ -3,7 +3,12 @@
 use nekoproto::{FileName, Holder, VerifiedRecord};
 use serde_json::{Value, json};
 
-use crate::{Answer, Delivery, DownloadError, Downloaded, FileStatus, PublishOutcome};
+use crate::{
+    download::{Delivery, DownloadError, Downloaded},
+    indexers::Answer,
+    library::status::FileStatus,
+    publish::PublishOutcome,
+};
 
 /// Bytes as people read them.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]

@@ -19,11 +19,10 @@ const SEGMENT_BYTES_MIN: u64 = 128 * 1024;
 const SEGMENTS_MAX: u64 = 64 * 1024;
 
 /// The hash of one segment.
-pub type SegmentHash = ChainingValue;
+pub(crate) type SegmentHash = ChainingValue;
 
 /// Bytes of the segments of a file of `size` bytes: a power of two.
-#[must_use]
-pub fn segment_bytes(size: u64) -> u64 {
+pub(crate) fn segment_bytes(size: u64) -> u64 {
     size.div_ceil(SEGMENTS_MAX).next_power_of_two().max(SEGMENT_BYTES_MIN)
 }
 
@@ -31,7 +30,7 @@ pub fn segment_bytes(size: u64) -> u64 {
 ///
 /// Invariant: `missing` counts the empty places of `hashes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segments {
+pub(crate) struct Segments {
     size: u64,
     hashes: Vec<Option<SegmentHash>>,
     missing: usize,
@@ -39,49 +38,37 @@ pub struct Segments {
 
 impl Segments {
     /// None of the segments of a file of `size` bytes. An empty file has one segment all the same.
-    #[must_use]
-    pub fn new(size: u64) -> Self {
+    pub(crate) fn new(size: u64) -> Self {
         let count = size.div_ceil(segment_bytes(size)).max(1);
         let count = usize::try_from(count).unwrap_or(usize::MAX); // at most SEGMENTS_MAX
         Self { size, hashes: vec![None; count], missing: count }
     }
 
     /// How many segments there are.
-    #[must_use]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Never: see [`new`](Self::new).
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.hashes.is_empty()
-    }
-
     /// Where segment `index` lies in the file.
-    #[must_use]
-    pub fn range(&self, index: usize) -> Range<u64> {
+    pub(crate) fn range(&self, index: usize) -> Range<u64> {
         let step = segment_bytes(self.size);
         let start = index as u64 * step;
         start..(start + step).min(self.size)
     }
 
     /// The hash of segment `index`, if it is known.
-    #[must_use]
-    pub fn get(&self, index: usize) -> Option<SegmentHash> {
+    pub(crate) fn get(&self, index: usize) -> Option<SegmentHash> {
         self.hashes.get(index).copied().flatten()
     }
 
     /// The hashes of all segments, one behind the other, as they travel; empty while one is missing.
-    #[must_use]
-    pub fn to_outboard(&self) -> Vec<u8> {
+    pub(crate) fn to_outboard(&self) -> Vec<u8> {
         if self.missing > 0 { Vec::new() } else { self.hashes.iter().flatten().flatten().copied().collect() }
     }
 
     /// The segments that an outboard says a file of `size` bytes has; `None` unless they make `content`.
     /// Whoever sent the outboard: it proves itself.
-    #[must_use]
-    pub fn from_outboard(outboard: &[u8], size: u64, content: &ContentHash) -> Option<Self> {
+    pub(crate) fn from_outboard(outboard: &[u8], size: u64, content: &ContentHash) -> Option<Self> {
         let mut segments = Self::new(size);
         let (hashes, rest) = outboard.as_chunks();
         if hashes.len() != segments.len() || !rest.is_empty() {
@@ -95,15 +82,14 @@ impl Segments {
     ///
     /// # Panics
     /// There is no such segment.
-    pub fn put(&mut self, index: usize, hash: SegmentHash) {
+    pub(crate) fn put(&mut self, index: usize, hash: SegmentHash) {
         if self.hashes[index].replace(hash).is_none() {
             self.missing -= 1;
         }
     }
 
     /// The hash of the whole file, once all segments are known.
-    #[must_use]
-    pub fn whole(&self) -> Option<ContentHash> {
+    pub(crate) fn whole(&self) -> Option<ContentHash> {
         if self.missing > 0 {
             return None;
         }
@@ -140,7 +126,7 @@ impl Segments {
 /// Hashes the bytes of a file from somewhere on, and gives the hash of each segment that it has seen
 /// whole.
 #[derive(Debug)]
-pub struct SegmentHasher {
+pub(crate) struct SegmentHasher {
     size: u64,
     at: u64,
     /// The segment begun at its beginning, if the feed did not begin inside it.
@@ -149,16 +135,14 @@ pub struct SegmentHasher {
 
 impl SegmentHasher {
     /// Begins at `offset` in a file of `size` bytes.
-    #[must_use]
-    pub fn new(size: u64, offset: u64) -> Self {
+    pub(crate) fn new(size: u64, offset: u64) -> Self {
         let mut feed = Self { size, at: offset, hasher: None };
         feed.begin_segment();
         feed
     }
 
     /// Where the next byte belongs.
-    #[must_use]
-    pub const fn at(&self) -> u64 {
+    pub(crate) const fn at(&self) -> u64 {
         self.at
     }
 
@@ -173,7 +157,7 @@ impl SegmentHasher {
 
     /// Takes the next bytes of the file, of which there may not be more than the file has; `done` gets
     /// each segment that they complete.
-    pub fn update(&mut self, mut bytes: &[u8], mut done: impl FnMut(usize, SegmentHash)) {
+    pub(crate) fn update(&mut self, mut bytes: &[u8], mut done: impl FnMut(usize, SegmentHash)) {
         let step = segment_bytes(self.size);
         while !bytes.is_empty() {
             let segment = self.at / step;
@@ -202,8 +186,7 @@ impl SegmentHasher {
 }
 
 /// The hash of an empty file's only segment.
-#[must_use]
-pub fn of_nothing() -> SegmentHash {
+pub(crate) fn of_nothing() -> SegmentHash {
     *blake3::hash(b"").as_bytes()
 }
 

@@ -14,7 +14,7 @@ const SETTLED_AFTER_NS: i128 = 2_000_000_000;
 
 /// Size, times and inode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stamp {
+pub(crate) struct Stamp {
     size: u64,
     modified_ns: i128,
     changed_ns: i128,
@@ -24,8 +24,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// The stamp of the file that has this metadata.
-    #[must_use]
-    pub fn of(metadata: &Metadata) -> Self {
+    pub(crate) fn of(metadata: &Metadata) -> Self {
         let ns = |secs: i64, nanos: i64| i128::from(secs) * 1_000_000_000 + i128::from(nanos);
         Self {
             size: metadata.size(),
@@ -37,21 +36,18 @@ impl Stamp {
     }
 
     /// Bytes of the file.
-    #[must_use]
-    pub const fn size(&self) -> u64 {
+    pub(crate) const fn size(&self) -> u64 {
         self.size
     }
 
     /// Whether a file with this stamp, hashed at `hashed_at_ns`, is proved unchanged by its stamp.
-    #[must_use]
-    pub const fn is_settled(&self, hashed_at_ns: i128) -> bool {
+    pub(crate) const fn is_settled(&self, hashed_at_ns: i128) -> bool {
         self.changed_ns + SETTLED_AFTER_NS < hashed_at_ns
     }
 }
 
 /// Nanoseconds since 1970 by the wall clock: compared with file times only, never for order.
-#[must_use]
-pub fn now_ns() -> i128 {
+pub(crate) fn now_ns() -> i128 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)
 }

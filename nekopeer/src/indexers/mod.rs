@@ -11,9 +11,9 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 use tracing::debug;
 
-pub use self::search::{Answer, SearchError};
 pub(crate) use self::search::Scope;
-use self::session::{Session, SessionError};
+pub use self::search::{Answer, SearchError};
+use self::session::Session;
 use crate::{
     library::{Library, events::Event},
     state::registrations::{Generation, Registrations},
@@ -122,7 +122,9 @@ impl Indexers {
         self.registrations.lock().close();
         if self.library.is_serving {
             let withdrawing = join_all(self.sessions.iter().map(Session::withdraw_all));
-            for error in timeout(FAREWELL_WITHIN, withdrawing).await.into_iter().flatten().filter_map(Result::err) {
+            for error in
+                timeout(FAREWELL_WITHIN, withdrawing).await.into_iter().flatten().filter_map(Result::err)
+            {
                 debug!(%error, "an indexer forgets the files when the lease ends");
             }
         }

@@ -1,18 +1,22 @@
-//! Tests of a session with a real indexer: what is listed there while a file is downloaded.
+//! Tests with a real indexer: what is listed there while a file is downloaded.
 
 use std::path::Path;
 
 use nekoindexer::{Indexer, IndexerHandle};
-use nekoproto::{ContentHash, Holder, Identity, ManifestHash, Policy, Record, Version};
+use nekoproto::{
+    ContentHash, Holder, Identity, ManifestHash, Names, Policy, Record, Version, transport::call_within,
+};
 use tempfile::TempDir;
-use tokio::sync::broadcast;
+use tokio::{sync::broadcast, time::timeout};
 
 use super::*;
 use crate::{
-    DownloadOptions, Peer, PeerHandle, PublishOptions,
-    catalogue::Entry,
-    locate::{self, Scope},
-    stamp::Stamp,
+    config::Config,
+    content::stamp::Stamp,
+    download::DownloadOptions,
+    peer::{Peer, PeerHandle},
+    publish::PublishOptions,
+    storage::catalogue::{Copy, Entry},
 };
 
 /// Longer than any of these tests needs.
@@ -74,12 +78,12 @@ impl Reader {
         }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
-        self.peer.shared()
+    fn library(&self) -> &Arc<Library> {
+        self.peer.rooms().0
     }
 
-    fn session(&self) -> &Session {
-        &self.shared().sessions[0]
+    fn indexers(&self) -> &Arc<Indexers> {
+        self.peer.rooms().1
     }
 
     fn write(&self) -> std::path::PathBuf {
@@ -93,14 +97,14 @@ impl Reader {
         let stamp = Stamp::of(&std::fs::metadata(path).unwrap());
         let path = path.to_owned();
         let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
-        let copy = crate::storage::catalogue::Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
-        self.shared().catalogue.put_copy(copy).unwrap();
+        let copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
+        self.library().catalogue.put_copy(copy).unwrap();
     }
 
     /// What its indexer lists: the version, and for each holder whether it is this peer, and whether
     /// it holds a part.
     async fn listed(&self) -> Option<(u64, Vec<(bool, bool)>)> {
-        let answer = locate::ask(self.shared(), &name(), Scope::Own).await.unwrap();
+        let answer = self.indexers().search(&name(), Scope::Own).await.unwrap();
         let found = answer.candidates.first()?;
         let holder = |holder: &Holder| (holder.node == self.peer.node(), holder.partial);
         Some((found.record.version.get(), found.holders.iter().map(holder).collect()))
@@ -126,12 +130,11 @@ async fn part_is_listed_until_its_download_is_given_up() {
     in_time(async {
         let indexer = indexer(any_port()).await;
         let reader = Reader::start(&indexer).await;
-        let session = reader.session();
-        session.offer_partial(reader.shared(), &record(1)).await.unwrap();
+        reader.indexers().offer_part(&record(1)).await;
         assert_eq!(reader.listed().await, Some((1, vec![OWN_PART])));
-        session.end_partial(reader.shared(), &name()).await.unwrap();
+        reader.indexers().end_part(&name()).await;
         assert_eq!((reader.listed().await, indexer.names()), (None, 0));
-        session.end_partial(reader.shared(), &name()).await.expect("there is nothing to do");
+        reader.indexers().end_part(&name()).await; // there is nothing to do
     })
     .await;
 }
@@ -144,11 +147,11 @@ async fn part_becomes_the_whole_when_its_download_is_done() {
         let (paths, options) = (vec![origin.write()], PublishOptions::default());
         let mut outcome = origin.peer.publish(paths, options, &Arc::default()).await.unwrap();
         let published = outcome.published.remove(0);
-        reader.session().offer_partial(reader.shared(), &published).await.unwrap();
+        reader.indexers().offer_part(&published).await;
         assert_eq!(reader.listed().await, Some((1, vec![OTHER_WHOLE, OWN_PART])));
         reader.peer.download(&name(), DownloadOptions::default(), &Arc::default()).await.unwrap();
-        assert!(reader.session().told().partial.is_empty());
-        reader.session().end_partial(reader.shared(), &name()).await.unwrap();
+        assert!(!reader.indexers().registrations.lock().has_part(&name()));
+        reader.indexers().end_part(&name()).await;
         let (_, mut holders) = reader.listed().await.unwrap();
         holders.sort();
         assert_eq!(holders, [OTHER_WHOLE, OWN_WHOLE]);
@@ -161,18 +164,17 @@ async fn older_copy_is_listed_again_when_the_download_of_a_newer_version_is_give
     in_time(async {
         let indexer = indexer(any_port()).await;
         let reader = Reader::start(&indexer).await;
-        let (shared, session) = (reader.shared(), reader.session());
         reader.holds(record(1), &reader.write());
-        session.offer(shared, &[record(1)], false).await.unwrap();
+        reader.indexers().offer(&[record(1)]).await;
         assert_eq!(reader.listed().await, Some((1, vec![OWN_WHOLE])));
-        session.offer_partial(shared, &record(2)).await.unwrap();
+        reader.indexers().offer_part(&record(2)).await;
         assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])));
-        session.offer(shared, &[record(1)], false).await.unwrap();
+        reader.indexers().offer(&[record(1)]).await;
         assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])), "the download goes on");
-        session.end_partial(shared, &name()).await.unwrap();
+        reader.indexers().end_part(&name()).await;
         assert_eq!(reader.listed().await, Some((1, vec![OWN_WHOLE])));
-        let told = session.told();
-        assert_eq!((told.listed.len(), told.unlisted), (1, 0));
+        let registrations = reader.indexers().registrations.lock();
+        assert!(registrations.counted(0) == 1 && registrations.is_all(0, 1) && !registrations.is_all(0, 0));
     })
     .await;
 }
@@ -184,13 +186,13 @@ async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {
         let addr = first.local_addr();
         let mut reader = Reader::start(&first).await;
         reader.holds(record(1), &reader.write());
-        reader.session().offer_partial(reader.shared(), &record(2)).await.unwrap();
+        reader.indexers().offer_part(&record(2)).await;
         first.shutdown().await;
         let second = indexer(addr).await;
         reader.registers(1).await;
         assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])), "and not the older copy");
-        let client = reader.session().link.client().unwrap();
-        client.deregister(within(LIMIT), Names::first_of([name()])).await.unwrap().unwrap();
+        let client = reader.indexers().sessions[0].client_within(LIMIT).await.unwrap();
+        client.deregister(call_within(LIMIT), Names::first_of([name()])).await.unwrap().unwrap();
         reader.registers(1).await; // the renewal shows that a name is missing
         reader.becomes(Some((2, vec![OWN_PART]))).await;
         drop(second);
@@ -203,12 +205,10 @@ async fn part_that_ends_while_it_is_registered_is_not_left_behind() {
     in_time(async {
         let indexer = indexer(any_port()).await;
         let reader = Reader::start(&indexer).await;
-        let (shared, session) = (reader.shared(), reader.session());
         let (name, newer) = (name(), record(2));
         let both = async || {
-            let offering = session.offer_partial(shared, &newer);
-            let (offered, ended) = tokio::join!(offering, session.end_partial(shared, &name));
-            assert!(offered.is_ok() && ended.is_ok());
+            let indexers = reader.indexers();
+            tokio::join!(indexers.offer_part(&newer), indexers.end_part(&name));
             reader.listed().await
         };
         for _ in 0..50 {

@@ -71,7 +71,9 @@ impl Library {
         let now = clock::now();
         let went_away = {
             let mut copies = self.copies.lock();
-            let Some(copy) = copies.get_mut(&record.name).filter(|copy| copy.held() == record) else { return };
+            let Some(copy) = copies.get_mut(&record.name).filter(|copy| copy.held() == record) else {
+                return;
+            };
             let was_reachable = copy.is_reachable();
             copy.not_confirmed(now, rand::random());
             was_reachable && copy.freshness(now) != Freshness::Stale

@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr};
 use nekoproto::{FileName, Version};
 
 /// Events kept for a slow listener; past that it misses the oldest.
-pub const EVENTS_KEPT: usize = 1024;
+pub(crate) const EVENTS_KEPT: usize = 1024;
 
 /// Something that happened without being asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,6 @@ pub enum Event {
 
 impl Event {
     /// Whether a person wants to read it: a session with nothing to register is no news.
-    #[must_use]
     pub const fn is_worth_showing(&self) -> bool {
         !matches!(self, Self::Registered { files: 0, .. })
     }

@@ -39,7 +39,11 @@ pub(crate) enum CallError {
 }
 
 impl Peers {
-    pub(crate) fn new(endpoint: &Arc<Endpoint>, library: &Arc<Library>, indexers: &Arc<Indexers>) -> Arc<Self> {
+    pub(crate) fn new(
+        endpoint: &Arc<Endpoint>,
+        library: &Arc<Library>,
+        indexers: &Arc<Indexers>,
+    ) -> Arc<Self> {
         let (endpoint, library, indexers) = (Arc::clone(endpoint), Arc::clone(library), Arc::clone(indexers));
         Arc::new(Self { endpoint, library, indexers })
     }

@@ -85,8 +85,9 @@ fn look_at_all(
     policy: Policy,
     progress: &Progress,
 ) -> Vec<(NamedFile, Seen)> {
-    let look_at_small =
-        |file: &NamedFile| (!takes_all_cores(file.stamp.size())).then(|| look_at(library, file, policy, progress));
+    let look_at_small = |file: &NamedFile| {
+        (!takes_all_cores(file.stamp.size())).then(|| look_at(library, file, policy, progress))
+    };
     let small: Vec<Option<Seen>> = batch.par_iter().map(look_at_small).collect();
     let all = batch.into_iter().zip(small);
     all.map(|(file, seen)| {

@@ -47,15 +47,17 @@ pub(super) fn answer(
 ) -> Result<Answer, FetchRefusal> {
     match request {
         DataRequest::Manifest(hash) => manifest(library, partial_files, hash),
-        DataRequest::Get { content, ranges } => {
-            ranges_of(library, partial_files, content, ranges.into_vec())
-        }
+        DataRequest::Get { content, ranges } => ranges_of(library, partial_files, content, ranges.into_vec()),
         DataRequest::Have(content) => have(library, partial_files, content),
         DataRequest::Outline(hash) => outboard(library, partial_files, hash),
     }
 }
 
-fn manifest(library: &Library, partial_files: &PartialFiles, hash: ManifestHash) -> Result<Answer, FetchRefusal> {
+fn manifest(
+    library: &Library,
+    partial_files: &PartialFiles,
+    hash: ManifestHash,
+) -> Result<Answer, FetchRefusal> {
     if let Some(partial) = partial_files.with_manifest(&hash) {
         let freshness = of_partial(&partial)?;
         return Ok(Answer { freshness, body: Body::Bytes(partial.encoded.to_vec()) });
@@ -71,7 +73,11 @@ fn manifest(library: &Library, partial_files: &PartialFiles, hash: ManifestHash)
     }
 }
 
-fn outboard(library: &Library, partial_files: &PartialFiles, hash: ManifestHash) -> Result<Answer, FetchRefusal> {
+fn outboard(
+    library: &Library,
+    partial_files: &PartialFiles,
+    hash: ManifestHash,
+) -> Result<Answer, FetchRefusal> {
     if let Some(partial) = partial_files.with_manifest(&hash) {
         let bytes = partial.outboard.as_ref().ok_or(FetchRefusal::NotShared)?.to_outboard();
         return Ok(Answer { freshness: of_partial(&partial)?, body: Body::Bytes(bytes) });
@@ -116,7 +122,11 @@ fn ranges_of(
     Ok(Answer { freshness, body: Body::Bytes(bytes) })
 }
 
-fn have(library: &Library, partial_files: &PartialFiles, content: ContentHash) -> Result<Answer, FetchRefusal> {
+fn have(
+    library: &Library,
+    partial_files: &PartialFiles,
+    content: ContentHash,
+) -> Result<Answer, FetchRefusal> {
     if let Ok((_, _, freshness)) = open(library, &content) {
         return Ok(Answer { freshness, body: Body::Bytes(Vec::new()) });
     }

@@ -125,11 +125,7 @@ impl Uploads {
     }
 
     /// Sends the reply and its bytes, as fast as the limit allows; how many bytes they are.
-    fn send(
-        &self,
-        stream: &mut DataStream,
-        answer: Result<Answer, FetchRefusal>,
-    ) -> Result<u64, DataError> {
+    fn send(&self, stream: &mut DataStream, answer: Result<Answer, FetchRefusal>) -> Result<u64, DataError> {
         let Answer { freshness, body } = match answer {
             Ok(answer) => answer,
             Err(refusal) => {

@@ -15,7 +15,7 @@ pub struct Candidate {
 
 /// What to download, and from whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     /// The record agreed on.
     pub record: VerifiedRecord,
     /// Holders of these bytes: the origin, whoever else holds all of them, then those that hold a
@@ -25,7 +25,7 @@ pub struct Target {
 
 /// Why none of the hits was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoChoice {
+pub(crate) enum NoChoice {
     /// There is none (of that origin).
     NoHit,
     /// Several origins publish different files under this name.
@@ -40,7 +40,7 @@ pub enum NoChoice {
 ///
 /// # Errors
 /// See [`NoChoice`].
-pub fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result<Target, NoChoice> {
+pub(crate) fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result<Target, NoChoice> {
     let mut wanted: Vec<Candidate> = candidates
         .into_iter()
         .filter(|candidate| {

@@ -29,7 +29,7 @@ pub enum OnStale {
 /// - `newest` is a later version of the same file than `held`, or `None`;
 /// - neither ever goes back to an earlier version.
 #[derive(Clone, Debug)]
-pub struct CopyState {
+pub(crate) struct CopyState {
     held: VerifiedRecord,
     newest: Option<VerifiedRecord>,
     /// When the last question that the origin confirmed was *sent*: what changed after that, the
@@ -46,8 +46,7 @@ pub struct CopyState {
 impl CopyState {
     /// A copy of `held`, unconfirmed; `newest` is what was known before a restart. A reader may
     /// be stricter than the policy, never laxer.
-    #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         held: VerifiedRecord,
         newest: Option<VerifiedRecord>,
         reader_ttr: Option<Duration>,
@@ -60,20 +59,17 @@ impl CopyState {
     }
 
     /// The version on disk.
-    #[must_use]
-    pub const fn held(&self) -> &VerifiedRecord {
+    pub(crate) const fn held(&self) -> &VerifiedRecord {
         &self.held
     }
 
     /// A later version that is known to be out.
-    #[must_use]
-    pub const fn newest(&self) -> Option<&VerifiedRecord> {
+    pub(crate) const fn newest(&self) -> Option<&VerifiedRecord> {
         self.newest.as_ref()
     }
 
     /// How fresh the copy may be called at `now`.
-    #[must_use]
-    pub fn freshness(&self, now: Instant) -> Freshness {
+    pub(crate) fn freshness(&self, now: Instant) -> Freshness {
         if self.newest.is_some() {
             return Freshness::Stale;
         }
@@ -84,13 +80,12 @@ impl CopyState {
     }
 
     /// When to ask the origin next; an outdated copy has nothing to ask.
-    #[must_use]
-    pub const fn ask_at(&self) -> Option<Instant> {
+    pub(crate) const fn ask_at(&self) -> Option<Instant> {
         if self.newest.is_some() { None } else { Some(self.ask_at) }
     }
 
     /// The origin answered a question sent at `asked_at`: this is the newest version.
-    pub fn confirmed(&mut self, asked_at: Instant) {
+    pub(crate) fn confirmed(&mut self, asked_at: Instant) {
         self.retry = None;
         self.confirmed_at = self.confirmed_at.max(Some(asked_at));
         self.ask_at = asked_at + self.bound.saturating_sub(ASK_EARLY_MAX.min(self.bound / 4));
@@ -98,20 +93,19 @@ impl CopyState {
 
     /// The origin could not be asked, or does not know. The copy stays; its bound runs on. `random` is
     /// uniform in 0..1: copies whose origin went away together are not all asked about at once.
-    pub fn not_confirmed(&mut self, now: Instant, random: f64) {
+    pub(crate) fn not_confirmed(&mut self, now: Instant, random: f64) {
         let retry = self.retry.get_or_insert_with(|| Box::new(Backoff::new(RETRY_MIN, RETRY_MAX)));
         self.ask_at = now + retry.pause(random);
     }
 
     /// Whether the last attempt to ask the origin, if any, was answered.
-    #[must_use]
-    pub const fn is_reachable(&self) -> bool {
+    pub(crate) const fn is_reachable(&self) -> bool {
         self.retry.is_none()
     }
 
     /// Takes note of `record`; true if it is news. Order, duplicates and records of other files
     /// make no difference.
-    pub fn learn(&mut self, record: &VerifiedRecord) -> bool {
+    pub(crate) fn learn(&mut self, record: &VerifiedRecord) -> bool {
         let known = self.newest.as_ref().unwrap_or(&self.held);
         let news = record.replaces(known);
         if news {

@@ -53,6 +53,8 @@ struct Indexer {
     is_connected: bool,
     /// What it was told over the current connection.
     listed: HashMap<FileName, Listing>,
+    /// Names of calls that failed: whether it took them is not known.
+    unsure: HashSet<FileName>,
     counted: usize,
     /// Registrations that it did not take because it is full.
     unlisted: usize,
@@ -148,7 +150,9 @@ impl Registrations {
     pub(crate) fn withdraw(&mut self, names: &[FileName]) -> Generation {
         self.generation += 1;
         for name in names {
-            self.indexers.iter_mut().for_each(|indexer| drop(indexer.unannounced.remove(name)));
+            self.indexers.iter_mut().for_each(|indexer| {
+                indexer.unannounced.remove(name);
+            });
             self.change(name, |offer| *offer = Offer::default());
         }
         self.generation
@@ -250,6 +254,7 @@ impl Registrations {
                 indexer.unannounced.remove(&record.name);
             }
             let counts = !counts_none && !newer.iter().any(|newer| newer.same_file(record));
+            indexer.unsure.remove(&record.name);
             let listing = Listing { record: record.clone(), is_partial, counts };
             indexer.counted += usize::from(counts);
             if indexer.listed.insert(record.name.clone(), listing).is_some_and(|before| before.counts) {
@@ -262,6 +267,7 @@ impl Registrations {
     pub(crate) fn withdrawn(&mut self, index: IndexerIndex, names: &[FileName]) {
         let indexer = &mut self.indexers[index];
         for name in names {
+            indexer.unsure.remove(name);
             if indexer.listed.remove(name).is_some_and(|listing| listing.counts) {
                 indexer.counted -= 1;
             }
@@ -281,7 +287,10 @@ impl Registrations {
         indexer.failed = self.generation;
         if indexer.is_connected {
             batch.names.sort_unstable_by_key(|(generation, _)| std::cmp::Reverse(*generation));
-            batch.names.into_iter().for_each(|change| indexer.changes.push_front(change));
+            for change in batch.names {
+                indexer.unsure.insert(change.1.clone());
+                indexer.changes.push_front(change);
+            }
         }
     }
 
@@ -317,22 +326,23 @@ impl Indexer {
     /// Adds to `batch` what this indexer must be told of `name`, which is `offered` now; whether that is
     /// anything.
     fn plan(&self, name: &FileName, offered: Option<(&VerifiedRecord, bool)>, batch: &mut Batch) -> bool {
-        let listed = self.listed.get(name);
+        let (listed, is_unsure) = (self.listed.get(name), self.unsure.contains(name));
         let Some((record, is_partial)) = offered else {
-            if listed.is_some() {
+            let is_listed = listed.is_some() || is_unsure;
+            if is_listed {
                 batch.withdraw.push(name.clone());
             }
-            return listed.is_some();
+            return is_listed;
         };
         let is_news = !is_partial && self.unannounced.contains(name);
-        if let Some(listed) = listed {
-            if listed.record == *record && listed.is_partial == is_partial && !is_news {
-                return false;
-            }
-            if listed.record != *record && !record.replaces(&listed.record) {
-                // An indexer does not list an older version in place of a newer one.
-                batch.withdraw.push(name.clone());
-            }
+        let is_same = |listed: &Listing| listed.record == *record && listed.is_partial == is_partial;
+        if !is_unsure && !is_news && listed.is_some_and(is_same) {
+            return false;
+        }
+        let is_older = |listed: &Listing| listed.record != *record && !record.replaces(&listed.record);
+        if is_unsure || listed.is_some_and(is_older) {
+            // An indexer does not list an older version in place of a newer one.
+            batch.withdraw.push(name.clone());
         }
         let kind = match (is_partial, is_news) {
             (true, _) => &mut batch.partial,

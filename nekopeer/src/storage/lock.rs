@@ -8,7 +8,7 @@ use std::{
 
 /// Holds the data folder until dropped.
 #[derive(Debug)]
-pub struct DataLock {
+pub(crate) struct DataLock {
     _file: File,
 }
 
@@ -41,7 +41,7 @@ impl DataLock {
     ///
     /// # Errors
     /// Nothing was changed, but the folder may have been made.
-    pub fn take(folder: &Path) -> Result<Self, LockError> {
+    pub(crate) fn take(folder: &Path) -> Result<Self, LockError> {
         let unusable = |source| LockError::Unusable { path: folder.to_owned(), source };
         std::fs::create_dir_all(folder).map_err(unusable)?;
         let path = folder.join("lock");

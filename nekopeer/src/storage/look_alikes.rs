@@ -28,7 +28,7 @@ impl ShareFolder {
     ///
     /// # Errors
     /// A part of `name` is no folder, or leads out of the share folder.
-    pub fn look_alike(&self, name: &FileName) -> Result<Option<PathBuf>, StoreError> {
+    pub(crate) fn look_alike(&self, name: &FileName) -> Result<Option<PathBuf>, StoreError> {
         let whole = self.root.join(name.as_path());
         let failed = error_at(&whole);
         let (mut folder, mut path) = (self.handle.try_clone().map_err(&failed)?, self.root.clone());
@@ -53,7 +53,7 @@ impl ShareFolder {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn entries_by_look(&self, folder: &Path) -> Result<HashMap<String, PathBuf>, StoreError> {
+    pub(crate) fn entries_by_look(&self, folder: &Path) -> Result<HashMap<String, PathBuf>, StoreError> {
         let path = self.root.join(folder);
         let opened = if folder.as_os_str().is_empty() {
             self.handle.try_clone()

@@ -13,7 +13,10 @@ use std::{
 use cap_std::fs::{MetadataExt as _, OpenOptions};
 use nekoproto::ContentHash;
 
-use super::{Place, StoreError, error_at};
+use super::{
+    error::{StoreError, error_at},
+    place::Place,
+};
 use crate::content::stamp::Stamp;
 
 /// How the names of partial downloads begin; no shared name may.
@@ -27,7 +30,7 @@ const ZEROS_BYTES: usize = 64 * 1024;
 
 /// A download on its way, beside its place. Dropping it leaves it there, to go on with later.
 #[derive(Debug)]
-pub struct Partial {
+pub(crate) struct Partial {
     place: Place,
     file: Arc<File>,
     name: PathBuf,
@@ -42,8 +45,7 @@ impl Place {
     }
 
     /// Where a partial download of `content` for this place lies, if there is one.
-    #[must_use]
-    pub fn partial_path(&self, content: &ContentHash) -> PathBuf {
+    pub(crate) fn partial_path(&self, content: &ContentHash) -> PathBuf {
         self.path.with_file_name(self.partial_name(content))
     }
 
@@ -51,7 +53,7 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be made, or another process is at it. Blocks for up to a second to find out.
-    pub fn partial(self, content: &ContentHash) -> Result<Partial, StoreError> {
+    pub(crate) fn partial(self, content: &ContentHash) -> Result<Partial, StoreError> {
         let name = self.partial_name(content);
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true);
@@ -85,14 +87,12 @@ impl Place {
 
 impl Partial {
     /// Where it lies now.
-    #[must_use]
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.place.path.with_file_name(&self.name)
     }
 
     /// Where it will stand.
-    #[must_use]
-    pub fn target(&self) -> &Path {
+    pub(crate) fn target(&self) -> &Path {
         &self.place.path
     }
 
@@ -100,13 +100,12 @@ impl Partial {
     ///
     /// # Errors
     /// The system failed.
-    pub fn clear(&self) -> Result<(), StoreError> {
+    pub(crate) fn clear(&self) -> Result<(), StoreError> {
         self.file.set_len(0).map_err(error_at(&self.place.path))
     }
 
     /// The open file, to be read by others while it is being written.
-    #[must_use]
-    pub fn file(&self) -> Arc<File> {
+    pub(crate) fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
 
@@ -114,7 +113,7 @@ impl Partial {
     ///
     /// # Errors
     /// The system failed.
-    pub fn reopen(&self) -> Result<Arc<File>, StoreError> {
+    pub(crate) fn reopen(&self) -> Result<Arc<File>, StoreError> {
         let opened = self.place.folder.open(&self.name).map(cap_std::fs::File::into_std);
         opened.map(Arc::new).map_err(error_at(&self.place.path))
     }
@@ -123,7 +122,7 @@ impl Partial {
     ///
     /// # Errors
     /// The system failed.
-    pub fn unlink(&self) -> Result<(), StoreError> {
+    pub(crate) fn unlink(&self) -> Result<(), StoreError> {
         self.place.folder.remove_file(&self.name).map_err(error_at(&self.place.path))
     }
 
@@ -131,13 +130,12 @@ impl Partial {
     ///
     /// # Errors
     /// The system failed.
-    pub fn sync(&self) -> Result<(), StoreError> {
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
         self.file.sync_data().map_err(error_at(&self.place.path))
     }
 
     /// Whether any of `range` was ever written. Where the file system cannot tell, it is said to be.
-    #[must_use]
-    pub fn is_written(&self, range: Range<u64>) -> bool {
+    pub(crate) fn is_written(&self, range: Range<u64>) -> bool {
         match rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::Data(range.start)) {
             Ok(data) => data < range.end,
             Err(rustix::io::Errno::NXIO) => false, // nothing but a hole up to the end
@@ -149,7 +147,7 @@ impl Partial {
     ///
     /// # Errors
     /// `Full`, or the system failed.
-    pub fn write_zeros(&self, range: Range<u64>) -> Result<(), StoreError> {
+    pub(crate) fn write_zeros(&self, range: Range<u64>) -> Result<(), StoreError> {
         use rustix::fs::{FallocateFlags, fallocate};
         if range.end <= self.bytes()? && !self.is_written(range.clone()) {
             return Ok(());
@@ -176,7 +174,7 @@ impl Partial {
     ///
     /// # Errors
     /// The system failed.
-    pub fn bytes(&self) -> Result<u64, StoreError> {
+    pub(crate) fn bytes(&self) -> Result<u64, StoreError> {
         self.file.metadata().map(|metadata| metadata.len()).map_err(error_at(&self.place.path))
     }
 
@@ -184,7 +182,7 @@ impl Partial {
     ///
     /// # Errors
     /// There are not so many bytes.
-    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
+    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
         self.file.read_exact_at(buffer, offset).map_err(error_at(&self.place.path))
     }
 
@@ -192,7 +190,7 @@ impl Partial {
     ///
     /// # Errors
     /// `Full`, or the system failed; some of the bytes may have been written.
-    pub fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
         self.file.write_all_at(bytes, offset).map_err(error_at(&self.place.path))
     }
 
@@ -201,7 +199,7 @@ impl Partial {
     ///
     /// # Errors
     /// What stood in its place still stands there.
-    pub fn commit(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
+    pub(crate) fn commit(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
         let failed = error_at(&self.place.path);
         self.file.set_len(size).map_err(&failed)?;
         self.file.sync_all().map_err(&failed)?;
@@ -217,7 +215,7 @@ impl Partial {
     ///
     /// # Errors
     /// What stood in its place still stands there.
-    pub fn commit_synced(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
+    pub(crate) fn commit_synced(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
         let Self { place, file, name } = self;
         let failed = error_at(&place.path);
         if file.metadata().map_err(&failed)?.len() != size {
@@ -234,7 +232,7 @@ impl Partial {
     ///
     /// # Errors
     /// The system failed; some may be durable.
-    pub fn sync_all<'a>(partials: impl Iterator<Item = &'a Self>) -> Result<(), StoreError> {
+    pub(crate) fn sync_all<'a>(partials: impl Iterator<Item = &'a Self>) -> Result<(), StoreError> {
         let mut devices = Vec::new();
         for partial in partials {
             let failed = error_at(&partial.place.path);
@@ -251,7 +249,7 @@ impl Partial {
     ///
     /// # Errors
     /// The system failed.
-    pub fn discard(self) -> Result<(), StoreError> {
+    pub(crate) fn discard(self) -> Result<(), StoreError> {
         match self.place.folder.remove_file(&self.name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()), // gone already: as wanted
             removed => removed.map_err(error_at(&self.place.path)),

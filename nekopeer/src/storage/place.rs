@@ -13,7 +13,7 @@ use crate::content::stamp::Stamp;
 
 /// Where a file belongs.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     pub(super) folder: Dir,
     pub(super) file_name: PathBuf,
     pub(super) path: PathBuf,
@@ -24,7 +24,7 @@ impl Place {
     ///
     /// # Errors
     /// There is no such folder, or the path names none.
-    pub fn anywhere(path: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn anywhere(path: &Path) -> Result<Self, StoreError> {
         let failed = error_at(path);
         let path = std::path::absolute(path).map_err(&failed)?;
         let (Some(parent), Some(file_name)) = (path.parent(), path.file_name()) else {
@@ -35,8 +35,7 @@ impl Place {
     }
 
     /// The absolute path.
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -45,7 +44,7 @@ impl Place {
     ///
     /// # Errors
     /// A folder stands there, or it cannot be told.
-    pub fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
+    pub(crate) fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
         match self.folder.symlink_metadata(&self.file_name) {
             Ok(metadata) if metadata.is_dir() => Err(StoreError::NotAPlace(self.path.clone())),
             Ok(metadata) if metadata.is_symlink() => Ok(None),
@@ -61,7 +60,7 @@ impl Place {
     ///
     /// # Errors
     /// It cannot be told.
-    pub fn is_taken(&self) -> Result<bool, StoreError> {
+    pub(crate) fn is_taken(&self) -> Result<bool, StoreError> {
         match self.folder.symlink_metadata(&self.file_name) {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -73,7 +72,7 @@ impl Place {
     ///
     /// # Errors
     /// There is none, or it cannot be read.
-    pub fn open(&self) -> Result<File, StoreError> {
+    pub(crate) fn open(&self) -> Result<File, StoreError> {
         self.folder.open(&self.file_name).map(cap_std::fs::File::into_std).map_err(error_at(&self.path))
     }
 }

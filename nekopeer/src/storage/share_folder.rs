@@ -16,7 +16,7 @@ use super::{
 
 /// The folder that files are shared from and downloaded to.
 #[derive(Debug)]
-pub struct ShareFolder {
+pub(crate) struct ShareFolder {
     pub(super) root: PathBuf,
     pub(super) handle: Dir,
 }
@@ -26,7 +26,7 @@ impl ShareFolder {
     ///
     /// # Errors
     /// The folder cannot be used.
-    pub fn open(root: &Path) -> Result<Self, StoreError> {
+    pub(crate) fn open(root: &Path) -> Result<Self, StoreError> {
         let failed = error_at(root);
         std::fs::create_dir_all(root).map_err(&failed)?;
         let root = root.canonicalize().map_err(&failed)?;
@@ -35,8 +35,7 @@ impl ShareFolder {
     }
 
     /// Its absolute path.
-    #[must_use]
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
@@ -44,7 +43,7 @@ impl ShareFolder {
     ///
     /// # Errors
     /// The place is not inside the share folder, or cannot be made.
-    pub fn place(&self, name: &FileName) -> Result<Place, StoreError> {
+    pub(crate) fn place(&self, name: &FileName) -> Result<Place, StoreError> {
         let path = self.root.join(name.as_path());
         let failed = error_at(&path);
         let relative = name.as_path();

@@ -7,7 +7,6 @@ use nekoproto::{ContentHash, FileName};
 use super::{error::StoreError, place::Place, share_folder::ShareFolder};
 use crate::content::stamp::Stamp;
 
-
 fn name(text: &str) -> FileName {
     FileName::new(text).unwrap()
 }

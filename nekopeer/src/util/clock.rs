@@ -14,7 +14,6 @@ use rustix::time::{ClockId, clock_gettime};
 static START: LazyLock<(Instant, Duration)> = LazyLock::new(|| (Instant::now(), since_boot()));
 
 /// The time, sleep included. Only for comparing with other times from here.
-#[must_use]
 pub(crate) fn now() -> Instant {
     let (instant, booted) = *START;
     instant + since_boot().saturating_sub(booted)

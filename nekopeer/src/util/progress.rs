@@ -3,12 +3,13 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use nekoproto::NodeId;
+use parking_lot::Mutex;
 
 /// Bytes done and bytes to do. Written by the operation, read by whoever shows it.
 #[derive(Debug, Default)]
@@ -31,7 +32,6 @@ pub struct SourceProgress {
 impl SourceProgress {
     /// File bytes received from it so far, those of corrupt chunks and of chunks that another source
     /// sent first included.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -43,26 +43,23 @@ impl SourceProgress {
 
 impl Progress {
     /// Bytes done so far.
-    #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
     /// Bytes to do altogether; 0 while that is not known.
-    #[must_use]
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
     /// What each source has sent so far, in the order in which they were first asked.
-    #[must_use]
     pub fn sources(&self) -> Vec<Arc<SourceProgress>> {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.sources.lock().clone()
     }
 
     /// The counter of one source; the same for as long as the download lasts.
     pub(crate) fn source(&self, node: NodeId, addr: SocketAddr) -> Arc<SourceProgress> {
-        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.sources.lock();
         if let Some(known) = sources.iter().find(|known| known.node == node && known.addr == addr) {
             return Arc::clone(known);
         }

@@ -5,9 +5,10 @@
 
 use std::{
     num::NonZeroU64,
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 /// Time whose bytes may be moved at once after a pause: what threads that wake late catch up.
 const BURST: Duration = Duration::from_millis(50);
@@ -38,7 +39,7 @@ impl Rate {
     /// How long to wait before `bytes` may be moved.
     fn reserve(&self, bytes: u64, now: Instant) -> Duration {
         let takes = Duration::from_secs_f64(bytes as f64 / self.per_second.get() as f64);
-        let mut free_at = self.free_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free_at = self.free_at.lock();
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let begin = free_at.map_or(earliest, |free_at| free_at.max(earliest));
         *free_at = Some(begin + takes);

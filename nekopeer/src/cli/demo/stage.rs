@@ -12,7 +12,13 @@ use nekoproto::Policy;
 use tempfile::TempDir;
 use tokio::{sync::broadcast, time::timeout};
 
-use crate::{Config, Event, FileStatus, OnStale, Peer, PeerHandle, PublishOptions, PublishOutcome};
+use crate::{
+    config::Config,
+    library::{events::Event, status::FileStatus},
+    peer::{Peer, PeerHandle},
+    publish::{PublishOptions, PublishOutcome},
+    state::freshness::OnStale,
+};
 
 /// Time for the indexers to find each other.
 const LINKED_WITHIN: Duration = Duration::from_secs(10);

@@ -16,7 +16,7 @@ use tokio::sync::{broadcast, mpsc};
 use tracing::debug;
 
 use super::line::COMMANDS;
-use crate::Event;
+use crate::library::events::Event;
 
 const PROMPT: &str = "neko> ";
 /// Lines remembered over restarts.

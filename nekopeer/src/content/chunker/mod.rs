@@ -20,7 +20,7 @@ const TRIES: u32 = 3;
 
 /// One version of a file, read from disk.
 #[derive(Debug)]
-pub struct Chunked {
+pub(crate) struct Chunked {
     /// The file's stamp, the same before and after it was read.
     pub stamp: Stamp,
     /// When reading began, by [`now_ns`].
@@ -86,7 +86,7 @@ enum Halt {
 /// # Errors
 /// The file cannot be published as it is now; nothing was changed, and nothing added to `progress` if it
 /// keeps changing.
-pub fn chunk_file(
+pub(crate) fn chunk_file(
     path: &Path,
     last_average: Option<u32>,
     progress: &AtomicU64,
@@ -119,8 +119,7 @@ fn chunk_unchanged(
 }
 
 /// Whether all cores take part in chunking a file of `size` bytes.
-#[must_use]
-pub fn takes_all_cores(size: u64) -> bool {
+pub(crate) fn takes_all_cores(size: u64) -> bool {
     spans::is_shared_out(size)
 }
 
@@ -162,8 +161,7 @@ fn chunk_once(
 }
 
 /// BLAKE3 of one chunk.
-#[must_use]
-pub fn hash(bytes: &[u8]) -> ChunkHash {
+pub(crate) fn hash(bytes: &[u8]) -> ChunkHash {
     ChunkHash::from_bytes(*blake3::hash(bytes).as_bytes())
 }
 

@@ -1,12 +1,7 @@
 //! Putting one file together on disk: chunks in any order, from any thread; the last checks.
 //! Everything here blocks.
 
-use std::{
-    collections::HashMap,
-    ops::Range,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::HashMap, ops::Range, path::PathBuf, sync::Arc};
 
 use nekoproto::{ChunkHash, Manifest, Record};
 use parking_lot::Mutex;
@@ -314,7 +309,13 @@ mod tests {
         let partial = place.partial(&record(bytes).content).unwrap();
         let manifest = manifest(bytes);
         let chunks = manifest.chunks().len();
-        Assembly::open(manifest, None, partial, &Bitfield::with_capacity(chunks), Segments::new(bytes.len() as u64))
+        Assembly::open(
+            manifest,
+            None,
+            partial,
+            &Bitfield::with_capacity(chunks),
+            Segments::new(bytes.len() as u64),
+        )
     }
 
     fn chunk(bytes: &[u8], index: usize) -> &[u8] {

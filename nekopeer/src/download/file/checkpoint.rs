@@ -85,7 +85,12 @@ pub(crate) fn recall(
     Ok((chunks, segments, true))
 }
 
-fn believed(bytes: &[u8], manifest: &Manifest, partial: &Partial, there: u64) -> Option<(Bitfield, Segments)> {
+fn believed(
+    bytes: &[u8],
+    manifest: &Manifest,
+    partial: &Partial,
+    there: u64,
+) -> Option<(Bitfield, Segments)> {
     let note: Note = codec::decode(bytes).ok()?;
     let metadata = partial.file().metadata().ok()?;
     if (note.inode, note.device) != (metadata.ino(), metadata.dev()) {

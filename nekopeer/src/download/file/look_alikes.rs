@@ -21,11 +21,7 @@ pub(crate) struct LookAlikes {
 
 impl LookAlikes {
     /// Refuses `name` if it looks like another, and takes note of it otherwise. Blocking.
-    pub(crate) fn refuse(
-        &mut self,
-        share: &ShareFolder,
-        name: &FileName,
-    ) -> Result<(), DownloadError> {
+    pub(crate) fn refuse(&mut self, share: &ShareFolder, name: &FileName) -> Result<(), DownloadError> {
         let path = name.as_path();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         if !self.folders.contains_key(&folder) {

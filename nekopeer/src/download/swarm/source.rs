@@ -30,7 +30,7 @@ const SLOWEST_SOURCE: u64 = 4 * 1024;
 
 /// Why a source did not deliver.
 #[derive(Debug, thiserror::Error)]
-pub enum FetchError {
+pub(crate) enum FetchError {
     /// It cannot be connected to.
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -59,19 +59,19 @@ pub enum FetchError {
 impl FetchError {
     /// Whether this proves that the source sends what is not the file; it is asked no more then.
     #[must_use]
-    pub const fn is_corrupt(&self) -> bool {
+    pub(crate) const fn is_corrupt(&self) -> bool {
         matches!(self, Self::Corrupt | Self::WrongLength { .. } | Self::Manifest(_))
     }
 
     /// Whether the source would deliver at another time.
     #[must_use]
-    pub const fn is_busy(&self) -> bool {
+    pub(crate) const fn is_busy(&self) -> bool {
         matches!(self, Self::Refused(FetchRefusal::Busy | FetchRefusal::NotYet))
     }
 
     /// Whether asking again is pointless for this download.
     #[must_use]
-    pub const fn is_final(&self) -> bool {
+    pub(crate) const fn is_final(&self) -> bool {
         match self {
             Self::Refused(refusal) => !matches!(refusal, FetchRefusal::Busy | FetchRefusal::NotYet),
             Self::Connect(error) => !matches!(

@@ -197,7 +197,11 @@ impl Transfer {
     /// A source is known.
     pub(super) fn offers(&self, holder: &Holder) {
         let chunks = self.assembly.manifest().chunks().len();
-        let offer = if holder.partial { Availability::Some(Bitfield::with_capacity(chunks)) } else { Availability::All };
+        let offer = if holder.partial {
+            Availability::Some(Bitfield::with_capacity(chunks))
+        } else {
+            Availability::All
+        };
         self.state.lock().schedule.offers(holder.node, offer);
     }
 

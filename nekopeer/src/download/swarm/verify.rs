@@ -3,7 +3,7 @@
 
 use std::{ops::Range, sync::Arc};
 
-use crate::content::outboard::{SegmentHasher, SegmentHash, Segments, segment_bytes};
+use crate::content::outboard::{SegmentHash, SegmentHasher, Segments, segment_bytes};
 
 /// Segments longer than this are not waited for: they would have to be in memory.
 const SEGMENT_BYTES_MAX: u64 = 1024 * 1024;

@@ -114,7 +114,7 @@ impl Worker<'_> {
             };
             match self.asked.pop_front() {
                 Some(Asked::Run(run)) => match self.source.grant(self.transfer.assembly().manifest(), &run) {
-                    Ok(()) if self.receive(run)? => {
+                    Ok(()) if self.receive(run.clone())? => {
                         (self.worked_at, self.state) = (Instant::now(), State::BEGIN);
                     }
                     Ok(()) => return Ok(()),

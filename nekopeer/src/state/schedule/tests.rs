@@ -1,12 +1,12 @@
 //! The schedule by itself, and simulated with sources of every kind.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 
 use nekoproto::{Chunk, ChunkHash, Identity};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use super::*;
+use super::{picker::STANDS_STILL_AFTER, *};
 
 const NOW: Duration = Duration::ZERO;
 
@@ -20,11 +20,9 @@ fn manifest(lens: &[u32]) -> Manifest {
 }
 
 fn in_order(lens: &[u32], had: &[usize]) -> Schedule {
-    let mut bits = Bitfield::none(lens.len());
-    had.iter().for_each(|index| {
-        bits.set(*index);
-    });
-    Schedule::new(&manifest(lens), bits, &Bitfield::none(lens.len()), Order::InOrder)
+    let mut bits = Bitfield::with_capacity(lens.len());
+    bits.extend(had.iter().copied());
+    Schedule::new(&manifest(lens), bits, &Bitfield::with_capacity(lens.len()), Order::InOrder)
 }
 
 /// A schedule with complete sources 1, 2, ... and a stream of the same number to each.
@@ -38,17 +36,19 @@ fn with_sources(mut schedule: Schedule, count: u8) -> Schedule {
 
 impl Schedule {
     fn check(&self) {
-        for index in 0..self.lens.len() {
-            let leased = usize::from(self.leases.get(&index).copied().unwrap_or(0));
-            let holding = self.streams.values().filter(|stream| stream.leased.contains(&index)).count();
+        let ledger = &self.ledger;
+        for index in 0..ledger.lens.len() {
+            let leased = usize::from(ledger.leases.get(&index).copied().unwrap_or(0));
+            let holding = ledger.streams.values().filter(|stream| stream.leased.contains(&index)).count();
             assert_eq!(leased, holding, "chunk {index}");
-            assert!(usize::from(self.had.has(index)) + usize::from(self.missing.has(index)) < 2);
-            assert!(leased == 0 || !(self.had.has(index) || self.missing.has(index)));
+            assert!(
+                usize::from(ledger.had.contains(index)) + usize::from(ledger.missing.contains(index)) < 2
+            );
+            assert!(leased == 0 || !(ledger.had.contains(index) || ledger.missing.contains(index)));
         }
-        assert_eq!(self.missing.count(), self.missing_count);
-        assert_eq!(self.left, self.lens.len() - self.had.count());
-        for stream in self.streams.values() {
-            let sum: u64 = stream.leased.iter().map(|index| u64::from(self.lens[*index])).sum();
+        assert_eq!(ledger.left, ledger.lens.len() - ledger.had.count_ones(..));
+        for stream in ledger.streams.values() {
+            let sum: u64 = stream.leased.iter().map(|index| u64::from(ledger.lens[*index])).sum();
             assert_eq!(sum, stream.bytes);
         }
     }
@@ -111,12 +111,13 @@ fn failing_source_strikes_out_after_a_few_tries() {
 
 #[test]
 fn what_fewest_have_comes_first() {
-    let empty = Bitfield::none(6);
-    let mut schedule = Schedule::new(&manifest(&[10; 6]), empty.clone(), &empty, Order::RarestFirst(0));
+    let empty = Bitfield::with_capacity(6);
+    let mut schedule =
+        Schedule::new(&manifest(&[10; 6]), empty.clone(), &empty, Order::RarestFirst { from: 0 });
     schedule = with_sources(schedule, 1);
-    let mut some = Bitfield::none(6);
+    let mut some = Bitfield::with_capacity(6);
     [0, 1, 3, 4].into_iter().for_each(|index| {
-        some.set(index);
+        some.insert(index);
     });
     schedule.offers(source(2), Availability::Some(some.clone()));
     schedule.opened(2, source(2), NOW);
@@ -131,9 +132,9 @@ fn what_fewest_have_comes_first() {
     };
     assert_eq!(runs(1), [2..3, 5..6], "nobody but the origin has them, in whatever order");
     assert_eq!(runs(2).into_iter().flatten().collect::<Vec<_>>(), [0, 1, 3, 4]);
-    some.set(5);
+    some.insert(5);
     schedule.offers(source(2), Availability::Some(some)); // it has got one more by now
-    assert_eq!(schedule.copies, [1, 1, 0, 1, 1, 1]);
+    assert_eq!(schedule.ledger.copies, [1, 1, 0, 1, 1, 1]);
     schedule.check();
 }
 
@@ -160,9 +161,9 @@ fn a_stream_that_stands_still_at_the_end_is_overtaken_and_its_chunk_comes_once()
 
 #[test]
 fn what_is_claimed_is_leased_only_when_the_claim_fails() {
-    let mut claimed = Bitfield::none(3);
-    claimed.set(1);
-    let schedule = Schedule::new(&manifest(&[10; 3]), Bitfield::none(3), &claimed, Order::InOrder);
+    let mut claimed = Bitfield::with_capacity(3);
+    claimed.insert(1);
+    let schedule = Schedule::new(&manifest(&[10; 3]), Bitfield::with_capacity(3), &claimed, Order::InOrder);
     let mut schedule = with_sources(schedule, 1);
     assert_eq!(schedule.next(1, NOW), Next::Fetch(0..1));
     assert_eq!(schedule.next(1, NOW), Next::Fetch(2..3));
@@ -222,9 +223,9 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
     let mut random = StdRng::seed_from_u64(seed);
     let lens: Vec<u32> = (0..chunks).map(|_| random.random_range(16_000..130_000)).collect();
     let count = u8::try_from(speeds.len()).unwrap();
-    let empty = Bitfield::none(chunks);
+    let empty = Bitfield::with_capacity(chunks);
     let start = random.random_range(0..chunks);
-    let schedule = Schedule::new(&manifest(&lens), empty.clone(), &empty, Order::RarestFirst(start));
+    let schedule = Schedule::new(&manifest(&lens), empty.clone(), &empty, Order::RarestFirst { from: start });
     let mut schedule = with_sources(schedule, count);
     let mut queues: BTreeMap<u32, VecDeque<Range<usize>>> =
         (1..=u32::from(count)).map(|n| (n, VecDeque::new())).collect();
@@ -237,7 +238,7 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
         let now = Duration::from_secs_f64(clock);
         for (stream, queue) in &mut queues {
             while queue.len() < 2 {
-                let all_asked = schedule.missing_count == 0;
+                let all_asked = schedule.ledger.missing.is_clear();
                 let Next::Fetch(run) = schedule.next(*stream, now) else { break };
                 let twice = run.clone().filter(|index| !asked.insert(*index)).count();
                 outcome.fetched_twice_early += if all_asked { 0 } else { twice };

@@ -46,7 +46,10 @@ impl Catalogue {
     /// # Errors
     /// The catalogue is as before. What is wrong with a single copy is in its place of the results; the
     /// others are stored.
-    pub(crate) fn put_copies(&self, copies: Vec<Copy>) -> Result<Vec<Result<(), CatalogueError>>, CatalogueError> {
+    pub(crate) fn put_copies(
+        &self,
+        copies: Vec<Copy>,
+    ) -> Result<Vec<Result<(), CatalogueError>>, CatalogueError> {
         let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let mut results = Vec::with_capacity(copies.len());

@@ -9,7 +9,7 @@ use crate::content::stamp::Stamp;
 
 /// A file that this peer publishes, or holds a copy of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// What the file is.
     pub record: VerifiedRecord,
     /// Where it lies, an absolute path.

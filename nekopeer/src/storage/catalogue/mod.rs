@@ -132,7 +132,6 @@ impl Catalogue {
         let mut memory = self.memory.write();
         entries.into_iter().for_each(|entry| memory.put(Arc::new(entry)));
     }
-
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ impl Published {
 }
 
 /// What a draft is to be published as.
-enum Next {
+pub(super) enum Next {
     Same(VerifiedRecord),
     /// Not signed yet.
     New(Record),
@@ -106,7 +106,11 @@ impl Catalogue {
     }
 
     /// What `draft` is to be published as; a version number that it needs is taken.
-    fn next_record(&self, write: &tables::Write<'_>, draft: &Draft) -> Result<Next, CatalogueError> {
+    pub(super) fn next_record(
+        &self,
+        write: &tables::Write<'_>,
+        draft: &Draft,
+    ) -> Result<Next, CatalogueError> {
         let Draft { name, chunked, policy, .. } = draft;
         self.may_publish(name)?;
         let known = self.get(name);

@@ -1,7 +1,8 @@
 //! Tests of the catalogue: what survives a restart, and that a version number is used once.
 
-use std::sync::atomic::AtomicU64;
+use std::{path::PathBuf, sync::atomic::AtomicU64};
 
+use nekoproto::{Policy, Version};
 use tokio_util::sync::CancellationToken;
 
 use super::*;

@@ -39,7 +39,8 @@ fn by_one(bytes: &[u8], cut: Cut) -> Found {
     if bytes.is_empty() {
         segments.put(0, crate::content::outboard::of_nothing());
     }
-    crate::content::outboard::SegmentHasher::new(bytes.len() as u64, 0).update(bytes, |index, hash| segments.put(index, hash));
+    crate::content::outboard::SegmentHasher::new(bytes.len() as u64, 0)
+        .update(bytes, |index, hash| segments.put(index, hash));
     let content = ContentHash::from_bytes(*blake3::hash(bytes).as_bytes());
     Found { chunks, content, outboard: segments.to_outboard() }
 }

@@ -1,7 +1,4 @@
 //! Interrupted downloads: what came is kept, and only the rest moves the next time.
-#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
-
-mod common;
 
 use std::{
     os::unix::fs::MetadataExt,
@@ -11,7 +8,7 @@ use std::{
     },
 };
 
-use common::{
+use crate::common::{
     Answer, Goods, Holder, MIB, Node, Then, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
     indexer, name, peer,
 };

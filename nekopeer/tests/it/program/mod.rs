@@ -1,7 +1,6 @@
 //! What the tests of the program share: the real binary with folders of its own, its output line
 //! by line, and indexers to talk to.
-#![allow(dead_code, reason = "each test file uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails by panicking")]
+#![allow(clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
 use std::{
     ffi::OsStr,

@@ -1,11 +1,8 @@
 //! Publish and download between real peers: whole files, and only what is missing of them.
-#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
-
-mod common;
 
 use std::{path::Path, sync::Arc};
 
-use common::{Folder, MIB, bytes, in_time, indexer, name, peer};
+use crate::common::{Folder, MIB, bytes, in_time, indexer, name, peer};
 use nekopeer::{DownloadError, DownloadOptions, Progress, PublishOptions};
 use nekoproto::Freshness;
 

@@ -7,19 +7,17 @@
 use std::{
     collections::BTreeMap,
     ops::Range,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use nekoproto::{Chunk, ContentHash, Cut};
+use parking_lot::Mutex;
 
 use super::{
     Halt, hash,
     window::{Cutter, Source, Window},
 };
-use crate::content::outboard::{SegmentHasher, SegmentHash, Segments, of_nothing, segment_bytes};
+use crate::content::outboard::{SegmentHash, SegmentHasher, Segments, of_nothing, segment_bytes};
 
 /// Bytes of a span at least; files that are not longer are cut by one thread.
 const SPAN_BYTES_MIN: u64 = 16 * 1024 * 1024;
@@ -152,7 +150,7 @@ pub(super) fn cut_all<S: Source>(
         }
         result
     })?;
-    let joined = work.joined.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let joined = work.joined.into_inner();
     let content = joined.segments.whole().filter(|_| joined.at == plan.size).ok_or(Halt::Changed)?;
     Ok(Found { chunks: joined.chunks, content, outboard: joined.segments.to_outboard() })
 }
@@ -167,7 +165,7 @@ impl<S: Source> Work<'_, S> {
                     break;
                 }
                 let Guess { chunks, hashes } = self.guess(self.plan.span(index), &mut buffer)?;
-                let mut joined = self.joined();
+                let mut joined = self.joined.lock();
                 hashes.into_iter().for_each(|(index, hash)| joined.segments.put(index, hash));
                 joined.waiting.insert(index, chunks);
                 drop(joined);
@@ -185,13 +183,13 @@ impl<S: Source> Work<'_, S> {
     /// What is in `span` if a chunk begins with it.
     fn guess(&self, span: Range<u64>, buffer: &mut Vec<u8>) -> Result<Guess, Halt> {
         let (mut chunks, mut hashes) = (Vec::new(), Vec::new());
-        let mut feed = SegmentHasher::new(self.plan.size, span.start);
+        let mut hasher = SegmentHasher::new(self.plan.size, span.start);
         let mut window = Window::new(self.source, self.plan.size, self.cutter, span.clone(), buffer);
         while window.at() < span.end {
             let bytes = window.next(|fresh| {
-                let left = usize::try_from(span.end - feed.at()).unwrap_or(usize::MAX);
+                let left = usize::try_from(span.end - hasher.at()).unwrap_or(usize::MAX);
                 let fresh = &fresh[..left.min(fresh.len())]; // beyond is the next span's
-                feed.update(fresh, |index, hash| hashes.push((index, hash)));
+                hasher.update(fresh, |index, hash| hashes.push((index, hash)));
                 (self.go_on)(fresh.len() as u64)
             })?;
             chunks.push(Chunk { len: len_u32(bytes), hash: hash(bytes) });
@@ -201,7 +199,7 @@ impl<S: Source> Work<'_, S> {
 
     /// Joins what is waiting for its turn, unless another thread does.
     fn join_waiting(&self, buffer: &mut Vec<u8>) -> Result<(), Halt> {
-        let mut joined = self.joined();
+        let mut joined = self.joined.lock();
         while !joined.joining {
             let index = joined.next;
             let Some(guessed) = joined.waiting.remove(&index) else { break };
@@ -209,7 +207,7 @@ impl<S: Source> Work<'_, S> {
             let at = joined.at;
             drop(joined);
             let (chunks, at) = self.correct(at, self.plan.span(index), guessed, buffer)?;
-            joined = self.joined();
+            joined = self.joined.lock();
             joined.chunks.extend(chunks);
             joined.at = at;
             joined.next += 1;
@@ -249,10 +247,6 @@ impl<S: Source> Work<'_, S> {
             let bytes = window.next(|_| (self.go_on)(0))?; // counted when it was guessed
             chunks.push(Chunk { len: len_u32(bytes), hash: hash(bytes) });
         }
-    }
-
-    fn joined(&self) -> MutexGuard<'_, Joined> {
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,12 +1,9 @@
 //! Copies whose origin is away, over restarts and lost data: kept, never called fresh, never replaced
 //! by an older version.
-#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
-
-mod common;
 
 use std::{os::unix::fs::PermissionsExt, sync::Arc};
 
-use common::{
+use crate::common::{
     Answer, Folder, Goods, Holder, Node, bytes, eventually, fake_indexer::FakeIndexer, goods::CHUNK_BYTES,
     holder::patient, identity, in_time, indexer, name, peer, policy,
 };

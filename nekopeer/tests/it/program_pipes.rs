@@ -1,14 +1,12 @@
 //! Files that come from stdin or go to stdout, many at once, and limits, as a user types them.
 
-mod program;
-
 use std::{
     io::{Read, Write},
     process::Stdio,
     time::{Duration, Instant},
 };
 
-use program::{Home, Indexers, MIB, bytes};
+use crate::program::{Home, Indexers, MIB, bytes};
 
 #[test]
 fn a_file_travels_from_stdin_to_stdout() {

@@ -1,6 +1,5 @@
 //! What the tests of the peer share: folders, files, indexers and peers on free ports, time limits.
-#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails by panicking")]
+#![allow(clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -132,7 +131,7 @@ impl Folder {
     /// The partial downloads that lie directly in the folder.
     pub(crate) fn partials(&self) -> Vec<PathBuf> {
         let found = std::fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
-        let is_partial = |path: &PathBuf| path.to_string_lossy().contains(nekopeer::store::PARTIAL_PREFIX);
+        let is_partial = |path: &PathBuf| path.to_string_lossy().contains(nekopeer::PARTIAL_PREFIX);
         found.filter(is_partial).collect()
     }
 

@@ -1,8 +1,6 @@
 //! The REPL fed by a script: every command, exit codes, JSON, and events while it waits for input.
 
-mod program;
-
-use program::{Ended, Home, Indexers, MIB, Running, bytes, same};
+use crate::program::{Ended, Home, Indexers, MIB, Running, bytes, same};
 use serde_json::Value;
 
 /// Runs these lines to the end of input.

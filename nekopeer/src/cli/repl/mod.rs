@@ -15,14 +15,13 @@ use std::{
 use tokio::sync::{broadcast, mpsc};
 
 use self::line::{Line, USAGE};
-use super::{
-    Ended,
-    args::NodeArgs,
-    indexers::Indexers,
-    output::Output,
-    run::{self, Stop},
+use super::{Ended, args::NodeArgs, indexers::Indexers, outcome::say, output::Output, run, stop::Stop};
+use crate::{
+    download::DownloadOptions,
+    library::events::Event,
+    peer::{Peer, PeerHandle},
+    publish::{PublishError, PublishOptions},
 };
-use crate::{Event, Peer, PeerHandle, PublishError, PublishOptions};
 
 /// What is said when a command is stopped half-way.
 const INTERRUPTED: &str = "interrupted; what came so far is kept";
@@ -158,7 +157,7 @@ async fn execute(peer: &PeerHandle, args: &NodeArgs, text: &str, output: &Output
     };
     let ended = match line {
         Line::Exit => return After::Exit,
-        Line::Help => run::say(output, USAGE).map(|()| Ended::Well).map_err(Into::into),
+        Line::Help => say(output, USAGE).map(|()| Ended::Well).map_err(Into::into),
         line => command(peer, args, line, output).await,
     };
     After::GoOn(ended.unwrap_or_else(|error| {
@@ -181,13 +180,13 @@ async fn command(peer: &PeerHandle, args: &NodeArgs, line: Line, output: &Output
                 }
                 deregistered => deregistered?,
             }
-            run::say(output, &format!("{name} is no longer offered; the file stays"))?;
+            say(output, &format!("{name} is no longer offered; the file stays"))?;
             Ok(Ended::Well)
         }
         Line::Search { names } => run::search(peer, &names, output).await,
         Line::Query { names, reach } => run::query(peer, &names, reach.ttl, output).await,
         Line::Download { name, output: path, reach, which } => {
-            let options = crate::DownloadOptions {
+            let options = DownloadOptions {
                 output: path,
                 origin: which.origin,
                 force: which.force,

@@ -1,8 +1,5 @@
 //! Downloads that help each other: parts served while the rest comes, chunks taken from what is on disk,
 //! many files at once, and a file that goes to a pipe.
-#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
-
-mod common;
 
 use std::{
     io::Write,
@@ -10,7 +7,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use common::{
+use crate::common::{
     Answer, Folder, Goods, Holder, MIB, Node, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
     indexer, name, peer,
 };

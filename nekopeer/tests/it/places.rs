@@ -1,10 +1,7 @@
 //! Where a download ends up, and what stands there already: nothing is lost, nothing leaves the folder.
-#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
 
-mod common;
-
-use common::{Folder, MIB, Node, bytes, in_time, indexer, peer};
-use nekopeer::{DownloadError, DownloadOptions, Event, store::StoreError};
+use crate::common::{Folder, MIB, Node, bytes, in_time, indexer, peer};
+use nekopeer::{DownloadError, DownloadOptions, Event, StoreError};
 use nekoproto::Freshness;
 
 /// An indexer, an origin that publishes `content` as `text`, and a reader with its folder.
@@ -204,7 +201,7 @@ async fn changed_file_is_not_offered_after_a_restart() {
         origin.peer.shutdown().await;
         from.write("a", b"something else");
         let mut origin = Node::start(from.config(&[indexer.local_addr()])).await;
-        origin.sees(&Event::Changed(common::name("a"))).await;
+        origin.sees(&Event::Changed(crate::common::name("a"))).await;
         origin.sees(&Event::Registered { indexer: indexer.local_addr(), files: 0 }).await;
         let error = reader.get("a").await.unwrap_err();
         assert!(matches!(error, DownloadError::NotFound { .. }), "{error}");

@@ -1,9 +1,7 @@
 //! The commands as a user types them, each a process of its own: share, find, download, see, update.
 
-mod program;
-
+use crate::program::{Home, Indexers, MIB, Running, bytes, has_keys, same};
 use nekoproto::transport::Security;
-use program::{Home, Indexers, MIB, Running, bytes, has_keys, same};
 use serde_json::Value;
 
 /// The bytes of `text` with the middle `len` overwritten.

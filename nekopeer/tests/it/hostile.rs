@@ -1,11 +1,8 @@
 //! Holders and indexers that lie, falter or hang: a download ends with the right file, or with none.
-#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
-
-mod common;
 
 use std::net::SocketAddr;
 
-use common::{
+use crate::common::{
     Answer, Folder, Goods, Holder, MIB, Node, Then, bytes, fake_indexer::FakeIndexer, goods, identity,
     in_time, indexer, name, peer,
 };

@@ -14,7 +14,11 @@ use self::{
     stage::{Actor, Stage, next_event, within},
 };
 use super::{Ended, output::Output, show::size};
-use crate::{Condition, DownloadOptions, Event, OnStale};
+use crate::{
+    download::DownloadOptions,
+    library::{events::Event, status::Condition},
+    state::freshness::OnStale,
+};
 
 const MIB: u64 = 1024 * 1024;
 /// Time for word of a new version to arrive.

@@ -1,8 +1,6 @@
 //! The demo, as the program plays it: it tells its story, ends well, and cleans up.
 
-mod program;
-
-use program::Home;
+use crate::program::Home;
 
 #[test]
 fn demo_ends_well_and_leaves_nothing_behind() {
@@ -10,7 +8,7 @@ fn demo_ends_well_and_leaves_nothing_behind() {
     std::fs::create_dir(home.path("tmp")).unwrap();
     let mut command = home.command(["demo", "--size-mib", "8"]);
     command.env("TMPDIR", home.path("tmp"));
-    let ended = program::Running::start(command).wait();
+    let ended = crate::program::Running::start(command).wait();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let last = ended.out.last().unwrap();
     assert!(last.starts_with("all as it should be, in "), "{last}");

@@ -1,11 +1,8 @@
 //! News of a newer version: how it reaches copies, and what becomes of them.
-#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
-
-mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Folder, Holder, Node, identity, in_time, indexer, kept_port, name, peer, policy};
+use crate::common::{Folder, Holder, Node, identity, in_time, indexer, kept_port, name, peer, policy};
 use nekoindexer::IndexerHandle;
 use nekopeer::{Config, Event, OnStale};
 use nekoproto::{Freshness, Mode, Policy};
@@ -191,7 +188,7 @@ async fn refetch_that_finds_nothing_newer_is_tried_again_until_it_does() {
     in_time(async {
         let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
         let (port, addr) = kept_port();
-        let indexer = common::indexer_at(addr, &[]).await;
+        let indexer = crate::common::indexer_at(addr, &[]).await;
         let (from, to) = (Folder::new(), Folder::new());
         let mut config = from.config(&[addr]);
         config.policy = lasting_push();
@@ -206,7 +203,7 @@ async fn refetch_that_finds_nothing_newer_is_tried_again_until_it_does() {
         origin.publish(&from.write("a", b"version 2")).await; // told directly, but listed nowhere
         reader.event(|event| matches!(event, Event::Failed { .. }).then_some(())).await;
         assert_eq!(to.read("a"), b"version 1");
-        let _indexer = common::indexer_at(addr, &[]).await;
+        let _indexer = crate::common::indexer_at(addr, &[]).await;
         assert_eq!(reader.event(refreshed).await.0, 2);
         assert_eq!(to.read("a"), b"version 2");
         drop(port);

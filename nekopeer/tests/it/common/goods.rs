@@ -1,9 +1,8 @@
 //! Made-up files: bytes, manifest and signed record, for nodes that serve them as a test wants.
 
-use nekopeer::chunker::hash;
 use nekoproto::{
-    Chunk, ContentHash, DataRequest, Freshness, Grant, Identity, Manifest, Policy, Record, SignedRecord,
-    VerifiedRecord, Version, codec,
+    Chunk, ChunkHash, ContentHash, DataRequest, Freshness, Grant, Identity, Manifest, Policy, Record,
+    SignedRecord, VerifiedRecord, Version, codec,
 };
 
 use super::{Answer, name};
@@ -33,6 +32,7 @@ impl Goods {
         bytes: Vec<u8>,
         change: impl FnOnce(&mut Record),
     ) -> Self {
+        let hash = |bytes: &[u8]| ChunkHash::from_bytes(*blake3::hash(bytes).as_bytes());
         let chunk = |bytes: &[u8]| Chunk { len: u32::try_from(bytes.len()).unwrap(), hash: hash(bytes) };
         let manifest = Manifest::new(bytes.chunks(CHUNK_BYTES).map(chunk).collect()).unwrap();
         let (manifest, manifest_hash) = manifest.encode().unwrap();

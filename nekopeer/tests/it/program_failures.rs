@@ -1,7 +1,5 @@
 //! What the program does when something is wrong: one clear line, the right exit code, nothing broken.
 
-mod program;
-
 use std::{
     fs,
     io::pipe,
@@ -12,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use program::{FreeAddr, Home, Indexers, MIB, Running, bytes, same};
+use crate::program::{FreeAddr, Home, Indexers, MIB, Running, bytes, same};
 
 /// Far longer than a query may take, far shorter than hanging.
 const BOUNDED: Duration = Duration::from_secs(20);
@@ -107,7 +105,7 @@ fn share_with_its_indexer_away_serves_and_registers_when_it_comes() {
 }
 
 /// Runs `get NAME` where no file can grow beyond `mib`, as on a full disk.
-fn get_on_full_disk(home: &Home, indexer: &str, name: &str, mib: usize) -> program::Ended {
+fn get_on_full_disk(home: &Home, indexer: &str, name: &str, mib: usize) -> crate::program::Ended {
     let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", mib * 1024);
     let mut command = Command::new("bash");
     let program = env!("CARGO_BIN_EXE_nekopeer");

@@ -1,9 +1,6 @@
 //! The REPL on a terminal, typed key by key: completion, history, interruption, events.
-#![allow(clippy::unwrap_used, reason = "helpers of tests fail by panicking")]
 
-mod program;
-
-use program::{Home, Indexers, LIMIT, Running};
+use crate::program::{Home, Indexers, LIMIT, Running};
 use rexpect::{
     process::{Signal, WaitStatus},
     reader::Options,

@@ -1,11 +1,8 @@
 //! Publishing many files at once: more than one batch, in order, the bad ones named and the rest shared.
-#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
-
-mod common;
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
-use common::{in_time, indexer, peer};
+use crate::common::{in_time, indexer, peer};
 use nekopeer::PublishOptions;
 use nekoproto::VerifiedRecord;
 
@@ -20,7 +17,7 @@ async fn folder_of_many_files_is_published_in_order_but_for_the_bad_ones() {
         for n in 0..FILES {
             from.write(&format!("many/{n:05}"), n.to_string().as_bytes());
         }
-        let large = common::bytes(1, 20 * common::MIB); // on all cores, among small ones
+        let large = crate::common::bytes(1, 20 * crate::common::MIB); // on all cores, among small ones
         from.write("many/00500x", &large);
         std::fs::write(from.path("many").join(OsStr::from_bytes(b"00001\xff")), b"no name").unwrap();
         let publish = || async {

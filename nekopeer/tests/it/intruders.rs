@@ -1,11 +1,8 @@
 //! What strangers may send to a peer's port: it refuses, and lives on.
-#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
-
-mod common;
 
 use std::net::SocketAddr;
 
-use common::{
+use crate::common::{
     Folder, Goods, Holder, MIB, Node, bytes, eventually, goods,
     holder::{ask_over, blocking, patient},
     identity, in_time, indexer, peer,

@@ -1,17 +1,12 @@
 //! Sessions with indexers that come and go, what is withdrawn and when, and one process per data folder.
-#![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
-
-mod common;
 
 use std::{ffi::OsStr, net::SocketAddr, os::unix::ffi::OsStrExt, sync::Arc};
 
-use common::{
+use crate::common::{
     ANY_PORT, Folder, Holder, Node, Proxy, eventually, identity, in_time, indexer, indexer_at, kept_port,
     name, peer,
 };
-use nekopeer::{
-    Config, DownloadError, Event, Peer, PublishError, PublishOptions, StartError, lock::LockError,
-};
+use nekopeer::{Config, DownloadError, Event, LockError, Peer, PublishError, PublishOptions, StartError};
 use nekoproto::{DataRequest, NetworkName, limits::TTL_DEFAULT, transport::Security};
 
 /// Why the indexer is away, once that is known.

@@ -1,0 +1,257 @@
+//! The table by itself, and simulated with indexers that fail, restart and are full.
+
+use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+
+use super::*;
+
+fn name(n: u8) -> FileName {
+    FileName::new(&format!("file-{n}")).unwrap()
+}
+
+fn record(n: u8, version: u64) -> VerifiedRecord {
+    let origin = Identity::from_seed(&[1; 32]);
+    let record = Record {
+        origin: origin.id(),
+        name: name(n),
+        version: Version::new(version).unwrap(),
+        size: 1,
+        content: ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]),
+        manifest: ManifestHash::from_bytes([1; 32]),
+        policy: Policy::default(),
+    };
+    record.sign(&origin).unwrap()
+}
+
+/// Tells the first indexer everything, as one that takes all; what it was told.
+fn tell_all(registrations: &mut Registrations) -> Vec<(Kind, VerifiedRecord)> {
+    let mut told = Vec::new();
+    while let Some(batch) = registrations.next(0, 3) {
+        registrations.withdrawn(0, &batch.withdraw);
+        for (kind, records) in
+            [(Kind::Held, &batch.held), (Kind::News, &batch.news), (Kind::Partial, &batch.partial)]
+        {
+            registrations.registered(0, kind, records, &[], 0);
+            told.extend(records.iter().map(|record| (kind, record.clone())));
+        }
+        registrations.done(0);
+    }
+    told
+}
+
+fn connected() -> Registrations {
+    let mut registrations = Registrations::new(1);
+    registrations.connected(0);
+    registrations
+}
+
+#[test]
+fn news_is_announced_once_and_held_when_told_again() {
+    let mut registrations = connected();
+    registrations.expect_news([name(1)].iter());
+    registrations.offer(&[record(1, 1)]);
+    assert_eq!(tell_all(&mut registrations), [(Kind::News, record(1, 1))]);
+    assert_eq!(tell_all(&mut registrations), []);
+    registrations.connected(0);
+    assert_eq!(tell_all(&mut registrations), [(Kind::Held, record(1, 1))]);
+}
+
+#[test]
+fn news_that_an_indexer_missed_is_announced_when_it_is_back() {
+    let mut registrations = connected();
+    registrations.expect_news([name(1)].iter());
+    let generation = registrations.offer(&[record(1, 1)]);
+    assert_eq!(registrations.is_told(0, generation), None);
+    let batch = registrations.next(0, 9).unwrap();
+    registrations.failed(0, batch);
+    assert_eq!(registrations.is_told(0, generation), Some(false));
+    registrations.disconnected(0);
+    registrations.connected(0);
+    assert_eq!(tell_all(&mut registrations), [(Kind::News, record(1, 1))]);
+    assert_eq!(registrations.is_told(0, generation), Some(true));
+}
+
+#[test]
+fn part_stands_in_place_of_an_older_version_until_it_ends() {
+    let mut registrations = connected();
+    registrations.offer(&[record(1, 1)]);
+    registrations.offer_part(&record(1, 2));
+    assert_eq!(tell_all(&mut registrations), [(Kind::Partial, record(1, 2))]);
+    registrations.offer(&[record(1, 1)]);
+    assert_eq!(tell_all(&mut registrations), [], "the download goes on");
+    registrations.end_part(&name(1), Some(record(1, 1)));
+    let batch = registrations.next(0, 9).unwrap();
+    assert_eq!((batch.withdraw.as_slice(), batch.held.as_slice()), (&[name(1)][..], &[record(1, 1)][..]));
+}
+
+#[test]
+fn what_changes_comes_before_the_rest_of_everything() {
+    let mut registrations = Registrations::new(1);
+    let all: Vec<_> = (0..9).map(|n| record(n, 1)).collect();
+    let first = registrations.offer(&all);
+    registrations.connected(0);
+    let change = registrations.offer(&[record(9, 1)]);
+    let batch = registrations.next(0, 2).unwrap();
+    assert!(batch.held.contains(&record(9, 1)));
+    registrations.registered(0, Kind::Held, &batch.held, &[], 0);
+    assert_eq!(registrations.is_told(0, change), None, "it is on its way");
+    registrations.done(0);
+    assert_eq!((registrations.is_told(0, change), registrations.is_told(0, first)), (Some(true), None));
+}
+
+#[test]
+fn look_at_the_disk_does_not_undo_what_changed_since() {
+    let mut registrations = connected();
+    registrations.offer(&[record(1, 2), record(2, 1)]);
+    registrations.withdraw(&[name(3)]);
+    let found = vec![(record(1, 1), true), (record(2, 1), false), (record(3, 1), true)];
+    registrations.refresh(found, |found| *found == record(2, 1));
+    assert_eq!(tell_all(&mut registrations), [(Kind::Held, record(1, 2))]);
+}
+
+#[test]
+fn full_indexer_is_not_asked_again_and_again() {
+    let mut registrations = connected();
+    registrations.offer(&[record(1, 1), record(2, 1)]);
+    let batch = registrations.next(0, 9).unwrap();
+    registrations.registered(0, Kind::Held, &batch.held, &[], 1);
+    registrations.done(0);
+    assert_eq!(registrations.next(0, 9), None);
+    assert!(registrations.is_all(0, 1) && !registrations.is_all(0, 0));
+}
+
+#[test]
+fn closed_table_tells_nobody_anything() {
+    let mut registrations = connected();
+    registrations.offer(&[record(1, 1)]);
+    registrations.close();
+    registrations.offer(&[record(2, 1)]);
+    registrations.connected(0);
+    assert_eq!(registrations.next(0, 9), None);
+}
+
+/// An indexer that keeps what it is told, as the real one does.
+#[derive(Default)]
+struct Model {
+    listed: HashMap<FileName, (VerifiedRecord, bool)>,
+    announced: HashSet<VerifiedRecord>,
+}
+
+impl Model {
+    /// Takes a batch, or a part of it when it fails in between; whether it took all.
+    fn take(
+        &mut self,
+        registrations: &mut Registrations,
+        index: IndexerIndex,
+        batch: &Batch,
+        random: &mut StdRng,
+    ) -> bool {
+        if random.random_bool(0.1) {
+            return false;
+        }
+        batch.withdraw.iter().for_each(|name| drop(self.listed.remove(name)));
+        registrations.withdrawn(index, &batch.withdraw);
+        for (kind, records) in
+            [(Kind::Held, &batch.held), (Kind::News, &batch.news), (Kind::Partial, &batch.partial)]
+        {
+            if random.random_bool(0.1) {
+                return false;
+            }
+            for record in records {
+                let known = self.listed.get(&record.name);
+                assert!(known.is_none_or(|(known, _)| !known.replaces(record)), "older over newer");
+                self.listed.insert(record.name.clone(), (record.clone(), kind == Kind::Partial));
+                if kind == Kind::News {
+                    self.announced.insert(record.clone());
+                }
+            }
+            if random.random_bool(0.1) {
+                return false; // done there, and not known here
+            }
+            registrations.registered(index, kind, records, &[], 0);
+        }
+        true
+    }
+}
+
+/// Goal: whatever happens, each indexer ends up with exactly what is offered, and has heard of the last news
+/// under each name.
+/// Method: random offers, parts, ends, withdrawals, failures and reconnections; then quiet.
+#[test]
+fn every_indexer_ends_up_with_what_is_offered() {
+    const INDEXERS: usize = 3;
+    for seed in 0..300 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut registrations = Registrations::new(INDEXERS);
+        let mut models: Vec<Model> = (0..INDEXERS).map(|_| Model::default()).collect();
+        let mut version = 0;
+        let mut news: HashMap<FileName, VerifiedRecord> = HashMap::new();
+        for _ in 0..200 {
+            let n = random.random_range(0..5);
+            version += 1;
+            match random.random_range(0..7) {
+                0 | 1 => {
+                    let record = record(n, 1 + version / 8);
+                    let whole = registrations.offers.get(&name(n)).and_then(|offer| offer.whole.clone());
+                    if whole.is_none_or(|whole| record.replaces(&whole)) {
+                        registrations.expect_news([name(n)].iter());
+                        registrations.offer(std::slice::from_ref(&record));
+                        news.insert(name(n), record);
+                    }
+                }
+                2 => drop(registrations.offer_part(&record(n, 2 + version / 8))),
+                3 => {
+                    let whole = registrations.offers.get(&name(n)).and_then(|offer| offer.whole.clone());
+                    registrations.end_part(&name(n), whole);
+                }
+                4 => {
+                    registrations.withdraw(&[name(n)]);
+                    news.remove(&name(n));
+                }
+                5 => {
+                    let index = random.random_range(0..INDEXERS);
+                    registrations.disconnected(index);
+                    models[index].listed.clear();
+                    registrations.connected(index);
+                }
+                _ => {
+                    let index = random.random_range(0..INDEXERS);
+                    if let Some(batch) = registrations.next(index, 3) {
+                        if models[index].take(&mut registrations, index, &batch, &mut random) {
+                            registrations.done(index);
+                        } else {
+                            registrations.failed(index, batch);
+                        }
+                    }
+                }
+            }
+        }
+        for (index, model) in models.iter_mut().enumerate() {
+            if !registrations.indexers[index].is_connected {
+                model.listed.clear();
+                registrations.connected(index);
+            }
+            while let Some(batch) = registrations.next(index, 3) {
+                match model.take(&mut registrations, index, &batch, &mut random) {
+                    true => registrations.done(index),
+                    false => registrations.failed(index, batch),
+                }
+            }
+            let offered = registrations.offers.iter().map(|(name, offer)| {
+                let (record, is_partial) = offer.now().unwrap();
+                (name.clone(), (record.clone(), is_partial))
+            });
+            assert_eq!(model.listed, offered.collect::<HashMap<_, _>>(), "seed {seed} indexer {index}");
+            assert_eq!(registrations.counted(index), model.listed.len(), "seed {seed}");
+            assert_eq!(registrations.is_told(index, registrations.generation), Some(true), "seed {seed}");
+            for (name, record) in &news {
+                let is_offered =
+                    model.listed.get(name).is_some_and(|(listed, part)| listed == record && !part);
+                assert!(
+                    !is_offered || model.announced.contains(record),
+                    "seed {seed}: {name} is not announced"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Which chunks a stream is to fetch next. Policy alone: it looks at the [`Ledger`] and changes nothing.
+
+use std::{ops::Range, time::Duration};
+
+use rand::{Rng, RngExt};
+
+use super::{
+    Next, Order,
+    ledger::{Availability, Ledger, STRIKES_MAX, Stream, StreamId},
+};
+
+/// A stream is leased what it moves in this time, in seconds.
+const LEASE_SECS: f64 = 0.2;
+/// Bytes of a lease to a stream whose speed is not known yet.
+const LEASE_BYTES_FIRST: u64 = 1024 * 1024;
+/// Bounds of a lease, in bytes.
+const LEASE_BYTES_MIN: u64 = 128 * 1024;
+const LEASE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Chunks looked at for the rarest: choosing stays cheap however many there are.
+const LOOKED_AT_MAX: usize = 32 * 1024;
+/// A stream that has leases and moved nothing for this long stands still.
+pub(super) const STANDS_STILL_AFTER: Duration = Duration::from_secs(1);
+/// A chunk is fetched a second time if that saves at least this much time, in seconds.
+const WORTH_SECS: f64 = 0.1;
+
+/// What `stream` is to fetch next.
+pub(super) fn pick(
+    ledger: &Ledger,
+    stream: StreamId,
+    order: Order,
+    random: &mut impl Rng,
+    now: Duration,
+) -> Next {
+    if ledger.left == 0 {
+        return Next::Done;
+    }
+    let Some(known) = ledger.streams.get(&stream) else { return Next::StruckOut };
+    let source = ledger.sources.get(&known.source).filter(|source| source.strikes < STRIKES_MAX);
+    let Some(source) = source else { return Next::StruckOut };
+    let start = match order {
+        Order::InOrder => 0,
+        Order::RarestFirst { from } if ledger.partial_sources == 0 => from,
+        // Those who download together follow each other's news: were each to go on from there, all
+        // would ask the complete sources for the same next. Each begins anywhere.
+        Order::RarestFirst { .. } => random.random_range(0..ledger.lens.len()),
+    };
+    let run = match first_missing(ledger, order, &source.available, start) {
+        Some(first) => Some(run_of_missing(ledger, first, known.lease_bytes(), &source.available)),
+        None => to_take_over(ledger, stream, known, &source.available, now),
+    };
+    run.map_or(Next::Wait, Next::Fetch)
+}
+
+/// The first chunk to fetch of those that are missing and `available`: the rarest in the order from `start`, or
+/// the first of the file.
+fn first_missing(ledger: &Ledger, order: Order, available: &Availability, start: usize) -> Option<usize> {
+    let count = ledger.lens.len();
+    let is_wanted = |index: &usize| ledger.missing.contains(*index) && available.contains(*index);
+    if ledger.missing.is_clear() {
+        return None;
+    }
+    if order == Order::InOrder {
+        return (0..count).find(is_wanted);
+    }
+    let mut best: Option<(u8, usize)> = None;
+    for index in (start..count).chain(0..start).filter(is_wanted).take(LOOKED_AT_MAX) {
+        let copies = ledger.copies[index];
+        if best.is_none_or(|(fewest, _)| copies < fewest) {
+            best = Some((copies, index));
+        }
+        if copies == 0 {
+            break;
+        }
+    }
+    best.map(|(_, index)| index)
+}
+
+/// The missing chunks from `first` on that are as rare as it is, of at most `bytes` bytes, the first at least.
+fn run_of_missing(ledger: &Ledger, first: usize, bytes: u64, available: &Availability) -> Range<usize> {
+    let mut end = first + 1;
+    let mut sum = u64::from(ledger.lens[first]);
+    // What others can have from each other is not asked of a complete source in passing.
+    let as_rare =
+        |index: usize| *available != Availability::All || ledger.copies[index] == ledger.copies[first];
+    let same = |index: usize| ledger.missing.contains(index) && available.contains(index) && as_rare(index);
+    while end < ledger.lens.len() && same(end) && sum + u64::from(ledger.lens[end]) <= bytes {
+        sum += u64::from(ledger.lens[end]);
+        end += 1;
+    }
+    first..end
+}
+
+/// The last half of what the latest other stream has to deliver, if this one has it and is sooner.
+fn to_take_over(
+    ledger: &Ledger,
+    own_id: StreamId,
+    own: &Stream,
+    available: &Availability,
+    now: Duration,
+) -> Option<Range<usize>> {
+    if !ledger.missing.is_clear() || !own.leased.is_empty() {
+        return None; // it is not the end: others have what this source lacks
+    }
+    let own_speed = own.speed.unwrap_or(LEASE_BYTES_FIRST as f64);
+    let may_take = |index: &usize| available.contains(*index) && ledger.leases.get(index) == Some(&1);
+    let others = ledger.streams.iter().filter(|(id, other)| **id != own_id && !other.leased.is_empty());
+    let mut late: Vec<(f64, &Stream)> = others
+        .map(|(_, other)| (other.seconds_left(now, own_speed), other))
+        // Another connection to the same source is no faster, unless that one stands still.
+        .filter(|(seconds, other)| other.source != own.source || seconds.is_infinite())
+        .collect();
+    late.sort_by(|a, b| b.0.total_cmp(&a.0));
+    late.into_iter().find_map(|(seconds, other)| {
+        let end = other.leased.iter().rev().copied().find(may_take)? + 1;
+        let mut start = end - 1;
+        let mut bytes = u64::from(ledger.lens[start]);
+        while start > 0
+            && may_take(&(start - 1))
+            && other.leased.contains(&(start - 1))
+            && bytes + u64::from(ledger.lens[start - 1]) <= other.bytes / 2
+        {
+            start -= 1;
+            bytes += u64::from(ledger.lens[start]);
+        }
+        let own_seconds = bytes as f64 / own_speed;
+        (own_seconds + WORTH_SECS < seconds).then_some(start..end)
+    })
+}
+
+impl Stream {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive, and clamped")]
+    fn lease_bytes(&self) -> u64 {
+        self.speed.map_or(LEASE_BYTES_FIRST, |speed| {
+            ((speed * LEASE_SECS) as u64).clamp(LEASE_BYTES_MIN, LEASE_BYTES_MAX)
+        })
+    }
+
+    /// Seconds until it has delivered all that is leased to it; as fast as `usual` while its speed is
+    /// not known.
+    fn seconds_left(&self, now: Duration, usual: f64) -> f64 {
+        if now.saturating_sub(self.moved_at) > STANDS_STILL_AFTER {
+            return f64::INFINITY;
+        }
+        self.bytes as f64 / self.speed.unwrap_or(usual)
+    }
+}
