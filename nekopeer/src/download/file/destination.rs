@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use nekoproto::{ContentHash, FileName, VerifiedRecord};
 
-use super::look_alikes::LookAlikes;
+use super::look_alikes::refuse_look_alike;
 use crate::{
     content::stamp::Stamp,
     download::{DownloadOptions, Downloader, error::DownloadError},
@@ -33,7 +33,7 @@ impl Downloader {
         let (record, options) = (record.clone(), options.clone());
         let look = move |library: &Arc<Library>| {
             if options.output.is_none() && !options.force {
-                LookAlikes::default().refuse(&library.share, &record.name)?; // before folders are made
+                refuse_look_alike(&library.share, &record.name)?; // before folders are made
             }
             destination(library, &record, &options)
         };

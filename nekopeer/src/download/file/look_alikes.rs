@@ -25,9 +25,7 @@ impl LookAlikes {
         let path = name.as_path();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
         if !self.folders.contains_key(&folder) {
-            if let Some(existing) = share.look_alike(name)? {
-                return Err(DownloadError::Collides { name: name.clone(), existing });
-            }
+            refuse_look_alike(share, name)?;
             let entries = share.entries_by_look(&folder)?;
             self.folders.insert(folder.clone(), entries);
         }
@@ -44,5 +42,13 @@ impl LookAlikes {
                 Ok(())
             }
         }
+    }
+}
+
+/// Refuses `name` if another file system takes it for one that is there. Blocking.
+pub(crate) fn refuse_look_alike(share: &ShareFolder, name: &FileName) -> Result<(), DownloadError> {
+    match share.look_alike(name)? {
+        Some(existing) => Err(DownloadError::Collides { name: name.clone(), existing }),
+        None => Ok(()),
     }
 }

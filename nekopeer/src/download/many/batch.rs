@@ -82,7 +82,7 @@ impl Downloader {
         }
         let fetching = by_source.into_values().map(|(holder, batch)| {
             let ready = streams.remove(&holder.node);
-            self.from_one(holder, ready, batch, progress)
+            self.fetch_from(holder, ready, batch, progress)
         });
         let fetching: Vec<_> = fetching.collect();
         let mut fetched = Fetched { streams, arrived: Vec::new(), failed: Vec::new() };
@@ -95,7 +95,7 @@ impl Downloader {
         fetched
     }
 
-    async fn from_one(
+    async fn fetch_from(
         &self,
         holder: Holder,
         ready: Option<Source>,

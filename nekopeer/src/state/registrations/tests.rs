@@ -174,84 +174,97 @@ impl Model {
     }
 }
 
+const INDEXERS: usize = 3;
+
+/// The table, its indexers, and what was published last under each name.
+struct Sim {
+    registrations: Registrations,
+    models: Vec<Model>,
+    news: HashMap<FileName, VerifiedRecord>,
+    random: StdRng,
+}
+
+impl Sim {
+    fn new(seed: u64) -> Self {
+        let models = (0..INDEXERS).map(|_| Model::default()).collect();
+        let random = StdRng::seed_from_u64(seed);
+        Self { registrations: Registrations::new(INDEXERS), models, news: HashMap::new(), random }
+    }
+
+    /// Something happens; versions grow with `time`.
+    fn step(&mut self, time: u64) {
+        let n = self.random.random_range(0..5);
+        let index = self.random.random_range(0..INDEXERS);
+        let whole = self.registrations.offers.get(&name(n)).and_then(|offer| offer.whole.clone());
+        match self.random.random_range(0..7) {
+            0 | 1 => {
+                let record = record(n, 1 + time / 8);
+                if whole.is_none_or(|whole| record.replaces(&whole)) {
+                    self.registrations.expect_news([name(n)].iter());
+                    self.registrations.offer(std::slice::from_ref(&record));
+                    self.news.insert(name(n), record);
+                }
+            }
+            2 => _ = self.registrations.offer_part(&record(n, 2 + time / 8)),
+            3 => _ = self.registrations.end_part(&name(n), whole),
+            4 => {
+                self.registrations.withdraw(&[name(n)]);
+                self.news.remove(&name(n));
+            }
+            5 => self.reconnect(index),
+            _ => _ = self.tell(index),
+        }
+    }
+
+    fn reconnect(&mut self, index: IndexerIndex) {
+        self.registrations.disconnected(index);
+        self.models[index].listed.clear();
+        self.registrations.connected(index);
+    }
+
+    /// Tells an indexer the next batch, or fails to; false when there is none.
+    fn tell(&mut self, index: IndexerIndex) -> bool {
+        let Some(batch) = self.registrations.next(index, 3) else { return false };
+        if self.models[index].take(&mut self.registrations, index, &batch, &mut self.random) {
+            self.registrations.done(index);
+        } else {
+            self.registrations.failed(index, batch);
+        }
+        true
+    }
+
+    /// What the indexer should list by now, and have heard of.
+    fn check(&self, index: IndexerIndex) {
+        let (registrations, model) = (&self.registrations, &self.models[index]);
+        let offered = registrations.offers.iter().map(|(name, offer)| {
+            let (record, is_partial) = offer.now().unwrap();
+            (name.clone(), (record.clone(), is_partial))
+        });
+        assert_eq!(model.listed, offered.collect::<HashMap<_, _>>());
+        assert_eq!(registrations.counted(index), model.listed.len());
+        assert_eq!(registrations.is_told(index, registrations.generation), Some(true));
+        for (name, record) in &self.news {
+            let is_offered = model.listed.get(name).is_some_and(|(listed, part)| listed == record && !part);
+            assert!(!is_offered || model.announced.contains(record), "{name} is not announced");
+        }
+    }
+}
+
 /// Goal: whatever happens, each indexer ends up with exactly what is offered, and has heard of the last news
 /// under each name.
 /// Method: random offers, parts, ends, withdrawals, failures and reconnections; then quiet.
 #[test]
 fn every_indexer_ends_up_with_what_is_offered() {
-    const INDEXERS: usize = 3;
     for seed in 0..300 {
-        let mut random = StdRng::seed_from_u64(seed);
-        let mut registrations = Registrations::new(INDEXERS);
-        let mut models: Vec<Model> = (0..INDEXERS).map(|_| Model::default()).collect();
-        let mut version = 0;
-        let mut news: HashMap<FileName, VerifiedRecord> = HashMap::new();
-        for _ in 0..200 {
-            let n = random.random_range(0..5);
-            version += 1;
-            match random.random_range(0..7) {
-                0 | 1 => {
-                    let record = record(n, 1 + version / 8);
-                    let whole = registrations.offers.get(&name(n)).and_then(|offer| offer.whole.clone());
-                    if whole.is_none_or(|whole| record.replaces(&whole)) {
-                        registrations.expect_news([name(n)].iter());
-                        registrations.offer(std::slice::from_ref(&record));
-                        news.insert(name(n), record);
-                    }
-                }
-                2 => drop(registrations.offer_part(&record(n, 2 + version / 8))),
-                3 => {
-                    let whole = registrations.offers.get(&name(n)).and_then(|offer| offer.whole.clone());
-                    registrations.end_part(&name(n), whole);
-                }
-                4 => {
-                    registrations.withdraw(&[name(n)]);
-                    news.remove(&name(n));
-                }
-                5 => {
-                    let index = random.random_range(0..INDEXERS);
-                    registrations.disconnected(index);
-                    models[index].listed.clear();
-                    registrations.connected(index);
-                }
-                _ => {
-                    let index = random.random_range(0..INDEXERS);
-                    if let Some(batch) = registrations.next(index, 3) {
-                        if models[index].take(&mut registrations, index, &batch, &mut random) {
-                            registrations.done(index);
-                        } else {
-                            registrations.failed(index, batch);
-                        }
-                    }
-                }
+        println!("seed {seed}");
+        let mut sim = Sim::new(seed);
+        (0..200).for_each(|time| sim.step(time));
+        for index in 0..INDEXERS {
+            if !sim.registrations.indexers[index].is_connected {
+                sim.reconnect(index);
             }
-        }
-        for (index, model) in models.iter_mut().enumerate() {
-            if !registrations.indexers[index].is_connected {
-                model.listed.clear();
-                registrations.connected(index);
-            }
-            while let Some(batch) = registrations.next(index, 3) {
-                match model.take(&mut registrations, index, &batch, &mut random) {
-                    true => registrations.done(index),
-                    false => registrations.failed(index, batch),
-                }
-            }
-            let offered = registrations.offers.iter().map(|(name, offer)| {
-                let (record, is_partial) = offer.now().unwrap();
-                (name.clone(), (record.clone(), is_partial))
-            });
-            assert_eq!(model.listed, offered.collect::<HashMap<_, _>>(), "seed {seed} indexer {index}");
-            assert_eq!(registrations.counted(index), model.listed.len(), "seed {seed}");
-            assert_eq!(registrations.is_told(index, registrations.generation), Some(true), "seed {seed}");
-            for (name, record) in &news {
-                let is_offered =
-                    model.listed.get(name).is_some_and(|(listed, part)| listed == record && !part);
-                assert!(
-                    !is_offered || model.announced.contains(record),
-                    "seed {seed}: {name} is not announced"
-                );
-            }
+            while sim.tell(index) {}
+            sim.check(index);
         }
     }
 }

@@ -234,13 +234,6 @@ impl Node {
         outcome.published.into_iter().next().expect("a new version")
     }
 
-    /// Publishes one file under this name.
-    pub(crate) async fn publish_as(&self, path: &Path, text: &str) -> VerifiedRecord {
-        let options = PublishOptions { name: Some(name(text)), policy: None };
-        let outcome = self.peer.publish(vec![path.to_owned()], options, &Arc::default()).await.unwrap();
-        outcome.published.into_iter().next().expect("a new version")
-    }
-
     pub(crate) async fn get(&self, text: &str) -> Result<Downloaded, DownloadError> {
         self.get_with(text, DownloadOptions::default()).await
     }

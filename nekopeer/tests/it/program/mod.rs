@@ -30,8 +30,8 @@ const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4
 /// Indexers in a line, each a neighbor of the one before. They end when dropped.
 pub(crate) struct Indexers {
     addrs: Vec<SocketAddr>,
-    handles: Vec<IndexerHandle>,
-    runtime: Runtime,
+    _handles: Vec<IndexerHandle>,
+    _runtime: Runtime,
 }
 
 impl Indexers {
@@ -52,7 +52,7 @@ impl Indexers {
             runtime.block_on(linked).unwrap();
         }
         let addrs = handles.iter().map(IndexerHandle::local_addr).collect();
-        Self { addrs, handles, runtime }
+        Self { addrs, _handles: handles, _runtime: runtime }
     }
 
     /// One at this address.
@@ -60,7 +60,7 @@ impl Indexers {
         let runtime = Runtime::new().unwrap();
         let config = Config { listen: addr, ..Config::default() };
         let handle = runtime.block_on(Indexer::spawn(config)).unwrap();
-        Self { addrs: vec![addr], handles: vec![handle], runtime }
+        Self { addrs: vec![addr], _handles: vec![handle], _runtime: runtime }
     }
 
     pub(crate) fn addr(&self, place: usize) -> String {
