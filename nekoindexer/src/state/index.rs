@@ -1,6 +1,7 @@
 //! The index: name -> the newest record of each origin, and who holds which version of it.
 
 mod entry;
+mod listing;
 mod name_hash;
 mod session;
 
@@ -17,8 +18,8 @@ use dashmap::DashMap;
 use nekoproto::{FileName, Holder, SignedRecord, VerifiedRecord, summary::NameKey};
 use nohash_hasher::BuildNoHashHasher;
 
-pub use self::session::{SESSION_NAMES_MAX, Session, SessionId};
-use self::{entry::Entry, name_hash::NameHash, session::NameHashes};
+pub use self::session::{SESSION_NAMES_MAX, Session, SessionId, Withdrawn};
+use self::{entry::Entry, name_hash::NameHash};
 use super::merge::Found;
 
 /// Locks that the names are spread over: at a million names, one part of the map rehashes in well under
@@ -41,24 +42,6 @@ pub enum Noted {
     Outdated(VerifiedRecord),
     /// A limit is reached; the holder was not listed.
     Full,
-}
-
-/// Names that were a session's, and are to be unlisted.
-#[derive(Debug)]
-pub struct Withdrawn(NameHashes);
-
-impl Withdrawn {
-    /// How many.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 /// Who holds what. `S` makes the hashes of names; a secret key by default.

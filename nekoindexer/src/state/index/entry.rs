@@ -2,14 +2,13 @@
 
 use std::{ptr, sync::Arc};
 
-use nekoproto::{
-    FileName, Holder, PackedRecord, Record, SignedRecord, VerifiedRecord, Version,
-    limits::{HITS_MAX, HOLDERS_MAX},
-};
-use rand::random_range;
+use nekoproto::{FileName, PackedRecord, SignedRecord, VerifiedRecord, limits::HITS_MAX};
 
-use super::{Noted, Session};
-use crate::state::merge::{Found, order};
+use super::{
+    Noted, Session,
+    listing::{Holding, Listing, has_name},
+};
+use crate::state::merge::Found;
 
 /// What is known under one hash, which is nearly always that of one name. Nearly always one origin
 /// publishes it and one node holds it: that takes two pointers, and no memory of its own but the record.
@@ -23,23 +22,6 @@ pub(super) enum Entry {
     /// Anything else, also other names with the same hash.
     #[expect(clippy::box_collection, reason = "a vector in place would make every entry larger")]
     Many(Box<Vec<Listing>>),
-}
-
-/// One origin's file.
-///
-/// Invariant: of the holdings, those of whole versions come first.
-#[derive(Debug)]
-pub(super) struct Listing {
-    pub(super) record: PackedRecord,
-    pub(super) holdings: Vec<Holding>,
-}
-
-#[derive(Debug)]
-pub(super) struct Holding {
-    pub(super) session: Arc<Session>,
-    pub(super) version: Version,
-    /// Its holder has a part of the version.
-    pub(super) partial: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() == 16, "a million of them are in the table");
@@ -213,68 +195,4 @@ impl Entry {
             }
         }
     }
-}
-
-impl Listing {
-    fn has_name(&self, name: &FileName) -> bool {
-        has_name(&self.record, name)
-    }
-
-    /// Whether it lists the file that `record` is of.
-    fn is_of(&self, record: &Record) -> bool {
-        self.record.is_of(&record.origin) && self.has_name(&record.name)
-    }
-
-    /// Takes note of `record`, which is not older than the one known.
-    fn note(&mut self, record: &VerifiedRecord) -> Noted {
-        if record.version <= self.record.version() {
-            return Noted::Known;
-        }
-        self.record = PackedRecord::new(record);
-        let older = self.holdings.iter().filter(|held| held.version < record.version);
-        Noted::News { outdated: older.map(|held| held.session.id()).collect() }
-    }
-
-    /// Adds a holding. The order among those of whole versions, and among the others, means nothing.
-    fn add(&mut self, holding: Holding) {
-        let first_partial = self.first_partial();
-        let (last, partial) = (self.holdings.len(), holding.partial);
-        self.holdings.push(holding);
-        if !partial {
-            self.holdings.swap(first_partial, last);
-        }
-    }
-
-    /// Where the holdings of parts begin.
-    fn first_partial(&self) -> usize {
-        self.holdings.partition_point(|held| !held.partial)
-    }
-
-    /// At most [`HOLDERS_MAX`] of the current holders, those of the whole version first (see
-    /// [`order`]); each lookup begins elsewhere among them, so that the load spreads.
-    fn found(&self, now_ms: u64) -> Option<Found> {
-        let newest = self.record.version();
-        let rotate = self.holdings.len() > HOLDERS_MAX;
-        let current = |holdings: &[Holding]| -> Vec<Holder> {
-            let start = if rotate && !holdings.is_empty() { random_range(0..holdings.len()) } else { 0 };
-            let (late, early) = holdings.split_at(start);
-            let holdings = early.iter().chain(late);
-            holdings
-                .filter(|held| held.version == newest && held.session.is_listed_at(now_ms))
-                .map(|held| Holder { partial: held.partial, ..held.session.holder })
-                .take(HOLDERS_MAX)
-                .collect()
-        };
-        let (whole, partial) = self.holdings.split_at(self.first_partial());
-        let mut holders = current(whole);
-        if !partial.is_empty() {
-            holders.extend(current(partial));
-            order(&mut holders);
-        }
-        (!holders.is_empty()).then(|| Found { record: self.record.unpack(), holders })
-    }
-}
-
-fn has_name(record: &PackedRecord, name: &FileName) -> bool {
-    record.name_bytes() == name.as_str().as_bytes()
 }

@@ -99,6 +99,24 @@ impl Session {
     }
 }
 
+/// Names that were taken from a session, and are to be unlisted.
+#[derive(Debug)]
+pub struct Withdrawn(pub(super) NameHashes);
+
+impl Withdrawn {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl SessionNames {
     /// Whether one more name may be added, or this one is there already.
     pub(super) fn has_room_for(&self, hash: NameHash) -> bool {

@@ -1,11 +1,8 @@
 //! Queries over real sockets: how far they reach, what they cost, and many of them at once.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
-
-mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     Fake, Peer, eventually, fake::Habit, hits, in_time, indexer, line, mesh, name, network, nodes, over_both,
     patient, query, record, registration, within,
 };
