@@ -1,7 +1,7 @@
 //! Carries out an announcement: tells the holders of older versions, and the neighbors.
 //!
-//! Nobody waits for it and nothing depends on it: a message that is lost here is made up for by
-//! the lease or the TTR of each holder.
+//! Nobody waits for it and nothing depends on it: where a message is lost, the lease or the TTR of the
+//! holder bounds how long it keeps the older version.
 
 use std::{
     sync::Arc,
@@ -34,7 +34,7 @@ pub(crate) struct Envelope {
     pub(crate) covered: Covered,
 }
 
-/// Tells whoever the announcement names, in the background.
+/// Tells the holders and neighbors of the announcement, in the background.
 pub(crate) fn spread(shared: &Arc<Shared>, announcement: Announcement, envelope: Envelope) {
     if announcement.is_empty() {
         return;

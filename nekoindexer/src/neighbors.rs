@@ -24,9 +24,9 @@ pub(crate) struct Neighborhood {
     me: NodeTag,
     pub(crate) links: Links,
     pub(crate) acknowledged: Acknowledged,
-    /// Wakes whoever advertises our own summary.
+    /// Wakes the tasks that advertise our own summary.
     own_news: watch::Sender<()>,
-    /// Wakes whoever advertises the summaries of others.
+    /// Wakes the tasks that pass on the summaries of others.
     others_news: watch::Sender<()>,
 }
 

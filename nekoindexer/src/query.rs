@@ -74,7 +74,7 @@ pub(crate) async fn answer(
     answers.extend(first.iter().map(ask));
     merge.count_messages(count(&first));
     if !later.is_empty() {
-        // Half of the time is left for the others, should nobody of these say anything.
+        // Half of the time is left for the others, in case none of these answers.
         let patience = tokio::time::Instant::from_std(now + budget / 2);
         while let Ok(Some((neighbor, answer))) = timeout_at(patience, answers.next()).await {
             absorb(&mut merge, neighbor, answer, &forwarded.name, &shared.verifier);

@@ -1,4 +1,4 @@
-//! What a caller may ask: validates, calls the state, and hands plans to whoever carries them out.
+//! What a caller may ask: validates, calls the state, and hands its plans to `query` and `invalidate`.
 
 use std::{sync::Arc, time::Instant};
 

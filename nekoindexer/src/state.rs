@@ -97,8 +97,8 @@ impl State {
         self.registered(records, announce, |record| self.index.register(session, record))
     }
 
-    /// A holder registers versions that it has a part of. They are not announced to neighbors: whoever
-    /// downloads a version is not the one to announce it.
+    /// A holder registers versions that it has a part of. They are not announced to neighbors:
+    /// that is for the origin, not for those who download.
     pub fn on_register_partial(&self, session: &Arc<Session>, records: Vec<VerifiedRecord>) -> RegisterPlan {
         self.registered(records, false, |record| self.index.register_partial(session, record))
     }

@@ -47,7 +47,7 @@ async fn renew_own_summary(shared: &Arc<Shared>) {
         if !own.is_worn() {
             return;
         }
-        own.begin_anew();
+        own.begin_rebuild();
     }
     let making = {
         let shared = Arc::clone(shared);

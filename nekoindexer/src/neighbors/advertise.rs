@@ -28,7 +28,7 @@ impl Neighborhood {
     /// themselves. Never ends.
     ///
     /// # Cancel safety
-    /// Safe; whoever begins again sends whole summaries.
+    /// Safe; the next call begins with whole summaries.
     pub(crate) async fn advertise(&self, state: &State, to: NodeTag, neighbor: &IndexerServiceClient) {
         futures::join!(self.advertise_own(state, neighbor), self.advertise_others(state, to, neighbor));
     }
@@ -73,7 +73,7 @@ impl Neighborhood {
                     theirs.and_then(|theirs| theirs.pass_on(relay, before, now.into()))
                 };
                 let after = match next {
-                    // A whole filter is sent when it is due only: nobody makes us send many by changing theirs.
+                    // A whole filter only when it is due: a node that rebuilds its filter often cannot flood us.
                     Some((Advertisement::Whole(..), ..)) if !is_due => None,
                     Some((next, about, is_new)) if is_new || is_due => {
                         send(neighbor, next.updates(before, &about)).await

@@ -25,7 +25,7 @@ use super::merge::Found;
 /// Locks that the names are spread over: at a million names, one part of the map rehashes in well under
 /// a millisecond, and two threads seldom need the same lock.
 const SHARDS: usize = 256;
-/// Names of a session that are removed at a time, so that nobody waits long for its lock.
+/// Names of a session that are removed under one lock of it, so that other calls wait briefly.
 const REMOVED_AT_ONCE: usize = 256;
 
 /// What a registration or an invalidation did.
@@ -47,8 +47,8 @@ pub enum Noted {
 /// Who holds what. `S` makes the hashes of names; a secret key by default.
 ///
 /// Invariants:
-/// - a session is listed under a name only if the name is among the session's names, except
-///   for the moment of its removal, after which it is listed nowhere;
+/// - a session is listed under a name only if the name is among the session's names, or is being
+///   unlisted after it was taken from them;
 /// - a name without holdings has no entry.
 ///
 /// Locks: first a session's names, then a shard of `entries`. Lookups take a read lock of one shard alone.
@@ -94,7 +94,7 @@ impl<S: BuildHasher> Index<S> {
         session
     }
 
-    /// Begins the lease of `session` anew.
+    /// Restarts the lease of `session`.
     pub fn renew(&self, session: &Session, lease: Duration, now: Instant) {
         session.renew(self.millis(now + lease));
     }
@@ -109,8 +109,8 @@ impl<S: BuildHasher> Index<S> {
         self.register_as(session, record, false)
     }
 
-    /// Lists `session` as one that holds a part of the version in `record`, also where it was listed
-    /// as a holder of all of it: the newest word counts.
+    /// Lists `session` as a holder of a part of the version in `record`, also where it was listed as a
+    /// holder of all of it: the latest registration counts.
     pub fn register_partial(&self, session: &Arc<Session>, record: &VerifiedRecord) -> Noted {
         self.register_as(session, record, true)
     }
@@ -179,8 +179,8 @@ impl<S: BuildHasher> Index<S> {
     }
 
     /// Removes all registrations of a session whose lease has ended by `now`, and the session if it is
-    /// not connected any more; one that was renewed meanwhile stays. Takes some hundred nanoseconds for
-    /// each of its names.
+    /// not connected any more. A session that was renewed meanwhile stays. Takes some hundred nanoseconds
+    /// for each of its names.
     pub fn end(&self, session: &Session, now: Instant) {
         let is_over = !session.is_connected();
         let names = {
@@ -204,14 +204,14 @@ impl<S: BuildHasher> Index<S> {
         self.unlist_all(session, Withdrawn(names));
     }
 
-    /// Takes all its names from `session`; [`unlist_all`](Self::unlist_all) makes them be found no more.
-    /// What it registers from now on is not among them.
+    /// Takes all its names from `session`; [`unlist_all`](Self::unlist_all) then removes it from their
+    /// entries. Names that it registers from now on stay.
     pub fn withdraw_all(&self, session: &Session) -> Withdrawn {
         session.note_withdrawal();
         Withdrawn(session.names().clear(false))
     }
 
-    /// Lists `session` no longer under these names, unless it has registered them anew. Takes as long as
+    /// Lists `session` no longer under these names, unless it has registered them again. Takes as long as
     /// [`end`](Self::end).
     pub fn unlist_all(&self, session: &Session, Withdrawn(names): Withdrawn) {
         let mut gone = names.into_iter();

@@ -172,7 +172,7 @@ async fn who_does_not_listen_or_is_no_peer_is_no_holder() {
             assert_eq!(node.client.renew(patient()).await.unwrap(), Err(refusal));
             let withdrawing = node.client.deregister(patient(), Names::first_of([name("a")]));
             assert_eq!(withdrawing.await.unwrap(), Err(refusal));
-            assert!(node.search("a").await.hits.is_empty(), "it may ask all the same");
+            assert!(node.search("a").await.hits.is_empty(), "it may still ask");
         }
         assert_eq!(indexer.names(), 0);
     })

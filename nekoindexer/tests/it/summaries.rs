@@ -91,7 +91,7 @@ impl World {
         if node.names.remove(&name) {
             node.own.remove(1);
             if self.rng.random_bool(0.3) {
-                node.own.begin_anew();
+                node.own.begin_rebuild();
                 let keys: Vec<NameKey> = node.names.iter().map(|name| KEYS[*name]).collect();
                 node.own.renew(Fresh::of(&keys));
             }
@@ -215,7 +215,7 @@ impl World {
         }
     }
 
-    /// Lets everybody tell everything, after so long that nobody trusts what was told before.
+    /// Lets every node advertise everything, after the time for which earlier summaries are trusted.
     fn settle(&mut self) {
         self.post.clear();
         self.now += TRUSTED_FOR;

@@ -138,7 +138,7 @@ fn what_is_registered_after_everything_was_withdrawn_stays() {
     let withdrawn = setup.index.withdraw_all(&session);
     assert_eq!((withdrawn.len(), session.count()), (names.len(), 0));
     assert_ne!(session.withdrawals(), before, "what began before is void");
-    // Before they are unlisted, which takes a while, and happens beside.
+    // Before they are unlisted, which happens later on a blocking thread.
     setup.index.register(&session, &record(1, "f7", 1));
     setup.index.register(&session, &record(1, "new", 1));
     setup.index.unlist_all(&session, withdrawn);

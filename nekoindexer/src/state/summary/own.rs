@@ -79,7 +79,7 @@ impl OwnSummary {
     }
 
     /// Whether the filter has too many names, or too many removed ones. Then it should be rebuilt:
-    /// [`begin_anew`](Self::begin_anew), a [`Fresh`] filter of all listed names, [`renew`](Self::renew).
+    /// [`begin_rebuild`](Self::begin_rebuild), a [`Fresh`] filter of all listed names, [`renew`](Self::renew).
     #[must_use]
     pub fn is_worn(&self) -> bool {
         let made_for = self.source.filter.made_for();
@@ -89,7 +89,7 @@ impl OwnSummary {
     }
 
     /// The rebuild begins: names added from now on will be in the new filter.
-    pub fn begin_anew(&mut self) {
+    pub fn begin_rebuild(&mut self) {
         self.meanwhile = Some(Vec::new());
         self.removed = 0;
     }

@@ -192,7 +192,7 @@ fn a_worn_filter_is_made_anew_without_losing_a_name() {
         source.add(key(n));
     }
     assert!(source.is_worn(), "more names than it was made for");
-    source.begin_anew();
+    source.begin_rebuild();
     assert!(!source.is_worn());
     source.add(key(3001)); // while the keys are collected
     source.add(key(5)); // known to the old filter, and not among the keys collected
