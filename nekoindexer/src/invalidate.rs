@@ -1,20 +1,22 @@
 //! Carries out an announcement: tells the holders of older versions, and the neighbors.
 //!
-//! Nobody waits for it and nothing depends on it: a message that is lost here is made up for by
-//! the lease or the TTR of each holder.
+//! Nobody waits for it and nothing depends on it: where a message is lost, the lease or the TTR of the
+//! holder bounds how long it keeps the older version.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, stream};
 use nekoproto::{
     Covered, IndexerServiceClient, InvalidateRequest, MsgId, PeerServiceClient, Records, VerifiedRecord,
-    limits::BATCH_MAX,
+    limits::BATCH_MAX, transport::call_until,
 };
-use tarpc::context;
 use tracing::debug;
 
 use crate::{
-    Shared,
+    shared::Shared,
     state::{Announcement, route::route},
 };
 
@@ -32,7 +34,7 @@ pub(crate) struct Envelope {
     pub(crate) covered: Covered,
 }
 
-/// Tells whoever the announcement names, in the background.
+/// Tells the holders and neighbors of the announcement, in the background.
 pub(crate) fn spread(shared: &Arc<Shared>, announcement: Announcement, envelope: Envelope) {
     if announcement.is_empty() {
         return;
@@ -54,7 +56,8 @@ async fn tell_all(shared: &Shared, announcement: Announcement, envelope: Envelop
 async fn tell_holder(client: &PeerServiceClient, records: Vec<VerifiedRecord>) {
     for batch in records.chunks(BATCH_MAX) {
         let records = Records::first_of(batch.iter().map(VerifiedRecord::to_signed));
-        if let Err(error) = client.invalidate(within(ACKNOWLEDGE_WITHIN), records).await {
+        if let Err(error) = client.invalidate(call_until(Instant::now() + ACKNOWLEDGE_WITHIN), records).await
+        {
             debug!(%error, "a holder did not acknowledge an invalidation");
             return;
         }
@@ -63,7 +66,7 @@ async fn tell_holder(client: &PeerServiceClient, records: Vec<VerifiedRecord>) {
 
 async fn tell_neighbors(shared: &Shared, records: Vec<VerifiedRecord>, envelope: Envelope) {
     let Some(ttl_hops) = envelope.ttl_hops.filter(|_| !records.is_empty()) else { return };
-    let neighbors = shared.links.current();
+    let neighbors = shared.neighbors.links.current();
     let route = route(shared.tag, &neighbors.tags, &neighbors.away, &envelope.covered);
     let request = InvalidateRequest {
         msg_id: envelope.msg_id,
@@ -73,7 +76,7 @@ async fn tell_neighbors(shared: &Shared, records: Vec<VerifiedRecord>, envelope:
     };
     let telling = route.ask.iter().map(|index| {
         let client: &IndexerServiceClient = &neighbors.reachable[*index].client;
-        let call = client.invalidate(within(ACKNOWLEDGE_WITHIN), request.clone());
+        let call = client.invalidate(call_until(Instant::now() + ACKNOWLEDGE_WITHIN), request.clone());
         async move {
             if let Err(error) = call.await {
                 debug!(%error, "a neighbor did not take an invalidation");
@@ -81,10 +84,4 @@ async fn tell_neighbors(shared: &Shared, records: Vec<VerifiedRecord>, envelope:
         }
     });
     futures::future::join_all(telling).await;
-}
-
-fn within(time: Duration) -> context::Context {
-    let mut context = context::current();
-    context.deadline = std::time::Instant::now() + time;
-    context
 }

@@ -1,9 +1,6 @@
 //! Carries out a query plan: asks the neighbors at once, within the deadline, and merges.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, transport::call_until};
@@ -12,8 +9,9 @@ use tokio::time::timeout_at;
 use tracing::debug;
 
 use crate::{
-    Routing, Shared,
-    links::Neighbor,
+    config::Routing,
+    neighbors::links::Neighbor,
+    shared::Shared,
     state::{
         QueryPlan,
         merge::{Found, Merge},
@@ -21,8 +19,6 @@ use crate::{
     },
 };
 
-/// Forwarded queries under way at once in one indexer; further ones are answered `busy`.
-pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
 /// The share of the remaining deadline that each hop keeps for itself, so that its answer still
 /// arrives when a neighbor's does not: an eighth, between these bounds.
 const MARGIN_MIN: Duration = Duration::from_millis(2);
@@ -53,7 +49,7 @@ pub(crate) async fn answer(
         }
         QueryPlan::Forward { local, ttl_hops } => (local, ttl_hops),
     };
-    let neighbors = shared.links.current();
+    let neighbors = shared.neighbors.links.current();
     let route = route(shared.tag, &neighbors.tags, &neighbors.away, &request.covered);
     let mut merge = Merge::new(local);
     if route.gap {
@@ -62,7 +58,7 @@ pub(crate) async fn answer(
     if route.ask.is_empty() {
         return Ok(merge.finish());
     }
-    let _place = Place::take(&shared.forwards).ok_or(Refusal::Busy)?;
+    let _permit = shared.forwards.try_acquire().map_err(|_| Refusal::Busy)?;
     let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
     let forwarded = QueryRequest { ttl_hops, covered: route.covered, ..request };
     let (later, first) = match shared.routing {
@@ -78,7 +74,7 @@ pub(crate) async fn answer(
     answers.extend(first.iter().map(ask));
     merge.count_messages(count(&first));
     if !later.is_empty() {
-        // Half of the time is left for the others, should nobody of these say anything.
+        // Half of the time is left for the others, in case none of these answers.
         let patience = tokio::time::Instant::from_std(now + budget / 2);
         while let Ok(Some((neighbor, answer))) = timeout_at(patience, answers.next()).await {
             absorb(&mut merge, neighbor, answer, &forwarded.name, &shared.verifier);
@@ -94,14 +90,14 @@ pub(crate) async fn answer(
     Ok(merge.finish())
 }
 
-type Answer = Result<Result<QueryReply, Refusal>, RpcError>;
+type NeighborReply = Result<Result<QueryReply, Refusal>, RpcError>;
 
 async fn ask(
     neighbor: &Neighbor,
     request: QueryRequest,
     now: Instant,
     deadline: Instant,
-) -> (&Neighbor, Answer) {
+) -> (&Neighbor, NeighborReply) {
     let Some(asking) = neighbor.load.ask(now) else {
         return (neighbor, Ok(Err(Refusal::Busy))); // many wait for it already, and it says nothing
     };
@@ -118,8 +114,14 @@ fn count(neighbors: &[usize]) -> u32 {
 
 /// Takes in what a neighbor says, none of it on trust: other names and records that their
 /// origins did not sign are left out, and then the answer is not complete.
-fn absorb(merge: &mut Merge, neighbor: &Neighbor, answer: Answer, name: &FileName, verifier: &Verifier) {
-    let reply = match answer {
+fn absorb(
+    merge: &mut Merge,
+    neighbor: &Neighbor,
+    reply: NeighborReply,
+    name: &FileName,
+    verifier: &Verifier,
+) {
+    let reply = match reply {
         Ok(Ok(reply)) => reply,
         Ok(Err(refusal)) => {
             debug!(neighbor = %neighbor.node.short(), %refusal, "neighbor refused a query");
@@ -148,20 +150,4 @@ fn check(hit: Hit, name: &FileName, verifier: &Verifier) -> Option<Found> {
     }
     let record = verifier.verify(hit.record).ok()?;
     Some(Found { record, holders: hit.holders.into_vec() })
-}
-
-/// A place among [`FORWARDS_MAX`], given back when dropped.
-struct Place<'a>(&'a AtomicUsize);
-
-impl<'a> Place<'a> {
-    fn take(taken: &'a AtomicUsize) -> Option<Self> {
-        let place = Self(taken);
-        (taken.fetch_add(1, Ordering::Relaxed) < FORWARDS_MAX).then_some(place)
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }

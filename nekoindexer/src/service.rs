@@ -1,4 +1,4 @@
-//! What a caller may ask: validates, calls the state, and hands plans to whoever carries them out.
+//! What a caller may ask: validates, calls the state, and hands its plans to `query` and `invalidate`.
 
 use std::{sync::Arc, time::Instant};
 
@@ -13,21 +13,17 @@ use tarpc::context::Context;
 use tracing::warn;
 
 use crate::{
-    Shared,
     invalidate::{self, Envelope},
     query,
-    state::{
-        index::Session,
-        merge::Merge,
-        summary::{RELAYED_HOPS, Took},
-    },
+    shared::Shared,
+    state::{index::Session, merge::Merge},
 };
 
-/// Queries of one call that are under way at once: nobody takes all places with one call.
+/// Queries of one call that are in flight at once: no call takes all permits to forward.
 const QUERIES_AT_ONCE: usize = 16;
-/// More signatures than these are checked on a thread beside.
+/// More signatures than these are checked on a blocking thread.
 const VERIFIED_INLINE: usize = 4;
-/// More registrations than these are removed on a thread beside, so that nobody else waits for it.
+/// More registrations than these are removed on a blocking thread, so that no other call waits.
 const REMOVED_INLINE: usize = 256;
 
 /// The indexer as one connection sees it.
@@ -83,8 +79,8 @@ impl Service {
         Ok(believed)
     }
 
-    /// Checks the signatures of `records`, of many on a thread beside: they take 40 us each, and nobody
-    /// else is to wait for that.
+    /// Checks the signatures of `records`, which takes 40 us each: more than [`VERIFIED_INLINE`] on a
+    /// blocking thread, so that no other call waits.
     async fn verified(&self, records: Vec<SignedRecord>) -> Result<Vec<VerifiedRecord>, Refusal> {
         let verify = |shared: &Shared, records: Vec<SignedRecord>| {
             let verified = records.into_iter().map(|record| shared.verifier.verify(record));
@@ -94,8 +90,8 @@ impl Service {
             return verify(&self.shared, records);
         }
         let shared = Arc::clone(&self.shared);
-        let beside = tokio::task::spawn_blocking(move || verify(&shared, records)).await;
-        beside.map_err(|_| Refusal::Busy)? // the node is stopping
+        let verified = tokio::task::spawn_blocking(move || verify(&shared, records)).await;
+        verified.map_err(|_| Refusal::Busy)? // the node is stopping
     }
 }
 
@@ -116,9 +112,9 @@ impl IndexerService for Service {
         };
         let lease = self.lease(session);
         if plan.is_news_to_neighbors {
-            self.shared.feeds.tell();
+            self.shared.neighbors.own_changed();
         }
-        self.shared.feeds.reach(plan.neighbors_need).await;
+        self.shared.neighbors.acknowledged.by_all_that_trust(plan.neighbors_need).await;
         if !plan.announcement.is_empty() {
             let msg_id = MsgId::random();
             self.shared.note_own_message(msg_id);
@@ -142,7 +138,7 @@ impl IndexerService for Service {
     async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
         let session = Arc::clone(self.session()?);
         let shared = Arc::clone(&self.shared);
-        // At once, so that what is registered after this call stays.
+        // Before the first await, so that what is registered after this call stays.
         let names = shared.state.index.withdraw_all(&session);
         if names.len() <= REMOVED_INLINE {
             shared.state.index.unlist_all(&session, names);
@@ -151,7 +147,7 @@ impl IndexerService for Service {
         let remove = move || shared.state.index.unlist_all(&session, names);
         tokio::task::spawn_blocking(remove).await.map_err(|error| {
             warn!(%error, "not all registrations were removed");
-            Refusal::Busy // and then the lease ends them
+            Refusal::Busy // they expire with the lease
         })
     }
 
@@ -178,7 +174,7 @@ impl IndexerService for Service {
     async fn query_all(self, context: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
         let answer =
             async |query| match query::answer(&self.shared, self.neighbor(), context.deadline, query).await {
-                // The others have their answers all the same.
+                // The other queries of the call are still answered.
                 Err(Refusal::Busy) => Ok(QueryReply::default()),
                 answer => answer,
             };
@@ -186,36 +182,11 @@ impl IndexerService for Service {
         Ok(answers(all.try_collect::<Vec<_>>().await?))
     }
 
-    async fn summarize(self, _: Context, mut update: SummaryUpdate) -> Result<bool, Refusal> {
+    async fn summarize(self, _: Context, update: SummaryUpdate) -> Result<bool, Refusal> {
         if self.remote.role != Role::Indexer {
             return Err(Refusal::WrongRole);
         }
-        let tag = self.remote.node.tag();
-        let neighbors = self.shared.links.current();
-        if !neighbors.tags.contains(&tag) {
-            return Ok(false); // not known as a neighbor yet, or one too many
-        }
-        if update.hops == 0 {
-            update.of = tag;
-        } else if update.of == tag || update.of == self.shared.tag {
-            return Ok(true); // we know better than to hear of them from others
-        }
-        let hears_of_it = |other: &&NodeTag| **other == tag || **other == update.of;
-        let is_passed_on = update.hops < RELAYED_HOPS
-            && neighbors.tags.iter().any(|other| !hears_of_it(&other) && !update.neighbors.contains(other));
-        let took = {
-            let mut theirs = self.shared.state.their_summaries.entry(tag).or_default();
-            let took = theirs.take(update, Instant::now());
-            if took == Took::News {
-                let neighbors = self.shared.links.current(); // none newer is overtaken, as long as `theirs` is held
-                theirs.enclose(|other| *other == self.shared.tag || neighbors.tags.contains(other));
-            }
-            took
-        };
-        if took == Took::News && is_passed_on {
-            self.shared.feeds.tell_of_others();
-        }
-        Ok(took != Took::Gap)
+        Ok(self.shared.neighbors.hear(&self.shared.state, self.remote.node.tag(), update))
     }
 
     async fn invalidate(self, context: Context, mut request: InvalidateRequest) -> Result<(), Refusal> {

@@ -1,16 +1,19 @@
 //! What an indexer decides: pure, from requests and the time to plans. It opens no socket, reads
-//! no clock and never waits; `query` and `invalidate` carry
-//! the plans out.
+//! no clock and never waits; `query` and `invalidate` carry the plans out.
 
 pub mod index;
 pub mod merge;
+mod plan;
 pub mod route;
 pub mod seen;
 pub mod summary;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -19,12 +22,13 @@ use nekoproto::{
     FileName, InvalidateRequest, MsgId, NodeTag, QueryRequest, Refusal, VerifiedRecord, limits::TTL_MAX,
     summary::NameKey,
 };
+use parking_lot::{Mutex, MutexGuard};
 
+pub use self::plan::{Announcement, QueryPlan, RegisterPlan};
 use self::{
-    index::{Index, Noted, Session, SessionId},
-    merge::Found,
+    index::{Index, Noted, Session},
     seen::{Seen, Sight},
-    summary::{OwnSummary, Relay, TheirSummary, Told, relays},
+    summary::{OwnSummary, Relay, TheirSummary, relays},
 };
 
 /// All that an indexer knows.
@@ -34,51 +38,10 @@ pub struct State {
     pub index: Index,
     /// Message ids.
     pub seen: Seen,
-    /// What we tell of our names.
+    /// What we advertise of our names.
     own_summary: Mutex<OwnSummary>,
-    /// What neighbors told of theirs.
+    /// What each neighbor advertises.
     pub their_summaries: DashMap<NodeTag, TheirSummary>,
-}
-
-/// What to do about a query.
-#[derive(Debug, PartialEq, Eq)]
-pub enum QueryPlan {
-    /// Answer with this and ask nobody.
-    Answer(Vec<Found>),
-    /// Answer with this, and say that it is not all: there is no room to remember the message, and
-    /// one that is not remembered must not be forwarded.
-    Alone(Vec<Found>),
-    /// Answer with this and with what neighbors say, who are given so many hops.
-    Forward {
-        /// What this indexer itself found.
-        local: Vec<Found>,
-        /// Hops left for the neighbors.
-        ttl_hops: u8,
-    },
-}
-
-/// Whom to tell of newer versions.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Announcement {
-    /// Holders of older versions, each with the records that concern it.
-    pub holders: HashMap<SessionId, Vec<VerifiedRecord>>,
-    /// What neighbors should hear.
-    pub neighbors: Vec<VerifiedRecord>,
-}
-
-/// What came of a registration.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct RegisterPlan {
-    /// Newer versions to tell the caller.
-    pub newer: Vec<VerifiedRecord>,
-    /// How many records a limit kept from being listed.
-    pub unlisted: usize,
-    /// Whom to tell.
-    pub announcement: Announcement,
-    /// Whether our summary has changed.
-    pub is_news_to_neighbors: bool,
-    /// How far neighbors should have come before the caller is answered.
-    pub neighbors_need: Told,
 }
 
 impl State {
@@ -93,19 +56,19 @@ impl State {
         }
     }
 
-    /// What we tell of our names; not to be held across an await.
+    /// What we advertise of our names; not to be held across an await.
     pub fn own_summary(&self) -> MutexGuard<'_, OwnSummary> {
-        self.own_summary.lock().unwrap_or_else(PoisonError::into_inner)
+        self.own_summary.lock()
     }
 
-    /// What is to be passed on to neighbor `to` by `me` of what other neighbors told.
+    /// Which summaries that other neighbors advertise are passed on to neighbor `to` by `me`.
     #[must_use]
     pub fn relays(&self, to: NodeTag, me: NodeTag, now: Instant) -> Vec<Relay> {
-        let mut heard = Vec::new();
+        let mut advertised = Vec::new();
         for theirs in &self.their_summaries {
-            heard.extend(theirs.heard(*theirs.key(), to, now));
+            advertised.extend(theirs.advertised(*theirs.key(), to, now));
         }
-        relays(to, me, heard.into_iter())
+        relays(to, me, advertised.into_iter())
     }
 
     /// Says of a neighbor whether it need not be asked for `name` at first (see [`TheirSummary::rules_out`]).
@@ -134,8 +97,8 @@ impl State {
         self.registered(records, announce, |record| self.index.register(session, record))
     }
 
-    /// A holder registers versions that it has a part of. Neighbors are not told of news
-    /// among them: who downloads a version is not the one to announce it.
+    /// A holder registers versions that it has a part of. They are not announced to neighbors:
+    /// that is for the origin, not for those who download.
     pub fn on_register_partial(&self, session: &Arc<Session>, records: Vec<VerifiedRecord>) -> RegisterPlan {
         self.registered(records, false, |record| self.index.register_partial(session, record))
     }
@@ -166,15 +129,15 @@ impl State {
                 Noted::Full => plan.unlisted += 1,
             }
         }
-        // Also what another registration has added to the same name and is still being told.
+        // Includes what other registrations have added and neighbors have not acknowledged yet.
         plan.neighbors_need = self.own_summary().position();
         plan
     }
 
-    /// A query arrives, from a peer or from the neighbor `from`. It may live for `deadline` more.
+    /// A query arrives, from a peer or from the neighbor `from`. It ends after `deadline`.
     ///
-    /// The id of one that ends here is not remembered if it came from the indexer where it began: that one
-    /// named us among the covered, as does every copy that anybody sends on, so no other copy comes. (A peer
+    /// The id of a query that ends here is not remembered if it came from the indexer where it began: that
+    /// indexer named us among the covered, as does every copy of the query, so no other copy comes. (A peer
     /// that asks several indexers at once is answered over each of them.)
     ///
     /// # Errors
@@ -203,10 +166,10 @@ impl State {
         })
     }
 
-    /// Word of newer versions arrives; `records` are those of the request, verified.
+    /// An invalidation arrives; `records` are those of the request, verified.
     ///
     /// # Errors
-    /// The TTL is past the limit, or too many messages are under way.
+    /// The TTL is past the limit, or too many messages are remembered.
     pub fn on_invalidate(
         &self,
         request: &InvalidateRequest,
@@ -234,159 +197,11 @@ impl State {
         Ok(announcement)
     }
 
-    /// Copies travel within the deadline; twice that also covers clocks that run unevenly.
+    /// Notes the message. Its copies travel within the deadline; twice that covers clocks that drift.
     fn sight(&self, id: MsgId, ttl_hops: u8, deadline: Duration, now: Instant) -> Result<Sight, Refusal> {
         if ttl_hops > TTL_MAX {
             return Err(Refusal::TtlTooLarge(ttl_hops));
         }
         Ok(self.seen.sight(id, ttl_hops, deadline * 2 + Duration::from_secs(1), now))
-    }
-}
-
-impl Announcement {
-    fn tell(&mut self, sessions: &[SessionId], record: &VerifiedRecord) {
-        for session in sessions {
-            self.holders.entry(*session).or_default().push(record.clone());
-        }
-    }
-
-    /// Whether there is nobody to tell.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.holders.is_empty() && self.neighbors.is_empty()
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod testing {
-    //! Small made-up values for the tests of this room.
-
-    use nekoproto::{
-        ContentHash, FileName, Identity, ManifestHash, NodeTag, Policy, Record, VerifiedRecord, Version,
-    };
-
-    /// The tag of the n-th made-up node.
-    pub(crate) fn tag(n: usize) -> NodeTag {
-        let mut seed = [0; 32];
-        seed[..8].copy_from_slice(&n.to_le_bytes());
-        Identity::from_seed(&seed).id().tag()
-    }
-
-    /// A version of a file of a made-up origin.
-    pub(crate) fn record(origin: u8, name: &str, version: u64) -> VerifiedRecord {
-        let origin = Identity::from_seed(&[origin; 32]);
-        let record = Record {
-            origin: origin.id(),
-            name: FileName::new(name).unwrap(),
-            version: Version::new(version).unwrap(),
-            size: version,
-            content: ContentHash::from_bytes([u8::try_from(version % 256).unwrap(); 32]),
-            manifest: ManifestHash::from_bytes([0; 32]),
-            policy: Policy::default(),
-        };
-        record.sign(&origin).unwrap()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-
-    use nekoproto::{Covered, FileName, Holder, Identity};
-
-    use super::{testing::record, *};
-
-    fn query(id: u128, ttl_hops: u8) -> QueryRequest {
-        let name = FileName::new("a").unwrap();
-        QueryRequest { msg_id: MsgId::from_u128(id), name, ttl_hops, covered: Covered::new() }
-    }
-
-    fn session(state: &State, n: u8, now: Instant) -> Arc<Session> {
-        let addr = SocketAddr::from(([127, 0, 0, 1], 1));
-        let holder = Holder::new(Identity::from_seed(&[n; 32]).id(), addr);
-        state.index.open_session(holder, Duration::from_secs(9), now)
-    }
-
-    const DEADLINE: Duration = Duration::from_secs(2);
-
-    #[tokio::test]
-    async fn a_ttl_past_the_limit_is_refused() {
-        let now = Instant::now();
-        let state = State::new(now);
-        let refusal = state.on_query(&query(1, 255), None, DEADLINE, now);
-        assert_eq!(refusal, Err(Refusal::TtlTooLarge(255)));
-        assert!(state.on_query(&query(1, TTL_MAX), None, DEADLINE, now).is_ok());
-    }
-
-    #[tokio::test]
-    async fn a_deeper_copy_is_forwarded_and_not_answered_again() {
-        let now = Instant::now();
-        let state = State::new(now);
-        state.on_register(&session(&state, 1, now), vec![record(1, "a", 1)], true);
-        let QueryPlan::Forward { local, ttl_hops: 1 } =
-            state.on_query(&query(1, 2), None, DEADLINE, now).unwrap()
-        else {
-            panic!("not forwarded")
-        };
-        assert_eq!(local.len(), 1);
-        let duplicate = state.on_query(&query(1, 1), None, DEADLINE, now).unwrap();
-        assert_eq!(duplicate, QueryPlan::Answer(vec![]));
-        let deeper = state.on_query(&query(1, 3), None, DEADLINE, now).unwrap();
-        assert_eq!(deeper, QueryPlan::Forward { local: vec![], ttl_hops: 2 });
-    }
-
-    #[tokio::test]
-    async fn only_the_indexer_where_a_query_began_is_answered_without_being_remembered() {
-        let now = Instant::now();
-        let state = State::new(now);
-        state.on_register(&session(&state, 1, now), vec![record(1, "a", 1)], true);
-        let covered = Covered::first_of([testing::tag(1), testing::tag(2), testing::tag(3)]);
-        let last_hop = |id| QueryRequest { covered: covered.clone(), ..query(id, 0) };
-        let answer = |request: &QueryRequest, from| match state.on_query(request, from, DEADLINE, now) {
-            Ok(QueryPlan::Answer(found)) => found.len(),
-            other => panic!("{other:?}"),
-        };
-        let began_at = Some(testing::tag(1));
-        assert_eq!([(); 2].map(|()| answer(&last_hop(1), began_at)), [1, 1]);
-        for (id, from) in [(2, Some(testing::tag(2))), (3, None)] {
-            assert_eq!([(); 2].map(|()| answer(&last_hop(id), from)), [1, 0], "{id}");
-        }
-        let further = QueryRequest { ttl_hops: 1, ..last_hop(4) };
-        state.on_query(&further, began_at, DEADLINE, now).unwrap();
-        assert_eq!(answer(&further, began_at), 0, "what travels on is remembered");
-    }
-
-    #[tokio::test]
-    async fn only_news_past_the_first_version_is_announced_to_neighbors() {
-        let now = Instant::now();
-        let state = State::new(now);
-        let (origin, copy) = (session(&state, 1, now), session(&state, 2, now));
-        assert!(state.on_register(&origin, vec![record(1, "a", 1)], true).announcement.is_empty());
-        assert!(state.on_register(&copy, vec![record(1, "a", 1)], true).announcement.is_empty());
-        let plan = state.on_register(&origin, vec![record(1, "a", 2)], true);
-        assert_eq!(plan.announcement.neighbors, [record(1, "a", 2)]);
-        assert_eq!(plan.announcement.holders[&copy.id()], [record(1, "a", 2)]);
-        assert!(state.on_register(&origin, vec![record(1, "a", 2)], true).announcement.is_empty());
-        let old = state.on_register(&copy, vec![record(1, "a", 1)], true);
-        assert_eq!((old.newer, old.announcement), (vec![record(1, "a", 2)], Announcement::default()));
-    }
-
-    #[tokio::test]
-    async fn old_news_is_not_passed_on() {
-        let now = Instant::now();
-        let state = State::new(now);
-        state.on_register(&session(&state, 1, now), vec![record(1, "a", 5)], true);
-        let invalidate = |id, version| {
-            let request = InvalidateRequest {
-                msg_id: MsgId::from_u128(id),
-                records: Default::default(),
-                ttl_hops: 3,
-                covered: Covered::new(),
-            };
-            state.on_invalidate(&request, vec![record(1, "a", version)], DEADLINE, now).unwrap()
-        };
-        assert!(invalidate(1, 4).is_empty());
-        assert_eq!(invalidate(2, 6).neighbors, [record(1, "a", 6)]);
-        assert!(invalidate(2, 6).is_empty(), "a second copy of the same message");
     }
 }

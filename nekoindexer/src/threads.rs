@@ -11,7 +11,7 @@ pub const THREADS_DEFAULT: NonZeroUsize = NonZeroUsize::MIN;
 /// Threads that may be asked for.
 pub const THREADS_MAX: u16 = 1024;
 
-/// A runtime with so many threads that serve connections. What computes for long, as checking many
+/// A runtime with `threads` threads that serve connections. Long computations, such as checking many
 /// signatures, has further threads in either case.
 ///
 /// # Errors

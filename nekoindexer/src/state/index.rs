@@ -1,10 +1,12 @@
 //! The index: name -> the newest record of each origin, and who holds which version of it.
 
 mod entry;
+mod listing;
+mod name_hash;
 mod session;
-mod table;
 
 use std::{
+    hash::{BuildHasher, RandomState},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -13,14 +15,17 @@ use std::{
 };
 
 use dashmap::DashMap;
-use hashbrown::HashTable;
-use nekoproto::{FileName, Holder, PackedRecord, SignedRecord, VerifiedRecord, summary::NameKey};
+use nekoproto::{FileName, Holder, SignedRecord, VerifiedRecord, summary::NameKey};
+use nohash_hasher::BuildNoHashHasher;
 
-pub use self::session::{SESSION_NAMES_MAX, Session, SessionId};
-use self::{entry::Entry, table::Table};
+pub use self::session::{SESSION_NAMES_MAX, Session, SessionId, Withdrawn};
+use self::{entry::Entry, name_hash::NameHash};
 use super::merge::Found;
 
-/// Names of a session that are removed at a time, so that nobody waits long for its lock.
+/// Locks that the names are spread over: at a million names, one part of the map rehashes in well under
+/// a millisecond, and two threads seldom need the same lock.
+const SHARDS: usize = 256;
+/// Names of a session that are removed under one lock of it, so that other calls wait briefly.
 const REMOVED_AT_ONCE: usize = 256;
 
 /// What a registration or an invalidation did.
@@ -39,33 +44,18 @@ pub enum Noted {
     Full,
 }
 
-/// Names that were a session's, and are to be unlisted.
-#[derive(Debug)]
-pub struct Withdrawn(HashTable<u64>);
-
-impl Withdrawn {
-    /// How many.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
+/// Who holds what. `S` makes the hashes of names; a secret key by default.
+///
 /// Invariants:
-/// - a session is listed under a name only if the name is among the session's names, except
-///   for the moment of its removal, after which it is listed nowhere;
+/// - a session is listed under a name only if the name is among the session's names, or is being
+///   unlisted after it was taken from them;
 /// - a name without holdings has no entry.
 ///
-/// Locks: first a session's names, then a part of the table. Lookups take a read lock of the table alone.
+/// Locks: first a session's names, then a shard of `entries`. Lookups take a read lock of one shard alone.
 #[derive(Debug)]
-pub struct Index {
-    table: Table,
+pub struct Index<S = RandomState> {
+    entries: DashMap<NameHash, Entry, BuildNoHashHasher<NameHash>>,
+    hash_key: S,
     sessions: DashMap<SessionId, Arc<Session>>,
     next_session: AtomicU64,
     removed: AtomicUsize,
@@ -76,13 +66,24 @@ impl Index {
     /// An empty index; leases are counted from `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
+        Self::with_hash_key(RandomState::new(), now)
+    }
+}
+
+impl<S: BuildHasher> Index<S> {
+    fn with_hash_key(hash_key: S, now: Instant) -> Self {
         Self {
-            table: Table::new(),
+            entries: DashMap::with_capacity_and_hasher_and_shard_amount(0, <_>::default(), SHARDS),
+            hash_key,
             sessions: DashMap::new(),
             next_session: AtomicU64::new(0),
             removed: AtomicUsize::new(0),
             made: now,
         }
+    }
+
+    fn hash(&self, name: &FileName) -> NameHash {
+        NameHash::of(name.as_str().as_bytes(), &self.hash_key)
     }
 
     /// A session for `holder`, listed until `now + lease` unless renewed.
@@ -93,7 +94,7 @@ impl Index {
         session
     }
 
-    /// Begins the lease of `session` anew.
+    /// Restarts the lease of `session`.
     pub fn renew(&self, session: &Session, lease: Duration, now: Instant) {
         session.renew(self.millis(now + lease));
     }
@@ -108,24 +109,25 @@ impl Index {
         self.register_as(session, record, false)
     }
 
-    /// Lists `session` as one that holds a part of the version in `record`, also where it was listed
-    /// as a holder of all of it: the newest word counts.
+    /// Lists `session` as a holder of a part of the version in `record`, also where it was listed as a
+    /// holder of all of it: the latest registration counts.
     pub fn register_partial(&self, session: &Arc<Session>, record: &VerifiedRecord) -> Noted {
         self.register_as(session, record, true)
     }
 
     fn register_as(&self, session: &Arc<Session>, record: &VerifiedRecord, partial: bool) -> Noted {
-        let hash = self.table.hash(&record.name);
+        let hash = self.hash(&record.name);
         let mut names = session.names();
         if !names.has_room_for(hash) {
             return Noted::Full;
         }
-        let (noted, is_listed) = self.table.change(
-            hash,
-            &record.name,
-            |entry| entry.list(session, record, partial),
-            || (Some(Entry::new(session, record, partial)), (Noted::News { outdated: Vec::new() }, true)),
-        );
+        let (noted, is_listed) = match self.entries.entry(hash) {
+            dashmap::Entry::Occupied(mut known) => known.get_mut().list(session, record, partial),
+            dashmap::Entry::Vacant(free) => {
+                free.insert(Entry::new(session, record, partial));
+                (Noted::News { outdated: Vec::new() }, true)
+            }
+        };
         if is_listed {
             names.insert(hash);
         }
@@ -134,13 +136,13 @@ impl Index {
 
     /// Notes a newer version without a holder. A name that nobody here holds is left alone.
     pub fn invalidate(&self, record: &VerifiedRecord) -> Noted {
-        let hash = self.table.hash(&record.name);
-        self.table.change(hash, &record.name, |entry| entry.invalidate(record), || (None, Noted::Known))
+        let entry = self.entries.get_mut(&self.hash(&record.name));
+        entry.map_or(Noted::Known, |mut entry| entry.invalidate(record))
     }
 
     /// Lists `session` no longer under `name`.
     pub fn deregister(&self, session: &Session, name: &FileName) {
-        let hash = self.table.hash(name);
+        let hash = self.hash(name);
         let mut names = session.names();
         names.remove(hash);
         self.unlist(session, hash);
@@ -151,7 +153,7 @@ impl Index {
     #[must_use]
     pub fn lookup(&self, name: &FileName, now: Instant) -> Vec<Found> {
         let now_ms = self.millis(now);
-        self.table.read(name, |entry| entry.found(now_ms)).unwrap_or_default()
+        self.entries.view(&self.hash(name), |_, entry| entry.found(name, now_ms)).unwrap_or_default()
     }
 
     /// Takes `record` for verified if exactly this one is listed, signature and all.
@@ -160,8 +162,8 @@ impl Index {
     /// It is not, and comes back.
     #[expect(clippy::result_large_err, reason = "the record comes back to be checked otherwise")]
     pub fn vouch(&self, record: SignedRecord) -> Result<VerifiedRecord, SignedRecord> {
-        let name = &record.unverified().name;
-        let listed = self.table.read(name, |entry| entry.record_that_is(&record).cloned()).flatten();
+        let hash = self.hash(&record.unverified().name);
+        let listed = self.entries.view(&hash, |_, entry| entry.record_that_is(&record).cloned()).flatten();
         match listed {
             Some(listed) => listed.vouch(record),
             None => Err(record),
@@ -177,8 +179,8 @@ impl Index {
     }
 
     /// Removes all registrations of a session whose lease has ended by `now`, and the session if it is
-    /// not connected any more; one that was renewed meanwhile stays. Takes some hundred nanoseconds for
-    /// each of its names.
+    /// not connected any more. A session that was renewed meanwhile stays. Takes some hundred nanoseconds
+    /// for each of its names.
     pub fn end(&self, session: &Session, now: Instant) {
         let is_over = !session.is_connected();
         let names = {
@@ -202,14 +204,14 @@ impl Index {
         self.unlist_all(session, Withdrawn(names));
     }
 
-    /// Takes all its names from `session`; [`unlist_all`](Self::unlist_all) makes them be found no more.
-    /// What it registers from now on is not among them.
+    /// Takes all its names from `session`; [`unlist_all`](Self::unlist_all) then removes it from their
+    /// entries. Names that it registers from now on stay.
     pub fn withdraw_all(&self, session: &Session) -> Withdrawn {
         session.note_withdrawal();
         Withdrawn(session.names().clear(false))
     }
 
-    /// Lists `session` no longer under these names, unless it has registered them anew. Takes as long as
+    /// Lists `session` no longer under these names, unless it has registered them again. Takes as long as
     /// [`end`](Self::end).
     pub fn unlist_all(&self, session: &Session, Withdrawn(names): Withdrawn) {
         let mut gone = names.into_iter();
@@ -220,9 +222,10 @@ impl Index {
         }
     }
 
-    fn unlist(&self, session: &Session, hash: u64) {
-        let gone = self.table.remove(hash, |entry| entry.lists(session), |entry| entry.unlist(session));
-        self.removed.fetch_add(gone, Ordering::Relaxed);
+    fn unlist(&self, session: &Session, hash: NameHash) {
+        if self.entries.remove_if_mut(&hash, |_, entry| entry.unlist(session)).is_some() {
+            self.removed.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// How many names have lost their entry since this was asked last.
@@ -230,17 +233,14 @@ impl Index {
         self.removed.swap(0, Ordering::Relaxed)
     }
 
-    /// The keys of all names that have an entry all the while.
+    /// The keys of all names that have an entry from the beginning of this call to its end.
     #[must_use]
     pub fn keys(&self) -> Vec<NameKey> {
         let mut keys = Vec::new();
-        for shard in self.table.shards() {
-            // First the records, so that no part of the table is held while names are hashed.
-            let records: Vec<PackedRecord> =
-                shard.entries().iter().filter_map(Entry::any_record).cloned().collect();
-            drop(shard);
-            keys.extend(records.iter().map(NameKey::of_packed));
+        for entry in &self.entries {
+            keys.extend(entry.records().map(NameKey::of_packed));
         }
+        keys.dedup(); // a name with several origins has as many records, one after the other
         keys
     }
 
@@ -251,16 +251,16 @@ impl Index {
     /// How many names have an entry.
     #[must_use]
     pub fn names(&self) -> usize {
-        self.table.len()
+        self.entries.len()
     }
 
     #[cfg(test)]
     fn check(&self) {
-        for shard in self.table.shards() {
-            for entry in shard.entries() {
-                let hash = self.table.hash_of(entry);
-                entry.check(|session| session.names().contains(hash));
-            }
+        for entry in &self.entries {
+            let hash = entry.key();
+            entry.check(|session| session.names().contains(*hash));
+            let hash_of = |name| NameHash::of(name, &self.hash_key);
+            assert!(entry.records().all(|record| hash_of(record.name_bytes()) == *hash));
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Folds answers into one: the newest version of each origin, no holder twice, within the limits, and
-//! whoever holds all of a version before those that hold a part.
+//! holders of all of a version before holders of a part.
 
 use nekoproto::{
     Hit, Holder, List, QueryReply, VerifiedRecord,
@@ -15,7 +15,7 @@ pub struct Found {
     pub holders: Vec<Holder>,
 }
 
-/// An answer in the making.
+/// An answer that is being put together.
 ///
 /// Invariants: one entry for each origin; it is the newest version absorbed so far; at most
 /// [`HITS_MAX`] entries of at most [`HOLDERS_MAX`] holders, none twice, those of a part behind.

@@ -1,4 +1,4 @@
-//! Which neighbors a message goes to: those that no copy with as many hops is on its way to.
+//! Which neighbors a message goes to: those to which no copy with as many hops has been sent.
 
 use nekoproto::{Covered, NodeTag};
 

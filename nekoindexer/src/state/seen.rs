@@ -1,13 +1,13 @@
 //! Message ids already seen, each with the largest TTL it came with. Bounded and expiring.
 
 use std::{
-    sync::{Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
 use hashmap_delay::HashMapDelay;
 use nekoproto::{MsgId, limits::SEEN_FOR};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Locks the ids are spread over, by their low bits. A power of two.
 const SHARDS: usize = 16;
@@ -78,12 +78,11 @@ impl Seen {
         }
     }
 
-    /// Drops expired ids, for ever; one task of the node does this. Between two expiries, and
-    /// while nothing is remembered, it sleeps.
+    /// Drops expired ids and never ends; one task of the node does this. It sleeps until the next expiry.
     pub async fn forget_expired(&self) {
         std::future::poll_fn(|cx| {
             for shard in &self.shards {
-                forget_expired_of(&mut shard.lock().unwrap_or_else(PoisonError::into_inner), cx);
+                forget_expired_of(&mut shard.lock(), cx);
             }
             Poll::Pending
         })
@@ -92,16 +91,16 @@ impl Seen {
 
     fn shard(&self, id: MsgId) -> MutexGuard<'_, HashMapDelay<MsgId, Sighting>> {
         let index = usize::from(id.low_bits()) & (SHARDS - 1);
-        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
+        self.shards[index].lock()
     }
 
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().unwrap().len()).sum()
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 }
 
-/// An empty map reports its end instead of waiting, but its queue keeps the waker all the same.
+/// An empty map reports its end instead of waiting, but its queue still keeps the waker.
 fn forget_expired_of(shard: &mut HashMapDelay<MsgId, Sighting>, cx: &mut Context<'_>) {
     while let Poll::Ready(Some(_)) = shard.poll_expired(cx) {}
 }

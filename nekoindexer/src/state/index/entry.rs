@@ -1,45 +1,27 @@
-//! What the index keeps of one name.
+//! What the index keeps of one name, or of the few names that have the same hash.
 
 use std::{ptr, sync::Arc};
 
-use nekoproto::{
-    Holder, PackedRecord, SignedRecord, VerifiedRecord, Version,
-    limits::{HITS_MAX, HOLDERS_MAX},
+use nekoproto::{FileName, PackedRecord, SignedRecord, VerifiedRecord, limits::HITS_MAX};
+
+use super::{
+    Noted, Session,
+    listing::{Holding, Listing, has_name},
 };
-use rand::random_range;
+use crate::state::merge::Found;
 
-use super::{Noted, Session};
-use crate::state::merge::{Found, order};
-
-/// What is known of one name. Nearly always one origin publishes it and one node holds it: that takes
-/// two pointers, and no memory of its own but the record.
+/// What is known under one hash, which is nearly always that of one name. Nearly always one origin
+/// publishes it and one node holds it: that takes two pointers, and no memory of its own but the record.
 ///
 /// Invariants: there is a listing, and each listing has a holding; a listing's record is the newest
-/// version noted while the listing existed.
+/// version noted while the listing existed; at most [`HITS_MAX`] listings have the same name.
 #[derive(Debug)]
 pub(super) enum Entry {
-    /// One origin, and one holder of all of its newest version.
+    /// One name of one origin, and one holder of all of its newest version.
     Single { record: PackedRecord, holder: Arc<Session> },
-    /// Anything else.
+    /// Anything else, also other names with the same hash.
     #[expect(clippy::box_collection, reason = "a vector in place would make every entry larger")]
     Many(Box<Vec<Listing>>),
-}
-
-/// One origin's file.
-///
-/// Invariant: of the holdings, those of whole versions come first.
-#[derive(Debug)]
-pub(super) struct Listing {
-    pub(super) record: PackedRecord,
-    pub(super) holdings: Vec<Holding>,
-}
-
-#[derive(Debug)]
-pub(super) struct Holding {
-    pub(super) session: Arc<Session>,
-    pub(super) version: Version,
-    /// Its holder has a part of the version.
-    pub(super) partial: bool,
 }
 
 const _: () = assert!(size_of::<Entry>() == 16, "a million of them are in the table");
@@ -55,17 +37,13 @@ impl Entry {
         Self::Single { record: PackedRecord::new(record), holder: Arc::clone(session) }
     }
 
-    /// The name's UTF-8.
-    pub(super) fn name_bytes(&self) -> &[u8] {
-        self.any_record().map_or(&[], PackedRecord::name_bytes)
-    }
-
-    /// Some record that has the name.
-    pub(super) fn any_record(&self) -> Option<&PackedRecord> {
-        match self {
-            Self::Single { record, .. } => Some(record),
-            Self::Many(listings) => listings.first().map(|listing| &listing.record),
-        }
+    /// The newest record of each name and origin.
+    pub(super) fn records(&self) -> impl Iterator<Item = &PackedRecord> {
+        let (single, listings) = match self {
+            Self::Single { record, .. } => (Some(record), [].as_slice()),
+            Self::Many(listings) => (None, listings.as_slice()),
+        };
+        single.into_iter().chain(listings.iter().map(|listing| &listing.record))
     }
 
     /// Lists `session` as a holder of `record`, or of a part of it, and says whether it is listed now.
@@ -84,17 +62,19 @@ impl Entry {
         }
         let node = session.holder.node;
         let listings = self.listings();
-        let of_origin = listings.iter().position(|listing| listing.record.is_of(&record.origin));
+        let of_origin = listings.iter().position(|listing| listing.is_of(record));
         match of_origin.map(|place| listings[place].record.unpack()) {
             Some(known) if known.replaces(record) || known.contradicts(record) => {
                 self.make_small();
                 return (Noted::Outdated(known), false);
             }
-            None if listings.len() >= HITS_MAX => return (Noted::Full, false),
+            None if listings.iter().filter(|listing| listing.has_name(&record.name)).count() >= HITS_MAX => {
+                return (Noted::Full, false);
+            }
             _ => {}
         }
         // One node holds one file under a name: what it held there before makes room for this.
-        for listing in listings.iter_mut() {
+        for listing in listings.iter_mut().filter(|listing| listing.has_name(&record.name)) {
             listing.holdings.retain(|known| known.session.holder.node != node);
         }
         let holding = Holding { session: Arc::clone(session), version: record.version, partial };
@@ -116,7 +96,7 @@ impl Entry {
 
     /// Notes a newer version without a holder.
     pub(super) fn invalidate(&mut self, record: &VerifiedRecord) -> Noted {
-        let noted = match self.listings().iter_mut().find(|listing| listing.record.is_of(&record.origin)) {
+        let noted = match self.listings().iter_mut().find(|listing| listing.is_of(record)) {
             Some(listing) if listing.record.version() > record.version => {
                 Noted::Outdated(listing.record.unpack())
             }
@@ -153,20 +133,20 @@ impl Entry {
 
     /// The record of this entry that vouches for `record`, if one does.
     pub(super) fn record_that_is(&self, record: &SignedRecord) -> Option<&PackedRecord> {
-        match self {
-            Self::Single { record: known, .. } => Some(known).filter(|known| known.is(record)),
-            Self::Many(listings) => listings.iter().map(|l| &l.record).find(|known| known.is(record)),
-        }
+        self.records().find(|known| known.is(record))
     }
 
-    /// Each origin's newest version, with holders whose lease runs.
-    pub(super) fn found(&self, now_ms: u64) -> Vec<Found> {
+    /// Each origin's newest version of `name`, with holders whose lease runs.
+    pub(super) fn found(&self, name: &FileName, now_ms: u64) -> Vec<Found> {
         match self {
-            Self::Single { record, holder } if holder.is_listed_at(now_ms) => {
+            Self::Single { record, holder } if holder.is_listed_at(now_ms) && has_name(record, name) => {
                 vec![Found { record: record.unpack(), holders: vec![holder.holder] }]
             }
             Self::Single { .. } => Vec::new(),
-            Self::Many(listings) => listings.iter().filter_map(|listing| listing.found(now_ms)).collect(),
+            Self::Many(listings) => {
+                let of_name = listings.iter().filter(|listing| listing.has_name(name));
+                of_name.filter_map(|listing| listing.found(now_ms)).collect()
+            }
         }
     }
 
@@ -209,62 +189,10 @@ impl Entry {
         for listing in listings.iter() {
             assert!(!listing.holdings.is_empty());
             assert!(listing.holdings.is_sorted_by_key(|held| held.partial));
-            assert_eq!(listing.record.name_bytes(), self.name_bytes());
             for held in &listing.holdings {
                 assert!(held.version <= listing.record.version());
                 assert!(has_name(&held.session));
             }
         }
-    }
-}
-
-impl Listing {
-    /// Takes note of `record`, which is not older than the one known.
-    fn note(&mut self, record: &VerifiedRecord) -> Noted {
-        if record.version <= self.record.version() {
-            return Noted::Known;
-        }
-        self.record = PackedRecord::new(record);
-        let older = self.holdings.iter().filter(|held| held.version < record.version);
-        Noted::News { outdated: older.map(|held| held.session.id()).collect() }
-    }
-
-    /// Adds a holding. The order among those of whole versions, and among the others, means nothing.
-    fn add(&mut self, holding: Holding) {
-        let first_partial = self.first_partial();
-        let (last, partial) = (self.holdings.len(), holding.partial);
-        self.holdings.push(holding);
-        if !partial {
-            self.holdings.swap(first_partial, last);
-        }
-    }
-
-    /// Where the holdings of parts begin.
-    fn first_partial(&self) -> usize {
-        self.holdings.partition_point(|held| !held.partial)
-    }
-
-    /// At most [`HOLDERS_MAX`] of the current holders, those of the whole version first (see
-    /// [`order`]); each lookup begins elsewhere among them, so that the load spreads.
-    fn found(&self, now_ms: u64) -> Option<Found> {
-        let newest = self.record.version();
-        let rotate = self.holdings.len() > HOLDERS_MAX;
-        let current = |holdings: &[Holding]| -> Vec<Holder> {
-            let start = if rotate && !holdings.is_empty() { random_range(0..holdings.len()) } else { 0 };
-            let (late, early) = holdings.split_at(start);
-            let holdings = early.iter().chain(late);
-            holdings
-                .filter(|held| held.version == newest && held.session.is_listed_at(now_ms))
-                .map(|held| Holder { partial: held.partial, ..held.session.holder })
-                .take(HOLDERS_MAX)
-                .collect()
-        };
-        let (whole, partial) = self.holdings.split_at(self.first_partial());
-        let mut holders = current(whole);
-        if !partial.is_empty() {
-            holders.extend(current(partial));
-            order(&mut holders);
-        }
-        (!holders.is_empty()).then(|| Found { record: self.record.unpack(), holders })
     }
 }

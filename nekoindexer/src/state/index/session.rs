@@ -1,12 +1,15 @@
 //! One holder's registrations over one connection.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    collections::HashSet,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use hashbrown::{HashTable, hash_table};
 use nekoproto::Holder;
+use nohash_hasher::BuildNoHashHasher;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::name_hash::NameHash;
 
 /// Names one session may register.
 pub const SESSION_NAMES_MAX: usize = 1_000_000;
@@ -29,11 +32,14 @@ pub struct Session {
     names: Mutex<SessionNames>,
 }
 
-/// The names of a session, by the index's hash of them: the text is kept once, in the index. Two names
-/// of one session with the same 64 bits are counted as one, and both removed with it.
+/// Hashes of names: the text of a name is kept once, in the index.
+pub(super) type NameHashes = HashSet<NameHash, BuildNoHashHasher<NameHash>>;
+
+/// The names of a session. Two names of one session with the same hash are counted as one, and
+/// deregistered together.
 #[derive(Debug, Default)]
 pub(super) struct SessionNames {
-    hashes: HashTable<u64>,
+    hashes: NameHashes,
     /// The session was removed; nothing may be added to it any more.
     closed: bool,
 }
@@ -73,7 +79,7 @@ impl Session {
     }
 
     pub(super) fn names(&self) -> MutexGuard<'_, SessionNames> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+        self.names.lock()
     }
 
     pub(super) fn renew(&self, lease_ends_ms: u64) {
@@ -93,32 +99,44 @@ impl Session {
     }
 }
 
+/// Names that were taken from a session, and are to be unlisted.
+#[derive(Debug)]
+pub struct Withdrawn(pub(super) NameHashes);
+
+impl Withdrawn {
+    /// How many.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl SessionNames {
     /// Whether one more name may be added, or this one is there already.
-    pub(super) fn has_room_for(&self, hash: u64) -> bool {
+    pub(super) fn has_room_for(&self, hash: NameHash) -> bool {
         !self.closed && (self.hashes.len() < SESSION_NAMES_MAX || self.contains(hash))
     }
 
-    pub(super) fn contains(&self, hash: u64) -> bool {
-        self.hashes.find(hash, |known| *known == hash).is_some()
+    pub(super) fn contains(&self, hash: NameHash) -> bool {
+        self.hashes.contains(&hash)
     }
 
-    pub(super) fn insert(&mut self, hash: u64) {
-        if let hash_table::Entry::Vacant(place) =
-            self.hashes.entry(hash, |known| *known == hash, |known| *known)
-        {
-            place.insert(hash);
-        }
+    pub(super) fn insert(&mut self, hash: NameHash) {
+        self.hashes.insert(hash);
     }
 
-    pub(super) fn remove(&mut self, hash: u64) {
-        if let Ok(known) = self.hashes.find_entry(hash, |known| *known == hash) {
-            known.remove();
-        }
+    pub(super) fn remove(&mut self, hash: NameHash) {
+        self.hashes.remove(&hash);
     }
 
-    /// Takes all names away; with `close`, for ever.
-    pub(super) fn clear(&mut self, close: bool) -> HashTable<u64> {
+    /// Takes all names away. With `close`, no name can be added afterwards.
+    pub(super) fn clear(&mut self, close: bool) -> NameHashes {
         self.closed |= close;
         std::mem::take(&mut self.hashes)
     }
@@ -131,7 +149,7 @@ mod tests {
     #[test]
     fn a_full_session_has_room_for_what_it_has() {
         let mut names = SessionNames::default();
-        let hash = |n: usize| (n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let hash = |n: usize| NameHash((n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         for n in 0..SESSION_NAMES_MAX {
             assert!(names.has_room_for(hash(n)));
             names.insert(hash(n));

@@ -26,8 +26,8 @@ fn name(text: &str) -> FileName {
     FileName::new(text).unwrap()
 }
 
-struct Setup {
-    index: Index,
+struct Setup<S = RandomState> {
+    index: Index<S>,
     now: Instant,
 }
 
@@ -36,7 +36,30 @@ impl Setup {
         let now = Instant::now();
         Self { index: Index::new(now), now }
     }
+}
 
+/// Gives all names the same hash.
+#[derive(Default)]
+struct SameHash;
+
+impl std::hash::Hasher for SameHash {
+    fn write(&mut self, _: &[u8]) {}
+
+    fn finish(&self) -> u64 {
+        7
+    }
+}
+
+type Colliding = std::hash::BuildHasherDefault<SameHash>;
+
+impl Setup<Colliding> {
+    fn colliding() -> Self {
+        let now = Instant::now();
+        Self { index: Index::with_hash_key(Colliding::default(), now), now }
+    }
+}
+
+impl<S: BuildHasher> Setup<S> {
     fn session(&self, n: u8) -> Arc<Session> {
         self.index.open_session(holder(n), LEASE, self.now)
     }
@@ -49,7 +72,7 @@ impl Setup {
 
     /// Whether all names have the smallest form.
     fn is_small(&self) -> bool {
-        self.index.table.shards().all(|shard| shard.entries().iter().all(Entry::is_single))
+        self.index.entries.iter().all(|entry| entry.is_single())
     }
 
     /// The versions found and their holders.
@@ -115,7 +138,7 @@ fn what_is_registered_after_everything_was_withdrawn_stays() {
     let withdrawn = setup.index.withdraw_all(&session);
     assert_eq!((withdrawn.len(), session.count()), (names.len(), 0));
     assert_ne!(session.withdrawals(), before, "what began before is void");
-    // Before they are unlisted, which takes a while, and happens beside.
+    // Before they are unlisted, which happens later on a blocking thread.
     setup.index.register(&session, &record(1, "f7", 1));
     setup.index.register(&session, &record(1, "new", 1));
     setup.index.unlist_all(&session, withdrawn);
@@ -177,6 +200,39 @@ fn a_name_with_too_many_origins_is_full_and_nothing_leaks() {
         assert_eq!(noted == Noted::Full, usize::from(origin) == HITS_MAX, "origin {origin}");
         assert_eq!(session.count(), usize::from(noted != Noted::Full));
     }
+    setup.index.check();
+}
+
+#[test]
+fn names_with_the_same_hash_are_kept_apart() {
+    let setup = Setup::colliding();
+    let (first, second) = (setup.session(1), setup.session(2));
+    let found = |text| -> Vec<(u64, Vec<Holder>)> {
+        let found = setup.index.lookup(&name(text), setup.now);
+        assert!(found.iter().all(|found| found.record.name == name(text)));
+        found.into_iter().map(|found| (found.record.version.get(), found.holders)).collect()
+    };
+    setup.index.register(&first, &record(1, "a", 1));
+    assert_eq!(found("b"), [], "there is a name with this hash, but another");
+    assert_eq!(setup.index.invalidate(&record(1, "b", 9)), Noted::Known);
+    assert_eq!(setup.index.register(&second, &record(1, "b", 5)), Noted::News { outdated: vec![] });
+    assert_eq!(setup.index.register(&first, &record(1, "b", 5)), Noted::Known);
+    assert_eq!(setup.index.register(&first, &record(1, "a", 2)), Noted::News { outdated: vec![] });
+    assert_eq!((found("a"), found("b").len()), (vec![(2, vec![holder(1)])], 1));
+    assert_eq!(found("b")[0].1.len(), 2);
+    assert!(setup.index.vouch(record(1, "b", 5).into_signed()).is_ok());
+    assert!(setup.index.vouch(record(1, "c", 5).into_signed()).is_err());
+    let mut keys = setup.index.keys();
+    keys.sort_by_key(|key| *key != NameKey::of(&name("a")));
+    assert_eq!(keys, [NameKey::of(&name("a")), NameKey::of(&name("b"))]);
+    for origin in 2..=u8::try_from(HITS_MAX).unwrap() {
+        assert_ne!(setup.index.register(&setup.session(origin), &record(origin, "a", 1)), Noted::Full);
+    }
+    assert_eq!(setup.index.register(&setup.session(99), &record(99, "a", 1)), Noted::Full);
+    assert_ne!(setup.index.register(&setup.session(98), &record(98, "b", 1)), Noted::Full);
+    setup.index.check();
+    setup.index.close_session(&first);
+    assert_eq!(found("b")[0].1, [holder(2)]);
     setup.index.check();
 }
 
@@ -295,42 +351,48 @@ fn crowd_of_holders_of_parts_leaves_room_for_the_whole_and_takes_turns() {
 /// Goal: whatever happens, the invariants hold, and an emptied index is empty.
 #[test]
 fn random_histories_keep_the_invariants() {
-    for seed in 0..200 {
-        let mut rng = StdRng::seed_from_u64(seed);
-        let setup = Setup::new();
-        let mut sessions: Vec<Arc<Session>> = (0..6).map(|n| setup.session(n)).collect();
-        for _ in 0..300 {
-            let who = rng.random_range(0..sessions.len());
-            let text = ["a", "b", "c"][rng.random_range(0..3)];
-            let record = record(rng.random_range(0..3), text, rng.random_range(1..5));
-            match rng.next_u32() % 8 {
-                0 => {
-                    setup.index.close_session(&sessions[who]);
-                    sessions[who] = setup.session(u8::try_from(who).unwrap());
-                }
-                1 => setup.index.deregister(&sessions[who], &record.name),
-                2 => drop(setup.index.invalidate(&record)),
-                n => {
-                    let partial = n == 3;
-                    let noted = if partial {
-                        setup.index.register_partial(&sessions[who], &record)
-                    } else {
-                        setup.index.register(&sessions[who], &record)
-                    };
-                    if matches!(noted, Noted::Known | Noted::News { .. }) {
-                        let expected = Holder { partial, ..holder(u8::try_from(who).unwrap()) };
-                        let found = setup.index.lookup(&record.name, setup.now);
-                        let holding = |found: &Found| found.holders.contains(&expected);
-                        let held: Vec<_> = found.iter().filter(|found| holding(found)).collect();
-                        assert!(held.len() == 1 && held[0].record == record, "seed {seed}");
-                    }
+    (0..200).for_each(|seed| random_history(seed, &Setup::new()));
+}
+
+#[test]
+fn random_histories_of_names_with_the_same_hash_keep_the_invariants() {
+    (0..200).for_each(|seed| random_history(seed, &Setup::colliding()));
+}
+
+fn random_history<S: BuildHasher>(seed: u64, setup: &Setup<S>) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut sessions: Vec<Arc<Session>> = (0..6).map(|n| setup.session(n)).collect();
+    for _ in 0..300 {
+        let who = rng.random_range(0..sessions.len());
+        let text = ["a", "b", "c"][rng.random_range(0..3)];
+        let record = record(rng.random_range(0..3), text, rng.random_range(1..5));
+        match rng.next_u32() % 8 {
+            0 => {
+                setup.index.close_session(&sessions[who]);
+                sessions[who] = setup.session(u8::try_from(who).unwrap());
+            }
+            1 => setup.index.deregister(&sessions[who], &record.name),
+            2 => drop(setup.index.invalidate(&record)),
+            n => {
+                let partial = n == 3;
+                let noted = if partial {
+                    setup.index.register_partial(&sessions[who], &record)
+                } else {
+                    setup.index.register(&sessions[who], &record)
+                };
+                if matches!(noted, Noted::Known | Noted::News { .. }) {
+                    let expected = Holder { partial, ..holder(u8::try_from(who).unwrap()) };
+                    let found = setup.index.lookup(&record.name, setup.now);
+                    let holding = |found: &Found| found.holders.contains(&expected);
+                    let held: Vec<_> = found.iter().filter(|found| holding(found)).collect();
+                    assert!(held.len() == 1 && held[0].record == record, "seed {seed}");
                 }
             }
-            setup.index.check();
         }
-        sessions.iter().for_each(|session| setup.index.close_session(session));
-        assert_eq!(setup.index.names(), 0, "seed {seed}");
+        setup.index.check();
     }
+    sessions.iter().for_each(|session| setup.index.close_session(session));
+    assert_eq!(setup.index.names(), 0, "seed {seed}");
 }
 
 #[test]

@@ -1,17 +1,17 @@
-//! What we tell of our own names.
+//! What we advertise of our own names.
 
 use nekoproto::summary::{Filter, NameKey};
 
-use super::{Source, Tell, Told};
+use super::{Advertisement, Position, Source};
 
-/// Names added that are remembered for neighbors that have not heard of them yet.
+/// Changes remembered for neighbors that have not acknowledged them yet.
 const LOG_MAX: usize = 64 * 1024;
-/// Names removed, as a share of those in the filter, after which it is made anew: one in so many.
+/// The filter is rebuilt when more than one in this many of its names is removed.
 const STALE_SHARE: usize = 4;
-/// Fewer removed names than this are not worth a new filter.
+/// Fewer removed names than this are not worth a rebuild.
 const STALE_MIN: usize = 1024;
 
-/// A filter of all names that are listed, with room for as many more. Made without a lock.
+/// A filter of all names that are listed, with room for as many more. Built without a lock.
 #[derive(Debug)]
 pub struct Fresh {
     filter: Filter,
@@ -30,18 +30,18 @@ impl Fresh {
 
 /// Our own summary.
 ///
-/// Invariant: each name listed was added to the filter, or to `meanwhile` while a new filter is made.
+/// Invariant: each listed name was added to the filter, and also to `meanwhile` while a new filter is built.
 #[derive(Debug)]
 pub struct OwnSummary {
     source: Source,
     keys: usize,
     removed: usize,
-    /// Names added since a new filter was begun.
+    /// Names added since the rebuild of the filter began.
     meanwhile: Option<Vec<NameKey>>,
 }
 
 impl OwnSummary {
-    /// Of no names; `epoch` must be another in each life of the node.
+    /// Of no names; `epoch` must differ each time the node starts.
     #[must_use]
     pub fn new(epoch: u64) -> Self {
         let source = Source::new(epoch, 0, Filter::for_keys(0), LOG_MAX);
@@ -62,24 +62,24 @@ impl OwnSummary {
         true
     }
 
-    /// Our neighbors are others than before: ours should know, as whom they rule out depends on it.
+    /// Our neighbors have changed; ours are told, as whom they rule out depends on it.
     pub fn neighbors_changed(&mut self) {
         self.source.step(None);
     }
 
-    /// How far a neighbor has come that has heard all.
+    /// The position of a neighbor that has acknowledged everything.
     #[must_use]
-    pub const fn position(&self) -> Told {
+    pub const fn position(&self) -> Position {
         self.source.position()
     }
 
-    /// So many names are listed no more. The filter still has them.
+    /// `names` names are not listed any more. The filter still has them.
     pub const fn remove(&mut self, names: usize) {
         self.removed += names;
     }
 
-    /// Whether the filter has too many names, or too many that are gone. Then it should be made anew:
-    /// [`begin_anew`](Self::begin_anew), a [`Fresh`] filter of all listed names, [`renew`](Self::renew).
+    /// Whether the filter has too many names, or too many removed ones. Then it should be rebuilt:
+    /// [`begin_rebuild`](Self::begin_rebuild), a [`Fresh`] filter of all listed names, [`renew`](Self::renew).
     #[must_use]
     pub fn is_worn(&self) -> bool {
         let made_for = self.source.filter.made_for();
@@ -88,13 +88,13 @@ impl OwnSummary {
         self.meanwhile.is_none() && (is_full || is_stale)
     }
 
-    /// A new filter is being made: names added from now on will be in it.
-    pub fn begin_anew(&mut self) {
+    /// The rebuild begins: names added from now on will be in the new filter.
+    pub fn begin_rebuild(&mut self) {
         self.meanwhile = Some(Vec::new());
         self.removed = 0;
     }
 
-    /// Takes a new filter, and adds to it what was added meanwhile.
+    /// Takes the new filter, and adds to it the names that were added meanwhile.
     pub fn renew(&mut self, Fresh { mut filter, keys }: Fresh) {
         let meanwhile = self.meanwhile.take().unwrap_or_default();
         meanwhile.iter().for_each(|key| filter.insert(*key));
@@ -102,16 +102,16 @@ impl OwnSummary {
         self.source = Source::new(self.source.epoch.wrapping_add(1), 0, filter, LOG_MAX);
     }
 
-    /// What a neighbor that has come as far as `told` should hear next; an empty addition if nothing
-    /// is new. `None`: it has heard nothing yet.
+    /// What is advertised next to a neighbor that has acknowledged `since`; an empty addition if nothing
+    /// is new. `None`: it has acknowledged nothing yet.
     #[must_use]
-    pub fn tell(&self, told: Option<Told>) -> Tell {
-        self.source.tell(told)
+    pub fn advertise(&self, since: Option<Position>) -> Advertisement {
+        self.source.advertise(since)
     }
 
-    /// Whether a neighbor that has come as far as `told` has heard all.
+    /// Whether a neighbor that has acknowledged `position` has acknowledged everything.
     #[must_use]
-    pub fn is_all(&self, told: Option<Told>) -> bool {
-        told == Some(self.position())
+    pub fn is_all(&self, position: Option<Position>) -> bool {
+        position == Some(self.position())
     }
 }

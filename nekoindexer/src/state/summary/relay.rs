@@ -4,21 +4,25 @@ use std::collections::BTreeMap;
 
 use nekoproto::NodeTag;
 
-use super::{RELAYED_HOPS, theirs::BEHIND_MAX};
+use super::RELAYED_HOPS;
+
+/// Nodes behind one neighbor whose summaries are kept, and passed on to one neighbor; a neighbor with more
+/// behind it is asked for everything.
+pub(super) const BEHIND_MAX: usize = 64;
 
 /// A summary to be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Relay {
     /// Whose it is.
     pub of: NodeTag,
-    /// The neighbor that told us of it.
+    /// The neighbor that advertises it to us.
     pub via: NodeTag,
 }
 
-/// Somebody whose summary a neighbor told.
+/// A summary that a neighbor advertises, its own or one that it passes on.
 #[derive(Clone, Copy, Debug)]
-pub struct Heard {
-    /// Whose it is, and who told.
+pub struct AdvertisedSummary {
+    /// Whose it is, and who advertises it.
     pub relay: Relay,
     /// Hops between the two.
     pub hops: u8,
@@ -26,19 +30,20 @@ pub struct Heard {
     pub is_near: bool,
 }
 
-/// What is to be passed on to neighbor `to` by `me` of what others have told: each node once, from
-/// whoever is nearest to it, and none that `to` hears of from that node itself. In a mesh that is nothing.
+/// Which of the `advertised` summaries `me` passes on to neighbor `to`: each node's once, from the neighbor
+/// nearest to it, and none that its node advertises to `to` itself. In a mesh that is nothing.
 #[must_use]
-pub fn relays(to: NodeTag, me: NodeTag, heard: impl Iterator<Item = Heard>) -> Vec<Relay> {
-    let mut nearest: BTreeMap<NodeTag, Heard> = BTreeMap::new();
-    for heard in heard.filter(|heard| heard.relay.via != to) {
-        let known = nearest.entry(heard.relay.of).or_insert(heard);
-        if heard.hops < known.hops {
-            *known = heard;
+pub fn relays(to: NodeTag, me: NodeTag, advertised: impl Iterator<Item = AdvertisedSummary>) -> Vec<Relay> {
+    let mut nearest: BTreeMap<NodeTag, AdvertisedSummary> = BTreeMap::new();
+    for summary in advertised.filter(|summary| summary.relay.via != to) {
+        let known = nearest.entry(summary.relay.of).or_insert(summary);
+        if summary.hops < known.hops {
+            *known = summary;
         }
     }
-    let is_wanted = |heard: &Heard| {
-        heard.hops < RELAYED_HOPS && heard.relay.of != to && heard.relay.of != me && !heard.is_near
+    let is_wanted = |summary: &AdvertisedSummary| {
+        let of = summary.relay.of;
+        summary.hops < RELAYED_HOPS && of != to && of != me && !summary.is_near
     };
-    nearest.into_values().filter(is_wanted).map(|heard| heard.relay).take(BEHIND_MAX).collect()
+    nearest.into_values().filter(is_wanted).map(|summary| summary.relay).take(BEHIND_MAX).collect()
 }

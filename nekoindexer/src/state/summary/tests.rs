@@ -19,10 +19,10 @@ fn own(neighbors: &[usize]) -> About {
 
 /// Brings `theirs` up to date with what `tell` says of a position, and says in how many messages.
 fn catch_up(
-    tell: impl Fn(Option<Told>) -> Tell,
+    tell: impl Fn(Option<Position>) -> Advertisement,
     about: &About,
     theirs: &mut TheirSummary,
-    told: &mut Option<Told>,
+    told: &mut Option<Position>,
     now: Instant,
 ) -> usize {
     let mut messages = 0;
@@ -48,10 +48,10 @@ fn what_was_told_rules_out_all_else() {
     let (mut source, mut theirs, mut told) = (OwnSummary::new(1), TheirSummary::default(), None);
     assert!(!rules_out(&theirs, 1, now), "nothing was told yet");
     source.add(key(1));
-    assert_eq!(catch_up(|told| source.tell(told), &own(&[]), &mut theirs, &mut told, now), 1);
+    assert_eq!(catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now), 1);
     assert!(!rules_out(&theirs, 1, now) && rules_out(&theirs, 2, now));
     assert!(source.add(key(2)) && !source.add(key(2)));
-    assert_eq!(catch_up(|told| source.tell(told), &own(&[]), &mut theirs, &mut told, now), 1);
+    assert_eq!(catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now), 1);
     assert!(!rules_out(&theirs, 2, now) && rules_out(&theirs, 3, now));
     assert!(!rules_out(&theirs, 3, now + TRUSTED_FOR), "not confirmed for too long");
 }
@@ -60,7 +60,7 @@ fn what_was_told_rules_out_all_else() {
 fn a_neighbor_with_others_behind_it_is_asked_unless_they_are_covered() {
     let now = Instant::now();
     let (source, mut theirs, mut told) = (OwnSummary::new(1), TheirSummary::default(), None);
-    catch_up(|told| source.tell(told), &own(&[1]), &mut theirs, &mut told, now);
+    catch_up(|told| source.advertise(told), &own(&[1]), &mut theirs, &mut told, now);
     assert!(theirs.rules_out(key(1), 0, |_| false, now));
     assert!(!theirs.rules_out(key(1), 1, |_| false, now));
     assert!(theirs.rules_out(key(1), 1, |covered| *covered == tag(1), now));
@@ -78,7 +78,7 @@ fn a_neighbor_is_ruled_out_when_nobody_behind_it_has_the_name_either() {
         let neighbors = List::first_of(links[n].iter().map(|n| tag(*n)));
         let hops = u8::try_from(n).unwrap();
         let about = About { of: tag(n), hops, age: Duration::ZERO, neighbors };
-        catch_up(|told| source.tell(told), &about, theirs, &mut None, now);
+        catch_up(|told| source.advertise(told), &about, theirs, &mut None, now);
     };
     let covers = |covered: &NodeTag| *covered == tag(9) || *covered == tag(0); // the asker and who is asked
     for (n, source) in sources.iter().enumerate() {
@@ -101,10 +101,10 @@ fn a_summary_is_passed_on_with_its_age_and_its_news() {
     let mut source = OwnSummary::new(1);
     source.add(key(1));
     let (mut theirs, mut told) = (TheirSummary::default(), None);
-    catch_up(|told| source.tell(told), &own(&[1, 5]), &mut theirs, &mut told, now);
+    catch_up(|told| source.advertise(told), &own(&[1, 5]), &mut theirs, &mut told, now);
     let relay = Relay { of: tag(0), via: tag(0) };
     let (mut further, mut passed) = (TheirSummary::default(), None);
-    let pass_on = |theirs: &TheirSummary, further: &mut TheirSummary, passed: &mut Option<Told>, now| {
+    let pass_on = |theirs: &TheirSummary, further: &mut TheirSummary, passed: &mut Option<Position>, now| {
         let (_, about, is_new) = theirs.pass_on(relay, *passed, now).unwrap();
         assert_eq!(about.hops, 1);
         let tell = |told| theirs.pass_on(relay, told, now).unwrap().0;
@@ -113,9 +113,9 @@ fn a_summary_is_passed_on_with_its_age_and_its_news() {
     // The node in between has no names, and is what `further` is about.
     let (between, mut told_of_it) = (OwnSummary::new(2), None);
     let about = About { of: tag(1), neighbors: List::first_of([tag(0)]), ..own(&[]) };
-    catch_up(|told| between.tell(told), &about, &mut further, &mut told_of_it, now);
+    catch_up(|told| between.advertise(told), &about, &mut further, &mut told_of_it, now);
     let later = now + TRUSTED_FOR / 2;
-    catch_up(|told| between.tell(told), &about, &mut further, &mut told_of_it, later);
+    catch_up(|told| between.advertise(told), &about, &mut further, &mut told_of_it, later);
 
     assert_eq!(pass_on(&theirs, &mut further, &mut passed, later), (true, 1));
     assert_eq!(pass_on(&theirs, &mut further, &mut passed, later), (false, 0));
@@ -124,7 +124,7 @@ fn a_summary_is_passed_on_with_its_age_and_its_news() {
     assert!(!rules_out(&further, 1, later) && rules_out(&further, 2, later));
     assert!(!rules_out(&further, 2, now + TRUSTED_FOR), "it counts from when node 0 said it");
     source.add(key(2));
-    catch_up(|told| source.tell(told), &own(&[1, 5]), &mut theirs, &mut told, later);
+    catch_up(|told| source.advertise(told), &own(&[1, 5]), &mut theirs, &mut told, later);
     assert_eq!(pass_on(&theirs, &mut further, &mut passed, later), (true, 1));
     assert!(!rules_out(&further, 2, later) && rules_out(&further, 3, later));
     assert!(theirs.pass_on(relay, passed, later + TRUSTED_FOR).is_none(), "not trusted any more");
@@ -134,19 +134,19 @@ fn a_summary_is_passed_on_with_its_age_and_its_news() {
 fn a_message_that_comes_twice_costs_nobody_the_whole_filter() {
     let now = Instant::now();
     let (mut source, mut theirs, mut told) = (OwnSummary::new(1), TheirSummary::default(), None);
-    catch_up(|told| source.tell(told), &own(&[]), &mut theirs, &mut told, now);
+    catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now);
     source.add(key(1));
-    let (updates, _) = source.tell(told).updates(told, &own(&[]));
+    let (updates, _) = source.advertise(told).updates(told, &own(&[]));
     let relay = Relay { of: tag(0), via: tag(0) };
     let passed = theirs.pass_on(relay, None, now).map(|(tell, about, _)| tell.updates(None, &about).1);
     assert_eq!([(); 2].map(|()| theirs.take(updates[0].clone(), now)), [Took::News, Took::Nothing]);
     let (tell, ..) = theirs.pass_on(relay, passed, now).unwrap();
-    assert!(matches!(tell, Tell::News(SummaryNews::Added(keys), _) if *keys == [key(1)]));
+    assert!(matches!(tell, Advertisement::News(SummaryNews::Added(keys), _) if *keys == [key(1)]));
 }
 
 #[test]
 fn what_a_neighbor_hears_of_itself_is_not_passed_on_to_it() {
-    let told = |of: usize, via: usize, hops, is_near| relay::Heard {
+    let told = |of: usize, via: usize, hops, is_near| relay::AdvertisedSummary {
         relay: Relay { of: tag(of), via: tag(via) },
         hops,
         is_near,
@@ -172,15 +172,15 @@ fn what_a_neighbor_hears_of_itself_is_not_passed_on_to_it() {
 fn a_step_that_is_missing_is_noticed() {
     let now = Instant::now();
     let (mut source, mut theirs, mut told) = (OwnSummary::new(1), TheirSummary::default(), None);
-    catch_up(|told| source.tell(told), &own(&[]), &mut theirs, &mut told, now);
+    catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now);
     source.add(key(1));
-    let (_, lost) = source.tell(told).updates(told, &own(&[]));
+    let (_, lost) = source.advertise(told).updates(told, &own(&[]));
     source.add(key(2));
-    let (updates, _) = source.tell(Some(lost)).updates(Some(lost), &own(&[]));
+    let (updates, _) = source.advertise(Some(lost)).updates(Some(lost), &own(&[]));
     assert_eq!(theirs.take(updates[0].clone(), now), Took::Gap);
     assert!(!rules_out(&theirs, 1, now), "a summary with a gap is not used");
     told = None;
-    catch_up(|told| source.tell(told), &own(&[]), &mut theirs, &mut told, now);
+    catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now);
     assert!(!rules_out(&theirs, 1, now) && !rules_out(&theirs, 2, now) && rules_out(&theirs, 3, now));
 }
 
@@ -192,13 +192,13 @@ fn a_worn_filter_is_made_anew_without_losing_a_name() {
         source.add(key(n));
     }
     assert!(source.is_worn(), "more names than it was made for");
-    source.begin_anew();
+    source.begin_rebuild();
     assert!(!source.is_worn());
     source.add(key(3001)); // while the keys are collected
     source.add(key(5)); // known to the old filter, and not among the keys collected
     let keys: Vec<_> = (100..3000).map(key).collect();
     source.renew(Fresh::of(&keys));
-    catch_up(|told| source.tell(told), &own(&[]), &mut theirs, &mut told, now);
+    catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now);
     assert!((100..3000).chain([3001, 5]).all(|n| !rules_out(&theirs, n, now)));
     assert!((0..100).filter(|n| rules_out(&theirs, *n, now)).count() > 80, "removed names are gone");
     assert!(!source.is_worn());
@@ -213,14 +213,14 @@ fn a_neighbor_cannot_make_us_keep_more_than_a_bound() {
     for n in 1..200 {
         let source = OwnSummary::new(n as u64);
         let about = About { of: tag(n), hops: 1, ..own(&[]) };
-        catch_up(|told| source.tell(told), &about, &mut theirs, &mut None, now);
+        catch_up(|told| source.advertise(told), &about, &mut theirs, &mut None, now);
     }
-    assert_eq!(theirs.heard(tag(0), tag(9), now).count(), theirs::BEHIND_MAX);
-    let one_more = OwnSummary::new(1).tell(Some(Told { epoch: 1, count: 0 }));
+    assert_eq!(theirs.advertised(tag(0), tag(9), now).count(), relay::BEHIND_MAX);
+    let one_more = OwnSummary::new(1).advertise(Some(Position { epoch: 1, count: 0 }));
     let about = About { of: tag(250), hops: 1, ..own(&[]) };
     let (updates, _) = one_more.updates(None, &about);
     assert_eq!(theirs.take(updates[0].clone(), now), Took::Nothing, "the whole filter is not asked for");
     let far = About { of: tag(300), hops: RELAYED_HOPS + 1, ..own(&[]) };
-    let (updates, _) = OwnSummary::new(1).tell(None).updates(None, &far);
+    let (updates, _) = OwnSummary::new(1).advertise(None).updates(None, &far);
     assert_eq!(theirs.take(updates[0].clone(), now), Took::Nothing);
 }

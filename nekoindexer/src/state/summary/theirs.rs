@@ -1,4 +1,4 @@
-//! What one neighbor told us: of its own names, and of those behind it.
+//! What one neighbor advertises to us: its own names, and those of nodes behind it.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -10,26 +10,27 @@ use nekoproto::{
     summary::{Assembly, NameKey, SummaryNews, SummaryUpdate},
 };
 
-use super::{About, RELAYED_HOPS, Relay, Source, TRUSTED_FOR, Tell, Told, relay};
+use super::{
+    About, Advertisement, Position, RELAYED_HOPS, Relay, Source, TRUSTED_FOR,
+    relay::{AdvertisedSummary, BEHIND_MAX},
+};
 
-/// Nodes behind one neighbor of whom summaries are kept; behind others it is asked.
-pub(super) const BEHIND_MAX: usize = 64;
 /// Words of all filters of nodes behind one neighbor: 2 MiB.
 const BEHIND_WORDS_MAX: usize = 256 * 1024;
-/// Names added to a neighbor's summary that are remembered, to be passed on.
+/// Changes of a neighbor's summary that are remembered, to be passed on.
 const LOG_MAX: usize = 512;
-/// A summary that nobody has confirmed for so long is dropped.
+/// A summary that has not been confirmed for this long is dropped.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
 
-/// What one neighbor told us.
+/// What one neighbor advertises to us.
 #[derive(Debug, Default)]
 pub struct TheirSummary {
-    own: Option<Known>,
-    /// What it passed on, by whose it is.
-    behind: BTreeMap<NodeTag, Known>,
-    /// There was no room for somebody behind it: the whole filter of an unknown one is not asked for.
+    own: Option<KnownSummary>,
+    /// The summaries that it passes on, by node.
+    behind: BTreeMap<NodeTag, KnownSummary>,
+    /// There was no room for a node behind it: the whole filter of an unknown node is not asked for.
     is_full: bool,
-    /// All its neighbors are ours too, or ourselves: it can ask nobody that we do not look after.
+    /// All its neighbors are ours too, or this node: it can ask nobody whom we do not ask.
     is_enclosed: bool,
     /// A filter of its own that is arriving, and one that it passes on.
     arriving: [Option<Arriving>; 2],
@@ -45,9 +46,9 @@ struct Arriving {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownSummary {
     source: Source,
-    /// Hops from the neighbor to the node that this is of.
+    /// Hops from the neighbor to the node whose summary this is.
     hops: u8,
     neighbors: HashSet<NodeTag>,
     confirmed: Instant,
@@ -65,16 +66,16 @@ pub enum Took {
 }
 
 impl TheirSummary {
-    /// Takes a message in. Within an epoch nothing that was known is forgotten, in whatever order
-    /// messages come.
+    /// Applies an update. Within an epoch nothing that was known is forgotten, in whatever order updates
+    /// arrive.
     pub fn take(&mut self, update: SummaryUpdate, now: Instant) -> Took {
         if update.hops > RELAYED_HOPS {
-            return Took::Nothing; // further away than anybody asks for
+            return Took::Nothing; // further away than any query goes
         }
         let SummaryUpdate { of, hops, age_ms, epoch, from, to, news, neighbors } = update;
         let age = Duration::from_millis(age_ms.into());
         let Some(confirmed) = now.checked_sub(age).filter(|_| age < TRUSTED_FOR) else {
-            return Took::Nothing; // too old to be of use to anybody
+            return Took::Nothing; // too old to be trusted
         };
         let neighbors: HashSet<NodeTag> = neighbors.iter().copied().collect();
         match news {
@@ -111,24 +112,25 @@ impl TheirSummary {
                 }
                 let Some(filter) = arriving.assembly.finish() else { return Took::Nothing };
                 *place = None;
-                let is_known = |known: &mut Known| known.source.epoch == epoch && known.source.count > to;
+                let is_known =
+                    |known: &mut KnownSummary| known.source.epoch == epoch && known.source.count > to;
                 if self.known_mut(of, hops).is_some_and(is_known) {
                     return Took::Nothing;
                 }
                 let source = Source::new(epoch, to, filter, LOG_MAX);
-                self.keep(of, Known { source, hops, neighbors, confirmed }, now);
+                self.keep(of, KnownSummary { source, hops, neighbors, confirmed }, now);
                 Took::News
             }
         }
     }
 
-    /// Notes whether all its neighbors are ours too, as `is_ours` says of each. To be called whenever one
-    /// of the two changes: to find that out for each query takes the square of the number of neighbors.
+    /// Notes whether all its neighbors are ours too, which `is_ours` tells. Called whenever its or our
+    /// neighbors change: finding it out for each query takes the square of the number of neighbors.
     pub fn enclose(&mut self, is_ours: impl Fn(&NodeTag) -> bool) {
         self.is_enclosed = self.own.as_ref().is_some_and(|own| own.neighbors.iter().all(is_ours));
     }
 
-    fn known_mut(&mut self, of: NodeTag, hops: u8) -> Option<&mut Known> {
+    fn known_mut(&mut self, of: NodeTag, hops: u8) -> Option<&mut KnownSummary> {
         if hops == 0 { self.own.as_mut() } else { self.behind.get_mut(&of) }
     }
 
@@ -140,7 +142,7 @@ impl TheirSummary {
         }
     }
 
-    fn keep(&mut self, of: NodeTag, known: Known, now: Instant) {
+    fn keep(&mut self, of: NodeTag, known: KnownSummary, now: Instant) {
         if known.hops == 0 {
             self.own = Some(known);
             return;
@@ -155,9 +157,8 @@ impl TheirSummary {
         }
     }
 
-    /// Whether the neighbor need not be asked for `key` at first: it does not have it, and neither has
-    /// anybody that it could ask with `ttl_hops` left, but those whom `covers` says somebody else looks
-    /// after.
+    /// Whether the neighbor need not be asked for `key` at first: it does not have it, and neither has any
+    /// node that it could ask with `ttl_hops` left, except nodes that others ask, which `covers` tells.
     #[must_use]
     pub fn rules_out(
         &self,
@@ -166,13 +167,13 @@ impl TheirSummary {
         covers: impl Fn(&NodeTag) -> bool,
         now: Instant,
     ) -> bool {
-        let lacks = |known: &&Known| known.is_trusted(now) && !known.source.filter.may_contain(key);
+        let lacks = |known: &&KnownSummary| known.is_trusted(now) && !known.source.filter.may_contain(key);
         let Some(own) = self.own.as_ref().filter(lacks) else { return false };
         if ttl_hops == 0 || self.is_enclosed {
             return true;
         }
         let mut visited: Vec<NodeTag> = Vec::new();
-        let mut at: Vec<&Known> = vec![own];
+        let mut at: Vec<&KnownSummary> = vec![own];
         for _ in 0..ttl_hops {
             let mut further = Vec::new();
             for tag in at.iter().flat_map(|known| &known.neighbors) {
@@ -191,26 +192,31 @@ impl TheirSummary {
         true
     }
 
-    /// The summaries that are known over this neighbor, `via`, and trusted: to be passed on to `to`.
-    pub fn heard(&self, via: NodeTag, to: NodeTag, now: Instant) -> impl Iterator<Item = relay::Heard> {
+    /// The trusted summaries that this neighbor, `via`, advertises, as candidates to be passed on to `to`.
+    pub fn advertised(
+        &self,
+        via: NodeTag,
+        to: NodeTag,
+        now: Instant,
+    ) -> impl Iterator<Item = AdvertisedSummary> {
         let own = self.own.iter().map(move |known| (via, known));
         let all = own.chain(self.behind.iter().map(|(tag, known)| (*tag, known)));
-        all.filter(move |(_, known)| known.is_trusted(now)).map(move |(of, known)| relay::Heard {
+        all.filter(move |(_, known)| known.is_trusted(now)).map(move |(of, known)| AdvertisedSummary {
             relay: Relay { of, via },
             hops: known.hops,
             is_near: known.neighbors.contains(&to),
         })
     }
 
-    /// What somebody else who has come as far as `told` should hear next of a summary known over this
-    /// neighbor, and whether that is new to it.
+    /// What is passed on next of a summary that this neighbor advertises, to a neighbor that has acknowledged
+    /// `since`, and whether that is new to it.
     #[must_use]
     pub fn pass_on(
         &self,
         Relay { of, via }: Relay,
-        told: Option<Told>,
+        since: Option<Position>,
         now: Instant,
-    ) -> Option<(Tell, About, bool)> {
+    ) -> Option<(Advertisement, About, bool)> {
         let known = if of == via { self.own.as_ref() } else { self.behind.get(&of) };
         let known = known.filter(|known| known.is_trusted(now))?;
         let about = About {
@@ -219,11 +225,11 @@ impl TheirSummary {
             age: now.saturating_duration_since(known.confirmed),
             neighbors: List::first_of(known.neighbors.iter().copied()),
         };
-        Some((known.source.tell(told), about, told != Some(known.source.position())))
+        Some((known.source.advertise(since), about, since != Some(known.source.position())))
     }
 }
 
-impl Known {
+impl KnownSummary {
     fn is_trusted(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.confirmed) < TRUSTED_FOR
     }

@@ -10,10 +10,10 @@ use nekoproto::{Covered, MsgId, QueryReply, QueryRequest, VerifiedRecord, Verifi
 use rand::rngs::StdRng;
 
 use super::{
-    common::name,
     graph::Graph,
     world::{Node, Post, nodes},
 };
+use crate::common::name;
 
 /// What the file is called that everybody looks for.
 pub(crate) const NAME: &str = "wanted.bin";

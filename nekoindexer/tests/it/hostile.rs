@@ -1,11 +1,8 @@
 //! Nodes that forge, replay, lie or send garbage: what is true stays, and the others are served.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
-
-mod common;
 
 use std::net::SocketAddr;
 
-use common::{
+use crate::common::{
     Fake, Peer, fake::Habit, forged, hits, identity, in_time, indexer, line, nodes, over_both, patient,
     peer::endpoint, query, record, registration,
 };

@@ -1,14 +1,5 @@
 //! Summaries under simulation: indexers that come, go and restart, names that come and go, and news
 //! of them that is late, lost, doubled or out of order. No sockets, no waiting.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a helper of tests fails by panicking, and says which seed"
-)]
-
-#[path = "sim/graph.rs"]
-#[allow(dead_code, reason = "other simulations use the rest")]
-mod graph;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use graph::{Graph, Shape};
+use crate::sim::graph::{Graph, Shape};
 use nekoindexer::state::{
     route::route,
-    summary::{About, Fresh, OwnSummary, Relay, TRUSTED_FOR, TheirSummary, Told, Took, relays},
+    summary::{About, Fresh, OwnSummary, Position, Relay, TRUSTED_FOR, TheirSummary, Took, relays},
 };
 use nekoproto::{
     Covered, FileName, Identity, NodeTag,
@@ -45,9 +36,9 @@ struct Node {
     names: BTreeSet<usize>,
     own: OwnSummary,
     theirs: BTreeMap<usize, TheirSummary>,
-    told: BTreeMap<usize, Option<Told>>,
+    told: BTreeMap<usize, Option<Position>>,
     /// What was passed on to whom, and how far.
-    passed: BTreeMap<(usize, Relay), Option<Told>>,
+    passed: BTreeMap<(usize, Relay), Option<Position>>,
 }
 
 struct Letter {
@@ -56,7 +47,7 @@ struct Letter {
     /// `None`: it is of the sender itself.
     relay: Option<Relay>,
     update: SummaryUpdate,
-    until: Told,
+    until: Position,
 }
 
 struct World {
@@ -100,7 +91,7 @@ impl World {
         if node.names.remove(&name) {
             node.own.remove(1);
             if self.rng.random_bool(0.3) {
-                node.own.begin_anew();
+                node.own.begin_rebuild();
                 let keys: Vec<NameKey> = node.names.iter().map(|name| KEYS[*name]).collect();
                 node.own.renew(Fresh::of(&keys));
             }
@@ -143,7 +134,7 @@ impl World {
         let told = node.told.get(&to).copied().flatten();
         let neighbors = Covered::first_of(self.graph.links[from].iter().map(|n| TAGS[*n]));
         let about = About { of: TAGS[from], hops: 0, age: Duration::ZERO, neighbors };
-        let mut all = vec![(None, node.own.tell(told).updates(told, &about))];
+        let mut all = vec![(None, node.own.advertise(told).updates(told, &about))];
         for relay in self.relays(from, to) {
             let told = node.passed.get(&(to, relay)).copied().flatten();
             let (tell, about, _) = self.theirs(from, relay.via).pass_on(relay, told, self.now).unwrap();
@@ -164,7 +155,7 @@ impl World {
 
     fn relays(&self, from: usize, to: usize) -> Vec<Relay> {
         let theirs = self.nodes[from].theirs.iter();
-        let heard = theirs.flat_map(|(via, theirs)| theirs.heard(TAGS[*via], TAGS[to], self.now));
+        let heard = theirs.flat_map(|(via, theirs)| theirs.advertised(TAGS[*via], TAGS[to], self.now));
         relays(TAGS[to], TAGS[from], heard)
     }
 
@@ -224,7 +215,7 @@ impl World {
         }
     }
 
-    /// Lets everybody tell everything, after so long that nobody trusts what was told before.
+    /// Lets every node advertise everything, after the time for which earlier summaries are trusted.
     fn settle(&mut self) {
         self.post.clear();
         self.now += TRUSTED_FOR;

@@ -1,11 +1,8 @@
 //! Queries over real sockets: how far they reach, what they cost, and many of them at once.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
-
-mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{
+use crate::common::{
     Fake, Peer, eventually, fake::Habit, hits, in_time, indexer, line, mesh, name, network, nodes, over_both,
     patient, query, record, registration, within,
 };
@@ -68,7 +65,7 @@ async fn part_of_a_file_is_found_from_anywhere_as_a_part_until_it_is_the_whole()
         asker.register([record(ORIGIN, "a", 1)]).await;
         assert_eq!(holders(1).await, [asker.holder.unwrap(), part]);
         let reply = reader.register([record(ORIGIN, "a", 1)]).await;
-        assert_eq!((reply.lease.names, reply.unlisted), (1, 0), "it is one name all the while");
+        assert_eq!((reply.lease.names, reply.unlisted), (1, 0), "it stays one name");
         assert_eq!(holders(1).await, [asker.holder.unwrap(), whole]);
     })
     .await;
@@ -196,7 +193,7 @@ async fn search_asks_no_neighbor() {
 }
 
 /// Fifty clients, forty queries each, all at once: the system that this one replaces stops here
-/// for ever, since every indexer holds a slot while it waits for another.
+/// forever, since every indexer holds a slot while it waits for another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn mesh_of_10_serves_50_clients_at_once() {
     const CLIENTS: u16 = 50;

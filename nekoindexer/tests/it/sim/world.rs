@@ -16,10 +16,8 @@ use nekoindexer::state::{
 use nekoproto::{Covered, Holder, NodeId, NodeTag};
 use rand::{RngExt, rngs::StdRng};
 
-use super::{
-    common::identity,
-    graph::{Graph, NODES_MAX},
-};
+use super::graph::{Graph, NODES_MAX};
+use crate::common::identity;
 
 /// Longer than any simulation runs.
 const LEASE: Duration = Duration::from_secs(3600);

@@ -1,14 +1,11 @@
 //! New versions on their way: to the holders of older ones over their own connections, to the
 //! neighbors, and past those who are slow.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
-
-mod common;
 
 use std::time::Instant;
 
-use common::{
-    Fake, PATIENCE, Peer, fake::Habit, hits, identity, in_time, indexer, line, long_name, nodes, over_both,
-    patient, peer::Manners, record, verified,
+use crate::common::{
+    Fake, PATIENCE, Peer, fake::Habit, hits, identity, in_time, indexer, line, long_name, name, nodes,
+    over_both, patient, peer::Manners, record, verified,
 };
 use nekoproto::{
     Covered, InvalidateRequest, MsgId, QueryReply, Records, RegisterRequest, Role, SignedRecord,
@@ -69,7 +66,7 @@ async fn each_holder_is_told_once_of_what_it_holds_and_the_origin_of_nothing() {
             origin.register(both).await; // no news now
         }
         // The last of all: whatever was sent before it would have come before it.
-        let last = verified(9, common::name("last"), 1).to_signed();
+        let last = verified(9, name("last"), 1).to_signed();
         for peer in [&mut origin, &mut holds_a, &mut holds_b] {
             peer.register([last.clone()]).await;
         }

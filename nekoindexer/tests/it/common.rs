@@ -1,6 +1,4 @@
 //! What the tests of the indexer share: signed records, time limits, indexers and peers on free ports.
-#![allow(dead_code, unused_imports, reason = "each test file uses a part of it")]
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
 use std::{
     net::{Ipv4Addr, SocketAddr},

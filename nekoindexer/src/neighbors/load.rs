@@ -1,68 +1,66 @@
 //! How busy a neighbor is with our queries, and whether it answers at all.
 
 use std::{
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
 use nekoproto::limits::CALLS_IN_FLIGHT_MAX;
+use parking_lot::Mutex;
 
-/// Queries under way to one neighbor beyond which it must show that it answers. Fewer than the calls that
-/// a connection takes, so that one that is stuck leaves room for other calls.
+/// Queries in flight to one neighbor beyond which it must answer to get more. Fewer than the calls that
+/// a connection takes, so that a stuck neighbor leaves room for other calls.
 pub const LINK_FORWARDS_MAX: usize = 900;
 const _: () = assert!(LINK_FORWARDS_MAX < CALLS_IN_FLIGHT_MAX);
-/// From so many queries on it is looked at when a neighbor answers.
+/// Queries in flight from which on the time of a neighbor's answers is noted.
 const BUSY_FROM: usize = LINK_FORWARDS_MAX / 2;
-/// A neighbor with so many queries that has answered none of them for so long is stuck.
+/// A neighbor with [`LINK_FORWARDS_MAX`] queries in flight that has answered none for this long is stuck.
 pub const STUCK_AFTER: Duration = Duration::from_secs(1);
 
-/// What is under way to one neighbor.
+/// Our queries in flight to one neighbor.
 #[derive(Debug)]
 pub struct Load {
-    under_way: AtomicUsize,
+    in_flight: AtomicUsize,
     /// When it last answered, or became busy.
     answered: Mutex<Instant>,
 }
 
-/// A query under way; over when dropped.
+/// A query in flight, until dropped.
 #[derive(Debug)]
 pub struct Asking<'a>(&'a Load);
 
 impl Load {
-    /// Nothing is under way.
+    /// No query is in flight.
     #[must_use]
     pub const fn new(now: Instant) -> Self {
-        Self { under_way: AtomicUsize::new(0), answered: Mutex::new(now) }
+        Self { in_flight: AtomicUsize::new(0), answered: Mutex::new(now) }
     }
 
-    /// One more query; `None` if the neighbor is stuck. One that merely has much to do is asked: then the
-    /// query waits for a place among the calls of the connection.
+    /// One more query; `None` if the neighbor is stuck. A busy one is asked: the query waits until the
+    /// connection has room for one more call.
     #[must_use]
     pub fn ask(&self, now: Instant) -> Option<Asking<'_>> {
         let asking = Asking(self);
-        let before = self.under_way.fetch_add(1, Ordering::Relaxed);
+        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
         if before == BUSY_FROM {
             self.note(now); // from now on it has something to answer
         }
         let is_stuck = before >= LINK_FORWARDS_MAX && {
-            let answered = *self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+            let answered = *self.answered.lock();
             now.saturating_duration_since(answered) >= STUCK_AFTER
         };
         (!is_stuck).then_some(asking)
     }
 
     fn note(&self, now: Instant) {
-        *self.answered.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        *self.answered.lock() = now;
     }
 }
 
 impl Asking<'_> {
-    /// The neighbor has answered, at `now`: only asked for when it has much to do.
+    /// The neighbor has answered, at `now`, which is called only when the neighbor is busy.
     pub fn answered(self, now: impl FnOnce() -> Instant) {
-        if self.0.under_way.load(Ordering::Relaxed) >= BUSY_FROM {
+        if self.0.in_flight.load(Ordering::Relaxed) >= BUSY_FROM {
             self.0.note(now());
         }
     }
@@ -70,7 +68,7 @@ impl Asking<'_> {
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

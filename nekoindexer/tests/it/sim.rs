@@ -1,15 +1,9 @@
 //! The indexer's decisions under simulation: real states and routes on random networks, with
 //! messages that arrive in any order. No sockets, no waiting.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
-mod common;
-#[path = "sim/flood.rs"]
 mod flood;
-#[path = "sim/graph.rs"]
-mod graph;
-#[path = "sim/news.rs"]
+pub(crate) mod graph;
 mod news;
-#[path = "sim/world.rs"]
 mod world;
 
 use std::{
@@ -19,11 +13,11 @@ use std::{
     sync::LazyLock,
 };
 
-use common::{name, verified};
-use flood::{Flood, Holding, NAME};
-use graph::{Graph, Shape};
+use self::flood::{Flood, Holding, NAME};
+use self::graph::{Graph, Shape};
+use self::news::News;
+use crate::common::{name, verified};
 use nekoproto::{NodeId, QueryReply, VerifiedRecord, limits::TTL_MAX};
-use news::News;
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
 const SEEDS: u64 = 200;

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,12 +11,13 @@ use nekoproto::{
     HelloRefusal, IndexerServiceClient, NodeId, NodeTag, Role,
     transport::{ConnectError, LinkState},
 };
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::warn;
 
-use crate::load::Load;
+use super::load::Load;
 
-/// How long a neighbor that connected to us is missed after it went away without a word.
+/// How long a neighbor that connected to us counts as away after its last connection ended.
 pub const MISSED_FOR: Duration = Duration::from_secs(120);
 /// Neighbors that may connect to us; further ones are served but not asked.
 pub const INBOUND_MAX: usize = 256;
@@ -28,7 +29,7 @@ pub struct Neighbor {
     pub node: NodeId,
     /// Calls it.
     pub client: IndexerServiceClient,
-    /// What is under way to it.
+    /// How many of our queries it is busy with.
     pub load: Arc<Load>,
 }
 
@@ -47,17 +48,17 @@ pub struct Neighbors {
 #[derive(Debug)]
 pub struct Links {
     current: ArcSwap<Neighbors>,
-    known: Mutex<Known>,
+    known: Mutex<KnownLinks>,
     reachable: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownLinks {
     /// Links that the configuration asks for, by their place in it.
     configured: Vec<Configured>,
     /// Indexers that connected to us.
     inbound: HashMap<NodeId, Inbound>,
-    /// What is under way to those that are connected, whatever else changes.
+    /// The load of each connected neighbor; kept while its connections change.
     loads: HashMap<NodeId, Arc<Load>>,
 }
 
@@ -78,18 +79,18 @@ struct Inbound {
 }
 
 impl Links {
-    /// Expects `configured` links, all away as yet.
+    /// `configured` links, none of them up yet.
     #[must_use]
     pub fn new(configured: usize) -> Self {
         let links = Self {
             current: ArcSwap::default(),
-            known: Mutex::new(Known {
+            known: Mutex::new(KnownLinks {
                 configured: vec![Configured::default(); configured],
-                ..Known::default()
+                ..KnownLinks::default()
             }),
             reachable: watch::Sender::new(0),
         };
-        links.publish(&mut links.known());
+        links.publish(&mut links.known.lock());
         links
     }
 
@@ -99,7 +100,7 @@ impl Links {
         self.current.load_full()
     }
 
-    /// How many neighbors are connected, and word of every change.
+    /// How many neighbors are connected; changes wake the receiver.
     #[must_use]
     pub fn watch(&self) -> watch::Receiver<usize> {
         self.reachable.subscribe()
@@ -107,7 +108,7 @@ impl Links {
 
     /// The configured link at `place` changed.
     pub fn configured_changed(&self, place: usize, state: &LinkState<IndexerServiceClient>) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let link = &mut known.configured[place];
         match state {
             LinkState::Up { remote, .. } if remote.role != Role::Indexer => {
@@ -133,7 +134,7 @@ impl Links {
 
     /// An indexer connected to us; `connection` tells its connections apart.
     pub fn arrived(&self, node: NodeId, connection: u64, client: IndexerServiceClient) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if known.inbound.len() >= INBOUND_MAX && !known.inbound.contains_key(&node) {
             warn!(node = %node.short(), "too many neighbors: this one is served but not asked");
             return;
@@ -147,7 +148,7 @@ impl Links {
 
     /// That connection ended.
     pub fn left(&self, node: NodeId, connection: u64, now: Instant) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         if let Some(inbound) = known.inbound.get_mut(&node) {
             inbound.clients.retain(|(number, _)| *number != connection);
             if inbound.clients.is_empty() {
@@ -157,9 +158,9 @@ impl Links {
         self.publish(&mut known);
     }
 
-    /// Misses no longer whoever went away [`MISSED_FOR`] ago.
+    /// Forgets neighbors whose last connection ended [`MISSED_FOR`] ago.
     pub fn forget_missed(&self, now: Instant) {
-        let mut known = self.known();
+        let mut known = self.known.lock();
         let before = known.inbound.len();
         known.inbound.retain(|_, inbound| {
             inbound.lost_at.is_none_or(|lost| now.saturating_duration_since(lost) < MISSED_FOR)
@@ -169,11 +170,7 @@ impl Links {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn publish(&self, known: &mut Known) {
+    fn publish(&self, known: &mut KnownLinks) {
         let neighbors = known.neighbors();
         let reachable = neighbors.reachable.len();
         self.current.store(Arc::new(neighbors));
@@ -181,7 +178,7 @@ impl Links {
     }
 }
 
-impl Known {
+impl KnownLinks {
     fn neighbors(&mut self) -> Neighbors {
         let mut neighbors = Neighbors::default();
         let outbound = self.configured.iter().filter_map(|link| Some((link.node?, link.client.clone()?)));

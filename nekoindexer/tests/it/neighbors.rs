@@ -1,7 +1,4 @@
 //! Neighbors that are named on either side, away, coming back, stuck or broken.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
-
-mod common;
 
 use std::{
     net::SocketAddr,
@@ -9,14 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{
-    Fake, Peer, config, eventually,
+use crate::common::{
+    Fake, PATIENCE, Peer, config, eventually,
     fake::{Habit, deaf_neighbor},
     hits, in_time, indexer, kept_port, line, nodes, over_both, query, record, within,
 };
 use nekoindexer::{
     Config, Indexer, IndexerHandle,
-    load::{LINK_FORWARDS_MAX, STUCK_AFTER},
+    neighbors::load::{LINK_FORWARDS_MAX, STUCK_AFTER},
 };
 use nekoproto::{QueryReply, Refusal, transport::Security};
 use tokio::task::JoinSet;
@@ -240,7 +237,7 @@ async fn neighbor_that_refuses_or_panics_makes_the_answer_incomplete_at_once() {
             let began = Instant::now();
             let reply = peer.query("a", 1).await; // its deadline is far away
             assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([0]))], false), "{habit:?}");
-            assert!(began.elapsed() < common::PATIENCE / 2, "{habit:?} was waited for");
+            assert!(began.elapsed() < PATIENCE / 2, "{habit:?} was waited for");
         })
         .await;
     }

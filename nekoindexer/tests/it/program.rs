@@ -1,7 +1,4 @@
 //! The program itself: what it prints, how it ends, what it keeps.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
-
-mod common;
 
 use std::{
     fs,
@@ -10,7 +7,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use common::{ANY_PORT, Peer, eventually, hits, in_time, nodes, peer::endpoint, record};
+use crate::common::{ANY_PORT, Peer, eventually, hits, in_time, nodes, peer::endpoint, record};
 use nekoproto::{NodeId, Purpose, Role, transport::Security};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{

@@ -1,0 +1,142 @@
+//! Starts an indexer, hands out the running one, and stops it.
+
+use std::{fs, io, net::SocketAddr, path::PathBuf, sync::Arc};
+
+use nekoproto::{
+    Identity, IdentityError, NodeId, Role,
+    transport::{Endpoint, EndpointConfig, EndpointError},
+};
+
+use crate::{
+    config::{Config, ConfigError},
+    connections,
+    shared::Shared,
+    sweep,
+};
+
+/// Why an indexer did not start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration contradicts itself.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The data folder cannot be made.
+    #[error("cannot use the data folder {path}: {source}")]
+    DataDir {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The key cannot be had.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}: {source}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Makes running indexers.
+#[derive(Debug)]
+pub struct Indexer;
+
+/// A running indexer. Dropping the handle ends it at once; [`shutdown`](Self::shutdown) also
+/// waits until all its tasks have ended.
+#[derive(Debug)]
+pub struct IndexerHandle {
+    local_addr: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+impl Indexer {
+    /// Starts an indexer and its links to its neighbors; those need not be there yet.
+    ///
+    /// # Errors
+    /// Nothing is left running.
+    pub async fn spawn(config: Config) -> Result<IndexerHandle, StartError> {
+        config.validate()?;
+        let identity = identity(&config)?;
+        let node = identity.id();
+        let endpoint = Endpoint::new(EndpointConfig {
+            identity,
+            role: Role::Indexer,
+            network: config.network.clone(),
+            security: config.security,
+        })?;
+        let listener = endpoint
+            .bind(config.listen)
+            .map_err(|source| StartError::Listen { addr: config.listen, source })?;
+        let local_addr = listener.local_addr();
+        let shared = Arc::new(Shared::new(node, &config));
+        let serve = {
+            let shared = Arc::clone(&shared);
+            move |connection| connections::serve(Arc::clone(&shared), connection)
+        };
+        shared.tasks.spawn(listener.run(shared.stop.clone(), shared.tasks.clone(), serve));
+        for (place, addr) in config.neighbors.iter().enumerate() {
+            connections::connect_neighbor(&shared, &endpoint, place, *addr);
+        }
+        shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
+        shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
+        Ok(IndexerHandle { local_addr, shared })
+    }
+}
+
+impl IndexerHandle {
+    /// Where it listens, with the real port.
+    #[must_use]
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.shared.node
+    }
+
+    /// How many names it lists at the moment.
+    #[must_use]
+    pub fn names(&self) -> usize {
+        self.shared.state.index.names()
+    }
+
+    /// Waits until exactly `count` neighbors are connected and have acknowledged our names and neighbors;
+    /// at most [`TRUSTED_FOR`](crate::state::summary::TRUSTED_FOR) for those that do not acknowledge.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn neighbors_reach(&self, count: usize) {
+        // The sender lives in `shared`, so waiting cannot fail.
+        drop(self.shared.neighbors.links.watch().wait_for(|reachable| *reachable == count).await);
+        let needed = self.shared.state.own_summary().position();
+        self.shared.neighbors.acknowledged.by_all(count, needed).await;
+    }
+
+    /// Stops listening, closes all connections and waits until every task has ended.
+    pub async fn shutdown(self) {
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+}
+
+impl Drop for IndexerHandle {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+fn identity(config: &Config) -> Result<Identity, StartError> {
+    let Some(folder) = &config.data_dir else { return Ok(Identity::generate()) };
+    fs::create_dir_all(folder).map_err(|source| StartError::DataDir { path: folder.clone(), source })?;
+    Ok(Identity::load_or_create(&folder.join("indexer.key"))?)
+}

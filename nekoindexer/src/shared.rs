@@ -1,0 +1,76 @@
+//! What all tasks of one indexer share.
+
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::{Duration, Instant},
+};
+
+use dashmap::DashMap;
+use nekoproto::{
+    MsgId, NodeId, NodeTag, PeerServiceClient, Verifier,
+    limits::{SEEN_FOR, TTL_MAX},
+    tasks::spawn_until,
+};
+use tokio::sync::Semaphore;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    config::{Config, Routing},
+    neighbors::Neighborhood,
+    state::{State, index::SessionId},
+};
+
+/// Forwarded queries in flight at once in one indexer; further ones are refused as `Busy`.
+const FORWARDS_MAX: usize = 64 * 1024;
+
+/// What all tasks of one indexer share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) node: NodeId,
+    pub(crate) tag: NodeTag,
+    pub(crate) lease: Duration,
+    pub(crate) routing: Routing,
+    pub(crate) state: State,
+    pub(crate) neighbors: Neighborhood,
+    pub(crate) verifier: Verifier,
+    /// Connected peers, to tell them of newer versions.
+    pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
+    /// A permit for each query that is forwarded at the moment.
+    pub(crate) forwards: Semaphore,
+    /// Numbers the connections of other indexers.
+    pub(crate) connections: AtomicU64,
+    pub(crate) stop: CancellationToken,
+    pub(crate) tasks: TaskTracker,
+}
+
+impl Shared {
+    pub(crate) fn new(node: NodeId, config: &Config) -> Self {
+        Self {
+            node,
+            tag: node.tag(),
+            lease: config.lease,
+            routing: config.routing,
+            state: State::new(Instant::now()),
+            neighbors: Neighborhood::new(node.tag(), config.neighbors.len()),
+            verifier: Verifier::default(),
+            peers: DashMap::new(),
+            forwards: Semaphore::new(FORWARDS_MAX),
+            connections: AtomicU64::new(0),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Runs `work` in a task of its own until it is done or the indexer stops.
+    pub(crate) fn spawn_until_stop<F: Future<Output = ()> + Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(Arc<Self>) -> F,
+    ) {
+        spawn_until(&self.tasks, &self.stop, work(Arc::clone(self)));
+    }
+
+    /// Remembers a message that begins here, so that a copy that returns is ignored.
+    pub(crate) fn note_own_message(&self, id: MsgId) {
+        self.state.seen.sight(id, TTL_MAX, SEEN_FOR, Instant::now());
+    }
+}

@@ -1,0 +1,91 @@
+//! One file of one origin in the index, and who holds which version of it.
+
+use std::sync::Arc;
+
+use nekoproto::{FileName, Holder, PackedRecord, Record, VerifiedRecord, Version, limits::HOLDERS_MAX};
+use rand::random_range;
+
+use super::{Noted, Session};
+use crate::state::merge::{Found, order};
+
+/// One origin's file.
+///
+/// Invariant: of the holdings, those of whole versions come first.
+#[derive(Debug)]
+pub(super) struct Listing {
+    pub(super) record: PackedRecord,
+    pub(super) holdings: Vec<Holding>,
+}
+
+#[derive(Debug)]
+pub(super) struct Holding {
+    pub(super) session: Arc<Session>,
+    pub(super) version: Version,
+    /// Its holder has a part of the version.
+    pub(super) partial: bool,
+}
+
+impl Listing {
+    pub(super) fn has_name(&self, name: &FileName) -> bool {
+        has_name(&self.record, name)
+    }
+
+    /// Whether it lists the file that `record` is of.
+    pub(super) fn is_of(&self, record: &Record) -> bool {
+        self.record.is_of(&record.origin) && self.has_name(&record.name)
+    }
+
+    /// Takes note of `record`, which is not older than the one known.
+    pub(super) fn note(&mut self, record: &VerifiedRecord) -> Noted {
+        if record.version <= self.record.version() {
+            return Noted::Known;
+        }
+        self.record = PackedRecord::new(record);
+        let older = self.holdings.iter().filter(|held| held.version < record.version);
+        Noted::News { outdated: older.map(|held| held.session.id()).collect() }
+    }
+
+    /// Adds a holding. The order among those of whole versions, and among the others, means nothing.
+    pub(super) fn add(&mut self, holding: Holding) {
+        let first_partial = self.first_partial();
+        let (last, partial) = (self.holdings.len(), holding.partial);
+        self.holdings.push(holding);
+        if !partial {
+            self.holdings.swap(first_partial, last);
+        }
+    }
+
+    /// Where the holdings of parts begin.
+    fn first_partial(&self) -> usize {
+        self.holdings.partition_point(|held| !held.partial)
+    }
+
+    /// At most [`HOLDERS_MAX`] of the current holders, those of the whole version first (see
+    /// [`order`]); each lookup begins elsewhere among them, so that the load spreads.
+    pub(super) fn found(&self, now_ms: u64) -> Option<Found> {
+        let newest = self.record.version();
+        let rotate = self.holdings.len() > HOLDERS_MAX;
+        let current = |holdings: &[Holding]| -> Vec<Holder> {
+            let start = if rotate && !holdings.is_empty() { random_range(0..holdings.len()) } else { 0 };
+            let (late, early) = holdings.split_at(start);
+            let holdings = early.iter().chain(late);
+            holdings
+                .filter(|held| held.version == newest && held.session.is_listed_at(now_ms))
+                .map(|held| Holder { partial: held.partial, ..held.session.holder })
+                .take(HOLDERS_MAX)
+                .collect()
+        };
+        let (whole, partial) = self.holdings.split_at(self.first_partial());
+        let mut holders = current(whole);
+        if !partial.is_empty() {
+            holders.extend(current(partial));
+            order(&mut holders);
+        }
+        (!holders.is_empty()).then(|| Found { record: self.record.unpack(), holders })
+    }
+}
+
+/// Whether `record` is of a file called `name`.
+pub(super) fn has_name(record: &PackedRecord, name: &FileName) -> bool {
+    record.name_bytes() == name.as_str().as_bytes()
+}

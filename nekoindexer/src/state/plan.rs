@@ -1,0 +1,62 @@
+//! The plans that the state gives out, for others to carry out.
+
+use std::collections::HashMap;
+
+use nekoproto::VerifiedRecord;
+
+use super::{index::SessionId, merge::Found, summary::Position};
+
+/// What to do about a query.
+#[derive(Debug, PartialEq, Eq)]
+pub enum QueryPlan {
+    /// Answer with this and ask nobody.
+    Answer(Vec<Found>),
+    /// Answer with this, marked as incomplete: there is no room to remember the message, and a message
+    /// that is not remembered must not be forwarded.
+    Alone(Vec<Found>),
+    /// Answer with this and with what neighbors answer.
+    Forward {
+        /// What this indexer itself found.
+        local: Vec<Found>,
+        /// Hops left for the neighbors.
+        ttl_hops: u8,
+    },
+}
+
+/// Whom to tell of newer versions.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Announcement {
+    /// Holders of older versions, each with the records that concern it.
+    pub holders: HashMap<SessionId, Vec<VerifiedRecord>>,
+    /// What neighbors are told.
+    pub neighbors: Vec<VerifiedRecord>,
+}
+
+/// The result of a registration, and what is left to do.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct RegisterPlan {
+    /// Newer versions to tell the caller.
+    pub newer: Vec<VerifiedRecord>,
+    /// How many records a limit kept from being listed.
+    pub unlisted: usize,
+    /// Whom to tell.
+    pub announcement: Announcement,
+    /// Whether our summary has changed.
+    pub is_news_to_neighbors: bool,
+    /// What neighbors must have acknowledged before the caller is answered.
+    pub neighbors_need: Position,
+}
+
+impl Announcement {
+    pub(super) fn tell(&mut self, sessions: &[SessionId], record: &VerifiedRecord) {
+        for session in sessions {
+            self.holders.entry(*session).or_default().push(record.clone());
+        }
+    }
+
+    /// Whether there is nobody to tell.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.holders.is_empty() && self.neighbors.is_empty()
+    }
+}

@@ -1,0 +1,14 @@
+//! The tests of the indexer: running ones on free ports, and its decisions under simulation. One program,
+//! so that it is linked once.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a helper of tests fails by panicking")]
+#![allow(clippy::print_stderr, reason = "a simulation says which seed failed")]
+
+mod common;
+mod hostile;
+mod leases;
+mod neighbors;
+mod network;
+mod program;
+mod sim;
+mod summaries;
+mod updates;
