@@ -3,15 +3,12 @@
 //! Nobody waits for it and nothing depends on it: where a message is lost, the lease or the TTR of the
 //! holder bounds how long it keeps the older version.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use nekoproto::{
     Covered, IndexerServiceClient, InvalidateRequest, MsgId, PeerServiceClient, Records, VerifiedRecord,
-    limits::BATCH_MAX, transport::call_until,
+    limits::BATCH_MAX, transport::call_within,
 };
 use tracing::debug;
 
@@ -56,8 +53,7 @@ async fn tell_all(shared: &Shared, announcement: Announcement, envelope: Envelop
 async fn tell_holder(client: &PeerServiceClient, records: Vec<VerifiedRecord>) {
     for batch in records.chunks(BATCH_MAX) {
         let records = Records::first_of(batch.iter().map(VerifiedRecord::to_signed));
-        if let Err(error) = client.invalidate(call_until(Instant::now() + ACKNOWLEDGE_WITHIN), records).await
-        {
+        if let Err(error) = client.invalidate(call_within(ACKNOWLEDGE_WITHIN), records).await {
             debug!(%error, "a holder did not acknowledge an invalidation");
             return;
         }
@@ -76,7 +72,7 @@ async fn tell_neighbors(shared: &Shared, records: Vec<VerifiedRecord>, envelope:
     };
     let telling = route.ask.iter().map(|index| {
         let client: &IndexerServiceClient = &neighbors.reachable[*index].client;
-        let call = client.invalidate(call_until(Instant::now() + ACKNOWLEDGE_WITHIN), request.clone());
+        let call = client.invalidate(call_within(ACKNOWLEDGE_WITHIN), request.clone());
         async move {
             if let Err(error) = call.await {
                 debug!(%error, "a neighbor did not take an invalidation");

@@ -1,11 +1,8 @@
 //! Advertises summaries to one neighbor: at once when something is new, and regularly to confirm.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, time::Duration};
 
-use nekoproto::{IndexerServiceClient, List, NodeTag, summary::SummaryUpdate, transport::call_until};
+use nekoproto::{IndexerServiceClient, List, NodeTag, summary::SummaryUpdate, transport::call_within};
 use tokio::time::{Instant as TokioInstant, sleep, timeout, timeout_at};
 use tracing::debug;
 
@@ -94,7 +91,7 @@ async fn send(
     (updates, until): (Vec<SummaryUpdate>, Position),
 ) -> Option<Position> {
     for update in updates {
-        let context = call_until(Instant::now() + ACKNOWLEDGED_WITHIN);
+        let context = call_within(ACKNOWLEDGED_WITHIN);
         match neighbor.summarize(context, update).await {
             Ok(Ok(true)) => {}
             Ok(Ok(false)) => return None,
