@@ -1,42 +1,35 @@
 //! Which chunks of a file are there: a bit for each, shared between threads or sent to another node.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A set of chunk numbers below a bound.
 pub(crate) use fixedbitset::FixedBitSet as Bitfield;
 
-const WORD: usize = u64::BITS as usize;
+const WORD: usize = usize::BITS as usize;
 
 /// The set that [`to_bytes`] made of `len` chunks; `None` if the bytes are too few, too many, or name a
 /// chunk that does not exist.
 pub(crate) fn from_bytes(bytes: &[u8], len: usize) -> Option<Bitfield> {
-    if bytes.len() != len.div_ceil(8) {
+    let bit = |index: usize| bytes[index / 8] >> (index % 8) & 1 == 1;
+    if bytes.len() != len.div_ceil(8) || (len..bytes.len() * 8).any(bit) {
         return None;
     }
     let mut bits = Bitfield::with_capacity(len);
-    for (n, byte) in bytes.iter().enumerate() {
-        for bit in (0..8).filter(|bit| byte >> bit & 1 == 1) {
-            let index = n * 8 + bit;
-            if index >= len {
-                return None;
-            }
-            bits.insert(index);
-        }
-    }
+    bits.extend((0..len).filter(|index| bit(*index)));
     Some(bits)
 }
 
 /// A bit for each chunk, the lowest bit of the first byte for the first.
 pub(crate) fn to_bytes(bits: &Bitfield) -> Vec<u8> {
-    let mut bytes = vec![0; bits.len().div_ceil(8)];
-    bits.ones().for_each(|index| bytes[index / 8] |= 1 << (index % 8));
+    let mut bytes: Vec<u8> = bits.as_slice().iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.truncate(bits.len().div_ceil(8));
     bytes
 }
 
 /// The chunks that a download has by now; any thread may add to them.
 #[derive(Debug)]
 pub(crate) struct SharedBitfield {
-    words: Vec<AtomicU64>,
+    words: Vec<AtomicUsize>,
     len: usize,
     count: AtomicUsize,
 }
@@ -44,10 +37,8 @@ pub(crate) struct SharedBitfield {
 impl SharedBitfield {
     /// Begins with these.
     pub(crate) fn new(begin: &Bitfield) -> Self {
-        let words = (0..begin.len().div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect();
-        let shared = Self { words, len: begin.len(), count: AtomicUsize::new(0) };
-        begin.ones().for_each(|index| shared.insert(index));
-        shared
+        let words = begin.as_slice().iter().map(|word| AtomicUsize::new(*word)).collect();
+        Self { words, len: begin.len(), count: AtomicUsize::new(begin.count_ones(..)) }
     }
 
     /// Whether chunk `index` is there.
@@ -79,10 +70,8 @@ impl SharedBitfield {
 
     /// Those that are there now.
     pub(crate) fn snapshot(&self) -> Bitfield {
-        let words: Vec<u64> = self.words.iter().map(|word| word.load(Ordering::Acquire)).collect();
-        let mut bits = Bitfield::with_capacity(self.len);
-        bits.extend((0..self.len).filter(|index| words[index / WORD] >> (index % WORD) & 1 == 1));
-        bits
+        let words = self.words.iter().map(|word| word.load(Ordering::Acquire));
+        Bitfield::with_capacity_and_blocks(self.len, words)
     }
 }
 
