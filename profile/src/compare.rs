@@ -5,47 +5,12 @@ use std::fmt::Write;
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value};
 
-use crate::report::figures::P99_FROM;
+use crate::report::{
+    Table,
+    figures::P99_FROM,
+    metrics::{Better, METRICS, Metric},
+};
 
-/// Which way a figure should go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Better {
-    /// Less is better.
-    Lower,
-    /// More is better.
-    Higher,
-    /// Shown, but too much a matter of luck to decide.
-    Shown,
-    /// A single one more is a regression.
-    NoMore,
-}
-
-/// The figures that are compared, where both results have them.
-const METRICS: [(&str, Better); 23] = [
-    ("mean_us", Better::Lower),
-    ("p50_us", Better::Lower),
-    ("p90_us", Better::Lower),
-    ("p99_us", Better::Lower),
-    ("max_us", Better::Shown),
-    ("queries_per_s", Better::Higher),
-    ("per_s", Better::Higher),
-    ("messages_per_query", Better::Lower),
-    ("floor_us", Better::Shown),
-    ("ratio_to_floor", Better::Shown),
-    ("rss_mib", Better::Shown),
-    ("bytes_per_name", Better::Lower),
-    ("ratio_tcp", Better::Lower),
-    ("mb_per_s", Better::Higher),
-    ("files_published_per_s", Better::Higher),
-    ("files_fetched_per_s", Better::Higher),
-    ("publish_s", Better::Lower),
-    ("moved_percent", Better::Lower),
-    ("peak_mib_sender", Better::Shown),
-    ("peak_mib_receiver", Better::Shown),
-    ("hits_wrong", Better::NoMore),
-    ("wrong", Better::NoMore),
-    ("errors", Better::NoMore),
-];
 /// Figures that are times: divided by the floor where that is asked for.
 const TIMES: [&str; 5] = ["mean_us", "p50_us", "p90_us", "p99_us", "max_us"];
 /// Figures that are rates: times the floor there.
@@ -56,7 +21,7 @@ const KEYS: [&str; 10] =
 
 /// How to compare.
 #[derive(Clone, Copy, Debug)]
-pub struct Rule {
+pub(crate) struct Rule {
     /// By how much a figure may be worse, as a share of what it was: 0.1 is a tenth.
     pub tolerance: f64,
     /// Times and rates count in floors of their own run, so that a slower machine does not look like
@@ -66,7 +31,7 @@ pub struct Rule {
 
 /// The comparison of two results.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// A table, for people.
     pub table: String,
     /// Every figure that is worse than the tolerance allows, in words.
@@ -74,10 +39,7 @@ pub struct Comparison {
 }
 
 /// Compares results `a` (before) and `b` (after), row by row.
-///
-/// # Errors
-/// They are no results, or have no row in common.
-pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<Comparison> {
+pub(crate) fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<Comparison> {
     for result in [a, b] {
         ensure!(result["interrupted"] != true, "an interrupted result cannot be compared");
     }
@@ -112,9 +74,9 @@ fn compare_rows(
     to: &mut Comparison,
 ) -> anyhow::Result<()> {
     let name = identity(old);
-    writeln!(to.table, "{name}\n{:<20}{:>14}{:>14}{:>10}", "", "before", "after", "ratio")?;
-    for (metric, better) in METRICS {
-        let (Some(before), Some(after)) = (figure(old, metric, rule), figure(new, metric, rule)) else {
+    let mut table = Table::new([name.as_str(), "before", "after", "ratio", ""]);
+    for Metric { key, better, .. } in METRICS.into_iter().filter(|metric| metric.better != Better::Aside) {
+        let (Some(before), Some(after)) = (figure(old, key, rule), figure(new, key, rule)) else {
             continue;
         };
         let ratio = if before == after { 1.0 } else { after / before };
@@ -122,16 +84,17 @@ fn compare_rows(
             Better::Lower => after > before * (1.0 + rule.tolerance),
             Better::Higher => after < before * (1.0 - rule.tolerance),
             Better::NoMore => after > before,
-            Better::Shown => false,
+            Better::Shown | Better::Aside => false,
         };
-        let mark = if is_worse { "  worse" } else { "" };
-        writeln!(to.table, "{metric:<20}{before:>14.3}{after:>14.3}{ratio:>9.2}x{mark}")?;
+        let cells = [format!("{before:.3}"), format!("{after:.3}"), format!("{ratio:.2} x")];
+        let mark = if is_worse { "worse" } else { "" };
+        table = table.line([key.to_owned()].into_iter().chain(cells).chain([mark.to_owned()]));
         if is_worse {
-            to.regressions
-                .push(format!("{name}: {metric} went from {before:.3} to {after:.3} ({ratio:.2} x)"));
+            let change = format!("{key} went from {before:.3} to {after:.3} ({ratio:.2} x)");
+            to.regressions.push(format!("{name}: {change}"));
         }
     }
-    writeln!(to.table)?;
+    writeln!(to.table, "{table}\n")?;
     Ok(())
 }
 

@@ -1,29 +1,30 @@
 //! Many connections to one indexer, a few of them busy: what an idle one costs, and whether all are served.
 
-mod report;
-
 use std::{
-    net::{Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, ensure};
+use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
-use nekoproto::{FileName, Identity, QueryReply, SignedRecord, transport::call_until};
-
-pub use report::Report;
+use nekoproto::{
+    FileName, Identity, QueryReply, SignedRecord,
+    limits::CONNECTIONS_MAX,
+    transport::{Security, call_until},
+};
 
 use crate::{
     cluster::{
         client::Client,
-        node::{Node, Place},
+        deployment::{Deployment, Node},
     },
     floor::Floor,
     outcome::{Begin, Fault},
     plan::workload::sign_record,
-    report::figures::Figures,
-    run::{Watch, progress::Progress},
+    report::{Report, Row, Section, bytes, count, figures::Figures, machine, security_name},
+    run::{Watch, progress::Progress, setup::within},
 };
 
 /// Connections that are made at a time.
@@ -34,96 +35,171 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
 
 /// What to measure.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Connections, each of a peer of its own that listens somewhere.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Connections, each of a peer of its own
+    #[arg(short = 'n', long, default_value = "10000", value_parser = within(1, CONNECTIONS_MAX))]
     pub connections: usize,
-    /// Those of them that look names up.
+    /// How many of them look names up
+    #[arg(long, default_value = "100", value_parser = within(1, CONNECTIONS_MAX))]
     pub active: usize,
-    /// Lookups of each of these, one after the other.
+    /// Lookups of each of these
+    #[arg(long, default_value = "200", value_parser = within(1, 1_000_000))]
     pub lookups: usize,
 }
 
-/// Lookups of the active connections.
+/// All that was measured.
 #[derive(Clone, Debug)]
-pub struct Served {
-    /// Connections open.
-    pub open: usize,
-    /// Lookups a second, of all together.
-    pub per_s: f64,
-    /// How long each took.
-    pub figures: Figures,
+pub(crate) struct Measured {
+    security: Security,
+    floor: Floor,
+    /// Connections that look names up.
+    active: usize,
+    /// Connections that were opened, and stayed.
+    pub opened: usize,
+    /// How long opening the idle ones took.
+    opening: Duration,
+    /// Resident memory of the indexer for each idle connection.
+    bytes_each: f64,
+    /// The same after each of them has been used once.
+    pub bytes_each_after: f64,
+    /// Lookups: of the active ones alone, of these with all others open, of each connection once.
+    served: Vec<Served>,
+    /// It was ended early.
+    pub interrupted: bool,
 }
 
-/// Opens the connections and measures, on an indexer started by `place`.
-///
-/// # Errors
-/// The indexer cannot be started or cannot be reached any more, or an answer is wrong.
-pub async fn run(options: &Options, place: &Place, watch: &Arc<Watch>) -> Result<Report, Fault> {
-    let floor = watch.unless_stopped(Floor::measure(place)).await.or_cannot_begin()?;
-    let node = place.indexer(0, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Vec::new()).await;
-    let node = node.or_cannot_begin()?;
-    let mut report = Report::new(options.clone(), place.security, floor);
-    let measured = measure(&mut report, options, &node, place, watch).await;
+/// Lookups of some connections.
+#[derive(Clone, Debug)]
+struct Served {
+    what: String,
+    /// Connections that looked up.
+    open: usize,
+    /// Lookups a second, of all together.
+    per_s: f64,
+    figures: Figures,
+}
+
+impl Measured {
+    /// A row for each kind of lookups.
+    pub(crate) fn report(&self) -> Report {
+        let (security, raw) = (security_name(self.security), self.floor.raw.p50);
+        let (opened, opening) = (self.opened, self.opening.as_secs_f64());
+        let last = opened - self.active.min(opened);
+        let [each, after] = [self.bytes_each, self.bytes_each_after].map(|bytes| bytes / 1024.0);
+        let head = format!(
+            "One indexer in a process of its own, {security}, {}.\n\
+             Floor between two processes: raw TCP p50 {raw:.1} us.\n\n\
+             {opened} connections, each of a peer of its own, the last {last} of them opened in {opening:.1} s. \
+             Resident memory of the indexer for each idle one: {each:.1} KiB; after each was used: {after:.1} KiB.",
+            machine::in_words()
+        );
+        let row = |served: &Served| {
+            let row = Row::named(served.what.clone()).with("security", security).with("open", served.open);
+            row.figure("per_s", served.per_s).times(&served.figures)
+        };
+        let columns = ["scenario", "times", "per_s", "p50_us", "p99_us", "max_us"];
+        Report {
+            kind: Some("connections"),
+            head,
+            sections: vec![Section::new("Lookups:", &columns, self.served.iter().map(row).collect())],
+            foot: Vec::from_iter(
+                self.interrupted.then(|| "Interrupted: not all of it was measured.".to_owned()),
+            ),
+            facts: Row::default()
+                .with("connections", opened)
+                .with("active", self.active)
+                .figure("bytes_each", self.bytes_each)
+                .figure("bytes_each_after", self.bytes_each_after)
+                .figure("opening_s", opening)
+                .figure("floor_us", raw),
+            interrupted: self.interrupted,
+        }
+    }
+}
+
+/// Opens the connections and measures, on an indexer of its own.
+pub(crate) async fn run(
+    options: &Options,
+    deployment: &Deployment,
+    watch: &Arc<Watch>,
+) -> Result<Measured, Fault> {
+    let options = Options { connections: options.connections.max(options.active), ..options.clone() };
+    let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
+    let node = deployment.indexer(0, Vec::new()).await.or_cannot_begin()?;
+    let mut measured = Measured {
+        security: deployment.security,
+        floor,
+        active: options.active,
+        opened: 0,
+        opening: Duration::ZERO,
+        bytes_each: f64::NAN,
+        bytes_each_after: f64::NAN,
+        served: Vec::new(),
+        interrupted: false,
+    };
+    let done = measure(&mut measured, &options, &node, deployment, watch).await;
     node.stop().await;
-    measured?;
-    report.interrupted = watch.is_stopped();
-    Ok(report)
+    done?;
+    measured.interrupted = watch.is_stopped();
+    Ok(measured)
 }
 
 async fn measure(
-    report: &mut Report,
+    measured: &mut Measured,
     options: &Options,
     node: &Node,
-    place: &Place,
+    deployment: &Deployment,
     watch: &Arc<Watch>,
 ) -> anyhow::Result<()> {
     let memory = || node.rss_bytes().context("the indexer's memory cannot be read");
     let origin = Identity::generate();
     let record = sign_record(&origin, "everybody/wants.this").to_signed();
     // All the busy ones first: what they leave behind in the indexer is no part of what an idle one costs.
-    let mut clients = connect(options.active, node.addr(), place, watch).await?;
+    let mut clients = connect(options.active, node.addr(), deployment, watch).await?;
     let first = clients.first().context("at least one connection is active")?;
     first.register(vec![record.clone()]).await?;
     let expected = look_up(first, &record).await?.1;
     ensure!(expected.hits.len() == 1, "what was registered is not found");
     let asked = Asked { record: &record, expected: &expected };
-    report.few = Some(asked.by(&clients[..options.active], options.lookups, watch).await?);
+    let active = options.active;
+    let alone = format!("{active} active, no others");
+    measured.served.push(asked.by(alone, &clients[..active], options.lookups, watch).await?);
     tokio::time::sleep(SETTLED_AFTER).await;
     let before = memory()?;
     let began = Instant::now();
-    clients.extend(connect(options.connections - options.active, node.addr(), place, watch).await?);
-    report.opened = clients.len();
-    report.opening = began.elapsed();
+    clients.extend(connect(options.connections - active, node.addr(), deployment, watch).await?);
+    let opened = clients.len();
+    measured.opened = opened;
+    measured.opening = began.elapsed();
     tokio::time::sleep(SETTLED_AFTER).await;
-    let idle = clients.len() - options.active;
-    report.bytes_each = per(memory()?.saturating_sub(before), idle);
-    report.many = Some(asked.by(&clients[..options.active], options.lookups, watch).await?);
-    report.all = Some(asked.by(&clients, 1, watch).await?);
-    report.bytes_each_after = per(memory()?.saturating_sub(before), idle);
+    let idle = opened - active;
+    measured.bytes_each = per(memory()?.saturating_sub(before), idle);
+    let (open, each) = (format!("{active} active, {opened} open"), format!("each of {opened} once"));
+    measured.served.push(asked.by(open, &clients[..active], options.lookups, watch).await?);
+    measured.served.push(asked.by(each, &clients, 1, watch).await?);
+    measured.bytes_each_after = per(memory()?.saturating_sub(before), idle);
     Ok(())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
-fn per(bytes: u64, connections: usize) -> f64 {
-    bytes as f64 / connections.max(1) as f64
+fn per(memory: u64, connections: usize) -> f64 {
+    bytes(memory) / count(connections.max(1))
 }
 
-/// Connects as so many peers; as fewer if stopped.
+/// Connects as this number of peers; as fewer if stopped.
 async fn connect(
-    count: usize,
+    peers: usize,
     addr: SocketAddr,
-    place: &Place,
+    deployment: &Deployment,
     watch: &Arc<Watch>,
 ) -> anyhow::Result<Vec<Client>> {
-    watch.begin();
-    let _progress = Progress::start(&format!("{count} connect"), count, Arc::clone(watch));
+    let _progress = Progress::begin(&format!("{peers} connect"), peers, watch);
     let connect = |_| async {
-        let client = Client::connect(addr, Identity::generate(), place.security).await;
+        let client = Client::connect(addr, Identity::generate(), deployment.security).await;
         watch.add_done(1);
         client.map(Client::without_port)
     };
-    let numbers = stream::iter((0..count).take_while(|_| !watch.is_stopped()));
+    let numbers = stream::iter((0..peers).take_while(|_| !watch.is_stopped()));
     numbers.map(connect).buffer_unordered(CONNECTING_AT_ONCE).try_collect().await
 }
 
@@ -141,18 +217,20 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Each of `clients` looks the name up so many times, one after the other; fewer times if stopped.
-    async fn by(&self, clients: &[Client], times: usize, watch: &Arc<Watch>) -> anyhow::Result<Served> {
-        watch.begin();
-        let all = clients.len() * times;
-        let _progress = Progress::start(&format!("{} ask", clients.len()), all, Arc::clone(watch));
+    /// Each of `clients` looks the name up `times` times, one after the other; less often if stopped.
+    async fn by(
+        &self,
+        what: String,
+        clients: &[Client],
+        times: usize,
+        watch: &Arc<Watch>,
+    ) -> anyhow::Result<Served> {
+        let open = clients.len();
+        let _progress = Progress::begin(&format!("{open} ask"), open * times, watch);
         let began = Instant::now();
         let ask = |client| async move {
             let mut took = Vec::with_capacity(times);
-            for _ in 0..times {
-                if watch.is_stopped() {
-                    break;
-                }
+            for _ in (0..times).take_while(|_| !watch.is_stopped()) {
                 let (time, reply) = look_up(client, self.record).await?;
                 ensure!(reply == *self.expected, "wrong answer: {reply:?} instead of {:?}", self.expected);
                 took.push(time);
@@ -161,8 +239,7 @@ impl Asked<'_> {
             anyhow::Ok(took)
         };
         let took = futures::future::try_join_all(clients.iter().map(ask)).await?.concat();
-        #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
-        let per_s = took.len() as f64 / began.elapsed().as_secs_f64();
-        Ok(Served { open: clients.len(), per_s, figures: Figures::of(took) })
+        let per_s = count(took.len()) / began.elapsed().as_secs_f64();
+        Ok(Served { what, open, per_s, figures: Figures::of(took) })
     }
 }

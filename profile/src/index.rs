@@ -1,64 +1,86 @@
-//! One indexer in a process of its own: how many registrations and lookups a second it takes, what a
-//! name costs in memory, and how much of the time is the index and how much the way to it.
+//! One indexer in a process of its own: registrations and lookups a second, what a name costs in memory,
+//! and how much of the time is the index and how much the way to it.
 
 mod grow;
 mod inside;
 mod leave;
-mod report;
+mod show;
 mod subject;
 
 use std::{ops::Range, sync::Arc, thread};
 
-use nekoproto::{Identity, SignedRecord, VerifiedRecord};
-
-pub use grow::Grown;
-pub use inside::Costs;
-pub use leave::Left;
-pub use report::Report;
-pub use subject::Timing;
+use clap::Args;
+use nekoindexer::state::index::SESSION_NAMES_MAX;
+use nekoproto::{
+    Identity, VerifiedRecord,
+    limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX},
+    transport::Security,
+};
 
 use self::{
-    grow::grow,
-    inside::Inside,
-    subject::{Sample, Subject},
+    grow::Grown,
+    leave::Left,
+    subject::{Sample, Subject, Timing},
 };
 use crate::{
-    cluster::{affinity, node::Place},
+    cluster::{affinity, deployment::Deployment},
     floor::Floor,
     outcome::{Begin, Fault},
     plan::workload::sign_record,
-    run::{Watch, progress::Progress},
+    run::{Watch, progress::Progress, setup::within},
 };
 
 /// Names of each row by batch size.
 const BATCHED_NAMES: usize = 10_000;
-
 /// Lookups of many names each that are in flight.
 const LOOKUPS_IN_FLIGHT: usize = 16;
-/// Lookups in batches are that many times faster, at most, and as many times as many.
+/// Lookups in batches are up to this many times faster, so that this many times more are measured.
 const LOOKUPS_BATCHED: usize = 10;
 
 /// What to measure.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Names registered, a row for each.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Names registered, one row of memory and throughput for each
+    #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000", value_parser = within(100, SESSION_NAMES_MAX))]
     pub names: Vec<usize>,
-    /// Lookups in flight, a row for each.
+    /// Calls in flight at once, one row of lookups for each
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256", value_parser = within(1, CALLS_IN_FLIGHT_MAX))]
     pub depths: Vec<usize>,
-    /// Records in one registration, a row for each.
+    /// Records in one registration, one row for each
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100", value_parser = within(1, BATCH_MAX))]
     pub batches: Vec<usize>,
-    /// Registrations of a peer that leaves, a row for each.
-    pub leaves: Vec<usize>,
-    /// Lookups of each row.
+    /// Registrations of a peer that leaves, one row for each
+    #[arg(long, value_delimiter = ',', default_value = "100000", value_parser = within(100, SESSION_NAMES_MAX))]
+    pub leave: Vec<usize>,
+    /// Lookups of each row
+    #[arg(long, default_value = "20000", value_parser = within(100, 10_000_000))]
     pub lookups: usize,
-    /// Seed of the keys.
+    /// Seed of the key that signs the names
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
-/// Lookups with so many in flight.
+/// All that was measured of an indexer.
 #[derive(Clone, Debug)]
-pub struct Pipelined {
-    /// How many.
+pub(crate) struct Measured {
+    options: Options,
+    security: Security,
+    floor: Floor,
+    /// By number of names.
+    pub grown: Vec<Grown>,
+    /// By lookups in flight.
+    pub pipelined: Vec<Pipelined>,
+    /// By records in a registration.
+    pub batched: Vec<Batched>,
+    /// By registrations of a peer that left.
+    pub left: Vec<Left>,
+    /// It was ended early.
+    pub interrupted: bool,
+}
+
+/// Lookups with `depth` calls in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct Pipelined {
     pub depth: usize,
     /// Lookups of names that are there.
     pub hits: Timing,
@@ -66,10 +88,9 @@ pub struct Pipelined {
     pub misses: Timing,
 }
 
-/// Registrations of so many records each, one call at a time.
+/// Registrations of `batch` records each, one call at a time.
 #[derive(Clone, Debug)]
-pub struct Batched {
-    /// How many.
+pub(crate) struct Batched {
     pub batch: usize,
     /// New names of the peer's own.
     pub new: Timing,
@@ -77,104 +98,76 @@ pub struct Batched {
     pub known: Timing,
     /// New names of which the peer holds copies: each has a signature to be checked.
     pub copies: Timing,
-    /// Lookups of as many names in a call, sixteen calls in flight.
+    /// Lookups of `batch` names in a call, sixteen calls in flight.
     pub hits: Timing,
 }
 
-/// Measures all that `options` name on indexers of their own, started by `place`; ends early when
-/// stopped, with what was measured by then.
-///
-/// # Errors
-/// An indexer cannot be started, or broke.
-pub async fn run(options: &Options, place: &Place, watch: &Arc<Watch>) -> Result<Report, Fault> {
-    let floor = watch.unless_stopped(Floor::measure(place)).await.or_cannot_begin()?;
-    let mut report = Report::new(options.clone(), place.security, floor);
-    for (row, names) in options.names.iter().enumerate() {
-        if watch.is_stopped() {
-            break;
-        }
-        let subject = Subject::start(place, Origin::Own.identity(options.seed)).await.or_cannot_begin()?;
-        if let Some((grown, sample)) = grow(&subject, *names, options, watch).await? {
-            report.grown.push(grown);
+/// Measures all that `options` name on indexers of their own; ends early when stopped, with what was
+/// measured by then.
+pub(crate) async fn run(
+    options: &Options,
+    deployment: &Deployment,
+    watch: &Arc<Watch>,
+) -> Result<Measured, Fault> {
+    let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
+    let (grown, pipelined, batches, left) = <_>::default();
+    let (options, security) = (options.clone(), deployment.security);
+    let mut measured =
+        Measured { options, security, floor, grown, pipelined, batched: batches, left, interrupted: false };
+    let options = measured.options.clone();
+    let start = async || {
+        Subject::start(deployment, Origin::Own.identity(options.seed), watch).await.or_cannot_begin()
+    };
+    for (row, names) in options.names.iter().enumerate().take_while(|_| !watch.is_stopped()) {
+        let subject = start().await?;
+        if let Some((grown, sample)) = grow::grow(&subject, *names, &options).await? {
+            measured.grown.push(grown);
             if row == 0 {
-                report.pipelined = pipelined(&subject, &sample, options, watch).await?;
+                measured.pipelined = pipelined_lookups(&subject, &sample, &options).await?;
             }
         }
         subject.stop().await;
     }
-    for batch in &options.batches {
-        if watch.is_stopped() {
-            break;
-        }
-        let subject = Subject::start(place, Origin::Own.identity(options.seed)).await.or_cannot_begin()?;
-        report.batched.push(batched(&subject, *batch, options, watch).await?);
+    for batch in options.batches.iter().take_while(|_| !watch.is_stopped()) {
+        let subject = start().await?;
+        measured.batched.push(batched(&subject, *batch, &options).await?);
         subject.stop().await;
     }
-    for names in &options.leaves {
-        if watch.is_stopped() {
-            break;
-        }
-        report.left.push(leave::leave(place, *names, options, watch).await?);
+    for names in options.leave.iter().take_while(|_| !watch.is_stopped()) {
+        let subject = start().await?;
+        measured.left.push(leave::leave(&subject, *names, &options).await?);
+        subject.stop().await;
     }
-    report.interrupted = watch.is_stopped();
-    Ok(report)
+    measured.interrupted = watch.is_stopped();
+    Ok(measured)
 }
 
-async fn pipelined(
+async fn pipelined_lookups(
     subject: &Subject,
     sample: &Sample,
     options: &Options,
-    watch: &Arc<Watch>,
 ) -> anyhow::Result<Vec<Pipelined>> {
     let mut rows = Vec::new();
-    for depth in options.depths.iter().copied() {
-        if watch.is_stopped() {
-            break;
-        }
-        let (hits, misses) = look_up(subject, sample, depth, options.lookups, watch).await?;
+    for depth in options.depths.iter().copied().take_while(|_| !subject.watch.is_stopped()) {
+        let (hits, misses) = subject.hits_and_misses(sample, depth, options.lookups).await?;
         rows.push(Pipelined { depth, hits, misses });
     }
     Ok(rows)
 }
 
-async fn batched(
-    subject: &Subject,
-    batch: usize,
-    options: &Options,
-    watch: &Arc<Watch>,
-) -> anyhow::Result<Batched> {
-    let own = sign(Origin::Own, options.seed, 0..BATCHED_NAMES);
-    let signed = |records: &[VerifiedRecord]| records.iter().map(VerifiedRecord::to_signed).collect();
-    let records: Vec<SignedRecord> = signed(&own);
-    let copies: Vec<SignedRecord> =
-        signed(&sign(Origin::Other, options.seed, BATCHED_NAMES..2 * BATCHED_NAMES));
-    let mut inside = Inside::new(subject.holder());
-    inside.register(&own);
-    let mut sample = Sample { records: records.clone(), ..Sample::default() };
-    sample.fill_in(&inside);
+async fn batched(subject: &Subject, batch: usize, options: &Options) -> anyhow::Result<Batched> {
+    let sample = Sample::of(&sign(Origin::Own, options.seed, 0..BATCHED_NAMES), subject.holder());
+    let copies = sign(Origin::Other, options.seed, BATCHED_NAMES..2 * BATCHED_NAMES);
+    let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
     let lookups = options.lookups * batch.min(LOOKUPS_BATCHED);
-    watch.begin();
-    let all = 3 * BATCHED_NAMES + lookups;
-    let _progress = Progress::start(&format!("batch {batch}"), all, Arc::clone(watch));
-    let new = subject.register(&records, batch, 1, watch).await?;
-    let known = subject.register(&records, batch, 1, watch).await?;
-    let copies = subject.register(&copies, batch, 1, watch).await?;
-    let hits = subject.look_up_all(&sample, lookups, batch, LOOKUPS_IN_FLIGHT, watch).await?;
-    Ok(Batched { batch, new, known, copies, hits })
-}
-
-async fn look_up(
-    subject: &Subject,
-    sample: &Sample,
-    depth: usize,
-    lookups: usize,
-    watch: &Arc<Watch>,
-) -> anyhow::Result<(Timing, Timing)> {
-    watch.begin();
-    let _progress = Progress::start(&format!("{depth} in flight"), 2 * lookups, Arc::clone(watch));
-    let hits = subject.look_up(sample, true, lookups, depth, watch).await?;
-    let misses = subject.look_up(sample, false, lookups, depth, watch).await?;
-    Ok((hits, misses))
+    let _progress = Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, &subject.watch);
+    Ok(Batched {
+        batch,
+        new: subject.register(&sample.records, batch, 1).await?,
+        known: subject.register(&sample.records, batch, 1).await?,
+        copies: subject.register(&copies, batch, 1).await?,
+        hits: subject.look_up_all(&sample, lookups, batch, LOOKUPS_IN_FLIGHT).await?,
+    })
 }
 
 /// Who publishes the files: the peer itself, or somebody whose copies it holds.

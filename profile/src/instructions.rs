@@ -16,19 +16,19 @@ use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::report::machine;
+use crate::report::{Table, bytes, machine, option_name};
 
-pub use hot::{Hot, run};
+pub(crate) use hot::{Hot, run};
 
 /// Where the recorded numbers are, from the top of the repository.
-pub const RECORDED: &str = "profile/instructions.json";
+pub(crate) const RECORDED: &str = "profile/instructions.json";
 const FEW: u32 = 2_000;
 const MANY: u32 = 12_000;
 
 /// Instructions of one round of each function, and what they were counted on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// The processor's architecture; counts of another cannot be compared.
     pub arch: String,
     /// The compiler; another may make more or fewer of the same code.
@@ -37,20 +37,8 @@ pub struct Counts {
     pub instructions: BTreeMap<String, f64>,
 }
 
-/// How a count compares.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Judgement {
-    /// A table, for people.
-    pub table: String,
-    /// What is off, in words: more instructions than recorded, or nothing recorded.
-    pub off: Vec<String>,
-}
-
 /// Counts the instructions of every hot function, in processes of this program under valgrind.
-///
-/// # Errors
-/// Valgrind is not there, or this is not a release build.
-pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
+pub(crate) fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
     ensure!(
         !cfg!(debug_assertions),
         "the recorded numbers are of release builds: run it with `cargo run --release`"
@@ -59,8 +47,7 @@ pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
     for hot in Hot::value_variants() {
         each(*hot);
         let rounds = count(*hot, MANY)?.saturating_sub(count(*hot, FEW)?);
-        #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
-        instructions.insert(hot.name(), (rounds as f64 / f64::from(MANY - FEW)).round());
+        instructions.insert(option_name(hot), (bytes(rounds) / f64::from(MANY - FEW)).round());
     }
     Ok(Counts { arch: std::env::consts::ARCH.to_owned(), rustc: machine::RUSTC.to_owned(), instructions })
 }
@@ -70,7 +57,7 @@ fn count(hot: Hot, times: u32) -> anyhow::Result<u64> {
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]).arg(program);
-    valgrind.args(["instructions", "--count", &hot.name(), "--times", &times.to_string()]);
+    valgrind.args(["instructions", "--count", &option_name(&hot), "--times", &times.to_string()]);
     let output = valgrind
         .stdin(Stdio::null())
         .output()
@@ -87,10 +74,7 @@ fn parse_count(said: &str) -> Option<u64> {
 }
 
 /// Reads recorded counts.
-///
-/// # Errors
-/// There are none at `path`.
-pub fn read(path: &Path) -> anyhow::Result<Counts> {
+pub(crate) fn read(path: &Path) -> anyhow::Result<Counts> {
     let cannot = || {
         format!(
             "cannot read the recorded numbers in {} (run it from the top of the repository)",
@@ -101,16 +85,18 @@ pub fn read(path: &Path) -> anyhow::Result<Counts> {
     serde_json::from_str(&text).with_context(cannot)
 }
 
-/// Compares `counted` with what is `recorded`, each function within the share `tolerance`.
-///
-/// # Errors
-/// The counts are of another architecture.
-pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> anyhow::Result<Judgement> {
+/// Compares `counted` with what is `recorded`, each function within the share `tolerance`: a table, and in
+/// words what is off, which is more instructions than recorded, or nothing recorded.
+pub(crate) fn judge(
+    recorded: &Counts,
+    counted: &Counts,
+    tolerance: f64,
+) -> anyhow::Result<(Table, Vec<String>)> {
     if recorded.arch != counted.arch {
         bail!("the recorded numbers are of {}, this machine is {}", recorded.arch, counted.arch);
     }
-    let mut table = format!("{:<20}{:>12}{:>12}{:>10}\n", "instructions of", "recorded", "counted", "ratio");
-    let mut off = Vec::new();
+    let (mut table, mut off) =
+        (Table::new(["instructions of", "recorded", "counted", "ratio", ""]), Vec::new());
     for (name, now) in &counted.instructions {
         let Some(before) = recorded.instructions.get(name) else {
             off.push(format!("{name}: nothing is recorded, it has {now:.0} now"));
@@ -120,17 +106,18 @@ pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> anyhow::Res
         let mark = match ratio {
             ratio if ratio > 1.0 + tolerance => {
                 off.push(format!("{name}: {before:.0} instructions became {now:.0} ({ratio:.2} x)"));
-                "  more"
+                "more"
             }
-            ratio if ratio < 1.0 - tolerance => "  fewer: worth recording",
+            ratio if ratio < 1.0 - tolerance => "fewer: worth recording",
             _ => "",
         };
-        table += &format!("{name:<20}{before:>12.0}{now:>12.0}{ratio:>9.3}x{mark}\n");
+        let cells = [format!("{before:.0}"), format!("{now:.0}"), format!("{ratio:.3} x"), mark.to_owned()];
+        table = table.line([name.clone()].into_iter().chain(cells));
     }
     for name in recorded.instructions.keys().filter(|name| !counted.instructions.contains_key(*name)) {
         off.push(format!("{name}: recorded, but not counted any more"));
     }
-    Ok(Judgement { table, off })
+    Ok((table, off))
 }
 
 #[cfg(test)]
@@ -152,13 +139,17 @@ mod tests {
     #[test]
     fn more_than_recorded_is_off_and_fewer_is_noted() {
         let recorded = counts(&[("a", 100.0), ("b", 100.0)]);
-        let off = |a, b| judge(&recorded, &counts(&[("a", a), ("b", b)]), 0.05).unwrap().off.len();
+        let off = |a, b| judge(&recorded, &counts(&[("a", a), ("b", b)]), 0.05).unwrap().1.len();
         assert_eq!((off(100.0, 104.0), off(100.0, 106.0), off(90.0, 106.0)), (0, 1, 1));
         assert!(
-            judge(&recorded, &counts(&[("a", 90.0), ("b", 100.0)]), 0.05).unwrap().table.contains("fewer")
+            judge(&recorded, &counts(&[("a", 90.0), ("b", 100.0)]), 0.05)
+                .unwrap()
+                .0
+                .to_string()
+                .contains("fewer")
         );
         let one = judge(&recorded, &counts(&[("a", 100.0), ("c", 1.0)]), 0.05).unwrap();
-        assert_eq!(one.off.len(), 2, "{:?}", one.off);
+        assert_eq!(one.1.len(), 2, "{:?}", one.1);
         let elsewhere = Counts { arch: "y".to_owned(), ..recorded.clone() };
         assert!(judge(&recorded, &elsewhere, 0.05).is_err());
     }

@@ -18,11 +18,8 @@ impl From<anyhow::Error> for Fault {
 }
 
 /// For whatever must work before a command can begin.
-pub trait Begin<T> {
+pub(crate) trait Begin<T> {
     /// The value, or the fault that the command cannot begin.
-    ///
-    /// # Errors
-    /// There is no value.
     fn or_cannot_begin(self) -> Result<T, Fault>;
 }
 
@@ -55,7 +52,6 @@ impl From<Outcome> for ExitCode {
 
 impl Fault {
     /// The exit code, and what to say.
-    #[must_use]
     pub const fn parts(&self) -> (u8, &anyhow::Error) {
         match self {
             Self::Begin(error) => (2, error),

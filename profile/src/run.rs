@@ -1,10 +1,11 @@
 //! The run: clients that ask, each answer timed and then judged.
 
-pub mod interrupt;
-pub mod pacer;
-pub mod progress;
+pub(crate) mod interrupt;
+mod pacer;
+pub(crate) mod progress;
 pub mod samples;
-pub mod watch;
+pub(crate) mod setup;
+mod watch;
 
 use std::{
     sync::{Arc, OnceLock},
@@ -42,9 +43,6 @@ const UNDER_WAY_MAX: usize = 10_000;
 pub struct Clients(Vec<Asking>);
 
 /// Connects the clients of `scenario` to `cluster`.
-///
-/// # Errors
-/// One cannot connect.
 pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> anyhow::Result<Clients> {
     let expected: Vec<Arc<Expected>> = (0..scenario.indexers.min(scenario.clients))
         .map(|n| Arc::new(cluster.expected(n, scenario.ttl_hops)))
@@ -67,9 +65,6 @@ pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>)
 }
 
 /// Runs `scenario` with its clients. When it is stopped early, requests under way are still awaited.
-///
-/// # Errors
-/// A client panicked, or the system gives no thread.
 pub async fn run(scenario: &Scenario, clients: Clients, watch: &Arc<Watch>) -> anyhow::Result<Samples> {
     watch.begin();
     let (mut clients, _) = closed_loop(clients.0, scenario.warm_up).await?;

@@ -2,70 +2,53 @@
 //! and memory, who sends how much. Every node is a process of its own, and every file that arrives is
 //! held against what was published.
 
-pub mod figures;
-pub mod files;
-pub mod floor;
-pub mod folder;
-pub mod goals;
-pub mod hostile;
-pub mod node;
-pub mod process;
-mod reader;
-pub mod report;
+pub(crate) mod figures;
+pub(crate) mod files;
+mod floor;
+pub(crate) mod folder;
 mod round;
-pub mod scenario;
+pub(crate) mod scenario;
+mod show;
 mod stage;
-pub mod units;
-pub mod usage;
-pub mod wire;
+pub(crate) mod units;
 
 use std::{sync::Arc, thread};
 
 use anyhow::Context;
 use tokio::sync::oneshot;
 
-use self::{figures::Row, folder::Folder, report::Report, scenario::Scenario, stage::Stage};
+use self::{figures::Measured, folder::Folder, scenario::Scenario, show::Transfers, stage::Stage};
 use crate::{
-    cluster::node::Place,
+    cluster::deployment::Deployment,
     outcome::{Begin, Fault},
     run::{Watch, progress::Progress},
 };
 
 /// Measures these one after the other, with files in `folder`; ends early when stopped, with what was
 /// measured by then.
-///
-/// # Errors
-/// Something did not start, or broke. Nothing is left running.
-pub async fn run(
+pub(crate) async fn run(
     scenarios: &[Scenario],
     folder: &Folder,
-    place: &Place,
+    deployment: &Deployment,
     watch: &Arc<Watch>,
-) -> Result<Report, Fault> {
+) -> Result<Transfers, Fault> {
     let mut rows = Vec::new();
-    for scenario in scenarios {
-        if watch.is_stopped() {
-            break;
-        }
-        rows.push(measure(scenario, folder, place, watch).await?);
+    for scenario in scenarios.iter().take_while(|_| !watch.is_stopped()) {
+        rows.push(measure(scenario, folder, deployment, watch).await?);
     }
-    Ok(Report { rows, folder: folder.in_words(), interrupted: watch.is_stopped() })
+    Ok(Transfers { rows, folder: folder.in_words(), interrupted: watch.is_stopped() })
 }
 
-/// Measures one scenario; fewer rounds of it when stopped.
-///
-/// # Errors
-/// As of [`run`].
-pub async fn measure(
+/// Measures one scenario; fewer rounds of it when stopped. If that fails, nothing is left running.
+pub(crate) async fn measure(
     scenario: &Scenario,
     folder: &Folder,
-    place: &Place,
+    deployment: &Deployment,
     watch: &Arc<Watch>,
-) -> Result<Row, Fault> {
-    watch.begin();
-    let _progress = Progress::start(&scenario.name(), scenario.rounds, Arc::clone(watch));
-    let mut row = Row { scenario: scenario.clone(), rounds: Vec::new() };
-    let started = watch.unless_stopped(Stage::start(scenario, place, folder.path())).await;
+) -> Result<Measured, Fault> {
+    let _progress = Progress::begin(&scenario.name(), scenario.rounds, watch);
+    let mut row = Measured { scenario: scenario.clone(), rounds: Vec::new() };
+    let started = watch.unless_stopped(Stage::start(scenario, deployment, folder.path())).await;
     let started = started.with_context(|| format!("the nodes of '{}' did not start", scenario.name()));
     let mut stage = started.or_cannot_begin()?;
     for n in 0..scenario.rounds {

@@ -3,11 +3,15 @@
 
 use std::{io, sync::Arc, thread};
 
-use crate::cluster::affinity::{cores, keep_on_core};
 use clap::ValueEnum;
 use tokio::{
     runtime::{Builder, Handle, Runtime},
     sync::oneshot,
+};
+
+use crate::{
+    cluster::affinity::{cores, keep_on_core},
+    report::option_name,
 };
 
 /// Which threads run what.
@@ -28,15 +32,8 @@ pub enum Layout {
 
 impl Layout {
     /// Its name, as in the results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::One => "one",
-            Self::Shared => "shared",
-            Self::Split => "split",
-            Self::Cores => "cores",
-            Self::Processes => "processes",
-        }
+    pub(crate) fn name(self) -> String {
+        if self == Self::Processes { "processes".to_owned() } else { option_name(&self) }
     }
 }
 
@@ -59,9 +56,6 @@ struct Beside {
 impl Runtimes {
     /// Makes the runtimes of `layout`. The calling thread is the clients', or some of theirs; where a
     /// thread has a core of its own it stays there from then on.
-    ///
-    /// # Errors
-    /// The system gives no thread or no poll.
     pub fn new(layout: Layout) -> io::Result<Self> {
         let here = match layout {
             Layout::Shared => Builder::new_multi_thread().enable_all().build()?,

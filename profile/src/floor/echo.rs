@@ -1,11 +1,7 @@
 //! The least that can be asked: bytes that come back, raw and as a call through our own transport.
 
-use std::{
-    io,
-    net::{Ipv4Addr, SocketAddr},
-};
+use std::{io, net::SocketAddr};
 
-use crate::cluster::node::endpoint;
 use nekoproto::{
     ContentHash, Identity, Purpose, Role,
     transport::{Calls, Connection, Security, control},
@@ -18,15 +14,17 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use crate::cluster::{deployment::ANY_PORT, endpoint::endpoint};
+
 /// Bytes of one message.
-pub const MESSAGE_BYTES: usize = 64;
+pub(crate) const MESSAGE_BYTES: usize = 64;
 
 /// The message of an echo call: 64 bytes.
-pub type Payload = (ContentHash, ContentHash);
+pub(crate) type Payload = (ContentHash, ContentHash);
 
 /// A call that costs nothing but itself.
 #[tarpc::service]
-pub trait EchoService {
+pub(crate) trait EchoService {
     /// Sends back what it is given.
     async fn echo(payload: Payload) -> Payload;
 }
@@ -41,10 +39,7 @@ impl EchoService for Handler {
 }
 
 /// Sends back what comes over the first connection, until it ends.
-///
-/// # Errors
-/// The connection broke.
-pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
+pub(crate) async fn serve_raw(listener: TcpListener) -> io::Result<()> {
     let (mut stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
     let mut message = [0; MESSAGE_BYTES];
@@ -56,19 +51,16 @@ pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
 
 /// Answers echo calls; dropping it ends that.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     addr: SocketAddr,
     stop: CancellationToken,
 }
 
 impl Server {
     /// Begins to answer, on the runtime that this is called on.
-    ///
-    /// # Errors
-    /// It cannot listen.
-    pub fn start(security: Security) -> anyhow::Result<Self> {
+    pub(crate) fn start(security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Indexer, security)?;
-        let listener = endpoint.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let listener = endpoint.bind(ANY_PORT)?;
         let (addr, stop) = (listener.local_addr(), CancellationToken::new());
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), |connection: Connection| async {
             control::open(connection.io, Handler.serve(), EchoServiceClient::from).1.await;
@@ -77,8 +69,7 @@ impl Server {
     }
 
     /// Where it listens.
-    #[must_use]
-    pub const fn addr(&self) -> SocketAddr {
+    pub(crate) const fn addr(&self) -> SocketAddr {
         self.addr
     }
 }
@@ -91,7 +82,7 @@ impl Drop for Server {
 
 /// Calls a [`Server`]; dropping it closes the connection.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     /// The calls.
     pub calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
     driver: JoinHandle<()>,
@@ -99,10 +90,7 @@ pub struct Client {
 
 impl Client {
     /// Connects to the server at `addr`.
-    ///
-    /// # Errors
-    /// It cannot be connected to.
-    pub async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
+    pub(crate) async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Peer, security)?;
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::from);

@@ -1,6 +1,4 @@
-//! An indexer that grows to so many names, and what it does then.
-
-use std::sync::Arc;
+//! An indexer that grows to a number of names, and what it does then.
 
 use anyhow::Context;
 use nekoproto::{SignedRecord, VerifiedRecord};
@@ -8,10 +6,13 @@ use nekoproto::{SignedRecord, VerifiedRecord};
 use super::{
     Options, Origin,
     inside::{Costs, Inside},
-    look_up, sign,
+    sign,
     subject::{Sample, Subject, Timing},
 };
-use crate::run::{Watch, progress::Progress};
+use crate::{
+    report::{bytes, count},
+    run::progress::Progress,
+};
 
 /// Records signed, and then registered, at a time: only the registering is timed.
 const CHUNK: usize = 10_000;
@@ -24,10 +25,9 @@ const BATCH: usize = 100;
 /// Lookups in flight.
 const LOOKUPS_IN_FLIGHT: usize = 64;
 
-/// An indexer with so many names.
+/// An indexer with this number of names.
 #[derive(Clone, Debug)]
-pub struct Grown {
-    /// How many.
+pub(crate) struct Grown {
     pub names: usize,
     /// New names registered.
     pub registered: Timing,
@@ -48,35 +48,31 @@ pub struct Grown {
 }
 
 /// Fills an indexer, and measures it when it is full; `None` if stopped before.
-///
-/// # Errors
-/// A call failed, or an answer is wrong.
 pub(super) async fn grow(
     subject: &Subject,
     names: usize,
     options: &Options,
-    watch: &Arc<Watch>,
 ) -> anyhow::Result<Option<(Grown, Sample)>> {
     let memory = || subject.rss_bytes().context("the indexer's memory cannot be read");
     let mut inside = Inside::new(subject.holder());
     let empty = memory()?;
-    let (registered, mut sample) = fill(subject, &mut inside, names, options, watch).await?;
-    if watch.is_stopped() {
+    let (registered, kept) = fill(subject, &mut inside, names, options).await?;
+    if subject.watch.is_stopped() {
         return Ok(None);
     }
-    #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
-    let bytes_per_name = memory()?.saturating_sub(empty) as f64 / names as f64;
-    sample.fill_in(&inside);
-    let renewed = subject.register(&sample.records, BATCH, IN_FLIGHT, watch).await?;
-    let (hits, misses) = look_up(subject, &sample, LOOKUPS_IN_FLIGHT, options.lookups, watch).await?;
+    let bytes_per_name = bytes(memory()?.saturating_sub(empty)) / count(names);
+    let sample = Sample::known_to(&inside, kept);
+    let renewed = subject.register(&sample.records, BATCH, IN_FLIGHT).await?;
+    let (hits, misses) = subject.hits_and_misses(&sample, LOOKUPS_IN_FLIGHT, options.lookups).await?;
     let tenth = names / 10;
-    let first_tenth = registered.iter().filter(|(end, _)| *end <= tenth);
-    let last_tenth = registered.iter().filter(|(end, _)| *end > names - tenth);
+    let part = |is_in: &dyn Fn(usize) -> bool| {
+        Timing::sum(registered.iter().filter(|(end, _)| is_in(*end)).map(|(_, timing)| timing))
+    };
     let grown = Grown {
         names,
-        first_tenth: Timing::sum(first_tenth.map(|(_, timing)| timing)),
-        last_tenth: Timing::sum(last_tenth.map(|(_, timing)| timing)),
-        registered: Timing::sum(registered.iter().map(|(_, timing)| timing)),
+        first_tenth: part(&|end| end <= tenth),
+        last_tenth: part(&|end| end > names - tenth),
+        registered: part(&|_| true),
         renewed,
         hits,
         misses,
@@ -93,22 +89,20 @@ async fn fill(
     inside: &mut Inside,
     names: usize,
     options: &Options,
-    watch: &Arc<Watch>,
-) -> anyhow::Result<(Vec<(usize, Timing)>, Sample)> {
-    watch.begin();
-    let _progress = Progress::start(&format!("{names} names"), names, Arc::clone(watch));
-    let (mut registered, mut sample) = (Vec::new(), Sample::default());
+) -> anyhow::Result<(Vec<(usize, Timing)>, Vec<SignedRecord>)> {
+    let _progress = Progress::begin(&format!("{names} names"), names, &subject.watch);
+    let (mut registered, mut sample) = (Vec::new(), Vec::new());
     let keep_every = names.div_ceil(SAMPLE_MAX);
     let ends = [names / 10, names - names / 10, names];
     let mut from = 0;
-    while from < names && !watch.is_stopped() {
+    while from < names && !subject.watch.is_stopped() {
         let end = ends.into_iter().filter(|end| *end > from).fold(from + CHUNK, usize::min);
         let records = sign(Origin::Own, options.seed, from..end);
         inside.register(&records);
         let signed: Vec<SignedRecord> = records.iter().map(VerifiedRecord::to_signed).collect();
-        registered.push((end, subject.register(&signed, BATCH, IN_FLIGHT, watch).await?));
+        registered.push((end, subject.register(&signed, BATCH, IN_FLIGHT).await?));
         let kept = signed.into_iter().zip(from..end).filter(|(_, n)| n % keep_every == 0);
-        sample.records.extend(kept.map(|(record, _)| record));
+        sample.extend(kept.map(|(record, _)| record));
         from = end;
     }
     Ok((registered, sample))

@@ -9,6 +9,8 @@ use std::{
 use nekoindexer::state::{State, index::Session, merge::Merge};
 use nekoproto::{FileName, Holder, QueryReply, SignedRecord, VerifiedRecord};
 
+use crate::report::count;
+
 /// Longer than any measurement.
 const LEASE: Duration = Duration::from_secs(24 * 3600);
 
@@ -23,7 +25,7 @@ pub(super) struct Inside {
 
 /// What the work itself costs, in microseconds for each name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Costs {
+pub(crate) struct Costs {
     /// Finding a name that is there, and making the answer.
     pub hit_us: f64,
     /// Finding that a name is not there.
@@ -73,12 +75,11 @@ impl Inside {
 }
 
 fn us_each<T>(items: impl ExactSizeIterator<Item = T>, work: impl FnMut(T)) -> f64 {
-    let (count, began) = (items.len(), Instant::now());
+    let (all, began) = (items.len(), Instant::now());
     items.for_each(work);
-    per(began.elapsed(), count)
+    per(began.elapsed(), all)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
-fn per(took: Duration, count: usize) -> f64 {
-    took.as_secs_f64() * 1e6 / count.max(1) as f64
+fn per(took: Duration, items: usize) -> f64 {
+    took.as_secs_f64() * 1e6 / count(items.max(1))
 }

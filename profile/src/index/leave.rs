@@ -2,10 +2,7 @@
 //! others notice.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
 
@@ -13,15 +10,10 @@ use anyhow::ensure;
 use nekoproto::{Names, VerifiedRecord, limits::BATCH_MAX, transport::call_until};
 
 use super::{
-    Options, Origin,
-    inside::Inside,
-    sign,
+    Options, Origin, sign,
     subject::{Sample, Subject, Timing},
 };
-use crate::{
-    cluster::node::Place,
-    run::{Watch, progress::Progress},
-};
+use crate::run::progress::Progress;
 
 /// Names of the peer that stays, which are looked up.
 const STAYING_NAMES: usize = 10_000;
@@ -34,8 +26,8 @@ const LEFT_WITHIN: Duration = Duration::from_secs(60);
 
 /// A peer that left.
 #[derive(Clone, Debug)]
-pub struct Left {
-    /// How many registrations it had.
+pub(crate) struct Left {
+    /// The registrations it had.
     pub names: usize,
     /// How long leaving took, each time.
     pub took: Vec<Duration>,
@@ -47,47 +39,34 @@ pub struct Left {
 
 impl Left {
     /// How long the slowest leaving took, in milliseconds.
-    #[must_use]
-    pub fn longest_ms(&self) -> f64 {
+    pub(crate) fn longest_ms(&self) -> f64 {
         self.took.iter().max().map_or(f64::NAN, |longest| longest.as_secs_f64() * 1e3)
+    }
+
+    /// The p99 of the lookups while it left, in that of those before.
+    pub(crate) fn p99_ratio(&self) -> f64 {
+        self.meanwhile.figures().p99 / self.before.figures().p99
     }
 }
 
 /// Has a peer with `names` registrations leave, several times; less often if stopped.
-///
-/// # Errors
-/// A call failed, or an answer is wrong.
-pub(super) async fn leave(
-    place: &Place,
-    names: usize,
-    options: &Options,
-    watch: &Arc<Watch>,
-) -> anyhow::Result<Left> {
-    let subject = Subject::start(place, Origin::Own.identity(options.seed)).await?;
-    let leaver = subject.another(place, Origin::Other.identity(options.seed)).await?;
-    let staying = sign(Origin::Own, options.seed, 0..STAYING_NAMES);
-    let mut inside = Inside::new(subject.holder());
-    inside.register(&staying);
-    let records = staying.iter().map(VerifiedRecord::to_signed).collect();
-    let mut sample = Sample { records, ..Sample::default() };
-    sample.fill_in(&inside);
+pub(super) async fn leave(subject: &Subject, names: usize, options: &Options) -> anyhow::Result<Left> {
+    let (watch, seed) = (&subject.watch, options.seed);
+    let leaver = subject.another(Origin::Other.identity(seed)).await?;
+    let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.holder());
     for batch in sample.records.chunks(BATCH_MAX) {
-        subject.client().register(batch.to_vec()).await?;
+        subject.client.register(batch.to_vec()).await?;
     }
-    let leaving = sign(Origin::Other, options.seed, STAYING_NAMES..STAYING_NAMES + names);
-    watch.begin();
-    let all = ROUNDS * (names + options.lookups);
-    let _progress = Progress::start(&format!("{names} leave"), all, Arc::clone(watch));
+    let leaving = sign(Origin::Other, seed, STAYING_NAMES..STAYING_NAMES + names);
+    let _progress = Progress::begin(&format!("{names} leave"), ROUNDS * (names + options.lookups), watch);
     let mut left = Left { names, took: Vec::new(), before: Timing::default(), meanwhile: Timing::default() };
-    for _ in 0..ROUNDS {
-        if watch.is_stopped() {
-            break;
-        }
+    for _ in (0..ROUNDS).take_while(|_| !watch.is_stopped()) {
         for batch in leaving.chunks(BATCH_MAX) {
             leaver.register(batch.iter().map(VerifiedRecord::to_signed).collect()).await?;
             watch.add_done(batch.len() as u64);
         }
-        let before = subject.look_up(&sample, true, options.lookups, IN_FLIGHT, watch).await?;
+        let goes_on = |n| n < options.lookups && !watch.is_stopped();
+        let before = subject.look_up_while(&sample, true, goes_on, IN_FLIGHT).await?;
         let is_leaving = AtomicBool::new(true);
         let leave = async {
             let sent = Instant::now();
@@ -96,16 +75,15 @@ pub(super) async fn leave(
             anyhow::Ok((done??, sent.elapsed()).1)
         };
         let goes_on = |_| is_leaving.load(Ordering::Relaxed);
-        let look_up = subject.look_up_while(&sample, true, goes_on, IN_FLIGHT, watch);
+        let look_up = subject.look_up_while(&sample, true, goes_on, IN_FLIGHT);
         let (took, meanwhile) = futures::future::try_join(leave, look_up).await?;
         let gone = Names::first_of(leaving.iter().map(|record| record.name.clone()));
         let answers = leaver.calls.search_all(call_until(Instant::now() + LEFT_WITHIN), gone).await??;
         let is_gone = answers.iter().flatten().all(|answer| answer.hits.is_empty());
         ensure!(is_gone, "a peer that left is still found");
         left.took.push(took);
-        left.before = Timing::sum([&left.before, &before].into_iter());
-        left.meanwhile = Timing::sum([&left.meanwhile, &meanwhile].into_iter());
+        left.before = Timing::sum([&left.before, &before]);
+        left.meanwhile = Timing::sum([&left.meanwhile, &meanwhile]);
     }
-    subject.stop().await;
     Ok(left)
 }

@@ -1,25 +1,26 @@
 //! The indexer that is measured, and the calls it gets. Every answer is checked.
 
 use std::{
-    net::{Ipv4Addr, SocketAddr},
     ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use anyhow::ensure;
-use futures::{StreamExt, TryStreamExt, stream};
-use nekoproto::{FileName, Holder, Identity, Names, QueryReply, SignedRecord, transport::call_until};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use nekoproto::{
+    FileName, Holder, Identity, Names, QueryReply, SignedRecord, VerifiedRecord, transport::call_until,
+};
 use tarpc::context;
 
 use super::inside::Inside;
 use crate::{
     cluster::{
         client::Client,
-        node::{Node, Place},
+        deployment::{Deployment, Node},
     },
-    report::figures::Figures,
-    run::Watch,
+    report::{count, figures::Figures},
+    run::{Watch, progress::Progress},
 };
 
 /// How long an answer may take.
@@ -29,7 +30,7 @@ const WARM_UP: usize = 500;
 
 /// A number of calls, and how long they took.
 #[derive(Clone, Debug, Default)]
-pub struct Timing {
+pub(crate) struct Timing {
     /// Names that the calls were about.
     pub names: usize,
     /// From the first call to the last answer.
@@ -39,33 +40,40 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// Makes `calls`, `in_flight` at a time; each gives its number of names and its time.
+    async fn of<F>(calls: impl Stream<Item = F>, in_flight: usize) -> anyhow::Result<Self>
+    where
+        F: Future<Output = anyhow::Result<(usize, Duration)>>,
+    {
+        let began = Instant::now();
+        let done: Vec<_> = calls.buffer_unordered(in_flight).try_collect().await?;
+        let wall = began.elapsed();
+        let (names, took): (Vec<usize>, Vec<Duration>) = done.into_iter().unzip();
+        Ok(Self { names: names.into_iter().sum(), wall, took })
+    }
+
     /// One after the other.
-    pub(super) fn sum<'a>(timings: impl Iterator<Item = &'a Self>) -> Self {
-        let mut sum = Self::default();
-        for timing in timings {
+    pub(super) fn sum<'a>(timings: impl IntoIterator<Item = &'a Self>) -> Self {
+        timings.into_iter().fold(Self::default(), |mut sum, timing| {
             sum.names += timing.names;
             sum.wall += timing.wall;
             sum.took.extend(&timing.took);
-        }
-        sum
+            sum
+        })
     }
 
     /// Names a second.
-    #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a rate is shown with a few digits")]
-    pub fn per_s(&self) -> f64 {
-        self.names as f64 / self.wall.as_secs_f64()
+    pub(crate) fn per_s(&self) -> f64 {
+        count(self.names) / self.wall.as_secs_f64()
     }
 
     /// Microseconds for each name, all calls together.
-    #[must_use]
-    pub fn us_per_name(&self) -> f64 {
+    pub(crate) fn us_per_name(&self) -> f64 {
         1e6 / self.per_s()
     }
 
     /// Response times of the calls.
-    #[must_use]
-    pub fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> Figures {
         Figures::of(self.took.iter().copied())
     }
 }
@@ -76,17 +84,24 @@ pub(super) struct Sample {
     /// Registered records.
     pub(super) records: Vec<SignedRecord>,
     /// What the index without a network answers for each.
-    pub(super) answers: Vec<QueryReply>,
+    answers: Vec<QueryReply>,
     /// Names that are not registered, as many.
     pub(super) missing: Vec<FileName>,
 }
 
 impl Sample {
-    /// Asks the index without a network for all answers.
-    pub(super) fn fill_in(&mut self, inside: &Inside) {
-        self.answers = self.records.iter().map(|record| inside.search(&record.unverified().name)).collect();
+    /// All of `records`, on an index of its own where `holder` has registered them.
+    pub(super) fn of(records: &[VerifiedRecord], holder: Holder) -> Self {
+        let mut inside = Inside::new(holder);
+        inside.register(records);
+        Self::known_to(&inside, records.iter().map(VerifiedRecord::to_signed).collect())
+    }
+
+    /// These records, with the answers of the index without a network.
+    pub(super) fn known_to(inside: &Inside, records: Vec<SignedRecord>) -> Self {
+        let answers = records.iter().map(|record| inside.search(&record.unverified().name)).collect();
         let missing = |n: usize| FileName::new(&format!("data-set/none-{n:012}.bin")).ok();
-        self.missing = (0..self.records.len()).filter_map(missing).collect();
+        Self { missing: (0..records.len()).filter_map(missing).collect(), answers, records }
     }
 }
 
@@ -94,21 +109,24 @@ impl Sample {
 #[derive(Debug)]
 pub(super) struct Subject {
     node: Node,
-    client: Client,
+    deployment: Deployment,
+    pub(super) client: Client,
+    pub(super) watch: Arc<Watch>,
 }
 
 impl Subject {
     /// Starts it, with a peer of this identity.
-    ///
-    /// # Errors
-    /// It did not start; nothing is left running.
-    pub(super) async fn start(place: &Place, identity: Identity) -> anyhow::Result<Self> {
-        let node = place.indexer(0, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Vec::new()).await?;
-        let client = Client::connect(node.addr(), identity, place.security).await?;
+    pub(super) async fn start(
+        deployment: &Deployment,
+        identity: Identity,
+        watch: &Arc<Watch>,
+    ) -> anyhow::Result<Self> {
+        let node = deployment.indexer(0, Vec::new()).await?;
+        let client = Client::connect(node.addr(), identity, deployment.security).await?;
         for _ in 0..WARM_UP {
             client.calls.search(context::current(), FileName::new("nothing")?).await??;
         }
-        Ok(Self { node, client })
+        Ok(Self { node, deployment: deployment.clone(), client, watch: Arc::clone(watch) })
     }
 
     /// The peer as it is listed.
@@ -116,17 +134,9 @@ impl Subject {
         self.client.holder
     }
 
-    /// The peer.
-    pub(super) const fn client(&self) -> &Client {
-        &self.client
-    }
-
     /// Another peer of this identity.
-    ///
-    /// # Errors
-    /// It cannot connect.
-    pub(super) async fn another(&self, place: &Place, identity: Identity) -> anyhow::Result<Client> {
-        Client::connect(self.node.addr(), identity, place.security).await
+    pub(super) async fn another(&self, identity: Identity) -> anyhow::Result<Client> {
+        Client::connect(self.node.addr(), identity, self.deployment.security).await
     }
 
     /// Resident memory of the indexer in bytes.
@@ -134,57 +144,44 @@ impl Subject {
         self.node.rss_bytes()
     }
 
-    /// Registers `records`, so many in a call, with so many calls in flight.
-    ///
-    /// # Errors
-    /// A call failed, or not all records were listed.
+    /// Registers `records`, `batch` of them in a call, with `in_flight` calls in flight; all must be listed.
     pub(super) async fn register(
         &self,
         records: &[SignedRecord],
         batch: usize,
         in_flight: usize,
-        watch: &Arc<Watch>,
     ) -> anyhow::Result<Timing> {
         let batches: Vec<Vec<SignedRecord>> = records.chunks(batch).map(<[_]>::to_vec).collect();
         let call = |batch: Vec<SignedRecord>| async move {
             let (sent, count) = (Instant::now(), batch.len());
             self.client.register(batch).await?;
-            watch.add_done(count as u64);
-            anyhow::Ok(sent.elapsed())
+            self.watch.add_done(count as u64);
+            Ok((count, sent.elapsed()))
         };
-        let began = Instant::now();
-        let calls = stream::iter(batches).map(call).buffer_unordered(in_flight);
-        let took = calls.try_collect().await?;
-        Ok(Timing { names: records.len(), wall: began.elapsed(), took })
+        Timing::of(stream::iter(batches).map(call), in_flight).await
     }
 
-    /// Looks up `count` names with so many calls in flight; fewer if stopped.
-    ///
-    /// # Errors
-    /// A call failed, or an answer is not what the index without a network says.
-    pub(super) async fn look_up(
+    /// Looks up `count` names that are there, and as many that are not; fewer if stopped.
+    pub(super) async fn hits_and_misses(
         &self,
         sample: &Sample,
-        is_hit: bool,
-        count: usize,
         in_flight: usize,
-        watch: &Arc<Watch>,
-    ) -> anyhow::Result<Timing> {
-        let goes_on = |n| n < count && !watch.is_stopped();
-        self.look_up_while(sample, is_hit, goes_on, in_flight, watch).await
+        count: usize,
+    ) -> anyhow::Result<(Timing, Timing)> {
+        let _progress = Progress::begin(&format!("{in_flight} in flight"), 2 * count, &self.watch);
+        let goes_on = |n| n < count && !self.watch.is_stopped();
+        let hits = self.look_up_while(sample, true, goes_on, in_flight).await?;
+        Ok((hits, self.look_up_while(sample, false, goes_on, in_flight).await?))
     }
 
-    /// Looks up names as long as `goes_on` says so of their number, with so many calls in flight.
-    ///
-    /// # Errors
-    /// A call failed, or an answer is not what the index without a network says.
+    /// Looks up names as long as `goes_on` says so of their number; every answer must be what the index
+    /// without a network says.
     pub(super) async fn look_up_while(
         &self,
         sample: &Sample,
         is_hit: bool,
         goes_on: impl Fn(usize) -> bool,
         in_flight: usize,
-        watch: &Arc<Watch>,
     ) -> anyhow::Result<Timing> {
         let nothing = QueryReply { complete: true, ..QueryReply::default() };
         let call = |n: usize| {
@@ -199,33 +196,25 @@ impl Subject {
                     self.client.calls.search(call_until(sent + ANSWER_WITHIN), name.clone()).await??;
                 let took = sent.elapsed();
                 ensure!(reply == *expected, "wrong answer for {name}: {reply:?} instead of {expected:?}");
-                watch.add_done(1);
-                Ok(took)
+                self.watch.add_done(1);
+                Ok((1, took))
             }
         };
-        let began = Instant::now();
-        let numbers = stream::iter((0..).take_while(|n| goes_on(*n)));
-        let took: Vec<Duration> = numbers.map(call).buffer_unordered(in_flight).try_collect().await?;
-        Ok(Timing { names: took.len(), wall: began.elapsed(), took })
+        Timing::of(stream::iter((0..).take_while(|n| goes_on(*n))).map(call), in_flight).await
     }
 
-    /// Looks up `count` names that are there, so many in a call, with so many calls in flight; fewer if
-    /// stopped.
-    ///
-    /// # Errors
-    /// A call failed, or an answer is not what the index without a network says.
+    /// Looks up `count` names that are there, `batch` of them in a call; fewer if stopped. Every answer must
+    /// be what the index without a network says.
     pub(super) async fn look_up_all(
         &self,
         sample: &Sample,
         count: usize,
         batch: usize,
         in_flight: usize,
-        watch: &Arc<Watch>,
     ) -> anyhow::Result<Timing> {
-        let batches: Vec<Range<usize>> = (0..sample.records.len())
-            .step_by(batch)
-            .map(|from| from..(from + batch).min(sample.records.len()))
-            .collect();
+        let all = sample.records.len();
+        let batches: Vec<Range<usize>> =
+            (0..all).step_by(batch).map(|from| from..(from + batch).min(all)).collect();
         let call = |part: Range<usize>| async move {
             let (records, expected) = (&sample.records[part.clone()], &sample.answers[part]);
             let names = Names::first_of(records.iter().map(|record| record.unverified().name.clone()));
@@ -234,15 +223,11 @@ impl Subject {
             let took = sent.elapsed();
             let is_right = answers.iter().map(Option::as_ref).eq(expected.iter().map(Some));
             ensure!(is_right, "wrong answers: {answers:?} instead of {expected:?}");
-            watch.add_done(records.len() as u64);
+            self.watch.add_done(records.len() as u64);
             Ok((records.len(), took))
         };
-        let began = Instant::now();
         let calls = batches.iter().cycle().take(count.div_ceil(batch)).cloned();
-        let calls = stream::iter(calls.take_while(|_| !watch.is_stopped()));
-        let (names, took): (Vec<usize>, Vec<Duration>) =
-            calls.map(call).buffer_unordered(in_flight).try_collect::<Vec<_>>().await?.into_iter().unzip();
-        Ok(Timing { names: names.iter().sum(), wall: began.elapsed(), took })
+        Timing::of(stream::iter(calls.take_while(|_| !self.watch.is_stopped())).map(call), in_flight).await
     }
 
     /// Ends it.

@@ -24,7 +24,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 /// A function that every query goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Hot {
+pub(crate) enum Hot {
     /// Finding a name that is there
     LookupHit,
     /// Finding that a name is not there
@@ -43,14 +43,6 @@ pub enum Hot {
     DecodeReply,
     /// All that an indexer decides about a query that ends here
     AnswerQuery,
-}
-
-impl Hot {
-    /// Its name on the command line and in records.
-    #[must_use]
-    pub fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
 }
 
 /// What the functions work on.
@@ -102,10 +94,7 @@ impl Bench {
 }
 
 /// Runs `hot` so many times, within a runtime.
-///
-/// # Errors
-/// The codec refused a value.
-pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
+pub(crate) fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
     let bench = Bench::new();
     let rounds = 0..usize::try_from(times)?;
     match hot {

@@ -37,7 +37,6 @@ pub enum Verdict {
 impl Expected {
     /// What must be found by queries that begin at indexer `from` with `ttl_hops`; `holders[n]` is
     /// the peer of indexer n.
-    #[must_use]
     pub fn new(
         workload: Arc<Workload>,
         graph: &Graph,
@@ -54,13 +53,11 @@ impl Expected {
     }
 
     /// Whether something must be found.
-    #[must_use]
     pub fn is_hit(&self, ask: Ask) -> bool {
         matches!(ask, Ask::File(index) if !self.holders[index].is_empty())
     }
 
     /// Judges the answer to `ask`: every hit, holder, address and byte of the record.
-    #[must_use]
     pub fn judge(&self, ask: Ask, reply: &QueryReply) -> Verdict {
         let answer = match ask {
             Ask::File(index) if self.is_hit(ask) => {

@@ -101,9 +101,6 @@ pub enum ScenarioError {
 
 impl Scenario {
     /// Checks the numbers and draws the links.
-    ///
-    /// # Errors
-    /// The first number that is wrong.
     pub fn graph(&self) -> Result<Graph, ScenarioError> {
         let ranges = [
             ("the number of indexers", 1, INDEXERS_MAX, self.indexers),
@@ -137,19 +134,16 @@ impl Scenario {
     }
 
     /// `indexers/clients/ttl`, as the results are known.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{}/{}/{}", self.indexers, self.clients, self.ttl_hops)
     }
 
     /// Measured requests of all clients together.
-    #[must_use]
     pub const fn requests_of_all(&self) -> usize {
         self.requests * self.clients
     }
 
     /// The indexer that the n-th client asks.
-    #[must_use]
     pub const fn place_of(&self, client: usize) -> usize {
         client % self.indexers
     }

@@ -25,20 +25,6 @@ pub enum Topology {
     Random,
 }
 
-impl Topology {
-    /// Its name, as on the command line and in results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mesh => "mesh",
-            Self::Ring => "ring",
-            Self::Line => "line",
-            Self::Tree => "tree",
-            Self::Random => "random",
-        }
-    }
-}
-
 /// A topology that cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
@@ -66,9 +52,6 @@ pub struct Graph {
 
 impl Graph {
     /// The graph of `indexers` nodes; `degree` and `seed` matter to the random one only.
-    ///
-    /// # Errors
-    /// There is no such graph.
     pub fn new(topology: Topology, indexers: usize, degree: usize, seed: u64) -> Result<Self, TopologyError> {
         let links: Vec<(usize, usize)> = match topology {
             Topology::Mesh => (0..indexers).flat_map(|b| (0..b).map(move |a| (a, b))).collect(),
@@ -97,20 +80,17 @@ impl Graph {
     }
 
     /// The neighbors of `place`, in order.
-    #[must_use]
     pub fn neighbors(&self, place: usize) -> &[usize] {
         &self.neighbors[place]
     }
 
     /// The neighbors that `place` names when it starts: those started before it, so that each pair
     /// is named once.
-    #[must_use]
     pub fn names_as_neighbors(&self, place: usize) -> Vec<usize> {
         self.neighbors[place].iter().copied().filter(|neighbor| *neighbor < place).collect()
     }
 
     /// For each indexer whether a query that starts at `from` with `ttl_hops` gets there.
-    #[must_use]
     pub fn reach(&self, from: usize, ttl_hops: u8) -> Vec<bool> {
         let mut reached = vec![false; self.neighbors.len()];
         reached[from] = true;

@@ -35,10 +35,6 @@ fn allowed(text: &str) -> FileName {
 }
 
 /// The record of a made-up file called `name`, which must be an allowed name.
-///
-/// # Panics
-/// `name` is not allowed.
-#[must_use]
 #[expect(clippy::expect_used, reason = "a record signed by its own origin cannot be refused")]
 pub fn sign_record(origin: &Identity, name: &str) -> VerifiedRecord {
     let record = Record {
@@ -55,7 +51,6 @@ pub fn sign_record(origin: &Identity, name: &str) -> VerifiedRecord {
 
 impl Workload {
     /// The files of `scenario`; those of indexer n are published by `origins[n]`.
-    #[must_use]
     pub fn new(scenario: &Scenario, origins: &[Identity]) -> Self {
         let mut records = Vec::new();
         for (place, origin) in origins.iter().enumerate() {
@@ -73,7 +68,6 @@ impl Workload {
     }
 
     /// All files.
-    #[must_use]
     pub fn records(&self) -> &[SignedRecord] {
         &self.records
     }
@@ -86,14 +80,12 @@ impl Workload {
     }
 
     /// What the peer of indexer `at` registers there.
-    #[must_use]
     pub fn registered_at(&self, at: usize) -> Vec<SignedRecord> {
         let held = |index: &usize| self.held_at(*index).any(|holder| holder == at);
         (0..self.records.len()).filter(held).map(|index| self.records[index].clone()).collect()
     }
 
     /// The name asked for.
-    #[must_use]
     pub fn name(&self, ask: Ask) -> &FileName {
         match ask {
             Ask::File(index) => &self.records[index].unverified().name,
@@ -112,7 +104,6 @@ pub struct Draw {
 
 impl Draw {
     /// The draw of the n-th client.
-    #[must_use]
     pub fn new(scenario: &Scenario, client: usize) -> Self {
         let seed = scenario.seed.wrapping_mul(1_000_003).wrapping_add(client as u64);
         let files = scenario.files * scenario.indexers;

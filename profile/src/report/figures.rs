@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde_json::{Value, json};
 
 /// Significant digits of the histogram: each figure is right within a thousandth.
 const DIGITS: u8 = 3;
 /// Nanoseconds beyond which times are not told apart: three hours.
 const LONGEST: u64 = 3 * 3600 * 1_000_000_000;
 /// Times below which a p99 would be little else than the longest.
-pub const P99_FROM: u64 = 1000;
+pub(crate) const P99_FROM: u64 = 1000;
 /// The percentiles of the results file.
 const PERCENTILES: [f64; 14] =
     [0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99, 100.0];
@@ -38,9 +37,8 @@ pub struct Figures {
 
 impl Figures {
     /// The figures of `times`; without any, all of them are not a number.
-    #[must_use]
     #[expect(clippy::expect_used, reason = "three digits are allowed, and an automatic range takes any time")]
-    pub fn of(times: impl IntoIterator<Item = Duration>) -> Self {
+    pub(crate) fn of(times: impl IntoIterator<Item = Duration>) -> Self {
         let mut histogram = Histogram::<u64>::new(DIGITS).expect("1 to 5 digits");
         for time in times {
             let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -60,29 +58,25 @@ impl Figures {
         }
     }
 
-    /// Adds the keys of the results file to `object`.
-    pub fn write_into(&self, object: &mut serde_json::Map<String, Value>) {
-        let times = [
+    /// The figures by their keys in results.
+    pub(crate) fn by_key(&self) -> [(&'static str, f64); 6] {
+        [
             ("mean_us", self.mean),
             ("p50_us", self.p50),
             ("p90_us", self.p90),
             ("p99_us", self.p99),
             ("p999_us", self.p999),
             ("max_us", self.max),
-        ];
-        object.insert("times".to_owned(), json!(self.count));
-        object.extend(times.map(|(key, time)| (key.to_owned(), json!(rounded(time)))));
+        ]
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "times are shown with a few digits")]
 fn micros(nanos: u64) -> f64 {
-    nanos as f64 / 1e3
+    Duration::from_nanos(nanos).as_secs_f64() * 1e6
 }
 
 /// A figure with three decimals: more would be noise.
-#[must_use]
-pub fn rounded(figure: f64) -> f64 {
+pub(crate) fn rounded(figure: f64) -> f64 {
     (figure * 1e3).round() / 1e3
 }
 

@@ -7,14 +7,13 @@ use serde_json::{Value, json};
 use crate::cluster::affinity::cores;
 
 /// The commit this program was built from, with `-dirty` if files were changed; empty if unknown.
-pub const COMMIT: &str = env!("NEKOP2P_COMMIT");
+pub(crate) const COMMIT: &str = env!("NEKOP2P_COMMIT");
 
 /// The compiler this program was built with; empty if unknown.
-pub const RUSTC: &str = env!("NEKOP2P_RUSTC");
+pub(crate) const RUSTC: &str = env!("NEKOP2P_RUSTC");
 
 /// The machine, and how this program was built, for the results.
-#[must_use]
-pub fn describe() -> Value {
+pub(crate) fn describe() -> Value {
     json!({
         "cpu": cpu(),
         "cores": cores(),
@@ -28,8 +27,7 @@ pub fn describe() -> Value {
 }
 
 /// The machine in a few words.
-#[must_use]
-pub fn in_words() -> String {
+pub(crate) fn in_words() -> String {
     format!("{} core(s) of {}", cores(), cpu())
 }
 
@@ -39,21 +37,18 @@ fn cpu() -> String {
 }
 
 /// Resident memory of process `pid` in bytes; `None` where the system does not say.
-#[must_use]
-pub fn rss_bytes(pid: u32) -> Option<u64> {
+pub(crate) fn rss_bytes(pid: u32) -> Option<u64> {
     kib_to_bytes(&line_of(&format!("/proc/{pid}/status"), "VmRSS:")?)
 }
 
 /// The most memory of process `pid` that was ever resident at once, in bytes, or since it was told to
 /// forget that; `None` where the system does not say.
-#[must_use]
-pub fn peak_bytes(pid: u32) -> Option<u64> {
+pub(crate) fn peak_bytes(pid: u32) -> Option<u64> {
     kib_to_bytes(&line_of(&format!("/proc/{pid}/status"), "VmHWM:")?)
 }
 
 /// Memory in bytes that programs can still have; `None` where the system does not say.
-#[must_use]
-pub fn available_bytes() -> Option<u64> {
+pub(crate) fn available_bytes() -> Option<u64> {
     kib_to_bytes(&line_of("/proc/meminfo", "MemAvailable:")?)
 }
 

@@ -9,11 +9,67 @@ use std::{
 };
 
 use anyhow::Context;
+use serde_json::Value;
 use tempfile::NamedTempFile;
+
+/// All that a command writes.
+#[derive(Debug)]
+pub(crate) struct Outputs {
+    json: Option<OutFile>,
+    csv: Option<OutFile>,
+    plots: Option<OutFolder>,
+    written: Vec<PathBuf>,
+}
+
+impl Outputs {
+    /// Makes sure that all of these can be written; nothing is left there if not.
+    pub(crate) fn prepare(
+        json: Option<&Path>,
+        csv: Option<&Path>,
+        plots: Option<&Path>,
+    ) -> anyhow::Result<Self> {
+        let [json, csv] = [json, csv].map(|path| path.map(OutFile::prepare).transpose());
+        let plots = plots.map(OutFolder::prepare).transpose();
+        Ok(Self { json: json?, csv: csv?, plots: plots?, written: Vec::new() })
+    }
+
+    /// Writes the results.
+    pub(crate) fn write_json(mut self, value: &Value) -> anyhow::Result<Self> {
+        let text = serde_json::to_string_pretty(value)?;
+        let written = self.json.take().map(|file| file.write(|out| Ok(writeln!(out, "{text}")?)));
+        self.written.splice(0..0, written.transpose()?);
+        Ok(self)
+    }
+
+    /// Has single measurements written.
+    pub(crate) fn write_csv(
+        mut self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<Self> {
+        let written = self.csv.take().map(|file| file.write(|out| Ok(write(out)?)));
+        self.written.extend(written.transpose()?);
+        Ok(self)
+    }
+
+    /// Has pictures drawn.
+    pub(crate) fn draw(
+        mut self,
+        draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>,
+    ) -> anyhow::Result<Self> {
+        let drawn = self.plots.take().map(|folder| draw(&folder.path));
+        self.written.extend(drawn.transpose()?.into_iter().flatten());
+        Ok(self)
+    }
+
+    /// What was written, in lines.
+    pub(crate) fn written(&self) -> String {
+        self.written.iter().map(|path| format!("wrote {}\n", path.display())).collect()
+    }
+}
 
 /// A file to be written at the end; until then nothing is at its place.
 #[derive(Debug)]
-pub struct OutFile {
+struct OutFile {
     path: PathBuf,
     place: OutPlace,
 }
@@ -28,19 +84,13 @@ enum OutPlace {
 
 impl OutFile {
     /// Makes sure that `path` can be written.
-    ///
-    /// # Errors
-    /// It cannot; nothing is left there.
-    pub fn prepare(path: &Path) -> anyhow::Result<Self> {
+    fn prepare(path: &Path) -> anyhow::Result<Self> {
         let place = OutPlace::of(path).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { path: path.to_owned(), place })
     }
 
     /// Writes it with `write` and puts it in its place.
-    ///
-    /// # Errors
-    /// It cannot be written; a regular file that was at its place before still is.
-    pub fn write(self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
+    fn write(self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
         let cannot = format!("cannot write {}", self.path.display());
         self.place.write(write).context(cannot)?;
         Ok(self.path)
@@ -83,7 +133,7 @@ impl OutPlace {
 
 /// A folder for pictures. Folders that were made for it are removed again if they stay empty.
 #[derive(Debug)]
-pub struct OutFolder {
+struct OutFolder {
     path: PathBuf,
     /// Folders made for it, the innermost first.
     made: Vec<PathBuf>,
@@ -91,22 +141,13 @@ pub struct OutFolder {
 
 impl OutFolder {
     /// Makes sure that files can be written in `path`.
-    ///
-    /// # Errors
-    /// They cannot; nothing is left there.
-    pub fn prepare(path: &Path) -> anyhow::Result<Self> {
+    fn prepare(path: &Path) -> anyhow::Result<Self> {
         let missing =
             path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
         let folder = Self { path: path.to_owned(), made: missing.map(Path::to_owned).collect() };
         let tried = fs::create_dir_all(path).and_then(|()| tempfile::tempfile_in(path));
         tried.with_context(|| format!("cannot use the plot folder {}", path.display()))?;
         Ok(folder)
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }
 
@@ -130,7 +171,7 @@ mod tests {
         drop(OutFolder::prepare(&inner).unwrap());
         assert!(!base.path().join("a").exists());
         let folder = OutFolder::prepare(&inner).unwrap();
-        fs::write(folder.path().join("picture"), "").unwrap();
+        fs::write(folder.path.join("picture"), "").unwrap();
         drop(folder);
         assert!(inner.join("picture").exists());
         drop(OutFolder::prepare(&inner).unwrap());

@@ -21,7 +21,7 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(50);
 
 /// When requests are due.
 #[derive(Clone, Copy, Debug)]
-pub struct Pacer {
+pub(crate) struct Pacer {
     /// Requests per second, of all clients together.
     pub rate: f64,
     /// How many.
@@ -32,17 +32,13 @@ pub struct Pacer {
 
 impl Pacer {
     /// When the n-th request is due.
-    #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "exact up to 2^52 requests")]
-    pub fn due(&self, n: usize) -> Instant {
+    pub(crate) fn due(&self, n: usize) -> Instant {
         self.began + Duration::from_secs_f64(n as f64 / self.rate)
     }
 
     /// Starts a thread that tells each of `clients` in turn, and drops them at the end.
-    ///
-    /// # Errors
-    /// The system gives no thread.
-    pub fn start(
+    pub(crate) fn start(
         self,
         clients: Vec<UnboundedSender<Instant>>,
         watch: Arc<Watch>,

@@ -83,14 +83,12 @@ pub struct Samples {
 impl Samples {
     /// Answers that are not what the topology and the TTL say they must be, by kind; those before the
     /// measurement too.
-    #[must_use]
     pub fn wrong(&self) -> BTreeMap<Verdict, usize> {
         let verdicts = self.all().filter_map(|sample| sample.outcome.ok());
         count(verdicts.filter(|verdict| *verdict != Verdict::Right))
     }
 
     /// Requests without an answer, by kind; those before the measurement too.
-    #[must_use]
     pub fn failures(&self) -> BTreeMap<Failure, usize> {
         count(self.all().filter_map(|sample| sample.outcome.err()))
     }
@@ -100,44 +98,37 @@ impl Samples {
     }
 
     /// Measured requests with an answer.
-    #[must_use]
     pub fn answered(&self) -> usize {
         answers(&self.measured).count()
     }
 
     /// Answered requests whose name was to be found.
-    #[must_use]
     pub fn hits(&self) -> usize {
         answers(&self.measured).filter(|sample| sample.is_hit).count()
     }
 
     /// Query messages between indexers, for all answers.
-    #[must_use]
     pub fn messages(&self) -> u64 {
         answers(&self.measured).map(|sample| u64::from(sample.messages)).sum()
     }
 
     /// The figures of the measured answers.
-    #[must_use]
     pub fn figures(&self) -> Figures {
         Figures::of(answers(&self.measured).map(|sample| sample.took))
     }
 
     /// The figures of the answers before them.
-    #[must_use]
     pub fn warm_up_figures(&self) -> Figures {
         Figures::of(answers(&self.warm_up).map(|sample| sample.took))
     }
 
     /// How late requests were sent, where there was a rate to keep.
-    #[must_use]
     pub fn lateness(&self) -> Figures {
         Figures::of(answers(&self.measured).map(|sample| sample.late))
     }
 
     /// Response times by round: the n-th entry is the mean of every client's n-th answer, in
     /// microseconds.
-    #[must_use]
     pub fn round_means_us(&self) -> Vec<f64> {
         let mut rounds: Vec<(f64, f64)> = Vec::new();
         self.by_round().for_each(|(round, us)| {
@@ -161,9 +152,6 @@ impl Samples {
     }
 
     /// Writes one line for each measured request.
-    ///
-    /// # Errors
-    /// `out` cannot be written.
     pub fn write_csv(&self, out: &mut (impl Write + ?Sized)) -> std::io::Result<()> {
         writeln!(out, "client,begun_us,took_us,late_us,outcome,hit,messages")?;
         for sample in &self.measured {
@@ -191,7 +179,6 @@ fn count<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
 }
 
 /// The name of a verdict or failure in results.
-#[must_use]
 pub fn key(of: &impl Serialize) -> String {
     serde_json::to_value(of).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -19,10 +19,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 const EDGE_BYTES: u64 = 64 << 10;
 
 /// Makes a file at `path`.
-///
-/// # Errors
-/// It cannot be written.
-pub fn make(path: &Path, bulk: Bulk, seed: u64) -> io::Result<()> {
+pub(crate) fn make(path: &Path, bulk: Bulk, seed: u64) -> io::Result<()> {
     let mut random = random(seed);
     let mut file = File::create(path)?;
     if !bulk.sparse {
@@ -53,10 +50,7 @@ fn write_random(out: &mut impl Write, random: &mut OutputReader, bytes: u64) -> 
 }
 
 /// Makes `count` files in the new folder `folder`; returns their names, in order.
-///
-/// # Errors
-/// One cannot be written.
-pub fn make_small(
+pub(crate) fn make_small(
     folder: &Path,
     count: usize,
     (least, most): (u64, u64),
@@ -75,10 +69,7 @@ pub fn make_small(
 }
 
 /// Changes the file at `path` as `change` says; the places are spread evenly over it.
-///
-/// # Errors
-/// It cannot be read or written.
-pub fn change(path: &Path, change: Change, seed: u64) -> io::Result<()> {
+pub(crate) fn change(path: &Path, change: Change, seed: u64) -> io::Result<()> {
     let size = fs::metadata(path)?.len();
     let mut chance = StdRng::seed_from_u64(seed);
     let each = change.bytes_each(size);
@@ -115,10 +106,7 @@ fn insert(path: &Path, places: &[u64], each: u64, random: &mut OutputReader) -> 
 }
 
 /// BLAKE3 of the file at `path`, read in blocks.
-///
-/// # Errors
-/// It cannot be read.
-pub fn hash(path: &Path) -> io::Result<Hash> {
+pub(crate) fn hash(path: &Path) -> io::Result<Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut file = File::open(path)?;
     let mut block = vec![0; BLOCK_BYTES];
@@ -131,10 +119,7 @@ pub fn hash(path: &Path) -> io::Result<Hash> {
 }
 
 /// Whether the file at `path` has this hash; one that is not there has not.
-///
-/// # Errors
-/// It is there and cannot be read.
-pub fn is_right(path: &Path, hash_of_source: &Hash) -> io::Result<bool> {
+pub(crate) fn is_right(path: &Path, hash_of_source: &Hash) -> io::Result<bool> {
     match hash(path) {
         Ok(hash) => Ok(hash == *hash_of_source),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -144,7 +129,7 @@ pub fn is_right(path: &Path, hash_of_source: &Hash) -> io::Result<bool> {
 
 /// Flips a bit of those bytes of `piece` that lie at one of `places`, which are in order; the piece begins
 /// at `offset` of the file. This is how a hostile holder corrupts chunks.
-pub fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
+pub(crate) fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
     let end = offset + piece.len() as u64;
     let from = places.partition_point(|place| *place < offset);
     for place in places[from..].iter().take_while(|place| **place < end) {
@@ -155,10 +140,7 @@ pub fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
 }
 
 /// Reads `len` bytes at `offset` of `file`.
-///
-/// # Errors
-/// There are not as many, or they cannot be read.
-pub fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+pub(crate) fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     file.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)

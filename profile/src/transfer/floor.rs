@@ -20,7 +20,7 @@ const SENT_AT_ONCE: usize = 1 << 30;
 
 /// Seconds for one file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Floors {
+pub(crate) struct Floors {
     /// Sent by the system from the file to a socket, received by another thread in blocks and written.
     pub tcp_s: f64,
     /// Copied by the system.
@@ -30,10 +30,7 @@ pub struct Floors {
 }
 
 /// Measures all of them for the file `source`, with targets in `folder` that are gone afterwards.
-///
-/// # Errors
-/// A file or a socket failed.
-pub fn measure(source: &Path, folder: &Path) -> anyhow::Result<Floors> {
+pub(crate) fn measure(source: &Path, folder: &Path) -> anyhow::Result<Floors> {
     let bytes = fs::metadata(source)?.len();
     let timed = |work: fn(&Path, &Path) -> io::Result<()>| -> anyhow::Result<f64> {
         let target = folder.join("floor");

@@ -25,17 +25,14 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A folder of this run; removed when dropped.
 #[derive(Debug)]
-pub struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     kind: Option<String>,
 }
 
 impl Folder {
     /// Makes one in `dir`, or where files are memory.
-    ///
-    /// # Errors
-    /// It cannot be made.
-    pub fn prepare(dir: Option<&Path>) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(dir: Option<&Path>) -> anyhow::Result<Self> {
         let make = |dir: &Path| tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir);
         let folder = match dir {
             Some(dir) => {
@@ -53,16 +50,12 @@ impl Folder {
     }
 
     /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Makes sure that `bytes` have room.
-    ///
-    /// # Errors
-    /// They have not.
-    pub fn has_room(&self, bytes: u64) -> anyhow::Result<()> {
+    pub(crate) fn has_room(&self, bytes: u64) -> anyhow::Result<()> {
         let room = rustix::fs::statvfs(self.path()).context("cannot ask for free space")?;
         let mut free = room.f_bavail.saturating_mul(room.f_frsize);
         if self.is_memory() {
@@ -79,17 +72,10 @@ impl Folder {
     }
 
     /// What it is, for people: where, and whether it is memory.
-    #[must_use]
-    pub fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         let kind = self.kind.as_deref().unwrap_or("an unknown file system");
         let memory = if self.is_memory() { ", which is memory" } else { "" };
         format!("files in {} ({kind}{memory})", self.outside().display())
-    }
-
-    /// The kind of file system.
-    #[must_use]
-    pub fn kind(&self) -> Option<&str> {
-        self.kind.as_deref()
     }
 
     fn is_memory(&self) -> bool {
@@ -110,7 +96,7 @@ impl Drop for Folder {
 
 /// Removes the folder of the run that a node with its files in `dir` belongs to, for the profiler was
 /// killed and cannot. A folder that is none of a run stays.
-pub(super) fn remove_around(dir: &Path) {
+pub(crate) fn remove_around(dir: &Path) {
     let around = dir
         .parent()
         .filter(|around| around.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX)));

@@ -10,9 +10,10 @@ use nekoproto::{
 };
 
 use super::units::{exact, shown};
+use crate::report::{bytes, option_name};
 
 /// Times a transfer is done unless told otherwise.
-pub const ROUNDS_DEFAULT: usize = 3;
+pub(crate) const ROUNDS_DEFAULT: usize = 3;
 /// Most readers: each is a process.
 const READERS_MAX: usize = 64;
 /// Most small files.
@@ -26,7 +27,7 @@ const ROUNDS_MAX: usize = 1000;
 
 /// One transfer that is measured.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     /// What is transferred.
     pub what: What,
     /// Who has it when the readers begin: the origin, copies of it, and one hostile holder if any.
@@ -51,7 +52,7 @@ pub struct Scenario {
 
 /// What is transferred.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum What {
+pub(crate) enum What {
     /// A file.
     Whole(Bulk),
     /// A file is published, and nobody fetches it.
@@ -69,7 +70,7 @@ pub enum What {
 
 /// A large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bulk {
+pub(crate) struct Bulk {
     /// Its bytes.
     pub size: u64,
     /// Nearly all of it is a hole.
@@ -78,7 +79,7 @@ pub struct Bulk {
 
 /// What becomes different in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Change {
+pub(crate) struct Change {
     /// Percent of the file.
     pub percent: f64,
     /// Spread over so many places.
@@ -89,42 +90,24 @@ pub struct Change {
 
 /// How a file changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum How {
+pub(crate) enum How {
     /// Other bytes stand where these were
     InPlace,
     /// More bytes stand between them
     Insert,
 }
 
-impl How {
-    /// Its name, as on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::InPlace => "in-place",
-            Self::Insert => "insert",
-        }
-    }
-}
-
 impl Change {
     /// Bytes at each place, for a file of `size` bytes.
-    #[must_use]
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_precision_loss,
-        clippy::cast_sign_loss,
-        reason = "a share of the size, which is far below what a float holds exactly"
-    )]
-    pub fn bytes_each(&self, size: u64) -> u64 {
-        (size as f64 * self.percent / 100.0 / self.places as f64) as u64
+    #[expect(clippy::cast_possible_truncation, reason = "a share of the size")]
+    pub(crate) fn bytes_each(&self, size: u64) -> u64 {
+        (bytes(size) * self.percent / 100.0 / bytes(self.places)) as u64
     }
 }
 
 impl Scenario {
     /// A file of `size` bytes from one source to one reader over TLS, with floors, once.
-    #[must_use]
-    pub const fn whole(size: u64) -> Self {
+    pub(crate) const fn whole(size: u64) -> Self {
         Self {
             what: What::Whole(Bulk { size, sparse: false }),
             sources: 1,
@@ -140,10 +123,7 @@ impl Scenario {
     }
 
     /// Makes sure that it can be measured.
-    ///
-    /// # Errors
-    /// What is wrong, in one line.
-    pub fn check(&self) -> anyhow::Result<()> {
+    pub(crate) fn check(&self) -> anyhow::Result<()> {
         let within = |what: &str, is: u64, most: u64| {
             ensure!((1..=most).contains(&is), "the number of {what} must be 1 to {most}, not {is}");
             Ok(())
@@ -180,8 +160,7 @@ impl Scenario {
     }
 
     /// Bytes of all files on disk at once, at most.
-    #[must_use]
-    pub fn disk_bytes(&self) -> u64 {
+    pub(crate) fn disk_bytes(&self) -> u64 {
         let readers = self.readers as u64;
         let honest_copies = self.sources as u64 - 1 - u64::from(self.corrupt.is_some());
         match self.what {
@@ -197,13 +176,12 @@ impl Scenario {
     }
 
     /// What it is, in a few words. Tells one row of results from another.
-    #[must_use]
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let mut name = match self.what {
             What::Whole(bulk) => bulk.name(),
             What::Publish(bulk) => format!("publish {}", bulk.name()),
             What::Change(bulk, Change { percent, places, how }) => {
-                format!("{}, {percent} % changed at {places} places, {}", bulk.name(), how.name())
+                format!("{}, {percent} % changed at {places} places, {}", bulk.name(), option_name(&how))
             }
             What::Files { count, bytes: (least, most) } => {
                 format!("{count} files of {} to {}", shown(least), shown(most))
@@ -225,16 +203,14 @@ impl Scenario {
     }
 
     /// The same as part of a file name.
-    #[must_use]
-    pub fn slug(&self) -> String {
+    pub(crate) fn slug(&self) -> String {
         let plain = self.name().replace('%', "percent");
         let words = plain.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
         words.collect::<Vec<_>>().join("-").to_lowercase()
     }
 
     /// The command that measures it alone.
-    #[must_use]
-    pub fn command(&self) -> String {
+    pub(crate) fn command(&self) -> String {
         let mut command = "profile transfer".to_owned();
         let bulk = |bulk: Bulk| {
             format!(" --size {}{}", exact(bulk.size), if bulk.sparse { " --sparse" } else { "" })
@@ -243,7 +219,7 @@ impl Scenario {
             What::Whole(whole) => bulk(whole),
             What::Publish(whole) => format!(" --publish{}", bulk(whole)),
             What::Change(whole, Change { percent, places, how }) => {
-                format!("{} --change {percent} --places {places} --how {}", bulk(whole), how.name())
+                format!("{} --change {percent} --places {places} --how {}", bulk(whole), option_name(&how))
             }
             What::Files { count, bytes: (least, most) } => {
                 format!(" --files {count} --file-bytes {}-{}", exact(least), exact(most))

@@ -3,7 +3,7 @@
 
 use std::{
     fs, io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
@@ -11,22 +11,21 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use super::locked;
 use crate::report::machine;
 
 /// How often memory, and the bytes of each source, are looked at.
-pub const SAMPLED_EVERY: Duration = Duration::from_millis(50);
+pub(crate) const SAMPLED_EVERY: Duration = Duration::from_millis(50);
 /// Makes the system forget the peak of memory so far.
 const FORGET_PEAK: &str = "5";
 
 /// Seconds by a clock that all processes of this machine share.
-#[must_use]
-pub fn now_s() -> f64 {
+pub(crate) fn now_s() -> f64 {
     seconds(ClockId::Monotonic)
 }
 
 /// Seconds of processor time that this process has taken, user and system, all threads.
-#[must_use]
-pub fn cpu_s() -> f64 {
+pub(crate) fn cpu_s() -> f64 {
     seconds(ClockId::ProcessCPUTime)
 }
 
@@ -38,7 +37,7 @@ fn seconds(clock: ClockId) -> f64 {
 
 /// What a process took since its meter was reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Usage {
+pub(crate) struct Usage {
     /// Seconds of processor time.
     pub cpu_s: f64,
     /// The most memory that was resident at once, in bytes; unknown where the system does not say.
@@ -49,23 +48,20 @@ pub struct Usage {
 
 /// Measures what this process takes, from its start on.
 #[derive(Debug)]
-pub struct Meter {
+pub(crate) struct Meter {
     cpu_before_s: f64,
     memory: Arc<Mutex<Vec<(f64, u64)>>>,
 }
 
 impl Meter {
     /// Begins to look.
-    ///
-    /// # Errors
-    /// The system gives no thread.
-    pub fn start() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let memory = Arc::<Mutex<Vec<(f64, u64)>>>::default();
         let looked_at = Arc::downgrade(&memory);
         thread::Builder::new().name("memory".to_owned()).spawn(move || {
             while let Some(memory) = looked_at.upgrade() {
                 if let Some(bytes) = machine::rss_bytes(std::process::id()) {
-                    memory.lock().unwrap_or_else(PoisonError::into_inner).push((now_s(), bytes));
+                    locked(&memory).push((now_s(), bytes));
                 }
                 drop(memory);
                 thread::sleep(SAMPLED_EVERY);
@@ -75,20 +71,19 @@ impl Meter {
     }
 
     /// What comes from now on counts.
-    pub fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         // Where this is not allowed the peak is that of the whole life of the process, which is no less.
         let _ = fs::write("/proc/self/clear_refs", FORGET_PEAK);
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        locked(&self.memory).clear();
         self.cpu_before_s = cpu_s();
     }
 
     /// What was taken since the last reset.
-    #[must_use]
-    pub fn usage(&self) -> Usage {
+    pub(crate) fn usage(&self) -> Usage {
         Usage {
             cpu_s: cpu_s() - self.cpu_before_s,
             peak_bytes: machine::peak_bytes(std::process::id()),
-            memory: self.memory.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            memory: locked(&self.memory).clone(),
         }
     }
 }

@@ -1,7 +1,4 @@
 //! The profiler as a program: what it refuses and how, what it writes, and that it leaves nothing behind.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
-
-mod common;
 
 use std::{
     fs,
@@ -17,7 +14,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use common::{ends, ok, processes_with, profile, read_json, refused};
+use crate::common::{ends, ok, processes_with, profile, read_json, refused};
 
 /// Three ports in a row, the last of them taken as long as the listener lives. Below the range that
 /// the system hands out, so that no other test gets them meanwhile.

@@ -1,12 +1,11 @@
 //! The profiler measures real clusters, and its checker notices every kind of wrong answer.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
 use std::{sync::Arc, thread, time::Duration};
 
 use nekoindexer::Routing;
 use nekoproto::{FileName, Identity, List, transport::Security};
 use profile::{
-    cluster::{Cluster, client::Client, layout::Layout, node::Place},
+    cluster::{Cluster, client::Client, deployment::Deployment, layout::Layout},
     plan::{expected::Verdict, scenario::Scenario, topology::Topology},
     run::{
         Watch, connect, run,
@@ -16,8 +15,8 @@ use profile::{
 use tarpc::context;
 use tokio::runtime::Handle;
 
-fn place() -> Place {
-    Place {
+fn deployment() -> Deployment {
+    Deployment {
         layout: Layout::Shared,
         security: Security::Insecure,
         routing: Routing::Summary,
@@ -43,7 +42,7 @@ async fn watched(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> 
 /// Starts a cluster, lets `spoil` change it, and returns what the checker says then.
 async fn spoiled(spoil: impl AsyncFnOnce(&Cluster) -> Option<Client>) -> Vec<Verdict> {
     let scenario = Scenario { miss: 0.0, files: 1, ..scenario() };
-    let cluster = Cluster::start(&scenario, &place()).await.unwrap();
+    let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     assert!(measured(&scenario, &cluster).await.wrong().is_empty());
     let _connected = spoil(&cluster).await;
     let samples = measured(&scenario, &cluster).await;
@@ -57,7 +56,7 @@ async fn every_answer_is_right_in_every_topology() {
     for topology in [Topology::Mesh, Topology::Ring, Topology::Line, Topology::Tree, Topology::Random] {
         for (ttl_hops, holders) in [(1, 1), (2, 2)] {
             let scenario = Scenario { topology, indexers: 6, ttl_hops, holders, ..scenario() };
-            let cluster = Cluster::start(&scenario, &place()).await.unwrap();
+            let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
             let samples = measured(&scenario, &cluster).await;
             assert!(samples.wrong().is_empty() && samples.failures().is_empty(), "{topology:?} {ttl_hops}");
             assert_eq!((samples.answered(), samples.warm_up_figures().count), (120, 15));
@@ -103,7 +102,7 @@ async fn an_unexpected_origin_is_noticed() {
 #[tokio::test]
 async fn an_open_loop_begins_every_request_at_its_time() {
     let scenario = Scenario { rate: Some(2000.0), ..scenario() };
-    let cluster = Cluster::start(&scenario, &place()).await.unwrap();
+    let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     let samples = measured(&scenario, &cluster).await;
     cluster.stop().await;
     assert!(samples.wrong().is_empty() && samples.failures().is_empty());
@@ -119,7 +118,7 @@ async fn an_open_loop_begins_every_request_at_its_time() {
 async fn times_of_an_open_loop_count_from_when_requests_were_due() {
     const HELD_UP: Duration = Duration::from_millis(150);
     let scenario = Scenario { rate: Some(1000.0), requests: 200, clients: 1, warm_up: 0, ..scenario() };
-    let cluster = Cluster::start(&scenario, &place()).await.unwrap();
+    let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     let watch = Arc::new(Watch::default());
     let holding_up = Arc::clone(&watch);
     tokio::spawn(async move {
@@ -139,7 +138,7 @@ async fn times_of_an_open_loop_count_from_when_requests_were_due() {
 #[tokio::test]
 async fn a_stopped_run_keeps_what_was_measured() {
     let scenario = Scenario { requests: 1_000_000, clients: 2, ..scenario() };
-    let cluster = Cluster::start(&scenario, &place()).await.unwrap();
+    let cluster = Cluster::start(&scenario, &deployment()).await.unwrap();
     let watch = Arc::new(Watch::default());
     let stopping = Arc::clone(&watch);
     tokio::spawn(async move {
@@ -156,7 +155,7 @@ async fn a_stopped_run_keeps_what_was_measured() {
 
 #[tokio::test]
 async fn an_indexer_that_is_gone_is_a_failure_and_no_answer() {
-    let cluster = Cluster::start(&scenario(), &place()).await.unwrap();
+    let cluster = Cluster::start(&scenario(), &deployment()).await.unwrap();
     let client = cluster.client(0, Identity::generate()).await.unwrap();
     cluster.stop().await;
     let request = profile::cluster::request(&FileName::new("a").unwrap(), 0);

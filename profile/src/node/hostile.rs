@@ -3,19 +3,18 @@
 
 use std::{
     fs::File,
-    net::{Ipv4Addr, SocketAddr},
+    net::Ipv4Addr,
     num::NonZeroU64,
-    path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
 use anyhow::Context;
 use nekoproto::{
-    DataReply, DataRequest, FetchRefusal, FileName, Freshness, Grant, Holder, Identity, Manifest, NodeId,
+    DataReply, DataRequest, FetchRefusal, FileName, Freshness, Grant, Holder, Identity, Manifest,
     PeerService, PeerServiceClient, Purpose, Record, Role,
     limits::STALL_TIMEOUT,
-    transport::{Connection, DataError, DataStream, Endpoint, control},
+    transport::{Connection, DataError, DataStream, Endpoint, Security, control},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tarpc::context;
@@ -25,10 +24,13 @@ use tokio_util::{
     task::TaskTracker,
 };
 
-use super::{files, node};
-use crate::cluster::{
-    client::{Client, Silent},
-    node::endpoint,
+use super::{Corruption, PeerOptions, locked};
+use crate::{
+    cluster::{
+        client::{Client, Silent},
+        endpoint::endpoint,
+    },
+    transfer::files,
 };
 
 /// Bytes sent at once.
@@ -36,22 +38,9 @@ const PIECE_BYTES: u64 = 256 << 10;
 /// How long a reader may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What it corrupts.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The true file.
-    pub file: PathBuf,
-    /// Its name.
-    pub name: String,
-    /// Percent of its chunks that are corrupted.
-    pub percent: f64,
-    /// Chooses them.
-    pub seed: u64,
-}
-
 /// A running hostile holder; dropping it ends it.
 #[derive(Debug)]
-pub struct Hostile {
+pub(crate) struct Hostile {
     client: Client,
     _stop: DropGuard,
 }
@@ -67,17 +56,18 @@ struct Goods {
 
 impl Hostile {
     /// Asks the indexer for the record and its origin for the manifest, and registers as a holder.
-    ///
-    /// # Errors
-    /// The file is not registered there, or something broke.
-    pub(super) async fn start(options: &Options, node: &node::Options) -> anyhow::Result<Self> {
+    pub(super) async fn start(
+        peer: &PeerOptions,
+        corruption: &Corruption,
+        security: Security,
+    ) -> anyhow::Result<Self> {
         let identity = Identity::generate();
         let own_node = identity.id();
-        let endpoint = endpoint(identity, Role::Peer, node.security)?;
+        let endpoint = endpoint(identity, Role::Peer, security)?;
         let listener = endpoint.bind((Ipv4Addr::LOCALHOST, 0).into())?;
         let holder = Holder::new(own_node, listener.local_addr());
-        let client = Client::over(&endpoint, node.indexer, holder).await?;
-        let name = FileName::new(&options.name)?;
+        let client = Client::over(&endpoint, peer.indexer, holder).await?;
+        let name = FileName::new(&corruption.name)?;
         let reply = client.calls.search(context::current(), name).await??;
         let hit = reply.hits.into_iter().next().context("the file is not registered")?;
         let record = hit.record.unverified();
@@ -85,10 +75,10 @@ impl Hostile {
         let origin = origin.context("the origin of the file is not registered")?;
         let manifest = fetch_manifest(&endpoint, origin, record).await?;
         let goods = Arc::new(Goods {
-            file: File::open(&options.file).context("cannot open the file to be corrupted")?,
-            flipped: flipped(&Manifest::decode_for(record, &manifest)?, options.percent, options.seed),
+            file: File::open(&corruption.file).context("cannot open the file to be corrupted")?,
+            flipped: flipped(&Manifest::decode_for(record, &manifest)?, corruption.percent, corruption.seed),
             manifest,
-            pace: Pace::new(node.cap_up),
+            pace: Pace::new(peer.cap_up),
         });
         client.register(vec![hit.record.clone()]).await?;
         let stop = CancellationToken::new();
@@ -97,16 +87,9 @@ impl Hostile {
         Ok(Self { client, _stop: stop.drop_guard() })
     }
 
-    /// Who it is.
-    #[must_use]
-    pub const fn node(&self) -> NodeId {
-        self.client.holder.node
-    }
-
-    /// Where it serves.
-    #[must_use]
-    pub const fn addr(&self) -> SocketAddr {
-        self.client.holder.addr
+    /// The holder as it is listed.
+    pub(super) const fn holder(&self) -> Holder {
+        self.client.holder
     }
 }
 
@@ -219,7 +202,7 @@ impl Pace {
     fn due(&self, now: Instant, bytes: u64, per_s: NonZeroU64) -> Instant {
         #[expect(clippy::cast_precision_loss, reason = "a piece, and a rate")]
         let takes = Duration::from_secs_f64(bytes as f64 / per_s.get() as f64);
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = locked(&self.next);
         let due = (*next).max(now);
         *next = due + takes;
         due

@@ -30,10 +30,12 @@ pub(crate) fn refused(args: &[&str], says: &str) {
     assert!(said.count() <= 3, "{args:?}: {stderr}");
 }
 
+/// What it prints when it ends well, with single blanks: the columns of tables are aligned by more.
 pub(crate) fn ok(args: &[&str]) -> String {
     let (code, stdout, stderr) = ends(args);
     assert_eq!(code, 0, "{args:?}: {stdout}{stderr}");
-    stdout
+    let words = |line: &str| line.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    stdout.lines().map(words).collect::<Vec<_>>().join("\n")
 }
 
 pub(crate) fn read_json(path: &Path) -> Value {

@@ -1,7 +1,4 @@
 //! Transfers between real processes: what is refused, what comes out, and that nothing is left behind.
-#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
-
-mod common;
 
 use std::{
     fs,
@@ -14,7 +11,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use common::{ok, processes_with, profile, read_json, refused};
+use crate::common::{ok, processes_with, profile, read_json, refused};
 
 /// Nothing of a run with its files in `dir` is left.
 fn nothing_left(dir: &Path) {

@@ -10,17 +10,14 @@ use nekoproto::{FileName, NameError};
 use tokio::time::{interval, sleep};
 
 use super::{
+    Downloads, Moment, Sent, locked,
     usage::{SAMPLED_EVERY, now_s},
-    wire::{Downloads, Moment, Sent},
 };
 
 /// What came of one file: who sent what, or why it failed.
 type Fetched = Result<Vec<Delivery>, String>;
 
 /// Downloads `names`, beginning at `at_s`; returns when all have ended.
-///
-/// # Errors
-/// A name is none.
 pub(super) async fn fetch(peer: &PeerHandle, names: Vec<String>, at_s: f64) -> Result<Downloads, NameError> {
     let names: Vec<FileName> = names.iter().map(|name| FileName::new(name)).collect::<Result<_, _>>()?;
     let (progress, moments) = (Arc::new(Progress::default()), Mutex::default());
@@ -52,7 +49,7 @@ async fn look(progress: &Progress, moments: &Mutex<Vec<Moment>>) {
     let mut ticks = interval(SAMPLED_EVERY);
     loop {
         ticks.tick().await;
-        moments.lock().unwrap_or_else(PoisonError::into_inner).push(moment(progress));
+        locked(moments).push(moment(progress));
     }
 }
 
@@ -67,22 +64,13 @@ fn summed(fetched: Vec<Fetched>) -> Downloads {
     let mut sum = Downloads::default();
     for file in fetched {
         match file {
-            Ok(deliveries) => deliveries.iter().for_each(|delivery| add(&mut sum.sources, delivery)),
+            Ok(deliveries) => deliveries.iter().for_each(|&Delivery { node, bytes, banned, .. }| {
+                Sent { source: node.to_string(), bytes, banned }.add_to(&mut sum.sources);
+            }),
             Err(why) => sum.failed.push(why),
         }
     }
     sum
-}
-
-fn add(sources: &mut Vec<Sent>, delivery: &Delivery) {
-    let node = delivery.node.to_string();
-    match sources.iter_mut().find(|sent| sent.node == node) {
-        Some(sent) => {
-            sent.bytes += delivery.bytes;
-            sent.banned |= delivery.banned;
-        }
-        None => sources.push(Sent { node, bytes: delivery.bytes, banned: delivery.banned }),
-    }
 }
 
 #[cfg(test)]

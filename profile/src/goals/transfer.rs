@@ -1,0 +1,209 @@
+//! The goals of the transfer.
+
+use std::{io::Write, num::NonZeroU64, sync::Arc};
+
+use nekoproto::transport::Security;
+
+use super::{Bound, Goal};
+use crate::{
+    cluster::deployment::Deployment,
+    report::option_name,
+    run::Watch,
+    transfer::{
+        figures::Measured,
+        folder::Folder,
+        measure,
+        scenario::{Bulk, Change, How, Scenario, What},
+        units::shown,
+    },
+};
+
+/// The cap of a link: 50 MB/s.
+const CAP: Option<NonZeroU64> = NonZeroU64::new(50_000_000);
+/// Readers of one origin.
+const READERS: usize = 8;
+/// The sparse file is this many times as large.
+const SPARSE_TIMES: u64 = 16;
+/// What either side may have in memory, in MiB.
+const PEAK_MIB: f64 = 64.0;
+
+/// Small files, unless told otherwise.
+pub(crate) const FILES: usize = 10_000;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// Bytes of the file.
+    pub size: u64,
+    /// Small files.
+    pub files: usize,
+    /// Least and most bytes of one.
+    pub file_bytes: (u64, u64),
+    /// Times of each row that depends on the machine.
+    pub rounds: usize,
+    /// Seed of all bytes.
+    pub seed: u64,
+}
+
+/// One scenario, and what is aimed at in it.
+struct Plan {
+    scenario: Scenario,
+    goals: Vec<(String, Figure, Bound)>,
+}
+
+/// A figure of what was measured.
+#[derive(Clone, Copy)]
+enum Figure {
+    /// The median of the rounds.
+    Median(&'static str),
+    /// The largest of the rounds, where none may be worse.
+    Largest(&'static str),
+    /// The median, in that of the scenario before.
+    InTimesOfLast(&'static str),
+}
+
+/// All scenarios with their goals, in order.
+fn plan(options: &Options) -> Vec<Plan> {
+    use Bound::{AtLeast, AtMost, Exactly};
+    use Figure::{InTimesOfLast, Largest, Median};
+    let Options { size, files: count, file_bytes: bytes, rounds, seed } = *options;
+    let whole = Scenario { rounds, seed, ..Scenario::whole(size) };
+    // What caps or chunks decide comes out the same every time, and no floor is held against it.
+    let once = Scenario { rounds: 1, floors: false, ..whole.clone() };
+    let bulk = Bulk { size, sparse: false };
+    let sparse = Bulk { size: size.saturating_mul(SPARSE_TIMES), sparse: true };
+    let peaks = |size: u64, how: &str| {
+        [("sender", "peak_mib_sender"), ("reader", "peak_mib_receiver")].map(|(side, key)| {
+            let what = format!("{}, {how}: peak of memory of the {side}, MiB", shown(size));
+            (what, Largest(key), AtMost(PEAK_MIB))
+        })
+    };
+    let one_source = |security, name: &str, most| {
+        let what = format!("one source, {name}, in floors of raw TCP to a file");
+        let goals = [(what, Median("ratio_tcp"), AtMost(most))].into_iter().chain(peaks(size, name));
+        Plan { scenario: Scenario { security, ..whole.clone() }, goals: goals.collect() }
+    };
+    let change = |how: How| {
+        let what = format!("1 % changed at 20 places, {}: moved, %", option_name(&how));
+        let change = Change { percent: 1.0, places: 20, how };
+        let scenario = Scenario { what: What::Change(bulk, change), ..once.clone() };
+        Plan { scenario, goals: vec![(what, Median("moved_percent"), AtMost(3.0))] }
+    };
+    let capped = Scenario { cap_up: CAP, cap_down: CAP, ..once.clone() };
+    let corrupts = "one of four sources corrupts 1 % of the chunks";
+    let last = format!("{READERS} readers, 50 MB/s up and down each: the last, in times of one alone");
+    let small = Scenario { what: What::Files { count, bytes }, ..whole.clone() };
+    let files = small.name();
+    vec![
+        one_source(Security::Insecure, "plain TCP", 1.1),
+        one_source(Security::Tls, "TLS", 1.35),
+        Plan {
+            scenario: Scenario { sources: 4, cap_up: CAP, ..once.clone() },
+            goals: vec![(
+                "four sources of 50 MB/s each, MB/s".to_owned(),
+                Median("mb_per_s"),
+                AtLeast(190.0),
+            )],
+        },
+        Plan {
+            scenario: Scenario { sources: 4, corrupt: Some(1.0), ..once.clone() },
+            goals: vec![
+                (format!("{corrupts}: banned"), Median("banned"), Exactly(1.0)),
+                (format!("{corrupts}: extra bytes, %"), Largest("extra_percent"), AtMost(1.0)),
+            ],
+        },
+        Plan { scenario: capped.clone(), goals: Vec::new() },
+        Plan {
+            scenario: Scenario { readers: READERS, ..capped },
+            goals: vec![
+                (last, InTimesOfLast("wall_s"), AtMost(1.6)),
+                (
+                    format!("{READERS} readers: sent by the origin, copies"),
+                    Median("origin_copies"),
+                    AtMost(1.5),
+                ),
+            ],
+        },
+        change(How::InPlace),
+        change(How::Insert),
+        Plan {
+            scenario: small,
+            goals: vec![
+                (format!("{files}: published a second"), Median("files_published_per_s"), AtLeast(3000.0)),
+                (format!("{files}: fetched a second"), Median("files_fetched_per_s"), AtLeast(2000.0)),
+            ],
+        },
+        Plan {
+            scenario: Scenario { what: What::Publish(bulk), ..whole.clone() },
+            goals: vec![(format!("publish {}, s", shown(size)), Median("publish_s"), AtMost(0.6))],
+        },
+        Plan {
+            scenario: Scenario { what: What::Whole(sparse), ..once },
+            goals: peaks(sparse.size, "sparse").into(),
+        },
+    ]
+}
+
+/// All that is measured, to be checked before anything begins.
+pub(crate) fn scenarios(options: &Options) -> Vec<Scenario> {
+    plan(options).into_iter().map(|plan| plan.scenario).collect()
+}
+
+/// Measures all goals; fewer if stopped. Also tells whether every file arrived and was right.
+pub(crate) async fn run(
+    options: &Options,
+    folder: &Folder,
+    deployment: &Deployment,
+    watch: &Arc<Watch>,
+) -> (Vec<Goal>, bool) {
+    let (mut goals, mut all_well, mut last) = (Vec::new(), true, None::<Measured>);
+    for Plan { scenario, goals: aims } in plan(options) {
+        let measured = measure(&scenario, folder, deployment, watch).await;
+        if watch.is_stopped() {
+            return (goals, false);
+        }
+        let measured = measured.unwrap_or_else(|fault| {
+            say(&scenario, &format!("{:#}", fault.parts().1));
+            Measured { scenario: scenario.clone(), rounds: Vec::new() }
+        });
+        measured.errors().for_each(|error| say(&scenario, error));
+        all_well &= measured.is_all_well();
+        for (what, figure, bound) in aims {
+            let is = match figure {
+                Figure::Median(key) => measured.median(key),
+                Figure::Largest(key) => measured.largest(key),
+                Figure::InTimesOfLast(key) => {
+                    let last = last.as_ref().and_then(|last| last.median(key));
+                    measured.median(key).zip(last).map(|(is, last)| is / last)
+                }
+            };
+            // What was not fetched to its end reaches none.
+            let is = is.filter(|_| measured.errors().next().is_none()).unwrap_or(f64::NAN);
+            let (command, all_right) = (scenario.command(), measured.is_right());
+            goals.push(Goal { what, bound, measured: is, command, all_right });
+        }
+        last = Some(measured);
+    }
+    (goals, all_well)
+}
+
+/// Says on stderr what went wrong.
+fn say(scenario: &Scenario, error: &str) {
+    // Nobody is left to tell if stderr is closed.
+    let _ = writeln!(std::io::stderr(), "{}: {error}", scenario.name());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_goal_can_be_measured_also_when_it_is_small() {
+        for size in [1 << 20, 1 << 30] {
+            let options = Options { size, files: 10, file_bytes: (1, 10), rounds: 3, seed: 1 };
+            let all = scenarios(&options);
+            assert_eq!(all.len(), 11);
+            all.iter().for_each(|scenario| scenario.check().unwrap());
+        }
+    }
+}
