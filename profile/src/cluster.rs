@@ -1,9 +1,9 @@
 //! Running indexers, linked as the scenario says, with files registered: all that queries need.
 
-pub(crate) mod affinity;
+pub mod affinity;
 pub mod client;
 pub mod deployment;
-pub(crate) mod endpoint;
+pub mod endpoint;
 pub mod layout;
 
 use std::{sync::Arc, time::Duration};

@@ -58,9 +58,8 @@ fn run_query(args: &args::Query) -> Result<Outcome, Fault> {
     let scenario = args.scenario();
     scenario.graph().or_cannot_begin()?;
     let outputs = prepare(&args.output, Some(&args.singles), Some(&args.pictures))?;
-    let measured = args.setup.on_threads(&Arc::default(), async |deployment, watch| {
-        measure(&scenario, &deployment, &watch).await
-    })?;
+    let measured =
+        args.setup.on_threads(&Arc::default(), async |deployment| measure(&scenario, &deployment).await)?;
     let csv = |out: &mut dyn Write| measured.samples.write_csv(out);
     let plots = |folder: &Path| plot::queries::draw(folder, &measured);
     finish(&measured.report(), outputs.write_csv(csv)?.draw(plots)?)?;
@@ -73,9 +72,8 @@ fn run_matrix(args: &args::Matrix) -> Result<Outcome, Fault> {
         Scenario { indexers, clients, ttl_hops, ..base.clone() }.graph().or_cannot_begin()?;
     }
     let outputs = prepare(&args.output, None, Some(&args.pictures))?;
-    let matrix = args.setup.on_threads(&Arc::default(), async |deployment, watch| {
-        matrix::run(&base, &deployment, &watch).await
-    })?;
+    let matrix =
+        args.setup.on_threads(&Arc::default(), async |deployment| matrix::run(&base, &deployment).await)?;
     finish(&matrix.report(), outputs.draw(|folder| matrix::draw(folder, &matrix.rows))?)?;
     let is_all_well = !matrix.interrupted && matrix.rows.iter().all(Measured::is_all_well);
     matrix.fault.map_or(Ok(outcome(is_all_well)), Err)
@@ -89,9 +87,8 @@ fn run_floor(output: &Output) -> Result<Outcome, Fault> {
 fn run_index(Alone { options, connecting, output }: &Alone<index::Options>) -> Result<Outcome, Fault> {
     let outputs = prepare(output, None, None)?;
     let setup = Setup::apart(connecting.clone());
-    let index = setup.on_threads(&Arc::default(), async |deployment, watch| {
-        index::run(options, &deployment, &watch).await
-    })?;
+    let index =
+        setup.on_threads(&Arc::default(), async |deployment| index::run(options, &deployment).await)?;
     measured(&index.report(), outputs)
 }
 
@@ -100,9 +97,8 @@ fn run_connections(
 ) -> Result<Outcome, Fault> {
     let outputs = prepare(output, None, None)?;
     let setup = Setup::apart(connecting.clone());
-    let connections = setup.on_threads(&Arc::default(), async |deployment, watch| {
-        connections::run(options, &deployment, &watch).await
-    })?;
+    let connections =
+        setup.on_threads(&Arc::default(), async |deployment| connections::run(options, &deployment).await)?;
     measured(&connections.report(), outputs)
 }
 
@@ -125,17 +121,16 @@ fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
     let watch = Arc::<Watch>::default();
     if args.goals {
         let options = args.goals();
-        let (goals, all_well) = setup.on_threads(&watch, async |deployment, watch| {
-            Ok(goals::transfer::run(&options, &folder, &deployment, &watch).await)
+        let (goals, all_well) = setup.on_threads(&watch, async |deployment| {
+            Ok(goals::transfer::run(&options, &folder, &deployment).await)
         })?;
         let place = format!("{}.\n", folder.in_words());
         finish(&goals::report(&goals, &place, watch.is_stopped()), outputs)?;
         // A goal that is missed is a result; a wrong file, or one that did not arrive, is not.
         return Ok(outcome(all_well));
     }
-    let transfers = setup.on_threads(&watch, async |deployment, watch| {
-        transfer::run(&scenarios, &folder, &deployment, &watch).await
-    })?;
+    let transfers =
+        setup.on_threads(&watch, async |deployment| transfer::run(&scenarios, &folder, &deployment).await)?;
     let outputs = outputs.write_csv(|out| transfers.write_csv(out))?;
     finish(&transfers.report(), outputs.draw(|plots| transfers.draw(plots))?)?;
     Ok(outcome(transfers.is_all_well()))

@@ -36,7 +36,7 @@ const SETTLED_AFTER: Duration = Duration::from_millis(500);
 
 /// What to measure.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Connections, each of a peer of its own
     #[arg(short = 'n', long, default_value = "10000", value_parser = within(1, CONNECTIONS_MAX))]
     pub connections: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Options {
 
 /// All that was measured.
 #[derive(Clone, Debug)]
-pub(crate) struct Measured {
+pub struct Measured {
     security: Security,
     floor: Floor,
     /// Connections that look names up.
@@ -82,7 +82,7 @@ struct Served {
 
 impl Measured {
     /// A row for each kind of lookups.
-    pub(crate) fn report(&self) -> Report {
+    pub fn report(&self) -> Report {
         let (security, raw) = (security_name(self.security), self.floor.raw.p50);
         let (opened, opening) = (self.opened, self.opening.as_secs_f64());
         let last = opened - self.active.min(opened);
@@ -119,12 +119,9 @@ impl Measured {
 }
 
 /// Opens the connections and measures, on an indexer of its own.
-pub(crate) async fn run(
-    options: &Options,
-    deployment: &Deployment,
-    watch: &Arc<Watch>,
-) -> Result<Measured, Fault> {
+pub async fn run(options: &Options, deployment: &Deployment) -> Result<Measured, Fault> {
     let options = Options { connections: options.connections.max(options.active), ..options.clone() };
+    let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
     let node = deployment.indexer(0, Vec::new()).await.or_cannot_begin()?;
     let mut measured = Measured {
@@ -138,7 +135,7 @@ pub(crate) async fn run(
         served: Vec::new(),
         interrupted: false,
     };
-    let done = measure(&mut measured, &options, &node, deployment, watch).await;
+    let done = measure(&mut measured, &options, &node, deployment).await;
     node.stop().await;
     done?;
     measured.interrupted = watch.is_stopped();
@@ -150,13 +147,13 @@ async fn measure(
     options: &Options,
     node: &Node,
     deployment: &Deployment,
-    watch: &Arc<Watch>,
 ) -> anyhow::Result<()> {
+    let watch = &deployment.watch;
     let memory = || node.rss_bytes().context("the indexer's memory cannot be read");
     let origin = Identity::generate();
     let record = sign_record(&origin, "everybody/wants.this").to_signed();
     // All the busy ones first: what they leave behind in the indexer is no part of what an idle one costs.
-    let mut clients = connect(options.active, node.addr(), deployment, watch).await?;
+    let mut clients = connect(options.active, node.addr(), deployment).await?;
     let first = clients.first().context("at least one connection is active")?;
     first.register(vec![record.clone()]).await?;
     let expected = look_up(first, &record).await?.1;
@@ -168,7 +165,7 @@ async fn measure(
     tokio::time::sleep(SETTLED_AFTER).await;
     let before = memory()?;
     let began = Instant::now();
-    clients.extend(connect(options.connections - active, node.addr(), deployment, watch).await?);
+    clients.extend(connect(options.connections - active, node.addr(), deployment).await?);
     let opened = clients.len();
     measured.opened = opened;
     measured.opening = began.elapsed();
@@ -187,12 +184,8 @@ fn per(memory: u64, connections: usize) -> f64 {
 }
 
 /// Connects as this number of peers; as fewer if stopped.
-async fn connect(
-    peers: usize,
-    addr: SocketAddr,
-    deployment: &Deployment,
-    watch: &Arc<Watch>,
-) -> anyhow::Result<Vec<Client>> {
+async fn connect(peers: usize, addr: SocketAddr, deployment: &Deployment) -> anyhow::Result<Vec<Client>> {
+    let watch = &deployment.watch;
     let _progress = Progress::begin(&format!("{peers} connect"), peers, watch);
     let connect = |_| async {
         let client = Client::connect(addr, Identity::generate(), deployment.security).await;

@@ -1,7 +1,7 @@
 //! The floor: round trips that no query can be faster than, on the same threads as the queries.
 
-pub(crate) mod echo;
-pub(crate) mod layouts;
+pub mod echo;
+pub mod layouts;
 
 use std::{
     net::SocketAddr,
@@ -40,7 +40,7 @@ const CALLS: usize = 100_000;
 
 /// What a query is set beside.
 #[derive(Clone, Debug)]
-pub(crate) struct Floor {
+pub struct Floor {
     /// A raw TCP round trip of [`MESSAGE_BYTES`].
     pub raw: Figures,
     /// An echo call through our own transport, with the security of the run.
@@ -49,13 +49,13 @@ pub(crate) struct Floor {
 
 impl Floor {
     /// Measures both.
-    pub(crate) async fn measure(deployment: &Deployment) -> anyhow::Result<Self> {
+    pub async fn measure(deployment: &Deployment) -> anyhow::Result<Self> {
         Ok(Self { raw: raw(deployment).await?, call: call(deployment, deployment.security).await? })
     }
 }
 
 /// Raw TCP: the bytes go to where the indexers run, and back.
-pub(crate) async fn raw(deployment: &Deployment) -> anyhow::Result<Figures> {
+pub async fn raw(deployment: &Deployment) -> anyhow::Result<Figures> {
     if deployment.layout == Layout::Processes {
         let process = deployment.process("the echo", Role::RawEcho).await?;
         let figures = ask_raw(process.addr).await;
@@ -119,7 +119,7 @@ fn patient() -> Context {
 const PAYLOAD: echo::Payload = (ContentHash::from_bytes([3; 32]), ContentHash::from_bytes([4; 32]));
 
 /// An echo call through our own transport, one at a time.
-pub(crate) async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
+pub async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
     let ask = |client: echo::Client| async move {
         let asking = tokio::spawn(async move {
             let mut took = Vec::with_capacity(TRIPS);
@@ -137,11 +137,7 @@ pub(crate) async fn call(deployment: &Deployment, security: Security) -> anyhow:
 }
 
 /// Echo calls a second over one connection, with `depth` of them in flight.
-pub(crate) async fn calls_per_s(
-    deployment: &Deployment,
-    security: Security,
-    depth: usize,
-) -> anyhow::Result<f64> {
+pub async fn calls_per_s(deployment: &Deployment, security: Security, depth: usize) -> anyhow::Result<f64> {
     let ask = |client: echo::Client| async move {
         let asking = tokio::spawn(async move {
             let one = || client.calls.echo(patient(), PAYLOAD);
@@ -164,7 +160,7 @@ pub(crate) async fn calls_per_s(
 
 /// The raw round trip between two threads that block, without any runtime, on these cores: what the
 /// system alone costs.
-pub(crate) fn blocking(cores: [usize; 2]) -> anyhow::Result<Figures> {
+pub fn blocking(cores: [usize; 2]) -> anyhow::Result<Figures> {
     on_own_thread(|| ask_blocking(cores))?
 }
 

@@ -1,8 +1,8 @@
 //! What is aimed at, beside what was measured and the command that measures it alone: one table, for the
 //! search and for the transfer.
 
-pub(crate) mod search;
-pub(crate) mod transfer;
+pub mod search;
+pub mod transfer;
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::report::{Report, Row, Section, Table, figures::rounded, machine};
 
 /// What is aimed at.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Bound {
+pub enum Bound {
     AtMost(f64),
     AtLeast(f64),
     Exactly(f64),
@@ -20,7 +20,7 @@ pub(crate) enum Bound {
 
 /// One goal.
 #[derive(Clone, Debug)]
-pub(crate) struct Goal {
+pub struct Goal {
     pub what: String,
     pub bound: Bound,
     /// Not a number if it could not be measured.
@@ -85,7 +85,7 @@ impl Goal {
 }
 
 /// The table of `goals`; `place` says where they were measured.
-pub(crate) fn report(goals: &[Goal], place: &str, interrupted: bool) -> Report {
+pub fn report(goals: &[Goal], place: &str, interrupted: bool) -> Report {
     let table = Table::new(["what", "goal", "measured", "verdict", "command"]);
     Report {
         kind: Some("goals"),
@@ -97,35 +97,5 @@ pub(crate) fn report(goals: &[Goal], place: &str, interrupted: bool) -> Report {
         }],
         interrupted,
         ..Report::default()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_goal_is_reached_or_missed() {
-        for (bound, reached, missed) in [
-            (Bound::AtMost(2.0), 2.0, 2.01),
-            (Bound::AtLeast(2.0), 2.0, 1.99),
-            (Bound::Exactly(9.0), 9.0, 9.1),
-        ] {
-            assert!(bound.is_reached(reached) && !bound.is_reached(missed), "{bound}");
-            assert!(!bound.is_reached(f64::NAN), "nothing measured");
-        }
-    }
-
-    #[test]
-    fn wrong_answers_reach_nothing() {
-        let goal = |measured, all_right| {
-            let (what, command) = ("mean".to_owned(), "profile query".to_owned());
-            Goal { what, bound: Bound::AtMost(1.0), measured, command, all_right }
-        };
-        let text = report(&[goal(0.5, true), goal(1.5, true), goal(0.5, false)], "", false).text();
-        let lines: Vec<String> =
-            text.lines().skip(4).map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        assert_eq!(lines[0], "| mean | <= 1.00 | 0.50 | reached | `profile query` |");
-        assert!(lines[1].contains("| **missed** |") && lines[2].contains("| **wrong answers** |"));
     }
 }

@@ -1,13 +1,13 @@
 //! One indexer in a process of its own: registrations and lookups a second, what a name costs in memory,
 //! and how much of the time is the index and how much the way to it.
 
-mod grow;
-mod inside;
-mod leave;
-mod show;
-mod subject;
+pub mod grow;
+pub mod inside;
+pub mod leave;
+pub mod show;
+pub mod subject;
 
-use std::{ops::Range, sync::Arc, thread};
+use std::{ops::Range, thread};
 
 use clap::Args;
 use nekoindexer::state::index::SESSION_NAMES_MAX;
@@ -27,7 +27,7 @@ use crate::{
     floor::Floor,
     outcome::{Begin, Fault},
     plan::workload::sign_record,
-    run::{Watch, progress::Progress, setup::within},
+    run::{progress::Progress, setup::within},
 };
 
 /// Names of each row by batch size.
@@ -39,7 +39,7 @@ const LOOKUPS_BATCHED: usize = 10;
 
 /// What to measure.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Names registered, one row of memory and throughput for each
     #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000", value_parser = within(100, SESSION_NAMES_MAX))]
     pub names: Vec<usize>,
@@ -62,7 +62,7 @@ pub(crate) struct Options {
 
 /// All that was measured of an indexer.
 #[derive(Clone, Debug)]
-pub(crate) struct Measured {
+pub struct Measured {
     options: Options,
     security: Security,
     floor: Floor,
@@ -80,7 +80,7 @@ pub(crate) struct Measured {
 
 /// Lookups with `depth` calls in flight.
 #[derive(Clone, Debug)]
-pub(crate) struct Pipelined {
+pub struct Pipelined {
     pub depth: usize,
     /// Lookups of names that are there.
     pub hits: Timing,
@@ -90,7 +90,7 @@ pub(crate) struct Pipelined {
 
 /// Registrations of `batch` records each, one call at a time.
 #[derive(Clone, Debug)]
-pub(crate) struct Batched {
+pub struct Batched {
     pub batch: usize,
     /// New names of the peer's own.
     pub new: Timing,
@@ -104,20 +104,16 @@ pub(crate) struct Batched {
 
 /// Measures all that `options` name on indexers of their own; ends early when stopped, with what was
 /// measured by then.
-pub(crate) async fn run(
-    options: &Options,
-    deployment: &Deployment,
-    watch: &Arc<Watch>,
-) -> Result<Measured, Fault> {
+pub async fn run(options: &Options, deployment: &Deployment) -> Result<Measured, Fault> {
+    let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
     let (grown, pipelined, batches, left) = <_>::default();
     let (options, security) = (options.clone(), deployment.security);
     let mut measured =
         Measured { options, security, floor, grown, pipelined, batched: batches, left, interrupted: false };
     let options = measured.options.clone();
-    let start = async || {
-        Subject::start(deployment, Origin::Own.identity(options.seed), watch).await.or_cannot_begin()
-    };
+    let start =
+        async || Subject::start(deployment, Origin::Own.identity(options.seed)).await.or_cannot_begin();
     for (row, names) in options.names.iter().enumerate().take_while(|_| !watch.is_stopped()) {
         let subject = start().await?;
         if let Some((grown, sample)) = grow::grow(&subject, *names, &options).await? {
@@ -148,7 +144,7 @@ async fn pipelined_lookups(
     options: &Options,
 ) -> anyhow::Result<Vec<Pipelined>> {
     let mut rows = Vec::new();
-    for depth in options.depths.iter().copied().take_while(|_| !subject.watch.is_stopped()) {
+    for depth in options.depths.iter().copied().take_while(|_| !subject.watch().is_stopped()) {
         let (hits, misses) = subject.hits_and_misses(sample, depth, options.lookups).await?;
         rows.push(Pipelined { depth, hits, misses });
     }
@@ -160,7 +156,7 @@ async fn batched(subject: &Subject, batch: usize, options: &Options) -> anyhow::
     let copies = sign(Origin::Other, options.seed, BATCHED_NAMES..2 * BATCHED_NAMES);
     let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
     let lookups = options.lookups * batch.min(LOOKUPS_BATCHED);
-    let _progress = Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, &subject.watch);
+    let _progress = Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, subject.watch());
     Ok(Batched {
         batch,
         new: subject.register(&sample.records, batch, 1).await?,
@@ -206,17 +202,4 @@ fn sign(origin: Origin, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord> {
         // A panic there is one here; there is none.
         signing.into_iter().flat_map(|share| share.join().unwrap_or_default()).collect()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_have_thirty_bytes_and_are_signed_in_order() {
-        assert_eq!(name_of(7).len(), 30);
-        let names: Vec<String> =
-            sign(Origin::Own, 1, 5..12).iter().map(|record| record.name.to_string()).collect();
-        assert_eq!(names, (5..12).map(name_of).collect::<Vec<_>>());
-    }
 }

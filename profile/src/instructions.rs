@@ -4,7 +4,7 @@
 //! Each function is run twice, with different numbers of rounds; the difference of the two counts is
 //! the rounds' alone, without the start of the program.
 
-mod hot;
+pub mod hot;
 
 use std::{
     collections::BTreeMap,
@@ -18,17 +18,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::{Table, bytes, machine, option_name};
 
-pub(crate) use hot::{Hot, run};
+pub use hot::{Hot, run};
 
 /// Where the recorded numbers are, from the top of the repository.
-pub(crate) const RECORDED: &str = "profile/instructions.json";
+pub const RECORDED: &str = "profile/instructions.json";
 const FEW: u32 = 2_000;
 const MANY: u32 = 12_000;
 
 /// Instructions of one round of each function, and what they were counted on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Counts {
+pub struct Counts {
     /// The processor's architecture; counts of another cannot be compared.
     pub arch: String,
     /// The compiler; another may make more or fewer of the same code.
@@ -38,7 +38,7 @@ pub(crate) struct Counts {
 }
 
 /// Counts the instructions of every hot function, in processes of this program under valgrind.
-pub(crate) fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
+pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
     ensure!(
         !cfg!(debug_assertions),
         "the recorded numbers are of release builds: run it with `cargo run --release`"
@@ -74,7 +74,7 @@ fn parse_count(said: &str) -> Option<u64> {
 }
 
 /// Reads recorded counts.
-pub(crate) fn read(path: &Path) -> anyhow::Result<Counts> {
+pub fn read(path: &Path) -> anyhow::Result<Counts> {
     let cannot = || {
         format!(
             "cannot read the recorded numbers in {} (run it from the top of the repository)",
@@ -87,11 +87,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Counts> {
 
 /// Compares `counted` with what is `recorded`, each function within the share `tolerance`: a table, and in
 /// words what is off, which is more instructions than recorded, or nothing recorded.
-pub(crate) fn judge(
-    recorded: &Counts,
-    counted: &Counts,
-    tolerance: f64,
-) -> anyhow::Result<(Table, Vec<String>)> {
+pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> anyhow::Result<(Table, Vec<String>)> {
     if recorded.arch != counted.arch {
         bail!("the recorded numbers are of {}, this machine is {}", recorded.arch, counted.arch);
     }
@@ -118,39 +114,4 @@ pub(crate) fn judge(
         off.push(format!("{name}: recorded, but not counted any more"));
     }
     Ok((table, off))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counts(numbers: &[(&str, f64)]) -> Counts {
-        let instructions = numbers.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
-        Counts { arch: "x".to_owned(), rustc: String::new(), instructions }
-    }
-
-    #[test]
-    fn both_forms_of_the_count_are_read() {
-        assert_eq!(parse_count("==7== \n==7== I   refs:      1,234,567\n"), Some(1_234_567));
-        assert_eq!(parse_count("==7== I refs:        89\n"), Some(89));
-        assert_eq!(parse_count("==7== D   refs:  1\n"), None);
-    }
-
-    #[test]
-    fn more_than_recorded_is_off_and_fewer_is_noted() {
-        let recorded = counts(&[("a", 100.0), ("b", 100.0)]);
-        let off = |a, b| judge(&recorded, &counts(&[("a", a), ("b", b)]), 0.05).unwrap().1.len();
-        assert_eq!((off(100.0, 104.0), off(100.0, 106.0), off(90.0, 106.0)), (0, 1, 1));
-        assert!(
-            judge(&recorded, &counts(&[("a", 90.0), ("b", 100.0)]), 0.05)
-                .unwrap()
-                .0
-                .to_string()
-                .contains("fewer")
-        );
-        let one = judge(&recorded, &counts(&[("a", 100.0), ("c", 1.0)]), 0.05).unwrap();
-        assert_eq!(one.1.len(), 2, "{:?}", one.1);
-        let elsewhere = Counts { arch: "y".to_owned(), ..recorded.clone() };
-        assert!(judge(&recorded, &elsewhere, 0.05).is_err());
-    }
 }

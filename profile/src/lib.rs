@@ -3,31 +3,48 @@
 //!
 //! | room | what happens there |
 //! |---|---|
-//! | [`plan`] | pure: scenario, topology, workload, and what must come out |
-//! | [`cluster`], `node` | running indexers and peers, in this process or in their own, on chosen threads |
-//! | [`run`] | clients that ask, in a closed loop or at a rate, and a sample for each answer |
+//! | `plan` | pure: scenario, topology, workload, and what must come out |
+//! | `cluster`, `node` | running indexers and peers, in this process or in their own, on chosen threads |
+//! | `run` | clients that ask, in a closed loop or at a rate, and a sample for each answer |
 //! | `floor` | the round trips that no query can be faster than |
 //! | `measure`, `matrix`, `index`, `connections` | one scenario, all of them, one indexer alone, a crowd |
 //! | `transfer` | files from peer to peer: how fast beside a plain copy, what it takes, from whom |
 //! | `goals` | what is aimed at, beside what is measured, in one run |
-//! | [`report`], `plot` | showing it: tables, JSON, CSV, pictures |
+//! | `report`, `plot` | showing it: tables, JSON, CSV, pictures |
 //! | `compare`, `instructions` | guards: is it worse than before? |
-//! | [`commands`], [`outcome`] | the program: arguments, exit codes |
+//! | `commands`, `outcome` | the program: arguments, exit codes |
+//!
+//! It is a library for its program and its tests alone: only [`commands`] and [`outcome`] are its face.
 
+#[doc(hidden)]
 pub mod cluster;
 pub mod commands;
-mod compare;
-mod connections;
-mod floor;
-mod goals;
-mod index;
-mod instructions;
-mod matrix;
-mod measure;
-mod node;
+#[doc(hidden)]
+pub mod compare;
+#[doc(hidden)]
+pub mod connections;
+#[doc(hidden)]
+pub mod floor;
+#[doc(hidden)]
+pub mod goals;
+#[doc(hidden)]
+pub mod index;
+#[doc(hidden)]
+pub mod instructions;
+#[doc(hidden)]
+pub mod matrix;
+#[doc(hidden)]
+pub mod measure;
+#[doc(hidden)]
+pub mod node;
 pub mod outcome;
+#[doc(hidden)]
 pub mod plan;
-mod plot;
+#[doc(hidden)]
+pub mod plot;
+#[doc(hidden)]
 pub mod report;
+#[doc(hidden)]
 pub mod run;
-mod transfer;
+#[doc(hidden)]
+pub mod transfer;

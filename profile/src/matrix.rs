@@ -1,9 +1,6 @@
 //! The whole table of scenarios in one run.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
 use crate::{
     cluster::deployment::Deployment,
@@ -12,11 +9,10 @@ use crate::{
     plan::scenario::Scenario,
     plot::{self, scaling},
     report::{Report, Section, machine},
-    run::Watch,
 };
 
 /// Indexers, clients, TTL of each row: those of the forerunner's report, and beyond.
-pub(crate) const ROWS: [(usize, usize, u8); 9] = [
+pub const ROWS: [(usize, usize, u8); 9] = [
     (1, 1, 0),
     (1, 10, 0),
     (10, 1, 1),
@@ -30,7 +26,7 @@ pub(crate) const ROWS: [(usize, usize, u8); 9] = [
 
 /// The rows that were measured, and why there are no more.
 #[derive(Debug)]
-pub(crate) struct Matrix {
+pub struct Matrix {
     /// In order.
     pub rows: Vec<Measured>,
     /// It was ended early: rows are missing, or the last is not whole.
@@ -40,32 +36,28 @@ pub(crate) struct Matrix {
 }
 
 /// Runs every row on `deployment`, each a variation of `base`; ends early when stopped.
-pub(crate) async fn run(
-    base: &Scenario,
-    deployment: &Deployment,
-    watch: &Arc<Watch>,
-) -> Result<Matrix, Fault> {
+pub async fn run(base: &Scenario, deployment: &Deployment) -> Result<Matrix, Fault> {
     let mut rows = Vec::new();
     let mut fault = None;
     for (indexers, clients, ttl_hops) in ROWS {
         let scenario = Scenario { indexers, clients, ttl_hops, ..base.clone() };
-        match measure(&scenario, deployment, watch).await {
+        match measure(&scenario, deployment).await {
             Ok(row) => rows.push(row),
             Err(first) if rows.is_empty() => return Err(first),
-            Err(_) if watch.is_stopped() => {} // it was kept from beginning
+            Err(_) if deployment.watch.is_stopped() => {} // it was kept from beginning
             Err(later) => fault = Some(later),
         }
-        if watch.is_stopped() || fault.is_some() {
+        if deployment.watch.is_stopped() || fault.is_some() {
             break;
         }
     }
     let is_whole = rows.len() == ROWS.len() && rows.iter().all(|row| !row.samples.interrupted);
-    Ok(Matrix { interrupted: watch.is_stopped() && !is_whole, rows, fault })
+    Ok(Matrix { interrupted: deployment.watch.is_stopped() && !is_whole, rows, fault })
 }
 
 impl Matrix {
     /// All rows in one table.
-    pub(crate) fn report(&self) -> Report {
+    pub fn report(&self) -> Report {
         let setting = self.rows.first().map(Measured::setting).unwrap_or_default();
         let foot = self.interrupted.then(|| format!("interrupted: {} whole rows were meant", ROWS.len()));
         Report {
@@ -80,7 +72,7 @@ impl Matrix {
 }
 
 /// Draws scatter and histogram of each row, and how they scale over clients and over hops.
-pub(crate) fn draw(folder: &Path, rows: &[Measured]) -> anyhow::Result<Vec<PathBuf>> {
+pub fn draw(folder: &Path, rows: &[Measured]) -> anyhow::Result<Vec<PathBuf>> {
     let mut written = Vec::new();
     for row in rows {
         written.extend(plot::queries::draw(folder, row)?);

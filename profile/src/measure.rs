@@ -1,6 +1,6 @@
 //! One scenario from start to end: floor, cluster, run, floor again, and all of it stopped.
 
-mod show;
+pub mod show;
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use crate::{
     run::{self, Watch, progress::Progress, samples::Samples},
 };
 
-pub(crate) use show::COLUMNS;
+pub use show::COLUMNS;
 
 /// What came of one scenario.
 #[derive(Clone, Debug)]
-pub(crate) struct Measured {
+pub struct Measured {
     pub scenario: Scenario,
     /// On which threads.
     pub layout: Layout,
@@ -41,24 +41,21 @@ pub(crate) struct Measured {
 impl Measured {
     /// A raw TCP round trip on the same threads: of the two measurements the one that the machine
     /// disturbed less.
-    pub(crate) fn floor(&self) -> &Figures {
+    pub fn floor(&self) -> &Figures {
         let [before, after] = &self.floors;
         if after.raw.p50 < before.raw.p50 { &after.raw } else { &before.raw }
     }
 
     /// An echo call through our own transport, likewise.
-    pub(crate) fn floor_call(&self) -> &Figures {
+    pub fn floor_call(&self) -> &Figures {
         let [before, after] = &self.floors;
         if after.call.p50 < before.call.p50 { &after.call } else { &before.call }
     }
 }
 
 /// Runs `scenario`; if that fails, nothing is left running.
-pub(crate) async fn measure(
-    scenario: &Scenario,
-    deployment: &Deployment,
-    watch: &Arc<Watch>,
-) -> Result<Measured, Fault> {
+pub async fn measure(scenario: &Scenario, deployment: &Deployment) -> Result<Measured, Fault> {
+    let watch = &deployment.watch;
     let before = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
     let cluster = watch.unless_stopped(Cluster::start(scenario, deployment)).await.or_cannot_begin()?;
     let ran = ask(scenario, &cluster, watch).await;

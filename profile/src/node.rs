@@ -1,11 +1,11 @@
 //! Processes of this program: what one can be, and what it and whoever started it say to each other: a JSON
 //! object in each line, requests on its stdin, responses on its stdout.
 
-mod fetch;
-mod hostile;
-pub(crate) mod process;
-pub(crate) mod serve;
-pub(crate) mod usage;
+pub mod fetch;
+pub mod hostile;
+pub mod process;
+pub mod serve;
+pub mod usage;
 
 use std::{
     net::SocketAddr,
@@ -20,7 +20,7 @@ use self::usage::Usage;
 
 /// What a process is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Options {
+pub struct Options {
     pub role: Role,
     /// Plain TCP instead of TLS.
     pub insecure: bool,
@@ -30,7 +30,7 @@ pub(crate) struct Options {
 
 /// What a process is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) enum Role {
+pub enum Role {
     Indexer {
         neighbors: Vec<SocketAddr>,
         /// Queries go to all neighbors.
@@ -48,7 +48,7 @@ pub(crate) enum Role {
 
 /// What a peer is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct PeerOptions {
+pub struct PeerOptions {
     /// Its folder, in the folder of the run, which is removed when whoever started it is gone.
     pub dir: PathBuf,
     pub indexer: SocketAddr,
@@ -60,7 +60,7 @@ pub(crate) struct PeerOptions {
 
 /// What a hostile holder corrupts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Corruption {
+pub struct Corruption {
     /// The true file.
     pub file: PathBuf,
     pub name: String,
@@ -72,7 +72,7 @@ pub(crate) struct Corruption {
 
 /// What a process is asked to do. It ends when its stdin closes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Request {
+pub enum Request {
     /// Publish the file or the folder at this path.
     Publish(PathBuf),
     /// Download these files into the share folder.
@@ -91,7 +91,7 @@ pub(crate) enum Request {
 
 /// One response for each request, and one when the process is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Response {
+pub enum Response {
     /// It serves.
     Ready {
         node: String,
@@ -113,7 +113,7 @@ pub(crate) enum Response {
 
 /// What came of the downloads of one reader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Downloads {
+pub struct Downloads {
     /// When the last of them ended, by [`now_s`](usage::now_s).
     pub ended_s: f64,
     /// What each source sent for them.
@@ -126,7 +126,7 @@ pub(crate) struct Downloads {
 
 /// What a source sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Sent {
+pub struct Sent {
     /// The source: its node, or what that is called.
     pub source: String,
     /// File bytes, useless ones included.
@@ -137,7 +137,7 @@ pub(crate) struct Sent {
 
 impl Sent {
     /// Adds this to what its source sent already, in `sum`.
-    pub(crate) fn add_to(self, sum: &mut Vec<Self>) {
+    pub fn add_to(self, sum: &mut Vec<Self>) {
         match sum.iter_mut().find(|sent| sent.source == self.source) {
             Some(sent) => {
                 sent.bytes += self.bytes;
@@ -150,7 +150,7 @@ impl Sent {
 
 /// What had come from each source at a moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Moment {
+pub struct Moment {
     /// When, by [`now_s`](usage::now_s).
     pub at_s: f64,
     /// Sources, and bytes so far.

@@ -18,7 +18,7 @@ impl From<anyhow::Error> for Fault {
 }
 
 /// For whatever must work before a command can begin.
-pub(crate) trait Begin<T> {
+pub trait Begin<T> {
     /// The value, or the fault that the command cannot begin.
     fn or_cannot_begin(self) -> Result<T, Fault>;
 }

@@ -1,8 +1,8 @@
 //! Pictures: each as SVG and as PNG, with a font of its own, so that no system library is needed.
 
-pub(crate) mod over_time;
-pub(crate) mod queries;
-pub(crate) mod scaling;
+pub mod over_time;
+pub mod queries;
+pub mod scaling;
 
 use std::{
     ops::Range,
@@ -40,7 +40,7 @@ const PALETTE: [RGBColor; 8] = [
 ];
 
 /// One or more charts beside each other, under a title.
-pub(crate) struct Picture {
+pub struct Picture {
     pub title: String,
     /// How it was measured.
     pub subtitle: String,
@@ -48,7 +48,7 @@ pub(crate) struct Picture {
 }
 
 /// Series over two axes.
-pub(crate) struct Chart {
+pub struct Chart {
     pub x: Axis,
     pub y: Axis,
     pub series: Vec<Series>,
@@ -56,7 +56,7 @@ pub(crate) struct Chart {
 }
 
 /// One axis.
-pub(crate) struct Axis {
+pub struct Axis {
     pub label: &'static str,
     pub range: Range<f64>,
     pub is_logarithmic: bool,
@@ -65,7 +65,7 @@ pub(crate) struct Axis {
 }
 
 /// What is drawn of one kind of thing.
-pub(crate) struct Series {
+pub struct Series {
     pub label: String,
     pub shape: Shape,
     /// Its place in the palette.
@@ -75,7 +75,7 @@ pub(crate) struct Series {
 
 /// How points are drawn.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Shape {
+pub enum Shape {
     Line,
     /// A line with its points marked.
     Marked,
@@ -87,7 +87,7 @@ pub(crate) enum Shape {
 
 impl Axis {
     /// A linear one from 0 to `end`.
-    pub(crate) fn new(label: &'static str, end: f64, shown: impl Fn(&f64) -> String + 'static) -> Self {
+    pub fn new(label: &'static str, end: f64, shown: impl Fn(&f64) -> String + 'static) -> Self {
         Self { label, range: 0.0..end, is_logarithmic: false, shown: Box::new(shown) }
     }
 }
@@ -96,7 +96,7 @@ impl Axis {
 type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
 /// Writes `picture` as `name`.svg and `name`.png; returns what was written.
-pub(crate) fn save(folder: &Path, name: &str, picture: &Picture) -> anyhow::Result<Vec<PathBuf>> {
+pub fn save(folder: &Path, name: &str, picture: &Picture) -> anyhow::Result<Vec<PathBuf>> {
     static IS_FONT_KNOWN: OnceLock<bool> = OnceLock::new();
     let register = || register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok();
     anyhow::ensure!(*IS_FONT_KNOWN.get_or_init(register), "the embedded font cannot be read");
@@ -201,34 +201,4 @@ fn micros(us: &f64) -> String {
 /// A figure as a label, without decimals.
 fn whole(figure: &f64) -> String {
     format!("{figure:.0}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn nothing() -> Picture {
-        Picture { title: "title".to_owned(), subtitle: "subtitle".to_owned(), charts: Vec::new() }
-    }
-
-    #[test]
-    fn a_picture_is_written_in_both_formats_with_its_own_font() {
-        let folder = tempfile::tempdir().unwrap();
-        let written = save(folder.path(), "nothing", &nothing()).unwrap();
-        let svg = std::fs::read_to_string(&written[0]).unwrap();
-        assert!(svg.contains(">\ntitle\n<"), "{svg}");
-        assert_eq!(std::fs::read(&written[1]).unwrap()[..4], *b"\x89PNG");
-    }
-
-    #[test]
-    fn a_folder_that_is_not_there_is_named() {
-        let error = save(Path::new("/nowhere/at/all"), "nothing", &nothing()).unwrap_err().to_string();
-        assert!(error.contains("/nowhere/at/all/nothing.svg"), "{error}");
-    }
-
-    #[test]
-    fn times_are_labelled_in_units_that_read_well() {
-        let labels = [0.0, 4.25, 99.96, 420.4, 1234.0, 23_456.0].map(|us| micros(&us));
-        assert_eq!(labels, ["0", "4.2 µs", "100.0 µs", "420 µs", "1.23 ms", "23.5 ms"]);
-    }
 }

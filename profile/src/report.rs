@@ -1,12 +1,12 @@
 //! What a measurement says: rows of figures under known keys, for people as aligned tables, for machines
 //! as JSON, and as CSV.
 
-pub(crate) mod figures;
-pub(crate) mod machine;
-pub(crate) mod metrics;
-pub(crate) mod outputs;
-pub(crate) mod reference;
-mod table;
+pub mod figures;
+pub mod machine;
+pub mod metrics;
+pub mod outputs;
+pub mod reference;
+pub mod table;
 
 use std::io::{self, Write};
 
@@ -14,15 +14,15 @@ use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
 use self::figures::{Figures, rounded};
-pub(crate) use self::table::Table;
+pub use self::table::Table;
 
 /// One row: values by key. [`metrics`] says what the keys mean.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Row(pub(crate) Map<String, Value>);
+pub struct Row(pub Map<String, Value>);
 
 impl Row {
     /// A row of the object that `values` is.
-    pub(crate) fn of(values: Value) -> Self {
+    pub fn of(values: Value) -> Self {
         match values {
             Value::Object(values) => Self(values),
             _ => Self::default(),
@@ -30,29 +30,29 @@ impl Row {
     }
 
     /// A row of the scenario with this name.
-    pub(crate) fn named(scenario: impl Into<Value>) -> Self {
+    pub fn named(scenario: impl Into<Value>) -> Self {
         Self::default().with("scenario", scenario)
     }
 
     /// The same with one more value.
-    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());
         self
     }
 
     /// The same with one more figure, in three decimals; one that is no number is null.
-    pub(crate) fn figure(self, key: &str, figure: impl Into<Option<f64>>) -> Self {
+    pub fn figure(self, key: &str, figure: impl Into<Option<f64>>) -> Self {
         self.with(key, figure.into().map(rounded))
     }
 
     /// The same with the figures of response times.
-    pub(crate) fn times(mut self, figures: &Figures) -> Self {
+    pub fn times(mut self, figures: &Figures) -> Self {
         self = self.with("times", figures.count);
         figures.by_key().into_iter().fold(self, |row, (key, us)| row.figure(key, us))
     }
 
     /// The same with all values of `more`.
-    pub(crate) fn and(mut self, more: Self) -> Self {
+    pub fn and(mut self, more: Self) -> Self {
         self.0.extend(more.0);
         self
     }
@@ -60,7 +60,7 @@ impl Row {
 
 /// A part of a report: one table, and its rows in the results.
 #[derive(Clone, Debug)]
-pub(crate) struct Section {
+pub struct Section {
     /// What stands above the table.
     pub title: String,
     /// For people.
@@ -71,14 +71,14 @@ pub(crate) struct Section {
 
 impl Section {
     /// Rows whose table has these columns, by key.
-    pub(crate) fn new(title: impl Into<String>, columns: &[&'static str], rows: Vec<Row>) -> Self {
+    pub fn new(title: impl Into<String>, columns: &[&'static str], rows: Vec<Row>) -> Self {
         Self { title: title.into(), table: Table::of(&rows, columns), rows }
     }
 }
 
 /// What came of one command.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Report {
+pub struct Report {
     /// Which command; `None` if the only row is all of the results.
     pub kind: Option<&'static str>,
     /// How it was measured, in lines.
@@ -95,7 +95,7 @@ pub(crate) struct Report {
 
 impl Report {
     /// For people.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let titled = |section: &Section| match &section.title[..] {
             "" => section.table.to_string(),
             title => format!("{title}\n\n{}", section.table),
@@ -107,7 +107,7 @@ impl Report {
     }
 
     /// For machines.
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let rows = self.sections.iter().flat_map(|section| &section.rows).cloned();
         let about = Row::default().with("commit", machine::COMMIT).with("machine", machine::describe());
         let Some(kind) = self.kind else {
@@ -120,7 +120,7 @@ impl Report {
 }
 
 /// Writes a line for each of `lines`, under `heads`.
-pub(crate) fn write_csv(
+pub fn write_csv(
     out: &mut dyn Write,
     heads: &[&str],
     lines: impl IntoIterator<Item = Vec<String>>,
@@ -133,7 +133,7 @@ pub(crate) fn write_csv(
 }
 
 /// The name of a security in results.
-pub(crate) const fn security_name(security: Security) -> &'static str {
+pub const fn security_name(security: Security) -> &'static str {
     match security {
         Security::Tls => "tls",
         Security::Insecure => "insecure",
@@ -142,34 +142,34 @@ pub(crate) const fn security_name(security: Security) -> &'static str {
 
 /// A count as a figure.
 #[expect(clippy::cast_precision_loss, reason = "figures are shown with a few digits")]
-pub(crate) const fn count(count: usize) -> f64 {
+pub const fn count(count: usize) -> f64 {
     count as f64
 }
 
 /// Bytes as a figure.
 #[expect(clippy::cast_precision_loss, reason = "figures are shown with a few digits")]
-pub(crate) const fn bytes(bytes: u64) -> f64 {
+pub const fn bytes(bytes: u64) -> f64 {
     bytes as f64
 }
 
 /// Bytes in MiB.
-pub(crate) fn mib(count: u64) -> f64 {
+pub fn mib(count: u64) -> f64 {
     bytes(count) / f64::from(1 << 20)
 }
 
 /// The median of `figures`: of an even number the upper one; of none, not a number.
-pub(crate) fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
+pub fn median(figures: impl IntoIterator<Item = f64>) -> f64 {
     let mut figures: Vec<f64> = figures.into_iter().collect();
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// The name of a value of the command line, as it is typed there and stands in results.
-pub(crate) fn option_name(of: &impl clap::ValueEnum) -> String {
+pub fn option_name(of: &impl clap::ValueEnum) -> String {
     of.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
 }
 
 /// The name of a value in results.
-pub(crate) fn key(of: &impl serde::Serialize) -> String {
+pub fn key(of: &impl serde::Serialize) -> String {
     json!(of).as_str().unwrap_or_default().to_owned()
 }

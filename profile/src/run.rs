@@ -1,11 +1,11 @@
 //! The run: clients that ask, each answer timed and then judged.
 
-pub(crate) mod interrupt;
-mod pacer;
-pub(crate) mod progress;
+pub mod interrupt;
+pub mod pacer;
+pub mod progress;
 pub mod samples;
-pub(crate) mod setup;
-mod watch;
+pub mod setup;
+pub mod watch;
 
 use std::{
     sync::{Arc, OnceLock},

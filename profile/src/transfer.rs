@@ -2,17 +2,17 @@
 //! and memory, who sends how much. Every node is a process of its own, and every file that arrives is
 //! held against what was published.
 
-pub(crate) mod figures;
-pub(crate) mod files;
-mod floor;
-pub(crate) mod folder;
-mod round;
-pub(crate) mod scenario;
-mod show;
-mod stage;
-pub(crate) mod units;
+pub mod figures;
+pub mod files;
+pub mod floor;
+pub mod folder;
+pub mod round;
+pub mod scenario;
+pub mod show;
+pub mod stage;
+pub mod units;
 
-use std::{sync::Arc, thread};
+use std::thread;
 
 use anyhow::Context;
 use tokio::sync::oneshot;
@@ -21,31 +21,31 @@ use self::{figures::Measured, folder::Folder, scenario::Scenario, show::Transfer
 use crate::{
     cluster::deployment::Deployment,
     outcome::{Begin, Fault},
-    run::{Watch, progress::Progress},
+    run::progress::Progress,
 };
 
 /// Measures these one after the other, with files in `folder`; ends early when stopped, with what was
 /// measured by then.
-pub(crate) async fn run(
+pub async fn run(
     scenarios: &[Scenario],
     folder: &Folder,
     deployment: &Deployment,
-    watch: &Arc<Watch>,
 ) -> Result<Transfers, Fault> {
+    let watch = &deployment.watch;
     let mut rows = Vec::new();
     for scenario in scenarios.iter().take_while(|_| !watch.is_stopped()) {
-        rows.push(measure(scenario, folder, deployment, watch).await?);
+        rows.push(measure(scenario, folder, deployment).await?);
     }
     Ok(Transfers { rows, folder: folder.in_words(), interrupted: watch.is_stopped() })
 }
 
 /// Measures one scenario; fewer rounds of it when stopped. If that fails, nothing is left running.
-pub(crate) async fn measure(
+pub async fn measure(
     scenario: &Scenario,
     folder: &Folder,
     deployment: &Deployment,
-    watch: &Arc<Watch>,
 ) -> Result<Measured, Fault> {
+    let watch = &deployment.watch;
     let _progress = Progress::begin(&scenario.name(), scenario.rounds, watch);
     let mut row = Measured { scenario: scenario.clone(), rounds: Vec::new() };
     let started = watch.unless_stopped(Stage::start(scenario, deployment, folder.path())).await;

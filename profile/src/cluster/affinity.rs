@@ -13,7 +13,7 @@ fn allowed() -> Option<CpuSet> {
 }
 
 /// Keeps the calling thread on the `n`-th of the cores this process may use; with fewer cores, on any.
-pub(crate) fn keep_on_core(n: usize) {
+pub fn keep_on_core(n: usize) {
     let Some(allowed) = allowed() else { return };
     let Some(core) = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).nth(n) else { return };
     let mut only = CpuSet::new();
@@ -22,20 +22,20 @@ pub(crate) fn keep_on_core(n: usize) {
 }
 
 /// Lets the calling thread run on every core again, wherever its maker is kept.
-pub(crate) fn on_any_core() {
+pub fn on_any_core() {
     if let Some(allowed) = allowed() {
         let _ = sched_setaffinity(None, &allowed); // as above
     }
 }
 
 /// How many cores this process may use.
-pub(crate) fn cores() -> usize {
+pub fn cores() -> usize {
     let all = |allowed: CpuSet| usize::try_from(allowed.count()).unwrap_or(1);
     allowed().map_or_else(|| thread::available_parallelism().map_or(1, std::num::NonZero::get), all)
 }
 
 /// Runs `work` on a thread of its own, which may be kept on a core without consequences for others.
-pub(crate) fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
+pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
     thread::scope(|scope| scope.spawn(work).join())
         .map_err(|_| anyhow::anyhow!("a measuring thread panicked"))
 }

@@ -30,7 +30,7 @@ pub struct Client {
 
 /// Hears what an indexer says, and does nothing about it.
 #[derive(Clone)]
-pub(crate) struct Silent;
+pub struct Silent;
 
 impl PeerService for Silent {
     async fn invalidate(self, _: Context, _: Records) -> Result<(), Refusal> {

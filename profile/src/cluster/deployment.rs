@@ -15,10 +15,11 @@ use super::endpoint::indexer_config;
 use crate::{
     cluster::layout::Layout,
     node::{Options, Role, process::Process},
+    run::watch::Watch,
 };
 
 /// Loopback, a free port.
-pub(crate) const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// How nodes are run.
 #[derive(Clone, Debug)]
@@ -35,11 +36,13 @@ pub struct Deployment {
     pub threads: NonZeroUsize,
     /// The runtimes of nodes in this process: the n-th node runs on the n-th, and so on in turn.
     pub runtimes: Arc<[Handle]>,
+    /// May end what runs there.
+    pub watch: Arc<Watch>,
 }
 
 /// A running indexer; dropping it ends it.
 #[derive(Debug)]
-pub(crate) enum Node {
+pub enum Node {
     /// In this process.
     Here(IndexerHandle),
     /// A process of its own.
@@ -48,12 +51,12 @@ pub(crate) enum Node {
 
 impl Deployment {
     /// The runtime of the n-th node, if it is in this process.
-    pub(crate) fn runtime(&self, n: usize) -> &Handle {
+    pub fn runtime(&self, n: usize) -> &Handle {
         &self.runtimes[n % self.runtimes.len()]
     }
 
     /// The runtime of clients of the n-th node. To be called where clients run.
-    pub(crate) fn client_runtime(&self, n: usize) -> Handle {
+    pub fn client_runtime(&self, n: usize) -> Handle {
         match self.layout {
             Layout::Cores => self.runtime(n).clone(),
             Layout::One | Layout::Shared | Layout::Split | Layout::Processes => Handle::current(),
@@ -61,7 +64,7 @@ impl Deployment {
     }
 
     /// Starts the n-th indexer.
-    pub(crate) async fn indexer(&self, n: usize, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
+    pub async fn indexer(&self, n: usize, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
         let offset = if self.port == 0 { 0 } else { u16::try_from(n)? };
         let port = self.port.checked_add(offset).context("there are no ports past 65535")?;
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -75,7 +78,7 @@ impl Deployment {
     }
 
     /// Starts a process that serves as `role`.
-    pub(crate) async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
+    pub async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
         Process::start(label.to_owned(), ANY_PORT, &self.options(role)).await
     }
 
@@ -86,7 +89,7 @@ impl Deployment {
 
 impl Node {
     /// Where it listens.
-    pub(crate) const fn addr(&self) -> SocketAddr {
+    pub const fn addr(&self) -> SocketAddr {
         match self {
             Self::Here(indexer) => indexer.local_addr(),
             Self::Apart(process) => process.addr,
@@ -94,7 +97,7 @@ impl Node {
     }
 
     /// Resident memory in bytes of its own process, if it has one that is still there.
-    pub(crate) fn rss_bytes(&self) -> Option<u64> {
+    pub fn rss_bytes(&self) -> Option<u64> {
         match self {
             Self::Here(_) => None,
             Self::Apart(process) => process.rss_bytes(),
@@ -102,7 +105,7 @@ impl Node {
     }
 
     /// Ends it and waits for its end.
-    pub(crate) async fn stop(self) {
+    pub async fn stop(self) {
         match self {
             Self::Here(indexer) => indexer.shutdown().await,
             Self::Apart(process) => process.kill().await,

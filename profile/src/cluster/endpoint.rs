@@ -9,11 +9,11 @@ use nekoproto::{
 };
 
 /// How long a peer of a measured cluster stays listed without a renewal: no renewal shows in a measurement.
-pub(crate) const LEASE: Duration = Duration::from_secs(3600);
+pub const LEASE: Duration = Duration::from_secs(3600);
 const _: () = assert!(LEASE.as_secs() <= nekoindexer::config::LEASE_SECS_MAX as u64);
 
 /// The configuration of every measured indexer.
-pub(crate) fn indexer_config(
+pub fn indexer_config(
     listen: SocketAddr,
     neighbors: Vec<SocketAddr>,
     security: Security,
@@ -23,11 +23,11 @@ pub(crate) fn indexer_config(
 }
 
 /// One end of measured connections.
-pub(crate) fn endpoint(identity: Identity, role: Role, security: Security) -> anyhow::Result<Arc<Endpoint>> {
+pub fn endpoint(identity: Identity, role: Role, security: Security) -> anyhow::Result<Arc<Endpoint>> {
     Ok(Endpoint::new(EndpointConfig { identity, role, network: NetworkName::default(), security })?)
 }
 
 /// TLS, or plain TCP.
-pub(crate) const fn security(insecure: bool) -> Security {
+pub const fn security(insecure: bool) -> Security {
     if insecure { Security::Insecure } else { Security::Tls }
 }

@@ -32,7 +32,7 @@ pub enum Layout {
 
 impl Layout {
     /// Its name, as in the results.
-    pub(crate) fn name(self) -> String {
+    pub fn name(self) -> String {
         if self == Self::Processes { "processes".to_owned() } else { option_name(&self) }
     }
 }
@@ -106,34 +106,5 @@ impl Drop for Beside {
         drop(self.stop.take());
         // A panic over there has been printed already.
         let _ = self.thread.take().map(thread::JoinHandle::join);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn indexers_run_where_the_layout_says() {
-        for (layout, apart) in [(Layout::One, false), (Layout::Split, true)] {
-            let runtimes = Runtimes::new(layout).unwrap();
-            let (here, there) = runtimes.run(|indexers| async move {
-                let there = indexers[0].spawn(async { thread::current().id() }).await.unwrap();
-                (thread::current().id(), there)
-            });
-            assert_eq!(here != there, apart, "{layout:?}");
-        }
-    }
-
-    #[test]
-    fn every_core_has_a_thread_of_its_own() {
-        let threads = Runtimes::new(Layout::Cores).unwrap().run(|runtimes| async move {
-            let mut threads = std::collections::HashSet::new();
-            for runtime in runtimes.iter() {
-                threads.insert(runtime.spawn(async { thread::current().id() }).await.unwrap());
-            }
-            threads
-        });
-        assert_eq!(threads.len(), cores());
     }
 }

@@ -1,13 +1,13 @@
 //! The arguments.
 
-mod transfer;
+pub mod transfer;
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use nekoproto::limits::TTL_MAX;
 
-pub(crate) use self::transfer::Transfer;
+pub use self::transfer::Transfer;
 use crate::{
     connections, goals, index, instructions,
     plan::{scenario::Scenario, topology::Topology},
@@ -23,12 +23,12 @@ use crate::{
 pub struct Args {
     /// What to measure.
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub command: Command,
 }
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub enum Command {
     /// Response time of queries in one scenario
     Query(Query),
     /// The round trips that no query can be faster than, in every layout of threads
@@ -54,7 +54,7 @@ pub(crate) enum Command {
 
 /// Where the results go.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Output {
+pub struct Output {
     /// Write the results into this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -62,7 +62,7 @@ pub(crate) struct Output {
 
 /// Where pictures go.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Pictures {
+pub struct Pictures {
     /// Draw pictures into this folder, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
@@ -70,7 +70,7 @@ pub(crate) struct Pictures {
 
 /// Where single measurements go.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Singles {
+pub struct Singles {
     /// Write every single request or round into this file
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
@@ -84,7 +84,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
 
 /// What clients ask.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Load {
+pub struct Load {
     /// Measured requests of each client
     #[arg(short = 'n', long, default_value_t = 1000)]
     pub requests: usize,
@@ -114,7 +114,7 @@ pub(crate) struct Load {
 
 impl Load {
     /// A scenario of one indexer and one client with this load.
-    pub(crate) const fn scenario(&self) -> Scenario {
+    pub const fn scenario(&self) -> Scenario {
         Scenario {
             indexers: 1,
             clients: 1,
@@ -134,7 +134,7 @@ impl Load {
 
 /// Response time of queries in one scenario.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Query {
+pub struct Query {
     /// Indexers
     #[arg(short, long, default_value_t = 10)]
     pub indexers: usize,
@@ -166,7 +166,7 @@ pub(crate) struct Query {
 
 impl Query {
     /// What to run.
-    pub(crate) const fn scenario(&self) -> Scenario {
+    pub const fn scenario(&self) -> Scenario {
         let (indexers, clients) = (self.indexers, self.clients);
         Scenario { indexers, clients, ttl_hops: self.ttl, holders: self.holders, ..self.load.scenario() }
     }
@@ -174,7 +174,7 @@ impl Query {
 
 /// Measurements of one indexer in a process of its own.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Alone<O: ClapArgs> {
+pub struct Alone<O: ClapArgs> {
     /// What is measured.
     #[command(flatten)]
     pub options: O,
@@ -188,7 +188,7 @@ pub(crate) struct Alone<O: ClapArgs> {
 
 /// All goals.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Goals {
+pub struct Goals {
     /// How much is measured.
     #[command(flatten)]
     pub options: goals::search::Options,
@@ -199,7 +199,7 @@ pub(crate) struct Goals {
 
 /// The whole table.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Matrix {
+pub struct Matrix {
     /// What clients ask.
     #[command(flatten)]
     pub load: Load,
@@ -216,7 +216,7 @@ pub(crate) struct Matrix {
 
 /// Two results.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Compare {
+pub struct Compare {
     /// The result before
     pub before: PathBuf,
     /// The result after
@@ -231,7 +231,7 @@ pub(crate) struct Compare {
 
 /// Instructions of the hot functions.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Instructions {
+pub struct Instructions {
     /// Record what is counted instead of comparing with what is recorded
     #[arg(long, conflicts_with = "count")]
     pub record: bool,
@@ -251,7 +251,7 @@ pub(crate) struct Instructions {
 
 /// A process of a measurement.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Node {
+pub struct Node {
     /// Where to listen
     #[arg(long)]
     pub listen: SocketAddr,

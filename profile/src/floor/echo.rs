@@ -17,14 +17,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::cluster::{deployment::ANY_PORT, endpoint::endpoint};
 
 /// Bytes of one message.
-pub(crate) const MESSAGE_BYTES: usize = 64;
+pub const MESSAGE_BYTES: usize = 64;
 
 /// The message of an echo call: 64 bytes.
-pub(crate) type Payload = (ContentHash, ContentHash);
+pub type Payload = (ContentHash, ContentHash);
 
 /// A call that costs nothing but itself.
 #[tarpc::service]
-pub(crate) trait EchoService {
+pub trait EchoService {
     /// Sends back what it is given.
     async fn echo(payload: Payload) -> Payload;
 }
@@ -39,7 +39,7 @@ impl EchoService for Handler {
 }
 
 /// Sends back what comes over the first connection, until it ends.
-pub(crate) async fn serve_raw(listener: TcpListener) -> io::Result<()> {
+pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
     let (mut stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
     let mut message = [0; MESSAGE_BYTES];
@@ -51,14 +51,14 @@ pub(crate) async fn serve_raw(listener: TcpListener) -> io::Result<()> {
 
 /// Answers echo calls; dropping it ends that.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub struct Server {
     addr: SocketAddr,
     stop: CancellationToken,
 }
 
 impl Server {
     /// Begins to answer, on the runtime that this is called on.
-    pub(crate) fn start(security: Security) -> anyhow::Result<Self> {
+    pub fn start(security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Indexer, security)?;
         let listener = endpoint.bind(ANY_PORT)?;
         let (addr, stop) = (listener.local_addr(), CancellationToken::new());
@@ -69,7 +69,7 @@ impl Server {
     }
 
     /// Where it listens.
-    pub(crate) const fn addr(&self) -> SocketAddr {
+    pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 }
@@ -82,7 +82,7 @@ impl Drop for Server {
 
 /// Calls a [`Server`]; dropping it closes the connection.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub struct Client {
     /// The calls.
     pub calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
     driver: JoinHandle<()>,
@@ -90,7 +90,7 @@ pub(crate) struct Client {
 
 impl Client {
     /// Connects to the server at `addr`.
-    pub(crate) async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
+    pub async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Peer, security)?;
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::from);

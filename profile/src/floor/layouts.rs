@@ -18,7 +18,7 @@ const DEPTH: usize = 64;
 const RAW: &str = "raw TCP";
 
 /// Measures all floors; fewer if stopped.
-pub(crate) fn measure(watch: &Arc<Watch>) -> Result<Report, Fault> {
+pub fn measure(watch: &Arc<Watch>) -> Result<Report, Fault> {
     let mut rows = Vec::new();
     for (layout, cores) in [("no runtime, one core", [0, 0]), ("no runtime, two cores", [0, 1])] {
         let figures = blocking(cores).or_cannot_begin()?;
@@ -26,9 +26,9 @@ pub(crate) fn measure(watch: &Arc<Watch>) -> Result<Report, Fault> {
     }
     for layout in Layout::value_variants().iter().copied().chain([Layout::Processes]) {
         let setup = Setup { layout, ..Setup::plain() };
-        rows.extend(setup.on_threads(watch, async |deployment, watch: Arc<Watch>| {
-            of_layout(&deployment, &watch).await.or_cannot_begin()
-        })?);
+        rows.extend(
+            setup.on_threads(watch, async |deployment| of_layout(&deployment).await.or_cannot_begin())?,
+        );
     }
     let title = "A message of 64 bytes and its answer";
     Ok(Report {
@@ -47,16 +47,16 @@ pub(crate) fn measure(watch: &Arc<Watch>) -> Result<Report, Fault> {
     })
 }
 
-async fn of_layout(deployment: &Deployment, watch: &Watch) -> anyhow::Result<Vec<Row>> {
+async fn of_layout(deployment: &Deployment) -> anyhow::Result<Vec<Row>> {
     let layout = deployment.layout.name();
     let mut rows = Vec::new();
-    if watch.is_stopped() {
+    if deployment.watch.is_stopped() {
         return Ok(rows);
     }
     let floor = raw(deployment).await?;
     rows.push(row(RAW, &layout, &floor, &floor));
     for (what, security) in [("echo call, insecure", Security::Insecure), ("echo call, TLS", Security::Tls)] {
-        if watch.is_stopped() {
+        if deployment.watch.is_stopped() {
             break;
         }
         let figures = call(deployment, security).await?;

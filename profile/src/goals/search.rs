@@ -30,7 +30,7 @@ const LOOKUP_ROUNDS: usize = 9;
 
 /// How much is measured.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Options {
+pub struct Options {
     /// Requests of each client
     #[arg(short = 'n', long, default_value = "3000", value_parser = within(1, 100_000))]
     pub requests: usize,
@@ -46,7 +46,7 @@ pub(crate) struct Options {
 }
 
 /// Measures all goals; fewer if stopped.
-pub(crate) fn run(options: &Options, watch: &Arc<Watch>) -> Result<Vec<Goal>, Fault> {
+pub fn run(options: &Options, watch: &Arc<Watch>) -> Result<Vec<Goal>, Fault> {
     let mut search = Search { options, watch, goals: Vec::new() };
     match search.measure_all() {
         Err(fault) if !watch.is_stopped() => Err(fault),
@@ -119,9 +119,8 @@ impl Search<'_> {
     fn connections(&mut self, insecure: bool, most_kib: f64) -> Result<(), Fault> {
         let connections = self.options.connections;
         let options = connections::Options { connections, active: connections.div_ceil(100), lookups: 200 };
-        let measured = self.apart(insecure, async |deployment, watch| {
-            connections::run(&options, &deployment, &watch).await
-        })?;
+        let measured =
+            self.apart(insecure, async |deployment| connections::run(&options, &deployment).await)?;
         let (flag, name) = if insecure { (" --insecure", "plain TCP") } else { ("", "TLS") };
         let command = format!("profile connections -n {connections}{flag}");
         let (opened, kib) = (count(measured.opened), measured.bytes_each_after / 1024.0);
@@ -181,7 +180,7 @@ impl Search<'_> {
     }
 
     fn measure_index(&self, options: &index::Options, insecure: bool) -> Result<index::Measured, Fault> {
-        self.apart(insecure, async |deployment, watch| index::run(options, &deployment, &watch).await)
+        self.apart(insecure, async |deployment| index::run(options, &deployment).await)
     }
 
     fn scenario(&self, indexers: usize, clients: usize, ttl_hops: u8) -> Scenario {
@@ -191,7 +190,7 @@ impl Search<'_> {
     }
 
     fn measure(&self, scenario: &Scenario, setup: &Setup) -> Result<Measured, Fault> {
-        self.on_threads(setup, async |deployment, watch| measure(scenario, &deployment, &watch).await)
+        self.on_threads(setup, async |deployment| measure(scenario, &deployment).await)
     }
 
     /// Measures these one after the other, several times.
@@ -204,7 +203,7 @@ impl Search<'_> {
     fn apart<T: Send>(
         &self,
         insecure: bool,
-        work: impl AsyncFnOnce(Deployment, Arc<Watch>) -> Result<T, Fault> + Send,
+        work: impl AsyncFnOnce(Deployment) -> Result<T, Fault> + Send,
     ) -> Result<T, Fault> {
         self.on_threads(&setup(Layout::Processes, Routing::Summary, insecure), work)
     }
@@ -213,7 +212,7 @@ impl Search<'_> {
     fn on_threads<T: Send>(
         &self,
         setup: &Setup,
-        work: impl AsyncFnOnce(Deployment, Arc<Watch>) -> Result<T, Fault> + Send,
+        work: impl AsyncFnOnce(Deployment) -> Result<T, Fault> + Send,
     ) -> Result<T, Fault> {
         let stopped = || Fault::Run(anyhow!("interrupted"));
         let done = if self.watch.is_stopped() { Err(stopped()) } else { setup.on_threads(self.watch, work) };

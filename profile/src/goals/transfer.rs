@@ -1,6 +1,6 @@
 //! The goals of the transfer.
 
-use std::{io::Write, num::NonZeroU64, sync::Arc};
+use std::{io::Write, num::NonZeroU64};
 
 use nekoproto::transport::Security;
 
@@ -8,7 +8,6 @@ use super::{Bound, Goal};
 use crate::{
     cluster::deployment::Deployment,
     report::option_name,
-    run::Watch,
     transfer::{
         figures::Measured,
         folder::Folder,
@@ -28,11 +27,11 @@ const SPARSE_TIMES: u64 = 16;
 const PEAK_MIB: f64 = 64.0;
 
 /// Small files, unless told otherwise.
-pub(crate) const FILES: usize = 10_000;
+pub const FILES: usize = 10_000;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
+pub struct Options {
     /// Bytes of the file.
     pub size: u64,
     /// Small files.
@@ -145,21 +144,16 @@ fn plan(options: &Options) -> Vec<Plan> {
 }
 
 /// All that is measured, to be checked before anything begins.
-pub(crate) fn scenarios(options: &Options) -> Vec<Scenario> {
+pub fn scenarios(options: &Options) -> Vec<Scenario> {
     plan(options).into_iter().map(|plan| plan.scenario).collect()
 }
 
 /// Measures all goals; fewer if stopped. Also tells whether every file arrived and was right.
-pub(crate) async fn run(
-    options: &Options,
-    folder: &Folder,
-    deployment: &Deployment,
-    watch: &Arc<Watch>,
-) -> (Vec<Goal>, bool) {
+pub async fn run(options: &Options, folder: &Folder, deployment: &Deployment) -> (Vec<Goal>, bool) {
     let (mut goals, mut all_well, mut last) = (Vec::new(), true, None::<Measured>);
     for Plan { scenario, goals: aims } in plan(options) {
-        let measured = measure(&scenario, folder, deployment, watch).await;
-        if watch.is_stopped() {
+        let measured = measure(&scenario, folder, deployment).await;
+        if deployment.watch.is_stopped() {
             return (goals, false);
         }
         let measured = measured.unwrap_or_else(|fault| {
@@ -191,19 +185,4 @@ pub(crate) async fn run(
 fn say(scenario: &Scenario, error: &str) {
     // Nobody is left to tell if stderr is closed.
     let _ = writeln!(std::io::stderr(), "{}: {error}", scenario.name());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_goal_can_be_measured_also_when_it_is_small() {
-        for size in [1 << 20, 1 << 30] {
-            let options = Options { size, files: 10, file_bytes: (1, 10), rounds: 3, seed: 1 };
-            let all = scenarios(&options);
-            assert_eq!(all.len(), 11);
-            all.iter().for_each(|scenario| scenario.check().unwrap());
-        }
-    }
 }

@@ -27,7 +27,7 @@ const LOOKUPS_IN_FLIGHT: usize = 64;
 
 /// An indexer with this number of names.
 #[derive(Clone, Debug)]
-pub(crate) struct Grown {
+pub struct Grown {
     pub names: usize,
     /// New names registered.
     pub registered: Timing,
@@ -48,7 +48,7 @@ pub(crate) struct Grown {
 }
 
 /// Fills an indexer, and measures it when it is full; `None` if stopped before.
-pub(super) async fn grow(
+pub async fn grow(
     subject: &Subject,
     names: usize,
     options: &Options,
@@ -57,7 +57,7 @@ pub(super) async fn grow(
     let mut inside = Inside::new(subject.holder());
     let empty = memory()?;
     let (registered, kept) = fill(subject, &mut inside, names, options).await?;
-    if subject.watch.is_stopped() {
+    if subject.watch().is_stopped() {
         return Ok(None);
     }
     let bytes_per_name = bytes(memory()?.saturating_sub(empty)) / count(names);
@@ -90,12 +90,12 @@ async fn fill(
     names: usize,
     options: &Options,
 ) -> anyhow::Result<(Vec<(usize, Timing)>, Vec<SignedRecord>)> {
-    let _progress = Progress::begin(&format!("{names} names"), names, &subject.watch);
+    let _progress = Progress::begin(&format!("{names} names"), names, subject.watch());
     let (mut registered, mut sample) = (Vec::new(), Vec::new());
     let keep_every = names.div_ceil(SAMPLE_MAX);
     let ends = [names / 10, names - names / 10, names];
     let mut from = 0;
-    while from < names && !subject.watch.is_stopped() {
+    while from < names && !subject.watch().is_stopped() {
         let end = ends.into_iter().filter(|end| *end > from).fold(from + CHUNK, usize::min);
         let records = sign(Origin::Own, options.seed, from..end);
         inside.register(&records);

@@ -16,7 +16,7 @@ const LEASE: Duration = Duration::from_secs(24 * 3600);
 
 /// An index in this process.
 #[derive(Debug)]
-pub(super) struct Inside {
+pub struct Inside {
     state: State,
     session: Arc<Session>,
     registering: Duration,
@@ -25,7 +25,7 @@ pub(super) struct Inside {
 
 /// What the work itself costs, in microseconds for each name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Costs {
+pub struct Costs {
     /// Finding a name that is there, and making the answer.
     pub hit_us: f64,
     /// Finding that a name is not there.
@@ -38,7 +38,7 @@ pub(crate) struct Costs {
 
 impl Inside {
     /// An empty index, to be called within a runtime, with `holder` as the only peer.
-    pub(super) fn new(holder: Holder) -> Self {
+    pub fn new(holder: Holder) -> Self {
         let now = Instant::now();
         let state = State::new(now);
         let session = state.index.open_session(holder, LEASE, now);
@@ -46,7 +46,7 @@ impl Inside {
     }
 
     /// Registers `records`, and times that.
-    pub(super) fn register(&mut self, records: &[VerifiedRecord]) {
+    pub fn register(&mut self, records: &[VerifiedRecord]) {
         let records = records.to_vec();
         self.registered += records.len();
         let began = Instant::now();
@@ -55,13 +55,13 @@ impl Inside {
     }
 
     /// What an indexer with these names answers.
-    pub(super) fn search(&self, name: &FileName) -> QueryReply {
+    pub fn search(&self, name: &FileName) -> QueryReply {
         Merge::new(self.state.index.lookup(name, Instant::now())).finish()
     }
 
     /// What the work costs with the names that are registered now: for some that are (`records`) and
     /// some that are not.
-    pub(super) fn costs(&self, records: &[SignedRecord], missing: &[FileName]) -> Costs {
+    pub fn costs(&self, records: &[SignedRecord], missing: &[FileName]) -> Costs {
         let names = records.iter().map(|record| &record.unverified().name);
         Costs {
             hit_us: us_each(names, |name| drop(black_box(self.search(name)))),

@@ -26,7 +26,7 @@ const LEFT_WITHIN: Duration = Duration::from_secs(60);
 
 /// A peer that left.
 #[derive(Clone, Debug)]
-pub(crate) struct Left {
+pub struct Left {
     /// The registrations it had.
     pub names: usize,
     /// How long leaving took, each time.
@@ -39,19 +39,19 @@ pub(crate) struct Left {
 
 impl Left {
     /// How long the slowest leaving took, in milliseconds.
-    pub(crate) fn longest_ms(&self) -> f64 {
+    pub fn longest_ms(&self) -> f64 {
         self.took.iter().max().map_or(f64::NAN, |longest| longest.as_secs_f64() * 1e3)
     }
 
     /// The p99 of the lookups while it left, in that of those before.
-    pub(crate) fn p99_ratio(&self) -> f64 {
+    pub fn p99_ratio(&self) -> f64 {
         self.meanwhile.figures().p99 / self.before.figures().p99
     }
 }
 
 /// Has a peer with `names` registrations leave, several times; less often if stopped.
-pub(super) async fn leave(subject: &Subject, names: usize, options: &Options) -> anyhow::Result<Left> {
-    let (watch, seed) = (&subject.watch, options.seed);
+pub async fn leave(subject: &Subject, names: usize, options: &Options) -> anyhow::Result<Left> {
+    let (watch, seed) = (subject.watch(), options.seed);
     let leaver = subject.another(Origin::Other.identity(seed)).await?;
     let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.holder());
     for batch in sample.records.chunks(BATCH_MAX) {

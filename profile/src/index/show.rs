@@ -20,7 +20,7 @@ const COLUMNS: [&str; 11] = [
 
 impl Measured {
     /// Several tables, and a row for each timing.
-    pub(crate) fn report(&self) -> Report {
+    pub fn report(&self) -> Report {
         let (raw, call) = (self.floor.raw.p50, self.floor.call.p50);
         let (security, interrupted) = (security_name(self.security), self.interrupted);
         let process = format!("One indexer in a process of its own, one connection, {security}");

@@ -30,7 +30,7 @@ const WARM_UP: usize = 500;
 
 /// A number of calls, and how long they took.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Timing {
+pub struct Timing {
     /// Names that the calls were about.
     pub names: usize,
     /// From the first call to the last answer.
@@ -53,7 +53,7 @@ impl Timing {
     }
 
     /// One after the other.
-    pub(super) fn sum<'a>(timings: impl IntoIterator<Item = &'a Self>) -> Self {
+    pub fn sum<'a>(timings: impl IntoIterator<Item = &'a Self>) -> Self {
         timings.into_iter().fold(Self::default(), |mut sum, timing| {
             sum.names += timing.names;
             sum.wall += timing.wall;
@@ -63,42 +63,42 @@ impl Timing {
     }
 
     /// Names a second.
-    pub(crate) fn per_s(&self) -> f64 {
+    pub fn per_s(&self) -> f64 {
         count(self.names) / self.wall.as_secs_f64()
     }
 
     /// Microseconds for each name, all calls together.
-    pub(crate) fn us_per_name(&self) -> f64 {
+    pub fn us_per_name(&self) -> f64 {
         1e6 / self.per_s()
     }
 
     /// Response times of the calls.
-    pub(crate) fn figures(&self) -> Figures {
+    pub fn figures(&self) -> Figures {
         Figures::of(self.took.iter().copied())
     }
 }
 
 /// Names that are looked up and registered again, and what must be found.
 #[derive(Debug, Default)]
-pub(super) struct Sample {
+pub struct Sample {
     /// Registered records.
-    pub(super) records: Vec<SignedRecord>,
+    pub records: Vec<SignedRecord>,
     /// What the index without a network answers for each.
     answers: Vec<QueryReply>,
     /// Names that are not registered, as many.
-    pub(super) missing: Vec<FileName>,
+    pub missing: Vec<FileName>,
 }
 
 impl Sample {
     /// All of `records`, on an index of its own where `holder` has registered them.
-    pub(super) fn of(records: &[VerifiedRecord], holder: Holder) -> Self {
+    pub fn of(records: &[VerifiedRecord], holder: Holder) -> Self {
         let mut inside = Inside::new(holder);
         inside.register(records);
         Self::known_to(&inside, records.iter().map(VerifiedRecord::to_signed).collect())
     }
 
     /// These records, with the answers of the index without a network.
-    pub(super) fn known_to(inside: &Inside, records: Vec<SignedRecord>) -> Self {
+    pub fn known_to(inside: &Inside, records: Vec<SignedRecord>) -> Self {
         let answers = records.iter().map(|record| inside.search(&record.unverified().name)).collect();
         let missing = |n: usize| FileName::new(&format!("data-set/none-{n:012}.bin")).ok();
         Self { missing: (0..records.len()).filter_map(missing).collect(), answers, records }
@@ -107,45 +107,45 @@ impl Sample {
 
 /// An indexer in a process of its own, and one peer connected to it.
 #[derive(Debug)]
-pub(super) struct Subject {
+pub struct Subject {
     node: Node,
     deployment: Deployment,
-    pub(super) client: Client,
-    pub(super) watch: Arc<Watch>,
+    pub client: Client,
 }
 
 impl Subject {
     /// Starts it, with a peer of this identity.
-    pub(super) async fn start(
-        deployment: &Deployment,
-        identity: Identity,
-        watch: &Arc<Watch>,
-    ) -> anyhow::Result<Self> {
+    pub async fn start(deployment: &Deployment, identity: Identity) -> anyhow::Result<Self> {
         let node = deployment.indexer(0, Vec::new()).await?;
         let client = Client::connect(node.addr(), identity, deployment.security).await?;
         for _ in 0..WARM_UP {
             client.calls.search(context::current(), FileName::new("nothing")?).await??;
         }
-        Ok(Self { node, deployment: deployment.clone(), client, watch: Arc::clone(watch) })
+        Ok(Self { node, deployment: deployment.clone(), client })
     }
 
     /// The peer as it is listed.
-    pub(super) const fn holder(&self) -> Holder {
+    pub const fn holder(&self) -> Holder {
         self.client.holder
     }
 
+    /// How far it has come, and whether it goes on.
+    pub const fn watch(&self) -> &Arc<Watch> {
+        &self.deployment.watch
+    }
+
     /// Another peer of this identity.
-    pub(super) async fn another(&self, identity: Identity) -> anyhow::Result<Client> {
+    pub async fn another(&self, identity: Identity) -> anyhow::Result<Client> {
         Client::connect(self.node.addr(), identity, self.deployment.security).await
     }
 
     /// Resident memory of the indexer in bytes.
-    pub(super) fn rss_bytes(&self) -> Option<u64> {
+    pub fn rss_bytes(&self) -> Option<u64> {
         self.node.rss_bytes()
     }
 
     /// Registers `records`, `batch` of them in a call, with `in_flight` calls in flight; all must be listed.
-    pub(super) async fn register(
+    pub async fn register(
         &self,
         records: &[SignedRecord],
         batch: usize,
@@ -155,28 +155,28 @@ impl Subject {
         let call = |batch: Vec<SignedRecord>| async move {
             let (sent, count) = (Instant::now(), batch.len());
             self.client.register(batch).await?;
-            self.watch.add_done(count as u64);
+            self.watch().add_done(count as u64);
             Ok((count, sent.elapsed()))
         };
         Timing::of(stream::iter(batches).map(call), in_flight).await
     }
 
     /// Looks up `count` names that are there, and as many that are not; fewer if stopped.
-    pub(super) async fn hits_and_misses(
+    pub async fn hits_and_misses(
         &self,
         sample: &Sample,
         in_flight: usize,
         count: usize,
     ) -> anyhow::Result<(Timing, Timing)> {
-        let _progress = Progress::begin(&format!("{in_flight} in flight"), 2 * count, &self.watch);
-        let goes_on = |n| n < count && !self.watch.is_stopped();
+        let _progress = Progress::begin(&format!("{in_flight} in flight"), 2 * count, self.watch());
+        let goes_on = |n| n < count && !self.watch().is_stopped();
         let hits = self.look_up_while(sample, true, goes_on, in_flight).await?;
         Ok((hits, self.look_up_while(sample, false, goes_on, in_flight).await?))
     }
 
     /// Looks up names as long as `goes_on` says so of their number; every answer must be what the index
     /// without a network says.
-    pub(super) async fn look_up_while(
+    pub async fn look_up_while(
         &self,
         sample: &Sample,
         is_hit: bool,
@@ -196,7 +196,7 @@ impl Subject {
                     self.client.calls.search(call_until(sent + ANSWER_WITHIN), name.clone()).await??;
                 let took = sent.elapsed();
                 ensure!(reply == *expected, "wrong answer for {name}: {reply:?} instead of {expected:?}");
-                self.watch.add_done(1);
+                self.watch().add_done(1);
                 Ok((1, took))
             }
         };
@@ -205,7 +205,7 @@ impl Subject {
 
     /// Looks up `count` names that are there, `batch` of them in a call; fewer if stopped. Every answer must
     /// be what the index without a network says.
-    pub(super) async fn look_up_all(
+    pub async fn look_up_all(
         &self,
         sample: &Sample,
         count: usize,
@@ -223,15 +223,15 @@ impl Subject {
             let took = sent.elapsed();
             let is_right = answers.iter().map(Option::as_ref).eq(expected.iter().map(Some));
             ensure!(is_right, "wrong answers: {answers:?} instead of {expected:?}");
-            self.watch.add_done(records.len() as u64);
+            self.watch().add_done(records.len() as u64);
             Ok((records.len(), took))
         };
         let calls = batches.iter().cycle().take(count.div_ceil(batch)).cloned();
-        Timing::of(stream::iter(calls.take_while(|_| !self.watch.is_stopped())).map(call), in_flight).await
+        Timing::of(stream::iter(calls.take_while(|_| !self.watch().is_stopped())).map(call), in_flight).await
     }
 
     /// Ends it.
-    pub(super) async fn stop(self) {
+    pub async fn stop(self) {
         drop(self.client);
         self.node.stop().await;
     }

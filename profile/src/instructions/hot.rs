@@ -24,7 +24,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 /// A function that every query goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Hot {
+pub enum Hot {
     /// Finding a name that is there
     LookupHit,
     /// Finding that a name is not there
@@ -94,7 +94,7 @@ impl Bench {
 }
 
 /// Runs `hot` so many times, within a runtime.
-pub(crate) fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
+pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
     let bench = Bench::new();
     let rounds = 0..usize::try_from(times)?;
     match hot {

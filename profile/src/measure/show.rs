@@ -15,7 +15,7 @@ use crate::report::{
 const FLOORS_APART: f64 = 1.3;
 
 /// What is shown of each scenario in a table of several.
-pub(crate) const COLUMNS: [&str; 14] = [
+pub const COLUMNS: [&str; 14] = [
     "scenario",
     "mean_us",
     "p50_us",
@@ -34,27 +34,27 @@ pub(crate) const COLUMNS: [&str; 14] = [
 
 impl Measured {
     /// Answers that were not what they must be.
-    pub(crate) fn hits_wrong(&self) -> usize {
+    pub fn hits_wrong(&self) -> usize {
         self.samples.wrong().values().sum()
     }
 
     /// Requests without an answer.
-    pub(crate) fn errors(&self) -> usize {
+    pub fn errors(&self) -> usize {
         self.samples.failures().values().sum()
     }
 
     /// Every answer was right, none failed, and the run was not ended early.
-    pub(crate) fn is_all_well(&self) -> bool {
+    pub fn is_all_well(&self) -> bool {
         self.hits_wrong() == 0 && self.errors() == 0 && !self.samples.interrupted
     }
 
     /// Answers a second.
-    pub(crate) fn queries_per_s(&self) -> f64 {
+    pub fn queries_per_s(&self) -> f64 {
         count(self.samples.answered()) / self.samples.wall.as_secs_f64()
     }
 
     /// The median answer beside the raw TCP round trip of the same run.
-    pub(crate) fn ratio_to_floor(&self) -> f64 {
+    pub fn ratio_to_floor(&self) -> f64 {
         self.figures.p50 / self.floor().p50
     }
 
@@ -63,7 +63,7 @@ impl Measured {
     }
 
     /// Where and how it was run, in a few words.
-    pub(crate) fn setting(&self) -> String {
+    pub fn setting(&self) -> String {
         let (topology, layout) = (option_name(&self.scenario.topology), self.layout.name());
         let (security, routing) = (security_name(self.security), option_name(&self.routing));
         let pace = match self.scenario.rate {
@@ -75,7 +75,7 @@ impl Measured {
     }
 
     /// The report of this scenario alone.
-    pub(crate) fn report(&self) -> Report {
+    pub fn report(&self) -> Report {
         let mut rows = vec![
             Row::named("response time").times(&self.figures),
             Row::named("warm-up apart").times(&self.warm_up),
@@ -128,7 +128,7 @@ impl Measured {
     }
 
     /// All of it for machines.
-    pub(crate) fn row(&self) -> Row {
+    pub fn row(&self) -> Row {
         let (scenario, samples) = (&self.scenario, &self.samples);
         let kinds = |counts: &mut dyn Iterator<Item = (String, usize)>| -> Value {
             counts.map(|(kind, count)| (kind, json!(count))).collect()

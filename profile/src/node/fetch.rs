@@ -18,7 +18,7 @@ use super::{
 type Fetched = Result<Vec<Delivery>, String>;
 
 /// Downloads `names`, beginning at `at_s`; returns when all have ended.
-pub(super) async fn fetch(peer: &PeerHandle, names: Vec<String>, at_s: f64) -> Result<Downloads, NameError> {
+pub async fn fetch(peer: &PeerHandle, names: Vec<String>, at_s: f64) -> Result<Downloads, NameError> {
     let names: Vec<FileName> = names.iter().map(|name| FileName::new(name)).collect::<Result<_, _>>()?;
     let (progress, moments) = (Arc::new(Progress::default()), Mutex::default());
     sleep(Duration::from_secs_f64((at_s - now_s()).max(0.0))).await;
@@ -71,26 +71,4 @@ fn summed(fetched: Vec<Fetched>) -> Downloads {
         }
     }
     sum
-}
-
-#[cfg(test)]
-mod tests {
-    use nekoproto::NodeId;
-
-    use super::*;
-
-    #[test]
-    fn what_a_source_sent_for_several_files_is_summed() {
-        let from = |node: u8, bytes, banned| {
-            let addr = ([127, 0, 0, 1], 1).into();
-            Delivery { node: NodeId::from_bytes([node; 32]), addr, bytes, banned }
-        };
-        let sum = summed(vec![
-            Ok(vec![from(1, 10, false), from(2, 5, true)]),
-            Err("broken".to_owned()),
-            Ok(vec![from(1, 1, false)]),
-        ]);
-        let bytes: Vec<_> = sum.sources.iter().map(|sent| (sent.bytes, sent.banned)).collect();
-        assert_eq!((bytes, sum.failed.len()), (vec![(11, false), (5, true)], 1));
-    }
 }

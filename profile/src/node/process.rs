@@ -16,11 +16,11 @@ use super::{Downloads, Options, Request, Response, Role, usage::Usage};
 use crate::report::machine;
 
 /// The hidden command that a process runs.
-pub(crate) const NODE: &str = "node";
+pub const NODE: &str = "node";
 
 /// A running process; dropping it ends it, and it ends when this process does.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
     stdin: ChildStdin,
     responses: Lines<BufReader<ChildStdout>>,
@@ -36,7 +36,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts a process called `label`; returns when it serves. If it does not, the error says why.
-    pub(crate) async fn start(label: String, listen: SocketAddr, options: &Options) -> anyhow::Result<Self> {
+    pub async fn start(label: String, listen: SocketAddr, options: &Options) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program to start it again")?;
         let mut command = Command::new(program);
         command.arg(NODE).arg(format!("--listen={listen}")).arg(serde_json::to_string(options)?);
@@ -59,7 +59,7 @@ impl Process {
     }
 
     /// Asks for something; [`response`](Self::response) then gives what came of it.
-    pub(crate) async fn ask(&mut self, request: &Request) -> anyhow::Result<()> {
+    pub async fn ask(&mut self, request: &Request) -> anyhow::Result<()> {
         let line = serde_json::to_string(request)? + "\n";
         self.stdin.write_all(line.as_bytes()).await.with_context(|| format!("{} has ended", self.label))
     }
@@ -79,7 +79,7 @@ impl Process {
     }
 
     /// Publishes the file or folder at `path`: the number of files, and seconds.
-    pub(crate) async fn publish(&mut self, path: &Path) -> anyhow::Result<(usize, f64)> {
+    pub async fn publish(&mut self, path: &Path) -> anyhow::Result<(usize, f64)> {
         self.ask(&Request::Publish(path.to_owned())).await?;
         match self.response().await? {
             Response::Published { files, took_s } => Ok((files, took_s)),
@@ -88,7 +88,7 @@ impl Process {
     }
 
     /// What came of the downloads that it was asked for.
-    pub(crate) async fn downloaded(&mut self) -> anyhow::Result<Downloads> {
+    pub async fn downloaded(&mut self) -> anyhow::Result<Downloads> {
         match self.response().await? {
             Response::Downloaded(downloads) => Ok(downloads),
             other => self.unexpected(&other),
@@ -96,13 +96,13 @@ impl Process {
     }
 
     /// Lets it forget what it took so far.
-    pub(crate) async fn reset(&mut self) -> anyhow::Result<()> {
+    pub async fn reset(&mut self) -> anyhow::Result<()> {
         self.ask(&Request::Reset).await?;
         self.response().await.map(drop)
     }
 
     /// What it took since then.
-    pub(crate) async fn usage(&mut self) -> anyhow::Result<Usage> {
+    pub async fn usage(&mut self) -> anyhow::Result<Usage> {
         self.ask(&Request::Usage).await?;
         match self.response().await? {
             Response::Usage(usage) => Ok(usage),
@@ -111,12 +111,12 @@ impl Process {
     }
 
     /// Resident memory in bytes, while it runs.
-    pub(crate) fn rss_bytes(&self) -> Option<u64> {
+    pub fn rss_bytes(&self) -> Option<u64> {
         machine::rss_bytes(self.child.id()?)
     }
 
     /// Lets it withdraw what it registered, and waits for its end. Its folder stays.
-    pub(crate) async fn end(&mut self) -> anyhow::Result<()> {
+    pub async fn end(&mut self) -> anyhow::Result<()> {
         self.ask(&Request::End).await?;
         self.response().await?;
         self.child.wait().await?;
@@ -124,7 +124,7 @@ impl Process {
     }
 
     /// Kills it and waits for its end.
-    pub(crate) async fn kill(mut self) {
+    pub async fn kill(mut self) {
         // Fails if it has ended already, which is as good.
         let _ = self.child.kill().await;
     }

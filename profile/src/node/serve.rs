@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
-pub(crate) fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
+pub fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
     let runtime = match options.role {
         Role::Peer(_) | Role::Hostile(..) => {
             tokio::runtime::Builder::new_multi_thread().enable_all().build()?

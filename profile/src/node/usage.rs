@@ -15,17 +15,17 @@ use super::locked;
 use crate::report::machine;
 
 /// How often memory, and the bytes of each source, are looked at.
-pub(crate) const SAMPLED_EVERY: Duration = Duration::from_millis(50);
+pub const SAMPLED_EVERY: Duration = Duration::from_millis(50);
 /// Makes the system forget the peak of memory so far.
 const FORGET_PEAK: &str = "5";
 
 /// Seconds by a clock that all processes of this machine share.
-pub(crate) fn now_s() -> f64 {
+pub fn now_s() -> f64 {
     seconds(ClockId::Monotonic)
 }
 
 /// Seconds of processor time that this process has taken, user and system, all threads.
-pub(crate) fn cpu_s() -> f64 {
+pub fn cpu_s() -> f64 {
     seconds(ClockId::ProcessCPUTime)
 }
 
@@ -37,7 +37,7 @@ fn seconds(clock: ClockId) -> f64 {
 
 /// What a process took since its meter was reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Usage {
+pub struct Usage {
     /// Seconds of processor time.
     pub cpu_s: f64,
     /// The most memory that was resident at once, in bytes; unknown where the system does not say.
@@ -48,14 +48,14 @@ pub(crate) struct Usage {
 
 /// Measures what this process takes, from its start on.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub struct Meter {
     cpu_before_s: f64,
     memory: Arc<Mutex<Vec<(f64, u64)>>>,
 }
 
 impl Meter {
     /// Begins to look.
-    pub(crate) fn start() -> io::Result<Self> {
+    pub fn start() -> io::Result<Self> {
         let memory = Arc::<Mutex<Vec<(f64, u64)>>>::default();
         let looked_at = Arc::downgrade(&memory);
         thread::Builder::new().name("memory".to_owned()).spawn(move || {
@@ -71,7 +71,7 @@ impl Meter {
     }
 
     /// What comes from now on counts.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         // Where this is not allowed the peak is that of the whole life of the process, which is no less.
         let _ = fs::write("/proc/self/clear_refs", FORGET_PEAK);
         locked(&self.memory).clear();
@@ -79,29 +79,11 @@ impl Meter {
     }
 
     /// What was taken since the last reset.
-    pub(crate) fn usage(&self) -> Usage {
+    pub fn usage(&self) -> Usage {
         Usage {
             cpu_s: cpu_s() - self.cpu_before_s,
             peak_bytes: machine::peak_bytes(std::process::id()),
             memory: locked(&self.memory).clone(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn work_takes_processor_time_and_memory() {
-        let mut meter = Meter::start().unwrap();
-        meter.reset();
-        let memory: Vec<u8> = (0..64u32 << 20).map(|n| n.to_le_bytes()[0]).collect();
-        thread::sleep(2 * SAMPLED_EVERY);
-        let usage = meter.usage();
-        assert!(usage.cpu_s > 0.0 && usage.peak_bytes > Some(memory.len() as u64), "{usage:?}");
-        assert!(!usage.memory.is_empty());
-        let before = now_s();
-        assert!(now_s() >= before);
     }
 }

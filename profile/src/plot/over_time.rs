@@ -18,7 +18,7 @@ const TOTAL: &str = "total";
 type Lines = Vec<(String, Vec<(f64, f64)>)>;
 
 /// MB/s that came from each source to all readers together; `None` if nothing came.
-pub(crate) fn throughput(round: &Round, name: &str, subtitle: String) -> Option<Picture> {
+pub fn throughput(round: &Round, name: &str, subtitle: String) -> Option<Picture> {
     let moments = round.moments.iter().flatten();
     let sources: BTreeSet<&String> =
         moments.flat_map(|moment| moment.bytes.iter().map(|(source, _)| source)).collect();
@@ -29,7 +29,7 @@ pub(crate) fn throughput(round: &Round, name: &str, subtitle: String) -> Option<
 }
 
 /// Resident memory of each node but the indexer; `None` if none was seen.
-pub(crate) fn memory(round: &Round, name: &str, subtitle: String) -> Option<Picture> {
+pub fn memory(round: &Round, name: &str, subtitle: String) -> Option<Picture> {
     let end_s = round.wall_s().map_or(f64::MAX, |wall_s| wall_s + SAMPLED_EVERY.as_secs_f64());
     let lines = round.senders.iter().chain(&round.readers).map(|(label, usage)| {
         let first_s = usage.memory.first().map_or(0.0, |(at_s, _)| *at_s);
@@ -90,43 +90,5 @@ fn spread(sums: &mut Vec<f64>, from: f64, to: f64, bytes: f64) {
         }
         *sum += bytes * (end - at) / (to - from);
         at = end;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::node::Moment;
-
-    #[test]
-    fn what_came_to_several_readers_is_summed_by_source() {
-        let moment = |at_s, origin, copy| Moment {
-            at_s,
-            bytes: vec![("origin".to_owned(), origin), ("source 1".to_owned(), copy)],
-        };
-        let reader = vec![moment(10.0, 0, 0), moment(10.1, 1_000_000, 500_000)];
-        let round = Round {
-            began_s: 10.0,
-            took_s: vec![0.1],
-            moments: vec![reader.clone(), reader],
-            ..Round::default()
-        };
-        let picture = throughput(&round, "a file", String::new()).unwrap();
-        let lines = &picture.charts[0].series;
-        let labels: Vec<&str> = lines.iter().map(|line| line.label.as_str()).collect();
-        assert_eq!(labels, ["total", "origin", "source 1"]);
-        let near = |is: f64, should: f64| (is - should).abs() < 1e-3;
-        let heights: Vec<f64> = lines.iter().map(|line| line.points[1].1).collect();
-        assert!(near(heights[0], 30.0) && near(heights[1], 20.0) && near(heights[2], 10.0), "{heights:?}");
-    }
-
-    #[test]
-    fn no_bytes_are_lost_between_steps() {
-        let mut sums = Vec::new();
-        spread(&mut sums, 0.5, 3.25, 11.0);
-        spread(&mut sums, 3.25, 3.5, 1.0);
-        assert_eq!(sums.len(), 4);
-        assert!((sums.iter().sum::<f64>() - 12.0).abs() < 1e-9, "{sums:?}");
-        assert!((sums[0] - 2.0).abs() < 1e-9 && (sums[1] - 4.0).abs() < 1e-9, "{sums:?}");
     }
 }

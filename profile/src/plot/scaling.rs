@@ -10,7 +10,7 @@ use crate::{
 
 /// Two charts of the rows of a matrix that `at` gives a place on the axis: response times, and answers a
 /// second; `None` if these are fewer than two.
-pub(crate) fn picture(
+pub fn picture(
     rows: &[Measured],
     title: &str,
     along: &'static str,

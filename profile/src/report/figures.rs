@@ -9,7 +9,7 @@ const DIGITS: u8 = 3;
 /// Nanoseconds beyond which times are not told apart: three hours.
 const LONGEST: u64 = 3 * 3600 * 1_000_000_000;
 /// Times below which a p99 would be little else than the longest.
-pub(crate) const P99_FROM: u64 = 1000;
+pub const P99_FROM: u64 = 1000;
 /// The percentiles of the results file.
 const PERCENTILES: [f64; 14] =
     [0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99, 100.0];
@@ -38,7 +38,7 @@ pub struct Figures {
 impl Figures {
     /// The figures of `times`; without any, all of them are not a number.
     #[expect(clippy::expect_used, reason = "three digits are allowed, and an automatic range takes any time")]
-    pub(crate) fn of(times: impl IntoIterator<Item = Duration>) -> Self {
+    pub fn of(times: impl IntoIterator<Item = Duration>) -> Self {
         let mut histogram = Histogram::<u64>::new(DIGITS).expect("1 to 5 digits");
         for time in times {
             let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -59,7 +59,7 @@ impl Figures {
     }
 
     /// The figures by their keys in results.
-    pub(crate) fn by_key(&self) -> [(&'static str, f64); 6] {
+    pub fn by_key(&self) -> [(&'static str, f64); 6] {
         [
             ("mean_us", self.mean),
             ("p50_us", self.p50),
@@ -76,36 +76,6 @@ fn micros(nanos: u64) -> f64 {
 }
 
 /// A figure with three decimals: more would be noise.
-pub(crate) fn rounded(figure: f64) -> f64 {
+pub fn rounded(figure: f64) -> f64 {
     (figure * 1e3).round() / 1e3
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_of_known_times_are_known() {
-        let figures = Figures::of((1..=1000).map(Duration::from_micros));
-        let near = |is: f64, should: f64| (is - should).abs() / should < 2e-3;
-        assert_eq!(figures.count, 1000);
-        for (is, should) in [
-            (figures.mean, 500.5),
-            (figures.p50, 500.0),
-            (figures.p90, 900.0),
-            (figures.p99, 990.0),
-            (figures.p999, 999.0),
-            (figures.max, 1000.0),
-        ] {
-            assert!(near(is, should), "{is} is not {should}");
-        }
-    }
-
-    #[test]
-    fn no_times_have_no_figures() {
-        let nothing = Figures::of([]);
-        assert!(nothing.count == 0 && nothing.mean.is_nan() && nothing.p50.is_nan() && nothing.max.is_nan());
-        let long = Figures::of([Duration::MAX]);
-        assert!(long.max > 1e9, "{}", long.max);
-    }
 }

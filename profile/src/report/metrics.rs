@@ -2,7 +2,7 @@
 
 /// Which way a figure should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Better {
+pub enum Better {
     /// Less is better.
     Lower,
     /// More is better.
@@ -17,7 +17,7 @@ pub(crate) enum Better {
 
 /// One figure of the results.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Metric {
+pub struct Metric {
     /// Its key in JSON and CSV.
     pub key: &'static str,
     /// The heading of its column, with its unit.
@@ -29,7 +29,7 @@ pub(crate) struct Metric {
 
 impl Metric {
     /// `figure` with the decimals of this metric; without a fixed number, with about three digits.
-    pub(crate) fn shown(&self, figure: f64) -> String {
+    pub fn shown(&self, figure: f64) -> String {
         let decimals = self.decimals.unwrap_or(match figure.abs() {
             whole if whole.fract() == 0.0 || whole >= 100.0 => 0,
             middle if middle >= 10.0 => 1,
@@ -40,7 +40,7 @@ impl Metric {
 }
 
 /// The metric with this key; one that is not listed is labelled by its key.
-pub(crate) fn metric(key: &'static str) -> Metric {
+pub fn metric(key: &'static str) -> Metric {
     METRICS.into_iter().find(|metric| metric.key == key).unwrap_or(free(key, key, Better::Aside))
 }
 
@@ -53,7 +53,7 @@ const fn free(key: &'static str, label: &'static str, better: Better) -> Metric 
 }
 
 /// All that have a heading or a direction of their own; comparisons follow this order.
-pub(crate) const METRICS: [Metric; 54] = [
+pub const METRICS: [Metric; 54] = [
     fixed("scenario", "what", Better::Aside, 0),
     fixed("mean_us", "mean us", Better::Lower, 1),
     fixed("p50_us", "p50 us", Better::Lower, 1),

@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 
 /// All that a command writes.
 #[derive(Debug)]
-pub(crate) struct Outputs {
+pub struct Outputs {
     json: Option<OutFile>,
     csv: Option<OutFile>,
     plots: Option<OutFolder>,
@@ -23,18 +23,14 @@ pub(crate) struct Outputs {
 
 impl Outputs {
     /// Makes sure that all of these can be written; nothing is left there if not.
-    pub(crate) fn prepare(
-        json: Option<&Path>,
-        csv: Option<&Path>,
-        plots: Option<&Path>,
-    ) -> anyhow::Result<Self> {
+    pub fn prepare(json: Option<&Path>, csv: Option<&Path>, plots: Option<&Path>) -> anyhow::Result<Self> {
         let [json, csv] = [json, csv].map(|path| path.map(OutFile::prepare).transpose());
         let plots = plots.map(OutFolder::prepare).transpose();
         Ok(Self { json: json?, csv: csv?, plots: plots?, written: Vec::new() })
     }
 
     /// Writes the results.
-    pub(crate) fn write_json(mut self, value: &Value) -> anyhow::Result<Self> {
+    pub fn write_json(mut self, value: &Value) -> anyhow::Result<Self> {
         let text = serde_json::to_string_pretty(value)?;
         let written = self.json.take().map(|file| file.write(|out| Ok(writeln!(out, "{text}")?)));
         self.written.splice(0..0, written.transpose()?);
@@ -42,27 +38,21 @@ impl Outputs {
     }
 
     /// Has single measurements written.
-    pub(crate) fn write_csv(
-        mut self,
-        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> anyhow::Result<Self> {
+    pub fn write_csv(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<Self> {
         let written = self.csv.take().map(|file| file.write(|out| Ok(write(out)?)));
         self.written.extend(written.transpose()?);
         Ok(self)
     }
 
     /// Has pictures drawn.
-    pub(crate) fn draw(
-        mut self,
-        draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>,
-    ) -> anyhow::Result<Self> {
+    pub fn draw(mut self, draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>) -> anyhow::Result<Self> {
         let drawn = self.plots.take().map(|folder| draw(&folder.path));
         self.written.extend(drawn.transpose()?.into_iter().flatten());
         Ok(self)
     }
 
     /// What was written, in lines.
-    pub(crate) fn written(&self) -> String {
+    pub fn written(&self) -> String {
         self.written.iter().map(|path| format!("wrote {}\n", path.display())).collect()
     }
 }
@@ -157,47 +147,5 @@ impl Drop for OutFolder {
             // Fails where there are files now, and there it should stay.
             let _ = fs::remove_dir(folder);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_folder_without_pictures_leaves_nothing() {
-        let base = tempfile::tempdir().unwrap();
-        let inner = base.path().join("a/b");
-        drop(OutFolder::prepare(&inner).unwrap());
-        assert!(!base.path().join("a").exists());
-        let folder = OutFolder::prepare(&inner).unwrap();
-        fs::write(folder.path.join("picture"), "").unwrap();
-        drop(folder);
-        assert!(inner.join("picture").exists());
-        drop(OutFolder::prepare(&inner).unwrap());
-        assert!(inner.exists(), "it was there before");
-    }
-
-    #[test]
-    fn a_file_appears_whole_or_not_at_all() {
-        let base = tempfile::tempdir().unwrap();
-        let path = base.path().join("out.json");
-        drop(OutFile::prepare(&path).unwrap());
-        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
-        let failing = OutFile::prepare(&path).unwrap().write(|out| {
-            out.write_all(b"half")?;
-            anyhow::bail!("the end")
-        });
-        assert!(failing.is_err() && !path.exists());
-        OutFile::prepare(&path).unwrap().write(|out| Ok(out.write_all(b"whole")?)).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"whole");
-        let link = base.path().join("link");
-        std::os::unix::fs::symlink(&path, &link).unwrap();
-        OutFile::prepare(&link).unwrap().write(|out| Ok(out.write_all(b"by the link")?)).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"by the link");
-        OutFile::prepare(Path::new("/dev/null")).unwrap().write(|out| Ok(out.write_all(b"gone")?)).unwrap();
-        assert!(!fs::metadata("/dev/null").unwrap().is_file());
-        assert!(OutFile::prepare(base.path()).is_err());
-        assert!(OutFile::prepare(&base.path().join("no/such/file")).is_err());
     }
 }

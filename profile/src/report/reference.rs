@@ -3,7 +3,7 @@
 
 /// Mean response times of the forerunner in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Reference {
+pub struct Reference {
     /// As its authors published them, on their machine.
     pub published_us: Option<f64>,
     /// As measured on 2026-11-21, built with `--release`, on 2 cores of an AMD EPYC; infinite where it did
@@ -23,7 +23,7 @@ const ROWS: [(&str, Option<f64>, f64); 8] = [
 ];
 
 /// The forerunner's figures for the scenario called `name`, where it has any.
-pub(crate) fn of(name: &str) -> Option<Reference> {
+pub fn of(name: &str) -> Option<Reference> {
     let (_, published_us, rebuilt_us) = ROWS.into_iter().find(|(of, ..)| *of == name)?;
     Some(Reference { published_us, rebuilt_us })
 }

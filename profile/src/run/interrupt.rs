@@ -7,7 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::Watch;
 
 /// Stops the run of `watch` at Ctrl-C or SIGTERM.
-pub(crate) fn listen(watch: Arc<Watch>) -> std::io::Result<()> {
+pub fn listen(watch: Arc<Watch>) -> std::io::Result<()> {
     let (mut interrupts, mut terminations) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::spawn(async move {

@@ -21,20 +21,20 @@ const DRAWN_EVERY: Duration = Duration::from_millis(200);
 
 /// A bar on stderr, if that is a terminal; gone when dropped.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     ended: Arc<AtomicBool>,
     drawing: Option<thread::JoinHandle<()>>,
 }
 
 impl Progress {
     /// Something else begins: shows how far `watch` has come with it, of `total` requests or names.
-    pub(crate) fn begin(label: &str, total: usize, watch: &Arc<Watch>) -> Self {
+    pub fn begin(label: &str, total: usize, watch: &Arc<Watch>) -> Self {
         watch.begin();
         Self::start(label, total, watch)
     }
 
     /// Shows how far `watch` has come, of `total` requests or names.
-    pub(crate) fn start(label: &str, total: usize, watch: &Arc<Watch>) -> Self {
+    pub fn start(label: &str, total: usize, watch: &Arc<Watch>) -> Self {
         let bar = ProgressBar::new(total as u64).with_message(label.to_owned());
         if let Ok(style) = ProgressStyle::with_template("{msg:>12} {bar:40} {pos}/{len}  {rate}  {eta} left")
         {

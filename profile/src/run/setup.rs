@@ -18,7 +18,7 @@ use crate::{
 
 /// TLS or not, and the threads of a process.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Connecting {
+pub struct Connecting {
     /// Plain TCP instead of TLS
     #[arg(long)]
     pub insecure: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Connecting {
 
 /// How indexers and clients are run.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Setup {
+pub struct Setup {
     /// Which threads run what
     #[arg(long, default_value = "one")]
     pub layout: Layout,
@@ -49,21 +49,21 @@ pub(crate) struct Setup {
 
 impl Setup {
     /// All on one thread, over plain TCP.
-    pub(crate) const fn plain() -> Self {
+    pub const fn plain() -> Self {
         let connecting = Connecting { insecure: true, threads: THREADS_DEFAULT };
         Self { layout: Layout::One, processes: false, routing: Routing::Summary, port: 0, connecting }
     }
 
     /// Each indexer a process of its own.
-    pub(crate) const fn apart(connecting: Connecting) -> Self {
+    pub const fn apart(connecting: Connecting) -> Self {
         Self { layout: Layout::Processes, connecting, ..Self::plain() }
     }
 
     /// Runs `work` on a thread of its own, where the clients run, with Ctrl-C stopping `watch`.
-    pub(crate) fn on_threads<T: Send>(
+    pub fn on_threads<T: Send>(
         &self,
         watch: &Arc<Watch>,
-        work: impl AsyncFnOnce(Deployment, Arc<Watch>) -> Result<T, Fault> + Send,
+        work: impl AsyncFnOnce(Deployment) -> Result<T, Fault> + Send,
     ) -> Result<T, Fault> {
         let layout = if self.processes { Layout::Processes } else { self.layout };
         let (routing, port, threads) = (self.routing, self.port, self.connecting.threads);
@@ -71,8 +71,8 @@ impl Setup {
         let on_thread = || {
             Runtimes::new(layout).or_cannot_begin()?.run(|runtimes| async {
                 interrupt::listen(Arc::clone(watch)).or_cannot_begin()?;
-                work(Deployment { layout, security, routing, port, threads, runtimes }, Arc::clone(watch))
-                    .await
+                let watch = Arc::clone(watch);
+                work(Deployment { layout, security, routing, port, threads, runtimes, watch }).await
             })
         };
         on_own_thread(on_thread)?
@@ -80,6 +80,6 @@ impl Setup {
 }
 
 /// A number from `least` to `most`, on the command line.
-pub(crate) fn within(least: u64, most: usize) -> RangedU64ValueParser<usize> {
+pub fn within(least: u64, most: usize) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(least..=most as u64)
 }

@@ -19,7 +19,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 const EDGE_BYTES: u64 = 64 << 10;
 
 /// Makes a file at `path`.
-pub(crate) fn make(path: &Path, bulk: Bulk, seed: u64) -> io::Result<()> {
+pub fn make(path: &Path, bulk: Bulk, seed: u64) -> io::Result<()> {
     let mut random = random(seed);
     let mut file = File::create(path)?;
     if !bulk.sparse {
@@ -50,7 +50,7 @@ fn write_random(out: &mut impl Write, random: &mut OutputReader, bytes: u64) -> 
 }
 
 /// Makes `count` files in the new folder `folder`; returns their names, in order.
-pub(crate) fn make_small(
+pub fn make_small(
     folder: &Path,
     count: usize,
     (least, most): (u64, u64),
@@ -69,7 +69,7 @@ pub(crate) fn make_small(
 }
 
 /// Changes the file at `path` as `change` says; the places are spread evenly over it.
-pub(crate) fn change(path: &Path, change: Change, seed: u64) -> io::Result<()> {
+pub fn change(path: &Path, change: Change, seed: u64) -> io::Result<()> {
     let size = fs::metadata(path)?.len();
     let mut chance = StdRng::seed_from_u64(seed);
     let each = change.bytes_each(size);
@@ -106,7 +106,7 @@ fn insert(path: &Path, places: &[u64], each: u64, random: &mut OutputReader) -> 
 }
 
 /// BLAKE3 of the file at `path`, read in blocks.
-pub(crate) fn hash(path: &Path) -> io::Result<Hash> {
+pub fn hash(path: &Path) -> io::Result<Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut file = File::open(path)?;
     let mut block = vec![0; BLOCK_BYTES];
@@ -119,7 +119,7 @@ pub(crate) fn hash(path: &Path) -> io::Result<Hash> {
 }
 
 /// Whether the file at `path` has this hash; one that is not there has not.
-pub(crate) fn is_right(path: &Path, hash_of_source: &Hash) -> io::Result<bool> {
+pub fn is_right(path: &Path, hash_of_source: &Hash) -> io::Result<bool> {
     match hash(path) {
         Ok(hash) => Ok(hash == *hash_of_source),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -129,7 +129,7 @@ pub(crate) fn is_right(path: &Path, hash_of_source: &Hash) -> io::Result<bool> {
 
 /// Flips a bit of those bytes of `piece` that lie at one of `places`, which are in order; the piece begins
 /// at `offset` of the file. This is how a hostile holder corrupts chunks.
-pub(crate) fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
+pub fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
     let end = offset + piece.len() as u64;
     let from = places.partition_point(|place| *place < offset);
     for place in places[from..].iter().take_while(|place| **place < end) {
@@ -140,69 +140,8 @@ pub(crate) fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
 }
 
 /// Reads `len` bytes at `offset` of `file`.
-pub(crate) fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+pub fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     file.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PLAIN: Bulk = Bulk { size: 3 << 20, sparse: false };
-
-    #[test]
-    fn a_wrong_file_is_noticed() {
-        let folder = tempfile::tempdir().unwrap();
-        let [source, arrived] = ["source", "arrived"].map(|name| folder.path().join(name));
-        make(&source, PLAIN, 1).unwrap();
-        let expected = hash(&source).unwrap();
-        assert!(!is_right(&arrived, &expected).unwrap(), "nothing arrived");
-        fs::copy(&source, &arrived).unwrap();
-        assert!(is_right(&arrived, &expected).unwrap());
-        let file = fs::OpenOptions::new().write(true).open(&arrived).unwrap();
-        let byte = read_at(&File::open(&source).unwrap(), 2_000_000, 1).unwrap()[0];
-        file.write_all_at(&[byte ^ 1], 2_000_000).unwrap();
-        assert!(!is_right(&arrived, &expected).unwrap(), "one bit is wrong");
-        file.write_all_at(&[byte], 2_000_000).unwrap();
-        file.set_len(PLAIN.size - 1).unwrap();
-        assert!(!is_right(&arrived, &expected).unwrap(), "it is cut off");
-    }
-
-    #[test]
-    fn the_same_seed_makes_the_same_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let hashes = [(1, false), (1, false), (2, false), (1, true)].map(|(seed, sparse)| {
-            let path = folder.path().join("file");
-            make(&path, Bulk { sparse, ..PLAIN }, seed).unwrap();
-            assert_eq!(fs::metadata(&path).unwrap().len(), PLAIN.size);
-            hash(&path).unwrap()
-        });
-        assert!(hashes[0] == hashes[1] && hashes[0] != hashes[2] && hashes[0] != hashes[3]);
-    }
-
-    #[test]
-    fn as_much_changes_as_was_asked_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        make(&path, PLAIN, 1).unwrap();
-        let before = fs::read(&path).unwrap();
-        let by = |how| Change { percent: 1.0, places: 10, how };
-        let changed_bytes = by(How::InPlace).bytes_each(PLAIN.size) * 10;
-        change(&path, by(How::InPlace), 2).unwrap();
-        let after = fs::read(&path).unwrap();
-        let other = before.iter().zip(&after).filter(|(a, b)| a != b).count() as u64;
-        // One byte in 256 is replaced by the same.
-        assert!(other <= changed_bytes && other > changed_bytes * 95 / 100, "{other} of {changed_bytes}");
-        change(&path, by(How::Insert), 3).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().len(), PLAIN.size + changed_bytes);
-    }
-
-    #[test]
-    fn only_the_chosen_places_of_a_piece_are_corrupted() {
-        let mut piece = vec![0; 10];
-        corrupt(&mut piece, 100, &[5, 99, 100, 104, 109, 110]);
-        assert_eq!(piece, [1, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
-    }
 }

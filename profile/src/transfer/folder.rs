@@ -25,14 +25,14 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 /// A folder of this run; removed when dropped.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     path: PathBuf,
     kind: Option<String>,
 }
 
 impl Folder {
     /// Makes one in `dir`, or where files are memory.
-    pub(crate) fn prepare(dir: Option<&Path>) -> anyhow::Result<Self> {
+    pub fn prepare(dir: Option<&Path>) -> anyhow::Result<Self> {
         let make = |dir: &Path| tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir);
         let folder = match dir {
             Some(dir) => {
@@ -50,12 +50,12 @@ impl Folder {
     }
 
     /// Where it is.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Makes sure that `bytes` have room.
-    pub(crate) fn has_room(&self, bytes: u64) -> anyhow::Result<()> {
+    pub fn has_room(&self, bytes: u64) -> anyhow::Result<()> {
         let room = rustix::fs::statvfs(self.path()).context("cannot ask for free space")?;
         let mut free = room.f_bavail.saturating_mul(room.f_frsize);
         if self.is_memory() {
@@ -72,7 +72,7 @@ impl Folder {
     }
 
     /// What it is, for people: where, and whether it is memory.
-    pub(crate) fn in_words(&self) -> String {
+    pub fn in_words(&self) -> String {
         let kind = self.kind.as_deref().unwrap_or("an unknown file system");
         let memory = if self.is_memory() { ", which is memory" } else { "" };
         format!("files in {} ({kind}{memory})", self.outside().display())
@@ -96,7 +96,7 @@ impl Drop for Folder {
 
 /// Removes the folder of the run that a node with its files in `dir` belongs to, for the profiler was
 /// killed and cannot. A folder that is none of a run stays.
-pub(crate) fn remove_around(dir: &Path) {
+pub fn remove_around(dir: &Path) {
     let around = dir
         .parent()
         .filter(|around| around.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX)));
@@ -123,40 +123,4 @@ fn kind_of(mounts: &str, path: &Path) -> Option<String> {
     });
     let around = mounts.filter(|(place, _)| path.starts_with(place));
     around.max_by_key(|(place, _)| place.len()).map(|(_, kind)| kind.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_innermost_mount_counts() {
-        let mounts = "disk / ext4 rw 0 0\nshm /dev/shm tmpfs rw 0 0\nother /dev devtmpfs rw 0 0\n";
-        let kind = |path: &str| kind_of(mounts, Path::new(path));
-        assert_eq!(kind("/dev/shm/a").as_deref(), Some("tmpfs"));
-        assert_eq!(kind("/dev/shmoo").as_deref(), Some("devtmpfs"));
-        assert_eq!(kind("/home").as_deref(), Some("ext4"));
-    }
-
-    #[test]
-    fn only_folders_of_runs_are_removed_by_nodes() {
-        let base = tempfile::tempdir().unwrap();
-        let [ours, other] = [PREFIX, "other-"].map(|name| base.path().join(format!("{name}x/origin")));
-        for dir in [&ours, &other] {
-            fs::create_dir_all(dir).unwrap();
-            remove_around(dir);
-        }
-        assert!(!base.path().join(format!("{PREFIX}x")).exists() && other.exists());
-    }
-
-    #[test]
-    fn it_is_gone_at_the_end_and_has_no_endless_room() {
-        let base = tempfile::tempdir().unwrap();
-        let folder = Folder::prepare(Some(base.path())).unwrap();
-        folder.has_room(1).unwrap();
-        assert!(folder.has_room(u64::MAX).unwrap_err().to_string().contains("the files need"));
-        drop(folder);
-        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
-        assert!(Folder::prepare(Some(Path::new("/nowhere"))).is_err());
-    }
 }

@@ -13,7 +13,7 @@ use super::units::{exact, shown};
 use crate::report::{bytes, option_name};
 
 /// Times a transfer is done unless told otherwise.
-pub(crate) const ROUNDS_DEFAULT: usize = 3;
+pub const ROUNDS_DEFAULT: usize = 3;
 /// Most readers: each is a process.
 const READERS_MAX: usize = 64;
 /// Most small files.
@@ -27,7 +27,7 @@ const ROUNDS_MAX: usize = 1000;
 
 /// One transfer that is measured.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Scenario {
+pub struct Scenario {
     /// What is transferred.
     pub what: What,
     /// Who has it when the readers begin: the origin, copies of it, and one hostile holder if any.
@@ -52,7 +52,7 @@ pub(crate) struct Scenario {
 
 /// What is transferred.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum What {
+pub enum What {
     /// A file.
     Whole(Bulk),
     /// A file is published, and nobody fetches it.
@@ -70,7 +70,7 @@ pub(crate) enum What {
 
 /// A large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bulk {
+pub struct Bulk {
     /// Its bytes.
     pub size: u64,
     /// Nearly all of it is a hole.
@@ -79,7 +79,7 @@ pub(crate) struct Bulk {
 
 /// What becomes different in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Change {
+pub struct Change {
     /// Percent of the file.
     pub percent: f64,
     /// Spread over so many places.
@@ -90,7 +90,7 @@ pub(crate) struct Change {
 
 /// How a file changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum How {
+pub enum How {
     /// Other bytes stand where these were
     InPlace,
     /// More bytes stand between them
@@ -100,14 +100,14 @@ pub(crate) enum How {
 impl Change {
     /// Bytes at each place, for a file of `size` bytes.
     #[expect(clippy::cast_possible_truncation, reason = "a share of the size")]
-    pub(crate) fn bytes_each(&self, size: u64) -> u64 {
+    pub fn bytes_each(&self, size: u64) -> u64 {
         (bytes(size) * self.percent / 100.0 / bytes(self.places)) as u64
     }
 }
 
 impl Scenario {
     /// A file of `size` bytes from one source to one reader over TLS, with floors, once.
-    pub(crate) const fn whole(size: u64) -> Self {
+    pub const fn whole(size: u64) -> Self {
         Self {
             what: What::Whole(Bulk { size, sparse: false }),
             sources: 1,
@@ -123,7 +123,7 @@ impl Scenario {
     }
 
     /// Makes sure that it can be measured.
-    pub(crate) fn check(&self) -> anyhow::Result<()> {
+    pub fn check(&self) -> anyhow::Result<()> {
         let within = |what: &str, is: u64, most: u64| {
             ensure!((1..=most).contains(&is), "the number of {what} must be 1 to {most}, not {is}");
             Ok(())
@@ -160,7 +160,7 @@ impl Scenario {
     }
 
     /// Bytes of all files on disk at once, at most.
-    pub(crate) fn disk_bytes(&self) -> u64 {
+    pub fn disk_bytes(&self) -> u64 {
         let readers = self.readers as u64;
         let honest_copies = self.sources as u64 - 1 - u64::from(self.corrupt.is_some());
         match self.what {
@@ -176,7 +176,7 @@ impl Scenario {
     }
 
     /// What it is, in a few words. Tells one row of results from another.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let mut name = match self.what {
             What::Whole(bulk) => bulk.name(),
             What::Publish(bulk) => format!("publish {}", bulk.name()),
@@ -203,14 +203,14 @@ impl Scenario {
     }
 
     /// The same as part of a file name.
-    pub(crate) fn slug(&self) -> String {
+    pub fn slug(&self) -> String {
         let plain = self.name().replace('%', "percent");
         let words = plain.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
         words.collect::<Vec<_>>().join("-").to_lowercase()
     }
 
     /// The command that measures it alone.
-    pub(crate) fn command(&self) -> String {
+    pub fn command(&self) -> String {
         let mut command = "profile transfer".to_owned();
         let bulk = |bulk: Bulk| {
             format!(" --size {}{}", exact(bulk.size), if bulk.sparse { " --sparse" } else { "" })
@@ -251,48 +251,5 @@ impl Bulk {
 
     fn name(self) -> String {
         format!("{}{}", shown(self.size), if self.sparse { " sparse" } else { "" })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        let good = Scenario::whole(1 << 20);
-        good.check().unwrap();
-        let bulk = Bulk { size: 1000, sparse: false };
-        let change = Change { percent: 1.0, places: 20, how: How::Insert };
-        let wrong = [
-            Scenario { sources: 17, ..good.clone() },
-            Scenario { readers: 0, ..good.clone() },
-            Scenario { corrupt: Some(1.0), ..good.clone() },
-            Scenario { sources: 2, what: What::Publish(bulk), ..good.clone() },
-            Scenario { what: What::Change(bulk, change), ..good.clone() },
-            Scenario { what: What::Files { count: 0, bytes: (1, 2) }, ..good.clone() },
-            Scenario::whole(FILE_BYTES_MAX + 1),
-        ];
-        for scenario in wrong {
-            let error = scenario.check().unwrap_err().to_string();
-            assert_eq!(error.lines().count(), 1, "{error}");
-        }
-    }
-
-    #[test]
-    fn a_scenario_names_its_command() {
-        let cap = NonZeroU64::new(50_000_000);
-        let many =
-            Scenario { sources: 4, readers: 2, cap_up: cap, corrupt: Some(1.0), ..Scenario::whole(1 << 30) };
-        assert_eq!(
-            many.command(),
-            "profile transfer --size 1GiB --sources 4 --readers 2 --corrupt 1 --cap-up 50MB"
-        );
-        assert_eq!(many.slug(), "1-gib-4-sources-2-readers-one-of-them-corrupts-1-percent-50mb-s-up");
-        let change = Change { percent: 1.0, places: 20, how: How::InPlace };
-        let changed =
-            Scenario { what: What::Change(Bulk { size: 1 << 20, sparse: false }, change), ..many.clone() };
-        assert!(changed.command().contains("--change 1 --places 20 --how in-place"), "{}", changed.command());
-        assert_eq!(many.disk_bytes(), (1 << 30) * (1 + 2 + 2));
     }
 }

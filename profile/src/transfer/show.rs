@@ -23,7 +23,7 @@ const ERRORS_SHOWN: usize = 5;
 
 /// What came of some scenarios.
 #[derive(Clone, Debug)]
-pub(crate) struct Transfers {
+pub struct Transfers {
     /// Each of them.
     pub rows: Vec<Measured>,
     /// Where the files were.
@@ -34,12 +34,12 @@ pub(crate) struct Transfers {
 
 impl Transfers {
     /// Everything arrived, and is right.
-    pub(crate) fn is_all_well(&self) -> bool {
+    pub fn is_all_well(&self) -> bool {
         !self.interrupted && self.rows.iter().all(Measured::is_all_well)
     }
 
     /// A line for each figure, a column for each scenario; medians of the rounds.
-    pub(crate) fn report(&self) -> Report {
+    pub fn report(&self) -> Report {
         let first = self.rows.first().map(|row| &row.scenario);
         let security = first.map_or("", |scenario| security_name(scenario.security));
         let (rounds, machine) = (first.map_or(0, |scenario| scenario.rounds), machine::in_words());
@@ -69,7 +69,7 @@ impl Transfers {
     }
 
     /// A line for each round.
-    pub(crate) fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         let lines = self.rows.iter().flat_map(|row| {
             let (name, security) = (row.scenario.name(), security_name(row.scenario.security).to_owned());
             (1..).zip(&row.rounds).map(move |(n, round)| {
@@ -84,7 +84,7 @@ impl Transfers {
 
     /// Draws, of the last round of each scenario, what came from whom and how memory went; returns what
     /// was written.
-    pub(crate) fn draw(&self, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    pub fn draw(&self, folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let mut written = Vec::new();
         for row in &self.rows {
             let Some(round) = row.rounds.last() else { continue };
@@ -167,45 +167,4 @@ fn round_json(round: &Round) -> Value {
     let row = figures.with("by_source", sources.collect::<Vec<_>>()).with("nodes", nodes.collect::<Vec<_>>());
     let took_s = round.took_s.iter().map(|took_s| json!(rounded(*took_s))).collect::<Vec<_>>();
     Value::Object(row.with("took_s", took_s).0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::transfer::figures::tests::round;
-
-    fn transfers() -> Transfers {
-        let scenario = Scenario { readers: 2, rounds: 1, ..Scenario::whole(1 << 30) };
-        let rows = vec![Measured { scenario, rounds: vec![round()] }];
-        Transfers { rows, folder: "files in /tmp (ext4)".to_owned(), interrupted: false }
-    }
-
-    #[test]
-    fn columns_of_the_table_are_aligned() {
-        let table = transfers().report().text();
-        let lines: Vec<&str> = table.lines().filter(|line| line.starts_with('|')).collect();
-        assert!(lines.iter().all(|line| line.chars().count() == lines[0].chars().count()), "{table}");
-        assert!(table.contains("hostile 1024.0 MiB, banned"), "{table}");
-        assert!(!table.contains("publishing"), "what is not measured is not shown: {table}");
-    }
-
-    #[test]
-    fn results_for_machines_have_scenario_and_rounds() {
-        let json = transfers().report().json();
-        let row = &json["rows"][0];
-        assert_eq!((&row["ratio_tcp"], &row["readers"]), (&json!(4.0), &json!(2)));
-        assert_eq!(row["rounds"][0]["by_source"][1]["banned"], true);
-        let mut csv = Vec::new();
-        transfers().write_csv(&mut csv).unwrap();
-        let csv = String::from_utf8(csv).unwrap();
-        let columns: Vec<usize> =
-            csv.replace(", ", " ").lines().map(|line| line.split(',').count()).collect();
-        assert_eq!(columns, [3 + METRICS.len(); 2]);
-    }
-
-    #[test]
-    fn both_pictures_are_drawn() {
-        let folder = tempfile::tempdir().unwrap();
-        assert_eq!(transfers().draw(folder.path()).unwrap().len(), 4);
-    }
 }

@@ -40,27 +40,23 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// All nodes but the readers; dropping it ends them.
 #[derive(Debug)]
-pub(super) struct Stage {
-    pub(super) scenario: Scenario,
+pub struct Stage {
+    pub scenario: Scenario,
     start: Starting,
     indexer: Node,
     asker: Client,
-    pub(super) origin: Process,
+    pub origin: Process,
     /// Holders of copies.
-    pub(super) copies: Vec<Process>,
+    pub copies: Vec<Process>,
     hostile: Option<Process>,
     /// What the readers fetch, and what that must be.
-    pub(super) goods: Vec<(String, Hash)>,
+    pub goods: Vec<(String, Hash)>,
 }
 
 impl Stage {
     /// Makes the files in `folder`, starts the nodes, and waits until the indexer knows all holders. What
     /// was in the folder is gone. If something does not start, nothing is left running.
-    pub(super) async fn start(
-        scenario: &Scenario,
-        deployment: &Deployment,
-        folder: &Path,
-    ) -> anyhow::Result<Self> {
+    pub async fn start(scenario: &Scenario, deployment: &Deployment, folder: &Path) -> anyhow::Result<Self> {
         let deployment = Deployment { security: scenario.security, ..deployment.clone() };
         clear(folder)?;
         let indexer = deployment.indexer(0, Vec::new()).await?;
@@ -113,7 +109,7 @@ impl Stage {
     }
 
     /// Ends the origin and starts one that has published nothing yet.
-    pub(super) async fn fresh_origin(&mut self) -> anyhow::Result<()> {
+    pub async fn fresh_origin(&mut self) -> anyhow::Result<()> {
         self.origin.end().await?;
         fs::remove_dir_all(self.origin.dir.join(DATA)).context("cannot remove what was published")?;
         self.origin = self.start.peer(ORIGIN, &self.scenario).await?;
@@ -121,13 +117,13 @@ impl Stage {
     }
 
     /// Publishes what the readers fetch: how many files, in how many seconds.
-    pub(super) async fn publish(&mut self) -> anyhow::Result<(usize, f64)> {
+    pub async fn publish(&mut self) -> anyhow::Result<(usize, f64)> {
         let path = self.path();
         self.origin.publish(&path).await
     }
 
     /// Starts readers, with nothing in their folders.
-    pub(super) async fn readers(&self) -> anyhow::Result<Vec<Process>> {
+    pub async fn readers(&self) -> anyhow::Result<Vec<Process>> {
         let mut readers = Vec::new();
         for n in 1..=self.scenario.readers {
             readers.push(self.start.peer(&format!("reader {n}"), &self.scenario).await?);
@@ -136,7 +132,7 @@ impl Stage {
     }
 
     /// Ends readers, and removes their folders.
-    pub(super) async fn dismiss(&self, readers: Vec<Process>) -> anyhow::Result<()> {
+    pub async fn dismiss(&self, readers: Vec<Process>) -> anyhow::Result<()> {
         for mut reader in readers {
             let dir = reader.dir.clone();
             reader.end().await?;
@@ -146,7 +142,7 @@ impl Stage {
     }
 
     /// Waits until the indexer lists exactly the sources: readers that were there before are forgotten.
-    pub(super) async fn settled(&self) -> anyhow::Result<()> {
+    pub async fn settled(&self) -> anyhow::Result<()> {
         self.listed(self.scenario.sources).await
     }
 
@@ -166,28 +162,28 @@ impl Stage {
     }
 
     /// The request that fetches all there is, beginning at `at_s`.
-    pub(super) fn download(&self, at_s: f64) -> Request {
+    pub fn download(&self, at_s: f64) -> Request {
         Request::Download { names: self.goods.iter().map(|(name, _)| name.clone()).collect(), at_s }
     }
 
     /// What each node is called, the readers among them.
-    pub(super) fn labels(&self, readers: &[Process]) -> HashMap<String, String> {
+    pub fn labels(&self, readers: &[Process]) -> HashMap<String, String> {
         let nodes = [&self.origin].into_iter().chain(&self.copies).chain(&self.hostile).chain(readers);
         nodes.map(|process| (process.node.clone(), process.label.clone())).collect()
     }
 
     /// The honest ones that send.
-    pub(super) fn senders(&mut self) -> impl Iterator<Item = &mut Process> {
+    pub fn senders(&mut self) -> impl Iterator<Item = &mut Process> {
         [&mut self.origin].into_iter().chain(&mut self.copies)
     }
 
     /// The file that is published, or the folder.
-    pub(super) fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         path_in(&self.scenario, &self.start.folder)
     }
 
     /// Bytes of all that one reader fetches.
-    pub(super) fn bytes(&self) -> std::io::Result<u64> {
+    pub fn bytes(&self) -> std::io::Result<u64> {
         let path = self.path();
         let file = |(name, _): &(String, Hash)| match self.scenario.what {
             What::Files { .. } => path.join(name),
@@ -197,7 +193,7 @@ impl Stage {
     }
 
     /// Ends all nodes.
-    pub(super) async fn stop(self) -> anyhow::Result<()> {
+    pub async fn stop(self) -> anyhow::Result<()> {
         for mut process in [self.origin].into_iter().chain(self.copies).chain(self.hostile) {
             process.end().await?;
         }

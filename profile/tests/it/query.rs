@@ -23,6 +23,7 @@ fn deployment() -> Deployment {
         port: 0,
         threads: nekoindexer::threads::THREADS_DEFAULT,
         runtimes: [Handle::current()].into(),
+        watch: Arc::default(),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
 /// Bytes are given as 4096, 64MiB, 1GiB (units of 1024) or 50MB (units of 1000). Every node is a process of
 /// its own; every file that arrives is held against the one that was published.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Transfer {
+pub struct Transfer {
     /// Bytes of the file; several, separated by commas, are measured one after the other
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1GiB", value_parser = units::bytes)]
     pub size: Vec<u64>,
@@ -89,7 +89,7 @@ pub(crate) struct Transfer {
 
 impl Transfer {
     /// What to measure.
-    pub(crate) fn scenarios(&self) -> Vec<Scenario> {
+    pub fn scenarios(&self) -> Vec<Scenario> {
         if self.goals {
             return goals::scenarios(&self.goals());
         }
@@ -120,7 +120,7 @@ impl Transfer {
     }
 
     /// How much is measured for the goals.
-    pub(crate) fn goals(&self) -> goals::Options {
+    pub fn goals(&self) -> goals::Options {
         let Self { file_bytes, rounds, seed, .. } = *self;
         let size = self.size.first().copied().unwrap_or(1);
         goals::Options { size, files: self.files.unwrap_or(goals::FILES), file_bytes, rounds, seed }
