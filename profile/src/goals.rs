@@ -33,7 +33,7 @@ pub struct Goal {
 
 impl Bound {
     /// Whether `measured` reaches it.
-    fn is_reached(self, measured: f64) -> bool {
+    pub fn is_reached(self, measured: f64) -> bool {
         match self {
             Self::AtMost(most) => measured <= most,
             Self::AtLeast(least) => measured >= least,

@@ -168,7 +168,7 @@ async fn batched(subject: &Subject, batch: usize, options: &Options) -> anyhow::
 
 /// Who publishes the files: the peer itself, or somebody whose copies it holds.
 #[derive(Clone, Copy, Debug)]
-enum Origin {
+pub enum Origin {
     Own,
     Other,
 }
@@ -182,12 +182,12 @@ impl Origin {
 }
 
 /// The name of the n-th file: 30 bytes.
-fn name_of(n: usize) -> String {
+pub fn name_of(n: usize) -> String {
     format!("data-set/part-{n:012}.bin")
 }
 
 /// Signs the records of these files, on all cores.
-fn sign(origin: Origin, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord> {
+pub fn sign(origin: Origin, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord> {
     let origin = origin.identity(seed);
     let share = files.len().div_ceil(affinity::cores()).max(1);
     thread::scope(|scope| {

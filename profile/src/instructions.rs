@@ -68,7 +68,7 @@ fn count(hot: Hot, times: u32) -> anyhow::Result<u64> {
 }
 
 /// The number in cachegrind's line `==123== I   refs:      1,234,567` (`I refs:` in later versions).
-fn parse_count(said: &str) -> Option<u64> {
+pub fn parse_count(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.contains(" I ") && line.contains("refs:"))?;
     line.rsplit(':').next()?.trim().replace(',', "").parse().ok()
 }

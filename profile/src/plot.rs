@@ -188,7 +188,7 @@ impl Chart {
 }
 
 /// Microseconds as a label: no more digits than say something.
-fn micros(us: &f64) -> String {
+pub fn micros(us: &f64) -> String {
     match *us {
         0.0 => "0".to_owned(),
         us if us >= 10_000.0 => format!("{:.1} ms", us / 1e3),

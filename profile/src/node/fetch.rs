@@ -15,7 +15,7 @@ use super::{
 };
 
 /// What came of one file: who sent what, or why it failed.
-type Fetched = Result<Vec<Delivery>, String>;
+pub type Fetched = Result<Vec<Delivery>, String>;
 
 /// Downloads `names`, beginning at `at_s`; returns when all have ended.
 pub async fn fetch(peer: &PeerHandle, names: Vec<String>, at_s: f64) -> Result<Downloads, NameError> {
@@ -60,7 +60,7 @@ fn moment(progress: &Progress) -> Moment {
 }
 
 /// What each source sent for all files together.
-fn summed(fetched: Vec<Fetched>) -> Downloads {
+pub fn summed(fetched: Vec<Fetched>) -> Downloads {
     let mut sum = Downloads::default();
     for file in fetched {
         match file {

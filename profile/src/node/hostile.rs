@@ -112,7 +112,7 @@ async fn fetch_manifest(
 }
 
 /// The middle of each chunk that is corrupted: at least one.
-fn flipped(manifest: &Manifest, percent: f64, seed: u64) -> Vec<u64> {
+pub fn flipped(manifest: &Manifest, percent: f64, seed: u64) -> Vec<u64> {
     let mut random = StdRng::seed_from_u64(seed);
     let chunks = manifest.chunks().len();
     let middle = |chunk: usize| {
@@ -180,10 +180,10 @@ impl Goods {
 
 /// Keeps what is sent to all readers together below a rate.
 #[derive(Debug)]
-struct Pace {
-    per_s: Option<NonZeroU64>,
+pub struct Pace {
+    pub per_s: Option<NonZeroU64>,
     /// When the next piece may go.
-    next: Mutex<Instant>,
+    pub next: Mutex<Instant>,
 }
 
 impl Pace {
@@ -199,7 +199,7 @@ impl Pace {
     }
 
     /// When a piece of so many bytes may go; the next is due later by what this one takes.
-    fn due(&self, now: Instant, bytes: u64, per_s: NonZeroU64) -> Instant {
+    pub fn due(&self, now: Instant, bytes: u64, per_s: NonZeroU64) -> Instant {
         #[expect(clippy::cast_precision_loss, reason = "a piece, and a rate")]
         let takes = Duration::from_secs_f64(bytes as f64 / per_s.get() as f64);
         let mut next = locked(&self.next);

@@ -108,7 +108,7 @@ impl Graph {
         reached
     }
 
-    fn is_connected(&self) -> bool {
+    pub fn is_connected(&self) -> bool {
         self.reach(0, u8::MAX).into_iter().all(|reached| reached)
     }
 }

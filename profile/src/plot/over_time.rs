@@ -79,7 +79,7 @@ fn rates(round: &Round, source: Option<&String>) -> Vec<(f64, f64)> {
 
 /// Adds `bytes`, which came evenly between two places on the axis, to the steps that these lie in.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "steps of one run")]
-fn spread(sums: &mut Vec<f64>, from: f64, to: f64, bytes: f64) {
+pub fn spread(sums: &mut Vec<f64>, from: f64, to: f64, bytes: f64) {
     let last = to.ceil() as usize;
     sums.resize(sums.len().max(last), 0.0);
     let mut at = from;

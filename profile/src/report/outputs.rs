@@ -59,7 +59,7 @@ impl Outputs {
 
 /// A file to be written at the end; until then nothing is at its place.
 #[derive(Debug)]
-struct OutFile {
+pub struct OutFile {
     path: PathBuf,
     place: OutPlace,
 }
@@ -74,13 +74,13 @@ enum OutPlace {
 
 impl OutFile {
     /// Makes sure that `path` can be written.
-    fn prepare(path: &Path) -> anyhow::Result<Self> {
+    pub fn prepare(path: &Path) -> anyhow::Result<Self> {
         let place = OutPlace::of(path).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { path: path.to_owned(), place })
     }
 
     /// Writes it with `write` and puts it in its place.
-    fn write(self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
+    pub fn write(self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
         let cannot = format!("cannot write {}", self.path.display());
         self.place.write(write).context(cannot)?;
         Ok(self.path)
@@ -123,15 +123,15 @@ impl OutPlace {
 
 /// A folder for pictures. Folders that were made for it are removed again if they stay empty.
 #[derive(Debug)]
-struct OutFolder {
-    path: PathBuf,
+pub struct OutFolder {
+    pub path: PathBuf,
     /// Folders made for it, the innermost first.
     made: Vec<PathBuf>,
 }
 
 impl OutFolder {
     /// Makes sure that files can be written in `path`.
-    fn prepare(path: &Path) -> anyhow::Result<Self> {
+    pub fn prepare(path: &Path) -> anyhow::Result<Self> {
         let missing =
             path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
         let folder = Self { path: path.to_owned(), made: missing.map(Path::to_owned).collect() };

@@ -44,7 +44,7 @@ pub fn measure(source: &Path, folder: &Path) -> anyhow::Result<Floors> {
     Ok(Floors { tcp_s: timed(over_tcp)?, copy_s: timed(copied)?, read_write_s: timed(read_and_written)? })
 }
 
-fn over_tcp(source: &Path, target: &Path) -> io::Result<()> {
+pub fn over_tcp(source: &Path, target: &Path) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let addr = listener.local_addr()?;
     thread::scope(|scope| {
@@ -61,11 +61,11 @@ fn over_tcp(source: &Path, target: &Path) -> io::Result<()> {
     })
 }
 
-fn copied(source: &Path, target: &Path) -> io::Result<()> {
+pub fn copied(source: &Path, target: &Path) -> io::Result<()> {
     io::copy(&mut File::open(source)?, &mut File::create(target)?).map(drop)
 }
 
-fn read_and_written(source: &Path, target: &Path) -> io::Result<()> {
+pub fn read_and_written(source: &Path, target: &Path) -> io::Result<()> {
     in_blocks(File::open(source)?, target)
 }
 

@@ -18,7 +18,7 @@ const IN_MEMORY: &str = "/dev/shm";
 const MEMORY_KINDS: [&str; 2] = ["tmpfs", "ramfs"];
 
 /// How the name of every folder of a run begins.
-const PREFIX: &str = "profile-transfer-";
+pub const PREFIX: &str = "profile-transfer-";
 /// Tries to remove the folder, and the pause between them: a node that is being killed may still write.
 const TRIES: u32 = 20;
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -116,7 +116,7 @@ fn remove(path: &Path) {
 }
 
 /// The kind of file system that `path` is on: that of the innermost mount around it.
-fn kind_of(mounts: &str, path: &Path) -> Option<String> {
+pub fn kind_of(mounts: &str, path: &Path) -> Option<String> {
     let mounts = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
         Some((words.next()?, words.next()?))

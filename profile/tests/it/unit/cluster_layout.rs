@@ -1,6 +1,8 @@
 //! Tests of `cluster/layout.rs`.
 
+use profile::cluster::affinity::cores;
 use profile::cluster::layout::*;
+use std::thread;
 
 #[test]
 fn indexers_run_where_the_layout_says() {

@@ -1,5 +1,6 @@
 //! Tests of `compare.rs`.
 
+use serde_json::Value;
 use serde_json::json;
 
 use profile::compare::*;

@@ -1,5 +1,6 @@
 //! Tests of `node/fetch.rs`.
 
+use nekopeer::Delivery;
 use nekoproto::NodeId;
 
 use profile::node::fetch::*;

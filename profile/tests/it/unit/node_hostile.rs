@@ -1,6 +1,11 @@
 //! Tests of `node/hostile.rs`.
 
+use nekoproto::Manifest;
 use nekoproto::{Chunk, ChunkHash};
+use std::num::NonZeroU64;
+use std::sync::Mutex;
+use std::time::Duration;
+use tokio::time::Instant;
 
 use profile::node::hostile::*;
 

@@ -1,6 +1,7 @@
 //! Tests of `node/usage.rs`.
 
 use profile::node::usage::*;
+use std::thread;
 
 #[test]
 fn work_takes_processor_time_and_memory() {

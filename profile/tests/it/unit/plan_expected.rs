@@ -1,6 +1,10 @@
 //! Tests of `plan/expected.rs`.
 
+use nekoproto::Holder;
+use nekoproto::QueryReply;
+use profile::plan::workload::Ask;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use nekoproto::{Hit, Identity, List, SignedRecord};
 

@@ -1,6 +1,7 @@
 //! Tests of `plan/scenario.rs`.
 
 use profile::plan::scenario::*;
+use profile::plan::topology::Topology;
 
 fn refused(change: impl FnOnce(&mut Scenario)) -> String {
     let mut scenario = Scenario::default();

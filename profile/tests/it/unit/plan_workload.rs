@@ -1,5 +1,7 @@
 //! Tests of `plan/workload.rs`.
 
+use nekoproto::Identity;
+use profile::plan::scenario::Scenario;
 use profile::plan::workload::*;
 
 fn workload(scenario: &Scenario) -> Workload {

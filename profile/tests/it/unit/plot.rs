@@ -1,6 +1,7 @@
 //! Tests of `plot.rs`.
 
 use profile::plot::*;
+use std::path::Path;
 
 fn nothing() -> Picture {
     Picture { title: "title".to_owned(), subtitle: "subtitle".to_owned(), charts: Vec::new() }

@@ -2,6 +2,7 @@
 
 use profile::node::Moment;
 use profile::plot::over_time::*;
+use profile::transfer::figures::Round;
 
 #[test]
 fn what_came_to_several_readers_is_summed_by_source() {

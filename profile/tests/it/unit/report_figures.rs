@@ -1,6 +1,7 @@
 //! Tests of `report/figures.rs`.
 
 use profile::report::figures::*;
+use std::time::Duration;
 
 #[test]
 fn figures_of_known_times_are_known() {

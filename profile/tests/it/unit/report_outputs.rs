@@ -1,6 +1,8 @@
 //! Tests of `report/outputs.rs`.
 
 use profile::report::outputs::*;
+use std::fs;
+use std::path::Path;
 
 #[test]
 fn a_folder_without_pictures_leaves_nothing() {

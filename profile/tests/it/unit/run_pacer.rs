@@ -1,5 +1,9 @@
 //! Tests of `run/pacer.rs`.
 
+use profile::run::Watch;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::Instant;
 use tokio::sync::mpsc;
 
 use profile::run::pacer::*;

@@ -1,6 +1,9 @@
 //! Tests of `run/samples.rs`.
 
+use profile::plan::expected::Verdict;
 use profile::run::samples::*;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 fn sample(client: u32, took_us: u64, outcome: Result<Verdict, Failure>) -> Sample {
     let took = Duration::from_micros(took_us);

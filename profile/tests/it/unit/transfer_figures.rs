@@ -1,6 +1,11 @@
 //! Tests of `transfer/figures.rs`.
 
+use profile::node::Moment;
+use profile::node::Sent;
+use profile::node::usage::Usage;
 use profile::transfer::figures::*;
+use profile::transfer::floor::Floors;
+use profile::transfer::scenario::Scenario;
 
 /// Two readers of a file of 1 GiB, from the origin and a liar.
 pub fn round() -> Round {

@@ -1,6 +1,11 @@
 //! Tests of `transfer/files.rs`.
 
 use profile::transfer::files::*;
+use profile::transfer::scenario::Bulk;
+use profile::transfer::scenario::Change;
+use profile::transfer::scenario::How;
+use std::fs::File;
+use std::{fs, os::unix::fs::FileExt};
 
 const PLAIN: Bulk = Bulk { size: 3 << 20, sparse: false };
 

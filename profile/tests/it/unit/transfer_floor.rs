@@ -1,6 +1,7 @@
 //! Tests of `transfer/floor.rs`.
 
 use profile::transfer::floor::*;
+use std::fs;
 
 #[test]
 fn floors_move_every_byte_and_leave_nothing() {

@@ -1,6 +1,8 @@
 //! Tests of `transfer/folder.rs`.
 
 use profile::transfer::folder::*;
+use std::fs;
+use std::path::Path;
 
 #[test]
 fn the_innermost_mount_counts() {

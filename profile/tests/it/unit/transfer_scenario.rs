@@ -1,6 +1,8 @@
 //! Tests of `transfer/scenario.rs`.
 
+use nekoproto::limits::FILE_BYTES_MAX;
 use profile::transfer::scenario::*;
+use std::num::NonZeroU64;
 
 #[test]
 fn what_makes_no_sense_is_refused() {

@@ -1,7 +1,11 @@
 //! Tests of `transfer/show.rs`.
 
-use profile::transfer::figures::tests::round;
+use super::transfer_figures::round;
+use profile::transfer::figures::METRICS;
+use profile::transfer::figures::Measured;
+use profile::transfer::scenario::Scenario;
 use profile::transfer::show::*;
+use serde_json::json;
 
 fn transfers() -> Transfers {
     let scenario = Scenario { readers: 2, rounds: 1, ..Scenario::whole(1 << 30) };
