@@ -89,7 +89,7 @@ fn run_index(Alone { options, connecting, output }: &Alone<index::Options>) -> R
     let setup = Setup::apart(connecting.clone());
     let index =
         setup.on_threads(&Arc::default(), async |deployment| index::run(options, &deployment).await)?;
-    measured(&index.report(), outputs)
+    measured(&index, outputs)
 }
 
 fn run_connections(
@@ -99,7 +99,7 @@ fn run_connections(
     let setup = Setup::apart(connecting.clone());
     let connections =
         setup.on_threads(&Arc::default(), async |deployment| connections::run(options, &deployment).await)?;
-    measured(&connections.report(), outputs)
+    measured(&connections, outputs)
 }
 
 fn run_goals(args: &args::Goals) -> Result<Outcome, Fault> {

@@ -74,7 +74,7 @@ fn compare_rows(
     to: &mut Comparison,
 ) -> anyhow::Result<()> {
     let name = identity(old);
-    let mut table = Table::new([name.as_str(), "before", "after", "ratio", ""]);
+    let mut table = Table::new(["", "before", "after", "ratio", ""]);
     for Metric { key, better, .. } in METRICS.into_iter().filter(|metric| metric.better != Better::Aside) {
         let (Some(before), Some(after)) = (figure(old, key, rule), figure(new, key, rule)) else {
             continue;
@@ -94,7 +94,7 @@ fn compare_rows(
             to.regressions.push(format!("{name}: {change}"));
         }
     }
-    writeln!(to.table, "{table}\n")?;
+    writeln!(to.table, "{name}\n\n{table}\n")?;
     Ok(())
 }
 

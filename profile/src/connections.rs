@@ -10,9 +10,7 @@ use anyhow::{Context, ensure};
 use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
-    FileName, Identity, QueryReply, SignedRecord,
-    limits::CONNECTIONS_MAX,
-    transport::{Security, call_until},
+    FileName, Identity, QueryReply, SignedRecord, limits::CONNECTIONS_MAX, transport::call_until,
 };
 
 use crate::{
@@ -48,139 +46,68 @@ pub struct Options {
     pub lookups: usize,
 }
 
-/// All that was measured.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    security: Security,
-    floor: Floor,
-    /// Connections that look names up.
-    active: usize,
-    /// Connections that were opened, and stayed.
-    pub opened: usize,
-    /// How long opening the idle ones took.
-    opening: Duration,
-    /// Resident memory of the indexer for each idle connection.
-    bytes_each: f64,
-    /// The same after each of them has been used once.
-    pub bytes_each_after: f64,
-    /// Lookups: of the active ones alone, of these with all others open, of each connection once.
-    served: Vec<Served>,
-    /// It was ended early.
-    pub interrupted: bool,
-}
-
-/// Lookups of some connections.
-#[derive(Clone, Debug)]
-struct Served {
-    what: String,
-    /// Connections that looked up.
-    open: usize,
-    /// Lookups a second, of all together.
-    per_s: f64,
-    figures: Figures,
-}
-
-impl Measured {
-    /// A row for each kind of lookups.
-    pub fn report(&self) -> Report {
-        let (security, raw) = (security_name(self.security), self.floor.raw.p50);
-        let (opened, opening) = (self.opened, self.opening.as_secs_f64());
-        let last = opened - self.active.min(opened);
-        let [each, after] = [self.bytes_each, self.bytes_each_after].map(|bytes| bytes / 1024.0);
-        let head = format!(
+/// Opens the connections and measures, on an indexer of its own.
+pub async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
+    let watch = &deployment.watch;
+    let options = Options { connections: options.connections.max(options.active), ..options.clone() };
+    let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
+    let node = deployment.indexer(0, Vec::new()).await.or_cannot_begin()?;
+    let measured = measure(&options, &node, deployment).await;
+    node.stop().await;
+    let (facts, rows) = measured?;
+    let (security, raw) = (security_name(deployment.security), floor.raw.p50);
+    let (opened, opening) = (facts.get("connections"), facts.get("opening_s"));
+    let last = (opened - count(options.active)).max(0.0);
+    let [each, after] = ["bytes_each", "bytes_each_after"].map(|key| facts.get(key) / 1024.0);
+    let columns = ["scenario", "times", "per_s", "p50_us", "p99_us", "max_us"];
+    let rows = rows.into_iter().map(|row| row.with("security", security)).collect();
+    let foot = watch.is_stopped().then(|| "Interrupted: not all of it was measured.".to_owned());
+    Ok(Report {
+        kind: Some("connections"),
+        head: format!(
             "One indexer in a process of its own, {security}, {}.\n\
              Floor between two processes: raw TCP p50 {raw:.1} us.\n\n\
              {opened} connections, each of a peer of its own, the last {last} of them opened in {opening:.1} s. \
              Resident memory of the indexer for each idle one: {each:.1} KiB; after each was used: {after:.1} KiB.",
             machine::in_words()
-        );
-        let row = |served: &Served| {
-            let row = Row::named(served.what.clone()).with("security", security).with("open", served.open);
-            row.figure("per_s", served.per_s).times(&served.figures)
-        };
-        let columns = ["scenario", "times", "per_s", "p50_us", "p99_us", "max_us"];
-        Report {
-            kind: Some("connections"),
-            head,
-            sections: vec![Section::new("Lookups:", &columns, self.served.iter().map(row).collect())],
-            foot: Vec::from_iter(
-                self.interrupted.then(|| "Interrupted: not all of it was measured.".to_owned()),
-            ),
-            facts: Row::default()
-                .with("connections", opened)
-                .with("active", self.active)
-                .figure("bytes_each", self.bytes_each)
-                .figure("bytes_each_after", self.bytes_each_after)
-                .figure("opening_s", opening)
-                .figure("floor_us", raw),
-            interrupted: self.interrupted,
-        }
-    }
+        ),
+        sections: vec![Section::new("Lookups:", &columns, rows)],
+        foot: foot.into_iter().collect(),
+        facts: facts.figure("floor_us", raw),
+        interrupted: watch.is_stopped(),
+    })
 }
 
-/// Opens the connections and measures, on an indexer of its own.
-pub async fn run(options: &Options, deployment: &Deployment) -> Result<Measured, Fault> {
-    let options = Options { connections: options.connections.max(options.active), ..options.clone() };
-    let watch = &deployment.watch;
-    let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
-    let node = deployment.indexer(0, Vec::new()).await.or_cannot_begin()?;
-    let mut measured = Measured {
-        security: deployment.security,
-        floor,
-        active: options.active,
-        opened: 0,
-        opening: Duration::ZERO,
-        bytes_each: f64::NAN,
-        bytes_each_after: f64::NAN,
-        served: Vec::new(),
-        interrupted: false,
-    };
-    let done = measure(&mut measured, &options, &node, deployment).await;
-    node.stop().await;
-    done?;
-    measured.interrupted = watch.is_stopped();
-    Ok(measured)
-}
-
-async fn measure(
-    measured: &mut Measured,
-    options: &Options,
-    node: &Node,
-    deployment: &Deployment,
-) -> anyhow::Result<()> {
-    let watch = &deployment.watch;
+/// What the connections cost, and a row for each kind of lookups.
+async fn measure(options: &Options, node: &Node, deployment: &Deployment) -> anyhow::Result<(Row, Vec<Row>)> {
+    let (watch, active) = (&deployment.watch, options.active);
     let memory = || node.rss_bytes().context("the indexer's memory cannot be read");
     let origin = Identity::generate();
     let record = sign_record(&origin, "everybody/wants.this").to_signed();
     // All the busy ones first: what they leave behind in the indexer is no part of what an idle one costs.
-    let mut clients = connect(options.active, node.addr(), deployment).await?;
+    let mut clients = connect(active, node.addr(), deployment).await?;
     let first = clients.first().context("at least one connection is active")?;
     first.register(vec![record.clone()]).await?;
     let expected = look_up(first, &record).await?.1;
     ensure!(expected.hits.len() == 1, "what was registered is not found");
     let asked = Asked { record: &record, expected: &expected };
-    let active = options.active;
     let alone = format!("{active} active, no others");
-    measured.served.push(asked.by(alone, &clients[..active], options.lookups, watch).await?);
+    let alone = asked.by(alone, &clients[..active], options.lookups, watch).await?;
     tokio::time::sleep(SETTLED_AFTER).await;
     let before = memory()?;
     let began = Instant::now();
     clients.extend(connect(options.connections - active, node.addr(), deployment).await?);
     let opened = clients.len();
-    measured.opened = opened;
-    measured.opening = began.elapsed();
+    let opening_s = began.elapsed().as_secs_f64();
     tokio::time::sleep(SETTLED_AFTER).await;
-    let idle = opened - active;
-    measured.bytes_each = per(memory()?.saturating_sub(before), idle);
-    let (open, each) = (format!("{active} active, {opened} open"), format!("each of {opened} once"));
-    measured.served.push(asked.by(open, &clients[..active], options.lookups, watch).await?);
-    measured.served.push(asked.by(each, &clients, 1, watch).await?);
-    measured.bytes_each_after = per(memory()?.saturating_sub(before), idle);
-    Ok(())
-}
-
-fn per(memory: u64, connections: usize) -> f64 {
-    bytes(memory) / count(connections.max(1))
+    let each = |memory: u64| bytes(memory.saturating_sub(before)) / count((opened - active).max(1));
+    let bytes_each = each(memory()?);
+    let (open, once) = (format!("{active} active, {opened} open"), format!("each of {opened} once"));
+    let open = asked.by(open, &clients[..active], options.lookups, watch).await?;
+    let once = asked.by(once, &clients, 1, watch).await?;
+    let facts = Row::default().with("connections", opened).with("active", active);
+    let facts = facts.figure("bytes_each", bytes_each).figure("bytes_each_after", each(memory()?));
+    Ok((facts.figure("opening_s", opening_s), vec![alone, open, once]))
 }
 
 /// Connects as this number of peers; as fewer if stopped.
@@ -217,7 +144,7 @@ impl Asked<'_> {
         clients: &[Client],
         times: usize,
         watch: &Arc<Watch>,
-    ) -> anyhow::Result<Served> {
+    ) -> anyhow::Result<Row> {
         let open = clients.len();
         let _progress = Progress::begin(&format!("{open} ask"), open * times, watch);
         let began = Instant::now();
@@ -233,6 +160,6 @@ impl Asked<'_> {
         };
         let took = futures::future::try_join_all(clients.iter().map(ask)).await?.concat();
         let per_s = count(took.len()) / began.elapsed().as_secs_f64();
-        Ok(Served { what, open, per_s, figures: Figures::of(took) })
+        Ok(Row::named(what).with("open", open).figure("per_s", per_s).times(&Figures::of(took)))
     }
 }

@@ -4,8 +4,8 @@
 pub mod grow;
 pub mod inside;
 pub mod leave;
-pub mod show;
 pub mod subject;
+pub mod tables;
 
 use std::{ops::Range, thread};
 
@@ -14,19 +14,19 @@ use nekoindexer::state::index::SESSION_NAMES_MAX;
 use nekoproto::{
     Identity, VerifiedRecord,
     limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX},
-    transport::Security,
 };
 
 use self::{
-    grow::Grown,
-    leave::Left,
-    subject::{Sample, Subject, Timing},
+    inside::Costs,
+    subject::{Sample, Subject},
+    tables::Tables,
 };
 use crate::{
     cluster::{affinity, deployment::Deployment},
     floor::Floor,
     outcome::{Begin, Fault},
     plan::workload::sign_record,
+    report::Report,
     run::{progress::Progress, setup::within},
 };
 
@@ -60,110 +60,89 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// All that was measured of an indexer.
-#[derive(Clone, Debug)]
-pub struct Measured {
-    options: Options,
-    security: Security,
-    floor: Floor,
-    /// By number of names.
-    pub grown: Vec<Grown>,
-    /// By lookups in flight.
-    pub pipelined: Vec<Pipelined>,
-    /// By records in a registration.
-    pub batched: Vec<Batched>,
-    /// By registrations of a peer that left.
-    pub left: Vec<Left>,
-    /// It was ended early.
-    pub interrupted: bool,
-}
-
-/// Lookups with `depth` calls in flight.
-#[derive(Clone, Debug)]
-pub struct Pipelined {
-    pub depth: usize,
-    /// Lookups of names that are there.
-    pub hits: Timing,
-    /// Lookups of names that are not.
-    pub misses: Timing,
-}
-
-/// Registrations of `batch` records each, one call at a time.
-#[derive(Clone, Debug)]
-pub struct Batched {
-    pub batch: usize,
-    /// New names of the peer's own.
-    pub new: Timing,
-    /// The same again.
-    pub known: Timing,
-    /// New names of which the peer holds copies: each has a signature to be checked.
-    pub copies: Timing,
-    /// Lookups of `batch` names in a call, sixteen calls in flight.
-    pub hits: Timing,
-}
-
 /// Measures all that `options` name on indexers of their own; ends early when stopped, with what was
 /// measured by then.
-pub async fn run(options: &Options, deployment: &Deployment) -> Result<Measured, Fault> {
+pub async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
     let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
-    let (grown, pipelined, batches, left) = <_>::default();
-    let (options, security) = (options.clone(), deployment.security);
-    let mut measured =
-        Measured { options, security, floor, grown, pipelined, batched: batches, left, interrupted: false };
-    let options = measured.options.clone();
+    let mut tables = Tables::new(deployment.security, floor);
     let start =
         async || Subject::start(deployment, Origin::Own.identity(options.seed)).await.or_cannot_begin();
-    for (row, names) in options.names.iter().enumerate().take_while(|_| !watch.is_stopped()) {
+    let mut costs = None;
+    for names in options.names.iter().take_while(|_| !watch.is_stopped()) {
         let subject = start().await?;
-        if let Some((grown, sample)) = grow::grow(&subject, *names, &options).await? {
-            measured.grown.push(grown);
-            if row == 0 {
-                measured.pipelined = pipelined_lookups(&subject, &sample, &options).await?;
-            }
+        if let Some((sample, of_names)) = grow::grow(&subject, *names, options, &mut tables).await?
+            && costs.is_none()
+        {
+            look_up_by_depth(&subject, &sample, &of_names, options, &mut tables).await?;
+            costs = Some(of_names);
         }
         subject.stop().await;
     }
     for batch in options.batches.iter().take_while(|_| !watch.is_stopped()) {
         let subject = start().await?;
-        measured.batched.push(batched(&subject, *batch, &options).await?);
+        call_in_batches(&subject, *batch, costs.as_ref(), options, &mut tables).await?;
         subject.stop().await;
     }
     for names in options.leave.iter().take_while(|_| !watch.is_stopped()) {
         let subject = start().await?;
-        measured.left.push(leave::leave(&subject, *names, &options).await?);
+        leave::leave(&subject, *names, options, &mut tables).await?;
         subject.stop().await;
     }
-    measured.interrupted = watch.is_stopped();
-    Ok(measured)
+    Ok(tables.report(options, watch.is_stopped()))
 }
 
-async fn pipelined_lookups(
+async fn look_up_by_depth(
     subject: &Subject,
     sample: &Sample,
+    costs: &Costs,
     options: &Options,
-) -> anyhow::Result<Vec<Pipelined>> {
-    let mut rows = Vec::new();
+    tables: &mut Tables,
+) -> anyhow::Result<()> {
     for depth in options.depths.iter().copied().take_while(|_| !subject.watch().is_stopped()) {
         let (hits, misses) = subject.hits_and_misses(sample, depth, options.lookups).await?;
-        rows.push(Pipelined { depth, hits, misses });
+        for (one, several, timing, index_us) in
+            [("hit", "hits", &hits, costs.hit_us), ("miss", "misses", &misses, costs.miss_us)]
+        {
+            let row = tables.row(format!("{several}, {depth} in flight"), timing);
+            tables.depths.push(row.with("depth", depth));
+            if depth == 1 || depth == 64 {
+                tables.share(format!("lookup, {one}, {depth} in flight"), timing, index_us);
+            }
+        }
     }
-    Ok(rows)
+    Ok(())
 }
 
-async fn batched(subject: &Subject, batch: usize, options: &Options) -> anyhow::Result<Batched> {
+/// Registers, and looks up, `batch` names in a call. Of copies, which the peer holds, each has a signature
+/// to be checked.
+async fn call_in_batches(
+    subject: &Subject,
+    batch: usize,
+    costs: Option<&Costs>,
+    options: &Options,
+    tables: &mut Tables,
+) -> anyhow::Result<()> {
     let sample = Sample::of(&sign(Origin::Own, options.seed, 0..BATCHED_NAMES), subject.holder());
     let copies = sign(Origin::Other, options.seed, BATCHED_NAMES..2 * BATCHED_NAMES);
     let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
     let lookups = options.lookups * batch.min(LOOKUPS_BATCHED);
     let _progress = Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, subject.watch());
-    Ok(Batched {
-        batch,
-        new: subject.register(&sample.records, batch, 1).await?,
-        known: subject.register(&sample.records, batch, 1).await?,
-        copies: subject.register(&copies, batch, 1).await?,
-        hits: subject.look_up_all(&sample, lookups, batch, LOOKUPS_IN_FLIGHT).await?,
-    })
+    let new = subject.register(&sample.records, batch, 1).await?;
+    let known = subject.register(&sample.records, batch, 1).await?;
+    let copies = subject.register(&copies, batch, 1).await?;
+    let hits = subject.look_up_all(&sample, lookups, batch, LOOKUPS_IN_FLIGHT).await?;
+    for (what, timing) in
+        [("register new", &new), ("register copies", &copies), ("register known", &known), ("hits", &hits)]
+    {
+        let row = tables.row(format!("{what}, batches of {batch}"), timing);
+        tables.batches.push(row.with("batch", batch));
+    }
+    if let Some(costs) = costs {
+        let operation = format!("registration, copies, batches of {batch}");
+        tables.share(operation, &copies, costs.verify_us + costs.register_us);
+    }
+    Ok(())
 }
 
 /// Who publishes the files: the peer itself, or somebody whose copies it holds.

@@ -45,6 +45,11 @@ impl Row {
         self.with(key, figure.into().map(rounded))
     }
 
+    /// The figure under `key`; not a number if there is none.
+    pub fn get(&self, key: &str) -> f64 {
+        self.0.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN)
+    }
+
     /// The same with the figures of response times.
     pub fn times(mut self, figures: &Figures) -> Self {
         self = self.with("times", figures.count);
@@ -94,6 +99,13 @@ pub struct Report {
 }
 
 impl Report {
+    /// A figure of the row of this scenario; not a number if there is none.
+    pub fn of(&self, scenario: &str, key: &str) -> f64 {
+        let mut rows = self.sections.iter().flat_map(|section| &section.rows);
+        let row = rows.find(|row| row.0.get("scenario").is_some_and(|name| name == scenario));
+        row.map_or(f64::NAN, |row| row.get(key))
+    }
+
     /// For people.
     pub fn text(&self) -> String {
         let titled = |section: &Section| match &section.title[..] {

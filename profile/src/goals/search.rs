@@ -14,7 +14,7 @@ use crate::{
     measure::{Measured, measure},
     outcome::Fault,
     plan::scenario::Scenario,
-    report::{bytes, count, median, option_name},
+    report::{Report, bytes, count, median, option_name},
     run::{
         Watch,
         setup::{Connecting, Setup, within},
@@ -119,11 +119,11 @@ impl Search<'_> {
     fn connections(&mut self, insecure: bool, most_kib: f64) -> Result<(), Fault> {
         let connections = self.options.connections;
         let options = connections::Options { connections, active: connections.div_ceil(100), lookups: 200 };
-        let measured =
+        let report =
             self.apart(insecure, async |deployment| connections::run(&options, &deployment).await)?;
         let (flag, name) = if insecure { (" --insecure", "plain TCP") } else { ("", "TLS") };
         let command = format!("profile connections -n {connections}{flag}");
-        let (opened, kib) = (count(measured.opened), measured.bytes_each_after / 1024.0);
+        let (opened, kib) = (report.facts.get("connections"), report.facts.get("bytes_each_after") / 1024.0);
         self.add(format!("connections served, {name}"), opened, Bound::AtLeast(count(connections)), &command);
         self.add(format!("KiB of each connection, {name}"), kib, Bound::AtMost(most_kib), &command);
         Ok(())
@@ -137,8 +137,7 @@ impl Search<'_> {
         let mut rates = [Vec::new(), Vec::new()];
         for _ in 0..LOOKUP_ROUNDS {
             for (insecure, rates) in [true, false].into_iter().zip(&mut rates) {
-                let measured = self.measure_index(&options, insecure)?;
-                rates.extend(measured.pipelined.first().map(|row| row.hits.per_s()));
+                rates.push(self.measure_index(&options, insecure)?.of("hits, 64 in flight", "per_s"));
             }
         }
         let [plain, tls] = rates.map(median);
@@ -150,26 +149,28 @@ impl Search<'_> {
     }
 
     fn index(&mut self) -> Result<(), Fault> {
-        let measured = self.measure_index(&self.index_options(), true)?;
-        let mut add = |what, is, bound| self.add(what, is, bound, "profile index --insecure");
-        for row in &measured.batched {
-            let what = format!("names looked up/s, {} in a call", row.batch);
-            add(what, row.hits.per_s(), Bound::AtLeast(1_500_000.0));
+        let report = self.measure_index(&self.index_options(), true)?;
+        let Options { names, leave, .. } = self.options;
+        let mut add = |what: String, scenario: &str, key, bound| {
+            self.add(what, report.of(scenario, key), bound, "profile index --insecure");
+        };
+        let (each, hits) = ("names looked up/s, 100 in a call", "hits, batches of 100");
+        add(each.to_owned(), hits, "per_s", Bound::AtLeast(1_500_000.0));
+        for names in names {
+            let [register, renew] = ["register", "renew"].map(|what| format!("{names} names, {what}"));
+            add(format!("{names} names, registered/s"), &register, "per_s", Bound::AtLeast(200_000.0));
+            add(format!("{names} names, renewed/s"), &renew, "per_s", Bound::AtLeast(500_000.0));
         }
-        for row in &measured.grown {
-            let names = row.names;
-            add(format!("{names} names, registered/s"), row.registered.per_s(), Bound::AtLeast(200_000.0));
-            add(format!("{names} names, renewed/s"), row.renewed.per_s(), Bound::AtLeast(500_000.0));
+        if let Some(names) = names.last() {
+            let (what, register) =
+                (format!("bytes of each name, {names} names"), format!("{names} names, register"));
+            add(what, &register, "bytes_per_name", Bound::AtMost(320.0));
         }
-        if let Some(row) = measured.grown.last() {
-            add(format!("bytes of each name, {} names", row.names), row.bytes_per_name, Bound::AtMost(320.0));
-        }
-        for row in &measured.left {
-            let what = format!("ms until {} registrations are gone", row.names);
-            add(what, row.longest_ms(), Bound::AtMost(100.0));
-            let what = "p99 of lookups meanwhile, in p99 before".to_owned();
-            add(what, row.p99_ratio(), Bound::AtMost(2.0));
-        }
+        let meanwhile = format!("lookups while {leave} leave");
+        let what = format!("ms until {leave} registrations are gone");
+        add(what, &meanwhile, "left_after_ms", Bound::AtMost(100.0));
+        let what = "p99 of lookups meanwhile, in p99 before".to_owned();
+        add(what, &meanwhile, "p99_ratio", Bound::AtMost(2.0));
         Ok(())
     }
 
@@ -179,7 +180,7 @@ impl Search<'_> {
         index::Options { names, depths, batches, leave, lookups: requests * 16, seed: 1 }
     }
 
-    fn measure_index(&self, options: &index::Options, insecure: bool) -> Result<index::Measured, Fault> {
+    fn measure_index(&self, options: &index::Options, insecure: bool) -> Result<Report, Fault> {
         self.apart(insecure, async |deployment| index::run(options, &deployment).await)
     }
 

@@ -8,6 +8,7 @@ use super::{
     inside::{Costs, Inside},
     sign,
     subject::{Sample, Subject, Timing},
+    tables::Tables,
 };
 use crate::{
     report::{bytes, count},
@@ -25,38 +26,18 @@ const BATCH: usize = 100;
 /// Lookups in flight.
 const LOOKUPS_IN_FLIGHT: usize = 64;
 
-/// An indexer with this number of names.
-#[derive(Clone, Debug)]
-pub struct Grown {
-    pub names: usize,
-    /// New names registered.
-    pub registered: Timing,
-    /// The first tenth of them.
-    pub first_tenth: Timing,
-    /// The last tenth of them.
-    pub last_tenth: Timing,
-    /// A sample of the names registered again.
-    pub renewed: Timing,
-    /// Lookups of names that are there.
-    pub hits: Timing,
-    /// Lookups of names that are not.
-    pub misses: Timing,
-    /// Resident memory that the names added, in bytes for each.
-    pub bytes_per_name: f64,
-    /// What the same costs without a network.
-    pub inside: Costs,
-}
-
-/// Fills an indexer, and measures it when it is full; `None` if stopped before.
+/// Fills an indexer, and measures it when it is full; returns a sample of the names and what they cost
+/// without a network, or `None` if stopped before.
 pub async fn grow(
     subject: &Subject,
     names: usize,
     options: &Options,
-) -> anyhow::Result<Option<(Grown, Sample)>> {
+    tables: &mut Tables,
+) -> anyhow::Result<Option<(Sample, Costs)>> {
     let memory = || subject.rss_bytes().context("the indexer's memory cannot be read");
     let mut inside = Inside::new(subject.holder());
     let empty = memory()?;
-    let (registered, kept) = fill(subject, &mut inside, names, options).await?;
+    let (filled, kept) = fill(subject, &mut inside, names, options).await?;
     if subject.watch().is_stopped() {
         return Ok(None);
     }
@@ -64,22 +45,34 @@ pub async fn grow(
     let sample = Sample::known_to(&inside, kept);
     let renewed = subject.register(&sample.records, BATCH, IN_FLIGHT).await?;
     let (hits, misses) = subject.hits_and_misses(&sample, LOOKUPS_IN_FLIGHT, options.lookups).await?;
+    let costs = inside.costs(&sample.records, &sample.missing);
     let tenth = names / 10;
     let part = |is_in: &dyn Fn(usize) -> bool| {
-        Timing::sum(registered.iter().filter(|(end, _)| is_in(*end)).map(|(_, timing)| timing))
+        Timing::sum(filled.iter().filter(|(end, _)| is_in(*end)).map(|(_, timing)| timing))
     };
-    let grown = Grown {
-        names,
-        first_tenth: part(&|end| end <= tenth),
-        last_tenth: part(&|end| end > names - tenth),
-        registered: part(&|_| true),
-        renewed,
-        hits,
-        misses,
-        bytes_per_name,
-        inside: inside.costs(&sample.records, &sample.missing),
-    };
-    Ok(Some((grown, sample)))
+    let registered = part(&|_| true);
+    for (what, timing) in [
+        ("register", &registered),
+        ("renew", &renewed),
+        ("hits, 64 in flight", &hits),
+        ("misses, 64 in flight", &misses),
+    ] {
+        let mut row = tables.row(format!("{names} names, {what}"), timing).with("names", names);
+        if what == "register" {
+            row = row
+                .figure("bytes_per_name", bytes_per_name)
+                .figure("first_tenth_per_s", part(&|end| end <= tenth).per_s())
+                .figure("last_tenth_per_s", part(&|end| end > names - tenth).per_s())
+                .figure("inside_hit_us", costs.hit_us)
+                .figure("inside_miss_us", costs.miss_us)
+                .figure("inside_verify_us", costs.verify_us)
+                .figure("inside_register_us", costs.register_us);
+        }
+        tables.grown.push(row);
+    }
+    let operation = format!("registration, own and new, of {names} names");
+    tables.share(operation, &registered, costs.register_us);
+    Ok(Some((sample, costs)))
 }
 
 /// Registers `names` names, at the indexer and at the index without a network. Returns how long each

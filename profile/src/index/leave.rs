@@ -12,6 +12,7 @@ use nekoproto::{Names, VerifiedRecord, limits::BATCH_MAX, transport::call_until}
 use super::{
     Options, Origin, sign,
     subject::{Sample, Subject, Timing},
+    tables::Tables,
 };
 use crate::run::progress::Progress;
 
@@ -24,33 +25,13 @@ const ROUNDS: usize = 5;
 /// How long it may take.
 const LEFT_WITHIN: Duration = Duration::from_secs(60);
 
-/// A peer that left.
-#[derive(Clone, Debug)]
-pub struct Left {
-    /// The registrations it had.
-    pub names: usize,
-    /// How long leaving took, each time.
-    pub took: Vec<Duration>,
-    /// Lookups of others before.
-    pub before: Timing,
-    /// Lookups of others while it left.
-    pub meanwhile: Timing,
-}
-
-impl Left {
-    /// How long the slowest leaving took, in milliseconds.
-    pub fn longest_ms(&self) -> f64 {
-        self.took.iter().max().map_or(f64::NAN, |longest| longest.as_secs_f64() * 1e3)
-    }
-
-    /// The p99 of the lookups while it left, in that of those before.
-    pub fn p99_ratio(&self) -> f64 {
-        self.meanwhile.figures().p99 / self.before.figures().p99
-    }
-}
-
 /// Has a peer with `names` registrations leave, several times; less often if stopped.
-pub async fn leave(subject: &Subject, names: usize, options: &Options) -> anyhow::Result<Left> {
+pub async fn leave(
+    subject: &Subject,
+    names: usize,
+    options: &Options,
+    tables: &mut Tables,
+) -> anyhow::Result<()> {
     let (watch, seed) = (subject.watch(), options.seed);
     let leaver = subject.another(Origin::Other.identity(seed)).await?;
     let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.holder());
@@ -59,7 +40,7 @@ pub async fn leave(subject: &Subject, names: usize, options: &Options) -> anyhow
     }
     let leaving = sign(Origin::Other, seed, STAYING_NAMES..STAYING_NAMES + names);
     let _progress = Progress::begin(&format!("{names} leave"), ROUNDS * (names + options.lookups), watch);
-    let mut left = Left { names, took: Vec::new(), before: Timing::default(), meanwhile: Timing::default() };
+    let (mut longest, mut quiet, mut busy) = (Duration::ZERO, Timing::default(), Timing::default());
     for _ in (0..ROUNDS).take_while(|_| !watch.is_stopped()) {
         for batch in leaving.chunks(BATCH_MAX) {
             leaver.register(batch.iter().map(VerifiedRecord::to_signed).collect()).await?;
@@ -81,9 +62,15 @@ pub async fn leave(subject: &Subject, names: usize, options: &Options) -> anyhow
         let answers = leaver.calls.search_all(call_until(Instant::now() + LEFT_WITHIN), gone).await??;
         let is_gone = answers.iter().flatten().all(|answer| answer.hits.is_empty());
         ensure!(is_gone, "a peer that left is still found");
-        left.took.push(took);
-        left.before = Timing::sum([&left.before, &before]);
-        left.meanwhile = Timing::sum([&left.meanwhile, &meanwhile]);
+        longest = longest.max(took);
+        quiet = Timing::sum([&quiet, &before]);
+        busy = Timing::sum([&busy, &meanwhile]);
     }
-    Ok(left)
+    let before = tables.row(format!("lookups before {names} leave"), &quiet);
+    let meanwhile = tables
+        .row(format!("lookups while {names} leave"), &busy)
+        .figure("left_after_ms", longest.as_secs_f64() * 1e3)
+        .figure("p99_ratio", busy.figures().p99 / quiet.figures().p99);
+    tables.left.extend([before, meanwhile].map(|row| row.with("names", names)));
+    Ok(())
 }

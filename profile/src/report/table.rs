@@ -77,7 +77,8 @@ impl fmt::Display for Table {
 }
 
 fn is_figure(cell: &str) -> bool {
-    cell == "NaN" || cell.starts_with(|first: char| first.is_ascii_digit() || "<>-".contains(first))
+    let bare = cell.trim_start_matches(['<', '>', '=', ' ']).trim_end_matches(" x");
+    cell == NOTHING || bare.parse::<f64>().is_ok()
 }
 
 /// A value of a row, with as many decimals as its metric has.

@@ -8,7 +8,7 @@ use profile::transfer::floor::Floors;
 use profile::transfer::scenario::Scenario;
 
 /// Two readers of a file of 1 GiB, from the origin and a liar.
-pub fn round() -> Round {
+pub(super) fn round() -> Round {
     let source = |source: &str, bytes, banned| Sent { source: source.to_owned(), bytes, banned };
     let usage =
         |cpu_s, mib: u64| Usage { cpu_s, peak_bytes: Some(mib << 20), memory: vec![(100.0, mib << 20)] };
