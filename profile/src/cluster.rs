@@ -140,7 +140,6 @@ impl Cluster {
         &self.peers[n]
     }
 
-    /// The files.
     pub fn workload(&self) -> Arc<Workload> {
         Arc::clone(&self.workload)
     }
@@ -160,7 +159,6 @@ impl Cluster {
         }
     }
 
-    /// Stops all of it.
     pub async fn stop(self) {
         drop(self.peers);
         for node in self.nodes {
@@ -174,7 +172,6 @@ pub fn request(name: &FileName, ttl_hops: u8) -> QueryRequest {
     QueryRequest { msg_id: MsgId::random(), name: name.clone(), ttl_hops, covered: Covered::new() }
 }
 
-/// The key of the n-th peer.
 fn identity(seed: u64, n: usize) -> Identity {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());

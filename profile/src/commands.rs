@@ -196,7 +196,6 @@ const fn outcome(is_all_well: bool) -> Outcome {
     if is_all_well { Outcome::Done } else { Outcome::NotAllWell }
 }
 
-/// Prints `text` on lines of its own.
 fn print(text: &str) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{}", text.trim_end()).context("cannot write to stdout")
 }
@@ -211,7 +210,6 @@ fn judged(off: &[String], what: &str) -> Result<Outcome, Fault> {
     Ok(Outcome::Regressed)
 }
 
-/// Says on stderr what goes on.
 fn note(text: &str) {
     // Nobody is left to tell if stderr is closed.
     let _ = writeln!(std::io::stderr(), "{text}");

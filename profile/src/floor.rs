@@ -48,7 +48,6 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Measures both.
     pub async fn measure(deployment: &Deployment) -> anyhow::Result<Self> {
         Ok(Self { raw: raw(deployment).await?, call: call(deployment, deployment.security).await? })
     }
@@ -111,7 +110,6 @@ async fn with_echo<T, F: Future<Output = anyhow::Result<T>>>(
     work(echo::Client::connect(server.addr(), security).await?).await
 }
 
-/// Longer than any echo takes.
 fn patient() -> Context {
     call_until(Instant::now() + Duration::from_secs(10))
 }

@@ -25,9 +25,7 @@ pub struct Goal {
     pub bound: Bound,
     /// Not a number if it could not be measured.
     pub measured: f64,
-    /// What measures it alone.
     pub command: String,
-    /// Every answer on the way was right.
     pub all_right: bool,
 }
 

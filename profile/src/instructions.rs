@@ -33,7 +33,6 @@ pub struct Counts {
     pub arch: String,
     /// The compiler; another may make more or fewer of the same code.
     pub rustc: String,
-    /// By function.
     pub instructions: BTreeMap<String, f64>,
 }
 
@@ -73,7 +72,6 @@ pub fn parse_count(said: &str) -> Option<u64> {
     line.rsplit(':').next()?.trim().replace(',', "").parse().ok()
 }
 
-/// Reads recorded counts.
 pub fn read(path: &Path) -> anyhow::Result<Counts> {
     let cannot = || {
         format!(

@@ -14,37 +14,23 @@
 //! | `compare`, `instructions` | guards: is it worse than before? |
 //! | `commands`, `outcome` | the program: arguments, exit codes |
 //!
-//! It is a library for its program and its tests alone: only [`commands`] and [`outcome`] are its face.
+//! It is a library for its program and its tests alone.
+#![allow(missing_docs, reason = "no other crate uses it: what a name says is not said again")]
 
-#[doc(hidden)]
 pub mod cluster;
 pub mod commands;
-#[doc(hidden)]
 pub mod compare;
-#[doc(hidden)]
 pub mod connections;
-#[doc(hidden)]
 pub mod floor;
-#[doc(hidden)]
 pub mod goals;
-#[doc(hidden)]
 pub mod index;
-#[doc(hidden)]
 pub mod instructions;
-#[doc(hidden)]
 pub mod matrix;
-#[doc(hidden)]
 pub mod measure;
-#[doc(hidden)]
 pub mod node;
 pub mod outcome;
-#[doc(hidden)]
 pub mod plan;
-#[doc(hidden)]
 pub mod plot;
-#[doc(hidden)]
 pub mod report;
-#[doc(hidden)]
 pub mod run;
-#[doc(hidden)]
 pub mod transfer;

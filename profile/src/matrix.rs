@@ -27,7 +27,6 @@ pub const ROWS: [(usize, usize, u8); 9] = [
 /// The rows that were measured, and why there are no more.
 #[derive(Debug)]
 pub struct Matrix {
-    /// In order.
     pub rows: Vec<Measured>,
     /// It was ended early: rows are missing, or the last is not whole.
     pub interrupted: bool,
@@ -56,7 +55,6 @@ pub async fn run(base: &Scenario, deployment: &Deployment) -> Result<Matrix, Fau
 }
 
 impl Matrix {
-    /// All rows in one table.
     pub fn report(&self) -> Report {
         let setting = self.rows.first().map(Measured::setting).unwrap_or_default();
         let foot = self.interrupted.then(|| format!("interrupted: {} whole rows were meant", ROWS.len()));

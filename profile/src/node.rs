@@ -92,7 +92,6 @@ pub enum Request {
 /// One response for each request, and one when the process is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Response {
-    /// It serves.
     Ready {
         node: String,
         addr: SocketAddr,
@@ -102,12 +101,9 @@ pub enum Response {
         files: usize,
         took_s: f64,
     },
-    /// All downloads have ended.
     Downloaded(Downloads),
-    /// What it took.
     Usage(Usage),
     Done,
-    /// It could not do it.
     Failed(String),
 }
 

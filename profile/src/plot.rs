@@ -42,7 +42,6 @@ const PALETTE: [RGBColor; 8] = [
 /// One or more charts beside each other, under a title.
 pub struct Picture {
     pub title: String,
-    /// How it was measured.
     pub subtitle: String,
     pub charts: Vec<Chart>,
 }
@@ -55,7 +54,6 @@ pub struct Chart {
     pub legend: SeriesLabelPosition,
 }
 
-/// One axis.
 pub struct Axis {
     pub label: &'static str,
     pub range: Range<f64>,

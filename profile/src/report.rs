@@ -66,11 +66,8 @@ impl Row {
 /// A part of a report: one table, and its rows in the results.
 #[derive(Clone, Debug)]
 pub struct Section {
-    /// What stands above the table.
     pub title: String,
-    /// For people.
     pub table: Table,
-    /// For machines.
     pub rows: Vec<Row>,
 }
 
@@ -88,13 +85,11 @@ pub struct Report {
     pub kind: Option<&'static str>,
     /// How it was measured, in lines.
     pub head: String,
-    /// In order.
     pub sections: Vec<Section>,
     /// What is said at the end, in lines.
     pub foot: Vec<String>,
     /// Values of the results that belong to no row.
     pub facts: Row,
-    /// It was ended early.
     pub interrupted: bool,
 }
 
@@ -106,7 +101,6 @@ impl Report {
         row.map_or(f64::NAN, |row| row.get(key))
     }
 
-    /// For people.
     pub fn text(&self) -> String {
         let titled = |section: &Section| match &section.title[..] {
             "" => section.table.to_string(),
@@ -118,7 +112,6 @@ impl Report {
         parts.join("\n\n")
     }
 
-    /// For machines.
     pub fn json(&self) -> Value {
         let rows = self.sections.iter().flat_map(|section| &section.rows).cloned();
         let about = Row::default().with("commit", machine::COMMIT).with("machine", machine::describe());
@@ -164,7 +157,6 @@ pub const fn bytes(bytes: u64) -> f64 {
     bytes as f64
 }
 
-/// Bytes in MiB.
 pub fn mib(count: u64) -> f64 {
     bytes(count) / f64::from(1 << 20)
 }

@@ -83,7 +83,6 @@ struct Asking {
     asker: Asker,
     draw: Draw,
     samples: Vec<Sample>,
-    /// Where it runs.
     runtime: Handle,
 }
 

@@ -19,7 +19,6 @@ use super::{
 /// A connection to one indexer; dropping it closes it.
 #[derive(Debug)]
 pub struct Client {
-    /// Calls the indexer.
     pub calls: IndexerServiceClient,
     /// The client as it is listed.
     pub holder: Holder,

@@ -24,11 +24,8 @@ pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::
 /// How nodes are run.
 #[derive(Clone, Debug)]
 pub struct Deployment {
-    /// Which threads run what.
     pub layout: Layout,
-    /// TLS, or plain TCP.
     pub security: Security,
-    /// Whom indexers send queries to.
     pub routing: Routing,
     /// The n-th indexer listens on this port plus n; 0: on free ones.
     pub port: u16,
@@ -43,9 +40,7 @@ pub struct Deployment {
 /// A running indexer; dropping it ends it.
 #[derive(Debug)]
 pub enum Node {
-    /// In this process.
     Here(IndexerHandle),
-    /// A process of its own.
     Apart(Process),
 }
 
@@ -63,7 +58,6 @@ impl Deployment {
         }
     }
 
-    /// Starts the n-th indexer.
     pub async fn indexer(&self, n: usize, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
         let offset = if self.port == 0 { 0 } else { u16::try_from(n)? };
         let port = self.port.checked_add(offset).context("there are no ports past 65535")?;
@@ -88,7 +82,6 @@ impl Deployment {
 }
 
 impl Node {
-    /// Where it listens.
     pub const fn addr(&self) -> SocketAddr {
         match self {
             Self::Here(indexer) => indexer.local_addr(),
@@ -104,7 +97,6 @@ impl Node {
         }
     }
 
-    /// Ends it and waits for its end.
     pub async fn stop(self) {
         match self {
             Self::Here(indexer) => indexer.shutdown().await,

@@ -27,7 +27,6 @@ pub fn endpoint(identity: Identity, role: Role, security: Security) -> anyhow::R
     Ok(Endpoint::new(EndpointConfig { identity, role, network: NetworkName::default(), security })?)
 }
 
-/// TLS, or plain TCP.
 pub const fn security(insecure: bool) -> Security {
     if insecure { Security::Insecure } else { Security::Tls }
 }

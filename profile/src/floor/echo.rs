@@ -16,7 +16,6 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::cluster::{deployment::ANY_PORT, endpoint::endpoint};
 
-/// Bytes of one message.
 pub const MESSAGE_BYTES: usize = 64;
 
 /// The message of an echo call: 64 bytes.
@@ -25,7 +24,6 @@ pub type Payload = (ContentHash, ContentHash);
 /// A call that costs nothing but itself.
 #[tarpc::service]
 pub trait EchoService {
-    /// Sends back what it is given.
     async fn echo(payload: Payload) -> Payload;
 }
 
@@ -68,7 +66,6 @@ impl Server {
         Ok(Self { addr, stop })
     }
 
-    /// Where it listens.
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -83,13 +80,11 @@ impl Drop for Server {
 /// Calls a [`Server`]; dropping it closes the connection.
 #[derive(Debug)]
 pub struct Client {
-    /// The calls.
     pub calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
     driver: JoinHandle<()>,
 }
 
 impl Client {
-    /// Connects to the server at `addr`.
     pub async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Peer, security)?;
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;

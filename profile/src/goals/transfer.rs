@@ -32,15 +32,11 @@ pub const FILES: usize = 10_000;
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of the file.
     pub size: u64,
-    /// Small files.
     pub files: usize,
-    /// Least and most bytes of one.
     pub file_bytes: (u64, u64),
     /// Times of each row that depends on the machine.
     pub rounds: usize,
-    /// Seed of all bytes.
     pub seed: u64,
 }
 
@@ -53,11 +49,9 @@ struct Plan {
 /// A figure of what was measured.
 #[derive(Clone, Copy)]
 enum Figure {
-    /// The median of the rounds.
     Median(&'static str),
     /// The largest of the rounds, where none may be worse.
     Largest(&'static str),
-    /// The median, in that of the scenario before.
     InTimesOfLast(&'static str),
 }
 
@@ -181,7 +175,6 @@ pub async fn run(options: &Options, folder: &Folder, deployment: &Deployment) ->
     (goals, all_well)
 }
 
-/// Says on stderr what went wrong.
 fn say(scenario: &Scenario, error: &str) {
     // Nobody is left to tell if stderr is closed.
     let _ = writeln!(std::io::stderr(), "{}: {error}", scenario.name());

@@ -19,11 +19,8 @@ use crate::{
 const CHUNK: usize = 10_000;
 /// Names that lookups and renewals are drawn from, spread over all that are registered.
 const SAMPLE_MAX: usize = 10_000;
-/// Registrations in flight.
 const IN_FLIGHT: usize = 4;
-/// Records in one registration.
 const BATCH: usize = 100;
-/// Lookups in flight.
 const LOOKUPS_IN_FLIGHT: usize = 64;
 
 /// Fills an indexer, and measures it when it is full; returns a sample of the names and what they cost

@@ -30,7 +30,6 @@ pub struct Costs {
     pub hit_us: f64,
     /// Finding that a name is not there.
     pub miss_us: f64,
-    /// Checking a signature.
     pub verify_us: f64,
     /// Listing a verified record.
     pub register_us: f64,

@@ -18,7 +18,6 @@ use crate::run::progress::Progress;
 
 /// Names of the peer that stays, which are looked up.
 const STAYING_NAMES: usize = 10_000;
-/// Lookups in flight.
 const IN_FLIGHT: usize = 16;
 /// How often the peer leaves.
 const ROUNDS: usize = 5;

@@ -35,7 +35,6 @@ pub struct Timing {
     pub names: usize,
     /// From the first call to the last answer.
     pub wall: Duration,
-    /// Each call.
     pub took: Vec<Duration>,
 }
 
@@ -62,7 +61,6 @@ impl Timing {
         })
     }
 
-    /// Names a second.
     pub fn per_s(&self) -> f64 {
         count(self.names) / self.wall.as_secs_f64()
     }
@@ -72,7 +70,6 @@ impl Timing {
         1e6 / self.per_s()
     }
 
-    /// Response times of the calls.
     pub fn figures(&self) -> Figures {
         Figures::of(self.took.iter().copied())
     }
@@ -81,7 +78,6 @@ impl Timing {
 /// Names that are looked up and registered again, and what must be found.
 #[derive(Debug, Default)]
 pub struct Sample {
-    /// Registered records.
     pub records: Vec<SignedRecord>,
     /// What the index without a network answers for each.
     answers: Vec<QueryReply>,
@@ -114,7 +110,6 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Starts it, with a peer of this identity.
     pub async fn start(deployment: &Deployment, identity: Identity) -> anyhow::Result<Self> {
         let node = deployment.indexer(0, Vec::new()).await?;
         let client = Client::connect(node.addr(), identity, deployment.security).await?;
@@ -124,7 +119,6 @@ impl Subject {
         Ok(Self { node, deployment: deployment.clone(), client })
     }
 
-    /// The peer as it is listed.
     pub const fn holder(&self) -> Holder {
         self.client.holder
     }
@@ -134,12 +128,10 @@ impl Subject {
         &self.deployment.watch
     }
 
-    /// Another peer of this identity.
     pub async fn another(&self, identity: Identity) -> anyhow::Result<Client> {
         Client::connect(self.node.addr(), identity, self.deployment.security).await
     }
 
-    /// Resident memory of the indexer in bytes.
     pub fn rss_bytes(&self) -> Option<u64> {
         self.node.rss_bytes()
     }
@@ -230,7 +222,6 @@ impl Subject {
         Timing::of(stream::iter(calls.take_while(|_| !self.watch().is_stopped())).map(call), in_flight).await
     }
 
-    /// Ends it.
     pub async fn stop(self) {
         drop(self.client);
         self.node.stop().await;

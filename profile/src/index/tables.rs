@@ -27,11 +27,8 @@ const COLUMNS: [&str; 11] = [
 pub struct Tables {
     security: Security,
     floor: Floor,
-    /// By number of names.
     pub grown: Vec<Row>,
-    /// By lookups in flight.
     pub depths: Vec<Row>,
-    /// By records in a registration.
     pub batches: Vec<Row>,
     /// By registrations of a peer that left.
     pub left: Vec<Row>,
@@ -45,14 +42,12 @@ impl Tables {
         Self { security, floor, grown, depths, batches, left, shares }
     }
 
-    /// A row of one timing.
     pub fn row(&self, scenario: String, timing: &Timing) -> Row {
         let row = Row::named(scenario).with("security", security_name(self.security));
         let row = row.figure("per_s", timing.per_s()).figure("floor_us", self.floor.raw.p50);
         row.times(&timing.figures())
     }
 
-    /// Adds how much of an operation is the index.
     pub fn share(&mut self, operation: String, timing: &Timing, index_us: f64) {
         let us = timing.us_per_name();
         let percent = index_us / us * 100.0;
@@ -60,7 +55,6 @@ impl Tables {
         self.shares.push(row.figure("index_percent", percent).figure("ipc_percent", 100.0 - percent));
     }
 
-    /// All of it.
     pub fn report(self, options: &Options, interrupted: bool) -> Report {
         let (raw, call) = (self.floor.raw.p50, self.floor.call.p50);
         let (security, machine) = (security_name(self.security), machine::in_words());

@@ -38,7 +38,6 @@ impl Measured {
         self.samples.wrong().values().sum()
     }
 
-    /// Requests without an answer.
     pub fn errors(&self) -> usize {
         self.samples.failures().values().sum()
     }
@@ -48,7 +47,6 @@ impl Measured {
         self.hits_wrong() == 0 && self.errors() == 0 && !self.samples.interrupted
     }
 
-    /// Answers a second.
     pub fn queries_per_s(&self) -> f64 {
         count(self.samples.answered()) / self.samples.wall.as_secs_f64()
     }
@@ -127,7 +125,6 @@ impl Measured {
         lines
     }
 
-    /// All of it for machines.
     pub fn row(&self) -> Row {
         let (scenario, samples) = (&self.scenario, &self.samples);
         let kinds = |counts: &mut dyn Iterator<Item = (String, usize)>| -> Value {

@@ -24,11 +24,8 @@ pub struct Process {
     child: Child,
     stdin: ChildStdin,
     responses: Lines<BufReader<ChildStdout>>,
-    /// What it is called in results.
     pub label: String,
-    /// Who it is.
     pub node: String,
-    /// Where it listens.
     pub addr: SocketAddr,
     /// Its folder, if it is a peer.
     pub dir: PathBuf,

@@ -38,7 +38,6 @@ fn seconds(clock: ClockId) -> f64 {
 /// What a process took since its meter was reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Seconds of processor time.
     pub cpu_s: f64,
     /// The most memory that was resident at once, in bytes; unknown where the system does not say.
     pub peak_bytes: Option<u64>,

@@ -1,9 +1,10 @@
 //! What to run: the numbers of one measurement, checked. Pure.
 
+use anyhow::ensure;
 use nekoindexer::config::NEIGHBORS_MAX;
 use nekoproto::limits::{HOLDERS_MAX, TTL_MAX};
 
-use crate::plan::topology::{Graph, Topology, TopologyError};
+use crate::plan::topology::{Graph, Topology};
 
 /// Indexers of one scenario; more would measure this machine's scheduler.
 pub const INDEXERS_MAX: usize = 256;
@@ -15,23 +16,19 @@ pub const REQUESTS_MAX: usize = 20_000_000;
 pub const FILES_MAX: usize = 200_000;
 /// Queries per second of an open loop.
 pub const RATE_MIN: f64 = 0.001;
-/// As above.
 pub const RATE_MAX: f64 = 10_000_000.0;
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Indexers.
     pub indexers: usize,
     /// Clients; the n-th asks indexer n modulo their number.
     pub clients: usize,
-    /// Hops of each query.
     pub ttl_hops: u8,
     /// Measured requests of each client.
     pub requests: usize,
     /// Requests of each client before the measured ones.
     pub warm_up: usize,
-    /// How the indexers are linked.
     pub topology: Topology,
     /// Neighbors of each indexer in the random topology.
     pub degree: usize,
@@ -44,7 +41,6 @@ pub struct Scenario {
     /// Queries per second of all clients together, begun whether or not earlier ones are answered;
     /// `None`: each client waits for its answer before it asks again.
     pub rate: Option<f64>,
-    /// Seed of everything random.
     pub seed: u64,
 }
 
@@ -67,41 +63,9 @@ impl Default for Scenario {
     }
 }
 
-/// Numbers that make no scenario.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ScenarioError {
-    /// A number is out of its range.
-    #[error("{what} must be {least} to {most}, not {is}")]
-    OutOfRange {
-        /// Which.
-        what: &'static str,
-        /// Its lower bound.
-        least: usize,
-        /// Its upper bound.
-        most: usize,
-        /// What was given.
-        is: usize,
-    },
-    /// The requests of all clients together are too many.
-    #[error("{0} requests are too many for one run: at most {REQUESTS_MAX}, of all clients together")]
-    TooManyRequests(usize),
-    /// A share outside of 0 to 1.
-    #[error("the share of misses must be 0 to 1, not {0}")]
-    Miss(f64),
-    /// A rate of nothing.
-    #[error("the rate must be {RATE_MIN} to {RATE_MAX} queries per second, not {0}")]
-    Rate(f64),
-    /// An indexer would have to name more neighbors than it can.
-    #[error("an indexer would name {0} neighbors, at most {NEIGHBORS_MAX} can be")]
-    TooManyNeighbors(usize),
-    /// The links cannot be.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-}
-
 impl Scenario {
-    /// Checks the numbers and draws the links.
-    pub fn graph(&self) -> Result<Graph, ScenarioError> {
+    /// Checks the numbers and draws the links; the first number that is wrong is the error.
+    pub fn graph(&self) -> anyhow::Result<Graph> {
         let ranges = [
             ("the number of indexers", 1, INDEXERS_MAX, self.indexers),
             ("the number of clients", 1, CLIENTS_MAX, self.clients),
@@ -111,26 +75,27 @@ impl Scenario {
             ("the number of holders of a file", 1, self.indexers.min(HOLDERS_MAX), self.holders),
         ];
         for (what, least, most, is) in ranges {
-            if !(least..=most).contains(&is) {
-                return Err(ScenarioError::OutOfRange { what, least, most, is });
-            }
+            ensure!((least..=most).contains(&is), "{what} must be {least} to {most}, not {is}");
         }
-        let all = self.requests.saturating_add(self.warm_up).saturating_mul(self.clients);
-        if all > REQUESTS_MAX {
-            return Err(ScenarioError::TooManyRequests(all));
-        }
-        if !(0.0..=1.0).contains(&self.miss) {
-            return Err(ScenarioError::Miss(self.miss));
-        }
-        if let Some(rate) = self.rate.filter(|rate| !(RATE_MIN..=RATE_MAX).contains(rate)) {
-            return Err(ScenarioError::Rate(rate));
+        let (all, miss) =
+            (self.requests.saturating_add(self.warm_up).saturating_mul(self.clients), self.miss);
+        let together = "of all clients together";
+        ensure!(
+            all <= REQUESTS_MAX,
+            "{all} requests are too many for one run: at most {REQUESTS_MAX}, {together}"
+        );
+        ensure!((0.0..=1.0).contains(&miss), "the share of misses must be 0 to 1, not {miss}");
+        if let Some(rate) = self.rate {
+            let is_possible = (RATE_MIN..=RATE_MAX).contains(&rate);
+            ensure!(is_possible, "the rate must be {RATE_MIN} to {RATE_MAX} queries per second, not {rate}");
         }
         let graph = Graph::new(self.topology, self.indexers, self.degree, self.seed)?;
-        let most = (0..self.indexers).map(|place| graph.names_as_neighbors(place).len()).max();
-        match most.filter(|most| *most > NEIGHBORS_MAX) {
-            Some(is) => Err(ScenarioError::TooManyNeighbors(is)),
-            None => Ok(graph),
-        }
+        let named = (0..self.indexers).map(|place| graph.names_as_neighbors(place).len()).max().unwrap_or(0);
+        ensure!(
+            named <= NEIGHBORS_MAX,
+            "an indexer would name {named} neighbors, at most {NEIGHBORS_MAX} can be"
+        );
+        Ok(graph)
     }
 
     /// `indexers/clients/ttl`, as the results are known.

@@ -67,7 +67,6 @@ impl Workload {
         }
     }
 
-    /// All files.
     pub fn records(&self) -> &[SignedRecord] {
         &self.records
     }
@@ -85,7 +84,6 @@ impl Workload {
         (0..self.records.len()).filter(held).map(|index| self.records[index].clone()).collect()
     }
 
-    /// The name asked for.
     pub fn name(&self, ask: Ask) -> &FileName {
         match ask {
             Ask::File(index) => &self.records[index].unverified().name,
@@ -110,7 +108,6 @@ impl Draw {
         Self { rng: StdRng::seed_from_u64(seed), miss: scenario.miss, files }
     }
 
-    /// What is asked next.
     pub fn ask(&mut self) -> Ask {
         if self.rng.random_bool(self.miss) {
             return Ask::Missing(self.rng.random_range(0..MISSING_NAMES));

@@ -17,11 +17,8 @@ const PERCENTILES: [f64; 14] =
 /// What is said of a number of response times, all in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// How many.
     pub count: u64,
-    /// Their mean.
     pub mean: f64,
-    /// The median.
     pub p50: f64,
     /// Nine in ten are at most this.
     pub p90: f64,
@@ -29,7 +26,6 @@ pub struct Figures {
     pub p99: f64,
     /// 999 in 1000 are at most this.
     pub p999: f64,
-    /// The longest.
     pub max: f64,
     /// Pairs of percentile and time.
     pub percentiles: Vec<(f64, f64)>,

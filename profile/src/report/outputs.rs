@@ -29,7 +29,6 @@ impl Outputs {
         Ok(Self { json: json?, csv: csv?, plots: plots?, written: Vec::new() })
     }
 
-    /// Writes the results.
     pub fn write_json(mut self, value: &Value) -> anyhow::Result<Self> {
         let text = serde_json::to_string_pretty(value)?;
         let written = self.json.take().map(|file| file.write(|out| Ok(writeln!(out, "{text}")?)));
@@ -37,21 +36,18 @@ impl Outputs {
         Ok(self)
     }
 
-    /// Has single measurements written.
     pub fn write_csv(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<Self> {
         let written = self.csv.take().map(|file| file.write(|out| Ok(write(out)?)));
         self.written.extend(written.transpose()?);
         Ok(self)
     }
 
-    /// Has pictures drawn.
     pub fn draw(mut self, draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>) -> anyhow::Result<Self> {
         let drawn = self.plots.take().map(|folder| draw(&folder.path));
         self.written.extend(drawn.transpose()?.into_iter().flatten());
         Ok(self)
     }
 
-    /// What was written, in lines.
     pub fn written(&self) -> String {
         self.written.iter().map(|path| format!("wrote {}\n", path.display())).collect()
     }

@@ -17,7 +17,6 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without lines.
     pub fn new<H: Into<String>>(heads: impl IntoIterator<Item = H>) -> Self {
         Self { lines: vec![heads.into_iter().map(Into::into).collect()] }
     }
@@ -46,7 +45,6 @@ impl Table {
         Self { lines: (0..columns).map(column).collect() }
     }
 
-    /// Nothing stands under the headings.
     pub fn is_empty(&self) -> bool {
         self.lines.len() < 2
     }

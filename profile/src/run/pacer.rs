@@ -24,9 +24,7 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(50);
 pub struct Pacer {
     /// Requests per second, of all clients together.
     pub rate: f64,
-    /// How many.
     pub requests: usize,
-    /// When the first is due.
     pub began: Instant,
 }
 

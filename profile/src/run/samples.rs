@@ -6,21 +6,21 @@ use nekoproto::Refusal;
 use serde::Serialize;
 use tarpc::client::RpcError;
 
-use crate::{plan::expected::Verdict, report::figures::Figures};
+use crate::{
+    plan::expected::Verdict,
+    report::{figures::Figures, key, write_csv},
+};
 
 /// How one request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// No answer before the deadline.
     DeadlinePassed,
-    /// The connection broke.
     ConnectionLost,
     /// The indexer was at a limit.
     Busy,
     /// The indexer refused the query.
     Refused,
-    /// The indexer failed.
     Internal,
 }
 
@@ -51,7 +51,6 @@ const _: () = assert!(size_of::<Sample>() == SAMPLE_BYTES);
 /// One request.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Of which client.
     pub client: u32,
     /// When it was meant to begin, since the measurement began.
     pub begun: Duration,
@@ -63,7 +62,6 @@ pub struct Sample {
     pub outcome: Result<Verdict, Failure>,
     /// Whether something was to be found.
     pub is_hit: bool,
-    /// Query messages between indexers.
     pub messages: u32,
 }
 
@@ -76,7 +74,6 @@ pub struct Samples {
     pub warm_up: Vec<Sample>,
     /// From the first measured request to the last answer.
     pub wall: Duration,
-    /// Whether it was ended early.
     pub interrupted: bool,
 }
 
@@ -97,7 +94,6 @@ impl Samples {
         self.warm_up.iter().chain(&self.measured)
     }
 
-    /// Measured requests with an answer.
     pub fn answered(&self) -> usize {
         answers(&self.measured).count()
     }
@@ -112,12 +108,10 @@ impl Samples {
         answers(&self.measured).map(|sample| u64::from(sample.messages)).sum()
     }
 
-    /// The figures of the measured answers.
     pub fn figures(&self) -> Figures {
         Figures::of(answers(&self.measured).map(|sample| sample.took))
     }
 
-    /// The figures of the answers before them.
     pub fn warm_up_figures(&self) -> Figures {
         Figures::of(answers(&self.warm_up).map(|sample| sample.took))
     }
@@ -152,19 +146,19 @@ impl Samples {
     }
 
     /// Writes one line for each measured request.
-    pub fn write_csv(&self, out: &mut (impl Write + ?Sized)) -> std::io::Result<()> {
-        writeln!(out, "client,begun_us,took_us,late_us,outcome,hit,messages")?;
-        for sample in &self.measured {
-            let [begun, took, late] =
-                [sample.begun, sample.took, sample.late].map(|time| time.as_secs_f64() * 1e6);
+    pub fn write_csv(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let heads = ["client", "begun_us", "took_us", "late_us", "outcome", "hit", "messages"];
+        let line = |sample: &Sample| {
+            let [begun, took, late] = [sample.begun, sample.took, sample.late]
+                .map(|time| format!("{:.3}", time.as_secs_f64() * 1e6));
             let outcome = match sample.outcome {
                 Ok(verdict) => key(&verdict),
                 Err(failure) => key(&failure),
             };
-            let (client, hit, messages) = (sample.client, u8::from(sample.is_hit), sample.messages);
-            writeln!(out, "{client},{begun:.3},{took:.3},{late:.3},{outcome},{hit},{messages}")?;
-        }
-        Ok(())
+            let (hit, messages) = (u8::from(sample.is_hit).to_string(), sample.messages.to_string());
+            vec![sample.client.to_string(), begun, took, late, outcome, hit, messages]
+        };
+        write_csv(out, &heads, self.measured.iter().map(line))
     }
 }
 
@@ -176,9 +170,4 @@ fn count<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
     let mut counts = BTreeMap::new();
     items.for_each(|item| *counts.entry(item).or_default() += 1);
     counts
-}
-
-/// The name of a verdict or failure in results.
-pub fn key(of: &impl Serialize) -> String {
-    serde_json::to_value(of).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

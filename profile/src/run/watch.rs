@@ -20,7 +20,6 @@ impl Watch {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Something else begins.
     pub fn begin(&self) {
         self.done.store(0, Ordering::Relaxed);
     }
@@ -36,7 +35,6 @@ impl Watch {
         self.stopped.cancel();
     }
 
-    /// Whether the run should end.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }

@@ -13,7 +13,6 @@ pub const ORIGIN: &str = "origin";
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub scenario: Scenario,
-    /// What came of each time.
     pub rounds: Vec<Round>,
 }
 

@@ -18,7 +18,6 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes at either end of a sparse file that are no hole.
 const EDGE_BYTES: u64 = 64 << 10;
 
-/// Makes a file at `path`.
 pub fn make(path: &Path, bulk: Bulk, seed: u64) -> io::Result<()> {
     let mut random = random(seed);
     let mut file = File::create(path)?;

@@ -13,7 +13,6 @@ use std::{
 use anyhow::{Context, ensure};
 use rustix::fs::sendfile;
 
-/// Bytes read at once.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes that the system is told to send at once.
 const SENT_AT_ONCE: usize = 1 << 30;
@@ -23,9 +22,7 @@ const SENT_AT_ONCE: usize = 1 << 30;
 pub struct Floors {
     /// Sent by the system from the file to a socket, received by another thread in blocks and written.
     pub tcp_s: f64,
-    /// Copied by the system.
     pub copy_s: f64,
-    /// Read and written in blocks.
     pub read_write_s: f64,
 }
 

@@ -49,7 +49,6 @@ impl Folder {
         Ok(Self { path: folder.keep(), kind })
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -14,46 +14,34 @@ use crate::report::{bytes, option_name};
 
 /// Times a transfer is done unless told otherwise.
 pub const ROUNDS_DEFAULT: usize = 3;
-/// Most readers: each is a process.
 const READERS_MAX: usize = 64;
-/// Most small files.
 const FILES_MAX: usize = 1_000_000;
 /// Most bytes of a small file: it is made in memory.
 const SMALL_BYTES_MAX: u64 = 64 << 20;
-/// Most places that change: each is a seek.
 const PLACES_MAX: u64 = 1_000_000;
-/// Most rounds.
 const ROUNDS_MAX: usize = 1000;
 
 /// One transfer that is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// What is transferred.
     pub what: What,
     /// Who has it when the readers begin: the origin, copies of it, and one hostile holder if any.
     pub sources: usize,
     /// Who fetch it, all beginning at once.
     pub readers: usize,
-    /// TLS, or plain TCP.
     pub security: Security,
-    /// File bytes a second that each peer sends at most.
     pub cap_up: Option<NonZeroU64>,
-    /// File bytes a second that each peer fetches at most.
     pub cap_down: Option<NonZeroU64>,
     /// Percent of the chunks that one of the sources corrupts.
     pub corrupt: Option<f64>,
-    /// Times it is done.
     pub rounds: usize,
     /// Whether the floors are measured too.
     pub floors: bool,
-    /// Seed of all bytes.
     pub seed: u64,
 }
 
-/// What is transferred.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// A file.
     Whole(Bulk),
     /// A file is published, and nobody fetches it.
     Publish(Bulk),
@@ -61,7 +49,6 @@ pub enum What {
     Change(Bulk, Change),
     /// Small files are published, and fetched.
     Files {
-        /// How many.
         count: usize,
         /// The least and the most bytes of one.
         bytes: (u64, u64),
@@ -71,7 +58,6 @@ pub enum What {
 /// A large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bulk {
-    /// Its bytes.
     pub size: u64,
     /// Nearly all of it is a hole.
     pub sparse: bool,
@@ -80,11 +66,9 @@ pub struct Bulk {
 /// What becomes different in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// Percent of the file.
     pub percent: f64,
     /// Spread over so many places.
     pub places: u64,
-    /// Overwritten or inserted.
     pub how: How,
 }
 
@@ -122,7 +106,6 @@ impl Scenario {
         }
     }
 
-    /// Makes sure that it can be measured.
     pub fn check(&self) -> anyhow::Result<()> {
         let within = |what: &str, is: u64, most: u64| {
             ensure!((1..=most).contains(&is), "the number of {what} must be 1 to {most}, not {is}");

@@ -24,16 +24,13 @@ const ERRORS_SHOWN: usize = 5;
 /// What came of some scenarios.
 #[derive(Clone, Debug)]
 pub struct Transfers {
-    /// Each of them.
     pub rows: Vec<Measured>,
     /// Where the files were.
     pub folder: String,
-    /// It was ended early.
     pub interrupted: bool,
 }
 
 impl Transfers {
-    /// Everything arrived, and is right.
     pub fn is_all_well(&self) -> bool {
         !self.interrupted && self.rows.iter().all(Measured::is_all_well)
     }
@@ -68,7 +65,6 @@ impl Transfers {
         }
     }
 
-    /// A line for each round.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         let lines = self.rows.iter().flat_map(|row| {
             let (name, security) = (row.scenario.name(), security_name(row.scenario.security).to_owned());
@@ -112,7 +108,6 @@ fn sources(row: &Measured) -> Option<String> {
     Some(format!("{}: {}", row.scenario.name(), sent.collect::<Vec<_>>().join("; ")))
 }
 
-/// The medians of the rounds.
 fn medians(row: &Measured) -> Row {
     let named = Row::named(row.scenario.name());
     METRICS.iter().fold(named, |shown, (key, _)| shown.figure(key, row.median(key)))

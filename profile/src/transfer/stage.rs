@@ -28,7 +28,6 @@ use crate::{
     node::{Corruption, PeerOptions, Request, Role, process::Process, usage::now_s},
 };
 
-/// The name of a large file.
 const NAME: &str = "data.bin";
 /// The folder of small ones.
 const SMALL: &str = "small";
@@ -46,7 +45,6 @@ pub struct Stage {
     indexer: Node,
     asker: Client,
     pub origin: Process,
-    /// Holders of copies.
     pub copies: Vec<Process>,
     hostile: Option<Process>,
     /// What the readers fetch, and what that must be.
@@ -161,7 +159,6 @@ impl Stage {
         }
     }
 
-    /// The request that fetches all there is, beginning at `at_s`.
     pub fn download(&self, at_s: f64) -> Request {
         Request::Download { names: self.goods.iter().map(|(name, _)| name.clone()).collect(), at_s }
     }
@@ -192,7 +189,6 @@ impl Stage {
         self.goods.iter().map(|goods| Ok(fs::metadata(file(goods))?.len())).sum()
     }
 
-    /// Ends all nodes.
     pub async fn stop(self) -> anyhow::Result<()> {
         for mut process in [self.origin].into_iter().chain(self.copies).chain(self.hostile) {
             process.end().await?;
