@@ -11,24 +11,16 @@ use std::{sync::Arc, time::Duration};
 use anyhow::bail;
 use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, limits::BATCH_MAX};
 use tarpc::context;
-use tokio::{
-    runtime::Handle,
-    time::{Instant, sleep},
-};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
 
-use self::{
-    client::Client,
-    deployment::{Deployment, Node},
-};
-use crate::{
-    plan::{
-        expected::{Expected, Verdict},
-        scenario::Scenario,
-        topology::Graph,
-        workload::{Ask, Workload},
-    },
-    report::machine,
-};
+use self::client::Client;
+use self::deployment::{Deployment, Node};
+use crate::plan::expected::{Expected, Verdict};
+use crate::plan::scenario::Scenario;
+use crate::plan::topology::Graph;
+use crate::plan::workload::{Ask, Workload};
+use crate::report::machine;
 
 /// How long the indexers may take to find each other.
 const LINKED_WITHIN: Duration = Duration::from_secs(30);

@@ -9,22 +9,16 @@ use nekoindexer::threads::THREADS_DEFAULT;
 use serde_json::Value;
 
 use self::args::{Alone, Args, Command, Output, Pictures, Singles};
-use crate::{
-    compare, connections,
-    floor::layouts,
-    goals, index, instructions, matrix,
-    measure::{Measured, measure},
-    node,
-    outcome::{Begin, Fault, Outcome},
-    plan::scenario::Scenario,
-    plot,
-    report::{Report, option_name, outputs::Outputs},
-    run::{
-        Watch,
-        setup::{Connecting, Setup},
-    },
-    transfer::{self, folder::Folder},
-};
+use crate::floor::layouts;
+use crate::measure::{Measured, measure};
+use crate::outcome::{Begin, Fault, Outcome};
+use crate::plan::scenario::Scenario;
+use crate::report::outputs::Outputs;
+use crate::report::{Report, option_name};
+use crate::run::Watch;
+use crate::run::setup::{Connecting, Setup};
+use crate::transfer::folder::Folder;
+use crate::{compare, connections, goals, index, instructions, matrix, node, plot, transfer};
 
 /// Does what the arguments say.
 ///

@@ -1,10 +1,8 @@
 //! Many connections to one indexer, a few of them busy: what an idle one costs, and whether all are served.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -13,17 +11,16 @@ use nekoproto::{
     FileName, Identity, QueryReply, SignedRecord, limits::CONNECTIONS_MAX, transport::call_until,
 };
 
-use crate::{
-    cluster::{
-        client::Client,
-        deployment::{Deployment, Node},
-    },
-    floor::Floor,
-    outcome::{Begin, Fault},
-    plan::workload::sign_record,
-    report::{Report, Row, Section, bytes, count, figures::Figures, machine, security_name},
-    run::{Watch, progress::Progress, setup::within},
-};
+use crate::cluster::client::Client;
+use crate::cluster::deployment::{Deployment, Node};
+use crate::floor::Floor;
+use crate::outcome::{Begin, Fault};
+use crate::plan::workload::sign_record;
+use crate::report::figures::Figures;
+use crate::report::{Report, Row, Section, bytes, count, machine, security_name};
+use crate::run::Watch;
+use crate::run::progress::Progress;
+use crate::run::setup::within;
 
 /// Connections that are made at a time.
 const CONNECTING_AT_ONCE: usize = 64;

@@ -3,33 +3,24 @@
 pub mod echo;
 pub mod layouts;
 
-use std::{
-    net::SocketAddr,
-    time::{Duration, Instant},
-};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{
-    ContentHash,
-    transport::{Security, call_until},
-};
+use nekoproto::ContentHash;
+use nekoproto::transport::{Security, call_until};
 use tarpc::context::Context;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use self::echo::MESSAGE_BYTES;
-use crate::{
-    cluster::{
-        affinity::{keep_on_core, on_own_thread},
-        deployment::{ANY_PORT, Deployment},
-        layout::Layout,
-    },
-    node::Role,
-    report::{count, figures::Figures},
-};
+use crate::cluster::affinity::{keep_on_core, on_own_thread};
+use crate::cluster::deployment::{ANY_PORT, Deployment};
+use crate::cluster::layout::Layout;
+use crate::node::Role;
+use crate::report::count;
+use crate::report::figures::Figures;
 
 /// Round trips of one floor.
 const TRIPS: usize = 4400;

@@ -11,16 +11,12 @@ use std::{ops::Range, thread};
 
 use clap::Args;
 use nekoindexer::state::index::SESSION_NAMES_MAX;
-use nekoproto::{
-    Identity, VerifiedRecord,
-    limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX},
-};
+use nekoproto::limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX};
+use nekoproto::{Identity, VerifiedRecord};
 
-use self::{
-    inside::Costs,
-    subject::{Sample, Subject},
-    tables::Tables,
-};
+use self::inside::Costs;
+use self::subject::{Sample, Subject};
+use self::tables::Tables;
 use crate::{
     cluster::{affinity, deployment::Deployment},
     floor::Floor,

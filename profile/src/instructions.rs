@@ -6,11 +6,9 @@
 
 pub mod hot;
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;

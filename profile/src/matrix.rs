@@ -2,14 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::{
-    cluster::deployment::Deployment,
-    measure::{COLUMNS, Measured, measure},
-    outcome::Fault,
-    plan::scenario::Scenario,
-    plot::{self, scaling},
-    report::{Report, Section, machine},
-};
+use crate::cluster::deployment::Deployment;
+use crate::measure::{COLUMNS, Measured, measure};
+use crate::outcome::Fault;
+use crate::plan::scenario::Scenario;
+use crate::plot;
+use crate::plot::scaling;
+use crate::report::{Report, Section, machine};
 
 /// Indexers, clients, TTL of each row: those of the forerunner's report, and beyond.
 pub const ROWS: [(usize, usize, u8); 9] = [

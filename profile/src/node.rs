@@ -7,12 +7,10 @@ pub mod process;
 pub mod serve;
 pub mod usage;
 
-use std::{
-    net::SocketAddr,
-    num::{NonZeroU64, NonZeroUsize},
-    path::PathBuf,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::net::SocketAddr;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 

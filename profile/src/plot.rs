@@ -4,21 +4,15 @@ pub mod over_time;
 pub mod queries;
 pub mod scaling;
 
-use std::{
-    ops::Range,
-    path::{Path, PathBuf},
-    sync::OnceLock,
-};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::anyhow;
-use plotters::{
-    coord::{
-        Shift,
-        ranged1d::{AsRangedCoord, ValueFormatter},
-    },
-    prelude::*,
-    style::register_font,
-};
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::register_font;
 
 /// Pixels of a picture.
 const SIZE: (u32, u32) = (1000, 600);

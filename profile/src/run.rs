@@ -7,31 +7,22 @@ pub mod samples;
 pub mod setup;
 pub mod watch;
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::{Duration, Instant},
-};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{Identity, limits::QUERY_DEADLINE_DEFAULT, transport::call_until};
-use tokio::{
-    runtime::Handle,
-    sync::{Barrier, mpsc},
-    task::JoinSet,
-};
+use tokio::runtime::Handle;
+use tokio::sync::{Barrier, mpsc};
+use tokio::task::JoinSet;
 
-use self::{
-    pacer::Pacer,
-    samples::{Failure, Sample, Samples},
-};
-use crate::{
-    cluster::{Cluster, client::Client, request},
-    plan::{
-        expected::Expected,
-        scenario::Scenario,
-        workload::{Ask, Draw, Workload},
-    },
-};
+use self::pacer::Pacer;
+use self::samples::{Failure, Sample, Samples};
+use crate::cluster::client::Client;
+use crate::cluster::{Cluster, request};
+use crate::plan::expected::Expected;
+use crate::plan::scenario::Scenario;
+use crate::plan::workload::{Ask, Draw, Workload};
 
 pub use watch::Watch;
 

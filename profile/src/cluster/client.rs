@@ -2,19 +2,17 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use nekoproto::limits::BATCH_MAX;
+use nekoproto::transport::{Endpoint, Listener, Security, control};
 use nekoproto::{
     Held, Holder, Identity, IndexerServiceClient, List, PeerService, Purpose, Records, Refusal,
     RegisterRequest, Role, SignedRecord, Verdict,
-    limits::BATCH_MAX,
-    transport::{Endpoint, Listener, Security, control},
 };
 use tarpc::context::{self, Context};
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::{
-    deployment::ANY_PORT,
-    endpoint::{LEASE, endpoint},
-};
+use super::deployment::ANY_PORT;
+use super::endpoint::{LEASE, endpoint};
 
 /// A connection to one indexer; dropping it closes it.
 #[derive(Debug)]

@@ -3,10 +3,8 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use nekoindexer::{Config, Routing};
-use nekoproto::{
-    Identity, NetworkName, Role,
-    transport::{Endpoint, EndpointConfig, Security},
-};
+use nekoproto::transport::{Endpoint, EndpointConfig, Security};
+use nekoproto::{Identity, NetworkName, Role};
 
 /// How long a peer of a measured cluster stays listed without a renewal: no renewal shows in a measurement.
 pub const LEASE: Duration = Duration::from_secs(3600);

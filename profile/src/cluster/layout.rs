@@ -4,15 +4,11 @@
 use std::{io, sync::Arc, thread};
 
 use clap::ValueEnum;
-use tokio::{
-    runtime::{Builder, Handle, Runtime},
-    sync::oneshot,
-};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
 
-use crate::{
-    cluster::affinity::{cores, keep_on_core},
-    report::option_name,
-};
+use crate::cluster::affinity::{cores, keep_on_core};
+use crate::report::option_name;
 
 /// Which threads run what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -8,11 +8,10 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use nekoproto::limits::TTL_MAX;
 
 pub use self::transfer::Transfer;
-use crate::{
-    connections, goals, index, instructions,
-    plan::{scenario::Scenario, topology::Topology},
-    run::setup::{Connecting, Setup},
-};
+use crate::plan::scenario::Scenario;
+use crate::plan::topology::Topology;
+use crate::run::setup::{Connecting, Setup};
+use crate::{connections, goals, index, instructions};
 
 /// Measures nekop2p, and checks every answer while doing so.
 ///

@@ -2,16 +2,12 @@
 
 use std::{io, net::SocketAddr};
 
-use nekoproto::{
-    ContentHash, Identity, Purpose, Role,
-    transport::{Calls, Connection, Security, control},
-};
+use nekoproto::transport::{Calls, Connection, Security, control};
+use nekoproto::{ContentHash, Identity, Purpose, Role};
 use tarpc::context;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
-    task::JoinHandle,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::cluster::{deployment::ANY_PORT, endpoint::endpoint};

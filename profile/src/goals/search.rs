@@ -8,18 +8,15 @@ use nekoindexer::{Routing, state::index::SESSION_NAMES_MAX, threads::THREADS_DEF
 use nekoproto::limits::CONNECTIONS_MAX;
 
 use super::{Bound, Goal};
-use crate::{
-    cluster::{deployment::Deployment, layout::Layout},
-    connections, index,
-    measure::{Measured, measure},
-    outcome::Fault,
-    plan::scenario::Scenario,
-    report::{Report, bytes, count, median, option_name},
-    run::{
-        Watch,
-        setup::{Connecting, Setup, within},
-    },
-};
+use crate::cluster::deployment::Deployment;
+use crate::cluster::layout::Layout;
+use crate::measure::{Measured, measure};
+use crate::outcome::Fault;
+use crate::plan::scenario::Scenario;
+use crate::report::{Report, bytes, count, median, option_name};
+use crate::run::Watch;
+use crate::run::setup::{Connecting, Setup, within};
+use crate::{connections, index};
 
 /// Hops whose mean must be that of one hop.
 const HOPS: [u8; 4] = [2, 3, 7, 16];

@@ -5,17 +5,13 @@ use std::{io::Write, num::NonZeroU64};
 use nekoproto::transport::Security;
 
 use super::{Bound, Goal};
-use crate::{
-    cluster::deployment::Deployment,
-    report::option_name,
-    transfer::{
-        figures::Measured,
-        folder::Folder,
-        measure,
-        scenario::{Bulk, Change, How, Scenario, What},
-        units::shown,
-    },
-};
+use crate::cluster::deployment::Deployment;
+use crate::report::option_name;
+use crate::transfer::figures::Measured;
+use crate::transfer::folder::Folder;
+use crate::transfer::measure;
+use crate::transfer::scenario::{Bulk, Change, How, Scenario, What};
+use crate::transfer::units::shown;
 
 /// The cap of a link: 50 MB/s.
 const CAP: Option<NonZeroU64> = NonZeroU64::new(50_000_000);

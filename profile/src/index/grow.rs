@@ -3,17 +3,12 @@
 use anyhow::Context;
 use nekoproto::{SignedRecord, VerifiedRecord};
 
-use super::{
-    Options, Origin,
-    inside::{Costs, Inside},
-    sign,
-    subject::{Sample, Subject, Timing},
-    tables::Tables,
-};
-use crate::{
-    report::{bytes, count},
-    run::progress::Progress,
-};
+use super::inside::{Costs, Inside};
+use super::subject::{Sample, Subject, Timing};
+use super::tables::Tables;
+use super::{Options, Origin, sign};
+use crate::report::{bytes, count};
+use crate::run::progress::Progress;
 
 /// Records signed, and then registered, at a time: only the registering is timed.
 const CHUNK: usize = 10_000;

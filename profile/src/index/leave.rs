@@ -1,19 +1,15 @@
 //! A peer with many registrations leaves while others look up: how long that takes, and whether the
 //! others notice.
 
-use std::{
-    sync::atomic::{AtomicBool, Ordering},
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use nekoproto::{Names, VerifiedRecord, limits::BATCH_MAX, transport::call_until};
 
-use super::{
-    Options, Origin, sign,
-    subject::{Sample, Subject, Timing},
-    tables::Tables,
-};
+use super::subject::{Sample, Subject, Timing};
+use super::tables::Tables;
+use super::{Options, Origin, sign};
 use crate::run::progress::Progress;
 
 /// Names of the peer that stays, which are looked up.

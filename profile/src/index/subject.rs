@@ -1,27 +1,22 @@
 //! The indexer that is measured, and the calls it gets. Every answer is checked.
 
-use std::{
-    ops::Range,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use nekoproto::{
-    FileName, Holder, Identity, Names, QueryReply, SignedRecord, VerifiedRecord, transport::call_until,
-};
+use nekoproto::transport::call_until;
+use nekoproto::{FileName, Holder, Identity, Names, QueryReply, SignedRecord, VerifiedRecord};
 use tarpc::context;
 
 use super::inside::Inside;
-use crate::{
-    cluster::{
-        client::Client,
-        deployment::{Deployment, Node},
-    },
-    report::{count, figures::Figures},
-    run::{Watch, progress::Progress},
-};
+use crate::cluster::client::Client;
+use crate::cluster::deployment::{Deployment, Node};
+use crate::report::count;
+use crate::report::figures::Figures;
+use crate::run::Watch;
+use crate::run::progress::Progress;
 
 /// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);

@@ -1,18 +1,14 @@
 //! The functions that every query goes through.
 
-use std::{
-    hint::black_box,
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use nekoindexer::state::{
-    QueryPlan, State,
-    index::Session,
-    merge::{Found, Merge},
-};
+use nekoindexer::state::index::Session;
+use nekoindexer::state::merge::{Found, Merge};
+use nekoindexer::state::{QueryPlan, State};
 use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, codec};
 
 use crate::plan::workload::sign_record;

@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Measured;
+use crate::report::figures::{Figures, rounded};
 use crate::report::{
-    Report, Row, Section, Table, count, figures::Figures, figures::rounded, key, machine, mib, option_name,
-    reference, security_name,
+    Report, Row, Section, Table, count, key, machine, mib, option_name, reference, security_name,
 };
 
 /// By how much the floor may move during a run before that is said.

@@ -1,18 +1,14 @@
 //! Downloads of one reader: they begin at a given moment, and what comes is looked at while it does.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nekopeer::{Delivery, DownloadError, DownloadOptions, Downloaded, PeerHandle, Progress};
 use nekoproto::{FileName, NameError};
 use tokio::time::{interval, sleep};
 
-use super::{
-    Downloads, Moment, Sent, locked,
-    usage::{SAMPLED_EVERY, now_s},
-};
+use super::usage::{SAMPLED_EVERY, now_s};
+use super::{Downloads, Moment, Sent, locked};
 
 /// What came of one file: who sent what, or why it failed.
 pub type Fetched = Result<Vec<Delivery>, String>;

@@ -1,37 +1,29 @@
 //! A holder that serves a file well but for some chunks, which it corrupts. It speaks the protocol
 //! itself, as no peer of ours would do that.
 
-use std::{
-    fs::File,
-    net::Ipv4Addr,
-    num::NonZeroU64,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::fs::File;
+use std::net::Ipv4Addr;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::Context;
+use nekoproto::limits::STALL_TIMEOUT;
+use nekoproto::transport::{Connection, DataError, DataStream, Endpoint, Security, control};
 use nekoproto::{
     DataReply, DataRequest, FetchRefusal, FileName, Freshness, Grant, Holder, Identity, Manifest,
     PeerService, PeerServiceClient, Purpose, Record, Role,
-    limits::STALL_TIMEOUT,
-    transport::{Connection, DataError, DataStream, Endpoint, Security, control},
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 use tarpc::context;
 use tokio::time::Instant;
-use tokio_util::{
-    sync::{CancellationToken, DropGuard},
-    task::TaskTracker,
-};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use super::{Corruption, PeerOptions, locked};
-use crate::{
-    cluster::{
-        client::{Client, Silent},
-        endpoint::endpoint,
-    },
-    transfer::files,
-};
+use crate::cluster::client::{Client, Silent};
+use crate::cluster::endpoint::endpoint;
+use crate::transfer::files;
 
 /// Bytes sent at once.
 const PIECE_BYTES: u64 = 256 << 10;

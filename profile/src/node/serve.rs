@@ -1,14 +1,11 @@
 //! What a process does: be an indexer, an echo, a peer or a hostile holder, and respond to requests. When
 //! its stdin closes, whoever started it is gone: it removes the folder of the run, if it has one, and ends.
 
-use std::{
-    any::Any,
-    fs,
-    io::{BufRead, Write},
-    net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
-    thread,
-};
+use std::any::Any;
+use std::io::{BufRead, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::{fs, thread};
 
 use anyhow::{Context, bail};
 use nekoindexer::{Indexer, Routing};
@@ -16,16 +13,12 @@ use nekopeer::{Config, Peer, PeerHandle};
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    Options, PeerOptions, Request, Response, Role, fetch,
-    hostile::Hostile,
-    usage::{Meter, now_s},
-};
-use crate::{
-    cluster::endpoint::{indexer_config, security},
-    floor::echo,
-    transfer::folder,
-};
+use super::hostile::Hostile;
+use super::usage::{Meter, now_s};
+use super::{Options, PeerOptions, Request, Response, Role, fetch};
+use crate::cluster::endpoint::{indexer_config, security};
+use crate::floor::echo;
+use crate::transfer::folder;
 
 /// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
 pub fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {

@@ -1,12 +1,9 @@
 //! What a node's process takes: processor time, peak of memory, and memory from moment to moment. To be
 //! asked by the process itself.
 
-use std::{
-    fs, io,
-    sync::{Arc, Mutex},
-    thread,
-    time::Duration,
-};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use std::{fs, io, thread};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};

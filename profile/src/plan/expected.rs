@@ -5,10 +5,8 @@ use std::sync::Arc;
 use nekoproto::{Holder, QueryReply};
 use serde::Serialize;
 
-use crate::plan::{
-    topology::Graph,
-    workload::{Ask, Workload},
-};
+use crate::plan::topology::Graph;
+use crate::plan::workload::{Ask, Workload};
 
 /// What the clients of one indexer must find.
 #[derive(Debug)]

@@ -5,11 +5,9 @@ use std::collections::BTreeSet;
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
 use super::{Axis, Chart, Picture, Series, Shape, whole};
-use crate::{
-    node::usage::SAMPLED_EVERY,
-    report::{bytes, mib},
-    transfer::figures::Round,
-};
+use crate::node::usage::SAMPLED_EVERY;
+use crate::report::{bytes, mib};
+use crate::transfer::figures::Round;
 
 /// What all sources send together.
 const TOTAL: &str = "total";

@@ -3,10 +3,8 @@
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
 use super::{Axis, Chart, Picture, Series, Shape, micros, whole};
-use crate::{
-    measure::Measured,
-    report::{count, reference},
-};
+use crate::measure::Measured;
+use crate::report::{count, reference};
 
 /// Two charts of the rows of a matrix that `at` gives a place on the axis: response times, and answers a
 /// second; `None` if these are fewer than two.

@@ -1,12 +1,10 @@
 //! Files and folders that results go to: tried out before the run, so that nobody waits for figures
 //! that cannot be kept, and gone again if there are none.
 
-use std::{
-    fs,
-    io::{self, BufWriter, Write},
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::Context;
 use serde_json::Value;

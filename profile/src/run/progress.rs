@@ -1,16 +1,11 @@
 //! The progress bar: drawn by a thread of its own from a counter, so that clients never wait for it.
 //! Where stderr is no terminal, one line says what has begun.
 
-use std::{
-    fmt,
-    io::Write,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use std::{fmt, thread};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 

@@ -6,15 +6,11 @@ use clap::{Args, builder::RangedU64ValueParser};
 use nekoindexer::{Routing, threads::THREADS_DEFAULT};
 
 use super::{Watch, interrupt};
-use crate::{
-    cluster::{
-        affinity::on_own_thread,
-        deployment::Deployment,
-        endpoint::security,
-        layout::{Layout, Runtimes},
-    },
-    outcome::{Begin, Fault},
-};
+use crate::cluster::affinity::on_own_thread;
+use crate::cluster::deployment::Deployment;
+use crate::cluster::endpoint::security;
+use crate::cluster::layout::{Layout, Runtimes};
+use crate::outcome::{Begin, Fault};
 
 /// TLS or not, and the threads of a process.
 #[derive(Clone, Debug, Args)]

@@ -1,10 +1,9 @@
 //! What came of the rounds of one scenario, and what is said of it. Pure.
 
 use super::{floor::Floors, scenario::Scenario};
-use crate::{
-    node::{Moment, Sent, usage::Usage},
-    report::{bytes, count, median, mib},
-};
+use crate::node::usage::Usage;
+use crate::node::{Moment, Sent};
+use crate::report::{bytes, count, median, mib};
 
 /// What the origin is called.
 pub const ORIGIN: &str = "origin";

@@ -1,12 +1,11 @@
 //! The files that are transferred: made from a seed, changed, and held against what arrived.
 //! Everything here blocks.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::FileExt,
-    path::Path,
-};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::{fs, io};
 
 use blake3::{Hash, OutputReader};
 use rand::{RngExt, SeedableRng, rngs::StdRng};

@@ -1,14 +1,12 @@
 //! What no transfer of a file can be faster than: the same bytes over a plain socket into a file,
 //! unverified, and from file to file. Blocking threads, no runtime.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read, Write},
-    net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
-    path::Path,
-    thread,
-    time::Instant,
-};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Instant;
+use std::{fs, io, thread};
 
 use anyhow::{Context, ensure};
 use rustix::fs::sendfile;

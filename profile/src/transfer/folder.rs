@@ -1,11 +1,8 @@
 //! The folder that files go to: in memory if the system has such a place, gone at the end.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    thread,
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, thread};
 
 use anyhow::{Context, ensure};
 

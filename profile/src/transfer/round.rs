@@ -5,18 +5,13 @@ use std::collections::HashMap;
 use anyhow::bail;
 use blake3::Hash;
 
-use super::{
-    apart,
-    figures::Round,
-    files, floor,
-    scenario::{Change, What},
-    stage::Stage,
-};
-use crate::node::{
-    Downloads, Moment, Sent,
-    process::Process,
-    usage::{Usage, now_s},
-};
+use super::figures::Round;
+use super::scenario::{Change, What};
+use super::stage::Stage;
+use super::{apart, files, floor};
+use crate::node::process::Process;
+use crate::node::usage::{Usage, now_s};
+use crate::node::{Downloads, Moment, Sent};
 
 /// Readers begin this long after they were asked, so that all of them know by then.
 const BEGIN_AFTER_S: f64 = 0.03;

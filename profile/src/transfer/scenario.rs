@@ -4,10 +4,8 @@ use std::num::NonZeroU64;
 
 use anyhow::ensure;
 use clap::ValueEnum;
-use nekoproto::{
-    limits::{FILE_BYTES_MAX, HOLDERS_MAX},
-    transport::Security,
-};
+use nekoproto::limits::{FILE_BYTES_MAX, HOLDERS_MAX};
+use nekoproto::transport::Security;
 
 use super::units::{exact, shown};
 use crate::report::{bytes, option_name};

@@ -1,22 +1,16 @@
 //! What came of transfers: for people, for machines, and as pictures.
 
-use std::{
-    io::{self, Write},
-    path::{Path, PathBuf},
-};
+use std::io;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use super::{
-    figures::{METRICS, Measured, ORIGIN, Round},
-    scenario::{Scenario, What},
-};
-use crate::{
-    plot,
-    report::{
-        Report, Row, Section, Table, figures::rounded, machine, mib, option_name, security_name, write_csv,
-    },
-};
+use super::figures::{METRICS, Measured, ORIGIN, Round};
+use super::scenario::{Scenario, What};
+use crate::plot;
+use crate::report::figures::rounded;
+use crate::report::{Report, Row, Section, Table, machine, mib, option_name, security_name, write_csv};
 
 /// Failures that are shown; the rest are counted only.
 const ERRORS_SHOWN: usize = 5;

@@ -1,12 +1,10 @@
 //! Who is there when the readers begin: an indexer, the origin, holders of copies, a hostile one.
 
-use std::{
-    collections::HashMap,
-    fs,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::collections::HashMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use blake3::Hash;
@@ -14,19 +12,14 @@ use nekoproto::{FileName, Identity};
 use tarpc::context;
 use tokio::time::{Instant, sleep};
 
-use super::{
-    apart,
-    figures::ORIGIN,
-    files,
-    scenario::{Scenario, What},
-};
-use crate::{
-    cluster::{
-        client::Client,
-        deployment::{Deployment, Node},
-    },
-    node::{Corruption, PeerOptions, Request, Role, process::Process, usage::now_s},
-};
+use super::figures::ORIGIN;
+use super::scenario::{Scenario, What};
+use super::{apart, files};
+use crate::cluster::client::Client;
+use crate::cluster::deployment::{Deployment, Node};
+use crate::node::process::Process;
+use crate::node::usage::now_s;
+use crate::node::{Corruption, PeerOptions, Request, Role};
 
 const NAME: &str = "data.bin";
 /// The folder of small ones.

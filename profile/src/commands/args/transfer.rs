@@ -5,14 +5,10 @@ use std::{num::NonZeroU64, path::PathBuf};
 use clap::Args as ClapArgs;
 
 use super::{Output, Pictures, Singles};
-use crate::{
-    cluster::endpoint::security,
-    goals::transfer as goals,
-    transfer::{
-        scenario::{Bulk, Change, How, ROUNDS_DEFAULT, Scenario, What},
-        units,
-    },
-};
+use crate::cluster::endpoint::security;
+use crate::goals::transfer as goals;
+use crate::transfer::scenario::{Bulk, Change, How, ROUNDS_DEFAULT, Scenario, What};
+use crate::transfer::units;
 
 /// Files from peer to peer.
 ///
