@@ -22,7 +22,6 @@ use crate::plan::topology::Graph;
 use crate::plan::workload::{Ask, Workload};
 use crate::report::machine;
 
-/// How long the indexers may take to find each other.
 const LINKED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -116,7 +115,6 @@ impl Cluster {
         Ok(peer.calls.query(context::current(), request(self.workload.name(ask), 1)).await??)
     }
 
-    /// A further client of indexer `n`.
     pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
         let connect = Client::connect(self.nodes[n].addr(), identity, self.deployment.security);
         self.deployment.client_runtime(n).spawn(connect).await?
@@ -159,7 +157,6 @@ impl Cluster {
     }
 }
 
-/// A query for `name`, with an id of its own.
 pub fn request(name: &FileName, ttl_hops: u8) -> QueryRequest {
     QueryRequest { msg_id: MsgId::random(), name: name.clone(), ttl_hops, covered: Covered::new() }
 }

@@ -8,7 +8,7 @@ use anyhow::Context;
 use nekoindexer::threads::THREADS_DEFAULT;
 use serde_json::Value;
 
-use self::args::{Alone, Args, Command, Output, Pictures, Singles};
+use self::args::{Alone, Args, Command, Detailed, Drawn, Output};
 use crate::floor::layouts;
 use crate::measure::{Measured, measure};
 use crate::outcome::{Begin, Fault, Outcome};
@@ -51,7 +51,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
 fn run_query(args: &args::Query) -> Result<Outcome, Fault> {
     let scenario = args.scenario();
     scenario.graph().or_cannot_begin()?;
-    let outputs = prepare(&args.output, Some(&args.singles), Some(&args.pictures))?;
+    let outputs = prepare_all(&args.output)?;
     let measured =
         args.setup.on_threads(&Arc::default(), async |deployment| measure(&scenario, &deployment).await)?;
     let csv = |out: &mut dyn Write| measured.samples.write_csv(out);
@@ -65,7 +65,7 @@ fn run_matrix(args: &args::Matrix) -> Result<Outcome, Fault> {
     for (indexers, clients, ttl_hops) in matrix::ROWS {
         Scenario { indexers, clients, ttl_hops, ..base.clone() }.graph().or_cannot_begin()?;
     }
-    let outputs = prepare(&args.output, None, Some(&args.pictures))?;
+    let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
     let matrix =
         args.setup.on_threads(&Arc::default(), async |deployment| matrix::run(&base, &deployment).await)?;
     finish(&matrix.report(), outputs.draw(|folder| matrix::draw(folder, &matrix.rows))?)?;
@@ -110,7 +110,7 @@ fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
     let folder = Folder::prepare(args.dir.as_deref()).or_cannot_begin()?;
     let most = scenarios.iter().map(transfer::scenario::Scenario::disk_bytes).max();
     folder.has_room(most.unwrap_or(0)).or_cannot_begin()?;
-    let outputs = prepare(&args.output, Some(&args.singles), Some(&args.pictures))?;
+    let outputs = prepare_all(&args.output)?;
     let setup = Setup::apart(Connecting { insecure: args.insecure, threads: THREADS_DEFAULT });
     let watch = Arc::<Watch>::default();
     if args.goals {
@@ -164,14 +164,12 @@ fn run_instructions(args: &args::Instructions) -> Result<Outcome, Fault> {
     judged(&off, "off by more than the tolerance")
 }
 
-fn prepare(
-    output: &Output,
-    singles: Option<&Singles>,
-    pictures: Option<&Pictures>,
-) -> Result<Outputs, Fault> {
-    let csv = singles.and_then(|singles| singles.csv.as_deref());
-    let plot = pictures.and_then(|pictures| pictures.plot.as_deref());
+fn prepare(output: &Output, csv: Option<&Path>, plot: Option<&Path>) -> Result<Outputs, Fault> {
     Outputs::prepare(output.json.as_deref(), csv, plot).or_cannot_begin()
+}
+
+fn prepare_all(Detailed { drawn: Drawn { output, plot }, csv }: &Detailed) -> Result<Outputs, Fault> {
+    prepare(output, csv.as_deref(), plot.as_deref())
 }
 
 /// Writes and prints what was measured, all of which is right unless it was ended early.

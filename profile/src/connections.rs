@@ -22,9 +22,7 @@ use crate::run::Watch;
 use crate::run::progress::Progress;
 use crate::run::setup::within;
 
-/// Connections that are made at a time.
 const CONNECTING_AT_ONCE: usize = 64;
-/// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How long the indexer is left alone before its memory is read.
 const SETTLED_AFTER: Duration = Duration::from_millis(500);

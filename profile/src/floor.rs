@@ -84,21 +84,25 @@ fn without_warm_up(took: &[Duration]) -> Figures {
     Figures::of(took.iter().skip(WARM_UP).copied())
 }
 
-/// An echo server where the indexers run, and a client here.
-async fn with_echo<T, F: Future<Output = anyhow::Result<T>>>(
+/// An echo server where the indexers run, and a client here that does `work`, in a task of its own.
+async fn with_echo<T, F>(
     deployment: &Deployment,
     security: Security,
     work: impl FnOnce(echo::Client) -> F,
-) -> anyhow::Result<T> {
+) -> anyhow::Result<T>
+where
+    T: Send + 'static,
+    F: Future<Output = anyhow::Result<T>> + Send + 'static,
+{
     if deployment.layout == Layout::Processes {
         let deployment = Deployment { security, ..deployment.clone() };
         let process = deployment.process("the echo", Role::Echo).await?;
-        let done = work(echo::Client::connect(process.addr, security).await?).await;
+        let done = tokio::spawn(work(echo::Client::connect(process.addr, security).await?)).await?;
         process.kill().await;
         return done;
     }
     let server = deployment.runtime(0).spawn(async move { echo::Server::start(security) }).await??;
-    work(echo::Client::connect(server.addr(), security).await?).await
+    tokio::spawn(work(echo::Client::connect(server.addr, security).await?)).await?
 }
 
 fn patient() -> Context {
@@ -110,39 +114,33 @@ const PAYLOAD: echo::Payload = (ContentHash::from_bytes([3; 32]), ContentHash::f
 /// An echo call through our own transport, one at a time.
 pub async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
     let ask = |client: echo::Client| async move {
-        let asking = tokio::spawn(async move {
-            let mut took = Vec::with_capacity(TRIPS);
-            for _ in 0..TRIPS {
-                let began = Instant::now();
-                let returned = client.calls.echo(patient(), PAYLOAD).await?;
-                took.push(began.elapsed());
-                ensure!(returned == PAYLOAD, "the echo returned other bytes");
-            }
-            Ok(without_warm_up(&took))
-        });
-        asking.await?
+        let mut took = Vec::with_capacity(TRIPS);
+        for _ in 0..TRIPS {
+            let began = Instant::now();
+            let returned = client.calls.echo(patient(), PAYLOAD).await?;
+            took.push(began.elapsed());
+            ensure!(returned == PAYLOAD, "the echo returned other bytes");
+        }
+        Ok(without_warm_up(&took))
     };
     with_echo(deployment, security, ask).await
 }
 
 /// Echo calls a second over one connection, with `depth` of them in flight.
 pub async fn calls_per_s(deployment: &Deployment, security: Security, depth: usize) -> anyhow::Result<f64> {
-    let ask = |client: echo::Client| async move {
-        let asking = tokio::spawn(async move {
-            let one = || client.calls.echo(patient(), PAYLOAD);
-            let began = Instant::now();
-            let mut in_flight: FuturesUnordered<_> = (0..depth.min(CALLS)).map(|_| one()).collect();
-            let mut left = CALLS - in_flight.len();
-            while let Some(returned) = in_flight.next().await {
-                ensure!(returned? == PAYLOAD, "the echo returned other bytes");
-                if left > 0 {
-                    left -= 1;
-                    in_flight.push(one());
-                }
+    let ask = move |client: echo::Client| async move {
+        let one = || client.calls.echo(patient(), PAYLOAD);
+        let began = Instant::now();
+        let mut in_flight: FuturesUnordered<_> = (0..depth.min(CALLS)).map(|_| one()).collect();
+        let mut left = CALLS - in_flight.len();
+        while let Some(returned) = in_flight.next().await {
+            ensure!(returned? == PAYLOAD, "the echo returned other bytes");
+            if left > 0 {
+                left -= 1;
+                in_flight.push(one());
             }
-            Ok(count(CALLS) / began.elapsed().as_secs_f64())
-        });
-        asking.await?
+        }
+        Ok(count(CALLS) / began.elapsed().as_secs_f64())
     };
     with_echo(deployment, security, ask).await
 }

@@ -119,7 +119,7 @@ async fn call_in_batches(
     options: &Options,
     tables: &mut Tables,
 ) -> anyhow::Result<()> {
-    let sample = Sample::of(&sign(Origin::Own, options.seed, 0..BATCHED_NAMES), subject.holder());
+    let sample = Sample::of(&sign(Origin::Own, options.seed, 0..BATCHED_NAMES), subject.client.holder);
     let copies = sign(Origin::Other, options.seed, BATCHED_NAMES..2 * BATCHED_NAMES);
     let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
     let lookups = options.lookups * batch.min(LOOKUPS_BATCHED);
@@ -156,7 +156,6 @@ impl Origin {
     }
 }
 
-/// The name of the n-th file: 30 bytes.
 pub fn name_of(n: usize) -> String {
     format!("data-set/part-{n:012}.bin")
 }

@@ -22,7 +22,6 @@ pub use show::COLUMNS;
 #[derive(Clone, Debug)]
 pub struct Measured {
     pub scenario: Scenario,
-    /// On which threads.
     pub layout: Layout,
     pub security: Security,
     pub routing: Routing,

@@ -21,7 +21,6 @@ pub use self::table::Table;
 pub struct Row(pub Map<String, Value>);
 
 impl Row {
-    /// A row of the object that `values` is.
     pub fn of(values: Value) -> Self {
         match values {
             Value::Object(values) => Self(values),
@@ -34,7 +33,6 @@ impl Row {
         Self::default().with("scenario", scenario)
     }
 
-    /// The same with one more value.
     pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());
         self
@@ -50,13 +48,11 @@ impl Row {
         self.0.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN)
     }
 
-    /// The same with the figures of response times.
     pub fn times(mut self, figures: &Figures) -> Self {
         self = self.with("times", figures.count);
         figures.by_key().into_iter().fold(self, |row, (key, us)| row.figure(key, us))
     }
 
-    /// The same with all values of `more`.
     pub fn and(mut self, more: Self) -> Self {
         self.0.extend(more.0);
         self
@@ -137,7 +133,6 @@ pub fn write_csv(
         .try_for_each(|line| writeln!(out, "{}", line.into_iter().map(quoted).collect::<Vec<_>>().join(",")))
 }
 
-/// The name of a security in results.
 pub const fn security_name(security: Security) -> &'static str {
     match security {
         Security::Tls => "tls",

@@ -33,7 +33,6 @@ const UNDER_WAY_MAX: usize = 10_000;
 /// The clients of a scenario, connected.
 pub struct Clients(Vec<Asking>);
 
-/// Connects the clients of `scenario` to `cluster`.
 pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> anyhow::Result<Clients> {
     let expected: Vec<Arc<Expected>> = (0..scenario.indexers.min(scenario.clients))
         .map(|n| Arc::new(cluster.expected(n, scenario.ttl_hops)))
@@ -112,7 +111,6 @@ impl Asker {
 }
 
 impl Asking {
-    /// Asks `requests` times, one after the other.
     async fn ask_in_turn(&mut self, requests: usize, began: Instant) {
         for _ in 0..requests {
             self.samples.push(self.asker.ask(self.draw.ask(), began, None).await);

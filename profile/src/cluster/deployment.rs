@@ -38,7 +38,7 @@ pub struct Deployment {
 #[derive(Debug)]
 pub enum Node {
     Here(IndexerHandle),
-    Apart(Process),
+    Apart(Box<Process>),
 }
 
 impl Deployment {
@@ -62,13 +62,12 @@ impl Deployment {
         if self.layout == Layout::Processes {
             let role = Role::Indexer { neighbors, flood: self.routing == Routing::Flood };
             let process = Process::start(format!("indexer {n}"), listen, &self.options(role)).await;
-            return process.map(Node::Apart);
+            return process.map(|process| Node::Apart(Box::new(process)));
         }
         let config = indexer_config(listen, neighbors, self.security, self.routing);
         Ok(Node::Here(self.runtime(n).spawn(Indexer::spawn(config)).await??))
     }
 
-    /// Starts a process that serves as `role`.
     pub async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
         Process::start(label.to_owned(), ANY_PORT, &self.options(role)).await
     }

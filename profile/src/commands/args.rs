@@ -59,17 +59,21 @@ pub struct Output {
     pub json: Option<PathBuf>,
 }
 
-/// Where pictures go.
+/// Results, and pictures of them.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Pictures {
+pub struct Drawn {
+    #[command(flatten)]
+    pub output: Output,
     /// Draw pictures into this folder, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
 }
 
-/// Where single measurements go.
+/// Results, pictures, and all that they are made of.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Singles {
+pub struct Detailed {
+    #[command(flatten)]
+    pub drawn: Drawn,
     /// Write every single request or round into this file
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
@@ -112,22 +116,10 @@ pub struct Load {
 }
 
 impl Load {
-    /// A scenario of one indexer and one client with this load.
-    pub const fn scenario(&self) -> Scenario {
-        Scenario {
-            indexers: 1,
-            clients: 1,
-            ttl_hops: 0,
-            requests: self.requests,
-            warm_up: self.warm_up,
-            topology: self.topology,
-            degree: self.degree,
-            miss: self.miss,
-            files: self.files,
-            holders: 1,
-            rate: self.rate,
-            seed: self.seed,
-        }
+    /// A scenario with this load.
+    pub fn scenario(&self) -> Scenario {
+        let Self { requests, warm_up, topology, degree, miss, files, rate, seed } = *self;
+        Scenario { requests, warm_up, topology, degree, miss, files, rate, seed, ..Scenario::default() }
     }
 }
 
@@ -146,26 +138,17 @@ pub struct Query {
     /// Peers that hold each file, each at another indexer
     #[arg(long, default_value_t = 1)]
     pub holders: usize,
-    /// What clients ask.
     #[command(flatten)]
     pub load: Load,
-    /// How it is run.
     #[command(flatten)]
     pub setup: Setup,
-    /// The results.
     #[command(flatten)]
-    pub output: Output,
-    /// Each request.
-    #[command(flatten)]
-    pub singles: Singles,
-    /// Scatter and histogram.
-    #[command(flatten)]
-    pub pictures: Pictures,
+    pub output: Detailed,
 }
 
 impl Query {
     /// What to run.
-    pub const fn scenario(&self) -> Scenario {
+    pub fn scenario(&self) -> Scenario {
         let (indexers, clients) = (self.indexers, self.clients);
         Scenario { indexers, clients, ttl_hops: self.ttl, holders: self.holders, ..self.load.scenario() }
     }
@@ -174,13 +157,10 @@ impl Query {
 /// Measurements of one indexer in a process of its own.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Alone<O: ClapArgs> {
-    /// What is measured.
     #[command(flatten)]
     pub options: O,
-    /// How it is run.
     #[command(flatten)]
     pub connecting: Connecting,
-    /// The results.
     #[command(flatten)]
     pub output: Output,
 }
@@ -188,10 +168,8 @@ pub struct Alone<O: ClapArgs> {
 /// All goals.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Goals {
-    /// How much is measured.
     #[command(flatten)]
     pub options: goals::search::Options,
-    /// The results.
     #[command(flatten)]
     pub output: Output,
 }
@@ -199,18 +177,12 @@ pub struct Goals {
 /// The whole table.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Matrix {
-    /// What clients ask.
     #[command(flatten)]
     pub load: Load,
-    /// How it is run.
     #[command(flatten)]
     pub setup: Setup,
-    /// The results.
     #[command(flatten)]
-    pub output: Output,
-    /// Scatter and histogram of each row, and how they scale.
-    #[command(flatten)]
-    pub pictures: Pictures,
+    pub output: Drawn,
 }
 
 /// Two results.

@@ -46,7 +46,7 @@ pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
 /// Answers echo calls; dropping it ends that.
 #[derive(Debug)]
 pub struct Server {
-    addr: SocketAddr,
+    pub addr: SocketAddr,
     stop: CancellationToken,
 }
 
@@ -60,10 +60,6 @@ impl Server {
             control::open(connection.io, Handler.serve(), EchoServiceClient::from).1.await;
         }));
         Ok(Self { addr, stop })
-    }
-
-    pub const fn addr(&self) -> SocketAddr {
-        self.addr
     }
 }
 

@@ -191,13 +191,11 @@ impl Search<'_> {
         self.on_threads(setup, async |deployment| measure(scenario, &deployment).await)
     }
 
-    /// Measures these one after the other, several times.
     fn rounds(&self, scenarios: &[Scenario], setup: &Setup) -> Result<Vec<Vec<Measured>>, Fault> {
         let round = || scenarios.iter().map(|scenario| self.measure(scenario, setup)).collect();
         (0..ROUNDS).map(|_| round()).collect()
     }
 
-    /// Measures an indexer in a process of its own.
     fn apart<T: Send>(
         &self,
         insecure: bool,

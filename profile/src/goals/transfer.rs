@@ -13,13 +13,10 @@ use crate::transfer::measure;
 use crate::transfer::scenario::{Bulk, Change, How, Scenario, What};
 use crate::transfer::units::shown;
 
-/// The cap of a link: 50 MB/s.
 const CAP: Option<NonZeroU64> = NonZeroU64::new(50_000_000);
-/// Readers of one origin.
 const READERS: usize = 8;
 /// The sparse file is this many times as large.
 const SPARSE_TIMES: u64 = 16;
-/// What either side may have in memory, in MiB.
 const PEAK_MIB: f64 = 64.0;
 
 /// Small files, unless told otherwise.
@@ -51,6 +48,28 @@ enum Figure {
     InTimesOfLast(&'static str),
 }
 
+impl Plan {
+    const fn of(scenario: Scenario) -> Self {
+        Self { scenario, goals: Vec::new() }
+    }
+
+    /// The same with one more goal.
+    fn aim(mut self, what: impl Into<String>, figure: Figure, bound: Bound) -> Self {
+        self.goals.push((what.into(), figure, bound));
+        self
+    }
+
+    /// The same with goals for the memory of both sides.
+    fn peaks(self, size: u64, how: &str) -> Self {
+        let what = |side| format!("{}, {how}: peak of memory of the {side}, MiB", shown(size));
+        self.aim(what("sender"), Figure::Largest("peak_mib_sender"), Bound::AtMost(PEAK_MIB)).aim(
+            what("reader"),
+            Figure::Largest("peak_mib_receiver"),
+            Bound::AtMost(PEAK_MIB),
+        )
+    }
+}
+
 /// All scenarios with their goals, in order.
 fn plan(options: &Options) -> Vec<Plan> {
     use Bound::{AtLeast, AtMost, Exactly};
@@ -61,75 +80,52 @@ fn plan(options: &Options) -> Vec<Plan> {
     let once = Scenario { rounds: 1, floors: false, ..whole.clone() };
     let bulk = Bulk { size, sparse: false };
     let sparse = Bulk { size: size.saturating_mul(SPARSE_TIMES), sparse: true };
-    let peaks = |size: u64, how: &str| {
-        [("sender", "peak_mib_sender"), ("reader", "peak_mib_receiver")].map(|(side, key)| {
-            let what = format!("{}, {how}: peak of memory of the {side}, MiB", shown(size));
-            (what, Largest(key), AtMost(PEAK_MIB))
-        })
-    };
     let one_source = |security, name: &str, most| {
         let what = format!("one source, {name}, in floors of raw TCP to a file");
-        let goals = [(what, Median("ratio_tcp"), AtMost(most))].into_iter().chain(peaks(size, name));
-        Plan { scenario: Scenario { security, ..whole.clone() }, goals: goals.collect() }
+        let plan = Plan::of(Scenario { security, ..whole.clone() });
+        plan.aim(what, Median("ratio_tcp"), AtMost(most)).peaks(size, name)
     };
     let change = |how: How| {
         let what = format!("1 % changed at 20 places, {}: moved, %", option_name(&how));
         let change = Change { percent: 1.0, places: 20, how };
-        let scenario = Scenario { what: What::Change(bulk, change), ..once.clone() };
-        Plan { scenario, goals: vec![(what, Median("moved_percent"), AtMost(3.0))] }
+        Plan::of(Scenario { what: What::Change(bulk, change), ..once.clone() }).aim(
+            what,
+            Median("moved_percent"),
+            AtMost(3.0),
+        )
     };
     let capped = Scenario { cap_up: CAP, cap_down: CAP, ..once.clone() };
     let corrupts = "one of four sources corrupts 1 % of the chunks";
     let last = format!("{READERS} readers, 50 MB/s up and down each: the last, in times of one alone");
+    let sent = format!("{READERS} readers: sent by the origin, copies");
     let small = Scenario { what: What::Files { count, bytes }, ..whole.clone() };
     let files = small.name();
     vec![
         one_source(Security::Insecure, "plain TCP", 1.1),
         one_source(Security::Tls, "TLS", 1.35),
-        Plan {
-            scenario: Scenario { sources: 4, cap_up: CAP, ..once.clone() },
-            goals: vec![(
-                "four sources of 50 MB/s each, MB/s".to_owned(),
-                Median("mb_per_s"),
-                AtLeast(190.0),
-            )],
-        },
-        Plan {
-            scenario: Scenario { sources: 4, corrupt: Some(1.0), ..once.clone() },
-            goals: vec![
-                (format!("{corrupts}: banned"), Median("banned"), Exactly(1.0)),
-                (format!("{corrupts}: extra bytes, %"), Largest("extra_percent"), AtMost(1.0)),
-            ],
-        },
-        Plan { scenario: capped.clone(), goals: Vec::new() },
-        Plan {
-            scenario: Scenario { readers: READERS, ..capped },
-            goals: vec![
-                (last, InTimesOfLast("wall_s"), AtMost(1.6)),
-                (
-                    format!("{READERS} readers: sent by the origin, copies"),
-                    Median("origin_copies"),
-                    AtMost(1.5),
-                ),
-            ],
-        },
+        Plan::of(Scenario { sources: 4, cap_up: CAP, ..once.clone() }).aim(
+            "four sources of 50 MB/s each, MB/s",
+            Median("mb_per_s"),
+            AtLeast(190.0),
+        ),
+        Plan::of(Scenario { sources: 4, corrupt: Some(1.0), ..once.clone() })
+            .aim(format!("{corrupts}: banned"), Median("banned"), Exactly(1.0))
+            .aim(format!("{corrupts}: extra bytes, %"), Largest("extra_percent"), AtMost(1.0)),
+        Plan::of(capped.clone()),
+        Plan::of(Scenario { readers: READERS, ..capped })
+            .aim(last, InTimesOfLast("wall_s"), AtMost(1.6))
+            .aim(sent, Median("origin_copies"), AtMost(1.5)),
         change(How::InPlace),
         change(How::Insert),
-        Plan {
-            scenario: small,
-            goals: vec![
-                (format!("{files}: published a second"), Median("files_published_per_s"), AtLeast(3000.0)),
-                (format!("{files}: fetched a second"), Median("files_fetched_per_s"), AtLeast(2000.0)),
-            ],
-        },
-        Plan {
-            scenario: Scenario { what: What::Publish(bulk), ..whole.clone() },
-            goals: vec![(format!("publish {}, s", shown(size)), Median("publish_s"), AtMost(0.6))],
-        },
-        Plan {
-            scenario: Scenario { what: What::Whole(sparse), ..once },
-            goals: peaks(sparse.size, "sparse").into(),
-        },
+        Plan::of(small)
+            .aim(format!("{files}: published a second"), Median("files_published_per_s"), AtLeast(3000.0))
+            .aim(format!("{files}: fetched a second"), Median("files_fetched_per_s"), AtLeast(2000.0)),
+        Plan::of(Scenario { what: What::Publish(bulk), ..whole.clone() }).aim(
+            format!("publish {}, s", shown(size)),
+            Median("publish_s"),
+            AtMost(0.6),
+        ),
+        Plan::of(Scenario { what: What::Whole(sparse), ..once }).peaks(sparse.size, "sparse"),
     ]
 }
 

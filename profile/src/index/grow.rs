@@ -26,8 +26,8 @@ pub async fn grow(
     options: &Options,
     tables: &mut Tables,
 ) -> anyhow::Result<Option<(Sample, Costs)>> {
-    let memory = || subject.rss_bytes().context("the indexer's memory cannot be read");
-    let mut inside = Inside::new(subject.holder());
+    let memory = || subject.node.rss_bytes().context("the indexer's memory cannot be read");
+    let mut inside = Inside::new(subject.client.holder);
     let empty = memory()?;
     let (filled, kept) = fill(subject, &mut inside, names, options).await?;
     if subject.watch().is_stopped() {

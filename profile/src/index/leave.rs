@@ -17,7 +17,6 @@ const STAYING_NAMES: usize = 10_000;
 const IN_FLIGHT: usize = 16;
 /// How often the peer leaves.
 const ROUNDS: usize = 5;
-/// How long it may take.
 const LEFT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Has a peer with `names` registrations leave, several times; less often if stopped.
@@ -29,7 +28,7 @@ pub async fn leave(
 ) -> anyhow::Result<()> {
     let (watch, seed) = (subject.watch(), options.seed);
     let leaver = subject.another(Origin::Other.identity(seed)).await?;
-    let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.holder());
+    let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.client.holder);
     for batch in sample.records.chunks(BATCH_MAX) {
         subject.client.register(batch.to_vec()).await?;
     }

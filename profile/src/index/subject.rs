@@ -18,9 +18,7 @@ use crate::report::figures::Figures;
 use crate::run::Watch;
 use crate::run::progress::Progress;
 
-/// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// Calls before the measured ones.
 const WARM_UP: usize = 500;
 
 /// A number of calls, and how long they took.
@@ -99,7 +97,7 @@ impl Sample {
 /// An indexer in a process of its own, and one peer connected to it.
 #[derive(Debug)]
 pub struct Subject {
-    node: Node,
+    pub node: Node,
     deployment: Deployment,
     pub client: Client,
 }
@@ -114,10 +112,6 @@ impl Subject {
         Ok(Self { node, deployment: deployment.clone(), client })
     }
 
-    pub const fn holder(&self) -> Holder {
-        self.client.holder
-    }
-
     /// How far it has come, and whether it goes on.
     pub const fn watch(&self) -> &Arc<Watch> {
         &self.deployment.watch
@@ -125,10 +119,6 @@ impl Subject {
 
     pub async fn another(&self, identity: Identity) -> anyhow::Result<Client> {
         Client::connect(self.node.addr(), identity, self.deployment.security).await
-    }
-
-    pub fn rss_bytes(&self) -> Option<u64> {
-        self.node.rss_bytes()
     }
 
     /// Registers `records`, `batch` of them in a call, with `in_flight` calls in flight; all must be listed.

@@ -36,7 +36,6 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Nothing measured yet but the floors.
     pub fn new(security: Security, floor: Floor) -> Self {
         let (grown, depths, batches, left, shares) = <_>::default();
         Self { security, floor, grown, depths, batches, left, shares }

@@ -33,11 +33,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A running hostile holder; dropping it ends it.
 #[derive(Debug)]
 pub struct Hostile {
-    client: Client,
+    pub client: Client,
     _stop: DropGuard,
 }
 
-/// What it serves.
 struct Goods {
     file: File,
     manifest: Vec<u8>,
@@ -77,11 +76,6 @@ impl Hostile {
         let serve = move |connection| serve(Arc::clone(&goods), connection);
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
         Ok(Self { client, _stop: stop.drop_guard() })
-    }
-
-    /// The holder as it is listed.
-    pub const fn holder(&self) -> Holder {
-        self.client.holder
     }
 }
 

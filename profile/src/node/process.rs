@@ -23,7 +23,6 @@ pub struct Process {
     pub label: String,
     pub node: String,
     pub addr: SocketAddr,
-    /// Its folder, if it is a peer.
     pub dir: PathBuf,
 }
 

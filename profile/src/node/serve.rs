@@ -115,12 +115,12 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
         }
         Role::Echo => {
             let server = echo::Server::start(security)?;
-            let addr = server.addr();
+            let addr = server.addr;
             (Box::new(server), String::new(), addr)
         }
         Role::Hostile(peer, corruption) => {
             let hostile = Hostile::start(peer, corruption, security).await?;
-            let holder = hostile.holder();
+            let holder = hostile.client.holder;
             (Box::new(hostile), holder.node.to_string(), holder.addr)
         }
         Role::Peer(PeerOptions { dir, indexer, cap_up, cap_down }) => {

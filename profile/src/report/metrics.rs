@@ -53,7 +53,7 @@ const fn free(key: &'static str, label: &'static str, better: Better) -> Metric 
 }
 
 /// All that have a heading or a direction of their own; comparisons follow this order.
-pub const METRICS: [Metric; 54] = [
+pub const METRICS: [Metric; 49] = [
     fixed("scenario", "what", Better::Aside, 0),
     fixed("mean_us", "mean us", Better::Lower, 1),
     fixed("p50_us", "p50 us", Better::Lower, 1),
@@ -103,9 +103,4 @@ pub const METRICS: [Metric; 54] = [
     free("hits_wrong", "wrong", Better::NoMore),
     free("wrong", "wrong files", Better::NoMore),
     free("errors", "errors", Better::NoMore),
-    free("goal", "what", Better::Aside),
-    free("bound", "goal", Better::Aside),
-    free("before", "before", Better::Aside),
-    free("after", "after", Better::Aside),
-    free("ratio", "ratio", Better::Aside),
 ];

@@ -32,7 +32,6 @@ impl Table {
         table
     }
 
-    /// The same with a line more.
     pub fn line(mut self, cells: impl IntoIterator<Item = String>) -> Self {
         self.lines.push(cells.into_iter().collect());
         self

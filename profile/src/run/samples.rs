@@ -144,7 +144,6 @@ impl Samples {
         })
     }
 
-    /// Writes one line for each measured request.
     pub fn write_csv(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let heads = ["client", "begun_us", "took_us", "late_us", "outcome", "hit", "messages"];
         let line = |sample: &Sample| {

@@ -38,7 +38,6 @@ pub struct Setup {
     /// The n-th indexer listens on this port plus n [default: free ones]
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     pub port: u16,
-    /// TLS or not, and threads.
     #[command(flatten)]
     pub connecting: Connecting,
 }

@@ -20,9 +20,7 @@ pub struct Measured {
 pub struct Round {
     /// When the readers began, by [`now_s`](crate::node::usage::now_s).
     pub began_s: f64,
-    /// Seconds that each reader took.
     pub took_s: Vec<f64>,
-    /// Files that each reader fetched.
     pub files: usize,
     /// Bytes of these files, of all readers.
     pub wanted_bytes: u64,
@@ -39,9 +37,7 @@ pub struct Round {
     pub moments: Vec<Vec<Moment>>,
     /// It is only the second fetch, of what changed, that counts.
     pub is_change: bool,
-    /// Files that are not what was published.
     pub wrong: usize,
-    /// Why files were not fetched.
     pub errors: Vec<String>,
 }
 
@@ -90,12 +86,10 @@ pub const METRICS: [Metric; 24] = [
 ];
 
 impl Round {
-    /// Seconds until the last reader was done.
     pub fn wall_s(&self) -> Option<f64> {
         self.took_s.iter().copied().reduce(f64::max)
     }
 
-    /// File bytes that all sources sent.
     fn moved_bytes(&self) -> u64 {
         self.sources.iter().map(|sent| sent.bytes).sum()
     }
@@ -142,12 +136,10 @@ impl Measured {
         self.rounds.len() == self.scenario.rounds && self.is_right() && self.errors().next().is_none()
     }
 
-    /// No file that arrived is wrong.
     pub fn is_right(&self) -> bool {
         self.rounds.iter().all(|round| round.wrong == 0)
     }
 
-    /// Why files were not fetched.
     pub fn errors(&self) -> impl Iterator<Item = &String> {
         self.rounds.iter().flat_map(|round| &round.errors)
     }

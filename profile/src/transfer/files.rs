@@ -12,7 +12,6 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::scenario::{Bulk, Change, How};
 
-/// Bytes made, read or written at once.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes at either end of a sparse file that are no hole.
 const EDGE_BYTES: u64 = 64 << 10;
@@ -103,7 +102,6 @@ fn insert(path: &Path, places: &[u64], each: u64, random: &mut OutputReader) -> 
     fs::rename(fresh, path)
 }
 
-/// BLAKE3 of the file at `path`, read in blocks.
 pub fn hash(path: &Path) -> io::Result<Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut file = File::open(path)?;
@@ -137,7 +135,6 @@ pub fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
     }
 }
 
-/// Reads `len` bytes at `offset` of `file`.
 pub fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     file.read_exact_at(&mut bytes, offset)?;

@@ -9,9 +9,7 @@ use anyhow::{Context, ensure};
 use super::units::shown;
 use crate::report::machine;
 
-/// Where Linux keeps files in memory.
 const IN_MEMORY: &str = "/dev/shm";
-/// Kinds of file systems that are memory.
 const MEMORY_KINDS: [&str; 2] = ["tmpfs", "ramfs"];
 
 /// How the name of every folder of a run begins.
@@ -50,7 +48,6 @@ impl Folder {
         &self.path
     }
 
-    /// Makes sure that `bytes` have room.
     pub fn has_room(&self, bytes: u64) -> anyhow::Result<()> {
         let room = rustix::fs::statvfs(self.path()).context("cannot ask for free space")?;
         let mut free = room.f_bavail.saturating_mul(room.f_frsize);
@@ -67,7 +64,6 @@ impl Folder {
         Ok(())
     }
 
-    /// What it is, for people: where, and whether it is memory.
     pub fn in_words(&self) -> String {
         let kind = self.kind.as_deref().unwrap_or("an unknown file system");
         let memory = if self.is_memory() { ", which is memory" } else { "" };

@@ -33,7 +33,6 @@ pub struct Scenario {
     /// Percent of the chunks that one of the sources corrupts.
     pub corrupt: Option<f64>,
     pub rounds: usize,
-    /// Whether the floors are measured too.
     pub floors: bool,
     pub seed: u64,
 }

@@ -19,7 +19,6 @@ const ERRORS_SHOWN: usize = 5;
 #[derive(Clone, Debug)]
 pub struct Transfers {
     pub rows: Vec<Measured>,
-    /// Where the files were.
     pub folder: String,
     pub interrupted: bool,
 }

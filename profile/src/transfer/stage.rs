@@ -22,11 +22,9 @@ use crate::node::usage::now_s;
 use crate::node::{Corruption, PeerOptions, Request, Role};
 
 const NAME: &str = "data.bin";
-/// The folder of small ones.
 const SMALL: &str = "small";
 /// Where a peer keeps its key and its catalogue, in its folder.
 const DATA: &str = ".neko";
-/// How long the indexer may take to know all holders.
 const LISTED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
@@ -56,12 +54,9 @@ impl Stage {
         // The copies are not what is measured: they come as fast as they can.
         let origin =
             start.peer(ORIGIN, &Scenario { cap_up: None, cap_down: None, ..scenario.clone() }).await?;
-        let (scenario, folder) = (scenario.clone(), folder.to_owned());
+        let (scenario, of, folder) = (scenario.clone(), scenario.clone(), folder.to_owned());
         // The origin is there before its files: it removes them should this process be killed.
-        let goods = {
-            let (scenario, folder) = (scenario.clone(), folder.clone());
-            apart(move || make_goods(&scenario, &folder)).await?
-        };
+        let goods = apart(move || make_goods(&of, &folder)).await?;
         let (copies, hostile) = (Vec::new(), None);
         let mut stage = Self { scenario, start, indexer, asker, origin, copies, hostile, goods };
         stage.fill().await?;

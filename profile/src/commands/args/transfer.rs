@@ -4,7 +4,7 @@ use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::Args as ClapArgs;
 
-use super::{Output, Pictures, Singles};
+use super::Detailed;
 use crate::cluster::endpoint::security;
 use crate::goals::transfer as goals;
 use crate::transfer::scenario::{Bulk, Change, How, ROUNDS_DEFAULT, Scenario, What};
@@ -72,15 +72,8 @@ pub struct Transfer {
     /// Seed of all bytes, of what changes and of what is corrupted
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The results.
     #[command(flatten)]
-    pub output: Output,
-    /// Each round.
-    #[command(flatten)]
-    pub singles: Singles,
-    /// Throughput by source and memory of each node, over time.
-    #[command(flatten)]
-    pub pictures: Pictures,
+    pub output: Detailed,
 }
 
 impl Transfer {
