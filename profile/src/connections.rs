@@ -85,9 +85,9 @@ async fn measure(options: &Options, node: &Node, deployment: &Deployment) -> any
     first.register(vec![record.clone()]).await?;
     let expected = look_up(first, &record).await?.1;
     ensure!(expected.hits.len() == 1, "what was registered is not found");
-    let asked = Asked { record: &record, expected: &expected };
+    let asked = Asked { record: &record, expected: &expected, watch };
     let alone = format!("{active} active, no others");
-    let alone = asked.by(alone, &clients[..active], options.lookups, watch).await?;
+    let alone = asked.by(alone, &clients[..active], options.lookups).await?;
     tokio::time::sleep(SETTLED_AFTER).await;
     let before = memory()?;
     let began = Instant::now();
@@ -98,8 +98,8 @@ async fn measure(options: &Options, node: &Node, deployment: &Deployment) -> any
     let each = |memory: u64| bytes(memory.saturating_sub(before)) / count((opened - active).max(1));
     let bytes_each = each(memory()?);
     let (open, once) = (format!("{active} active, {opened} open"), format!("each of {opened} once"));
-    let open = asked.by(open, &clients[..active], options.lookups, watch).await?;
-    let once = asked.by(once, &clients, 1, watch).await?;
+    let open = asked.by(open, &clients[..active], options.lookups).await?;
+    let once = asked.by(once, &clients, 1).await?;
     let facts = Row::default().with("connections", opened).with("active", active);
     let facts = facts.figure("bytes_each", bytes_each).figure("bytes_each_after", each(memory()?));
     Ok((facts.figure("opening_s", opening_s), vec![alone, open, once]))
@@ -129,17 +129,13 @@ async fn look_up(client: &Client, record: &SignedRecord) -> anyhow::Result<(Dura
 struct Asked<'a> {
     record: &'a SignedRecord,
     expected: &'a QueryReply,
+    watch: &'a Arc<Watch>,
 }
 
 impl Asked<'_> {
     /// Each of `clients` looks the name up `times` times, one after the other; less often if stopped.
-    async fn by(
-        &self,
-        what: String,
-        clients: &[Client],
-        times: usize,
-        watch: &Arc<Watch>,
-    ) -> anyhow::Result<Row> {
+    async fn by(&self, what: String, clients: &[Client], times: usize) -> anyhow::Result<Row> {
+        let watch = self.watch;
         let open = clients.len();
         let _progress = Progress::begin(&format!("{open} ask"), open * times, watch);
         let began = Instant::now();

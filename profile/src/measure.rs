@@ -78,6 +78,6 @@ pub async fn measure(scenario: &Scenario, deployment: &Deployment) -> Result<Mea
 
 async fn ask(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> Result<Samples, Fault> {
     let clients = watch.unless_stopped(run::connect(scenario, cluster, watch)).await.or_cannot_begin()?;
-    let _progress = Progress::start(&scenario.name(), scenario.requests_of_all(), watch);
+    let _progress = Progress::begin(&scenario.name(), scenario.requests_of_all(), watch);
     Ok(run::run(scenario, clients, watch).await?)
 }

@@ -1,6 +1,5 @@
 //! The run: clients that ask, each answer timed and then judged.
 
-pub mod interrupt;
 pub mod pacer;
 pub mod progress;
 pub mod samples;

@@ -46,7 +46,7 @@ pub async fn measure(
     let watch = &deployment.watch;
     let _progress = Progress::begin(&scenario.name(), scenario.rounds, watch);
     let mut row = Measured { scenario: scenario.clone(), rounds: Vec::new() };
-    let started = watch.unless_stopped(Stage::start(scenario, deployment, folder.path())).await;
+    let started = watch.unless_stopped(Stage::start(scenario, deployment, &folder.path)).await;
     let started = started.with_context(|| format!("the nodes of '{}' did not start", scenario.name()));
     let mut stage = started.or_cannot_begin()?;
     for n in 0..scenario.rounds {

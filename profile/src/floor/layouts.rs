@@ -24,7 +24,8 @@ pub fn measure(watch: &Arc<Watch>) -> Result<Report, Fault> {
         let figures = blocking(cores).or_cannot_begin()?;
         rows.push(row(RAW, layout, &figures, &figures));
     }
-    for layout in Layout::value_variants().iter().copied().chain([Layout::Processes]) {
+    let layouts = Layout::value_variants().iter().copied().chain([Layout::Processes]);
+    for layout in layouts.take_while(|_| !watch.is_stopped()) {
         let setup = Setup { layout, ..Setup::plain() };
         rows.extend(
             setup.on_threads(watch, async |deployment| of_layout(&deployment).await.or_cannot_begin())?,
@@ -49,16 +50,10 @@ pub fn measure(watch: &Arc<Watch>) -> Result<Report, Fault> {
 
 async fn of_layout(deployment: &Deployment) -> anyhow::Result<Vec<Row>> {
     let layout = deployment.layout.name();
-    let mut rows = Vec::new();
-    if deployment.watch.is_stopped() {
-        return Ok(rows);
-    }
     let floor = raw(deployment).await?;
-    rows.push(row(RAW, &layout, &floor, &floor));
-    for (what, security) in [("echo call, insecure", Security::Insecure), ("echo call, TLS", Security::Tls)] {
-        if deployment.watch.is_stopped() {
-            break;
-        }
+    let mut rows = vec![row(RAW, &layout, &floor, &floor)];
+    let calls = [("echo call, insecure", Security::Insecure), ("echo call, TLS", Security::Tls)];
+    for (what, security) in calls.into_iter().take_while(|_| !deployment.watch.is_stopped()) {
         let figures = call(deployment, security).await?;
         let per_s = calls_per_s(deployment, security, DEPTH).await?;
         rows.push(row(what, &layout, &figures, &floor).figure("per_s", per_s));

@@ -116,8 +116,8 @@ impl Search<'_> {
     fn connections(&mut self, insecure: bool, most_kib: f64) -> Result<(), Fault> {
         let connections = self.options.connections;
         let options = connections::Options { connections, active: connections.div_ceil(100), lookups: 200 };
-        let report =
-            self.apart(insecure, async |deployment| connections::run(&options, &deployment).await)?;
+        let report = self
+            .on_threads(&apart(insecure), async |deployment| connections::run(&options, &deployment).await)?;
         let (flag, name) = if insecure { (" --insecure", "plain TCP") } else { ("", "TLS") };
         let command = format!("profile connections -n {connections}{flag}");
         let (opened, kib) = (report.facts.get("connections"), report.facts.get("bytes_each_after") / 1024.0);
@@ -178,7 +178,7 @@ impl Search<'_> {
     }
 
     fn measure_index(&self, options: &index::Options, insecure: bool) -> Result<Report, Fault> {
-        self.apart(insecure, async |deployment| index::run(options, &deployment).await)
+        self.on_threads(&apart(insecure), async |deployment| index::run(options, &deployment).await)
     }
 
     fn scenario(&self, indexers: usize, clients: usize, ttl_hops: u8) -> Scenario {
@@ -194,14 +194,6 @@ impl Search<'_> {
     fn rounds(&self, scenarios: &[Scenario], setup: &Setup) -> Result<Vec<Vec<Measured>>, Fault> {
         let round = || scenarios.iter().map(|scenario| self.measure(scenario, setup)).collect();
         (0..ROUNDS).map(|_| round()).collect()
-    }
-
-    fn apart<T: Send>(
-        &self,
-        insecure: bool,
-        work: impl AsyncFnOnce(Deployment) -> Result<T, Fault> + Send,
-    ) -> Result<T, Fault> {
-        self.on_threads(&setup(Layout::Processes, Routing::Summary, insecure), work)
     }
 
     /// Measures on threads of its own; an error if stopped.
@@ -241,6 +233,11 @@ impl Search<'_> {
     fn add(&mut self, what: String, measured: f64, bound: Bound, command: &str) {
         self.goals.push(Goal { what, bound, measured, command: command.to_owned(), all_right: true });
     }
+}
+
+/// One indexer in a process of its own.
+fn apart(insecure: bool) -> Setup {
+    setup(Layout::Processes, Routing::Summary, insecure)
 }
 
 fn setup(layout: Layout, routing: Routing, insecure: bool) -> Setup {

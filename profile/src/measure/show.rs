@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Measured;
 use crate::report::figures::{Figures, rounded};
@@ -117,8 +117,8 @@ impl Measured {
         let (wrong, errors) = (self.hits_wrong(), self.errors());
         let found = format!("{answered} answers, {hits} of names to be found");
         lines.push(format!("{found}, {wrong} wrong, {errors} without an answer"));
-        let line = |(kind, count): (String, usize)| format!("  {count} {}", kind.replace('_', " "));
-        lines.extend(by_kind(&self.samples.wrong()).chain(by_kind(&self.samples.failures())).map(line));
+        let kinds = by_kind(&self.samples.wrong()).into_iter().chain(by_kind(&self.samples.failures()));
+        lines.extend(kinds.map(|(kind, count)| format!("  {count} {}", kind.replace('_', " "))));
         if self.samples.interrupted {
             lines.push(format!("interrupted: {} requests were meant", self.scenario.requests_of_all()));
         }
@@ -127,9 +127,6 @@ impl Measured {
 
     pub fn row(&self) -> Row {
         let (scenario, samples) = (&self.scenario, &self.samples);
-        let kinds = |counts: &mut dyn Iterator<Item = (String, usize)>| -> Value {
-            counts.map(|(kind, count)| (kind, json!(count))).collect()
-        };
         let percentiles = self.figures.percentiles.iter().map(|(p, us)| json!([p, rounded(*us)]));
         let reference = reference::of(&scenario.name());
         let mut row = Row::of(json!({
@@ -153,9 +150,9 @@ impl Measured {
             "hits": samples.hits(),
             "interrupted": samples.interrupted,
             "hits_wrong": self.hits_wrong(),
-            "wrong_by_kind": kinds(&mut by_kind(&samples.wrong())),
+            "wrong_by_kind": by_kind(&samples.wrong()),
             "errors": self.errors(),
-            "errors_by_kind": kinds(&mut by_kind(&samples.failures())),
+            "errors_by_kind": by_kind(&samples.failures()),
             "floors_us": self.floors.each_ref().map(|floor| rounded(floor.raw.p50)),
             "percentiles_us": percentiles.collect::<Vec<_>>(),
             "forerunner_published_us": reference.and_then(|of| of.published_us),
@@ -180,7 +177,7 @@ impl Measured {
     }
 }
 
-/// Counts with the names of what they count.
-fn by_kind<K: Serialize>(counts: &BTreeMap<K, usize>) -> impl Iterator<Item = (String, usize)> {
-    counts.iter().map(|(kind, count)| (key(kind), *count))
+/// Counts by the names of what they count.
+fn by_kind<K: Serialize>(counts: &BTreeMap<K, usize>) -> Map<String, Value> {
+    counts.iter().map(|(kind, count)| (key(kind), json!(count))).collect()
 }

@@ -20,11 +20,8 @@ pub struct Figures {
     pub count: u64,
     pub mean: f64,
     pub p50: f64,
-    /// Nine in ten are at most this.
     pub p90: f64,
-    /// 99 in 100 are at most this.
     pub p99: f64,
-    /// 999 in 1000 are at most this.
     pub p999: f64,
     pub max: f64,
     /// Pairs of percentile and time.

@@ -25,11 +25,6 @@ impl Progress {
     /// Something else begins: shows how far `watch` has come with it, of `total` requests or names.
     pub fn begin(label: &str, total: usize, watch: &Arc<Watch>) -> Self {
         watch.begin();
-        Self::start(label, total, watch)
-    }
-
-    /// Shows how far `watch` has come, of `total` requests or names.
-    pub fn start(label: &str, total: usize, watch: &Arc<Watch>) -> Self {
         let bar = ProgressBar::new(total as u64).with_message(label.to_owned());
         if let Ok(style) = ProgressStyle::with_template("{msg:>12} {bar:40} {pos}/{len}  {rate}  {eta} left")
         {

@@ -1,11 +1,12 @@
 //! How nodes and clients are run, as the command line says it, and on which threads that is.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::{io, num::NonZeroUsize, sync::Arc};
 
 use clap::{Args, builder::RangedU64ValueParser};
 use nekoindexer::{Routing, threads::THREADS_DEFAULT};
+use tokio::signal::unix::{SignalKind, signal};
 
-use super::{Watch, interrupt};
+use super::Watch;
 use crate::cluster::affinity::on_own_thread;
 use crate::cluster::deployment::Deployment;
 use crate::cluster::endpoint::security;
@@ -65,7 +66,7 @@ impl Setup {
         let security = security(self.connecting.insecure);
         let on_thread = || {
             Runtimes::new(layout).or_cannot_begin()?.run(|runtimes| async {
-                interrupt::listen(Arc::clone(watch)).or_cannot_begin()?;
+                listen(Arc::clone(watch)).or_cannot_begin()?;
                 let watch = Arc::clone(watch);
                 work(Deployment { layout, security, routing, port, threads, runtimes, watch }).await
             })
@@ -77,4 +78,18 @@ impl Setup {
 /// A number from `least` to `most`, on the command line.
 pub fn within(least: u64, most: usize) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(least..=most as u64)
+}
+
+/// Stops the run of `watch` at Ctrl-C or SIGTERM.
+fn listen(watch: Arc<Watch>) -> io::Result<()> {
+    let (mut interrupts, mut terminations) =
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = interrupts.recv() => {}
+            _ = terminations.recv() => {}
+        }
+        watch.stop();
+    });
+    Ok(())
 }

@@ -21,7 +21,7 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// A folder of this run; removed when dropped.
 #[derive(Debug)]
 pub struct Folder {
-    path: PathBuf,
+    pub path: PathBuf,
     kind: Option<String>,
 }
 
@@ -44,12 +44,8 @@ impl Folder {
         Ok(Self { path: folder.keep(), kind })
     }
 
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub fn has_room(&self, bytes: u64) -> anyhow::Result<()> {
-        let room = rustix::fs::statvfs(self.path()).context("cannot ask for free space")?;
+        let room = rustix::fs::statvfs(&self.path).context("cannot ask for free space")?;
         let mut free = room.f_bavail.saturating_mul(room.f_frsize);
         if self.is_memory() {
             free = machine::available_bytes().map_or(free, |available| free.min(available));
@@ -76,7 +72,7 @@ impl Folder {
 
     /// The folder around it, which is there before and after.
     fn outside(&self) -> PathBuf {
-        self.path().parent().unwrap_or_else(|| self.path()).to_owned()
+        self.path.parent().unwrap_or(&self.path).to_owned()
     }
 }
 

@@ -35,7 +35,7 @@ pub async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
         What::Whole(_) => round.floors = floors(stage).await?,
         What::Change(..) => {}
     }
-    stage.settled().await?;
+    stage.listed(stage.scenario.sources).await?;
     let mut readers = stage.readers().await?;
     if let What::Change(_, change) = stage.scenario.what {
         let first = fetch(stage, &mut readers, &mut round).await?;

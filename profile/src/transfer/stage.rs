@@ -127,12 +127,8 @@ impl Stage {
         Ok(())
     }
 
-    /// Waits until the indexer lists exactly the sources: readers that were there before are forgotten.
-    pub async fn settled(&self) -> anyhow::Result<()> {
-        self.listed(self.scenario.sources).await
-    }
-
-    async fn listed(&self, holders: usize) -> anyhow::Result<()> {
+    /// Waits until the indexer lists exactly this number of holders: earlier readers are forgotten.
+    pub async fn listed(&self, holders: usize) -> anyhow::Result<()> {
         let Some((name, _)) = self.goods.last() else { return Ok(()) };
         let name = FileName::new(name)?;
         let deadline = Instant::now() + LISTED_WITHIN;
