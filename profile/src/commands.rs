@@ -9,6 +9,7 @@ use nekoindexer::threads::THREADS_DEFAULT;
 use serde_json::Value;
 
 use self::args::{Alone, Args, Command, Detailed, Drawn, Output};
+use crate::cluster::deployment::Deployment;
 use crate::floor::layouts;
 use crate::measure::{Measured, measure};
 use crate::outcome::{Begin, Fault, Outcome};
@@ -33,9 +34,9 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
     match args.command {
         Command::Query(query) => run_query(&query),
         Command::Floor(output) => run_floor(&output),
-        Command::Index(index) => run_index(&index),
+        Command::Index(args) => run_alone(&args, async |on| index::run(&args.options, &on).await),
         Command::Goals(goals) => run_goals(&goals),
-        Command::Connections(connections) => run_connections(&connections),
+        Command::Connections(args) => run_alone(&args, async |on| connections::run(&args.options, &on).await),
         Command::Matrix(matrix) => run_matrix(&matrix),
         Command::Transfer(args) => run_transfer(&args),
         Command::Compare(compare) => run_compare(&compare),
@@ -78,22 +79,13 @@ fn run_floor(output: &Output) -> Result<Outcome, Fault> {
     measured(&layouts::measure(&Arc::default())?, outputs)
 }
 
-fn run_index(Alone { options, connecting, output }: &Alone<index::Options>) -> Result<Outcome, Fault> {
-    let outputs = prepare(output, None, None)?;
-    let setup = Setup::apart(connecting.clone());
-    let index =
-        setup.on_threads(&Arc::default(), async |deployment| index::run(options, &deployment).await)?;
-    measured(&index, outputs)
-}
-
-fn run_connections(
-    Alone { options, connecting, output }: &Alone<connections::Options>,
+/// Measures one indexer in a process of its own.
+fn run_alone<O: clap::Args + Sync>(
+    args: &Alone<O>,
+    work: impl AsyncFnOnce(Deployment) -> Result<Report, Fault> + Send,
 ) -> Result<Outcome, Fault> {
-    let outputs = prepare(output, None, None)?;
-    let setup = Setup::apart(connecting.clone());
-    let connections =
-        setup.on_threads(&Arc::default(), async |deployment| connections::run(options, &deployment).await)?;
-    measured(&connections, outputs)
+    let outputs = prepare(&args.output, None, None)?;
+    measured(&Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), work)?, outputs)
 }
 
 fn run_goals(args: &args::Goals) -> Result<Outcome, Fault> {

@@ -49,7 +49,7 @@ pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
     Ok(Counts { arch: std::env::consts::ARCH.to_owned(), rustc: machine::RUSTC.to_owned(), instructions })
 }
 
-/// Instructions of a whole process that runs `hot` so many times.
+/// Instructions of a whole process that runs `hot` `times` times.
 fn count(hot: Hot, times: u32) -> anyhow::Result<u64> {
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let mut valgrind = Command::new("valgrind");

@@ -18,7 +18,7 @@ pub fn keep_on_core(n: usize) {
     let Some(core) = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).nth(n) else { return };
     let mut only = CpuSet::new();
     only.set(core);
-    let _ = sched_setaffinity(None, &only); // measured all the same, with more noise
+    let _ = sched_setaffinity(None, &only); // refused, it is measured with more noise
 }
 
 /// Lets the calling thread run on every core again, wherever its maker is kept.

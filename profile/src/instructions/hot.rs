@@ -89,7 +89,7 @@ impl Bench {
     }
 }
 
-/// Runs `hot` so many times, within a runtime.
+/// Runs `hot` `times` times, within a runtime.
 pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
     let bench = Bench::new();
     let rounds = 0..usize::try_from(times)?;

@@ -184,7 +184,7 @@ impl Pace {
         }
     }
 
-    /// When a piece of so many bytes may go; the next is due later by what this one takes.
+    /// When a piece of `bytes` may go; the next is due later by what this one takes.
     pub fn due(&self, now: Instant, bytes: u64, per_s: NonZeroU64) -> Instant {
         #[expect(clippy::cast_precision_loss, reason = "a piece, and a rate")]
         let takes = Duration::from_secs_f64(bytes as f64 / per_s.get() as f64);

@@ -31,7 +31,7 @@ pub enum TopologyError {
     /// Such a degree would not connect them.
     #[error("a degree of {0} connects nobody: at least 2 is needed")]
     DegreeTooSmall(usize),
-    /// There are not so many others.
+    /// More neighbors than there are others.
     #[error("a degree of {0} is more than {1} indexers can have")]
     DegreeTooLarge(usize, usize),
     /// Every link has two ends.

@@ -104,14 +104,8 @@ fn insert(path: &Path, places: &[u64], each: u64, random: &mut OutputReader) -> 
 
 pub fn hash(path: &Path) -> io::Result<Hash> {
     let mut hasher = blake3::Hasher::new();
-    let mut file = File::open(path)?;
-    let mut block = vec![0; BLOCK_BYTES];
-    loop {
-        match file.read(&mut block)? {
-            0 => return Ok(hasher.finalize()),
-            read => hasher.update(&block[..read]),
-        };
-    }
+    hasher.update_reader(File::open(path)?)?;
+    Ok(hasher.finalize())
 }
 
 /// Whether the file at `path` has this hash; one that is not there has not.

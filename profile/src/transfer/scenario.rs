@@ -64,7 +64,7 @@ pub struct Bulk {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
     pub percent: f64,
-    /// Spread over so many places.
+    /// The places it is spread over.
     pub places: u64,
     pub how: How,
 }
