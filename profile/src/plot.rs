@@ -48,6 +48,7 @@ pub struct Chart {
     pub legend: SeriesLabelPosition,
 }
 
+/// One axis.
 pub struct Axis {
     pub label: &'static str,
     pub range: Range<f64>,

@@ -10,6 +10,7 @@ use nekoproto::{Names, VerifiedRecord, limits::BATCH_MAX, transport::call_until}
 use super::subject::{Sample, Subject, Timing};
 use super::tables::Tables;
 use super::{Options, Origin, sign};
+use crate::cluster::client::Client;
 use crate::run::progress::Progress;
 
 /// Names of the peer that stays, which are looked up.
@@ -27,7 +28,8 @@ pub async fn leave(
     tables: &mut Tables,
 ) -> anyhow::Result<()> {
     let (watch, seed) = (subject.watch(), options.seed);
-    let leaver = subject.another(Origin::Other.identity(seed)).await?;
+    let identity = Origin::Other.identity(seed);
+    let leaver = Client::connect(subject.node.addr(), identity, subject.deployment.security).await?;
     let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.client.holder);
     for batch in sample.records.chunks(BATCH_MAX) {
         subject.client.register(batch.to_vec()).await?;

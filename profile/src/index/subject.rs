@@ -98,7 +98,7 @@ impl Sample {
 #[derive(Debug)]
 pub struct Subject {
     pub node: Node,
-    deployment: Deployment,
+    pub deployment: Deployment,
     pub client: Client,
 }
 
@@ -115,10 +115,6 @@ impl Subject {
     /// How far it has come, and whether it goes on.
     pub const fn watch(&self) -> &Arc<Watch> {
         &self.deployment.watch
-    }
-
-    pub async fn another(&self, identity: Identity) -> anyhow::Result<Client> {
-        Client::connect(self.node.addr(), identity, self.deployment.security).await
     }
 
     /// Registers `records`, `batch` of them in a call, with `in_flight` calls in flight; all must be listed.

@@ -37,6 +37,7 @@ pub struct Scenario {
     pub seed: u64,
 }
 
+/// What is transferred.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     Whole(Bulk),
