@@ -2,35 +2,26 @@
 
 pub mod affinity;
 pub mod client;
+pub mod deployment;
+pub mod endpoint;
 pub mod layout;
-pub mod node;
-pub mod serve;
 
 use std::{sync::Arc, time::Duration};
 
 use anyhow::bail;
 use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, limits::BATCH_MAX};
 use tarpc::context;
-use tokio::{
-    runtime::Handle,
-    time::{Instant, sleep},
-};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
 
-use self::{
-    client::Client,
-    node::{Node, Place},
-};
-use crate::{
-    plan::{
-        expected::{Expected, Verdict},
-        scenario::Scenario,
-        topology::Graph,
-        workload::{Ask, Workload},
-    },
-    report::machine,
-};
+use self::client::Client;
+use self::deployment::{Deployment, Node};
+use crate::plan::expected::{Expected, Verdict};
+use crate::plan::scenario::Scenario;
+use crate::plan::topology::Graph;
+use crate::plan::workload::{Ask, Workload};
+use crate::report::machine;
 
-/// How long the indexers may take to find each other.
 const LINKED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 
@@ -42,20 +33,17 @@ pub struct Cluster {
     peers: Vec<Client>,
     graph: Graph,
     workload: Arc<Workload>,
-    place: Place,
+    deployment: Deployment,
 }
 
 impl Cluster {
     /// Starts the indexers of `scenario`, waits for their links, and registers the files.
-    ///
-    /// # Errors
-    /// Something did not start; nothing is left running.
-    pub async fn start(scenario: &Scenario, place: &Place) -> anyhow::Result<Self> {
+    pub async fn start(scenario: &Scenario, deployment: &Deployment) -> anyhow::Result<Self> {
         let graph = scenario.graph()?;
         let identities: Vec<Identity> = (0..scenario.indexers).map(|n| identity(scenario.seed, n)).collect();
         let workload = Arc::new(Workload::new(scenario, &identities));
         let mut cluster =
-            Self { nodes: Vec::new(), peers: Vec::new(), graph, workload, place: place.clone() };
+            Self { nodes: Vec::new(), peers: Vec::new(), graph, workload, deployment: deployment.clone() };
         match cluster.fill(scenario, identities).await {
             Ok(()) => Ok(cluster),
             Err(error) => {
@@ -69,8 +57,7 @@ impl Cluster {
         for n in 0..scenario.indexers {
             let neighbors = self.graph.names_as_neighbors(n);
             let neighbors = neighbors.into_iter().map(|neighbor| self.nodes[neighbor].addr()).collect();
-            let listen = self.place.listen_addr(n)?;
-            self.nodes.push(self.place.indexer(n, listen, neighbors).await?);
+            self.nodes.push(self.deployment.indexer(n, neighbors).await?);
         }
         for (n, identity) in identities.into_iter().enumerate() {
             self.peers.push(self.client(n, identity).await?);
@@ -128,42 +115,32 @@ impl Cluster {
         Ok(peer.calls.query(context::current(), request(self.workload.name(ask), 1)).await??)
     }
 
-    /// A further client of indexer `n`.
-    ///
-    /// # Errors
-    /// The indexer cannot be connected to.
     pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
-        let connect = Client::connect(self.nodes[n].addr(), identity, self.place.security);
-        self.place.client_runtime(n).spawn(connect).await?
+        let connect = Client::connect(self.nodes[n].addr(), identity, self.deployment.security);
+        self.deployment.client_runtime(n).spawn(connect).await?
     }
 
     /// The runtime of clients of indexer `n`. To be called where clients run.
-    #[must_use]
     pub fn client_runtime(&self, n: usize) -> Handle {
-        self.place.client_runtime(n)
+        self.deployment.client_runtime(n)
     }
 
     /// The peer that registered files at indexer `n`.
-    #[must_use]
     pub fn peer(&self, n: usize) -> &Client {
         &self.peers[n]
     }
 
-    /// The files.
-    #[must_use]
     pub fn workload(&self) -> Arc<Workload> {
         Arc::clone(&self.workload)
     }
 
     /// What clients of indexer `n` must find with `ttl_hops`.
-    #[must_use]
     pub fn expected(&self, n: usize, ttl_hops: u8) -> Expected {
         let holders: Vec<Holder> = self.peers.iter().map(|peer| peer.holder).collect();
         Expected::new(self.workload(), &self.graph, n, ttl_hops, &holders)
     }
 
     /// Resident memory in bytes: of the indexers' processes, or of this one, which they are in.
-    #[must_use]
     pub fn rss_bytes(&self) -> u64 {
         let apart: Vec<u64> = self.nodes.iter().filter_map(Node::rss_bytes).collect();
         match apart.is_empty() {
@@ -172,7 +149,6 @@ impl Cluster {
         }
     }
 
-    /// Stops all of it.
     pub async fn stop(self) {
         drop(self.peers);
         for node in self.nodes {
@@ -181,13 +157,10 @@ impl Cluster {
     }
 }
 
-/// A query for `name`, with an id of its own.
-#[must_use]
 pub fn request(name: &FileName, ttl_hops: u8) -> QueryRequest {
     QueryRequest { msg_id: MsgId::random(), name: name.clone(), ttl_hops, covered: Covered::new() }
 }
 
-/// The key of the n-th peer.
 fn identity(seed: u64, n: usize) -> Identity {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());

@@ -5,47 +5,10 @@ use std::fmt::Write;
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value};
 
+use crate::report::Table;
 use crate::report::figures::P99_FROM;
+use crate::report::metrics::{Better, METRICS, Metric};
 
-/// Which way a figure should go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Better {
-    /// Less is better.
-    Lower,
-    /// More is better.
-    Higher,
-    /// Shown, but too much a matter of luck to decide.
-    Shown,
-    /// A single one more is a regression.
-    NoMore,
-}
-
-/// The figures that are compared, where both results have them.
-const METRICS: [(&str, Better); 23] = [
-    ("mean_us", Better::Lower),
-    ("p50_us", Better::Lower),
-    ("p90_us", Better::Lower),
-    ("p99_us", Better::Lower),
-    ("max_us", Better::Shown),
-    ("queries_per_s", Better::Higher),
-    ("per_s", Better::Higher),
-    ("messages_per_query", Better::Lower),
-    ("floor_us", Better::Shown),
-    ("ratio_to_floor", Better::Shown),
-    ("rss_mib", Better::Shown),
-    ("bytes_per_name", Better::Lower),
-    ("ratio_tcp", Better::Lower),
-    ("mb_per_s", Better::Higher),
-    ("files_published_per_s", Better::Higher),
-    ("files_fetched_per_s", Better::Higher),
-    ("publish_s", Better::Lower),
-    ("moved_percent", Better::Lower),
-    ("peak_mib_sender", Better::Shown),
-    ("peak_mib_receiver", Better::Shown),
-    ("hits_wrong", Better::NoMore),
-    ("wrong", Better::NoMore),
-    ("errors", Better::NoMore),
-];
 /// Figures that are times: divided by the floor where that is asked for.
 const TIMES: [&str; 5] = ["mean_us", "p50_us", "p90_us", "p99_us", "max_us"];
 /// Figures that are rates: times the floor there.
@@ -74,9 +37,6 @@ pub struct Comparison {
 }
 
 /// Compares results `a` (before) and `b` (after), row by row.
-///
-/// # Errors
-/// They are no results, or have no row in common.
 pub fn compare(a: &Value, b: &Value, rule: Rule) -> anyhow::Result<Comparison> {
     for result in [a, b] {
         ensure!(result["interrupted"] != true, "an interrupted result cannot be compared");
@@ -112,9 +72,9 @@ fn compare_rows(
     to: &mut Comparison,
 ) -> anyhow::Result<()> {
     let name = identity(old);
-    writeln!(to.table, "{name}\n{:<20}{:>14}{:>14}{:>10}", "", "before", "after", "ratio")?;
-    for (metric, better) in METRICS {
-        let (Some(before), Some(after)) = (figure(old, metric, rule), figure(new, metric, rule)) else {
+    let mut table = Table::new(["", "before", "after", "ratio", ""]);
+    for Metric { key, better, .. } in METRICS.into_iter().filter(|metric| metric.better != Better::Aside) {
+        let (Some(before), Some(after)) = (figure(old, key, rule), figure(new, key, rule)) else {
             continue;
         };
         let ratio = if before == after { 1.0 } else { after / before };
@@ -122,16 +82,17 @@ fn compare_rows(
             Better::Lower => after > before * (1.0 + rule.tolerance),
             Better::Higher => after < before * (1.0 - rule.tolerance),
             Better::NoMore => after > before,
-            Better::Shown => false,
+            Better::Shown | Better::Aside => false,
         };
-        let mark = if is_worse { "  worse" } else { "" };
-        writeln!(to.table, "{metric:<20}{before:>14.3}{after:>14.3}{ratio:>9.2}x{mark}")?;
+        let cells = [format!("{before:.3}"), format!("{after:.3}"), format!("{ratio:.2} x")];
+        let mark = if is_worse { "worse" } else { "" };
+        table = table.line([key.to_owned()].into_iter().chain(cells).chain([mark.to_owned()]));
         if is_worse {
-            to.regressions
-                .push(format!("{name}: {metric} went from {before:.3} to {after:.3} ({ratio:.2} x)"));
+            let change = format!("{key} went from {before:.3} to {after:.3} ({ratio:.2} x)");
+            to.regressions.push(format!("{name}: {change}"));
         }
     }
-    writeln!(to.table)?;
+    writeln!(to.table, "{name}\n\n{table}\n")?;
     Ok(())
 }
 
@@ -172,77 +133,4 @@ fn identity(row: &Map<String, Value>) -> String {
         other => Some(format!("{key} {other}")),
     });
     parts.collect::<Vec<_>>().join(", ")
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const RULE: Rule = Rule { tolerance: 0.1, per_floor: false };
-
-    fn result(p50: f64, per_s: f64, wrong: u64) -> Value {
-        json!({"scenario": "1/1/0", "layout": "one", "p50_us": p50, "max_us": p50 * 9.0, "queries_per_s": per_s,
-               "hits_wrong": wrong, "floor_us": 5.0})
-    }
-
-    fn regressions(a: &Value, b: &Value, rule: Rule) -> usize {
-        compare(a, b, rule).unwrap().regressions.len()
-    }
-
-    #[test]
-    fn worse_is_judged_by_what_should_go_which_way() {
-        let before = result(100.0, 1000.0, 0);
-        for (after, expected) in [
-            (result(100.0, 1000.0, 0), 0),
-            (result(109.0, 910.0, 0), 0),
-            (result(111.0, 1000.0, 0), 1),
-            (result(50.0, 2000.0, 0), 0),
-            (result(100.0, 880.0, 0), 1),
-            (result(100.0, 1000.0, 1), 1),
-            (result(200.0, 500.0, 1), 3),
-        ] {
-            assert_eq!(regressions(&before, &after, RULE), expected, "{after}");
-        }
-        let text = compare(&before, &result(200.0, 1000.0, 0), RULE).unwrap().regressions;
-        assert_eq!(text, ["1/1/0, one: p50_us went from 100.000 to 200.000 (2.00 x)"]);
-    }
-
-    #[test]
-    fn a_p99_of_few_times_decides_nothing() {
-        let result = |p99: f64, times: u64| json!({"scenario": "a", "p99_us": p99, "times": times});
-        assert_eq!(regressions(&result(1.0, 1000), &result(2.0, 1000), RULE), 1);
-        assert_eq!(regressions(&result(1.0, 1000), &result(2.0, 999), RULE), 0);
-    }
-
-    #[test]
-    fn times_may_count_in_floors() {
-        let (before, mut after) = (result(100.0, 1000.0, 0), result(200.0, 1000.0, 0));
-        after["floor_us"] = json!(10.0);
-        assert_eq!(regressions(&before, &after, RULE), 1);
-        after["queries_per_s"] = json!(500.0);
-        let per_floor = Rule { per_floor: true, ..RULE };
-        assert_eq!(regressions(&before, &after, per_floor), 0);
-        after["floor_us"] = Value::Null;
-        assert!(compare(&before, &after, per_floor).is_err());
-        after["interrupted"] = json!(true);
-        assert!(compare(&before, &after, RULE).is_err());
-    }
-
-    #[test]
-    fn rows_are_matched_by_what_they_are_of() {
-        let row = |scenario: &str, us: f64| json!({"scenario": scenario, "p50_us": us});
-        let a = json!({"rows": [row("a", 1.0), row("b", 1.0)]});
-        let b = json!({"rows": [row("b", 1.0), row("a", 2.0), row("c", 1.0)]});
-        let comparison = compare(&a, &b, RULE).unwrap();
-        assert_eq!(comparison.regressions.len(), 1);
-        let lost = compare(&b, &a, RULE).unwrap().regressions;
-        assert_eq!(lost, ["c: not in the second result"]);
-        assert!(comparison.table.contains("c: not in the first result"));
-        assert!(compare(&row("a", 1.0), &row("b", 1.0), RULE).is_err());
-        for bad in [json!([]), json!({}), json!({"rows": 7}), json!({"rows": []}), json!({"rows": [{}]})] {
-            assert!(compare(&a, &bad, RULE).is_err(), "{bad}");
-        }
-    }
 }

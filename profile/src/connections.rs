@@ -1,129 +1,120 @@
 //! Many connections to one indexer, a few of them busy: what an idle one costs, and whether all are served.
 
-mod report;
-
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
+use clap::Args;
 use futures::{StreamExt, TryStreamExt, stream};
-use nekoproto::{FileName, Identity, QueryReply, SignedRecord, transport::call_until};
-
-pub use report::Report;
-
-use crate::{
-    cluster::{
-        client::Client,
-        node::{Node, Place},
-    },
-    floor::Floor,
-    outcome::{Begin, Fault},
-    plan::workload::sign_record,
-    report::figures::Figures,
-    run::{Watch, progress::Progress},
+use nekoproto::{
+    FileName, Identity, QueryReply, SignedRecord, limits::CONNECTIONS_MAX, transport::call_until,
 };
 
-/// Connections that are made at a time.
+use crate::cluster::client::Client;
+use crate::cluster::deployment::{Deployment, Node};
+use crate::floor::Floor;
+use crate::outcome::{Begin, Fault};
+use crate::plan::workload::sign_record;
+use crate::report::figures::Figures;
+use crate::report::{Report, Row, Section, bytes, count, machine, security_name};
+use crate::run::Watch;
+use crate::run::progress::Progress;
+use crate::run::setup::within;
+
 const CONNECTING_AT_ONCE: usize = 64;
-/// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How long the indexer is left alone before its memory is read.
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
 
 /// What to measure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Connections, each of a peer of its own that listens somewhere.
+    /// Connections, each of a peer of its own
+    #[arg(short = 'n', long, default_value = "10000", value_parser = within(1, CONNECTIONS_MAX))]
     pub connections: usize,
-    /// Those of them that look names up.
+    /// How many of them look names up
+    #[arg(long, default_value = "100", value_parser = within(1, CONNECTIONS_MAX))]
     pub active: usize,
-    /// Lookups of each of these, one after the other.
+    /// Lookups of each of these
+    #[arg(long, default_value = "200", value_parser = within(1, 1_000_000))]
     pub lookups: usize,
 }
 
-/// Lookups of the active connections.
-#[derive(Clone, Debug)]
-pub struct Served {
-    /// Connections open.
-    pub open: usize,
-    /// Lookups a second, of all together.
-    pub per_s: f64,
-    /// How long each took.
-    pub figures: Figures,
-}
-
-/// Opens the connections and measures, on an indexer started by `place`.
-///
-/// # Errors
-/// The indexer cannot be started or cannot be reached any more, or an answer is wrong.
-pub async fn run(options: &Options, place: &Place, watch: &Arc<Watch>) -> Result<Report, Fault> {
-    let floor = watch.unless_stopped(Floor::measure(place)).await.or_cannot_begin()?;
-    let node = place.indexer(0, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Vec::new()).await;
-    let node = node.or_cannot_begin()?;
-    let mut report = Report::new(options.clone(), place.security, floor);
-    let measured = measure(&mut report, options, &node, place, watch).await;
+/// Opens the connections and measures, on an indexer of its own.
+pub async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
+    let watch = &deployment.watch;
+    let options = Options { connections: options.connections.max(options.active), ..options.clone() };
+    let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
+    let node = deployment.indexer(0, Vec::new()).await.or_cannot_begin()?;
+    let measured = measure(&options, &node, deployment).await;
     node.stop().await;
-    measured?;
-    report.interrupted = watch.is_stopped();
-    Ok(report)
+    let (facts, rows) = measured?;
+    let (security, raw) = (security_name(deployment.security), floor.raw.p50);
+    let (opened, opening) = (facts.get("connections"), facts.get("opening_s"));
+    let last = (opened - count(options.active)).max(0.0);
+    let [each, after] = ["bytes_each", "bytes_each_after"].map(|key| facts.get(key) / 1024.0);
+    let columns = ["scenario", "times", "per_s", "p50_us", "p99_us", "max_us"];
+    let rows = rows.into_iter().map(|row| row.with("security", security)).collect();
+    let foot = watch.is_stopped().then(|| "Interrupted: not all of it was measured.".to_owned());
+    Ok(Report {
+        kind: Some("connections"),
+        head: format!(
+            "One indexer in a process of its own, {security}, {}.\n\
+             Floor between two processes: raw TCP p50 {raw:.1} us.\n\n\
+             {opened} connections, each of a peer of its own, the last {last} of them opened in {opening:.1} s. \
+             Resident memory of the indexer for each idle one: {each:.1} KiB; after each was used: {after:.1} KiB.",
+            machine::in_words()
+        ),
+        sections: vec![Section::new("Lookups:", &columns, rows)],
+        foot: foot.into_iter().collect(),
+        facts: facts.figure("floor_us", raw),
+        interrupted: watch.is_stopped(),
+    })
 }
 
-async fn measure(
-    report: &mut Report,
-    options: &Options,
-    node: &Node,
-    place: &Place,
-    watch: &Arc<Watch>,
-) -> anyhow::Result<()> {
+/// What the connections cost, and a row for each kind of lookups.
+async fn measure(options: &Options, node: &Node, deployment: &Deployment) -> anyhow::Result<(Row, Vec<Row>)> {
+    let (watch, active) = (&deployment.watch, options.active);
     let memory = || node.rss_bytes().context("the indexer's memory cannot be read");
     let origin = Identity::generate();
     let record = sign_record(&origin, "everybody/wants.this").to_signed();
     // All the busy ones first: what they leave behind in the indexer is no part of what an idle one costs.
-    let mut clients = connect(options.active, node.addr(), place, watch).await?;
+    let mut clients = connect(active, node.addr(), deployment).await?;
     let first = clients.first().context("at least one connection is active")?;
     first.register(vec![record.clone()]).await?;
     let expected = look_up(first, &record).await?.1;
     ensure!(expected.hits.len() == 1, "what was registered is not found");
-    let asked = Asked { record: &record, expected: &expected };
-    report.few = Some(asked.by(&clients[..options.active], options.lookups, watch).await?);
+    let asked = Asked { record: &record, expected: &expected, watch };
+    let alone = format!("{active} active, no others");
+    let alone = asked.by(alone, &clients[..active], options.lookups).await?;
     tokio::time::sleep(SETTLED_AFTER).await;
     let before = memory()?;
     let began = Instant::now();
-    clients.extend(connect(options.connections - options.active, node.addr(), place, watch).await?);
-    report.opened = clients.len();
-    report.opening = began.elapsed();
+    clients.extend(connect(options.connections - active, node.addr(), deployment).await?);
+    let opened = clients.len();
+    let opening_s = began.elapsed().as_secs_f64();
     tokio::time::sleep(SETTLED_AFTER).await;
-    let idle = clients.len() - options.active;
-    report.bytes_each = per(memory()?.saturating_sub(before), idle);
-    report.many = Some(asked.by(&clients[..options.active], options.lookups, watch).await?);
-    report.all = Some(asked.by(&clients, 1, watch).await?);
-    report.bytes_each_after = per(memory()?.saturating_sub(before), idle);
-    Ok(())
+    let each = |memory: u64| bytes(memory.saturating_sub(before)) / count((opened - active).max(1));
+    let bytes_each = each(memory()?);
+    let (open, once) = (format!("{active} active, {opened} open"), format!("each of {opened} once"));
+    let open = asked.by(open, &clients[..active], options.lookups).await?;
+    let once = asked.by(once, &clients, 1).await?;
+    let facts = Row::default().with("connections", opened).with("active", active);
+    let facts = facts.figure("bytes_each", bytes_each).figure("bytes_each_after", each(memory()?));
+    Ok((facts.figure("opening_s", opening_s), vec![alone, open, once]))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
-fn per(bytes: u64, connections: usize) -> f64 {
-    bytes as f64 / connections.max(1) as f64
-}
-
-/// Connects as so many peers; as fewer if stopped.
-async fn connect(
-    count: usize,
-    addr: SocketAddr,
-    place: &Place,
-    watch: &Arc<Watch>,
-) -> anyhow::Result<Vec<Client>> {
-    watch.begin();
-    let _progress = Progress::start(&format!("{count} connect"), count, Arc::clone(watch));
+/// Connects as this number of peers; as fewer if stopped.
+async fn connect(peers: usize, addr: SocketAddr, deployment: &Deployment) -> anyhow::Result<Vec<Client>> {
+    let watch = &deployment.watch;
+    let _progress = Progress::begin(&format!("{peers} connect"), peers, watch);
     let connect = |_| async {
-        let client = Client::connect(addr, Identity::generate(), place.security).await;
+        let client = Client::connect(addr, Identity::generate(), deployment.security).await;
         watch.add_done(1);
         client.map(Client::without_port)
     };
-    let numbers = stream::iter((0..count).take_while(|_| !watch.is_stopped()));
+    let numbers = stream::iter((0..peers).take_while(|_| !watch.is_stopped()));
     numbers.map(connect).buffer_unordered(CONNECTING_AT_ONCE).try_collect().await
 }
 
@@ -138,21 +129,19 @@ async fn look_up(client: &Client, record: &SignedRecord) -> anyhow::Result<(Dura
 struct Asked<'a> {
     record: &'a SignedRecord,
     expected: &'a QueryReply,
+    watch: &'a Arc<Watch>,
 }
 
 impl Asked<'_> {
-    /// Each of `clients` looks the name up so many times, one after the other; fewer times if stopped.
-    async fn by(&self, clients: &[Client], times: usize, watch: &Arc<Watch>) -> anyhow::Result<Served> {
-        watch.begin();
-        let all = clients.len() * times;
-        let _progress = Progress::start(&format!("{} ask", clients.len()), all, Arc::clone(watch));
+    /// Each of `clients` looks the name up `times` times, one after the other; less often if stopped.
+    async fn by(&self, what: String, clients: &[Client], times: usize) -> anyhow::Result<Row> {
+        let watch = self.watch;
+        let open = clients.len();
+        let _progress = Progress::begin(&format!("{open} ask"), open * times, watch);
         let began = Instant::now();
         let ask = |client| async move {
             let mut took = Vec::with_capacity(times);
-            for _ in 0..times {
-                if watch.is_stopped() {
-                    break;
-                }
+            for _ in (0..times).take_while(|_| !watch.is_stopped()) {
                 let (time, reply) = look_up(client, self.record).await?;
                 ensure!(reply == *self.expected, "wrong answer: {reply:?} instead of {:?}", self.expected);
                 took.push(time);
@@ -161,8 +150,7 @@ impl Asked<'_> {
             anyhow::Ok(took)
         };
         let took = futures::future::try_join_all(clients.iter().map(ask)).await?.concat();
-        #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
-        let per_s = took.len() as f64 / began.elapsed().as_secs_f64();
-        Ok(Served { open: clients.len(), per_s, figures: Figures::of(took) })
+        let per_s = count(took.len()) / began.elapsed().as_secs_f64();
+        Ok(Row::named(what).with("open", open).figure("per_s", per_s).times(&Figures::of(took)))
     }
 }

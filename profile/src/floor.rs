@@ -3,35 +3,28 @@
 pub mod echo;
 pub mod layouts;
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    time::{Duration, Instant},
-};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{
-    ContentHash,
-    transport::{Security, call_until},
-};
+use nekoproto::ContentHash;
+use nekoproto::transport::{Security, call_until};
 use tarpc::context::Context;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use self::echo::MESSAGE_BYTES;
-use crate::{
-    cluster::{
-        affinity::{keep_on_core, on_own_thread},
-        layout::Layout,
-        node::{Kind, Place},
-    },
-    report::figures::Figures,
-};
+use crate::cluster::affinity::{keep_on_core, on_own_thread};
+use crate::cluster::deployment::{ANY_PORT, Deployment};
+use crate::cluster::layout::Layout;
+use crate::node::Role;
+use crate::report::count;
+use crate::report::figures::Figures;
 
-/// Measured round trips of one floor.
-const ROUNDS: usize = 4000;
-/// Round trips before those.
+/// Round trips of one floor.
+const TRIPS: usize = 4400;
+/// The first of them, which do not count.
 const WARM_UP: usize = 400;
 /// Calls for a throughput.
 const CALLS: usize = 100_000;
@@ -46,74 +39,72 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Measures both.
-    ///
-    /// # Errors
-    /// The sockets failed.
-    pub async fn measure(place: &Place) -> anyhow::Result<Self> {
-        Ok(Self { raw: raw(place).await?, call: call(place, place.security).await? })
+    pub async fn measure(deployment: &Deployment) -> anyhow::Result<Self> {
+        Ok(Self { raw: raw(deployment).await?, call: call(deployment, deployment.security).await? })
     }
 }
 
 /// Raw TCP: the bytes go to where the indexers run, and back.
-///
-/// # Errors
-/// The sockets failed.
-pub async fn raw(place: &Place) -> anyhow::Result<Figures> {
-    if place.layout == Layout::Processes {
-        let node = place.process(Kind::RawEcho, Vec::new()).await?;
-        let took = ask_raw(node.addr()).await;
-        node.stop().await;
-        return Ok(Figures::of(took?));
+pub async fn raw(deployment: &Deployment) -> anyhow::Result<Figures> {
+    if deployment.layout == Layout::Processes {
+        let process = deployment.process("the echo", Role::RawEcho).await?;
+        let figures = ask_raw(process.addr).await;
+        process.kill().await;
+        return figures;
     }
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?.into_std()?;
+    let listener = TcpListener::bind(ANY_PORT).await?.into_std()?;
     let addr = listener.local_addr()?;
     // Taken up again there: a socket belongs to the runtime it was made on.
-    let echo = place.runtime(0).spawn(async { echo::serve_raw(TcpListener::from_std(listener)?).await });
-    let took = ask_raw(addr).await?;
+    let serve = async { echo::serve_raw(TcpListener::from_std(listener)?).await };
+    let echo = deployment.runtime(0).spawn(serve);
+    let figures = ask_raw(addr).await?;
     echo.await??;
-    Ok(Figures::of(took))
+    Ok(figures)
 }
 
-async fn ask_raw(addr: SocketAddr) -> anyhow::Result<Vec<Duration>> {
+async fn ask_raw(addr: SocketAddr) -> anyhow::Result<Figures> {
     // In a task of its own, as the clients are.
     let asking = tokio::spawn(async move {
         let mut stream = TcpStream::connect(addr).await?;
         stream.set_nodelay(true)?;
-        let mut took = Vec::with_capacity(ROUNDS);
-        let mut message = [7; MESSAGE_BYTES];
-        for round in 0..WARM_UP + ROUNDS {
+        let (mut took, mut message) = (Vec::with_capacity(TRIPS), [7; MESSAGE_BYTES]);
+        for _ in 0..TRIPS {
             let began = Instant::now();
             stream.write_all(&message).await?;
             stream.read_exact(&mut message).await?;
-            if round >= WARM_UP {
-                took.push(began.elapsed());
-            }
+            took.push(began.elapsed());
         }
-        anyhow::ensure!(message == [7; MESSAGE_BYTES], "the echo returned other bytes");
-        Ok(took)
+        ensure!(message == [7; MESSAGE_BYTES], "the echo returned other bytes");
+        Ok(without_warm_up(&took))
     });
     asking.await?
 }
 
-/// An echo server where the indexers run, and a client here.
-async fn with_echo<T, F: Future<Output = anyhow::Result<T>>>(
-    place: &Place,
-    security: Security,
-    work: impl FnOnce(echo::Client) -> F,
-) -> anyhow::Result<T> {
-    if place.layout == Layout::Processes {
-        let place = Place { security, ..place.clone() };
-        let node = place.process(Kind::Echo, Vec::new()).await?;
-        let done = work(echo::Client::connect(node.addr(), security).await?).await;
-        node.stop().await;
-        return done;
-    }
-    let server = place.runtime(0).spawn(async move { echo::Server::start(security) }).await??;
-    work(echo::Client::connect(server.addr(), security).await?).await
+fn without_warm_up(took: &[Duration]) -> Figures {
+    Figures::of(took.iter().skip(WARM_UP).copied())
 }
 
-/// Longer than any echo takes.
+/// An echo server where the indexers run, and a client here that does `work`, in a task of its own.
+async fn with_echo<T, F>(
+    deployment: &Deployment,
+    security: Security,
+    work: impl FnOnce(echo::Client) -> F,
+) -> anyhow::Result<T>
+where
+    T: Send + 'static,
+    F: Future<Output = anyhow::Result<T>> + Send + 'static,
+{
+    if deployment.layout == Layout::Processes {
+        let deployment = Deployment { security, ..deployment.clone() };
+        let process = deployment.process("the echo", Role::Echo).await?;
+        let done = tokio::spawn(work(echo::Client::connect(process.addr, security).await?)).await?;
+        process.kill().await;
+        return done;
+    }
+    let server = deployment.runtime(0).spawn(async move { echo::Server::start(security) }).await??;
+    tokio::spawn(work(echo::Client::connect(server.addr, security).await?)).await?
+}
+
 fn patient() -> Context {
     call_until(Instant::now() + Duration::from_secs(10))
 }
@@ -121,66 +112,48 @@ fn patient() -> Context {
 const PAYLOAD: echo::Payload = (ContentHash::from_bytes([3; 32]), ContentHash::from_bytes([4; 32]));
 
 /// An echo call through our own transport, one at a time.
-///
-/// # Errors
-/// The connection failed.
-pub async fn call(place: &Place, security: Security) -> anyhow::Result<Figures> {
+pub async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
     let ask = |client: echo::Client| async move {
-        let asking = tokio::spawn(async move {
-            let mut took = Vec::with_capacity(ROUNDS);
-            for round in 0..WARM_UP + ROUNDS {
-                let began = Instant::now();
-                let returned = client.calls.echo(patient(), PAYLOAD).await?;
-                if round >= WARM_UP {
-                    took.push(began.elapsed());
-                }
-                anyhow::ensure!(returned == PAYLOAD, "the echo returned other bytes");
-            }
-            Ok(Figures::of(took))
-        });
-        asking.await?
+        let mut took = Vec::with_capacity(TRIPS);
+        for _ in 0..TRIPS {
+            let began = Instant::now();
+            let returned = client.calls.echo(patient(), PAYLOAD).await?;
+            took.push(began.elapsed());
+            ensure!(returned == PAYLOAD, "the echo returned other bytes");
+        }
+        Ok(without_warm_up(&took))
     };
-    with_echo(place, security, ask).await
+    with_echo(deployment, security, ask).await
 }
 
 /// Echo calls a second over one connection, with `depth` of them in flight.
-///
-/// # Errors
-/// The connection failed.
-pub async fn calls_per_s(place: &Place, security: Security, depth: usize) -> anyhow::Result<f64> {
-    let ask = |client: echo::Client| async move {
-        let asking = tokio::spawn(async move {
-            let one = || client.calls.echo(patient(), PAYLOAD);
-            let began = Instant::now();
-            let mut in_flight: FuturesUnordered<_> = (0..depth.min(CALLS)).map(|_| one()).collect();
-            let mut left = CALLS - in_flight.len();
-            while let Some(returned) = in_flight.next().await {
-                anyhow::ensure!(returned? == PAYLOAD, "the echo returned other bytes");
-                if left > 0 {
-                    left -= 1;
-                    in_flight.push(one());
-                }
+pub async fn calls_per_s(deployment: &Deployment, security: Security, depth: usize) -> anyhow::Result<f64> {
+    let ask = move |client: echo::Client| async move {
+        let one = || client.calls.echo(patient(), PAYLOAD);
+        let began = Instant::now();
+        let mut in_flight: FuturesUnordered<_> = (0..depth.min(CALLS)).map(|_| one()).collect();
+        let mut left = CALLS - in_flight.len();
+        while let Some(returned) = in_flight.next().await {
+            ensure!(returned? == PAYLOAD, "the echo returned other bytes");
+            if left > 0 {
+                left -= 1;
+                in_flight.push(one());
             }
-            #[expect(clippy::cast_precision_loss, reason = "a rate is shown with a few digits")]
-            Ok(CALLS as f64 / began.elapsed().as_secs_f64())
-        });
-        asking.await?
+        }
+        Ok(count(CALLS) / began.elapsed().as_secs_f64())
     };
-    with_echo(place, security, ask).await
+    with_echo(deployment, security, ask).await
 }
 
 /// The raw round trip between two threads that block, without any runtime, on these cores: what the
 /// system alone costs.
-///
-/// # Errors
-/// The sockets failed.
 pub fn blocking(cores: [usize; 2]) -> anyhow::Result<Figures> {
-    Ok(Figures::of(on_own_thread(|| ask_blocking(cores))??))
+    on_own_thread(|| ask_blocking(cores))?
 }
 
-fn ask_blocking([here, there]: [usize; 2]) -> anyhow::Result<Vec<Duration>> {
+fn ask_blocking([here, there]: [usize; 2]) -> anyhow::Result<Figures> {
     use std::io::{Read, Write};
-    let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let listener = std::net::TcpListener::bind(ANY_PORT)?;
     let addr = listener.local_addr()?;
     let echo = std::thread::spawn(move || {
         keep_on_core(there);
@@ -195,17 +168,14 @@ fn ask_blocking([here, there]: [usize; 2]) -> anyhow::Result<Vec<Duration>> {
     keep_on_core(here);
     let mut stream = std::net::TcpStream::connect(addr)?;
     stream.set_nodelay(true)?;
-    let mut took = Vec::with_capacity(ROUNDS);
-    let mut message = [7; MESSAGE_BYTES];
-    for round in 0..WARM_UP + ROUNDS {
+    let (mut took, mut message) = (Vec::with_capacity(TRIPS), [7; MESSAGE_BYTES]);
+    for _ in 0..TRIPS {
         let began = Instant::now();
         stream.write_all(&message)?;
         stream.read_exact(&mut message)?;
-        if round >= WARM_UP {
-            took.push(began.elapsed());
-        }
+        took.push(began.elapsed());
     }
     drop(stream);
     echo.join().map_err(|_| anyhow::anyhow!("the echo panicked"))??;
-    Ok(took)
+    Ok(without_warm_up(&took))
 }

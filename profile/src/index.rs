@@ -1,185 +1,149 @@
-//! One indexer in a process of its own: how many registrations and lookups a second it takes, what a
-//! name costs in memory, and how much of the time is the index and how much the way to it.
+//! One indexer in a process of its own: registrations and lookups a second, what a name costs in memory,
+//! and how much of the time is the index and how much the way to it.
 
-mod grow;
-mod inside;
-mod leave;
-mod report;
-mod subject;
+pub mod grow;
+pub mod inside;
+pub mod leave;
+pub mod subject;
+pub mod tables;
 
-use std::{ops::Range, sync::Arc, thread};
+use std::{ops::Range, thread};
 
-use nekoproto::{Identity, SignedRecord, VerifiedRecord};
+use clap::Args;
+use nekoindexer::state::index::SESSION_NAMES_MAX;
+use nekoproto::limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX};
+use nekoproto::{Identity, VerifiedRecord};
 
-pub use grow::Grown;
-pub use inside::Costs;
-pub use leave::Left;
-pub use report::Report;
-pub use subject::Timing;
-
-use self::{
-    grow::grow,
-    inside::Inside,
-    subject::{Sample, Subject},
-};
+use self::inside::Costs;
+use self::subject::{Sample, Subject};
+use self::tables::Tables;
 use crate::{
-    cluster::{affinity, node::Place},
+    cluster::{affinity, deployment::Deployment},
     floor::Floor,
     outcome::{Begin, Fault},
     plan::workload::sign_record,
-    run::{Watch, progress::Progress},
+    report::Report,
+    run::{progress::Progress, setup::within},
 };
 
 /// Names of each row by batch size.
 const BATCHED_NAMES: usize = 10_000;
-
 /// Lookups of many names each that are in flight.
 const LOOKUPS_IN_FLIGHT: usize = 16;
-/// Lookups in batches are that many times faster, at most, and as many times as many.
+/// Lookups in batches are up to this many times faster, so that this many times more are measured.
 const LOOKUPS_BATCHED: usize = 10;
 
 /// What to measure.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Names registered, a row for each.
+    /// Names registered, one row of memory and throughput for each
+    #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000", value_parser = within(100, SESSION_NAMES_MAX))]
     pub names: Vec<usize>,
-    /// Lookups in flight, a row for each.
+    /// Calls in flight at once, one row of lookups for each
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256", value_parser = within(1, CALLS_IN_FLIGHT_MAX))]
     pub depths: Vec<usize>,
-    /// Records in one registration, a row for each.
+    /// Records in one registration, one row for each
+    #[arg(long, value_delimiter = ',', default_value = "1,10,100", value_parser = within(1, BATCH_MAX))]
     pub batches: Vec<usize>,
-    /// Registrations of a peer that leaves, a row for each.
-    pub leaves: Vec<usize>,
-    /// Lookups of each row.
+    /// Registrations of a peer that leaves, one row for each
+    #[arg(long, value_delimiter = ',', default_value = "100000", value_parser = within(100, SESSION_NAMES_MAX))]
+    pub leave: Vec<usize>,
+    /// Lookups of each row
+    #[arg(long, default_value = "20000", value_parser = within(100, 10_000_000))]
     pub lookups: usize,
-    /// Seed of the keys.
+    /// Seed of the key that signs the names
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
-/// Lookups with so many in flight.
-#[derive(Clone, Debug)]
-pub struct Pipelined {
-    /// How many.
-    pub depth: usize,
-    /// Lookups of names that are there.
-    pub hits: Timing,
-    /// Lookups of names that are not.
-    pub misses: Timing,
-}
-
-/// Registrations of so many records each, one call at a time.
-#[derive(Clone, Debug)]
-pub struct Batched {
-    /// How many.
-    pub batch: usize,
-    /// New names of the peer's own.
-    pub new: Timing,
-    /// The same again.
-    pub known: Timing,
-    /// New names of which the peer holds copies: each has a signature to be checked.
-    pub copies: Timing,
-    /// Lookups of as many names in a call, sixteen calls in flight.
-    pub hits: Timing,
-}
-
-/// Measures all that `options` name on indexers of their own, started by `place`; ends early when
-/// stopped, with what was measured by then.
-///
-/// # Errors
-/// An indexer cannot be started, or broke.
-pub async fn run(options: &Options, place: &Place, watch: &Arc<Watch>) -> Result<Report, Fault> {
-    let floor = watch.unless_stopped(Floor::measure(place)).await.or_cannot_begin()?;
-    let mut report = Report::new(options.clone(), place.security, floor);
-    for (row, names) in options.names.iter().enumerate() {
-        if watch.is_stopped() {
-            break;
+/// Measures all that `options` name on indexers of their own; ends early when stopped, with what was
+/// measured by then.
+pub async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
+    let watch = &deployment.watch;
+    let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
+    let mut tables = Tables::new(deployment.security, floor);
+    let start =
+        async || Subject::start(deployment, Origin::Own.identity(options.seed)).await.or_cannot_begin();
+    let mut costs = None;
+    for names in options.names.iter().take_while(|_| !watch.is_stopped()) {
+        let subject = start().await?;
+        if let Some((sample, of_names)) = grow::grow(&subject, *names, options, &mut tables).await?
+            && costs.is_none()
+        {
+            look_up_by_depth(&subject, &sample, &of_names, options, &mut tables).await?;
+            costs = Some(of_names);
         }
-        let subject = Subject::start(place, Origin::Own.identity(options.seed)).await.or_cannot_begin()?;
-        if let Some((grown, sample)) = grow(&subject, *names, options, watch).await? {
-            report.grown.push(grown);
-            if row == 0 {
-                report.pipelined = pipelined(&subject, &sample, options, watch).await?;
+        subject.stop().await;
+    }
+    for batch in options.batches.iter().take_while(|_| !watch.is_stopped()) {
+        let subject = start().await?;
+        call_in_batches(&subject, *batch, costs.as_ref(), options, &mut tables).await?;
+        subject.stop().await;
+    }
+    for names in options.leave.iter().take_while(|_| !watch.is_stopped()) {
+        let subject = start().await?;
+        leave::leave(&subject, *names, options, &mut tables).await?;
+        subject.stop().await;
+    }
+    Ok(tables.report(options, watch.is_stopped()))
+}
+
+async fn look_up_by_depth(
+    subject: &Subject,
+    sample: &Sample,
+    costs: &Costs,
+    options: &Options,
+    tables: &mut Tables,
+) -> anyhow::Result<()> {
+    for depth in options.depths.iter().copied().take_while(|_| !subject.watch().is_stopped()) {
+        let (hits, misses) = subject.hits_and_misses(sample, depth, options.lookups).await?;
+        for (one, several, timing, index_us) in
+            [("hit", "hits", &hits, costs.hit_us), ("miss", "misses", &misses, costs.miss_us)]
+        {
+            let row = tables.row(format!("{several}, {depth} in flight"), timing);
+            tables.depths.push(row.with("depth", depth));
+            if depth == 1 || depth == 64 {
+                tables.share(format!("lookup, {one}, {depth} in flight"), timing, index_us);
             }
         }
-        subject.stop().await;
     }
-    for batch in &options.batches {
-        if watch.is_stopped() {
-            break;
-        }
-        let subject = Subject::start(place, Origin::Own.identity(options.seed)).await.or_cannot_begin()?;
-        report.batched.push(batched(&subject, *batch, options, watch).await?);
-        subject.stop().await;
-    }
-    for names in &options.leaves {
-        if watch.is_stopped() {
-            break;
-        }
-        report.left.push(leave::leave(place, *names, options, watch).await?);
-    }
-    report.interrupted = watch.is_stopped();
-    Ok(report)
+    Ok(())
 }
 
-async fn pipelined(
-    subject: &Subject,
-    sample: &Sample,
-    options: &Options,
-    watch: &Arc<Watch>,
-) -> anyhow::Result<Vec<Pipelined>> {
-    let mut rows = Vec::new();
-    for depth in options.depths.iter().copied() {
-        if watch.is_stopped() {
-            break;
-        }
-        let (hits, misses) = look_up(subject, sample, depth, options.lookups, watch).await?;
-        rows.push(Pipelined { depth, hits, misses });
-    }
-    Ok(rows)
-}
-
-async fn batched(
+/// Registers, and looks up, `batch` names in a call. Of copies, which the peer holds, each has a signature
+/// to be checked.
+async fn call_in_batches(
     subject: &Subject,
     batch: usize,
+    costs: Option<&Costs>,
     options: &Options,
-    watch: &Arc<Watch>,
-) -> anyhow::Result<Batched> {
-    let own = sign(Origin::Own, options.seed, 0..BATCHED_NAMES);
-    let signed = |records: &[VerifiedRecord]| records.iter().map(VerifiedRecord::to_signed).collect();
-    let records: Vec<SignedRecord> = signed(&own);
-    let copies: Vec<SignedRecord> =
-        signed(&sign(Origin::Other, options.seed, BATCHED_NAMES..2 * BATCHED_NAMES));
-    let mut inside = Inside::new(subject.holder());
-    inside.register(&own);
-    let mut sample = Sample { records: records.clone(), ..Sample::default() };
-    sample.fill_in(&inside);
+    tables: &mut Tables,
+) -> anyhow::Result<()> {
+    let sample = Sample::of(&sign(Origin::Own, options.seed, 0..BATCHED_NAMES), subject.client.holder);
+    let copies = sign(Origin::Other, options.seed, BATCHED_NAMES..2 * BATCHED_NAMES);
+    let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
     let lookups = options.lookups * batch.min(LOOKUPS_BATCHED);
-    watch.begin();
-    let all = 3 * BATCHED_NAMES + lookups;
-    let _progress = Progress::start(&format!("batch {batch}"), all, Arc::clone(watch));
-    let new = subject.register(&records, batch, 1, watch).await?;
-    let known = subject.register(&records, batch, 1, watch).await?;
-    let copies = subject.register(&copies, batch, 1, watch).await?;
-    let hits = subject.look_up_all(&sample, lookups, batch, LOOKUPS_IN_FLIGHT, watch).await?;
-    Ok(Batched { batch, new, known, copies, hits })
-}
-
-async fn look_up(
-    subject: &Subject,
-    sample: &Sample,
-    depth: usize,
-    lookups: usize,
-    watch: &Arc<Watch>,
-) -> anyhow::Result<(Timing, Timing)> {
-    watch.begin();
-    let _progress = Progress::start(&format!("{depth} in flight"), 2 * lookups, Arc::clone(watch));
-    let hits = subject.look_up(sample, true, lookups, depth, watch).await?;
-    let misses = subject.look_up(sample, false, lookups, depth, watch).await?;
-    Ok((hits, misses))
+    let _progress = Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, subject.watch());
+    let new = subject.register(&sample.records, batch, 1).await?;
+    let known = subject.register(&sample.records, batch, 1).await?;
+    let copies = subject.register(&copies, batch, 1).await?;
+    let hits = subject.look_up_all(&sample, lookups, batch, LOOKUPS_IN_FLIGHT).await?;
+    for (what, timing) in
+        [("register new", &new), ("register copies", &copies), ("register known", &known), ("hits", &hits)]
+    {
+        let row = tables.row(format!("{what}, batches of {batch}"), timing);
+        tables.batches.push(row.with("batch", batch));
+    }
+    if let Some(costs) = costs {
+        let operation = format!("registration, copies, batches of {batch}");
+        tables.share(operation, &copies, costs.verify_us + costs.register_us);
+    }
+    Ok(())
 }
 
 /// Who publishes the files: the peer itself, or somebody whose copies it holds.
 #[derive(Clone, Copy, Debug)]
-enum Origin {
+pub enum Origin {
     Own,
     Other,
 }
@@ -192,13 +156,12 @@ impl Origin {
     }
 }
 
-/// The name of the n-th file: 30 bytes.
-fn name_of(n: usize) -> String {
+pub fn name_of(n: usize) -> String {
     format!("data-set/part-{n:012}.bin")
 }
 
 /// Signs the records of these files, on all cores.
-fn sign(origin: Origin, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord> {
+pub fn sign(origin: Origin, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord> {
     let origin = origin.identity(seed);
     let share = files.len().div_ceil(affinity::cores()).max(1);
     thread::scope(|scope| {
@@ -213,17 +176,4 @@ fn sign(origin: Origin, seed: u64, files: Range<usize>) -> Vec<VerifiedRecord> {
         // A panic there is one here; there is none.
         signing.into_iter().flat_map(|share| share.join().unwrap_or_default()).collect()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_have_thirty_bytes_and_are_signed_in_order() {
-        assert_eq!(name_of(7).len(), 30);
-        let names: Vec<String> =
-            sign(Origin::Own, 1, 5..12).iter().map(|record| record.name.to_string()).collect();
-        assert_eq!(names, (5..12).map(name_of).collect::<Vec<_>>());
-    }
 }

@@ -4,19 +4,17 @@
 //! Each function is run twice, with different numbers of rounds; the difference of the two counts is
 //! the rounds' alone, without the start of the program.
 
-mod hot;
+pub mod hot;
 
-use std::{
-    collections::BTreeMap,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::report::machine;
+use crate::report::{Table, bytes, machine, option_name};
 
 pub use hot::{Hot, run};
 
@@ -33,23 +31,10 @@ pub struct Counts {
     pub arch: String,
     /// The compiler; another may make more or fewer of the same code.
     pub rustc: String,
-    /// By function.
     pub instructions: BTreeMap<String, f64>,
 }
 
-/// How a count compares.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Judgement {
-    /// A table, for people.
-    pub table: String,
-    /// What is off, in words: more instructions than recorded, or nothing recorded.
-    pub off: Vec<String>,
-}
-
 /// Counts the instructions of every hot function, in processes of this program under valgrind.
-///
-/// # Errors
-/// Valgrind is not there, or this is not a release build.
 pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
     ensure!(
         !cfg!(debug_assertions),
@@ -59,18 +44,17 @@ pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
     for hot in Hot::value_variants() {
         each(*hot);
         let rounds = count(*hot, MANY)?.saturating_sub(count(*hot, FEW)?);
-        #[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
-        instructions.insert(hot.name(), (rounds as f64 / f64::from(MANY - FEW)).round());
+        instructions.insert(option_name(hot), (bytes(rounds) / f64::from(MANY - FEW)).round());
     }
     Ok(Counts { arch: std::env::consts::ARCH.to_owned(), rustc: machine::RUSTC.to_owned(), instructions })
 }
 
-/// Instructions of a whole process that runs `hot` so many times.
+/// Instructions of a whole process that runs `hot` `times` times.
 fn count(hot: Hot, times: u32) -> anyhow::Result<u64> {
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]).arg(program);
-    valgrind.args(["instructions", "--count", &hot.name(), "--times", &times.to_string()]);
+    valgrind.args(["instructions", "--count", &option_name(&hot), "--times", &times.to_string()]);
     let output = valgrind
         .stdin(Stdio::null())
         .output()
@@ -81,15 +65,11 @@ fn count(hot: Hot, times: u32) -> anyhow::Result<u64> {
 }
 
 /// The number in cachegrind's line `==123== I   refs:      1,234,567` (`I refs:` in later versions).
-fn parse_count(said: &str) -> Option<u64> {
+pub fn parse_count(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.contains(" I ") && line.contains("refs:"))?;
     line.rsplit(':').next()?.trim().replace(',', "").parse().ok()
 }
 
-/// Reads recorded counts.
-///
-/// # Errors
-/// There are none at `path`.
 pub fn read(path: &Path) -> anyhow::Result<Counts> {
     let cannot = || {
         format!(
@@ -101,16 +81,14 @@ pub fn read(path: &Path) -> anyhow::Result<Counts> {
     serde_json::from_str(&text).with_context(cannot)
 }
 
-/// Compares `counted` with what is `recorded`, each function within the share `tolerance`.
-///
-/// # Errors
-/// The counts are of another architecture.
-pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> anyhow::Result<Judgement> {
+/// Compares `counted` with what is `recorded`, each function within the share `tolerance`: a table, and in
+/// words what is off, which is more instructions than recorded, or nothing recorded.
+pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> anyhow::Result<(Table, Vec<String>)> {
     if recorded.arch != counted.arch {
         bail!("the recorded numbers are of {}, this machine is {}", recorded.arch, counted.arch);
     }
-    let mut table = format!("{:<20}{:>12}{:>12}{:>10}\n", "instructions of", "recorded", "counted", "ratio");
-    let mut off = Vec::new();
+    let (mut table, mut off) =
+        (Table::new(["instructions of", "recorded", "counted", "ratio", ""]), Vec::new());
     for (name, now) in &counted.instructions {
         let Some(before) = recorded.instructions.get(name) else {
             off.push(format!("{name}: nothing is recorded, it has {now:.0} now"));
@@ -120,46 +98,16 @@ pub fn judge(recorded: &Counts, counted: &Counts, tolerance: f64) -> anyhow::Res
         let mark = match ratio {
             ratio if ratio > 1.0 + tolerance => {
                 off.push(format!("{name}: {before:.0} instructions became {now:.0} ({ratio:.2} x)"));
-                "  more"
+                "more"
             }
-            ratio if ratio < 1.0 - tolerance => "  fewer: worth recording",
+            ratio if ratio < 1.0 - tolerance => "fewer: worth recording",
             _ => "",
         };
-        table += &format!("{name:<20}{before:>12.0}{now:>12.0}{ratio:>9.3}x{mark}\n");
+        let cells = [format!("{before:.0}"), format!("{now:.0}"), format!("{ratio:.3} x"), mark.to_owned()];
+        table = table.line([name.clone()].into_iter().chain(cells));
     }
     for name in recorded.instructions.keys().filter(|name| !counted.instructions.contains_key(*name)) {
         off.push(format!("{name}: recorded, but not counted any more"));
     }
-    Ok(Judgement { table, off })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counts(numbers: &[(&str, f64)]) -> Counts {
-        let instructions = numbers.iter().map(|(name, n)| ((*name).to_owned(), *n)).collect();
-        Counts { arch: "x".to_owned(), rustc: String::new(), instructions }
-    }
-
-    #[test]
-    fn both_forms_of_the_count_are_read() {
-        assert_eq!(parse_count("==7== \n==7== I   refs:      1,234,567\n"), Some(1_234_567));
-        assert_eq!(parse_count("==7== I refs:        89\n"), Some(89));
-        assert_eq!(parse_count("==7== D   refs:  1\n"), None);
-    }
-
-    #[test]
-    fn more_than_recorded_is_off_and_fewer_is_noted() {
-        let recorded = counts(&[("a", 100.0), ("b", 100.0)]);
-        let off = |a, b| judge(&recorded, &counts(&[("a", a), ("b", b)]), 0.05).unwrap().off.len();
-        assert_eq!((off(100.0, 104.0), off(100.0, 106.0), off(90.0, 106.0)), (0, 1, 1));
-        assert!(
-            judge(&recorded, &counts(&[("a", 90.0), ("b", 100.0)]), 0.05).unwrap().table.contains("fewer")
-        );
-        let one = judge(&recorded, &counts(&[("a", 100.0), ("c", 1.0)]), 0.05).unwrap();
-        assert_eq!(one.off.len(), 2, "{:?}", one.off);
-        let elsewhere = Counts { arch: "y".to_owned(), ..recorded.clone() };
-        assert!(judge(&recorded, &elsewhere, 0.05).is_err());
-    }
+    Ok((table, off))
 }

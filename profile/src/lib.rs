@@ -3,16 +3,19 @@
 //!
 //! | room | what happens there |
 //! |---|---|
-//! | [`plan`] | pure: scenario, topology, workload, and what must come out |
-//! | [`cluster`] | running indexers and peers, in this process or in their own, on chosen threads |
-//! | [`run`] | clients that ask, in a closed loop or at a rate, and a sample for each answer |
-//! | [`floor`] | the round trips that no query can be faster than |
-//! | [`measure`], [`matrix`], [`index`], [`connections`] | one scenario, all of them, one indexer alone, a crowd |
-//! | [`transfer`] | files from peer to peer: how fast beside a plain copy, what it takes, from whom |
-//! | [`goals`] | what is aimed at, beside what is measured, in one run |
-//! | [`report`], [`plot`] | showing it: tables, JSON, CSV, pictures |
-//! | [`compare`], [`instructions`] | guards: is it worse than before? |
-//! | [`commands`], [`outcome`] | the program: arguments, exit codes |
+//! | `plan` | pure: scenario, topology, workload, and what must come out |
+//! | `cluster`, `node` | running indexers and peers, in this process or in their own, on chosen threads |
+//! | `run` | clients that ask, in a closed loop or at a rate, and a sample for each answer |
+//! | `floor` | the round trips that no query can be faster than |
+//! | `measure`, `matrix`, `index`, `connections` | one scenario, all of them, one indexer alone, a crowd |
+//! | `transfer` | files from peer to peer: how fast beside a plain copy, what it takes, from whom |
+//! | `goals` | what is aimed at, beside what is measured, in one run |
+//! | `report`, `plot` | showing it: tables, JSON, CSV, pictures |
+//! | `compare`, `instructions` | guards: is it worse than before? |
+//! | `commands`, `outcome` | the program: arguments, exit codes |
+//!
+//! It is a library for its program and its tests alone.
+#![allow(missing_docs, reason = "no other crate uses it: what a name says is not said again")]
 
 pub mod cluster;
 pub mod commands;
@@ -24,6 +27,7 @@ pub mod index;
 pub mod instructions;
 pub mod matrix;
 pub mod measure;
+pub mod node;
 pub mod outcome;
 pub mod plan;
 pub mod plot;

@@ -1,21 +1,14 @@
 //! The whole table of scenarios in one run.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
-
-use crate::{
-    cluster::node::Place,
-    measure::{Measured, measure},
-    outcome::Fault,
-    plan::scenario::Scenario,
-    plot::{self, Scaling},
-    report::{MARKDOWN_HEAD, machine},
-    run::Watch,
-};
+use crate::cluster::deployment::Deployment;
+use crate::measure::{COLUMNS, Measured, measure};
+use crate::outcome::Fault;
+use crate::plan::scenario::Scenario;
+use crate::plot;
+use crate::plot::scaling;
+use crate::report::{Report, Section, machine};
 
 /// Indexers, clients, TTL of each row: those of the forerunner's report, and beyond.
 pub const ROWS: [(usize, usize, u8); 9] = [
@@ -33,7 +26,6 @@ pub const ROWS: [(usize, usize, u8); 9] = [
 /// The rows that were measured, and why there are no more.
 #[derive(Debug)]
 pub struct Matrix {
-    /// In order.
     pub rows: Vec<Measured>,
     /// It was ended early: rows are missing, or the last is not whole.
     pub interrupted: bool,
@@ -41,71 +33,58 @@ pub struct Matrix {
     pub fault: Option<Fault>,
 }
 
-/// Runs every row on `place`, each a variation of `base`; ends early when stopped.
-///
-/// # Errors
-/// The first row cannot be measured. That a later one cannot is in the result, with the rows before.
-pub async fn run(base: &Scenario, place: &Place, watch: &Arc<Watch>) -> Result<Matrix, Fault> {
+/// Runs every row on `deployment`, each a variation of `base`; ends early when stopped.
+pub async fn run(base: &Scenario, deployment: &Deployment) -> Result<Matrix, Fault> {
     let mut rows = Vec::new();
     let mut fault = None;
     for (indexers, clients, ttl_hops) in ROWS {
         let scenario = Scenario { indexers, clients, ttl_hops, ..base.clone() };
-        match measure(&scenario, place, watch).await {
+        match measure(&scenario, deployment).await {
             Ok(row) => rows.push(row),
             Err(first) if rows.is_empty() => return Err(first),
-            Err(_) if watch.is_stopped() => {} // it was kept from beginning
+            Err(_) if deployment.watch.is_stopped() => {} // it was kept from beginning
             Err(later) => fault = Some(later),
         }
-        if watch.is_stopped() || fault.is_some() {
+        if deployment.watch.is_stopped() || fault.is_some() {
             break;
         }
     }
     let is_whole = rows.len() == ROWS.len() && rows.iter().all(|row| !row.samples.interrupted);
-    Ok(Matrix { interrupted: watch.is_stopped() && !is_whole, rows, fault })
+    Ok(Matrix { interrupted: deployment.watch.is_stopped() && !is_whole, rows, fault })
 }
 
-/// The table in Markdown, and how it was measured.
-#[must_use]
-pub fn table(matrix: &Matrix) -> String {
-    let setting = matrix.rows.first().map(Measured::setting).unwrap_or_default();
-    let mut text = format!("{setting}, {}\n\n{MARKDOWN_HEAD}", machine::in_words());
-    for row in &matrix.rows {
-        text = text + "\n" + &row.markdown_row();
+impl Matrix {
+    pub fn report(&self) -> Report {
+        let setting = self.rows.first().map(Measured::setting).unwrap_or_default();
+        let foot = self.interrupted.then(|| format!("interrupted: {} whole rows were meant", ROWS.len()));
+        Report {
+            kind: Some("matrix"),
+            head: format!("{setting}, {}", machine::in_words()),
+            sections: vec![Section::new("", &COLUMNS, self.rows.iter().map(Measured::row).collect())],
+            foot: foot.into_iter().collect(),
+            interrupted: self.interrupted,
+            ..Report::default()
+        }
     }
-    if matrix.interrupted {
-        text += &format!("\ninterrupted: {} whole rows were meant", ROWS.len());
-    }
-    text
-}
-
-/// The results of all rows.
-#[must_use]
-pub fn json(matrix: &Matrix) -> Value {
-    let rows: Vec<Value> = matrix.rows.iter().map(|row| Value::Object(row.row_json())).collect();
-    json!({ "kind": "matrix", "commit": machine::COMMIT, "machine": machine::describe(), "interrupted": matrix.interrupted, "rows": rows })
 }
 
 /// Draws scatter and histogram of each row, and how they scale over clients and over hops.
-///
-/// # Errors
-/// A file cannot be written.
 pub fn draw(folder: &Path, rows: &[Measured]) -> anyhow::Result<Vec<PathBuf>> {
     let mut written = Vec::new();
     for row in rows {
-        written.extend(plot::draw_measured(folder, row)?);
+        written.extend(plot::queries::draw(folder, row)?);
     }
-    let clients =
-        Scaling::of(rows, "10 indexers, TTL 1: by number of clients".to_owned(), "clients", |row| {
-            let Scenario { indexers, clients, ttl_hops, .. } = row.scenario;
-            (indexers == 10 && ttl_hops == 1).then(|| f64::from(u32::try_from(clients).unwrap_or(u32::MAX)))
-        });
-    let hops = Scaling::of(rows, "10 indexers, 30 clients: by TTL".to_owned(), "TTL (hops)", |row| {
+    let clients = scaling::picture(rows, "10 indexers, TTL 1: by number of clients", "clients", |row| {
         let Scenario { indexers, clients, ttl_hops, .. } = row.scenario;
-        (indexers == 10 && clients == 30).then(|| f64::from(ttl_hops))
+        (indexers == 10 && ttl_hops == 1).then_some(clients)
     });
-    for (name, scaling) in [("scaling-clients", clients), ("scaling-ttl", hops)] {
-        if let Some(scaling) = scaling {
-            written.extend(plot::save(folder, name, &scaling)?);
+    let hops = scaling::picture(rows, "10 indexers, 30 clients: by TTL", "TTL (hops)", |row| {
+        let Scenario { indexers, clients, ttl_hops, .. } = row.scenario;
+        (indexers == 10 && clients == 30).then_some(usize::from(ttl_hops))
+    });
+    for (name, picture) in [("scaling-clients", clients), ("scaling-ttl", hops)] {
+        if let Some(picture) = picture {
+            written.extend(plot::save(folder, name, &picture)?);
         }
     }
     Ok(written)

@@ -20,9 +20,6 @@ impl From<anyhow::Error> for Fault {
 /// For whatever must work before a command can begin.
 pub trait Begin<T> {
     /// The value, or the fault that the command cannot begin.
-    ///
-    /// # Errors
-    /// There is no value.
     fn or_cannot_begin(self) -> Result<T, Fault>;
 }
 
@@ -32,30 +29,26 @@ impl<T, E: Into<anyhow::Error>> Begin<T> for Result<T, E> {
     }
 }
 
-/// How a command that did not fail ended.
+/// How a command that did not fail ended, and its exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Outcome {
     /// All is well.
-    Done,
+    Done = 0,
     /// What was compared became worse.
-    Regressed,
+    Regressed = 1,
     /// It was measured, but not all is well: a wrong answer, a failure, or it was ended early.
-    NotAllWell,
+    NotAllWell = 3,
 }
 
 impl From<Outcome> for ExitCode {
     fn from(outcome: Outcome) -> Self {
-        match outcome {
-            Outcome::Done => Self::SUCCESS,
-            Outcome::Regressed => Self::from(1),
-            Outcome::NotAllWell => Self::from(3),
-        }
+        Self::from(outcome as u8)
     }
 }
 
 impl Fault {
     /// The exit code, and what to say.
-    #[must_use]
     pub const fn parts(&self) -> (u8, &anyhow::Error) {
         match self {
             Self::Begin(error) => (2, error),

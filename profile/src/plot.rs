@@ -1,132 +1,188 @@
 //! Pictures: each as SVG and as PNG, with a font of its own, so that no system library is needed.
 
-mod histogram;
-mod over_time;
-mod scaling;
-mod scatter;
+pub mod over_time;
+pub mod queries;
+pub mod scaling;
 
-use std::{
-    path::{Path, PathBuf},
-    sync::OnceLock,
-};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use anyhow::anyhow;
-use plotters::{
-    coord::{CoordTranslate, Shift},
-    prelude::*,
-    style::register_font,
-};
-
-pub use histogram::Histogram;
-pub use over_time::OverTime;
-pub use scaling::{Line, Scaling};
-pub use scatter::Scatter;
-
-use crate::measure::Measured;
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
+use plotters::prelude::*;
+use plotters::style::register_font;
 
 /// Pixels of a picture.
 const SIZE: (u32, u32) = (1000, 600);
 const FONT: &str = "sans-serif";
 const TITLE_PX: u32 = 22;
-const SUBTITLE_PX: u32 = 15;
-const LABEL_PX: u32 = 15;
-/// Times beyond this many times the p99 are left out, and counted in the subtitle: the slowest few
-/// would press all others into a line at the bottom.
-const TOP_OF_P99: f64 = 1.5;
+/// Of all other text.
+const TEXT_PX: u32 = 15;
 
-const POINTS: RGBColor = RGBColor(70, 120, 190);
-const MEAN: RGBColor = RGBColor(200, 60, 30);
-const INK: RGBColor = RGBColor(40, 40, 40);
-/// One colour for each line of a picture, apart also for the colour-blind.
-const LINES: [RGBColor; 5] = [
+/// The colours of lines, apart also for the colour-blind; more lines take them again, thinner.
+const PALETTE: [RGBColor; 8] = [
+    RGBColor(40, 40, 40),
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
     RGBColor(204, 121, 167),
-    RGBColor(90, 90, 90),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(120, 94, 60),
 ];
 
-/// Something that can be drawn on any backend.
-pub trait Picture {
-    /// Draws it on all of `area`, which is white.
-    ///
-    /// # Errors
-    /// The backend failed.
-    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB>;
+/// One or more charts beside each other, under a title.
+pub struct Picture {
+    pub title: String,
+    pub subtitle: String,
+    pub charts: Vec<Chart>,
+}
+
+/// Series over two axes.
+pub struct Chart {
+    pub x: Axis,
+    pub y: Axis,
+    pub series: Vec<Series>,
+    pub legend: SeriesLabelPosition,
+}
+
+/// One axis.
+pub struct Axis {
+    pub label: &'static str,
+    pub range: Range<f64>,
+    pub is_logarithmic: bool,
+    /// A figure as its label.
+    pub shown: Box<dyn Fn(&f64) -> String>,
+}
+
+/// What is drawn of one kind of thing.
+pub struct Series {
+    pub label: String,
+    pub shape: Shape,
+    /// Its place in the palette.
+    pub colour: usize,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// How points are drawn.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Shape {
+    Line,
+    /// A line with its points marked.
+    Marked,
+    /// Each point by itself.
+    Dots,
+    /// From the horizontal axis up, this wide, without a label.
+    Bars(f64),
+}
+
+impl Axis {
+    /// A linear one from 0 to `end`.
+    pub fn new(label: &'static str, end: f64, shown: impl Fn(&f64) -> String + 'static) -> Self {
+        Self { label, range: 0.0..end, is_logarithmic: false, shown: Box::new(shown) }
+    }
 }
 
 /// Whether the backend took it.
-pub type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
+type Drawn<DB> = Result<(), DrawingAreaErrorKind<<DB as DrawingBackend>::ErrorType>>;
 
-/// Draws scatter and histogram of one scenario into `folder`; returns what was written.
-///
-/// # Errors
-/// A file cannot be written.
-pub fn draw_measured(folder: &Path, measured: &Measured) -> anyhow::Result<Vec<PathBuf>> {
-    let base = format!("query-{}", measured.scenario.name().replace('/', "-"));
-    let mut written = save(folder, &format!("{base}-scatter"), &Scatter::of(measured))?;
-    written.extend(save(folder, &format!("{base}-histogram"), &Histogram::of(measured))?);
-    Ok(written)
-}
-
-/// Writes `picture` as `name`.svg and `name`.png.
-///
-/// # Errors
-/// A file cannot be written.
-pub fn save(folder: &Path, name: &str, picture: &impl Picture) -> anyhow::Result<Vec<PathBuf>> {
-    font()?;
+/// Writes `picture` as `name`.svg and `name`.png; returns what was written.
+pub fn save(folder: &Path, name: &str, picture: &Picture) -> anyhow::Result<Vec<PathBuf>> {
+    static IS_FONT_KNOWN: OnceLock<bool> = OnceLock::new();
+    let register = || register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok();
+    anyhow::ensure!(*IS_FONT_KNOWN.get_or_init(register), "the embedded font cannot be read");
     let [svg, png] = ["svg", "png"].map(|kind| folder.join(format!("{name}.{kind}")));
-    on(&SVGBackend::new(&svg, SIZE).into_drawing_area(), picture).map_err(|error| cannot(&svg, &error))?;
-    on(&BitMapBackend::new(&png, SIZE).into_drawing_area(), picture).map_err(|error| cannot(&png, &error))?;
+    let cannot =
+        |path: &Path, error: &dyn std::error::Error| anyhow!("cannot draw {}: {error}", path.display());
+    picture.draw(&SVGBackend::new(&svg, SIZE).into_drawing_area()).map_err(|error| cannot(&svg, &error))?;
+    picture
+        .draw(&BitMapBackend::new(&png, SIZE).into_drawing_area())
+        .map_err(|error| cannot(&png, &error))?;
     Ok(vec![svg, png])
 }
 
-fn on<DB: DrawingBackend>(area: &DrawingArea<DB, Shift>, picture: &impl Picture) -> Drawn<DB> {
-    area.fill(&WHITE)?;
-    picture.draw(area)?;
-    area.present()
+impl Picture {
+    fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB> {
+        area.fill(&WHITE)?;
+        let ink = PALETTE[0];
+        let below = area.margin(10, 4, 0, 0).titled(&self.title, (FONT, TITLE_PX).into_font().color(&ink))?;
+        let below = below.titled(&self.subtitle, (FONT, TEXT_PX).into_font().color(&ink.mix(0.75)))?;
+        for (chart, area) in self.charts.iter().zip(below.split_evenly((1, self.charts.len().max(1)))) {
+            match chart.y.is_logarithmic {
+                true => chart.draw(&area, chart.y.range.clone().log_scale())?,
+                false => chart.draw(&area, chart.y.range.clone())?,
+            }
+        }
+        area.present()
+    }
 }
 
-fn cannot(path: &Path, error: &dyn std::error::Error) -> anyhow::Error {
-    anyhow!("cannot draw {}: {error}", path.display())
-}
-
-/// Makes the embedded font known, once.
-fn font() -> anyhow::Result<()> {
-    static KNOWN: OnceLock<bool> = OnceLock::new();
-    let is_known =
-        KNOWN.get_or_init(|| register_font(FONT, FontStyle::Normal, dejavu::sans::regular()).is_ok());
-    is_known.then_some(()).ok_or_else(|| anyhow!("the embedded font cannot be read"))
-}
-
-/// Draws the title and the line below it; returns the rest of the area.
-fn headed<DB: DrawingBackend>(
-    area: &DrawingArea<DB, Shift>,
-    title: &str,
-    subtitle: &str,
-) -> Result<DrawingArea<DB, Shift>, DrawingAreaErrorKind<DB::ErrorType>> {
-    let area = area.margin(10, 4, 0, 0).titled(title, (FONT, TITLE_PX).into_font().color(&INK))?;
-    area.titled(subtitle, (FONT, SUBTITLE_PX).into_font().color(&INK.mix(0.75)))
-}
-
-/// Draws the legend of what `chart` shows.
-fn legend<'a, DB: DrawingBackend + 'a, CT: CoordTranslate>(
-    chart: &mut ChartContext<'a, DB, CT>,
-    position: SeriesLabelPosition,
-) -> Drawn<DB> {
-    chart
-        .configure_series_labels()
-        .position(position)
-        .background_style(WHITE.mix(0.85))
-        .border_style(BLACK.mix(0.2))
-        .label_font((FONT, LABEL_PX))
-        .margin(8)
-        .draw()
+impl Chart {
+    fn draw<DB: DrawingBackend, Y>(&self, area: &DrawingArea<DB, Shift>, y: Y) -> Drawn<DB>
+    where
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: ValueFormatter<f64>,
+    {
+        let mut chart = ChartBuilder::on(area)
+            .margin(14)
+            .margin_right(36)
+            .x_label_area_size(46)
+            .y_label_area_size(86)
+            .build_cartesian_2d(self.x.range.clone(), y)?;
+        chart
+            .configure_mesh()
+            .x_desc(self.x.label)
+            .y_desc(self.y.label)
+            .x_label_formatter(&self.x.shown)
+            .y_label_formatter(&self.y.shown)
+            .y_labels(12)
+            .label_style((FONT, TEXT_PX))
+            .light_line_style(WHITE)
+            .draw()?;
+        for Series { label, shape, colour, points, .. } in &self.series {
+            let width = if *colour < PALETTE.len() { 2 } else { 1 };
+            let colour = PALETTE[colour % PALETTE.len()];
+            let line = colour.stroke_width(width);
+            let (points, is_line) = (points.iter().copied(), matches!(shape, Shape::Line | Shape::Marked));
+            if is_line {
+                chart
+                    .draw_series(LineSeries::new(points.clone(), line))?
+                    .label(label)
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], line));
+            }
+            match *shape {
+                Shape::Line => {}
+                Shape::Marked => {
+                    chart.draw_series(points.map(|point| Circle::new(point, 4, colour.filled())))?;
+                }
+                Shape::Dots => {
+                    chart
+                        .draw_series(points.map(|point| Circle::new(point, 2, colour.mix(0.35).filled())))?
+                        .label(label)
+                        .legend(move |(x, y)| Circle::new((x + 9, y), 3, colour.filled()));
+                }
+                Shape::Bars(width) => {
+                    let bar = |(x, y)| Rectangle::new([(x, 0.0), (x + width, y)], colour.filled());
+                    chart.draw_series(points.map(bar))?;
+                }
+            }
+        }
+        chart
+            .configure_series_labels()
+            .position(self.legend.clone())
+            .background_style(WHITE.mix(0.85))
+            .border_style(BLACK.mix(0.2))
+            .label_font((FONT, TEXT_PX))
+            .margin(8)
+            .draw()
+    }
 }
 
 /// Microseconds as a label: no more digits than say something.
-fn micros(us: f64) -> String {
-    match us {
+pub fn micros(us: &f64) -> String {
+    match *us {
         0.0 => "0".to_owned(),
         us if us >= 10_000.0 => format!("{:.1} ms", us / 1e3),
         us if us >= 1000.0 => format!("{:.2} ms", us / 1e3),
@@ -135,50 +191,7 @@ fn micros(us: f64) -> String {
     }
 }
 
-/// The line below a title: how it was measured, and how many times lie beyond the picture.
-fn subtitle(measured: &Measured, beyond: usize) -> String {
-    let (answers, setting) = (measured.samples.answered(), measured.setting());
-    match beyond {
-        0 => format!("{answers} answers; {setting}"),
-        _ => format!("{answers} answers, {beyond} of them slower than shown; {setting}"),
-    }
-}
-
-/// The upper end of the axis for times.
-fn top(measured: &Measured) -> f64 {
-    (measured.figures.p99 * TOP_OF_P99).min(measured.figures.max * 1.05).max(measured.figures.p50 * 1.2)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct Nothing;
-
-    impl Picture for Nothing {
-        fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB> {
-            headed(area, "title", "subtitle").map(drop)
-        }
-    }
-
-    #[test]
-    fn a_picture_is_written_in_both_formats_with_its_own_font() {
-        let folder = tempfile::tempdir().unwrap();
-        let written = save(folder.path(), "nothing", &Nothing).unwrap();
-        let svg = std::fs::read_to_string(&written[0]).unwrap();
-        assert!(svg.contains(">\ntitle\n<"), "{svg}");
-        assert_eq!(std::fs::read(&written[1]).unwrap()[..4], *b"\x89PNG");
-    }
-
-    #[test]
-    fn a_folder_that_is_not_there_is_named() {
-        let error = save(Path::new("/nowhere/at/all"), "nothing", &Nothing).unwrap_err().to_string();
-        assert!(error.contains("/nowhere/at/all/nothing.svg"), "{error}");
-    }
-
-    #[test]
-    fn times_are_labelled_in_units_that_read_well() {
-        let labels = [0.0, 4.25, 99.96, 420.4, 1234.0, 23_456.0].map(micros);
-        assert_eq!(labels, ["0", "4.2 µs", "100.0 µs", "420 µs", "1.23 ms", "23.5 ms"]);
-    }
+/// A figure as a label, without decimals.
+fn whole(figure: &f64) -> String {
+    format!("{figure:.0}")
 }

@@ -1,36 +1,27 @@
 //! The run: clients that ask, each answer timed and then judged.
 
-pub mod interrupt;
 pub mod pacer;
 pub mod progress;
 pub mod samples;
+pub mod setup;
 pub mod watch;
 
-use std::{
-    sync::{Arc, OnceLock},
-    time::{Duration, Instant},
-};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{Identity, limits::QUERY_DEADLINE_DEFAULT, transport::call_until};
-use tokio::{
-    runtime::Handle,
-    sync::{Barrier, mpsc},
-    task::JoinSet,
-};
+use tokio::runtime::Handle;
+use tokio::sync::{Barrier, mpsc};
+use tokio::task::JoinSet;
 
-use self::{
-    pacer::Pacer,
-    samples::{Failure, Sample, Samples},
-};
-use crate::{
-    cluster::{Cluster, client::Client, request},
-    plan::{
-        expected::Expected,
-        scenario::Scenario,
-        workload::{Ask, Draw, Workload},
-    },
-};
+use self::pacer::Pacer;
+use self::samples::{Failure, Sample, Samples};
+use crate::cluster::client::Client;
+use crate::cluster::{Cluster, request};
+use crate::plan::expected::Expected;
+use crate::plan::scenario::Scenario;
+use crate::plan::workload::{Ask, Draw, Workload};
 
 pub use watch::Watch;
 
@@ -41,10 +32,6 @@ const UNDER_WAY_MAX: usize = 10_000;
 /// The clients of a scenario, connected.
 pub struct Clients(Vec<Asking>);
 
-/// Connects the clients of `scenario` to `cluster`.
-///
-/// # Errors
-/// One cannot connect.
 pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> anyhow::Result<Clients> {
     let expected: Vec<Arc<Expected>> = (0..scenario.indexers.min(scenario.clients))
         .map(|n| Arc::new(cluster.expected(n, scenario.ttl_hops)))
@@ -67,9 +54,6 @@ pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>)
 }
 
 /// Runs `scenario` with its clients. When it is stopped early, requests under way are still awaited.
-///
-/// # Errors
-/// A client panicked, or the system gives no thread.
 pub async fn run(scenario: &Scenario, clients: Clients, watch: &Arc<Watch>) -> anyhow::Result<Samples> {
     watch.begin();
     let (mut clients, _) = closed_loop(clients.0, scenario.warm_up).await?;
@@ -88,7 +72,6 @@ struct Asking {
     asker: Asker,
     draw: Draw,
     samples: Vec<Sample>,
-    /// Where it runs.
     runtime: Handle,
 }
 
@@ -127,7 +110,6 @@ impl Asker {
 }
 
 impl Asking {
-    /// Asks `requests` times, one after the other.
     async fn ask_in_turn(&mut self, requests: usize, began: Instant) {
         for _ in 0..requests {
             self.samples.push(self.asker.ask(self.draw.ask(), began, None).await);

@@ -6,66 +6,47 @@ pub mod figures;
 pub mod files;
 pub mod floor;
 pub mod folder;
-pub mod goals;
-pub mod hostile;
-pub mod node;
-pub mod process;
-mod reader;
-pub mod report;
-mod round;
+pub mod round;
 pub mod scenario;
-mod stage;
+pub mod show;
+pub mod stage;
 pub mod units;
-pub mod usage;
-pub mod wire;
 
-use std::{sync::Arc, thread};
+use std::thread;
 
 use anyhow::Context;
 use tokio::sync::oneshot;
 
-use self::{figures::Row, folder::Folder, report::Report, scenario::Scenario, stage::Stage};
-use crate::{
-    cluster::node::Place,
-    outcome::{Begin, Fault},
-    run::{Watch, progress::Progress},
-};
+use self::{figures::Measured, folder::Folder, scenario::Scenario, show::Transfers, stage::Stage};
+use crate::cluster::deployment::Deployment;
+use crate::outcome::{Begin, Fault};
+use crate::run::progress::Progress;
 
 /// Measures these one after the other, with files in `folder`; ends early when stopped, with what was
 /// measured by then.
-///
-/// # Errors
-/// Something did not start, or broke. Nothing is left running.
 pub async fn run(
     scenarios: &[Scenario],
     folder: &Folder,
-    place: &Place,
-    watch: &Arc<Watch>,
-) -> Result<Report, Fault> {
+    deployment: &Deployment,
+) -> Result<Transfers, Fault> {
+    let watch = &deployment.watch;
     let mut rows = Vec::new();
-    for scenario in scenarios {
-        if watch.is_stopped() {
-            break;
-        }
-        rows.push(measure(scenario, folder, place, watch).await?);
+    for scenario in scenarios.iter().take_while(|_| !watch.is_stopped()) {
+        rows.push(measure(scenario, folder, deployment).await?);
     }
-    Ok(Report { rows, folder: folder.in_words(), interrupted: watch.is_stopped() })
+    Ok(Transfers { rows, folder: folder.in_words(), interrupted: watch.is_stopped() })
 }
 
-/// Measures one scenario; fewer rounds of it when stopped.
-///
-/// # Errors
-/// As of [`run`].
+/// Measures one scenario; fewer rounds of it when stopped. If that fails, nothing is left running.
 pub async fn measure(
     scenario: &Scenario,
     folder: &Folder,
-    place: &Place,
-    watch: &Arc<Watch>,
-) -> Result<Row, Fault> {
-    watch.begin();
-    let _progress = Progress::start(&scenario.name(), scenario.rounds, Arc::clone(watch));
-    let mut row = Row { scenario: scenario.clone(), rounds: Vec::new() };
-    let started = watch.unless_stopped(Stage::start(scenario, place, folder.path())).await;
+    deployment: &Deployment,
+) -> Result<Measured, Fault> {
+    let watch = &deployment.watch;
+    let _progress = Progress::begin(&scenario.name(), scenario.rounds, watch);
+    let mut row = Measured { scenario: scenario.clone(), rounds: Vec::new() };
+    let started = watch.unless_stopped(Stage::start(scenario, deployment, &folder.path)).await;
     let started = started.with_context(|| format!("the nodes of '{}' did not start", scenario.name()));
     let mut stage = started.or_cannot_begin()?;
     for n in 0..scenario.rounds {

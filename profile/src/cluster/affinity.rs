@@ -18,7 +18,7 @@ pub fn keep_on_core(n: usize) {
     let Some(core) = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).nth(n) else { return };
     let mut only = CpuSet::new();
     only.set(core);
-    let _ = sched_setaffinity(None, &only); // measured all the same, with more noise
+    let _ = sched_setaffinity(None, &only); // refused, it is measured with more noise
 }
 
 /// Lets the calling thread run on every core again, wherever its maker is kept.
@@ -28,17 +28,12 @@ pub fn on_any_core() {
     }
 }
 
-/// How many cores this process may use.
-#[must_use]
 pub fn cores() -> usize {
     let all = |allowed: CpuSet| usize::try_from(allowed.count()).unwrap_or(1);
     allowed().map_or_else(|| thread::available_parallelism().map_or(1, std::num::NonZero::get), all)
 }
 
 /// Runs `work` on a thread of its own, which may be kept on a core without consequences for others.
-///
-/// # Errors
-/// `work` panicked.
 pub fn on_own_thread<T: Send>(work: impl FnOnce() -> T + Send) -> anyhow::Result<T> {
     thread::scope(|scope| scope.spawn(work).join())
         .map_err(|_| anyhow::anyhow!("a measuring thread panicked"))

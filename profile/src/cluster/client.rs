@@ -1,25 +1,22 @@
 //! A peer as far as indexers see it: an identity, a port, a control connection.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
-};
+use std::{net::SocketAddr, sync::Arc};
 
+use nekoproto::limits::BATCH_MAX;
+use nekoproto::transport::{Endpoint, Listener, Security, control};
 use nekoproto::{
     Held, Holder, Identity, IndexerServiceClient, List, PeerService, Purpose, Records, Refusal,
     RegisterRequest, Role, SignedRecord, Verdict,
-    limits::BATCH_MAX,
-    transport::{Endpoint, Listener, Security, control},
 };
 use tarpc::context::{self, Context};
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::node::{LEASE, endpoint};
+use super::deployment::ANY_PORT;
+use super::endpoint::{LEASE, endpoint};
 
 /// A connection to one indexer; dropping it closes it.
 #[derive(Debug)]
 pub struct Client {
-    /// Calls the indexer.
     pub calls: IndexerServiceClient,
     /// The client as it is listed.
     pub holder: Holder,
@@ -30,7 +27,7 @@ pub struct Client {
 
 /// Hears what an indexer says, and does nothing about it.
 #[derive(Clone)]
-pub(crate) struct Silent;
+pub struct Silent;
 
 impl PeerService for Silent {
     async fn invalidate(self, _: Context, _: Records) -> Result<(), Refusal> {
@@ -48,13 +45,10 @@ impl PeerService for Silent {
 
 impl Client {
     /// Connects to the indexer at `addr`.
-    ///
-    /// # Errors
-    /// It cannot be connected to.
     pub async fn connect(addr: SocketAddr, identity: Identity, security: Security) -> anyhow::Result<Self> {
         let node = identity.id();
         let endpoint = endpoint(identity, Role::Peer, security)?;
-        let listener = endpoint.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let listener = endpoint.bind(ANY_PORT)?;
         let holder = Holder::new(node, listener.local_addr());
         let mut client = Self::over(&endpoint, addr, holder).await?;
         client.listener = Some(listener);
@@ -62,9 +56,6 @@ impl Client {
     }
 
     /// Connects `endpoint`, which is listed as `holder`, to the indexer at `addr`.
-    ///
-    /// # Errors
-    /// It cannot be connected to.
     pub async fn over(endpoint: &Arc<Endpoint>, addr: SocketAddr, holder: Holder) -> anyhow::Result<Self> {
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
@@ -79,16 +70,12 @@ impl Client {
     }
 
     /// The same without the port, for thousands of them: it is listed, and nobody is to connect there.
-    #[must_use]
     pub fn without_port(mut self) -> Self {
         self.listener = None;
         self
     }
 
     /// Registers at most a batch of records; all must be listed.
-    ///
-    /// # Errors
-    /// The call failed, was refused, or did not list them all.
     pub async fn register(&self, records: Vec<SignedRecord>) -> anyhow::Result<()> {
         let request =
             RegisterRequest { records: Records::try_from(records)?, announce: false, partial: false };

@@ -3,12 +3,12 @@
 
 use std::{io, sync::Arc, thread};
 
-use crate::cluster::affinity::{cores, keep_on_core};
 use clap::ValueEnum;
-use tokio::{
-    runtime::{Builder, Handle, Runtime},
-    sync::oneshot,
-};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::oneshot;
+
+use crate::cluster::affinity::{cores, keep_on_core};
+use crate::report::option_name;
 
 /// Which threads run what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -28,15 +28,8 @@ pub enum Layout {
 
 impl Layout {
     /// Its name, as in the results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::One => "one",
-            Self::Shared => "shared",
-            Self::Split => "split",
-            Self::Cores => "cores",
-            Self::Processes => "processes",
-        }
+    pub fn name(self) -> String {
+        if self == Self::Processes { "processes".to_owned() } else { option_name(&self) }
     }
 }
 
@@ -59,9 +52,6 @@ struct Beside {
 impl Runtimes {
     /// Makes the runtimes of `layout`. The calling thread is the clients', or some of theirs; where a
     /// thread has a core of its own it stays there from then on.
-    ///
-    /// # Errors
-    /// The system gives no thread or no poll.
     pub fn new(layout: Layout) -> io::Result<Self> {
         let here = match layout {
             Layout::Shared => Builder::new_multi_thread().enable_all().build()?,
@@ -112,34 +102,5 @@ impl Drop for Beside {
         drop(self.stop.take());
         // A panic over there has been printed already.
         let _ = self.thread.take().map(thread::JoinHandle::join);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn indexers_run_where_the_layout_says() {
-        for (layout, apart) in [(Layout::One, false), (Layout::Split, true)] {
-            let runtimes = Runtimes::new(layout).unwrap();
-            let (here, there) = runtimes.run(|indexers| async move {
-                let there = indexers[0].spawn(async { thread::current().id() }).await.unwrap();
-                (thread::current().id(), there)
-            });
-            assert_eq!(here != there, apart, "{layout:?}");
-        }
-    }
-
-    #[test]
-    fn every_core_has_a_thread_of_its_own() {
-        let threads = Runtimes::new(Layout::Cores).unwrap().run(|runtimes| async move {
-            let mut threads = std::collections::HashSet::new();
-            for runtime in runtimes.iter() {
-                threads.insert(runtime.spawn(async { thread::current().id() }).await.unwrap());
-            }
-            threads
-        });
-        assert_eq!(threads.len(), cores());
     }
 }

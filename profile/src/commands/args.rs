@@ -2,27 +2,16 @@
 
 pub mod transfer;
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
-use nekoindexer::{Routing, state::index::SESSION_NAMES_MAX, threads::THREADS_DEFAULT};
-use nekoproto::{
-    limits::{self, BATCH_MAX, CALLS_IN_FLIGHT_MAX, TTL_MAX},
-    transport::Security,
-};
-use tokio::runtime::Handle;
+use nekoproto::limits::TTL_MAX;
 
-use crate::{
-    cluster::{layout::Layout, node::Kind, node::Place},
-    instructions,
-    plan::{scenario::Scenario, topology::Topology},
-};
-
-/// Limits of the indexer and its connections, as the parser wants them.
-const NAMES_MAX: i64 = SESSION_NAMES_MAX as i64;
-const CALLS_MAX: i64 = CALLS_IN_FLIGHT_MAX as i64;
-const BATCHES_MAX: i64 = BATCH_MAX as i64;
-const CONNECTIONS_MAX: i64 = limits::CONNECTIONS_MAX as i64;
+pub use self::transfer::Transfer;
+use crate::plan::scenario::Scenario;
+use crate::plan::topology::Topology;
+use crate::run::setup::{Connecting, Setup};
+use crate::{connections, goals, index, instructions};
 
 /// Measures nekop2p, and checks every answer while doing so.
 ///
@@ -42,77 +31,52 @@ pub enum Command {
     /// Response time of queries in one scenario
     Query(Query),
     /// The round trips that no query can be faster than, in every layout of threads
-    Floor(Floor),
+    Floor(Output),
     /// One indexer: registrations, lookups, memory, beside the index without a network
-    Index(Index),
+    Index(Alone<index::Options>),
     /// All goals of the search in one run: what is aimed at, what was measured, reached or missed
     Goals(Goals),
     /// Many connections to one indexer, few of them busy: what an idle one costs, and whether all are served
-    Connections(Connections),
+    Connections(Alone<connections::Options>),
     /// The whole table of scenarios, from 1 indexer and 1 client to 10 indexers and 30 clients with 7 hops
     Matrix(Matrix),
     /// Files from peer to peer: how fast beside a plain copy, what it takes, from whom
-    Transfer(Box<transfer::Transfer>),
+    Transfer(Box<Transfer>),
     /// Two results beside each other; exit code 1 if the second is worse
     Compare(Compare),
     /// Instructions of the hot functions, counted by valgrind and compared with the recorded numbers
     Instructions(Instructions),
-    /// A process of a cluster; started by the others
+    /// A process of a measurement; started by the others
     #[command(hide = true)]
-    Serve(Serve),
-    /// A node of a transfer; started by the others
-    #[command(hide = true)]
-    TransferNode(transfer::TransferNode),
+    Node(Node),
 }
 
-/// How indexers and clients are run.
+/// Where the results go.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Setup {
-    /// Which threads run what
-    #[arg(long, default_value = "one")]
-    pub layout: Layout,
-    /// Each indexer a process of its own
-    #[arg(long, conflicts_with = "layout")]
-    pub processes: bool,
-    /// Plain TCP instead of TLS
-    #[arg(long)]
-    pub insecure: bool,
-    /// Whom indexers send queries to
-    #[arg(long, default_value = "summary")]
-    pub routing: Routing,
-    /// Threads of each indexer that is a process of its own
-    #[arg(long, value_name = "N", default_value_t = THREADS_DEFAULT)]
-    pub threads: NonZeroUsize,
-    /// The n-th indexer listens on this port plus n [default: free ones]
-    #[arg(long, default_value_t = 0, hide_default_value = true)]
-    pub port: u16,
+pub struct Output {
+    /// Write the results into this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
 }
 
-impl Setup {
-    /// Which threads run what.
-    #[must_use]
-    pub const fn layout(&self) -> Layout {
-        if self.processes { Layout::Processes } else { self.layout }
-    }
-
-    /// How nodes are run, those of this process on `runtimes`.
-    #[must_use]
-    pub const fn place(&self, runtimes: Arc<[Handle]>) -> Place {
-        Place {
-            layout: self.layout(),
-            security: security(self.insecure),
-            routing: self.routing,
-            port: self.port,
-            threads: self.threads,
-            runtimes,
-        }
-    }
+/// Results, and pictures of them.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Drawn {
+    #[command(flatten)]
+    pub output: Output,
+    /// Draw pictures into this folder, as SVG and PNG
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
 }
 
-/// TLS, or plain TCP.
-#[must_use]
-pub const fn security(insecure: bool) -> Security {
-    if insecure { Security::Insecure } else { Security::Tls }
+/// Results, pictures, and all that they are made of.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Detailed {
+    #[command(flatten)]
+    pub drawn: Drawn,
+    /// Write every single request or round into this file
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
 }
 
 /// A share that a figure may be off by.
@@ -152,23 +116,10 @@ pub struct Load {
 }
 
 impl Load {
-    /// A scenario of one indexer and one client with this load.
-    #[must_use]
-    pub const fn scenario(&self) -> Scenario {
-        Scenario {
-            indexers: 1,
-            clients: 1,
-            ttl_hops: 0,
-            requests: self.requests,
-            warm_up: self.warm_up,
-            topology: self.topology,
-            degree: self.degree,
-            miss: self.miss,
-            files: self.files,
-            holders: 1,
-            rate: self.rate,
-            seed: self.seed,
-        }
+    /// A scenario with this load.
+    pub fn scenario(&self) -> Scenario {
+        let Self { requests, warm_up, topology, degree, miss, files, rate, seed } = *self;
+        Scenario { requests, warm_up, topology, degree, miss, files, rate, seed, ..Scenario::default() }
     }
 }
 
@@ -187,133 +138,51 @@ pub struct Query {
     /// Peers that hold each file, each at another indexer
     #[arg(long, default_value_t = 1)]
     pub holders: usize,
-    /// What clients ask.
     #[command(flatten)]
     pub load: Load,
-    /// How it is run.
     #[command(flatten)]
     pub setup: Setup,
-    /// Draw scatter and histogram into this folder, as SVG and PNG
-    #[arg(long, value_name = "DIR")]
-    pub plot: Option<PathBuf>,
-    /// Write the results into this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write every single request into this file
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Detailed,
 }
 
 impl Query {
     /// What to run.
-    #[must_use]
-    pub const fn scenario(&self) -> Scenario {
+    pub fn scenario(&self) -> Scenario {
         let (indexers, clients) = (self.indexers, self.clients);
         Scenario { indexers, clients, ttl_hops: self.ttl, holders: self.holders, ..self.load.scenario() }
     }
 }
 
-/// The floors.
+/// Measurements of one indexer in a process of its own.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Floor {
-    /// Write the results into this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-}
-
-/// One indexer.
-#[derive(Clone, Debug, ClapArgs)]
-pub struct Index {
-    /// Names registered, one row of memory and throughput for each
-    #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000",
-          value_parser = clap::value_parser!(u32).range(100..=NAMES_MAX))]
-    pub names: Vec<u32>,
-    /// Calls in flight at once, one row of lookups for each
-    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,256", value_parser = clap::value_parser!(u16).range(1..=CALLS_MAX))]
-    pub depths: Vec<u16>,
-    /// Records in one registration, one row for each
-    #[arg(long, value_delimiter = ',', default_value = "1,10,100", value_parser = clap::value_parser!(u8).range(1..=BATCHES_MAX))]
-    pub batches: Vec<u8>,
-    /// Registrations of a peer that leaves, one row for each
-    #[arg(long, value_delimiter = ',', default_value = "100000",
-          value_parser = clap::value_parser!(u32).range(100..=NAMES_MAX))]
-    pub leave: Vec<u32>,
-    /// Lookups of each row
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
-    pub lookups: u32,
-    /// Threads of the indexer
-    #[arg(long, value_name = "N", default_value_t = THREADS_DEFAULT)]
-    pub threads: NonZeroUsize,
-    /// Plain TCP instead of TLS
-    #[arg(long)]
-    pub insecure: bool,
-    /// Seed of the key that signs the names
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-    /// Write the results into this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-}
-
-/// Many connections.
-#[derive(Clone, Debug, ClapArgs)]
-pub struct Connections {
-    /// Connections, each of a peer of its own
-    #[arg(short = 'n', long, default_value_t = 10_000, value_parser = clap::value_parser!(u16).range(1..=CONNECTIONS_MAX))]
-    pub connections: u16,
-    /// How many of them look names up
-    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=CONNECTIONS_MAX))]
-    pub active: u16,
-    /// Lookups of each of these
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub lookups: u32,
-    /// Threads of the indexer
-    #[arg(long, value_name = "N", default_value_t = THREADS_DEFAULT)]
-    pub threads: NonZeroUsize,
-    /// Plain TCP instead of TLS
-    #[arg(long)]
-    pub insecure: bool,
-    /// Write the results into this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+pub struct Alone<O: ClapArgs> {
+    #[command(flatten)]
+    pub options: O,
+    #[command(flatten)]
+    pub connecting: Connecting,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// All goals.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Goals {
-    /// Requests of each client
-    #[arg(short = 'n', long, default_value_t = 3000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub requests: u32,
-    /// Names that one indexer grows to, a row for each
-    #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000",
-          value_parser = clap::value_parser!(u32).range(100..=NAMES_MAX))]
-    pub names: Vec<u32>,
-    /// Connections to one indexer
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u16).range(1..=CONNECTIONS_MAX))]
-    pub connections: u16,
-    /// Registrations of a peer that leaves
-    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(100..=NAMES_MAX))]
-    pub leave: u32,
-    /// Write the results into this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub options: goals::search::Options,
+    #[command(flatten)]
+    pub output: Output,
 }
 
 /// The whole table.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Matrix {
-    /// What clients ask.
     #[command(flatten)]
     pub load: Load,
-    /// How it is run.
     #[command(flatten)]
     pub setup: Setup,
-    /// Draw scatter and histogram of each row, and how they scale, into this folder
-    #[arg(long, value_name = "DIR")]
-    pub plot: Option<PathBuf>,
-    /// Write the results into this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Drawn,
 }
 
 /// Two results.
@@ -351,24 +220,12 @@ pub struct Instructions {
     pub times: Option<u32>,
 }
 
-/// A process of a cluster.
+/// A process of a measurement.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Serve {
-    /// What to be
-    pub kind: Kind,
+pub struct Node {
     /// Where to listen
-    #[arg(long, default_value = "127.0.0.1:0")]
+    #[arg(long)]
     pub listen: SocketAddr,
-    /// An indexer to forward to
-    #[arg(long)]
-    pub neighbor: Vec<SocketAddr>,
-    /// Whom to send queries to
-    #[arg(long, default_value = "summary")]
-    pub routing: Routing,
-    /// Its threads
-    #[arg(long, value_name = "N", default_value_t = THREADS_DEFAULT)]
-    pub threads: NonZeroUsize,
-    /// Plain TCP instead of TLS
-    #[arg(long)]
-    pub insecure: bool,
+    /// What to be, in JSON
+    pub options: String,
 }

@@ -1,24 +1,17 @@
 //! The least that can be asked: bytes that come back, raw and as a call through our own transport.
 
-use std::{
-    io,
-    net::{Ipv4Addr, SocketAddr},
-};
+use std::{io, net::SocketAddr};
 
-use crate::cluster::node::endpoint;
-use nekoproto::{
-    ContentHash, Identity, Purpose, Role,
-    transport::{Calls, Connection, Security, control},
-};
+use nekoproto::transport::{Calls, Connection, Security, control};
+use nekoproto::{ContentHash, Identity, Purpose, Role};
 use tarpc::context;
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
-    task::JoinHandle,
-};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Bytes of one message.
+use crate::cluster::{deployment::ANY_PORT, endpoint::endpoint};
+
 pub const MESSAGE_BYTES: usize = 64;
 
 /// The message of an echo call: 64 bytes.
@@ -27,7 +20,6 @@ pub type Payload = (ContentHash, ContentHash);
 /// A call that costs nothing but itself.
 #[tarpc::service]
 pub trait EchoService {
-    /// Sends back what it is given.
     async fn echo(payload: Payload) -> Payload;
 }
 
@@ -41,9 +33,6 @@ impl EchoService for Handler {
 }
 
 /// Sends back what comes over the first connection, until it ends.
-///
-/// # Errors
-/// The connection broke.
 pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
     let (mut stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
@@ -57,29 +46,20 @@ pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
 /// Answers echo calls; dropping it ends that.
 #[derive(Debug)]
 pub struct Server {
-    addr: SocketAddr,
+    pub addr: SocketAddr,
     stop: CancellationToken,
 }
 
 impl Server {
     /// Begins to answer, on the runtime that this is called on.
-    ///
-    /// # Errors
-    /// It cannot listen.
     pub fn start(security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Indexer, security)?;
-        let listener = endpoint.bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+        let listener = endpoint.bind(ANY_PORT)?;
         let (addr, stop) = (listener.local_addr(), CancellationToken::new());
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), |connection: Connection| async {
             control::open(connection.io, Handler.serve(), EchoServiceClient::from).1.await;
         }));
         Ok(Self { addr, stop })
-    }
-
-    /// Where it listens.
-    #[must_use]
-    pub const fn addr(&self) -> SocketAddr {
-        self.addr
     }
 }
 
@@ -92,16 +72,11 @@ impl Drop for Server {
 /// Calls a [`Server`]; dropping it closes the connection.
 #[derive(Debug)]
 pub struct Client {
-    /// The calls.
     pub calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
     driver: JoinHandle<()>,
 }
 
 impl Client {
-    /// Connects to the server at `addr`.
-    ///
-    /// # Errors
-    /// It cannot be connected to.
     pub async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Peer, security)?;
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;

@@ -1,20 +1,20 @@
 //! The same index without a network: what the work itself costs.
 
-use std::{
-    hint::black_box,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use nekoindexer::state::{State, index::Session, merge::Merge};
 use nekoproto::{FileName, Holder, QueryReply, SignedRecord, VerifiedRecord};
+
+use crate::report::count;
 
 /// Longer than any measurement.
 const LEASE: Duration = Duration::from_secs(24 * 3600);
 
 /// An index in this process.
 #[derive(Debug)]
-pub(super) struct Inside {
+pub struct Inside {
     state: State,
     session: Arc<Session>,
     registering: Duration,
@@ -28,7 +28,6 @@ pub struct Costs {
     pub hit_us: f64,
     /// Finding that a name is not there.
     pub miss_us: f64,
-    /// Checking a signature.
     pub verify_us: f64,
     /// Listing a verified record.
     pub register_us: f64,
@@ -36,7 +35,7 @@ pub struct Costs {
 
 impl Inside {
     /// An empty index, to be called within a runtime, with `holder` as the only peer.
-    pub(super) fn new(holder: Holder) -> Self {
+    pub fn new(holder: Holder) -> Self {
         let now = Instant::now();
         let state = State::new(now);
         let session = state.index.open_session(holder, LEASE, now);
@@ -44,7 +43,7 @@ impl Inside {
     }
 
     /// Registers `records`, and times that.
-    pub(super) fn register(&mut self, records: &[VerifiedRecord]) {
+    pub fn register(&mut self, records: &[VerifiedRecord]) {
         let records = records.to_vec();
         self.registered += records.len();
         let began = Instant::now();
@@ -53,13 +52,13 @@ impl Inside {
     }
 
     /// What an indexer with these names answers.
-    pub(super) fn search(&self, name: &FileName) -> QueryReply {
+    pub fn search(&self, name: &FileName) -> QueryReply {
         Merge::new(self.state.index.lookup(name, Instant::now())).finish()
     }
 
     /// What the work costs with the names that are registered now: for some that are (`records`) and
     /// some that are not.
-    pub(super) fn costs(&self, records: &[SignedRecord], missing: &[FileName]) -> Costs {
+    pub fn costs(&self, records: &[SignedRecord], missing: &[FileName]) -> Costs {
         let names = records.iter().map(|record| &record.unverified().name);
         Costs {
             hit_us: us_each(names, |name| drop(black_box(self.search(name)))),
@@ -73,12 +72,11 @@ impl Inside {
 }
 
 fn us_each<T>(items: impl ExactSizeIterator<Item = T>, work: impl FnMut(T)) -> f64 {
-    let (count, began) = (items.len(), Instant::now());
+    let (all, began) = (items.len(), Instant::now());
     items.for_each(work);
-    per(began.elapsed(), count)
+    per(began.elapsed(), all)
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shown with a few digits")]
-fn per(took: Duration, count: usize) -> f64 {
-    took.as_secs_f64() * 1e6 / count.max(1) as f64
+fn per(took: Duration, items: usize) -> f64 {
+    took.as_secs_f64() * 1e6 / count(items.max(1))
 }

@@ -1,30 +1,24 @@
 //! The indexer that is measured, and the calls it gets. Every answer is checked.
 
-use std::{
-    net::{Ipv4Addr, SocketAddr},
-    ops::Range,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use futures::{StreamExt, TryStreamExt, stream};
-use nekoproto::{FileName, Holder, Identity, Names, QueryReply, SignedRecord, transport::call_until};
+use futures::{Stream, StreamExt, TryStreamExt, stream};
+use nekoproto::transport::call_until;
+use nekoproto::{FileName, Holder, Identity, Names, QueryReply, SignedRecord, VerifiedRecord};
 use tarpc::context;
 
 use super::inside::Inside;
-use crate::{
-    cluster::{
-        client::Client,
-        node::{Node, Place},
-    },
-    report::figures::Figures,
-    run::Watch,
-};
+use crate::cluster::client::Client;
+use crate::cluster::deployment::{Deployment, Node};
+use crate::report::count;
+use crate::report::figures::Figures;
+use crate::run::Watch;
+use crate::run::progress::Progress;
 
-/// How long an answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// Calls before the measured ones.
 const WARM_UP: usize = 500;
 
 /// A number of calls, and how long they took.
@@ -34,37 +28,41 @@ pub struct Timing {
     pub names: usize,
     /// From the first call to the last answer.
     pub wall: Duration,
-    /// Each call.
     pub took: Vec<Duration>,
 }
 
 impl Timing {
+    /// Makes `calls`, `in_flight` at a time; each gives its number of names and its time.
+    async fn of<F>(calls: impl Stream<Item = F>, in_flight: usize) -> anyhow::Result<Self>
+    where
+        F: Future<Output = anyhow::Result<(usize, Duration)>>,
+    {
+        let began = Instant::now();
+        let done: Vec<_> = calls.buffer_unordered(in_flight).try_collect().await?;
+        let wall = began.elapsed();
+        let (names, took): (Vec<usize>, Vec<Duration>) = done.into_iter().unzip();
+        Ok(Self { names: names.into_iter().sum(), wall, took })
+    }
+
     /// One after the other.
-    pub(super) fn sum<'a>(timings: impl Iterator<Item = &'a Self>) -> Self {
-        let mut sum = Self::default();
-        for timing in timings {
+    pub fn sum<'a>(timings: impl IntoIterator<Item = &'a Self>) -> Self {
+        timings.into_iter().fold(Self::default(), |mut sum, timing| {
             sum.names += timing.names;
             sum.wall += timing.wall;
             sum.took.extend(&timing.took);
-        }
-        sum
+            sum
+        })
     }
 
-    /// Names a second.
-    #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "a rate is shown with a few digits")]
     pub fn per_s(&self) -> f64 {
-        self.names as f64 / self.wall.as_secs_f64()
+        count(self.names) / self.wall.as_secs_f64()
     }
 
     /// Microseconds for each name, all calls together.
-    #[must_use]
     pub fn us_per_name(&self) -> f64 {
         1e6 / self.per_s()
     }
 
-    /// Response times of the calls.
-    #[must_use]
     pub fn figures(&self) -> Figures {
         Figures::of(self.took.iter().copied())
     }
@@ -72,119 +70,91 @@ impl Timing {
 
 /// Names that are looked up and registered again, and what must be found.
 #[derive(Debug, Default)]
-pub(super) struct Sample {
-    /// Registered records.
-    pub(super) records: Vec<SignedRecord>,
+pub struct Sample {
+    pub records: Vec<SignedRecord>,
     /// What the index without a network answers for each.
-    pub(super) answers: Vec<QueryReply>,
+    answers: Vec<QueryReply>,
     /// Names that are not registered, as many.
-    pub(super) missing: Vec<FileName>,
+    pub missing: Vec<FileName>,
 }
 
 impl Sample {
-    /// Asks the index without a network for all answers.
-    pub(super) fn fill_in(&mut self, inside: &Inside) {
-        self.answers = self.records.iter().map(|record| inside.search(&record.unverified().name)).collect();
+    /// All of `records`, on an index of its own where `holder` has registered them.
+    pub fn of(records: &[VerifiedRecord], holder: Holder) -> Self {
+        let mut inside = Inside::new(holder);
+        inside.register(records);
+        Self::known_to(&inside, records.iter().map(VerifiedRecord::to_signed).collect())
+    }
+
+    /// These records, with the answers of the index without a network.
+    pub fn known_to(inside: &Inside, records: Vec<SignedRecord>) -> Self {
+        let answers = records.iter().map(|record| inside.search(&record.unverified().name)).collect();
         let missing = |n: usize| FileName::new(&format!("data-set/none-{n:012}.bin")).ok();
-        self.missing = (0..self.records.len()).filter_map(missing).collect();
+        Self { missing: (0..records.len()).filter_map(missing).collect(), answers, records }
     }
 }
 
 /// An indexer in a process of its own, and one peer connected to it.
 #[derive(Debug)]
-pub(super) struct Subject {
-    node: Node,
-    client: Client,
+pub struct Subject {
+    pub node: Node,
+    pub deployment: Deployment,
+    pub client: Client,
 }
 
 impl Subject {
-    /// Starts it, with a peer of this identity.
-    ///
-    /// # Errors
-    /// It did not start; nothing is left running.
-    pub(super) async fn start(place: &Place, identity: Identity) -> anyhow::Result<Self> {
-        let node = place.indexer(0, SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Vec::new()).await?;
-        let client = Client::connect(node.addr(), identity, place.security).await?;
+    pub async fn start(deployment: &Deployment, identity: Identity) -> anyhow::Result<Self> {
+        let node = deployment.indexer(0, Vec::new()).await?;
+        let client = Client::connect(node.addr(), identity, deployment.security).await?;
         for _ in 0..WARM_UP {
             client.calls.search(context::current(), FileName::new("nothing")?).await??;
         }
-        Ok(Self { node, client })
+        Ok(Self { node, deployment: deployment.clone(), client })
     }
 
-    /// The peer as it is listed.
-    pub(super) const fn holder(&self) -> Holder {
-        self.client.holder
+    /// How far it has come, and whether it goes on.
+    pub const fn watch(&self) -> &Arc<Watch> {
+        &self.deployment.watch
     }
 
-    /// The peer.
-    pub(super) const fn client(&self) -> &Client {
-        &self.client
-    }
-
-    /// Another peer of this identity.
-    ///
-    /// # Errors
-    /// It cannot connect.
-    pub(super) async fn another(&self, place: &Place, identity: Identity) -> anyhow::Result<Client> {
-        Client::connect(self.node.addr(), identity, place.security).await
-    }
-
-    /// Resident memory of the indexer in bytes.
-    pub(super) fn rss_bytes(&self) -> Option<u64> {
-        self.node.rss_bytes()
-    }
-
-    /// Registers `records`, so many in a call, with so many calls in flight.
-    ///
-    /// # Errors
-    /// A call failed, or not all records were listed.
-    pub(super) async fn register(
+    /// Registers `records`, `batch` of them in a call, with `in_flight` calls in flight; all must be listed.
+    pub async fn register(
         &self,
         records: &[SignedRecord],
         batch: usize,
         in_flight: usize,
-        watch: &Arc<Watch>,
     ) -> anyhow::Result<Timing> {
         let batches: Vec<Vec<SignedRecord>> = records.chunks(batch).map(<[_]>::to_vec).collect();
         let call = |batch: Vec<SignedRecord>| async move {
             let (sent, count) = (Instant::now(), batch.len());
             self.client.register(batch).await?;
-            watch.add_done(count as u64);
-            anyhow::Ok(sent.elapsed())
+            self.watch().add_done(count as u64);
+            Ok((count, sent.elapsed()))
         };
-        let began = Instant::now();
-        let calls = stream::iter(batches).map(call).buffer_unordered(in_flight);
-        let took = calls.try_collect().await?;
-        Ok(Timing { names: records.len(), wall: began.elapsed(), took })
+        Timing::of(stream::iter(batches).map(call), in_flight).await
     }
 
-    /// Looks up `count` names with so many calls in flight; fewer if stopped.
-    ///
-    /// # Errors
-    /// A call failed, or an answer is not what the index without a network says.
-    pub(super) async fn look_up(
+    /// Looks up `count` names that are there, and as many that are not; fewer if stopped.
+    pub async fn hits_and_misses(
         &self,
         sample: &Sample,
-        is_hit: bool,
-        count: usize,
         in_flight: usize,
-        watch: &Arc<Watch>,
-    ) -> anyhow::Result<Timing> {
-        let goes_on = |n| n < count && !watch.is_stopped();
-        self.look_up_while(sample, is_hit, goes_on, in_flight, watch).await
+        count: usize,
+    ) -> anyhow::Result<(Timing, Timing)> {
+        let _progress = Progress::begin(&format!("{in_flight} in flight"), 2 * count, self.watch());
+        let goes_on = |n| n < count && !self.watch().is_stopped();
+        let hits = self.look_up_while(sample, true, goes_on, in_flight).await?;
+        Ok((hits, self.look_up_while(sample, false, goes_on, in_flight).await?))
     }
 
-    /// Looks up names as long as `goes_on` says so of their number, with so many calls in flight.
-    ///
-    /// # Errors
-    /// A call failed, or an answer is not what the index without a network says.
-    pub(super) async fn look_up_while(
+    /// Looks up names as long as `goes_on` says so of their number; every answer must be what the index
+    /// without a network says.
+    pub async fn look_up_while(
         &self,
         sample: &Sample,
         is_hit: bool,
         goes_on: impl Fn(usize) -> bool,
         in_flight: usize,
-        watch: &Arc<Watch>,
     ) -> anyhow::Result<Timing> {
         let nothing = QueryReply { complete: true, ..QueryReply::default() };
         let call = |n: usize| {
@@ -199,33 +169,25 @@ impl Subject {
                     self.client.calls.search(call_until(sent + ANSWER_WITHIN), name.clone()).await??;
                 let took = sent.elapsed();
                 ensure!(reply == *expected, "wrong answer for {name}: {reply:?} instead of {expected:?}");
-                watch.add_done(1);
-                Ok(took)
+                self.watch().add_done(1);
+                Ok((1, took))
             }
         };
-        let began = Instant::now();
-        let numbers = stream::iter((0..).take_while(|n| goes_on(*n)));
-        let took: Vec<Duration> = numbers.map(call).buffer_unordered(in_flight).try_collect().await?;
-        Ok(Timing { names: took.len(), wall: began.elapsed(), took })
+        Timing::of(stream::iter((0..).take_while(|n| goes_on(*n))).map(call), in_flight).await
     }
 
-    /// Looks up `count` names that are there, so many in a call, with so many calls in flight; fewer if
-    /// stopped.
-    ///
-    /// # Errors
-    /// A call failed, or an answer is not what the index without a network says.
-    pub(super) async fn look_up_all(
+    /// Looks up `count` names that are there, `batch` of them in a call; fewer if stopped. Every answer must
+    /// be what the index without a network says.
+    pub async fn look_up_all(
         &self,
         sample: &Sample,
         count: usize,
         batch: usize,
         in_flight: usize,
-        watch: &Arc<Watch>,
     ) -> anyhow::Result<Timing> {
-        let batches: Vec<Range<usize>> = (0..sample.records.len())
-            .step_by(batch)
-            .map(|from| from..(from + batch).min(sample.records.len()))
-            .collect();
+        let all = sample.records.len();
+        let batches: Vec<Range<usize>> =
+            (0..all).step_by(batch).map(|from| from..(from + batch).min(all)).collect();
         let call = |part: Range<usize>| async move {
             let (records, expected) = (&sample.records[part.clone()], &sample.answers[part]);
             let names = Names::first_of(records.iter().map(|record| record.unverified().name.clone()));
@@ -234,19 +196,14 @@ impl Subject {
             let took = sent.elapsed();
             let is_right = answers.iter().map(Option::as_ref).eq(expected.iter().map(Some));
             ensure!(is_right, "wrong answers: {answers:?} instead of {expected:?}");
-            watch.add_done(records.len() as u64);
+            self.watch().add_done(records.len() as u64);
             Ok((records.len(), took))
         };
-        let began = Instant::now();
         let calls = batches.iter().cycle().take(count.div_ceil(batch)).cloned();
-        let calls = stream::iter(calls.take_while(|_| !watch.is_stopped()));
-        let (names, took): (Vec<usize>, Vec<Duration>) =
-            calls.map(call).buffer_unordered(in_flight).try_collect::<Vec<_>>().await?.into_iter().unzip();
-        Ok(Timing { names: names.iter().sum(), wall: began.elapsed(), took })
+        Timing::of(stream::iter(calls.take_while(|_| !self.watch().is_stopped())).map(call), in_flight).await
     }
 
-    /// Ends it.
-    pub(super) async fn stop(self) {
+    pub async fn stop(self) {
         drop(self.client);
         self.node.stop().await;
     }

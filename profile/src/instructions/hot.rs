@@ -1,18 +1,14 @@
 //! The functions that every query goes through.
 
-use std::{
-    hint::black_box,
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::hint::black_box;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use nekoindexer::state::{
-    QueryPlan, State,
-    index::Session,
-    merge::{Found, Merge},
-};
+use nekoindexer::state::index::Session;
+use nekoindexer::state::merge::{Found, Merge};
+use nekoindexer::state::{QueryPlan, State};
 use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, codec};
 
 use crate::plan::workload::sign_record;
@@ -43,14 +39,6 @@ pub enum Hot {
     DecodeReply,
     /// All that an indexer decides about a query that ends here
     AnswerQuery,
-}
-
-impl Hot {
-    /// Its name on the command line and in records.
-    #[must_use]
-    pub fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
-    }
 }
 
 /// What the functions work on.
@@ -101,10 +89,7 @@ impl Bench {
     }
 }
 
-/// Runs `hot` so many times, within a runtime.
-///
-/// # Errors
-/// The codec refused a value.
+/// Runs `hot` `times` times, within a runtime.
 pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
     let bench = Bench::new();
     let rounds = 0..usize::try_from(times)?;

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use nekoproto::{Holder, QueryReply};
 use serde::Serialize;
 
-use crate::plan::{
-    topology::Graph,
-    workload::{Ask, Workload},
-};
+use crate::plan::topology::Graph;
+use crate::plan::workload::{Ask, Workload};
 
 /// What the clients of one indexer must find.
 #[derive(Debug)]
@@ -37,7 +35,6 @@ pub enum Verdict {
 impl Expected {
     /// What must be found by queries that begin at indexer `from` with `ttl_hops`; `holders[n]` is
     /// the peer of indexer n.
-    #[must_use]
     pub fn new(
         workload: Arc<Workload>,
         graph: &Graph,
@@ -54,13 +51,11 @@ impl Expected {
     }
 
     /// Whether something must be found.
-    #[must_use]
     pub fn is_hit(&self, ask: Ask) -> bool {
         matches!(ask, Ask::File(index) if !self.holders[index].is_empty())
     }
 
     /// Judges the answer to `ask`: every hit, holder, address and byte of the record.
-    #[must_use]
     pub fn judge(&self, ask: Ask, reply: &QueryReply) -> Verdict {
         let answer = match ask {
             Ask::File(index) if self.is_hit(ask) => {
@@ -90,75 +85,4 @@ fn in_order(holders: impl Iterator<Item = Holder>) -> Vec<Holder> {
     let mut holders: Vec<Holder> = holders.collect();
     holders.sort_unstable_by_key(|holder| (holder.node, holder.addr));
     holders
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::SocketAddr;
-
-    use nekoproto::{Hit, Identity, List, SignedRecord};
-
-    use super::*;
-    use crate::plan::{
-        scenario::Scenario,
-        topology::Topology,
-        workload::{Workload, sign_record},
-    };
-
-    /// A line of three indexers with two files each, held at two of them; asked from one end, one hop.
-    fn expected() -> (Expected, Vec<Holder>, Vec<SignedRecord>) {
-        let scenario =
-            Scenario { indexers: 3, files: 2, holders: 2, topology: Topology::Line, ..Scenario::default() };
-        let origins: Vec<Identity> = (0..3).map(|n| Identity::from_seed(&[n; 32])).collect();
-        let holders: Vec<Holder> = origins
-            .iter()
-            .zip(1..)
-            .map(|(origin, port)| Holder::new(origin.id(), SocketAddr::from(([127, 0, 0, 1], port))))
-            .collect();
-        let workload = Arc::new(Workload::new(&scenario, &origins));
-        let expected = Expected::new(Arc::clone(&workload), &scenario.graph().unwrap(), 0, 1, &holders);
-        (expected, holders, workload.records().to_vec())
-    }
-
-    fn reply(hits: &[(&SignedRecord, &[Holder])]) -> QueryReply {
-        let hits = hits.iter().map(|(record, holders)| Hit {
-            record: (*record).clone(),
-            holders: List::first_of(holders.iter().copied()),
-        });
-        QueryReply { hits: List::first_of(hits), complete: true, messages: 1 }
-    }
-
-    #[test]
-    fn exactly_what_is_in_reach_is_right() {
-        let (expected, holders, records) = expected();
-        let judge = |file: usize, reply: &QueryReply| expected.judge(Ask::File(file), reply);
-        // File 0 is held at indexers 0 and 1, file 2 at 1 and 2, file 4 at 2 and 0; 2 is out of reach.
-        assert_eq!(judge(0, &reply(&[(&records[0], &[holders[1], holders[0]])])), Verdict::Right);
-        assert_eq!(judge(2, &reply(&[(&records[2], &holders[1..2])])), Verdict::Right);
-        assert_eq!(judge(4, &reply(&[(&records[4], &holders[..1])])), Verdict::Right);
-        assert_eq!(expected.judge(Ask::Missing(0), &reply(&[])), Verdict::Right);
-        assert!(expected.is_hit(Ask::File(5)) && !expected.is_hit(Ask::Missing(5)));
-    }
-
-    #[test]
-    fn anything_else_is_wrong_and_said_how() {
-        let (expected, holders, records) = expected();
-        let judge = |reply: &QueryReply| expected.judge(Ask::File(0), reply);
-        assert_eq!(judge(&reply(&[])), Verdict::Missing);
-        assert_eq!(judge(&reply(&[(&records[0], &holders[..1])])), Verdict::Missing);
-        assert_eq!(judge(&reply(&[(&records[0], &holders)])), Verdict::Unexpected);
-        let twice = (&records[0], &holders[..2]);
-        assert_eq!(judge(&reply(&[twice, twice])), Verdict::Unexpected);
-        assert_eq!(judge(&reply(&[(&records[1], &holders[..2])])), Verdict::Altered);
-        let resigned = sign_record(&Identity::from_seed(&[9; 32]), "indexer-0/file-0.bin").to_signed();
-        assert_eq!(judge(&reply(&[(&resigned, &holders[..2])])), Verdict::Altered);
-        let elsewhere = Holder { addr: SocketAddr::from(([127, 0, 0, 1], 99)), ..holders[1] };
-        assert_eq!(judge(&reply(&[(&records[0], &[holders[0], elsewhere])])), Verdict::Unexpected);
-        assert_eq!(
-            expected.judge(Ask::Missing(0), &reply(&[(&records[0], &holders[..2])])),
-            Verdict::Unexpected
-        );
-        let partly = QueryReply { complete: false, ..reply(&[(&records[0], &holders[..2])]) };
-        assert_eq!(judge(&partly), Verdict::Incomplete);
-    }
 }

@@ -1,9 +1,10 @@
 //! What to run: the numbers of one measurement, checked. Pure.
 
+use anyhow::ensure;
 use nekoindexer::config::NEIGHBORS_MAX;
 use nekoproto::limits::{HOLDERS_MAX, TTL_MAX};
 
-use crate::plan::topology::{Graph, Topology, TopologyError};
+use crate::plan::topology::{Graph, Topology};
 
 /// Indexers of one scenario; more would measure this machine's scheduler.
 pub const INDEXERS_MAX: usize = 256;
@@ -15,23 +16,19 @@ pub const REQUESTS_MAX: usize = 20_000_000;
 pub const FILES_MAX: usize = 200_000;
 /// Queries per second of an open loop.
 pub const RATE_MIN: f64 = 0.001;
-/// As above.
 pub const RATE_MAX: f64 = 10_000_000.0;
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Indexers.
     pub indexers: usize,
     /// Clients; the n-th asks indexer n modulo their number.
     pub clients: usize,
-    /// Hops of each query.
     pub ttl_hops: u8,
     /// Measured requests of each client.
     pub requests: usize,
     /// Requests of each client before the measured ones.
     pub warm_up: usize,
-    /// How the indexers are linked.
     pub topology: Topology,
     /// Neighbors of each indexer in the random topology.
     pub degree: usize,
@@ -44,7 +41,6 @@ pub struct Scenario {
     /// Queries per second of all clients together, begun whether or not earlier ones are answered;
     /// `None`: each client waits for its answer before it asks again.
     pub rate: Option<f64>,
-    /// Seed of everything random.
     pub seed: u64,
 }
 
@@ -67,44 +63,9 @@ impl Default for Scenario {
     }
 }
 
-/// Numbers that make no scenario.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum ScenarioError {
-    /// A number is out of its range.
-    #[error("{what} must be {least} to {most}, not {is}")]
-    OutOfRange {
-        /// Which.
-        what: &'static str,
-        /// Its lower bound.
-        least: usize,
-        /// Its upper bound.
-        most: usize,
-        /// What was given.
-        is: usize,
-    },
-    /// The requests of all clients together are too many.
-    #[error("{0} requests are too many for one run: at most {REQUESTS_MAX}, of all clients together")]
-    TooManyRequests(usize),
-    /// A share outside of 0 to 1.
-    #[error("the share of misses must be 0 to 1, not {0}")]
-    Miss(f64),
-    /// A rate of nothing.
-    #[error("the rate must be {RATE_MIN} to {RATE_MAX} queries per second, not {0}")]
-    Rate(f64),
-    /// An indexer would have to name more neighbors than it can.
-    #[error("an indexer would name {0} neighbors, at most {NEIGHBORS_MAX} can be")]
-    TooManyNeighbors(usize),
-    /// The links cannot be.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-}
-
 impl Scenario {
-    /// Checks the numbers and draws the links.
-    ///
-    /// # Errors
-    /// The first number that is wrong.
-    pub fn graph(&self) -> Result<Graph, ScenarioError> {
+    /// Checks the numbers and draws the links; the first number that is wrong is the error.
+    pub fn graph(&self) -> anyhow::Result<Graph> {
         let ranges = [
             ("the number of indexers", 1, INDEXERS_MAX, self.indexers),
             ("the number of clients", 1, CLIENTS_MAX, self.clients),
@@ -114,73 +75,41 @@ impl Scenario {
             ("the number of holders of a file", 1, self.indexers.min(HOLDERS_MAX), self.holders),
         ];
         for (what, least, most, is) in ranges {
-            if !(least..=most).contains(&is) {
-                return Err(ScenarioError::OutOfRange { what, least, most, is });
-            }
+            ensure!((least..=most).contains(&is), "{what} must be {least} to {most}, not {is}");
         }
-        let all = self.requests.saturating_add(self.warm_up).saturating_mul(self.clients);
-        if all > REQUESTS_MAX {
-            return Err(ScenarioError::TooManyRequests(all));
-        }
-        if !(0.0..=1.0).contains(&self.miss) {
-            return Err(ScenarioError::Miss(self.miss));
-        }
-        if let Some(rate) = self.rate.filter(|rate| !(RATE_MIN..=RATE_MAX).contains(rate)) {
-            return Err(ScenarioError::Rate(rate));
+        let (all, miss) =
+            (self.requests.saturating_add(self.warm_up).saturating_mul(self.clients), self.miss);
+        let together = "of all clients together";
+        ensure!(
+            all <= REQUESTS_MAX,
+            "{all} requests are too many for one run: at most {REQUESTS_MAX}, {together}"
+        );
+        ensure!((0.0..=1.0).contains(&miss), "the share of misses must be 0 to 1, not {miss}");
+        if let Some(rate) = self.rate {
+            let is_possible = (RATE_MIN..=RATE_MAX).contains(&rate);
+            ensure!(is_possible, "the rate must be {RATE_MIN} to {RATE_MAX} queries per second, not {rate}");
         }
         let graph = Graph::new(self.topology, self.indexers, self.degree, self.seed)?;
-        let most = (0..self.indexers).map(|place| graph.names_as_neighbors(place).len()).max();
-        match most.filter(|most| *most > NEIGHBORS_MAX) {
-            Some(is) => Err(ScenarioError::TooManyNeighbors(is)),
-            None => Ok(graph),
-        }
+        let named = (0..self.indexers).map(|place| graph.names_as_neighbors(place).len()).max().unwrap_or(0);
+        ensure!(
+            named <= NEIGHBORS_MAX,
+            "an indexer would name {named} neighbors, at most {NEIGHBORS_MAX} can be"
+        );
+        Ok(graph)
     }
 
     /// `indexers/clients/ttl`, as the results are known.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{}/{}/{}", self.indexers, self.clients, self.ttl_hops)
     }
 
     /// Measured requests of all clients together.
-    #[must_use]
     pub const fn requests_of_all(&self) -> usize {
         self.requests * self.clients
     }
 
     /// The indexer that the n-th client asks.
-    #[must_use]
     pub const fn place_of(&self, client: usize) -> usize {
         client % self.indexers
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn refused(change: impl FnOnce(&mut Scenario)) -> String {
-        let mut scenario = Scenario::default();
-        change(&mut scenario);
-        scenario.graph().unwrap_err().to_string()
-    }
-
-    #[test]
-    fn numbers_out_of_range_are_named() {
-        assert!(Scenario::default().graph().is_ok());
-        assert_eq!(refused(|s| s.indexers = 0), "the number of indexers must be 1 to 256, not 0");
-        assert_eq!(refused(|s| s.clients = 0), "the number of clients must be 1 to 10000, not 0");
-        assert_eq!(refused(|s| s.ttl_hops = 17), "the TTL must be 0 to 16, not 17");
-        assert_eq!(refused(|s| s.holders = 11), "the number of holders of a file must be 1 to 10, not 11");
-        assert!(refused(|s| s.miss = 1.1).contains("1.1"));
-        assert!(refused(|s| s.miss = f64::NAN).contains("NaN"));
-        for rate in [0.0, -1.0, 1e-300, f64::INFINITY, f64::NAN] {
-            assert!(refused(|s| s.rate = Some(rate)).contains("rate"), "{rate}");
-        }
-        assert!(refused(|s| (s.indexers, s.holders) = (20, 17)).contains("must be 1 to 16"));
-        assert!(refused(|s| s.indexers = 66).contains("65 neighbors"));
-        assert!(refused(|s| (s.topology, s.degree) = (Topology::Random, usize::MAX)).contains("degree"));
-        assert!(refused(|s| s.requests = REQUESTS_MAX).contains("too many"));
-        assert!(refused(|s| (s.clients, s.requests) = (10_000, usize::MAX / 2)).contains("requests"));
     }
 }

@@ -25,27 +25,13 @@ pub enum Topology {
     Random,
 }
 
-impl Topology {
-    /// Its name, as on the command line and in results.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Mesh => "mesh",
-            Self::Ring => "ring",
-            Self::Line => "line",
-            Self::Tree => "tree",
-            Self::Random => "random",
-        }
-    }
-}
-
 /// A topology that cannot be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
     /// Such a degree would not connect them.
     #[error("a degree of {0} connects nobody: at least 2 is needed")]
     DegreeTooSmall(usize),
-    /// There are not so many others.
+    /// More neighbors than there are others.
     #[error("a degree of {0} is more than {1} indexers can have")]
     DegreeTooLarge(usize, usize),
     /// Every link has two ends.
@@ -66,9 +52,6 @@ pub struct Graph {
 
 impl Graph {
     /// The graph of `indexers` nodes; `degree` and `seed` matter to the random one only.
-    ///
-    /// # Errors
-    /// There is no such graph.
     pub fn new(topology: Topology, indexers: usize, degree: usize, seed: u64) -> Result<Self, TopologyError> {
         let links: Vec<(usize, usize)> = match topology {
             Topology::Mesh => (0..indexers).flat_map(|b| (0..b).map(move |a| (a, b))).collect(),
@@ -97,20 +80,17 @@ impl Graph {
     }
 
     /// The neighbors of `place`, in order.
-    #[must_use]
     pub fn neighbors(&self, place: usize) -> &[usize] {
         &self.neighbors[place]
     }
 
     /// The neighbors that `place` names when it starts: those started before it, so that each pair
     /// is named once.
-    #[must_use]
     pub fn names_as_neighbors(&self, place: usize) -> Vec<usize> {
         self.neighbors[place].iter().copied().filter(|neighbor| *neighbor < place).collect()
     }
 
     /// For each indexer whether a query that starts at `from` with `ttl_hops` gets there.
-    #[must_use]
     pub fn reach(&self, from: usize, ttl_hops: u8) -> Vec<bool> {
         let mut reached = vec![false; self.neighbors.len()];
         reached[from] = true;
@@ -128,7 +108,7 @@ impl Graph {
         reached
     }
 
-    fn is_connected(&self) -> bool {
+    pub fn is_connected(&self) -> bool {
         self.reach(0, u8::MAX).into_iter().all(|reached| reached)
     }
 }
@@ -175,68 +155,4 @@ fn swap(links: &mut [(usize, usize)], known: &mut HashSet<(usize, usize)>, rng: 
 /// A link by its smaller end first.
 const fn in_order((a, b): (usize, usize)) -> (usize, usize) {
     if a < b { (a, b) } else { (b, a) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn degrees(topology: Topology, indexers: usize) -> Vec<usize> {
-        let graph = Graph::new(topology, indexers, 3, 1).unwrap();
-        (0..indexers).map(|place| graph.neighbors(place).len()).collect()
-    }
-
-    fn reached(topology: Topology, ttl_hops: u8, from: usize) -> usize {
-        let graph = Graph::new(topology, 10, 3, 1).unwrap();
-        graph.reach(from, ttl_hops).into_iter().filter(|reached| *reached).count()
-    }
-
-    #[test]
-    fn topologies_have_the_links_they_should() {
-        assert_eq!(degrees(Topology::Mesh, 4), [3, 3, 3, 3]);
-        assert_eq!(degrees(Topology::Line, 4), [1, 2, 2, 1]);
-        assert_eq!(degrees(Topology::Ring, 4), [2, 2, 2, 2]);
-        assert_eq!(degrees(Topology::Ring, 2), [1, 1]);
-        assert_eq!(degrees(Topology::Tree, 6), [2, 3, 2, 1, 1, 1]);
-        for topology in [Topology::Mesh, Topology::Ring, Topology::Line, Topology::Tree] {
-            assert_eq!(degrees(topology, 1), [0]);
-        }
-    }
-
-    #[test]
-    fn reach_is_bounded_by_the_ttl() {
-        assert_eq!(reached(Topology::Mesh, 0, 3), 1);
-        assert_eq!(reached(Topology::Mesh, 1, 3), 10);
-        assert_eq!(reached(Topology::Line, 2, 0), 3);
-        assert_eq!(reached(Topology::Ring, 2, 0), 5);
-        assert_eq!(reached(Topology::Tree, 1, 0), 3);
-        assert_eq!(reached(Topology::Tree, 2, 0), 7);
-    }
-
-    #[test]
-    fn random_graphs_are_regular_connected_and_repeatable() {
-        for seed in 0..50 {
-            for (indexers, degree) in [(10, 3), (11, 4), (64, 2), (40, 7), (4, 3)] {
-                let graph = Graph::new(Topology::Random, indexers, degree, seed).unwrap();
-                assert_eq!(graph, Graph::new(Topology::Random, indexers, degree, seed).unwrap());
-                assert!(graph.is_connected(), "seed {seed}");
-                for place in 0..indexers {
-                    let mut neighbors = graph.neighbors(place).to_vec();
-                    neighbors.dedup();
-                    assert_eq!(neighbors.len(), degree, "seed {seed}");
-                    assert!(!neighbors.contains(&place), "seed {seed}");
-                }
-            }
-        }
-        let of_seed = |seed| Graph::new(Topology::Random, 20, 3, seed).unwrap();
-        assert_ne!(of_seed(1), of_seed(2));
-    }
-
-    #[test]
-    fn impossible_degrees_are_refused() {
-        let graph = |indexers, degree| Graph::new(Topology::Random, indexers, degree, 1);
-        assert_eq!(graph(9, 3), Err(TopologyError::OddEnds(9, 3)));
-        assert_eq!(graph(9, 1), Err(TopologyError::DegreeTooSmall(1)));
-        assert_eq!(graph(3, 3), Err(TopologyError::DegreeTooLarge(3, 3)));
-    }
 }

@@ -35,10 +35,6 @@ fn allowed(text: &str) -> FileName {
 }
 
 /// The record of a made-up file called `name`, which must be an allowed name.
-///
-/// # Panics
-/// `name` is not allowed.
-#[must_use]
 #[expect(clippy::expect_used, reason = "a record signed by its own origin cannot be refused")]
 pub fn sign_record(origin: &Identity, name: &str) -> VerifiedRecord {
     let record = Record {
@@ -55,7 +51,6 @@ pub fn sign_record(origin: &Identity, name: &str) -> VerifiedRecord {
 
 impl Workload {
     /// The files of `scenario`; those of indexer n are published by `origins[n]`.
-    #[must_use]
     pub fn new(scenario: &Scenario, origins: &[Identity]) -> Self {
         let mut records = Vec::new();
         for (place, origin) in origins.iter().enumerate() {
@@ -72,8 +67,6 @@ impl Workload {
         }
     }
 
-    /// All files.
-    #[must_use]
     pub fn records(&self) -> &[SignedRecord] {
         &self.records
     }
@@ -86,14 +79,11 @@ impl Workload {
     }
 
     /// What the peer of indexer `at` registers there.
-    #[must_use]
     pub fn registered_at(&self, at: usize) -> Vec<SignedRecord> {
         let held = |index: &usize| self.held_at(*index).any(|holder| holder == at);
         (0..self.records.len()).filter(held).map(|index| self.records[index].clone()).collect()
     }
 
-    /// The name asked for.
-    #[must_use]
     pub fn name(&self, ask: Ask) -> &FileName {
         match ask {
             Ask::File(index) => &self.records[index].unverified().name,
@@ -112,56 +102,16 @@ pub struct Draw {
 
 impl Draw {
     /// The draw of the n-th client.
-    #[must_use]
     pub fn new(scenario: &Scenario, client: usize) -> Self {
         let seed = scenario.seed.wrapping_mul(1_000_003).wrapping_add(client as u64);
         let files = scenario.files * scenario.indexers;
         Self { rng: StdRng::seed_from_u64(seed), miss: scenario.miss, files }
     }
 
-    /// What is asked next.
     pub fn ask(&mut self) -> Ask {
         if self.rng.random_bool(self.miss) {
             return Ask::Missing(self.rng.random_range(0..MISSING_NAMES));
         }
         Ask::File(self.rng.random_range(0..self.files))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn workload(scenario: &Scenario) -> Workload {
-        let origins: Vec<Identity> =
-            (0..scenario.indexers).map(|n| Identity::from_seed(&[u8::try_from(n).unwrap(); 32])).collect();
-        Workload::new(scenario, &origins)
-    }
-
-    #[test]
-    fn each_file_is_registered_as_often_as_it_has_holders() {
-        let scenario = Scenario { indexers: 4, files: 5, holders: 3, ..Scenario::default() };
-        let workload = workload(&scenario);
-        let mut times = vec![0; workload.records().len()];
-        for at in 0..4 {
-            for record in workload.registered_at(at) {
-                times[workload.records().iter().position(|known| *known == record).unwrap()] += 1;
-            }
-        }
-        assert_eq!(times, [3; 20]);
-        assert_eq!(workload.held_at(19).collect::<Vec<_>>(), [3, 0, 1]);
-    }
-
-    #[test]
-    fn draws_repeat_with_the_seed_differ_by_client_and_keep_the_share_of_misses() {
-        let scenario = Scenario { miss: 0.25, ..Scenario::default() };
-        let asks = |client| {
-            let mut draw = Draw::new(&scenario, client);
-            (0..4000).map(|_| draw.ask()).collect::<Vec<_>>()
-        };
-        assert_eq!(asks(0), asks(0));
-        assert_ne!(asks(0), asks(1));
-        let misses = asks(0).iter().filter(|ask| matches!(ask, Ask::Missing(_))).count();
-        assert!((900..1100).contains(&misses), "{misses} of 4000, seed {}", scenario.seed);
     }
 }

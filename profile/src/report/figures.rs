@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use serde_json::{Value, json};
 
 /// Significant digits of the histogram: each figure is right within a thousandth.
 const DIGITS: u8 = 3;
@@ -18,19 +17,12 @@ const PERCENTILES: [f64; 14] =
 /// What is said of a number of response times, all in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
-    /// How many.
     pub count: u64,
-    /// Their mean.
     pub mean: f64,
-    /// The median.
     pub p50: f64,
-    /// Nine in ten are at most this.
     pub p90: f64,
-    /// 99 in 100 are at most this.
     pub p99: f64,
-    /// 999 in 1000 are at most this.
     pub p999: f64,
-    /// The longest.
     pub max: f64,
     /// Pairs of percentile and time.
     pub percentiles: Vec<(f64, f64)>,
@@ -38,7 +30,6 @@ pub struct Figures {
 
 impl Figures {
     /// The figures of `times`; without any, all of them are not a number.
-    #[must_use]
     #[expect(clippy::expect_used, reason = "three digits are allowed, and an automatic range takes any time")]
     pub fn of(times: impl IntoIterator<Item = Duration>) -> Self {
         let mut histogram = Histogram::<u64>::new(DIGITS).expect("1 to 5 digits");
@@ -60,58 +51,24 @@ impl Figures {
         }
     }
 
-    /// Adds the keys of the results file to `object`.
-    pub fn write_into(&self, object: &mut serde_json::Map<String, Value>) {
-        let times = [
+    /// The figures by their keys in results.
+    pub fn by_key(&self) -> [(&'static str, f64); 6] {
+        [
             ("mean_us", self.mean),
             ("p50_us", self.p50),
             ("p90_us", self.p90),
             ("p99_us", self.p99),
             ("p999_us", self.p999),
             ("max_us", self.max),
-        ];
-        object.insert("times".to_owned(), json!(self.count));
-        object.extend(times.map(|(key, time)| (key.to_owned(), json!(rounded(time)))));
+        ]
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "times are shown with a few digits")]
 fn micros(nanos: u64) -> f64 {
-    nanos as f64 / 1e3
+    Duration::from_nanos(nanos).as_secs_f64() * 1e6
 }
 
 /// A figure with three decimals: more would be noise.
-#[must_use]
 pub fn rounded(figure: f64) -> f64 {
     (figure * 1e3).round() / 1e3
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_of_known_times_are_known() {
-        let figures = Figures::of((1..=1000).map(Duration::from_micros));
-        let near = |is: f64, should: f64| (is - should).abs() / should < 2e-3;
-        assert_eq!(figures.count, 1000);
-        for (is, should) in [
-            (figures.mean, 500.5),
-            (figures.p50, 500.0),
-            (figures.p90, 900.0),
-            (figures.p99, 990.0),
-            (figures.p999, 999.0),
-            (figures.max, 1000.0),
-        ] {
-            assert!(near(is, should), "{is} is not {should}");
-        }
-    }
-
-    #[test]
-    fn no_times_have_no_figures() {
-        let nothing = Figures::of([]);
-        assert!(nothing.count == 0 && nothing.mean.is_nan() && nothing.p50.is_nan() && nothing.max.is_nan());
-        let long = Figures::of([Duration::MAX]);
-        assert!(long.max > 1e9, "{}", long.max);
-    }
 }

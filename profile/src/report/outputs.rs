@@ -1,15 +1,55 @@
 //! Files and folders that results go to: tried out before the run, so that nobody waits for figures
 //! that cannot be kept, and gone again if there are none.
 
-use std::{
-    fs,
-    io::{self, BufWriter, Write},
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-};
+use std::io::{BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use anyhow::Context;
+use serde_json::Value;
 use tempfile::NamedTempFile;
+
+/// All that a command writes.
+#[derive(Debug)]
+pub struct Outputs {
+    json: Option<OutFile>,
+    csv: Option<OutFile>,
+    plots: Option<OutFolder>,
+    written: Vec<PathBuf>,
+}
+
+impl Outputs {
+    /// Makes sure that all of these can be written; nothing is left there if not.
+    pub fn prepare(json: Option<&Path>, csv: Option<&Path>, plots: Option<&Path>) -> anyhow::Result<Self> {
+        let [json, csv] = [json, csv].map(|path| path.map(OutFile::prepare).transpose());
+        let plots = plots.map(OutFolder::prepare).transpose();
+        Ok(Self { json: json?, csv: csv?, plots: plots?, written: Vec::new() })
+    }
+
+    pub fn write_json(mut self, value: &Value) -> anyhow::Result<Self> {
+        let text = serde_json::to_string_pretty(value)?;
+        let written = self.json.take().map(|file| file.write(|out| Ok(writeln!(out, "{text}")?)));
+        self.written.splice(0..0, written.transpose()?);
+        Ok(self)
+    }
+
+    pub fn write_csv(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<Self> {
+        let written = self.csv.take().map(|file| file.write(|out| Ok(write(out)?)));
+        self.written.extend(written.transpose()?);
+        Ok(self)
+    }
+
+    pub fn draw(mut self, draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>) -> anyhow::Result<Self> {
+        let drawn = self.plots.take().map(|folder| draw(&folder.path));
+        self.written.extend(drawn.transpose()?.into_iter().flatten());
+        Ok(self)
+    }
+
+    pub fn written(&self) -> String {
+        self.written.iter().map(|path| format!("wrote {}\n", path.display())).collect()
+    }
+}
 
 /// A file to be written at the end; until then nothing is at its place.
 #[derive(Debug)]
@@ -28,18 +68,12 @@ enum OutPlace {
 
 impl OutFile {
     /// Makes sure that `path` can be written.
-    ///
-    /// # Errors
-    /// It cannot; nothing is left there.
     pub fn prepare(path: &Path) -> anyhow::Result<Self> {
         let place = OutPlace::of(path).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { path: path.to_owned(), place })
     }
 
     /// Writes it with `write` and puts it in its place.
-    ///
-    /// # Errors
-    /// It cannot be written; a regular file that was at its place before still is.
     pub fn write(self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
         let cannot = format!("cannot write {}", self.path.display());
         self.place.write(write).context(cannot)?;
@@ -84,16 +118,13 @@ impl OutPlace {
 /// A folder for pictures. Folders that were made for it are removed again if they stay empty.
 #[derive(Debug)]
 pub struct OutFolder {
-    path: PathBuf,
+    pub path: PathBuf,
     /// Folders made for it, the innermost first.
     made: Vec<PathBuf>,
 }
 
 impl OutFolder {
     /// Makes sure that files can be written in `path`.
-    ///
-    /// # Errors
-    /// They cannot; nothing is left there.
     pub fn prepare(path: &Path) -> anyhow::Result<Self> {
         let missing =
             path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
@@ -101,12 +132,6 @@ impl OutFolder {
         let tried = fs::create_dir_all(path).and_then(|()| tempfile::tempfile_in(path));
         tried.with_context(|| format!("cannot use the plot folder {}", path.display()))?;
         Ok(folder)
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }
 
@@ -116,47 +141,5 @@ impl Drop for OutFolder {
             // Fails where there are files now, and there it should stay.
             let _ = fs::remove_dir(folder);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_folder_without_pictures_leaves_nothing() {
-        let base = tempfile::tempdir().unwrap();
-        let inner = base.path().join("a/b");
-        drop(OutFolder::prepare(&inner).unwrap());
-        assert!(!base.path().join("a").exists());
-        let folder = OutFolder::prepare(&inner).unwrap();
-        fs::write(folder.path().join("picture"), "").unwrap();
-        drop(folder);
-        assert!(inner.join("picture").exists());
-        drop(OutFolder::prepare(&inner).unwrap());
-        assert!(inner.exists(), "it was there before");
-    }
-
-    #[test]
-    fn a_file_appears_whole_or_not_at_all() {
-        let base = tempfile::tempdir().unwrap();
-        let path = base.path().join("out.json");
-        drop(OutFile::prepare(&path).unwrap());
-        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
-        let failing = OutFile::prepare(&path).unwrap().write(|out| {
-            out.write_all(b"half")?;
-            anyhow::bail!("the end")
-        });
-        assert!(failing.is_err() && !path.exists());
-        OutFile::prepare(&path).unwrap().write(|out| Ok(out.write_all(b"whole")?)).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"whole");
-        let link = base.path().join("link");
-        std::os::unix::fs::symlink(&path, &link).unwrap();
-        OutFile::prepare(&link).unwrap().write(|out| Ok(out.write_all(b"by the link")?)).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"by the link");
-        OutFile::prepare(Path::new("/dev/null")).unwrap().write(|out| Ok(out.write_all(b"gone")?)).unwrap();
-        assert!(!fs::metadata("/dev/null").unwrap().is_file());
-        assert!(OutFile::prepare(base.path()).is_err());
-        assert!(OutFile::prepare(&base.path().join("no/such/file")).is_err());
     }
 }

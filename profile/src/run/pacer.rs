@@ -1,12 +1,9 @@
 //! The pacer: tells clients when a request is due, at a fixed rate, whatever becomes of earlier ones.
 
-use std::{
-    io,
-    num::NonZeroU64,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -24,24 +21,18 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(50);
 pub struct Pacer {
     /// Requests per second, of all clients together.
     pub rate: f64,
-    /// How many.
     pub requests: usize,
-    /// When the first is due.
     pub began: Instant,
 }
 
 impl Pacer {
     /// When the n-th request is due.
-    #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "exact up to 2^52 requests")]
     pub fn due(&self, n: usize) -> Instant {
         self.began + Duration::from_secs_f64(n as f64 / self.rate)
     }
 
     /// Starts a thread that tells each of `clients` in turn, and drops them at the end.
-    ///
-    /// # Errors
-    /// The system gives no thread.
     pub fn start(
         self,
         clients: Vec<UnboundedSender<Instant>>,
@@ -75,37 +66,5 @@ fn sleep_until(due: Instant, watch: &Watch) -> bool {
             return true;
         }
         thread::sleep(left.min(LOOK_UP_EVERY));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::sync::mpsc;
-
-    use super::*;
-
-    #[test]
-    fn every_client_is_told_in_turn_and_in_order() {
-        let began = Instant::now();
-        let pacer = Pacer { rate: 1e6, requests: 10, began };
-        let (senders, mut receivers): (Vec<_>, Vec<_>) = (0..3).map(|_| mpsc::unbounded_channel()).unzip();
-        pacer.start(senders, Arc::default()).unwrap().join().unwrap();
-        let told: Vec<Vec<Instant>> = receivers
-            .iter_mut()
-            .map(|receiver| std::iter::from_fn(|| receiver.try_recv().ok()).collect())
-            .collect();
-        let due = |numbers: &[usize]| numbers.iter().map(|n| pacer.due(*n)).collect::<Vec<_>>();
-        assert_eq!(told, [due(&[0, 3, 6, 9]), due(&[1, 4, 7]), due(&[2, 5, 8])]);
-        assert_eq!(pacer.due(10) - began, Duration::from_micros(10));
-    }
-
-    #[test]
-    fn a_stopped_run_is_paced_no_further() {
-        let watch = Arc::new(Watch::default());
-        watch.stop();
-        let (sender, mut receiver) = mpsc::unbounded_channel();
-        let pacer = Pacer { rate: 1.0, requests: 1000, began: Instant::now() };
-        pacer.start(vec![sender], watch).unwrap().join().unwrap();
-        assert!(receiver.try_recv().is_err());
     }
 }

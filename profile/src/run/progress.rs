@@ -1,16 +1,11 @@
 //! The progress bar: drawn by a thread of its own from a counter, so that clients never wait for it.
 //! Where stderr is no terminal, one line says what has begun.
 
-use std::{
-    fmt,
-    io::Write,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-    time::Duration,
-};
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use std::{fmt, thread};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
@@ -27,9 +22,9 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows how far `watch` has come, of `total` requests or names.
-    #[must_use]
-    pub fn start(label: &str, total: usize, watch: Arc<Watch>) -> Self {
+    /// Something else begins: shows how far `watch` has come with it, of `total` requests or names.
+    pub fn begin(label: &str, total: usize, watch: &Arc<Watch>) -> Self {
+        watch.begin();
         let bar = ProgressBar::new(total as u64).with_message(label.to_owned());
         if let Ok(style) = ProgressStyle::with_template("{msg:>12} {bar:40} {pos}/{len}  {rate}  {eta} left")
         {
@@ -43,7 +38,7 @@ impl Progress {
         }
         let ended = Arc::new(AtomicBool::new(bar.is_hidden()));
         let draw = {
-            let ended = Arc::clone(&ended);
+            let (ended, watch) = (Arc::clone(&ended), Arc::clone(watch));
             move || {
                 on_any_core();
                 while !ended.load(Ordering::Relaxed) {

@@ -6,21 +6,20 @@ use nekoproto::Refusal;
 use serde::Serialize;
 use tarpc::client::RpcError;
 
-use crate::{plan::expected::Verdict, report::figures::Figures};
+use crate::plan::expected::Verdict;
+use crate::report::figures::Figures;
+use crate::report::{key, write_csv};
 
 /// How one request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// No answer before the deadline.
     DeadlinePassed,
-    /// The connection broke.
     ConnectionLost,
     /// The indexer was at a limit.
     Busy,
     /// The indexer refused the query.
     Refused,
-    /// The indexer failed.
     Internal,
 }
 
@@ -51,7 +50,6 @@ const _: () = assert!(size_of::<Sample>() == SAMPLE_BYTES);
 /// One request.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// Of which client.
     pub client: u32,
     /// When it was meant to begin, since the measurement began.
     pub begun: Duration,
@@ -63,7 +61,6 @@ pub struct Sample {
     pub outcome: Result<Verdict, Failure>,
     /// Whether something was to be found.
     pub is_hit: bool,
-    /// Query messages between indexers.
     pub messages: u32,
 }
 
@@ -76,21 +73,18 @@ pub struct Samples {
     pub warm_up: Vec<Sample>,
     /// From the first measured request to the last answer.
     pub wall: Duration,
-    /// Whether it was ended early.
     pub interrupted: bool,
 }
 
 impl Samples {
     /// Answers that are not what the topology and the TTL say they must be, by kind; those before the
     /// measurement too.
-    #[must_use]
     pub fn wrong(&self) -> BTreeMap<Verdict, usize> {
         let verdicts = self.all().filter_map(|sample| sample.outcome.ok());
         count(verdicts.filter(|verdict| *verdict != Verdict::Right))
     }
 
     /// Requests without an answer, by kind; those before the measurement too.
-    #[must_use]
     pub fn failures(&self) -> BTreeMap<Failure, usize> {
         count(self.all().filter_map(|sample| sample.outcome.err()))
     }
@@ -99,45 +93,35 @@ impl Samples {
         self.warm_up.iter().chain(&self.measured)
     }
 
-    /// Measured requests with an answer.
-    #[must_use]
     pub fn answered(&self) -> usize {
         answers(&self.measured).count()
     }
 
     /// Answered requests whose name was to be found.
-    #[must_use]
     pub fn hits(&self) -> usize {
         answers(&self.measured).filter(|sample| sample.is_hit).count()
     }
 
     /// Query messages between indexers, for all answers.
-    #[must_use]
     pub fn messages(&self) -> u64 {
         answers(&self.measured).map(|sample| u64::from(sample.messages)).sum()
     }
 
-    /// The figures of the measured answers.
-    #[must_use]
     pub fn figures(&self) -> Figures {
         Figures::of(answers(&self.measured).map(|sample| sample.took))
     }
 
-    /// The figures of the answers before them.
-    #[must_use]
     pub fn warm_up_figures(&self) -> Figures {
         Figures::of(answers(&self.warm_up).map(|sample| sample.took))
     }
 
     /// How late requests were sent, where there was a rate to keep.
-    #[must_use]
     pub fn lateness(&self) -> Figures {
         Figures::of(answers(&self.measured).map(|sample| sample.late))
     }
 
     /// Response times by round: the n-th entry is the mean of every client's n-th answer, in
     /// microseconds.
-    #[must_use]
     pub fn round_means_us(&self) -> Vec<f64> {
         let mut rounds: Vec<(f64, f64)> = Vec::new();
         self.by_round().for_each(|(round, us)| {
@@ -160,23 +144,19 @@ impl Samples {
         })
     }
 
-    /// Writes one line for each measured request.
-    ///
-    /// # Errors
-    /// `out` cannot be written.
-    pub fn write_csv(&self, out: &mut (impl Write + ?Sized)) -> std::io::Result<()> {
-        writeln!(out, "client,begun_us,took_us,late_us,outcome,hit,messages")?;
-        for sample in &self.measured {
-            let [begun, took, late] =
-                [sample.begun, sample.took, sample.late].map(|time| time.as_secs_f64() * 1e6);
+    pub fn write_csv(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        let heads = ["client", "begun_us", "took_us", "late_us", "outcome", "hit", "messages"];
+        let line = |sample: &Sample| {
+            let [begun, took, late] = [sample.begun, sample.took, sample.late]
+                .map(|time| format!("{:.3}", time.as_secs_f64() * 1e6));
             let outcome = match sample.outcome {
                 Ok(verdict) => key(&verdict),
                 Err(failure) => key(&failure),
             };
-            let (client, hit, messages) = (sample.client, u8::from(sample.is_hit), sample.messages);
-            writeln!(out, "{client},{begun:.3},{took:.3},{late:.3},{outcome},{hit},{messages}")?;
-        }
-        Ok(())
+            let (hit, messages) = (u8::from(sample.is_hit).to_string(), sample.messages.to_string());
+            vec![sample.client.to_string(), begun, took, late, outcome, hit, messages]
+        };
+        write_csv(out, &heads, self.measured.iter().map(line))
     }
 }
 
@@ -188,57 +168,4 @@ fn count<T: Ord>(items: impl Iterator<Item = T>) -> BTreeMap<T, usize> {
     let mut counts = BTreeMap::new();
     items.for_each(|item| *counts.entry(item).or_default() += 1);
     counts
-}
-
-/// The name of a verdict or failure in results.
-#[must_use]
-pub fn key(of: &impl Serialize) -> String {
-    serde_json::to_value(of).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sample(client: u32, took_us: u64, outcome: Result<Verdict, Failure>) -> Sample {
-        let took = Duration::from_micros(took_us);
-        let (begun, late) = (Duration::from_millis(1), Duration::ZERO);
-        Sample { client, begun, took, late, outcome, is_hit: true, messages: 2 }
-    }
-
-    fn samples() -> Samples {
-        let measured = vec![
-            sample(0, 10, Ok(Verdict::Right)),
-            sample(0, 999, Err(Failure::Busy)),
-            sample(0, 30, Ok(Verdict::Incomplete)),
-            sample(1, 20, Ok(Verdict::Right)),
-            sample(1, 999, Err(Failure::Busy)),
-        ];
-        Samples { measured, ..Samples::default() }
-    }
-
-    #[test]
-    fn failures_are_counted_and_kept_out_of_the_times() {
-        let samples = samples();
-        assert_eq!(samples.failures(), BTreeMap::from([(Failure::Busy, 2)]));
-        assert_eq!(samples.wrong(), BTreeMap::from([(Verdict::Incomplete, 1)]));
-        assert_eq!((samples.answered(), samples.hits(), samples.messages()), (3, 3, 6));
-        assert!(samples.figures().max < 31.0);
-    }
-
-    #[test]
-    fn rounds_are_counted_for_each_client() {
-        assert_eq!(samples().round_means_us(), [15.0, 30.0]);
-    }
-
-    #[test]
-    fn csv_has_a_line_for_each_request() {
-        let mut out = Vec::new();
-        samples().write_csv(&mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines.len(), 6);
-        assert_eq!(lines[1], "0,1000.000,10.000,0.000,right,1,2");
-        assert_eq!(lines[2], "0,1000.000,999.000,0.000,busy,1,2");
-    }
 }

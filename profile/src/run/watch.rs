@@ -16,12 +16,10 @@ pub struct Watch {
 
 impl Watch {
     /// Requests or names that are done with, in what is going on now.
-    #[must_use]
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Something else begins.
     pub fn begin(&self) {
         self.done.store(0, Ordering::Relaxed);
     }
@@ -37,16 +35,11 @@ impl Watch {
         self.stopped.cancel();
     }
 
-    /// Whether the run should end.
-    #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
     /// What `work` gives, unless the run is stopped before; then `work` is dropped.
-    ///
-    /// # Errors
-    /// Those of `work`, or that it was stopped.
     pub async fn unless_stopped<T>(
         &self,
         work: impl Future<Output = anyhow::Result<T>>,

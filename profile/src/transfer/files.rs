@@ -1,27 +1,21 @@
 //! The files that are transferred: made from a seed, changed, and held against what arrived.
 //! Everything here blocks.
 
-use std::{
-    fs::{self, File},
-    io::{self, Read, Seek, SeekFrom, Write},
-    os::unix::fs::FileExt,
-    path::Path,
-};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::{fs, io};
 
 use blake3::{Hash, OutputReader};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::scenario::{Bulk, Change, How};
 
-/// Bytes made, read or written at once.
 const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes at either end of a sparse file that are no hole.
 const EDGE_BYTES: u64 = 64 << 10;
 
-/// Makes a file at `path`.
-///
-/// # Errors
-/// It cannot be written.
 pub fn make(path: &Path, bulk: Bulk, seed: u64) -> io::Result<()> {
     let mut random = random(seed);
     let mut file = File::create(path)?;
@@ -53,9 +47,6 @@ fn write_random(out: &mut impl Write, random: &mut OutputReader, bytes: u64) -> 
 }
 
 /// Makes `count` files in the new folder `folder`; returns their names, in order.
-///
-/// # Errors
-/// One cannot be written.
 pub fn make_small(
     folder: &Path,
     count: usize,
@@ -75,9 +66,6 @@ pub fn make_small(
 }
 
 /// Changes the file at `path` as `change` says; the places are spread evenly over it.
-///
-/// # Errors
-/// It cannot be read or written.
 pub fn change(path: &Path, change: Change, seed: u64) -> io::Result<()> {
     let size = fs::metadata(path)?.len();
     let mut chance = StdRng::seed_from_u64(seed);
@@ -114,26 +102,13 @@ fn insert(path: &Path, places: &[u64], each: u64, random: &mut OutputReader) -> 
     fs::rename(fresh, path)
 }
 
-/// BLAKE3 of the file at `path`, read in blocks.
-///
-/// # Errors
-/// It cannot be read.
 pub fn hash(path: &Path) -> io::Result<Hash> {
     let mut hasher = blake3::Hasher::new();
-    let mut file = File::open(path)?;
-    let mut block = vec![0; BLOCK_BYTES];
-    loop {
-        match file.read(&mut block)? {
-            0 => return Ok(hasher.finalize()),
-            read => hasher.update(&block[..read]),
-        };
-    }
+    hasher.update_reader(File::open(path)?)?;
+    Ok(hasher.finalize())
 }
 
 /// Whether the file at `path` has this hash; one that is not there has not.
-///
-/// # Errors
-/// It is there and cannot be read.
 pub fn is_right(path: &Path, hash_of_source: &Hash) -> io::Result<bool> {
     match hash(path) {
         Ok(hash) => Ok(hash == *hash_of_source),
@@ -154,73 +129,8 @@ pub fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
     }
 }
 
-/// Reads `len` bytes at `offset` of `file`.
-///
-/// # Errors
-/// There are not as many, or they cannot be read.
 pub fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     file.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PLAIN: Bulk = Bulk { size: 3 << 20, sparse: false };
-
-    #[test]
-    fn a_wrong_file_is_noticed() {
-        let folder = tempfile::tempdir().unwrap();
-        let [source, arrived] = ["source", "arrived"].map(|name| folder.path().join(name));
-        make(&source, PLAIN, 1).unwrap();
-        let expected = hash(&source).unwrap();
-        assert!(!is_right(&arrived, &expected).unwrap(), "nothing arrived");
-        fs::copy(&source, &arrived).unwrap();
-        assert!(is_right(&arrived, &expected).unwrap());
-        let file = fs::OpenOptions::new().write(true).open(&arrived).unwrap();
-        let byte = read_at(&File::open(&source).unwrap(), 2_000_000, 1).unwrap()[0];
-        file.write_all_at(&[byte ^ 1], 2_000_000).unwrap();
-        assert!(!is_right(&arrived, &expected).unwrap(), "one bit is wrong");
-        file.write_all_at(&[byte], 2_000_000).unwrap();
-        file.set_len(PLAIN.size - 1).unwrap();
-        assert!(!is_right(&arrived, &expected).unwrap(), "it is cut off");
-    }
-
-    #[test]
-    fn the_same_seed_makes_the_same_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let hashes = [(1, false), (1, false), (2, false), (1, true)].map(|(seed, sparse)| {
-            let path = folder.path().join("file");
-            make(&path, Bulk { sparse, ..PLAIN }, seed).unwrap();
-            assert_eq!(fs::metadata(&path).unwrap().len(), PLAIN.size);
-            hash(&path).unwrap()
-        });
-        assert!(hashes[0] == hashes[1] && hashes[0] != hashes[2] && hashes[0] != hashes[3]);
-    }
-
-    #[test]
-    fn as_much_changes_as_was_asked_for() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        make(&path, PLAIN, 1).unwrap();
-        let before = fs::read(&path).unwrap();
-        let by = |how| Change { percent: 1.0, places: 10, how };
-        let changed_bytes = by(How::InPlace).bytes_each(PLAIN.size) * 10;
-        change(&path, by(How::InPlace), 2).unwrap();
-        let after = fs::read(&path).unwrap();
-        let other = before.iter().zip(&after).filter(|(a, b)| a != b).count() as u64;
-        // One byte in 256 is replaced by the same.
-        assert!(other <= changed_bytes && other > changed_bytes * 95 / 100, "{other} of {changed_bytes}");
-        change(&path, by(How::Insert), 3).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().len(), PLAIN.size + changed_bytes);
-    }
-
-    #[test]
-    fn only_the_chosen_places_of_a_piece_are_corrupted() {
-        let mut piece = vec![0; 10];
-        corrupt(&mut piece, 100, &[5, 99, 100, 104, 109, 110]);
-        assert_eq!(piece, [1, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
-    }
 }

@@ -1,24 +1,19 @@
 //! The folder that files go to: in memory if the system has such a place, gone at the end.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    thread,
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, thread};
 
 use anyhow::{Context, ensure};
 
 use super::units::shown;
 use crate::report::machine;
 
-/// Where Linux keeps files in memory.
 const IN_MEMORY: &str = "/dev/shm";
-/// Kinds of file systems that are memory.
 const MEMORY_KINDS: [&str; 2] = ["tmpfs", "ramfs"];
 
 /// How the name of every folder of a run begins.
-const PREFIX: &str = "profile-transfer-";
+pub const PREFIX: &str = "profile-transfer-";
 /// Tries to remove the folder, and the pause between them: a node that is being killed may still write.
 const TRIES: u32 = 20;
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -26,15 +21,12 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// A folder of this run; removed when dropped.
 #[derive(Debug)]
 pub struct Folder {
-    path: PathBuf,
+    pub path: PathBuf,
     kind: Option<String>,
 }
 
 impl Folder {
     /// Makes one in `dir`, or where files are memory.
-    ///
-    /// # Errors
-    /// It cannot be made.
     pub fn prepare(dir: Option<&Path>) -> anyhow::Result<Self> {
         let make = |dir: &Path| tempfile::Builder::new().prefix(PREFIX).tempdir_in(dir);
         let folder = match dir {
@@ -52,18 +44,8 @@ impl Folder {
         Ok(Self { path: folder.keep(), kind })
     }
 
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Makes sure that `bytes` have room.
-    ///
-    /// # Errors
-    /// They have not.
     pub fn has_room(&self, bytes: u64) -> anyhow::Result<()> {
-        let room = rustix::fs::statvfs(self.path()).context("cannot ask for free space")?;
+        let room = rustix::fs::statvfs(&self.path).context("cannot ask for free space")?;
         let mut free = room.f_bavail.saturating_mul(room.f_frsize);
         if self.is_memory() {
             free = machine::available_bytes().map_or(free, |available| free.min(available));
@@ -78,18 +60,10 @@ impl Folder {
         Ok(())
     }
 
-    /// What it is, for people: where, and whether it is memory.
-    #[must_use]
     pub fn in_words(&self) -> String {
         let kind = self.kind.as_deref().unwrap_or("an unknown file system");
         let memory = if self.is_memory() { ", which is memory" } else { "" };
         format!("files in {} ({kind}{memory})", self.outside().display())
-    }
-
-    /// The kind of file system.
-    #[must_use]
-    pub fn kind(&self) -> Option<&str> {
-        self.kind.as_deref()
     }
 
     fn is_memory(&self) -> bool {
@@ -98,7 +72,7 @@ impl Folder {
 
     /// The folder around it, which is there before and after.
     fn outside(&self) -> PathBuf {
-        self.path().parent().unwrap_or_else(|| self.path()).to_owned()
+        self.path.parent().unwrap_or(&self.path).to_owned()
     }
 }
 
@@ -110,7 +84,7 @@ impl Drop for Folder {
 
 /// Removes the folder of the run that a node with its files in `dir` belongs to, for the profiler was
 /// killed and cannot. A folder that is none of a run stays.
-pub(super) fn remove_around(dir: &Path) {
+pub fn remove_around(dir: &Path) {
     let around = dir
         .parent()
         .filter(|around| around.file_name().is_some_and(|name| name.to_string_lossy().starts_with(PREFIX)));
@@ -130,47 +104,11 @@ fn remove(path: &Path) {
 }
 
 /// The kind of file system that `path` is on: that of the innermost mount around it.
-fn kind_of(mounts: &str, path: &Path) -> Option<String> {
+pub fn kind_of(mounts: &str, path: &Path) -> Option<String> {
     let mounts = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
         Some((words.next()?, words.next()?))
     });
     let around = mounts.filter(|(place, _)| path.starts_with(place));
     around.max_by_key(|(place, _)| place.len()).map(|(_, kind)| kind.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_innermost_mount_counts() {
-        let mounts = "disk / ext4 rw 0 0\nshm /dev/shm tmpfs rw 0 0\nother /dev devtmpfs rw 0 0\n";
-        let kind = |path: &str| kind_of(mounts, Path::new(path));
-        assert_eq!(kind("/dev/shm/a").as_deref(), Some("tmpfs"));
-        assert_eq!(kind("/dev/shmoo").as_deref(), Some("devtmpfs"));
-        assert_eq!(kind("/home").as_deref(), Some("ext4"));
-    }
-
-    #[test]
-    fn only_folders_of_runs_are_removed_by_nodes() {
-        let base = tempfile::tempdir().unwrap();
-        let [ours, other] = [PREFIX, "other-"].map(|name| base.path().join(format!("{name}x/origin")));
-        for dir in [&ours, &other] {
-            fs::create_dir_all(dir).unwrap();
-            remove_around(dir);
-        }
-        assert!(!base.path().join(format!("{PREFIX}x")).exists() && other.exists());
-    }
-
-    #[test]
-    fn it_is_gone_at_the_end_and_has_no_endless_room() {
-        let base = tempfile::tempdir().unwrap();
-        let folder = Folder::prepare(Some(base.path())).unwrap();
-        folder.has_room(1).unwrap();
-        assert!(folder.has_room(u64::MAX).unwrap_err().to_string().contains("the files need"));
-        drop(folder);
-        assert_eq!(fs::read_dir(base.path()).unwrap().count(), 0);
-        assert!(Folder::prepare(Some(Path::new("/nowhere"))).is_err());
-    }
 }

@@ -5,25 +5,19 @@ use std::collections::HashMap;
 use anyhow::bail;
 use blake3::Hash;
 
-use super::{
-    apart,
-    figures::{Round, Source},
-    files, floor,
-    process::Process,
-    scenario::{Change, What},
-    stage::Stage,
-    usage::{Usage, now_s},
-    wire::{Answer, Downloads, Moment},
-};
+use super::figures::Round;
+use super::scenario::{Change, What};
+use super::stage::Stage;
+use super::{apart, files, floor};
+use crate::node::process::Process;
+use crate::node::usage::{Usage, now_s};
+use crate::node::{Downloads, Moment, Sent};
 
-/// Readers begin that much after they were told, so that all of them know by then.
+/// Readers begin this long after they were asked, so that all of them know by then.
 const BEGIN_AFTER_S: f64 = 0.03;
 
 /// Does what the scenario of `stage` says for the `n`-th time.
-///
-/// # Errors
-/// Something broke. A download that failed, or a wrong file, is in the result.
-pub(super) async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
+pub async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
     let mut round = Round { files: stage.goods.len(), ..Round::default() };
     match stage.scenario.what {
         What::Publish(bulk) => {
@@ -41,7 +35,7 @@ pub(super) async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
         What::Whole(_) => round.floors = floors(stage).await?,
         What::Change(..) => {}
     }
-    stage.settled().await?;
+    stage.listed(stage.scenario.sources).await?;
     let mut readers = stage.readers().await?;
     if let What::Change(_, change) = stage.scenario.what {
         let first = fetch(stage, &mut readers, &mut round).await?;
@@ -75,15 +69,12 @@ async fn floors(stage: &Stage) -> anyhow::Result<Option<floor::Floors>> {
 async fn fetch(stage: &Stage, readers: &mut [Process], round: &mut Round) -> anyhow::Result<Vec<Downloads>> {
     let at_s = now_s() + BEGIN_AFTER_S;
     for reader in &mut *readers {
-        reader.tell(&stage.download(at_s)).await?;
+        reader.ask(&stage.download(at_s)).await?;
     }
     round.began_s = at_s;
     let mut fetched = Vec::new();
     for reader in readers {
-        let downloads = match reader.answer().await? {
-            Answer::Downloaded(downloads) => downloads,
-            other => bail!("{} says {other:?} after a download", reader.label),
-        };
+        let downloads = reader.downloaded().await?;
         round.took_s.push(downloads.ended_s - at_s);
         round.errors.extend(downloads.failed.iter().map(|why| format!("{}: {why}", reader.label)));
         fetched.push(downloads);
@@ -121,18 +112,8 @@ async fn usages(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<Vec
 fn describe(stage: &Stage, readers: &[Process], fetched: Vec<Downloads>, round: &mut Round) {
     let labels = stage.labels(readers);
     for downloads in fetched {
-        for sent in &downloads.sources {
-            let label = label_of(&labels, &sent.node);
-            match round.sources.iter_mut().find(|source| source.label == label) {
-                Some(source) => {
-                    source.bytes += sent.bytes;
-                    source.banned |= sent.banned;
-                }
-                None => {
-                    let is_origin = sent.node == stage.origin.node;
-                    round.sources.push(Source { label, is_origin, bytes: sent.bytes, banned: sent.banned });
-                }
-            }
+        for sent in downloads.sources {
+            Sent { source: label_of(&labels, &sent.source), ..sent }.add_to(&mut round.sources);
         }
         let labelled = |moment: Moment| {
             let bytes = moment.bytes.into_iter().map(|(node, bytes)| (label_of(&labels, &node), bytes));
@@ -140,7 +121,7 @@ fn describe(stage: &Stage, readers: &[Process], fetched: Vec<Downloads>, round: 
         };
         round.moments.push(downloads.moments.into_iter().map(labelled).collect());
     }
-    round.sources.sort_by_key(|source| source.label.clone());
+    round.sources.sort_by(|one, other| one.source.cmp(&other.source));
 }
 
 fn label_of(labels: &HashMap<String, String>, node: &str) -> String {

@@ -4,55 +4,42 @@ use std::num::NonZeroU64;
 
 use anyhow::ensure;
 use clap::ValueEnum;
-use nekoproto::{
-    limits::{FILE_BYTES_MAX, HOLDERS_MAX},
-    transport::Security,
-};
+use nekoproto::limits::{FILE_BYTES_MAX, HOLDERS_MAX};
+use nekoproto::transport::Security;
 
 use super::units::{exact, shown};
+use crate::report::{bytes, option_name};
 
 /// Times a transfer is done unless told otherwise.
 pub const ROUNDS_DEFAULT: usize = 3;
-/// Most readers: each is a process.
 const READERS_MAX: usize = 64;
-/// Most small files.
 const FILES_MAX: usize = 1_000_000;
 /// Most bytes of a small file: it is made in memory.
 const SMALL_BYTES_MAX: u64 = 64 << 20;
-/// Most places that change: each is a seek.
 const PLACES_MAX: u64 = 1_000_000;
-/// Most rounds.
 const ROUNDS_MAX: usize = 1000;
 
 /// One transfer that is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// What is transferred.
     pub what: What,
     /// Who has it when the readers begin: the origin, copies of it, and one hostile holder if any.
     pub sources: usize,
     /// Who fetch it, all beginning at once.
     pub readers: usize,
-    /// TLS, or plain TCP.
     pub security: Security,
-    /// File bytes a second that each peer sends at most.
     pub cap_up: Option<NonZeroU64>,
-    /// File bytes a second that each peer fetches at most.
     pub cap_down: Option<NonZeroU64>,
     /// Percent of the chunks that one of the sources corrupts.
     pub corrupt: Option<f64>,
-    /// Times it is done.
     pub rounds: usize,
-    /// Whether the floors are measured too.
     pub floors: bool,
-    /// Seed of all bytes.
     pub seed: u64,
 }
 
 /// What is transferred.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
-    /// A file.
     Whole(Bulk),
     /// A file is published, and nobody fetches it.
     Publish(Bulk),
@@ -60,7 +47,6 @@ pub enum What {
     Change(Bulk, Change),
     /// Small files are published, and fetched.
     Files {
-        /// How many.
         count: usize,
         /// The least and the most bytes of one.
         bytes: (u64, u64),
@@ -70,7 +56,6 @@ pub enum What {
 /// A large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bulk {
-    /// Its bytes.
     pub size: u64,
     /// Nearly all of it is a hole.
     pub sparse: bool,
@@ -79,11 +64,9 @@ pub struct Bulk {
 /// What becomes different in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// Percent of the file.
     pub percent: f64,
-    /// Spread over so many places.
+    /// The places it is spread over.
     pub places: u64,
-    /// Overwritten or inserted.
     pub how: How,
 }
 
@@ -96,34 +79,16 @@ pub enum How {
     Insert,
 }
 
-impl How {
-    /// Its name, as on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::InPlace => "in-place",
-            Self::Insert => "insert",
-        }
-    }
-}
-
 impl Change {
     /// Bytes at each place, for a file of `size` bytes.
-    #[must_use]
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_precision_loss,
-        clippy::cast_sign_loss,
-        reason = "a share of the size, which is far below what a float holds exactly"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "a share of the size")]
     pub fn bytes_each(&self, size: u64) -> u64 {
-        (size as f64 * self.percent / 100.0 / self.places as f64) as u64
+        (bytes(size) * self.percent / 100.0 / bytes(self.places)) as u64
     }
 }
 
 impl Scenario {
     /// A file of `size` bytes from one source to one reader over TLS, with floors, once.
-    #[must_use]
     pub const fn whole(size: u64) -> Self {
         Self {
             what: What::Whole(Bulk { size, sparse: false }),
@@ -139,10 +104,6 @@ impl Scenario {
         }
     }
 
-    /// Makes sure that it can be measured.
-    ///
-    /// # Errors
-    /// What is wrong, in one line.
     pub fn check(&self) -> anyhow::Result<()> {
         let within = |what: &str, is: u64, most: u64| {
             ensure!((1..=most).contains(&is), "the number of {what} must be 1 to {most}, not {is}");
@@ -180,7 +141,6 @@ impl Scenario {
     }
 
     /// Bytes of all files on disk at once, at most.
-    #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         let readers = self.readers as u64;
         let honest_copies = self.sources as u64 - 1 - u64::from(self.corrupt.is_some());
@@ -197,13 +157,12 @@ impl Scenario {
     }
 
     /// What it is, in a few words. Tells one row of results from another.
-    #[must_use]
     pub fn name(&self) -> String {
         let mut name = match self.what {
             What::Whole(bulk) => bulk.name(),
             What::Publish(bulk) => format!("publish {}", bulk.name()),
             What::Change(bulk, Change { percent, places, how }) => {
-                format!("{}, {percent} % changed at {places} places, {}", bulk.name(), how.name())
+                format!("{}, {percent} % changed at {places} places, {}", bulk.name(), option_name(&how))
             }
             What::Files { count, bytes: (least, most) } => {
                 format!("{count} files of {} to {}", shown(least), shown(most))
@@ -225,7 +184,6 @@ impl Scenario {
     }
 
     /// The same as part of a file name.
-    #[must_use]
     pub fn slug(&self) -> String {
         let plain = self.name().replace('%', "percent");
         let words = plain.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
@@ -233,7 +191,6 @@ impl Scenario {
     }
 
     /// The command that measures it alone.
-    #[must_use]
     pub fn command(&self) -> String {
         let mut command = "profile transfer".to_owned();
         let bulk = |bulk: Bulk| {
@@ -243,7 +200,7 @@ impl Scenario {
             What::Whole(whole) => bulk(whole),
             What::Publish(whole) => format!(" --publish{}", bulk(whole)),
             What::Change(whole, Change { percent, places, how }) => {
-                format!("{} --change {percent} --places {places} --how {}", bulk(whole), how.name())
+                format!("{} --change {percent} --places {places} --how {}", bulk(whole), option_name(&how))
             }
             What::Files { count, bytes: (least, most) } => {
                 format!(" --files {count} --file-bytes {}-{}", exact(least), exact(most))
@@ -275,48 +232,5 @@ impl Bulk {
 
     fn name(self) -> String {
         format!("{}{}", shown(self.size), if self.sparse { " sparse" } else { "" })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        let good = Scenario::whole(1 << 20);
-        good.check().unwrap();
-        let bulk = Bulk { size: 1000, sparse: false };
-        let change = Change { percent: 1.0, places: 20, how: How::Insert };
-        let wrong = [
-            Scenario { sources: 17, ..good.clone() },
-            Scenario { readers: 0, ..good.clone() },
-            Scenario { corrupt: Some(1.0), ..good.clone() },
-            Scenario { sources: 2, what: What::Publish(bulk), ..good.clone() },
-            Scenario { what: What::Change(bulk, change), ..good.clone() },
-            Scenario { what: What::Files { count: 0, bytes: (1, 2) }, ..good.clone() },
-            Scenario::whole(FILE_BYTES_MAX + 1),
-        ];
-        for scenario in wrong {
-            let error = scenario.check().unwrap_err().to_string();
-            assert_eq!(error.lines().count(), 1, "{error}");
-        }
-    }
-
-    #[test]
-    fn a_scenario_names_its_command() {
-        let cap = NonZeroU64::new(50_000_000);
-        let many =
-            Scenario { sources: 4, readers: 2, cap_up: cap, corrupt: Some(1.0), ..Scenario::whole(1 << 30) };
-        assert_eq!(
-            many.command(),
-            "profile transfer --size 1GiB --sources 4 --readers 2 --corrupt 1 --cap-up 50MB"
-        );
-        assert_eq!(many.slug(), "1-gib-4-sources-2-readers-one-of-them-corrupts-1-percent-50mb-s-up");
-        let change = Change { percent: 1.0, places: 20, how: How::InPlace };
-        let changed =
-            Scenario { what: What::Change(Bulk { size: 1 << 20, sparse: false }, change), ..many.clone() };
-        assert!(changed.command().contains("--change 1 --places 20 --how in-place"), "{}", changed.command());
-        assert_eq!(many.disk_bytes(), (1 << 30) * (1 + 2 + 2));
     }
 }

@@ -1,15 +1,14 @@
 //! The arguments of transfers.
 
-use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf};
+use std::{num::NonZeroU64, path::PathBuf};
 
 use clap::Args as ClapArgs;
 
-use super::security;
-use crate::transfer::{
-    goals, hostile, node,
-    scenario::{Bulk, Change, How, ROUNDS_DEFAULT, Scenario, What},
-    units,
-};
+use super::Detailed;
+use crate::cluster::endpoint::security;
+use crate::goals::transfer as goals;
+use crate::transfer::scenario::{Bulk, Change, How, ROUNDS_DEFAULT, Scenario, What};
+use crate::transfer::units;
 
 /// Files from peer to peer.
 ///
@@ -73,20 +72,12 @@ pub struct Transfer {
     /// Seed of all bytes, of what changes and of what is corrupted
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Write the results into this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write every single round into this file
-    #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
-    /// Draw throughput by source and memory of each node, over time, into this folder, as SVG and PNG
-    #[arg(long, value_name = "DIR")]
-    pub plot: Option<PathBuf>,
+    #[command(flatten)]
+    pub output: Detailed,
 }
 
 impl Transfer {
     /// What to measure.
-    #[must_use]
     pub fn scenarios(&self) -> Vec<Scenario> {
         if self.goals {
             return goals::scenarios(&self.goals());
@@ -118,53 +109,9 @@ impl Transfer {
     }
 
     /// How much is measured for the goals.
-    #[must_use]
     pub fn goals(&self) -> goals::Options {
         let Self { file_bytes, rounds, seed, .. } = *self;
         let size = self.size.first().copied().unwrap_or(1);
         goals::Options { size, files: self.files.unwrap_or(goals::FILES), file_bytes, rounds, seed }
-    }
-}
-
-/// A node of a transfer.
-#[derive(Clone, Debug, ClapArgs)]
-pub struct TransferNode {
-    /// Its folder, in the folder of the run, which is removed when whoever started it is gone
-    #[arg(long)]
-    pub dir: PathBuf,
-    /// Its indexer
-    #[arg(long)]
-    pub indexer: SocketAddr,
-    /// Plain TCP instead of TLS
-    #[arg(long)]
-    pub insecure: bool,
-    /// Bytes a second that it sends at most
-    #[arg(long)]
-    pub cap_up: Option<NonZeroU64>,
-    /// Bytes a second that it fetches at most
-    #[arg(long)]
-    pub cap_down: Option<NonZeroU64>,
-    /// It is hostile and corrupts this share of the chunks
-    #[arg(long, requires_all = ["name", "file"])]
-    pub corrupt: Option<f64>,
-    /// Of the file with this name
-    #[arg(long)]
-    pub name: Option<String>,
-    /// Which is this one
-    #[arg(long)]
-    pub file: Option<PathBuf>,
-    /// Chooses the chunks
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-}
-
-impl TransferNode {
-    /// What it is made of.
-    #[must_use]
-    pub fn options(self) -> node::Options {
-        let Self { dir, indexer, insecure, cap_up, cap_down, corrupt, name, file, seed } = self;
-        let (file, name) = (file.unwrap_or_default(), name.unwrap_or_default()); // there with `corrupt`
-        let hostile = corrupt.map(|percent| hostile::Options { file, name, percent, seed });
-        node::Options { dir, indexer, security: security(insecure), cap_up, cap_down, hostile }
     }
 }

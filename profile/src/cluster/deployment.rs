@@ -1,0 +1,102 @@
+//! How nodes are run: as tasks of this process, or as processes of their own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use anyhow::Context;
+use nekoindexer::{Indexer, IndexerHandle, Routing};
+use nekoproto::transport::Security;
+use tokio::runtime::Handle;
+
+use super::endpoint::indexer_config;
+use crate::cluster::layout::Layout;
+use crate::node::process::Process;
+use crate::node::{Options, Role};
+use crate::run::watch::Watch;
+
+/// Loopback, a free port.
+pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// How nodes are run.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    pub layout: Layout,
+    pub security: Security,
+    pub routing: Routing,
+    /// The n-th indexer listens on this port plus n; 0: on free ones.
+    pub port: u16,
+    /// Threads of a node that is a process of its own.
+    pub threads: NonZeroUsize,
+    /// The runtimes of nodes in this process: the n-th node runs on the n-th, and so on in turn.
+    pub runtimes: Arc<[Handle]>,
+    /// May end what runs there.
+    pub watch: Arc<Watch>,
+}
+
+/// A running indexer; dropping it ends it.
+#[derive(Debug)]
+pub enum Node {
+    Here(IndexerHandle),
+    Apart(Box<Process>),
+}
+
+impl Deployment {
+    /// The runtime of the n-th node, if it is in this process.
+    pub fn runtime(&self, n: usize) -> &Handle {
+        &self.runtimes[n % self.runtimes.len()]
+    }
+
+    /// The runtime of clients of the n-th node. To be called where clients run.
+    pub fn client_runtime(&self, n: usize) -> Handle {
+        match self.layout {
+            Layout::Cores => self.runtime(n).clone(),
+            Layout::One | Layout::Shared | Layout::Split | Layout::Processes => Handle::current(),
+        }
+    }
+
+    pub async fn indexer(&self, n: usize, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
+        let offset = if self.port == 0 { 0 } else { u16::try_from(n)? };
+        let port = self.port.checked_add(offset).context("there are no ports past 65535")?;
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if self.layout == Layout::Processes {
+            let role = Role::Indexer { neighbors, flood: self.routing == Routing::Flood };
+            let process = Process::start(format!("indexer {n}"), listen, &self.options(role)).await;
+            return process.map(|process| Node::Apart(Box::new(process)));
+        }
+        let config = indexer_config(listen, neighbors, self.security, self.routing);
+        Ok(Node::Here(self.runtime(n).spawn(Indexer::spawn(config)).await??))
+    }
+
+    pub async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
+        Process::start(label.to_owned(), ANY_PORT, &self.options(role)).await
+    }
+
+    fn options(&self, role: Role) -> Options {
+        Options { role, insecure: self.security == Security::Insecure, threads: self.threads }
+    }
+}
+
+impl Node {
+    pub const fn addr(&self) -> SocketAddr {
+        match self {
+            Self::Here(indexer) => indexer.local_addr(),
+            Self::Apart(process) => process.addr,
+        }
+    }
+
+    /// Resident memory in bytes of its own process, if it has one that is still there.
+    pub fn rss_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Here(_) => None,
+            Self::Apart(process) => process.rss_bytes(),
+        }
+    }
+
+    pub async fn stop(self) {
+        match self {
+            Self::Here(indexer) => indexer.shutdown().await,
+            Self::Apart(process) => process.kill().await,
+        }
+    }
+}

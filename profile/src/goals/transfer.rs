@@ -1,0 +1,173 @@
+//! The goals of the transfer.
+
+use std::{io::Write, num::NonZeroU64};
+
+use nekoproto::transport::Security;
+
+use super::{Bound, Goal};
+use crate::cluster::deployment::Deployment;
+use crate::report::option_name;
+use crate::transfer::figures::Measured;
+use crate::transfer::folder::Folder;
+use crate::transfer::measure;
+use crate::transfer::scenario::{Bulk, Change, How, Scenario, What};
+use crate::transfer::units::shown;
+
+const CAP: Option<NonZeroU64> = NonZeroU64::new(50_000_000);
+const READERS: usize = 8;
+/// The sparse file is this many times as large.
+const SPARSE_TIMES: u64 = 16;
+const PEAK_MIB: f64 = 64.0;
+
+/// Small files, unless told otherwise.
+pub const FILES: usize = 10_000;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub size: u64,
+    pub files: usize,
+    pub file_bytes: (u64, u64),
+    /// Times of each row that depends on the machine.
+    pub rounds: usize,
+    pub seed: u64,
+}
+
+/// One scenario, and what is aimed at in it.
+struct Plan {
+    scenario: Scenario,
+    goals: Vec<(String, Figure, Bound)>,
+}
+
+/// A figure of what was measured.
+#[derive(Clone, Copy)]
+enum Figure {
+    Median(&'static str),
+    /// The largest of the rounds, where none may be worse.
+    Largest(&'static str),
+    InTimesOfLast(&'static str),
+}
+
+impl Plan {
+    const fn of(scenario: Scenario) -> Self {
+        Self { scenario, goals: Vec::new() }
+    }
+
+    /// The same with one more goal.
+    fn aim(mut self, what: impl Into<String>, figure: Figure, bound: Bound) -> Self {
+        self.goals.push((what.into(), figure, bound));
+        self
+    }
+
+    /// The same with goals for the memory of both sides.
+    fn peaks(self, size: u64, how: &str) -> Self {
+        let what = |side| format!("{}, {how}: peak of memory of the {side}, MiB", shown(size));
+        self.aim(what("sender"), Figure::Largest("peak_mib_sender"), Bound::AtMost(PEAK_MIB)).aim(
+            what("reader"),
+            Figure::Largest("peak_mib_receiver"),
+            Bound::AtMost(PEAK_MIB),
+        )
+    }
+}
+
+/// All scenarios with their goals, in order.
+fn plan(options: &Options) -> Vec<Plan> {
+    use Bound::{AtLeast, AtMost, Exactly};
+    use Figure::{InTimesOfLast, Largest, Median};
+    let Options { size, files: count, file_bytes: bytes, rounds, seed } = *options;
+    let whole = Scenario { rounds, seed, ..Scenario::whole(size) };
+    // What caps or chunks decide comes out the same every time, and no floor is held against it.
+    let once = Scenario { rounds: 1, floors: false, ..whole.clone() };
+    let bulk = Bulk { size, sparse: false };
+    let sparse = Bulk { size: size.saturating_mul(SPARSE_TIMES), sparse: true };
+    let one_source = |security, name: &str, most| {
+        let what = format!("one source, {name}, in floors of raw TCP to a file");
+        let plan = Plan::of(Scenario { security, ..whole.clone() });
+        plan.aim(what, Median("ratio_tcp"), AtMost(most)).peaks(size, name)
+    };
+    let change = |how: How| {
+        let what = format!("1 % changed at 20 places, {}: moved, %", option_name(&how));
+        let change = Change { percent: 1.0, places: 20, how };
+        Plan::of(Scenario { what: What::Change(bulk, change), ..once.clone() }).aim(
+            what,
+            Median("moved_percent"),
+            AtMost(3.0),
+        )
+    };
+    let capped = Scenario { cap_up: CAP, cap_down: CAP, ..once.clone() };
+    let corrupts = "one of four sources corrupts 1 % of the chunks";
+    let last = format!("{READERS} readers, 50 MB/s up and down each: the last, in times of one alone");
+    let sent = format!("{READERS} readers: sent by the origin, copies");
+    let small = Scenario { what: What::Files { count, bytes }, ..whole.clone() };
+    let files = small.name();
+    vec![
+        one_source(Security::Insecure, "plain TCP", 1.1),
+        one_source(Security::Tls, "TLS", 1.35),
+        Plan::of(Scenario { sources: 4, cap_up: CAP, ..once.clone() }).aim(
+            "four sources of 50 MB/s each, MB/s",
+            Median("mb_per_s"),
+            AtLeast(190.0),
+        ),
+        Plan::of(Scenario { sources: 4, corrupt: Some(1.0), ..once.clone() })
+            .aim(format!("{corrupts}: banned"), Median("banned"), Exactly(1.0))
+            .aim(format!("{corrupts}: extra bytes, %"), Largest("extra_percent"), AtMost(1.0)),
+        Plan::of(capped.clone()),
+        Plan::of(Scenario { readers: READERS, ..capped })
+            .aim(last, InTimesOfLast("wall_s"), AtMost(1.6))
+            .aim(sent, Median("origin_copies"), AtMost(1.5)),
+        change(How::InPlace),
+        change(How::Insert),
+        Plan::of(small)
+            .aim(format!("{files}: published a second"), Median("files_published_per_s"), AtLeast(3000.0))
+            .aim(format!("{files}: fetched a second"), Median("files_fetched_per_s"), AtLeast(2000.0)),
+        Plan::of(Scenario { what: What::Publish(bulk), ..whole.clone() }).aim(
+            format!("publish {}, s", shown(size)),
+            Median("publish_s"),
+            AtMost(0.6),
+        ),
+        Plan::of(Scenario { what: What::Whole(sparse), ..once }).peaks(sparse.size, "sparse"),
+    ]
+}
+
+/// All that is measured, to be checked before anything begins.
+pub fn scenarios(options: &Options) -> Vec<Scenario> {
+    plan(options).into_iter().map(|plan| plan.scenario).collect()
+}
+
+/// Measures all goals; fewer if stopped. Also tells whether every file arrived and was right.
+pub async fn run(options: &Options, folder: &Folder, deployment: &Deployment) -> (Vec<Goal>, bool) {
+    let (mut goals, mut all_well, mut last) = (Vec::new(), true, None::<Measured>);
+    for Plan { scenario, goals: aims } in plan(options) {
+        let measured = measure(&scenario, folder, deployment).await;
+        if deployment.watch.is_stopped() {
+            return (goals, false);
+        }
+        let measured = measured.unwrap_or_else(|fault| {
+            say(&scenario, &format!("{:#}", fault.parts().1));
+            Measured { scenario: scenario.clone(), rounds: Vec::new() }
+        });
+        measured.errors().for_each(|error| say(&scenario, error));
+        all_well &= measured.is_all_well();
+        for (what, figure, bound) in aims {
+            let is = match figure {
+                Figure::Median(key) => measured.median(key),
+                Figure::Largest(key) => measured.largest(key),
+                Figure::InTimesOfLast(key) => {
+                    let last = last.as_ref().and_then(|last| last.median(key));
+                    measured.median(key).zip(last).map(|(is, last)| is / last)
+                }
+            };
+            // What was not fetched to its end reaches none.
+            let is = is.filter(|_| measured.errors().next().is_none()).unwrap_or(f64::NAN);
+            let (command, all_right) = (scenario.command(), measured.is_right());
+            goals.push(Goal { what, bound, measured: is, command, all_right });
+        }
+        last = Some(measured);
+    }
+    (goals, all_well)
+}
+
+fn say(scenario: &Scenario, error: &str) {
+    // Nobody is left to tell if stderr is closed.
+    let _ = writeln!(std::io::stderr(), "{}: {error}", scenario.name());
+}

@@ -1,0 +1,102 @@
+//! What an indexer takes: a row for each timing, and how much of it is the index and how much the way to it.
+
+use nekoproto::transport::Security;
+use serde_json::Value;
+
+use super::{LOOKUPS_IN_FLIGHT, Options, subject::Timing};
+use crate::floor::Floor;
+use crate::report::{Report, Row, Section, figures::P99_FROM, machine, security_name};
+
+/// The columns of every table of timings; those without a value are left out.
+const COLUMNS: [&str; 11] = [
+    "names",
+    "scenario",
+    "per_s",
+    "p50_us",
+    "p99_us",
+    "first_tenth_per_s",
+    "last_tenth_per_s",
+    "bytes_per_name",
+    "left_after_ms",
+    "p99_ratio",
+    "times",
+];
+
+/// The rows that were measured.
+#[derive(Debug)]
+pub struct Tables {
+    security: Security,
+    floor: Floor,
+    pub grown: Vec<Row>,
+    pub depths: Vec<Row>,
+    pub batches: Vec<Row>,
+    /// By registrations of a peer that left.
+    pub left: Vec<Row>,
+    shares: Vec<Row>,
+}
+
+impl Tables {
+    pub fn new(security: Security, floor: Floor) -> Self {
+        let (grown, depths, batches, left, shares) = <_>::default();
+        Self { security, floor, grown, depths, batches, left, shares }
+    }
+
+    pub fn row(&self, scenario: String, timing: &Timing) -> Row {
+        let row = Row::named(scenario).with("security", security_name(self.security));
+        let row = row.figure("per_s", timing.per_s()).figure("floor_us", self.floor.raw.p50);
+        row.times(&timing.figures())
+    }
+
+    pub fn share(&mut self, operation: String, timing: &Timing, index_us: f64) {
+        let us = timing.us_per_name();
+        let percent = index_us / us * 100.0;
+        let row = Row::named(operation).figure("us_each", us).figure("index_us", index_us);
+        self.shares.push(row.figure("index_percent", percent).figure("ipc_percent", 100.0 - percent));
+    }
+
+    pub fn report(self, options: &Options, interrupted: bool) -> Report {
+        let (raw, call) = (self.floor.raw.p50, self.floor.call.p50);
+        let (security, machine) = (security_name(self.security), machine::in_words());
+        let process = format!("One indexer in a process of its own, one connection, {security}, {machine}.");
+        let floor =
+            format!("Floor between two processes: raw TCP p50 {raw:.1} us, echo call p50 {call:.1} us.");
+        let names = options.names.first().copied().unwrap_or_default();
+        let shares = ["scenario", "us_each", "index_us", "index_percent", "ipc_percent"];
+        let title = "Where the time goes (index: the same work in this process, without a network; IPC: all the rest):";
+        let shares = Section { rows: Vec::new(), ..Section::new(title, &shares, self.shares) };
+        Report {
+            kind: Some("index"),
+            head: format!("{process}\n{floor}"),
+            sections: vec![
+                table("By number of names (registered in batches of 100, 4 calls in flight):", self.grown),
+                table(
+                    &format!("Lookups by calls in flight, {names} names, one name in a call:"),
+                    self.depths,
+                ),
+                table(
+                    &format!(
+                        "By names in a call, one registration or {LOOKUPS_IN_FLIGHT} lookups in flight:"
+                    ),
+                    self.batches,
+                ),
+                table("A peer leaves, and others look up meanwhile, 16 in flight:", self.left),
+                shares,
+            ],
+            foot: Vec::from_iter(interrupted.then(|| "Interrupted: rows are missing.".to_owned())),
+            facts: Row::default()
+                .with("seed", options.seed)
+                .with("lookups", options.lookups)
+                .figure("floor_us", raw)
+                .figure("floor_call_us", call),
+            interrupted,
+        }
+    }
+}
+
+/// A table of timings. A p99 of few times is not shown.
+fn table(title: &str, rows: Vec<Row>) -> Section {
+    let is_few = |row: &Row| row.0.get("times").and_then(Value::as_u64).is_some_and(|times| times < P99_FROM);
+    let shown = |row: &Row| if is_few(row) { row.clone().figure("p99_us", None) } else { row.clone() };
+    let shown: Vec<Row> = rows.iter().map(shown).collect();
+    Section { rows, ..Section::new(title, &COLUMNS, shown) }
+}

@@ -1,0 +1,157 @@
+//! Processes of this program: what one can be, and what it and whoever started it say to each other: a JSON
+//! object in each line, requests on its stdin, responses on its stdout.
+
+pub mod fetch;
+pub mod hostile;
+pub mod process;
+pub mod serve;
+pub mod usage;
+
+use std::net::SocketAddr;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use self::usage::Usage;
+
+/// What a process is made of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Options {
+    pub role: Role,
+    /// Plain TCP instead of TLS.
+    pub insecure: bool,
+    /// Threads, unless it is a peer: those have one on each core.
+    pub threads: NonZeroUsize,
+}
+
+/// What a process is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Role {
+    Indexer {
+        neighbors: Vec<SocketAddr>,
+        /// Queries go to all neighbors.
+        flood: bool,
+    },
+    /// Sends every byte back.
+    RawEcho,
+    /// Answers calls with what they carry.
+    Echo,
+    /// Publishes and downloads as it is asked to.
+    Peer(PeerOptions),
+    /// Serves a file of which it corrupts some chunks.
+    Hostile(PeerOptions, Corruption),
+}
+
+/// What a peer is made of.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PeerOptions {
+    /// Its folder, in the folder of the run, which is removed when whoever started it is gone.
+    pub dir: PathBuf,
+    pub indexer: SocketAddr,
+    /// File bytes a second that it sends at most.
+    pub cap_up: Option<NonZeroU64>,
+    /// File bytes a second that it fetches at most.
+    pub cap_down: Option<NonZeroU64>,
+}
+
+/// What a hostile holder corrupts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Corruption {
+    /// The true file.
+    pub file: PathBuf,
+    pub name: String,
+    /// Percent of its chunks that are corrupted.
+    pub percent: f64,
+    /// Chooses them.
+    pub seed: u64,
+}
+
+/// What a process is asked to do. It ends when its stdin closes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    /// Publish the file or the folder at this path.
+    Publish(PathBuf),
+    /// Download these files into the share folder.
+    Download {
+        names: Vec<String>,
+        /// When to begin, by [`now_s`](usage::now_s).
+        at_s: f64,
+    },
+    /// Forget what was taken so far.
+    Reset,
+    /// Say what was taken since then.
+    Usage,
+    /// Withdraw what was registered, and end. What is on disk stays.
+    End,
+}
+
+/// One response for each request, and one when the process is ready.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Response {
+    Ready {
+        node: String,
+        addr: SocketAddr,
+    },
+    /// It has published this number of files.
+    Published {
+        files: usize,
+        took_s: f64,
+    },
+    Downloaded(Downloads),
+    Usage(Usage),
+    Done,
+    Failed(String),
+}
+
+/// What came of the downloads of one reader.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Downloads {
+    /// When the last of them ended, by [`now_s`](usage::now_s).
+    pub ended_s: f64,
+    /// What each source sent for them.
+    pub sources: Vec<Sent>,
+    /// The bytes that had come by then, sampled.
+    pub moments: Vec<Moment>,
+    /// Why single ones failed.
+    pub failed: Vec<String>,
+}
+
+/// What a source sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// The source: its node, or what that is called.
+    pub source: String,
+    /// File bytes, useless ones included.
+    pub bytes: u64,
+    /// It was proved to lie.
+    pub banned: bool,
+}
+
+impl Sent {
+    /// Adds this to what its source sent already, in `sum`.
+    pub fn add_to(self, sum: &mut Vec<Self>) {
+        match sum.iter_mut().find(|sent| sent.source == self.source) {
+            Some(sent) => {
+                sent.bytes += self.bytes;
+                sent.banned |= self.banned;
+            }
+            None => sum.push(self),
+        }
+    }
+}
+
+/// What had come from each source at a moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Moment {
+    /// When, by [`now_s`](usage::now_s).
+    pub at_s: f64,
+    /// Sources, and bytes so far.
+    pub bytes: Vec<(String, u64)>,
+}
+
+/// What is in `mutex`, also if a thread panicked with it: it is whole at any time.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,181 @@
+//! What a process does: be an indexer, an echo, a peer or a hostile holder, and respond to requests. When
+//! its stdin closes, whoever started it is gone: it removes the folder of the run, if it has one, and ends.
+
+use std::any::Any;
+use std::io::{BufRead, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::{fs, thread};
+
+use anyhow::{Context, bail};
+use nekoindexer::{Indexer, Routing};
+use nekopeer::{Config, Peer, PeerHandle};
+use tokio::{net::TcpListener, sync::mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::hostile::Hostile;
+use super::usage::{Meter, now_s};
+use super::{Options, PeerOptions, Request, Response, Role, fetch};
+use crate::cluster::endpoint::{indexer_config, security};
+use crate::floor::echo;
+use crate::transfer::folder;
+
+/// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
+pub fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
+    let runtime = match options.role {
+        Role::Peer(_) | Role::Hostile(..) => {
+            tokio::runtime::Builder::new_multi_thread().enable_all().build()?
+        }
+        Role::Indexer { .. } | Role::RawEcho | Role::Echo => nekoindexer::threads::runtime(options.threads)?,
+    };
+    let gone = CancellationToken::new();
+    let requests = read_requests(gone.clone())?;
+    let served = runtime.block_on(gone.run_until_cancelled(serve(listen, options, requests)));
+    // Whatever still reads or writes is of no use any more.
+    runtime.shutdown_background();
+    let is_told = matches!(served, Some(Ok(true)));
+    match &options.role {
+        Role::Peer(peer) | Role::Hostile(peer, _) if !is_told => folder::remove_around(&peer.dir),
+        _ => {}
+    }
+    // Nobody to say it to is no failure if nobody is there.
+    if gone.is_cancelled() { Ok(()) } else { served.transpose().map(drop) }
+}
+
+/// The requests, as they come; `gone` when stdin closes.
+fn read_requests(gone: CancellationToken) -> std::io::Result<mpsc::UnboundedReceiver<Request>> {
+    let (sender, requests) = mpsc::unbounded_channel();
+    thread::Builder::new().name("stdin".to_owned()).spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let Ok(request) = serde_json::from_str(&line) else { break };
+            let is_last = request == Request::End;
+            let _ = sender.send(request); // if nobody takes it the process is ending
+            if is_last {
+                return;
+            }
+        }
+        gone.cancel();
+    })?;
+    Ok(requests)
+}
+
+/// What a process runs.
+enum Running {
+    Peer(PeerHandle, Meter),
+    /// It serves for as long as it is held.
+    Alone {
+        _held: Box<dyn Any>,
+    },
+}
+
+/// Whether it was told to end, or has said why it did not start; otherwise nobody is left to tell it.
+async fn serve(
+    listen: SocketAddr,
+    options: &Options,
+    mut requests: mpsc::UnboundedReceiver<Request>,
+) -> anyhow::Result<bool> {
+    let mut running = match start(listen, options).await {
+        Ok((running, node, addr)) => {
+            say(&Response::Ready { node, addr })?;
+            running
+        }
+        Err(error) => return say(&Response::Failed(format!("{error:#}"))).map(|()| true),
+    };
+    loop {
+        match requests.recv().await {
+            None => return Ok(false),
+            Some(Request::End) => break,
+            Some(request) => {
+                let done = obey(&mut running, request).await;
+                say(&done.unwrap_or_else(|error| Response::Failed(format!("{error:#}"))))?;
+            }
+        }
+    }
+    if let Running::Peer(peer, _) = running {
+        peer.shutdown().await;
+    }
+    say(&Response::Done).map(|()| true)
+}
+
+/// Starts it; who it is, and where it listens.
+async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running, String, SocketAddr)> {
+    let security = security(options.insecure);
+    let (held, node, addr): (Box<dyn Any>, _, _) = match &options.role {
+        Role::Indexer { neighbors, flood } => {
+            let routing = if *flood { Routing::Flood } else { Routing::Summary };
+            let config = indexer_config(listen, neighbors.clone(), security, routing);
+            let indexer = Indexer::spawn(config).await?;
+            let addr = indexer.local_addr();
+            (Box::new(indexer), String::new(), addr)
+        }
+        Role::RawEcho => {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+            let addr = listener.local_addr()?;
+            (Box::new(tokio::spawn(echo::serve_raw(listener))), String::new(), addr)
+        }
+        Role::Echo => {
+            let server = echo::Server::start(security)?;
+            let addr = server.addr;
+            (Box::new(server), String::new(), addr)
+        }
+        Role::Hostile(peer, corruption) => {
+            let hostile = Hostile::start(peer, corruption, security).await?;
+            let holder = hostile.client.holder;
+            (Box::new(hostile), holder.node.to_string(), holder.addr)
+        }
+        Role::Peer(PeerOptions { dir, indexer, cap_up, cap_down }) => {
+            let meter = Meter::start()?;
+            fs::create_dir_all(dir).context("cannot make the folder of a node")?;
+            let config = Config {
+                indexers: vec![*indexer],
+                listen: Some(listen),
+                security,
+                limit_up: *cap_up,
+                limit_down: *cap_down,
+                ..Config::new(dir)
+            };
+            let peer = Peer::spawn(config).await?;
+            peer.indexers_tried().await;
+            let addr = peer.local_addr().context("a peer does not listen")?;
+            let node = peer.node().to_string();
+            return Ok((Running::Peer(peer, meter), node, addr));
+        }
+    };
+    Ok((Running::Alone { _held: held }, node, addr))
+}
+
+async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Response> {
+    let Running::Peer(peer, meter) = running else {
+        bail!("a node that only serves is asked for {request:?}")
+    };
+    Ok(match request {
+        Request::Reset => {
+            meter.reset();
+            Response::Done
+        }
+        Request::Usage => Response::Usage(meter.usage()),
+        Request::Publish(path) => publish(peer, path).await?,
+        Request::Download { names, at_s } => Response::Downloaded(fetch::fetch(peer, names, at_s).await?),
+        Request::End => bail!("the end is no request like others"),
+    })
+}
+
+async fn publish(peer: &PeerHandle, path: PathBuf) -> anyhow::Result<Response> {
+    let began_s = now_s();
+    let outcome = peer.publish(vec![path], <_>::default(), &<_>::default()).await?;
+    let took_s = now_s() - began_s;
+    if let Some((path, error)) = outcome.failed.first() {
+        bail!("cannot publish {}: {error}", path.display());
+    }
+    if outcome.indexers_told == 0 {
+        bail!("no indexer knows what was published");
+    }
+    Ok(Response::Published { files: outcome.published.len(), took_s })
+}
+
+/// Says `response` to whoever started this process.
+fn say(response: &Response) -> anyhow::Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    writeln!(stdout, "{}", serde_json::to_string(response)?).context("cannot write to stdout")?;
+    stdout.flush().context("cannot write to stdout")
+}

@@ -1,0 +1,85 @@
+//! What a node's process takes: processor time, peak of memory, and memory from moment to moment. To be
+//! asked by the process itself.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use std::{fs, io, thread};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::locked;
+use crate::report::machine;
+
+/// How often memory, and the bytes of each source, are looked at.
+pub const SAMPLED_EVERY: Duration = Duration::from_millis(50);
+/// Makes the system forget the peak of memory so far.
+const FORGET_PEAK: &str = "5";
+
+/// Seconds by a clock that all processes of this machine share.
+pub fn now_s() -> f64 {
+    seconds(ClockId::Monotonic)
+}
+
+/// Seconds of processor time that this process has taken, user and system, all threads.
+pub fn cpu_s() -> f64 {
+    seconds(ClockId::ProcessCPUTime)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds since the start of the machine, and nanoseconds")]
+fn seconds(clock: ClockId) -> f64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// What a process took since its meter was reset.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    pub cpu_s: f64,
+    /// The most memory that was resident at once, in bytes; unknown where the system does not say.
+    pub peak_bytes: Option<u64>,
+    /// Times (by [`now_s`]) and resident bytes.
+    pub memory: Vec<(f64, u64)>,
+}
+
+/// Measures what this process takes, from its start on.
+#[derive(Debug)]
+pub struct Meter {
+    cpu_before_s: f64,
+    memory: Arc<Mutex<Vec<(f64, u64)>>>,
+}
+
+impl Meter {
+    /// Begins to look.
+    pub fn start() -> io::Result<Self> {
+        let memory = Arc::<Mutex<Vec<(f64, u64)>>>::default();
+        let looked_at = Arc::downgrade(&memory);
+        thread::Builder::new().name("memory".to_owned()).spawn(move || {
+            while let Some(memory) = looked_at.upgrade() {
+                if let Some(bytes) = machine::rss_bytes(std::process::id()) {
+                    locked(&memory).push((now_s(), bytes));
+                }
+                drop(memory);
+                thread::sleep(SAMPLED_EVERY);
+            }
+        })?;
+        Ok(Self { cpu_before_s: cpu_s(), memory })
+    }
+
+    /// What comes from now on counts.
+    pub fn reset(&mut self) {
+        // Where this is not allowed the peak is that of the whole life of the process, which is no less.
+        let _ = fs::write("/proc/self/clear_refs", FORGET_PEAK);
+        locked(&self.memory).clear();
+        self.cpu_before_s = cpu_s();
+    }
+
+    /// What was taken since the last reset.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            cpu_s: cpu_s() - self.cpu_before_s,
+            peak_bytes: machine::peak_bytes(std::process::id()),
+            memory: locked(&self.memory).clone(),
+        }
+    }
+}

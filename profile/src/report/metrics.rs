@@ -1,0 +1,106 @@
+//! Every figure of the results: its key, what people read, its decimals, and which way is better.
+
+/// Which way a figure should go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Less is better.
+    Lower,
+    /// More is better.
+    Higher,
+    /// A single one more is a regression.
+    NoMore,
+    /// Compared, but decided too much by chance to be a regression.
+    Shown,
+    /// Not compared.
+    Aside,
+}
+
+/// One figure of the results.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its key in JSON and CSV.
+    pub key: &'static str,
+    /// The heading of its column, with its unit.
+    pub label: &'static str,
+    /// Which way it should go.
+    pub better: Better,
+    decimals: Option<usize>,
+}
+
+impl Metric {
+    /// `figure` with the decimals of this metric; without a fixed number, with about three digits.
+    pub fn shown(&self, figure: f64) -> String {
+        let decimals = self.decimals.unwrap_or(match figure.abs() {
+            whole if whole.fract() == 0.0 || whole >= 100.0 => 0,
+            middle if middle >= 10.0 => 1,
+            _ => 3,
+        });
+        format!("{figure:.decimals$}")
+    }
+}
+
+/// The metric with this key; one that is not listed is labelled by its key.
+pub fn metric(key: &'static str) -> Metric {
+    METRICS.into_iter().find(|metric| metric.key == key).unwrap_or(free(key, key, Better::Aside))
+}
+
+const fn fixed(key: &'static str, label: &'static str, better: Better, decimals: usize) -> Metric {
+    Metric { key, label, better, decimals: Some(decimals) }
+}
+
+const fn free(key: &'static str, label: &'static str, better: Better) -> Metric {
+    Metric { key, label, better, decimals: None }
+}
+
+/// All that have a heading or a direction of their own; comparisons follow this order.
+pub const METRICS: [Metric; 49] = [
+    fixed("scenario", "what", Better::Aside, 0),
+    fixed("mean_us", "mean us", Better::Lower, 1),
+    fixed("p50_us", "p50 us", Better::Lower, 1),
+    fixed("p90_us", "p90 us", Better::Lower, 1),
+    fixed("p99_us", "p99 us", Better::Lower, 1),
+    fixed("p999_us", "p99.9 us", Better::Aside, 1),
+    fixed("max_us", "max us", Better::Shown, 1),
+    fixed("queries_per_s", "queries/s", Better::Higher, 0),
+    fixed("per_s", "a second", Better::Higher, 0),
+    fixed("messages_per_query", "messages/query", Better::Lower, 2),
+    fixed("floor_us", "floor us", Better::Shown, 1),
+    fixed("ratio_to_floor", "p50 / floor", Better::Shown, 2),
+    fixed("rss_mib", "resident MiB", Better::Shown, 1),
+    fixed("forerunner_published_us", "forerunner, published mean us", Better::Aside, 0),
+    fixed("forerunner_rebuilt_us", "forerunner, rebuilt mean us", Better::Aside, 0),
+    fixed("first_tenth_per_s", "first tenth/s", Better::Aside, 0),
+    fixed("last_tenth_per_s", "last tenth/s", Better::Aside, 0),
+    fixed("bytes_per_name", "bytes/name", Better::Lower, 0),
+    fixed("left_after_ms", "left after ms, longest", Better::Aside, 1),
+    fixed("p99_ratio", "p99 / p99 before", Better::Aside, 2),
+    fixed("us_each", "us each", Better::Aside, 2),
+    fixed("index_us", "index us", Better::Aside, 2),
+    fixed("index_percent", "index %", Better::Aside, 1),
+    fixed("ipc_percent", "IPC %", Better::Aside, 1),
+    free("wall_s", "until the last reader is done, s", Better::Aside),
+    free("first_s", "until the first reader is done, s", Better::Aside),
+    free("ratio_tcp", "in floors of raw TCP", Better::Lower),
+    free("mb_per_s", "MB/s, all readers together", Better::Higher),
+    free("files_published_per_s", "files published a second", Better::Higher),
+    free("files_fetched_per_s", "files fetched a second", Better::Higher),
+    free("publish_s", "publishing, s", Better::Lower),
+    free("floor_tcp_s", "floor: raw TCP to a file, s", Better::Aside),
+    free("floor_copy_s", "floor: copied by the system, s", Better::Aside),
+    free("floor_read_write_s", "floor: read and written, s", Better::Aside),
+    free("ratio_copy", "in copies by the system", Better::Aside),
+    free("ratio_read_write", "in reads and writes", Better::Aside),
+    free("cpu_s_per_gib_sender", "CPU s for each GiB, senders", Better::Aside),
+    free("cpu_s_per_gib_receiver", "CPU s for each GiB, readers", Better::Aside),
+    free("moved_percent", "moved of what changed, % of the file", Better::Lower),
+    free("peak_mib_sender", "peak of memory, sender, MiB", Better::Shown),
+    free("peak_mib_receiver", "peak of memory, reader, MiB", Better::Shown),
+    free("origin_copies", "sent by the origin, copies", Better::Aside),
+    free("moved_copies", "moved in all, copies", Better::Aside),
+    free("moved_mib", "moved in all, MiB", Better::Aside),
+    free("extra_percent", "moved beyond what was wanted, %", Better::Aside),
+    free("banned", "sources banned", Better::Aside),
+    free("hits_wrong", "wrong", Better::NoMore),
+    free("wrong", "wrong files", Better::NoMore),
+    free("errors", "errors", Better::NoMore),
+];

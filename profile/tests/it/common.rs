@@ -1,0 +1,50 @@
+//! Runs the profiler as a program.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+pub(crate) fn profile(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_profile"));
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end: exit code, stdout, stderr.
+pub(crate) fn ends(args: &[&str]) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = profile(args).output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// It could not begin, and says so in one line that has `says` in it.
+pub(crate) fn refused(args: &[&str], says: &str) {
+    let (code, stdout, stderr) = ends(args);
+    assert_eq!((code, stdout.as_str()), (2, ""), "{args:?}: {stderr}");
+    assert!(stderr.contains(says), "{args:?}: {stderr}");
+    let said =
+        stderr.lines().filter(|line| !line.is_empty() && !line.starts_with("note: this is a debug build"));
+    assert!(said.count() <= 3, "{args:?}: {stderr}");
+}
+
+/// What it prints when it ends well, with single blanks: the columns of tables are aligned by more.
+pub(crate) fn ok(args: &[&str]) -> String {
+    let (code, stdout, stderr) = ends(args);
+    assert_eq!(code, 0, "{args:?}: {stdout}{stderr}");
+    let words = |line: &str| line.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    stdout.lines().map(words).collect::<Vec<_>>().join("\n")
+}
+
+pub(crate) fn read_json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Processes whose command line has `text` in it.
+pub(crate) fn processes_with(text: &str) -> usize {
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let lines = pids.filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
+}

@@ -1,0 +1,8 @@
+//! Tests of the profiler as a library and as a program, in one binary.
+#![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
+
+mod common;
+mod program;
+mod query;
+mod transfer;
+mod unit;

@@ -1,0 +1,29 @@
+//! Tests of single files, each named after its file.
+
+mod cluster_layout;
+mod compare;
+mod goals;
+mod goals_transfer;
+mod index;
+mod instructions;
+mod node_fetch;
+mod node_hostile;
+mod node_usage;
+mod plan_expected;
+mod plan_scenario;
+mod plan_topology;
+mod plan_workload;
+mod plot;
+mod plot_over_time;
+mod report_figures;
+mod report_machine;
+mod report_outputs;
+mod run_pacer;
+mod run_samples;
+mod transfer_figures;
+mod transfer_files;
+mod transfer_floor;
+mod transfer_folder;
+mod transfer_scenario;
+mod transfer_show;
+mod transfer_units;

@@ -1,0 +1,72 @@
+//! Tests of `compare.rs`.
+
+use serde_json::Value;
+use serde_json::json;
+
+use profile::compare::*;
+
+const RULE: Rule = Rule { tolerance: 0.1, per_floor: false };
+
+fn result(p50: f64, per_s: f64, wrong: u64) -> Value {
+    json!({"scenario": "1/1/0", "layout": "one", "p50_us": p50, "max_us": p50 * 9.0, "queries_per_s": per_s,
+           "hits_wrong": wrong, "floor_us": 5.0})
+}
+
+fn regressions(a: &Value, b: &Value, rule: Rule) -> usize {
+    compare(a, b, rule).unwrap().regressions.len()
+}
+
+#[test]
+fn worse_is_judged_by_what_should_go_which_way() {
+    let before = result(100.0, 1000.0, 0);
+    for (after, expected) in [
+        (result(100.0, 1000.0, 0), 0),
+        (result(109.0, 910.0, 0), 0),
+        (result(111.0, 1000.0, 0), 1),
+        (result(50.0, 2000.0, 0), 0),
+        (result(100.0, 880.0, 0), 1),
+        (result(100.0, 1000.0, 1), 1),
+        (result(200.0, 500.0, 1), 3),
+    ] {
+        assert_eq!(regressions(&before, &after, RULE), expected, "{after}");
+    }
+    let text = compare(&before, &result(200.0, 1000.0, 0), RULE).unwrap().regressions;
+    assert_eq!(text, ["1/1/0, one: p50_us went from 100.000 to 200.000 (2.00 x)"]);
+}
+
+#[test]
+fn a_p99_of_few_times_decides_nothing() {
+    let result = |p99: f64, times: u64| json!({"scenario": "a", "p99_us": p99, "times": times});
+    assert_eq!(regressions(&result(1.0, 1000), &result(2.0, 1000), RULE), 1);
+    assert_eq!(regressions(&result(1.0, 1000), &result(2.0, 999), RULE), 0);
+}
+
+#[test]
+fn times_may_count_in_floors() {
+    let (before, mut after) = (result(100.0, 1000.0, 0), result(200.0, 1000.0, 0));
+    after["floor_us"] = json!(10.0);
+    assert_eq!(regressions(&before, &after, RULE), 1);
+    after["queries_per_s"] = json!(500.0);
+    let per_floor = Rule { per_floor: true, ..RULE };
+    assert_eq!(regressions(&before, &after, per_floor), 0);
+    after["floor_us"] = Value::Null;
+    assert!(compare(&before, &after, per_floor).is_err());
+    after["interrupted"] = json!(true);
+    assert!(compare(&before, &after, RULE).is_err());
+}
+
+#[test]
+fn rows_are_matched_by_what_they_are_of() {
+    let row = |scenario: &str, us: f64| json!({"scenario": scenario, "p50_us": us});
+    let a = json!({"rows": [row("a", 1.0), row("b", 1.0)]});
+    let b = json!({"rows": [row("b", 1.0), row("a", 2.0), row("c", 1.0)]});
+    let comparison = compare(&a, &b, RULE).unwrap();
+    assert_eq!(comparison.regressions.len(), 1);
+    let lost = compare(&b, &a, RULE).unwrap().regressions;
+    assert_eq!(lost, ["c: not in the second result"]);
+    assert!(comparison.table.contains("c: not in the first result"));
+    assert!(compare(&row("a", 1.0), &row("b", 1.0), RULE).is_err());
+    for bad in [json!([]), json!({}), json!({"rows": 7}), json!({"rows": []}), json!({"rows": [{}]})] {
+        assert!(compare(&a, &bad, RULE).is_err(), "{bad}");
+    }
+}
