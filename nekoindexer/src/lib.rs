@@ -8,7 +8,7 @@
 //! | `summaries` | keep neighbors informed of our names |
 //! | [`links`], [`load`] | the neighbors, connected or away; which of them are stuck |
 //! | [`config`] | defaults, file, command line |
-//! | [`threads`] | how many threads the program runs on |
+//! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
 
@@ -16,6 +16,7 @@ pub mod config;
 mod invalidate;
 pub mod links;
 pub mod load;
+pub mod logging;
 mod query;
 mod service;
 pub mod state;
