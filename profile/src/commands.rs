@@ -41,7 +41,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Compare(_) | Command::Instructions(_) | Command::Serve(_) | Command::TransferNode(_)
     );
     if cfg!(debug_assertions) && measures {
-        note("note: this is a debug build, its figures say little (cargo run --release)");
+        note("note: this is a debug build, its figures say little (cargo run --profile dist)");
     }
     match args.command {
         Command::Query(query) => run_query(&query),
