@@ -13,7 +13,7 @@
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
 //! | [`state`] | all decisions: pure, simulated over many seeds |
 //! | [`config`] | defaults, file, command line |
-//! | [`threads`] | how many threads the program runs on |
+//! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
 
@@ -21,6 +21,7 @@ pub mod config;
 mod connections;
 mod indexer;
 mod invalidate;
+pub mod logging;
 pub mod neighbors;
 mod query;
 mod service;

@@ -5,7 +5,7 @@ use std::{io::Write, net::SocketAddr, num::NonZeroUsize, path::PathBuf, process:
 use anyhow::Context;
 use clap::Parser;
 use nekoindexer::{
-    Config, Indexer, Routing,
+    Config, Indexer, Routing, logging,
     threads::{self, THREADS_DEFAULT, THREADS_MAX},
 };
 use nekoproto::{
@@ -13,7 +13,6 @@ use nekoproto::{
     transport::{Security, resolve},
 };
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 /// A nekop2p indexer: knows who holds what, and asks its neighbors.
 #[derive(Debug, Parser)]
@@ -74,8 +73,7 @@ impl Args {
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,tarpc=off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    logging::start();
     nekoproto::transport::raise_file_limit();
     match run(args) {
         Ok(()) => ExitCode::SUCCESS,

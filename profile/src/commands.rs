@@ -29,7 +29,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
     nekoproto::transport::raise_file_limit();
     let measures = !matches!(args.command, Command::Compare(_) | Command::Instructions(_) | Command::Node(_));
     if cfg!(debug_assertions) && measures {
-        note("note: this is a debug build, its figures say little (cargo run --release)");
+        note("note: this is a debug build, its figures say little (cargo run --profile dist)");
     }
     match args.command {
         Command::Query(query) => run_query(&query),

@@ -38,7 +38,7 @@ pub struct Counts {
 pub fn count_all(mut each: impl FnMut(Hot)) -> anyhow::Result<Counts> {
     ensure!(
         !cfg!(debug_assertions),
-        "the recorded numbers are of release builds: run it with `cargo run --release`"
+        "the recorded numbers are of release builds: run it with `cargo run --profile dist`"
     );
     let mut instructions = BTreeMap::new();
     for hot in Hot::value_variants() {

@@ -41,7 +41,10 @@ impl From<Ended> for ExitCode {
 }
 
 /// Runs what the arguments say; whatever goes wrong has been said when it returns.
-pub async fn main(args: Args) -> Ended {
+///
+/// The runtime is started here: a future is compiled where it is polled first, so for the binary and all tests once.
+#[tokio::main]
+pub async fn execute(args: Args) -> Ended {
     let output = output::Output::new(args.node.json);
     let ended = match &args.command {
         Some(args::Command::Demo { size_mib }) => demo::run(&output, *size_mib).await,
