@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outline_proves_itself() {
+    fn an_outboard_proves_itself() {
         let bytes = bytes(5 * usize::try_from(SEGMENT_BYTES_MIN).unwrap() + 99);
         let size = bytes.len() as u64;
         let content = ContentHash::from_bytes(*blake3::hash(&bytes).as_bytes());

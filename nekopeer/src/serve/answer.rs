@@ -49,7 +49,7 @@ pub(super) fn answer(
         DataRequest::Manifest(hash) => manifest(library, partial_files, hash),
         DataRequest::Get { content, ranges } => ranges_of(library, partial_files, content, ranges.into_vec()),
         DataRequest::Have(content) => have(library, partial_files, content),
-        DataRequest::Outline(hash) => outboard(library, partial_files, hash),
+        DataRequest::Outboard(hash) => outboard(library, partial_files, hash),
     }
 }
 

@@ -255,7 +255,7 @@ async fn news_during_a_download_is_not_forgotten_when_it_ends() {
         let gate = Arc::new(Notify::new());
         let (script, closed) = (second.clone(), Arc::clone(&gate));
         let mut slow = Holder::begin(identity(1), move |request| match request {
-            DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outline(_) => {
+            DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outboard(_) => {
                 script.honest(request)
             }
             DataRequest::Get { .. } => Answer::of(script.asked(request)).behind(&closed),

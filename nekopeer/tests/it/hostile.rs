@@ -39,7 +39,7 @@ impl Stage {
     /// An origin that answers honestly for the manifest and plays a trick with the chunks.
     async fn with_chunks(trick: Trick) -> Self {
         Self::set(file(), move |goods, request| match request {
-            DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outline(_) => {
+            DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outboard(_) => {
                 goods.honest(request)
             }
             DataRequest::Get { .. } => trick(goods, request),
@@ -141,7 +141,7 @@ async fn source_that_always_dies_halfway_is_asked_again_and_again_until_all_is_t
     in_time(async {
         let goods = Goods::new(&identity(1), "a", 1, bytes(1, 5 * goods::CHUNK_BYTES));
         let stage = Stage::set(goods, |goods, request| match request {
-            DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outline(_) => {
+            DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outboard(_) => {
                 goods.honest(request)
             }
             DataRequest::Get { .. } => dies_in_the_third_chunk(goods, request),

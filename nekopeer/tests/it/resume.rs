@@ -23,7 +23,7 @@ const DELIVERED: usize = MIB / 2;
 fn faltering(goods: &Goods, then: Then) -> Holder {
     let (goods, first) = (goods.clone(), AtomicBool::new(true));
     Holder::begin(identity(1), move |request| match request {
-        DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outline(_) => goods.honest(request),
+        DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outboard(_) => goods.honest(request),
         DataRequest::Get { .. } if first.swap(false, Ordering::Relaxed) => {
             goods.honest(request).cut_to(DELIVERED + CHUNK_BYTES / 2).then(then)
         }

@@ -29,7 +29,7 @@ pub enum DataRequest {
     Have(ContentHash),
     /// The hashes of the segments (aligned BLAKE3 subtrees) of the file whose manifest has this hash, one after
     /// the other. They can be verified against the file's hash. Not every holder keeps them.
-    Outline(ManifestHash),
+    Outboard(ManifestHash),
 }
 
 /// A range of bytes of a file.

@@ -345,7 +345,7 @@ fn data_messages_are_pinned() {
     let get = DataRequest::Get { content: CONTENT, ranges };
     pins.pin("get", &get, "01 C 03 00 01 fa fbfb00 fc00000100 fd0000000001000000");
     pins.pin("have", &DataRequest::Have(CONTENT), "02 C");
-    pins.pin("outline", &DataRequest::Outline(MANIFEST), "03 D");
+    pins.pin("outboard", &DataRequest::Outboard(MANIFEST), "03 D");
     let grants = [
         (Freshness::Fresh, "00 fc70110100 00"),
         (Freshness::Unverified, "00 fc70110100 01"),

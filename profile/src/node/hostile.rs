@@ -136,7 +136,7 @@ impl Goods {
             DataRequest::Manifest(_) => {
                 stream.send_with::<DataReply>(&grant(self.manifest.len() as u64), &self.manifest)
             }
-            DataRequest::Outline(_) => stream.send::<DataReply>(&Err(FetchRefusal::NotShared)),
+            DataRequest::Outboard(_) => stream.send::<DataReply>(&Err(FetchRefusal::NotShared)),
             DataRequest::Have(_) => stream.send::<DataReply>(&grant(0)), // all of it
             DataRequest::Get { ranges, .. } => {
                 let len = ranges.iter().map(|range| range.len).sum();

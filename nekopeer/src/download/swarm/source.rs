@@ -112,7 +112,7 @@ impl Source {
     /// The segments of the file of `record`, checked against its content hash; `None` if this source does
     /// not know them, or says what is not so.
     pub(crate) fn outboard(&mut self, record: &Record) -> Result<Option<Segments>, FetchError> {
-        self.stream.send(&DataRequest::Outline(record.manifest))?;
+        self.stream.send(&DataRequest::Outboard(record.manifest))?;
         let max = Segments::new(record.size).len() * size_of::<SegmentHash>();
         match self.body(max as u64) {
             Ok(bytes) => Ok(Segments::from_outboard(&bytes, record.size, &record.content)),

@@ -65,7 +65,7 @@ pub(crate) fn asked(bytes: &[u8], manifest: &[u8], request: &DataRequest) -> Vec
     let at = |offset: u64| usize::try_from(offset).unwrap();
     match request {
         DataRequest::Manifest(_) => manifest.to_vec(),
-        DataRequest::Have(_) | DataRequest::Outline(_) => Vec::new(), // all of it, and no outline
+        DataRequest::Have(_) | DataRequest::Outboard(_) => Vec::new(), // all of it, and no outboard
         DataRequest::Get { ranges, .. } => ranges
             .iter()
             .flat_map(|range| &bytes[at(range.offset)..at(range.offset + range.len)])
