@@ -16,16 +16,16 @@ use std::process::ExitCode;
 
 pub use args::Args;
 
-/// How a command ended, as the exit code says it.
+/// How a command ended; maps to the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Done.
+    /// Success.
     Well,
-    /// Nobody offers the name.
+    /// No node offers the name.
     NotFound,
     /// The command line is wrong.
     Usage,
-    /// Anything else that failed.
+    /// Any other failure.
     Failed,
 }
 
@@ -40,7 +40,7 @@ impl From<Ended> for ExitCode {
     }
 }
 
-/// Runs what the arguments say; whatever goes wrong has been said when it returns.
+/// Runs what the arguments say. Errors have been printed when it returns.
 pub async fn main(args: Args) -> Ended {
     let output = output::Output::new(args.node.json);
     let ended = match &args.command {

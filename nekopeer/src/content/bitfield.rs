@@ -1,4 +1,4 @@
-//! Which chunks of a file are there: a bit for each, shared between threads or sent to another node.
+//! Bit fields: which chunks of a file are present, shared between threads or sent to another node.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -7,8 +7,8 @@ pub(crate) use fixedbitset::FixedBitSet as Bitfield;
 
 const WORD: usize = u64::BITS as usize;
 
-/// The set that [`to_bytes`] made of `len` chunks; `None` if the bytes are too few, too many, or name a
-/// chunk that does not exist.
+/// Decodes a bit field of `len` chunks. `None` if there are too few or too many bytes, or if a bit is
+/// set beyond `len`.
 pub(crate) fn from_bytes(bytes: &[u8], len: usize) -> Option<Bitfield> {
     if bytes.len() != len.div_ceil(8) {
         return None;
@@ -26,14 +26,14 @@ pub(crate) fn from_bytes(bytes: &[u8], len: usize) -> Option<Bitfield> {
     Some(bits)
 }
 
-/// A bit for each chunk, the lowest bit of the first byte for the first.
+/// Encodes one bit per chunk; chunk 0 is the lowest bit of the first byte.
 pub(crate) fn to_bytes(bits: &Bitfield) -> Vec<u8> {
     let mut bytes = vec![0; bits.len().div_ceil(8)];
     bits.ones().for_each(|index| bytes[index / 8] |= 1 << (index % 8));
     bytes
 }
 
-/// The chunks that a download has by now; any thread may add to them.
+/// The chunks that a download has; any thread may add to them.
 #[derive(Debug)]
 pub(crate) struct SharedBitfield {
     words: Vec<AtomicU64>,
@@ -42,7 +42,7 @@ pub(crate) struct SharedBitfield {
 }
 
 impl SharedBitfield {
-    /// Begins with these.
+    /// Starts with the chunks in `begin`.
     pub(crate) fn new(begin: &Bitfield) -> Self {
         let words = (0..begin.len().div_ceil(WORD)).map(|_| AtomicU64::new(0)).collect();
         let shared = Self { words, len: begin.len(), count: AtomicUsize::new(0) };
@@ -50,7 +50,7 @@ impl SharedBitfield {
         shared
     }
 
-    /// Whether chunk `index` is there.
+    /// Whether chunk `index` is present.
     pub(crate) fn contains(&self, index: usize) -> bool {
         let word = self.words.get(index / WORD).map_or(0, |word| word.load(Ordering::Acquire));
         word >> (index % WORD) & 1 == 1
@@ -64,7 +64,7 @@ impl SharedBitfield {
         }
     }
 
-    /// Takes chunk `index` out: its bytes turned out not to be there.
+    /// Removes chunk `index`: its bytes on disk are not the right ones.
     pub(crate) fn remove(&self, index: usize) {
         let bit = 1 << (index % WORD);
         if self.words[index / WORD].fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
@@ -72,12 +72,12 @@ impl SharedBitfield {
         }
     }
 
-    /// Whether all are there.
+    /// Whether all chunks are present.
     pub(crate) fn is_complete(&self) -> bool {
         self.count.load(Ordering::Acquire) == self.len
     }
 
-    /// Those that are there now.
+    /// The chunks that are present now.
     pub(crate) fn snapshot(&self) -> Bitfield {
         let words: Vec<u64> = self.words.iter().map(|word| word.load(Ordering::Acquire)).collect();
         let mut bits = Bitfield::with_capacity(self.len);

@@ -4,8 +4,8 @@
 use std::{os::unix::fs::PermissionsExt, sync::Arc};
 
 use crate::common::{
-    Answer, Folder, Goods, Holder, Node, bytes, eventually, fake_indexer::FakeIndexer, goods::CHUNK_BYTES,
-    holder::patient, identity, in_time, indexer, name, peer, policy,
+    Folder, Goods, Holder, Node, ScriptedReply, bytes, eventually, fake_indexer::FakeIndexer,
+    goods::CHUNK_BYTES, holder::patient, identity, in_time, indexer, name, peer, policy,
 };
 use nekopeer::{Condition, Config, DownloadError, Event, OnStale};
 use nekoproto::{
@@ -258,7 +258,7 @@ async fn news_during_a_download_is_not_forgotten_when_it_ends() {
             DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outline(_) => {
                 script.honest(request)
             }
-            DataRequest::Get { .. } => Answer::of(script.asked(request)).behind(&closed),
+            DataRequest::Get { .. } => ScriptedReply::of(script.asked(request)).behind(&closed),
         });
         slow.register(indexer.local_addr(), [second.record.to_signed()]).await;
         let meanwhile = async {

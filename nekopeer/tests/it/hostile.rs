@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::common::{
-    Answer, Folder, Goods, Holder, MIB, Node, Then, bytes, fake_indexer::FakeIndexer, goods, identity,
+    Folder, Goods, Holder, MIB, Node, ScriptedReply, Then, bytes, fake_indexer::FakeIndexer, goods, identity,
     in_time, indexer, name, peer,
 };
 use nekoindexer::IndexerHandle;
@@ -11,7 +11,7 @@ use nekopeer::{DownloadError, Downloaded};
 use nekoproto::{ContentHash, DataRequest, FetchRefusal, Hit, List, SignedRecord, limits::TTL_DEFAULT};
 
 /// What the origin of a file does when it is asked for chunks.
-type Trick = fn(&Goods, &DataRequest) -> Answer;
+type Trick = fn(&Goods, &DataRequest) -> ScriptedReply;
 
 /// An origin that plays a trick, and a reader. The origin comes first among the sources, so it
 /// is the one that is asked for the manifest and for the first chunks.
@@ -26,7 +26,7 @@ struct Stage {
 impl Stage {
     async fn set(
         goods: Goods,
-        trick: impl Fn(&Goods, &DataRequest) -> Answer + Send + Sync + 'static,
+        trick: impl Fn(&Goods, &DataRequest) -> ScriptedReply + Send + Sync + 'static,
     ) -> Self {
         let indexer = indexer(&[]).await;
         let (to, reader) = peer(&[indexer.local_addr()]).await;
@@ -80,32 +80,32 @@ fn file() -> Goods {
     Goods::new(&identity(1), "a", 1, bytes(1, 2 * MIB + 17))
 }
 
-fn corrupts_the_third_chunk(goods: &Goods, request: &DataRequest) -> Answer {
+fn corrupts_the_third_chunk(goods: &Goods, request: &DataRequest) -> ScriptedReply {
     let mut bytes = goods.asked(request);
     let at = (2 * goods::CHUNK_BYTES).min(bytes.len() - 1);
     bytes[at] ^= 1;
-    Answer::of(bytes)
+    ScriptedReply::of(bytes)
 }
 
-fn dies_in_the_third_chunk(goods: &Goods, request: &DataRequest) -> Answer {
+fn dies_in_the_third_chunk(goods: &Goods, request: &DataRequest) -> ScriptedReply {
     goods.honest(request).cut_to(2 * goods::CHUNK_BYTES + 1).then(Then::Close)
 }
 
-fn dies_at_once(goods: &Goods, request: &DataRequest) -> Answer {
+fn dies_at_once(goods: &Goods, request: &DataRequest) -> ScriptedReply {
     goods.honest(request).cut_to(0).then(Then::Close)
 }
 
-fn grants_one_byte_more(goods: &Goods, request: &DataRequest) -> Answer {
+fn grants_one_byte_more(goods: &Goods, request: &DataRequest) -> ScriptedReply {
     let bytes = goods.asked(request);
-    Answer::granting(bytes.len() + 1, bytes)
+    ScriptedReply::granting(bytes.len() + 1, bytes)
 }
 
-fn grants_next_to_everything(_: &Goods, _: &DataRequest) -> Answer {
-    Answer::granting(usize::MAX, Vec::new())
+fn grants_next_to_everything(_: &Goods, _: &DataRequest) -> ScriptedReply {
+    ScriptedReply::granting(usize::MAX, Vec::new())
 }
 
-fn refuses(_: &Goods, _: &DataRequest) -> Answer {
-    Answer::refusal(FetchRefusal::Unreadable)
+fn refuses(_: &Goods, _: &DataRequest) -> ScriptedReply {
+    ScriptedReply::refusal(FetchRefusal::Unreadable)
 }
 
 #[tokio::test]
@@ -228,7 +228,7 @@ async fn source_that_accepts_and_never_answers_is_overtaken() {
     in_time(async {
         let goods = Goods::new(&identity(1), "a", 1, bytes(1, 18 * MIB));
         let stage = Stage::set(goods, Goods::honest).await;
-        let mut stuck = Holder::begin(identity(2), |_| Answer::of(Vec::new()).then(Then::Hang));
+        let mut stuck = Holder::begin(identity(2), |_| ScriptedReply::of(Vec::new()).then(Then::Hang));
         stuck.register(stage.indexer.local_addr(), [stage.goods.record.to_signed()]).await;
         let done = stage.reader.get("a").await.unwrap();
         assert!(stage.to.read("a") == stage.goods.bytes);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::common::{
-    Answer, Goods, Holder, MIB, Node, Then, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
+    Goods, Holder, MIB, Node, ScriptedReply, Then, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
     indexer, name, peer,
 };
 use nekoindexer::IndexerHandle;
@@ -27,7 +27,7 @@ fn faltering(goods: &Goods, then: Then) -> Holder {
         DataRequest::Get { .. } if first.swap(false, Ordering::Relaxed) => {
             goods.honest(request).cut_to(DELIVERED + CHUNK_BYTES / 2).then(then)
         }
-        DataRequest::Get { .. } => Answer::refusal(FetchRefusal::Unreadable),
+        DataRequest::Get { .. } => ScriptedReply::refusal(FetchRefusal::Unreadable),
     })
 }
 

@@ -8,8 +8,8 @@ use std::{
 };
 
 use crate::common::{
-    Answer, Folder, Goods, Holder, MIB, Node, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
-    indexer, name, peer,
+    Folder, Goods, Holder, MIB, Node, ScriptedReply, bytes, eventually, goods::CHUNK_BYTES, identity,
+    in_time, indexer, name, peer,
 };
 use nekopeer::{Config, DownloadError, DownloadOptions, Progress};
 use nekoproto::{DataRequest, FetchRefusal};
@@ -61,7 +61,7 @@ async fn a_peer_that_is_still_downloading_is_listed_so_and_serves_what_it_has() 
         let half = goods.bytes.len() as u64 / 2;
         let origin = Holder::begin(identity(1), move |request| match request {
             DataRequest::Get { ranges, .. } if ranges.iter().any(|range| range.offset + range.len > half) => {
-                Answer::refusal(FetchRefusal::Busy)
+                ScriptedReply::refusal(FetchRefusal::Busy)
             }
             request => script.honest(request),
         });
@@ -200,7 +200,7 @@ async fn small_file_that_is_corrupted_by_one_source_comes_from_another() {
         let liar = Holder::begin(identity(1), move |request| {
             let mut bytes = script.asked(request);
             bytes[0] ^= 1;
-            Answer::of(bytes)
+            ScriptedReply::of(bytes)
         });
         liar.register(indexer.local_addr(), [goods.record.to_signed()]).await;
         let script = goods.clone();
@@ -260,7 +260,7 @@ async fn what_a_liar_sends_is_not_read() {
             if let (DataRequest::Get { .. }, Some(byte)) = (request, bytes.get_mut(5 * CHUNK_BYTES)) {
                 *byte ^= 1;
             }
-            Answer::of(bytes)
+            ScriptedReply::of(bytes)
         });
         liar.register(indexer.local_addr(), [goods.record.to_signed()]).await;
         let (_to, reader) = peer(&[indexer.local_addr()]).await;

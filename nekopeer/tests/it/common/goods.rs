@@ -5,7 +5,7 @@ use nekoproto::{
     SignedRecord, VerifiedRecord, Version, codec,
 };
 
-use super::{Answer, name};
+use super::{ScriptedReply, name};
 
 /// Bytes of each chunk but the last.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
@@ -55,8 +55,8 @@ impl Goods {
     }
 
     /// The answer of an honest holder.
-    pub(crate) fn honest(&self, request: &DataRequest) -> Answer {
-        Answer::of(self.asked(request))
+    pub(crate) fn honest(&self, request: &DataRequest) -> ScriptedReply {
+        ScriptedReply::of(self.asked(request))
     }
 }
 

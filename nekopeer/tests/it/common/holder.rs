@@ -26,7 +26,7 @@ use super::{ANY_PORT, goods::grant};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a holder does about one request.
-pub(crate) struct Answer {
+pub(crate) struct ScriptedReply {
     reply: DataReply,
     bytes: Vec<u8>,
     then: Then,
@@ -44,7 +44,7 @@ pub(crate) enum Then {
     Hang,
 }
 
-impl Answer {
+impl ScriptedReply {
     /// Grants and sends these bytes.
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
         Self { reply: Ok(grant(bytes.len())), bytes, then: Then::GoOn, gate: None }
@@ -76,7 +76,7 @@ impl Answer {
 }
 
 /// Answers requests.
-type Script = Arc<dyn Fn(&DataRequest) -> Answer + Send + Sync>;
+type Script = Arc<dyn Fn(&DataRequest) -> ScriptedReply + Send + Sync>;
 
 /// A made-up peer. Dropping it closes all its connections.
 pub(crate) struct Holder {
@@ -121,7 +121,7 @@ impl Holder {
     /// Listens as `identity` and answers as `script` says. It confirms nothing.
     pub(crate) fn begin(
         identity: Identity,
-        script: impl Fn(&DataRequest) -> Answer + Send + Sync + 'static,
+        script: impl Fn(&DataRequest) -> ScriptedReply + Send + Sync + 'static,
     ) -> Self {
         let config = EndpointConfig {
             identity,
@@ -148,7 +148,7 @@ impl Holder {
 
     /// A node that serves nothing.
     pub(crate) fn idle(identity: Identity) -> Self {
-        Self::begin(identity, |_| Answer::refusal(FetchRefusal::NotShared))
+        Self::begin(identity, |_| ScriptedReply::refusal(FetchRefusal::NotShared))
     }
 
     /// Says this to all who ask it to confirm from now on.
@@ -219,7 +219,7 @@ async fn run(
         .await;
         stream = back;
         let Ok(request) = request else { return };
-        let Answer { reply, bytes, then, gate } = script(&request);
+        let ScriptedReply { reply, bytes, then, gate } = script(&request);
         let _ = asked.send(request); // few tests listen
         if let Some(gate) = gate {
             gate.notified().await;

@@ -27,7 +27,7 @@ pub(crate) mod holder;
 pub(crate) mod proxy;
 
 pub(crate) use goods::Goods;
-pub(crate) use holder::{Answer, Holder, Then};
+pub(crate) use holder::{Holder, ScriptedReply, Then};
 pub(crate) use proxy::Proxy;
 
 /// Longer than any test needs: past it the test hangs, and hanging is failing.
