@@ -1,5 +1,5 @@
-//! Copies whose origin is away, over restarts and lost data: kept, never called fresh, never replaced
-//! by an older version.
+//! Copies whose origin is unreachable, across restarts and data loss: kept, never reported as fresh, never
+//! replaced by an older version.
 
 use std::{os::unix::fs::PermissionsExt, sync::Arc};
 
@@ -63,7 +63,7 @@ async fn copy_is_not_served_past_its_bound_where_the_policy_forbids_it() {
         let (cached, cache) = peer(&[indexer.local_addr()]).await;
         cache.get("a").await.unwrap();
         let stranger = Holder::idle(identity(66));
-        // Served while the origin confirms it, and only then.
+        // Served only while the origin confirms it.
         let ask = async || stranger.ask(cache.addr(), &chunk_of(&goods)).await;
         eventually(async || ask().await.ok()).await;
         origin.confirms(Verdict::Unpublished);

@@ -1,4 +1,4 @@
-//! Holders and indexers that lie, falter or hang: a download ends with the right file, or with none.
+//! Corrupt, failing or hanging holders and indexers: a download ends with the right file or with none.
 
 use std::net::SocketAddr;
 
@@ -10,11 +10,11 @@ use nekoindexer::IndexerHandle;
 use nekopeer::{DownloadError, Downloaded};
 use nekoproto::{ContentHash, DataRequest, FetchRefusal, Hit, List, SignedRecord, limits::TTL_DEFAULT};
 
-/// What the origin of a file does when it is asked for chunks.
+/// How a hostile origin replies to data requests.
 type Trick = fn(&Goods, &DataRequest) -> ScriptedReply;
 
-/// An origin that plays a trick, and a reader. The origin comes first among the sources, so it
-/// is the one that is asked for the manifest and for the first chunks.
+/// A hostile origin and a reader. The origin is the first source, so it is asked for the manifest and the
+/// first chunks.
 struct Stage {
     indexer: IndexerHandle,
     goods: Goods,
@@ -36,7 +36,7 @@ impl Stage {
         Self { indexer, goods, _origin: origin, to, reader }
     }
 
-    /// An origin that answers honestly for the manifest and plays a trick with the chunks.
+    /// An origin with an honest reply for the manifest and a trick for the chunks.
     async fn with_chunks(trick: Trick) -> Self {
         Self::set(file(), move |goods, request| match request {
             DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outline(_) => {
@@ -55,16 +55,16 @@ impl Stage {
         honest
     }
 
-    /// The file arrives in spite of the origin, from an honest holder.
+    /// Asserts that the file arrives, from an honest holder.
     async fn completes(&self) -> Downloaded {
         let _honest = self.honest_holder().await;
         let done = self.reader.get("a").await.unwrap();
-        assert_eq!(done.bytes_moved, self.goods.bytes.len() as u64, "only right bytes count");
+        assert_eq!(done.bytes_moved, self.goods.bytes.len() as u64, "only verified bytes count");
         assert!(self.to.read("a") == self.goods.bytes);
         done
     }
 
-    /// Nothing arrives; what the user is told of the source.
+    /// Asserts that nothing arrives; returns the message that the user sees.
     async fn fails(&self) -> String {
         let error = self.reader.get("a").await.unwrap_err();
         assert!(!self.to.has("a"));
@@ -221,8 +221,8 @@ async fn record_with_another_size_than_its_chunks_puts_nothing_in_place() {
     .await;
 }
 
-/// What the stuck holder was to deliver is taken over by the other when nothing else is left, long before
-/// the stuck one is given up.
+/// When nothing else is missing, the other source takes over the chunks leased to the stuck holder, before
+/// that one is given up.
 #[tokio::test]
 async fn source_that_accepts_and_never_answers_is_overtaken() {
     in_time(async {
@@ -233,12 +233,12 @@ async fn source_that_accepts_and_never_answers_is_overtaken() {
         let done = stage.reader.get("a").await.unwrap();
         assert!(stage.to.read("a") == stage.goods.bytes);
         assert!(done.took < nekoproto::limits::STALL_TIMEOUT / 2, "{:?}", done.took);
-        assert!(stuck.asked.try_recv().is_ok(), "the test tests nothing: it was never asked");
+        assert!(stuck.asked.try_recv().is_ok(), "the stuck holder was never asked, so nothing was tested");
     })
     .await;
 }
 
-/// What a malicious indexer says: this record, held by this node at this address.
+/// A malicious indexer's hit: this record, held by this node at this address.
 fn hit(record: SignedRecord, node: u8, addr: SocketAddr) -> Hit {
     Hit { record, holders: List::first_of([nekoproto::Holder::new(identity(node).id(), addr)]) }
 }
