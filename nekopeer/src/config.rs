@@ -1,4 +1,4 @@
-//! What a peer is told.
+//! The configuration of a peer.
 
 use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
@@ -6,33 +6,33 @@ use nekoproto::{NetworkName, Policy, limits::QUERY_DEADLINE_DEFAULT, transport::
 
 use crate::state::freshness::OnStale;
 
-/// What a [`Peer`](crate::Peer) is made of.
+/// The configuration of a [`Peer`](crate::Peer).
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Its indexers; it registers with all and asks all at once.
+    /// Its indexers. The peer registers with all of them, and asks all of them concurrently.
     pub indexers: Vec<SocketAddr>,
-    /// Where it serves; port 0 picks a free one. `None`: it only asks and downloads, and is
-    /// nobody's holder.
+    /// Address to serve on; port 0 picks a free one. `None`: the peer searches and downloads but serves
+    /// nothing, and is not listed as a holder.
     pub listen: Option<SocketAddr>,
-    /// The folder that files are downloaded to, and that relative names are taken from.
+    /// The folder that files are downloaded to, and that relative names refer to.
     pub dir: PathBuf,
-    /// Where key and catalogue are kept; `DIR/.neko` unless told otherwise.
+    /// Folder of the key and the catalogue; `None`: `DIR/.neko`.
     pub data_dir: Option<PathBuf>,
     /// The network it belongs to.
     pub network: NetworkName,
     /// TLS, or plain TCP.
     pub security: Security,
-    /// The policy of files published from now on.
+    /// Default policy of published files.
     pub policy: Policy,
-    /// As a reader: how long a confirmation counts, if stricter than the policy of a file.
+    /// As a reader: how long a confirmation counts, if shorter than the policy of a file says.
     pub ttr: Option<Duration>,
-    /// As a reader: what happens to a copy that is known to be outdated.
+    /// As a reader: what happens to an outdated copy.
     pub on_stale: OnStale,
-    /// How long a query may take.
+    /// Time limit of a query.
     pub query_deadline: Duration,
-    /// File bytes per second that it sends at most, to all readers together.
+    /// Limit on the file bytes sent per second, over all readers.
     pub limit_up: Option<NonZeroU64>,
-    /// File bytes per second that it fetches at most, from all sources together.
+    /// Limit on the file bytes fetched per second, over all sources.
     pub limit_down: Option<NonZeroU64>,
 }
 
@@ -56,7 +56,7 @@ impl Config {
         }
     }
 
-    /// Where key and catalogue are kept.
+    /// Folder of the key and the catalogue.
     #[must_use]
     pub fn data_dir(&self) -> PathBuf {
         self.data_dir.clone().unwrap_or_else(|| self.dir.join(".neko"))

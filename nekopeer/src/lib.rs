@@ -1,24 +1,24 @@
-//! The leaf: publishes, finds, downloads, serves, and keeps copies coherent.
+//! The peer: publishes, finds, downloads and serves files, and keeps copies coherent.
 //!
-//! Each room imports only rooms below it:
+//! Each room imports only rooms below it in this table:
 //!
 //! | room | what happens there |
 //! |---|---|
 //! | [`cli`] | command line, REPL and demo; the only room that prints |
 //! | `peer` | builds the rooms, and hands out [`PeerHandle`] |
-//! | `watch` | acts on news: downloads anew, drops, publishes again, passes on, asks origins |
+//! | `watch` | acts on news: refetches, drops, republishes, forwards, confirms with origins |
 //! | `publish` | from files to signed versions |
 //! | `download` | from a name to a verified file |
-//! | `peers` | calls to other peers; asks origins whether copies are the newest |
-//! | `indexers` | keeps what is offered registered; searches |
+//! | `peers` | calls to other peers; confirms copies with their origins |
+//! | `indexers` | keeps offers registered; searches |
 //! | `serve` | answers other nodes: control calls, manifests, file bytes |
-//! | `library` | what this peer knows of its files; notes news |
-//! | `state` | decisions, pure: which hit, which chunk from whom, how fresh, what an indexer is to be told |
+//! | `library` | the files of this peer and their freshness; records news |
+//! | `state` | pure decisions: which hit, which chunk from which source, how fresh, what to register |
 //! | `storage` | catalogue, share folder, partial files, lock |
 //! | `content` | chunks, tree hash, bit fields, stamps |
 //! | `util` | time, rates, progress, tasks |
 //!
-//! [`Peer::spawn`] gives a running one, in any program.
+//! [`Peer::spawn`] starts a peer inside any program.
 
 pub mod cli;
 mod config;

@@ -1,4 +1,4 @@
-//! The peer as a program.
+//! The `nekopeer` program.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! [`Peer`] and its handle: what a program holds of a running peer.
+//! [`Peer`] and its handle: the interface of a running peer.
 
 use std::{
     io::{self, Read, Write},
@@ -38,7 +38,7 @@ pub enum StartError {
     /// The data folder is in use, or cannot be used.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The key cannot be had.
+    /// The key cannot be loaded or created.
     #[error(transparent)]
     Identity(#[from] IdentityError),
     /// The catalogue cannot be opened.
@@ -55,17 +55,17 @@ pub enum StartError {
     Listen {
         /// The address.
         addr: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Makes running peers.
+/// Starts peers.
 #[derive(Debug)]
 pub struct Peer;
 
-/// A running peer. Dropping the handle ends it at once; [`shutdown`](Self::shutdown) first tells
-/// the indexers and waits until all its tasks have ended.
+/// A running peer. Dropping the handle stops it at once; [`shutdown`](Self::shutdown) first withdraws its
+/// files from the indexers and waits until all its tasks have ended.
 #[derive(Debug)]
 pub struct PeerHandle {
     library: Arc<Library>,
@@ -74,12 +74,12 @@ pub struct PeerHandle {
     downloader: Arc<Downloader>,
     publisher: Arc<Publisher>,
     local_addr: Option<SocketAddr>,
-    /// Begins with the first event there was; for the first who asks.
+    /// Starts with the first event of the peer; taken by the first call of `events`.
     first_events: Mutex<Option<broadcast::Receiver<Event>>>,
 }
 
 impl Peer {
-    /// Starts a peer. Its indexers need not be there yet.
+    /// Starts a peer. Its indexers need not be reachable.
     ///
     /// # Errors
     /// Nothing is left running, and the data folder is free again.
@@ -135,7 +135,7 @@ impl PeerHandle {
         self.library.node
     }
 
-    /// Where it serves, with the real port; `None` when it does not.
+    /// The address it serves on, with the real port; `None` if it does not serve.
     #[must_use]
     pub const fn local_addr(&self) -> Option<SocketAddr> {
         self.local_addr
@@ -147,20 +147,20 @@ impl PeerHandle {
         self.library.share.root()
     }
 
-    /// What happens from now on; the first who asks also hears what happened since the start.
+    /// Events from now on; the first call gets all events since the start.
     #[must_use]
     pub fn events(&self) -> broadcast::Receiver<Event> {
         let first = self.first_events.lock().take();
         first.unwrap_or_else(|| self.library.events())
     }
 
-    /// Publishes files and folders. A file is named as the options say, else by its path
-    /// within the share folder, or by its file name when it lies elsewhere; the files of a folder
-    /// by their paths within it. Unchanged files keep their version.
+    /// Publishes files and folders. A file's name is the one in the options, otherwise its path within the
+    /// share folder, otherwise its file name; the files of a folder are named by their paths within it.
+    /// Unchanged files keep their version.
     ///
     /// # Errors
-    /// A path does not exist, or several paths were to get one name. What is wrong with single
-    /// files of a folder is in the outcome; the others are published.
+    /// A path does not exist, or two files would get the same name. Files of a folder that fail are listed
+    /// in the outcome; the others are published.
     pub async fn publish(
         &self,
         paths: Vec<PathBuf>,
@@ -170,15 +170,15 @@ impl PeerHandle {
         self.publisher.publish(paths, options, progress).await
     }
 
-    /// Offers `name` no longer. The file stays on disk.
+    /// Withdraws `name`. The file stays on disk.
     ///
     /// # Errors
-    /// There is no such name, or the catalogue failed.
+    /// The name is not registered, or the catalogue failed.
     pub async fn deregister(&self, name: &FileName) -> Result<(), PublishError> {
         self.publisher.deregister(name).await
     }
 
-    /// Asks the own indexers alone.
+    /// Searches the own indexers only.
     ///
     /// # Errors
     /// No indexer answered.
@@ -186,15 +186,15 @@ impl PeerHandle {
         self.indexers.search(name, Scope::Own).await
     }
 
-    /// Asks the network, over at most `ttl_hops` hops beyond the own indexers.
+    /// Searches the network, up to `ttl_hops` hops beyond the own indexers.
     ///
     /// # Errors
-    /// No indexer answered, or they refused.
+    /// No indexer answered, or they refused the query.
     pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, SearchError> {
         self.indexers.search(name, Scope::Network { ttl_hops }).await
     }
 
-    /// Asks the own indexers alone for many names; answers in their order.
+    /// Searches the own indexers only for many names; returns answers in the order of `names`.
     ///
     /// # Errors
     /// No indexer answered.
@@ -202,11 +202,11 @@ impl PeerHandle {
         self.indexers.search_all(names, Scope::Own).await
     }
 
-    /// Asks the network for many names, over at most `ttl_hops` hops beyond the own indexers; answers
-    /// in their order.
+    /// Searches the network for many names, up to `ttl_hops` hops beyond the own indexers; returns answers in
+    /// the order of `names`.
     ///
     /// # Errors
-    /// No indexer answered, or they refused.
+    /// No indexer answered, or they refused the query.
     pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, SearchError> {
         self.indexers.search_all(names, Scope::Network { ttl_hops }).await
     }
@@ -214,10 +214,10 @@ impl PeerHandle {
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.
     ///
     /// # Errors
-    /// See [`DownloadError`]: what stood in its place still stands there.
+    /// See [`DownloadError`]. The file in the destination is unchanged.
     ///
     /// # Cancel safety
-    /// Safe: what came so far is kept for the next try.
+    /// Safe: verified chunks are kept for the next attempt.
     pub async fn download(
         &self,
         name: &FileName,
@@ -227,11 +227,11 @@ impl PeerHandle {
         self.downloader.download(name, options, progress).await
     }
 
-    /// Downloads many files; small ones together, which is many times faster than one by one. Each name
-    /// has its outcome, in their order; a name given twice has one.
+    /// Downloads many files. Small ones are fetched in batches, which is many times faster than one by one.
+    /// Returns an outcome for each name, in the order of `names`; a duplicate name has one.
     ///
     /// # Cancel safety
-    /// Safe: what is complete stays, the others are as before.
+    /// Safe: complete files stay, the others are as before.
     pub async fn download_all(
         &self,
         names: &[FileName],
@@ -241,14 +241,13 @@ impl PeerHandle {
         self.downloader.download_all(names, options, progress).await
     }
 
-    /// Writes the newest version of `name` to `out`, in order, each chunk once it is verified. No copy is
-    /// kept.
+    /// Writes the newest version of `name` to `out`, in order, each chunk once verified. No copy is kept.
     ///
     /// # Errors
-    /// See [`DownloadError`]; what was written before is the beginning of the file.
+    /// See [`DownloadError`]. What was written to `out` is the beginning of the file.
     ///
     /// # Cancel safety
-    /// Safe; `out` may be written to once more.
+    /// Safe. One more write to `out` may follow.
     pub async fn read(
         &self,
         name: &FileName,
@@ -259,14 +258,14 @@ impl PeerHandle {
         self.downloader.read(name, options, out, progress).await
     }
 
-    /// Stores all that `from` gives as the file `name` of the share folder, for it to be published; its
-    /// path. What stands there is replaced if it is this peer's own published version, or with `force`.
+    /// Stores all bytes of `from` as the file `name` in the share folder, to be published; returns its path.
+    /// An existing file is replaced if it is this peer's own published version, or with `force`.
     ///
     /// # Errors
-    /// What stood there still stands there.
+    /// The existing file is unchanged.
     ///
     /// # Cancel safety
-    /// Once begun it goes on until `from` ends.
+    /// Once started it runs until `from` ends.
     pub async fn store(
         &self,
         name: &FileName,
@@ -277,18 +276,18 @@ impl PeerHandle {
         self.publisher.store(name, from, force, progress).await
     }
 
-    /// What this peer publishes and holds, as far as it knows without asking anyone.
+    /// The files published and held here, without asking any other node.
     pub async fn files(&self) -> Vec<FileStatus> {
         self.library.blocking(|library| library.files()).await
     }
 
-    /// Asks the origins of all copies whether they are still the newest, now. Afterwards
-    /// [`files`](Self::files) tells what came of it.
+    /// Asks the origins of all copies now whether they are still the newest. The result is in
+    /// [`files`](Self::files).
     pub async fn check_copies(&self) {
         self.peers.confirm(self.library.due(None)).await;
     }
 
-    /// Waits until every indexer was tried once, whether it is there or not.
+    /// Waits until the first attempt to connect to each indexer has ended.
     ///
     /// # Cancel safety
     /// Safe.
@@ -301,13 +300,13 @@ impl PeerHandle {
         (&self.library, &self.indexers)
     }
 
-    /// Withdraws what was registered, stops serving and waits until every task has ended.
+    /// Withdraws everything registered, stops serving, and waits until every task has ended.
     pub async fn shutdown(self) {
         self.indexers.withdraw_all().await;
         self.library.tasks.end().await;
     }
 
-    /// Ends at once and withdraws nothing, as a crash would; waits until every task has ended.
+    /// Stops at once without withdrawing, as a crash would; waits until every task has ended.
     pub async fn abort(self) {
         self.library.tasks.end().await;
     }

@@ -1,7 +1,6 @@
-//! The one place that acts on news: [`Library`] notes it, and here outdated copies are downloaded anew or
-//! dropped, own files whose version counter was lost are published above what others know, and the own
-//! indexers are told. Here too origins are asked when the bound of a copy is about to end, so that a
-//! lost push is made up for within the bound.
+//! The only module that acts on news, which [`Library`] records: it refetches or drops outdated copies,
+//! republishes own files whose version counter was lost, and forwards newer versions to the own indexers.
+//! It also asks origins before the bound of a copy expires, so that a lost push is found within the bound.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,17 +17,17 @@ use crate::{
     util::{clock, progress::Progress},
 };
 
-/// Outdated copies downloaded anew at the same time.
+/// Maximum number of concurrent refetches.
 const REFETCHES_MAX: usize = 4;
-/// First and longest pause before a newer version that could not be had is tried again.
+/// Minimum and maximum pause before a failed refetch is retried.
 const REFETCH_PAUSE: Duration = Duration::from_millis(500);
 const REFETCH_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Pause before an outdated copy that is being downloaded is looked at again.
+/// Interval between checks of an outdated copy that is being downloaded.
 const DROP_PAUSE: Duration = Duration::from_millis(200);
-/// The watch looks at least this often, whatever it expects.
+/// Maximum time between two rounds.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 
-/// Acts on news for one peer.
+/// Acts on news.
 #[derive(Debug)]
 pub(crate) struct Watch {
     library: Arc<Library>,
@@ -37,7 +36,7 @@ pub(crate) struct Watch {
     downloader: Arc<Downloader>,
     publisher: Arc<Publisher>,
     on_stale: OnStale,
-    /// Permits of copies that are downloaded anew in the background.
+    /// Permits of refetches.
     refetches: Semaphore,
 }
 
@@ -61,11 +60,11 @@ impl Watch {
         })
     }
 
-    /// Acts on news, and asks origins, for ever. A peer that does not serve asks only when it is told to.
+    /// Acts on news and asks origins, until the peer stops. A peer that does not serve asks only on request.
     pub(crate) async fn run(self: Arc<Self>) {
         let asks = self.library.is_serving;
         if asks {
-            // What the last run did not get to.
+            // Outdated copies that the last run did not handle.
             self.library.outdated().into_iter().for_each(|name| self.act_on_outdated(name));
         }
         let mut asking = JoinSet::new();
@@ -96,7 +95,7 @@ impl Watch {
         }
     }
 
-    /// Does what the reader wants done with an outdated copy, in the background.
+    /// Applies the reader's policy to an outdated copy, in the background.
     fn act_on_outdated(self: &Arc<Self>, name: FileName) {
         match self.on_stale {
             OnStale::Keep => {}
@@ -109,8 +108,8 @@ impl Watch {
         self.library.tasks.spawn_until_stop(work(Arc::clone(self)));
     }
 
-    /// When there is a permit, downloads the newest version, again and again until it is here: word of it may
-    /// come before any indexer lists it.
+    /// Downloads the newest version once there is a permit, with retries until it succeeds: news of it may
+    /// arrive before an indexer lists it.
     async fn refetch(&self, name: &FileName) {
         let library = &self.library;
         let Ok(_permit) = self.refetches.acquire().await else { return };
@@ -139,7 +138,7 @@ impl Watch {
     }
 
     async fn refetch_once(&self, name: &FileName) -> Result<Downloaded, DownloadError> {
-        // A copy that was downloaded to a place of its own stays there.
+        // A copy that was downloaded to another place stays there.
         let path = self.library.catalogue.get(name).map(|entry| entry.path.clone());
         let output = path.filter(|path| *path != self.library.share.root().join(name.as_path()));
         let options = DownloadOptions { output, ..DownloadOptions::default() };
@@ -148,7 +147,7 @@ impl Watch {
 
     async fn drop_copy(&self, name: FileName) {
         let library = &self.library;
-        // A download under way may be of the newer version: what it puts there is not to be dropped.
+        // A running download may be of the newer version, which must not be dropped.
         let _reserved = loop {
             match library.reserve(&name) {
                 Some(reserved) => break reserved,
@@ -162,7 +161,7 @@ impl Watch {
             let name = name.clone();
             move |library: &Arc<Library>| {
                 let entry = library.catalogue.get(&name)?;
-                // A file that somebody changed is somebody's work: it stays.
+                // A file that the user changed is kept.
                 let intact = on_disk(&entry).is_none();
                 (intact && std::fs::remove_file(&entry.path).is_ok()).then_some(())
             }
@@ -176,7 +175,7 @@ impl Watch {
         });
     }
 
-    /// Publishes an own file above the version that others know, if this peer is still behind it.
+    /// Republishes an own file above the version that others know, if the own version is still behind.
     async fn publish_above(&self, seen: VerifiedRecord) {
         if !self.library.is_behind(&seen) {
             return;

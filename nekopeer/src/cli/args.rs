@@ -1,4 +1,4 @@
-//! The arguments. Every flag of the node may stand before or after the command.
+//! Command-line arguments. Node flags are accepted before and after the command.
 
 use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
@@ -194,7 +194,7 @@ impl NodeArgs {
     /// The peer's configuration. It serves if `serving`.
     ///
     /// # Errors
-    /// The policy is not possible; the ranges of the flags keep that from happening.
+    /// The policy breaks a limit. The ranges of the flags prevent that.
     pub fn config(&self, indexers: Vec<SocketAddr>, serving: bool) -> Result<Config, BadPolicy> {
         let default = Config::new(&self.dir);
         Ok(Config {

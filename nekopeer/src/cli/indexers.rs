@@ -1,4 +1,4 @@
-//! Which indexers to use: those given, the one found, or one started here.
+//! Which indexers to use: those given, one found, or one started here.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -12,10 +12,10 @@ use tokio::time::timeout;
 
 use super::{args::NodeArgs, output::Output};
 
-/// Time to find out whether an indexer is there.
+/// Time limit for probing whether an indexer answers.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
 
-/// The indexers of this run; one started here ends with it.
+/// The indexers of this run. One started here is shut down with it.
 #[derive(Debug, Default)]
 pub(super) struct Indexers {
     pub(super) addrs: Vec<SocketAddr>,
@@ -23,7 +23,7 @@ pub(super) struct Indexers {
 }
 
 impl Indexers {
-    /// Those given, or the one found; none is no error.
+    /// The indexers given, or the one found. Finding none is not an error.
     pub(super) async fn find(args: &NodeArgs) -> anyhow::Result<Self> {
         if !args.indexer.is_empty() {
             return Ok(Self { addrs: args.indexer.clone(), embedded: None });
@@ -32,7 +32,7 @@ impl Indexers {
         Ok(Self { addrs: there.then_some(args.discover).into_iter().collect(), embedded: None })
     }
 
-    /// Those given, the one found, or one started here, which it says.
+    /// The indexers given, the one found, or one started here, which is reported to the user.
     pub(super) async fn find_or_start(args: &NodeArgs, output: &Output) -> anyhow::Result<Self> {
         let found = Self::find(args).await?;
         if !found.addrs.is_empty() {
@@ -47,7 +47,7 @@ impl Indexers {
         Ok(Self { addrs: vec![addr], embedded: Some(embedded) })
     }
 
-    /// Says so if peers beyond a far indexer will not be able to connect to this one.
+    /// Warns if peers beyond a remote indexer cannot connect to this peer.
     pub(super) fn note_if_unreachable(&self, args: &NodeArgs, output: &Output) {
         let far = self.addrs.iter().find(|addr| !addr.ip().is_loopback());
         if let Some(far) = far.filter(|_| args.listen.ip().is_loopback()) {
@@ -58,7 +58,7 @@ impl Indexers {
         }
     }
 
-    /// Ends the indexer that was started here.
+    /// Shuts down the indexer that was started here.
     pub(super) async fn shutdown(self) {
         if let Some(embedded) = self.embedded {
             embedded.shutdown().await;
@@ -86,7 +86,7 @@ async fn start(args: &NodeArgs) -> Result<IndexerHandle, StartError> {
         ..nekoindexer::Config::default()
     };
     match Indexer::spawn(config.clone()).await {
-        // Something else has that port.
+        // Another program listens on that port.
         Err(StartError::Listen { addr, .. }) if addr.port() != 0 => {
             let listen = SocketAddr::new(addr.ip(), 0);
             Indexer::spawn(nekoindexer::Config { listen, ..config }).await

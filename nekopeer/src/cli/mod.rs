@@ -16,16 +16,16 @@ use std::process::ExitCode;
 
 pub use args::Args;
 
-/// How a command ended, as the exit code says it.
+/// How a command ended; maps to the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Done.
+    /// Success.
     Well,
-    /// Nobody offers the name.
+    /// No node offers the name.
     NotFound,
     /// The command line is wrong.
     Usage,
-    /// Anything else that failed.
+    /// Any other failure.
     Failed,
 }
 
@@ -40,9 +40,10 @@ impl From<Ended> for ExitCode {
     }
 }
 
-/// Runs what the arguments say; whatever goes wrong has been said when it returns.
+/// Runs what the arguments say. Errors have been printed when it returns.
 ///
-/// The runtime is started here: a future is compiled where it is polled first, so for the binary and all tests once.
+/// The runtime is started here, in the library: a future is compiled where it is first polled, and so
+/// once for the program and all tests.
 #[tokio::main]
 pub async fn execute(args: Args) -> Ended {
     let output = output::Output::new(args.node.json);

@@ -1,4 +1,4 @@
-//! What several commands say at their end.
+//! Final messages that several commands share.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Ended, output::Output};
 use crate::download::{DownloadError, Downloaded};
 
-/// A file that nobody offers is an end of its own.
+/// Maps "no node offers it" to its own exit code; other errors pass through.
 pub(super) fn failed(error: DownloadError, output: &Output) -> anyhow::Result<Ended> {
     if matches!(error, DownloadError::NotFound { .. }) {
         output.error(&error.into());
@@ -16,7 +16,7 @@ pub(super) fn failed(error: DownloadError, output: &Output) -> anyhow::Result<En
     Err(error.into())
 }
 
-/// Names the sources that sent what is not the file.
+/// Names the sources that sent bytes which are not the file's.
 pub(super) fn report_corrupt_sources(done: &Downloaded, output: &Output) {
     for source in done.sources.iter().filter(|source| source.banned) {
         output.note(&format!(
@@ -27,7 +27,7 @@ pub(super) fn report_corrupt_sources(done: &Downloaded, output: &Output) {
     }
 }
 
-/// Says one thing for machines and one for people.
+/// Prints `text` as JSON or as plain text.
 pub(super) fn say(output: &Output, text: &str) -> io::Result<()> {
     if output.is_json() { output.object(&json!({ "done": text })) } else { output.line(text) }
 }

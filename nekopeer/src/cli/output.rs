@@ -1,4 +1,4 @@
-//! Where text goes: results to stdout, everything else to stderr, progress to a terminal.
+//! Where output goes: results to stdout, everything else to stderr, progress bars to a terminal.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -10,10 +10,10 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::util::progress::Progress;
 
-/// How often a progress bar is drawn.
+/// Interval between redraws of a progress bar.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 
-/// Prints for people or for machines.
+/// Prints text or JSON.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Output {
     json: bool,
@@ -29,25 +29,25 @@ impl Output {
         self.json
     }
 
-    /// A line of the result.
+    /// Prints one line of the result.
     pub(super) fn line(self, text: &str) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         writeln!(stdout, "{text}")?;
         stdout.flush()
     }
 
-    /// The result for machines.
+    /// Prints the result as JSON.
     pub(super) fn object(self, value: &serde_json::Value) -> io::Result<()> {
         self.line(&value.to_string())
     }
 
-    /// Something worth knowing that is no result.
+    /// Prints a note to stderr.
     pub(super) fn note(self, text: &str) {
-        // Nobody is left to tell if stderr is closed.
+        // If stderr is closed there is nowhere left to report the failure.
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 
-    /// What went wrong, in one line.
+    /// Prints an error and its causes in one line.
     pub(super) fn error(self, error: &anyhow::Error) {
         let mut text = error.to_string();
         for cause in error.chain().skip(1).map(ToString::to_string) {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{download::DownloadOptions, peer::PeerHandle, util::progress::Progress};
 
-/// The names in `file`, one in a line; empty lines are left out. `-` is stdin.
+/// The names in `file`, one per line; empty lines are skipped. `-` is stdin.
 pub(super) fn names_from(file: &Path) -> anyhow::Result<Vec<FileName>> {
     let lines: Box<dyn BufRead> = if file == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -36,7 +36,7 @@ pub(super) fn names_from(file: &Path) -> anyhow::Result<Vec<FileName>> {
     Ok(names)
 }
 
-/// Writes a file to stdout, in order, as it comes; what there is to say goes to stderr.
+/// Writes a file to stdout, in order, as it arrives; messages go to stderr.
 pub(super) async fn get(
     peer: &PeerHandle,
     name: &FileName,
@@ -60,7 +60,7 @@ pub(super) async fn get(
     }
 }
 
-/// Stores what comes on stdin as the file `name` in the share folder; its path.
+/// Stores stdin as the file `name` in the share folder; returns its path.
 pub(super) async fn take_stdin(
     peer: &PeerHandle,
     name: &FileName,

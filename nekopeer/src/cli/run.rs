@@ -1,4 +1,4 @@
-//! Commands that run once, and what the REPL shares with them.
+//! Commands that run once, and the functions that the REPL shares with them.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,12 +25,12 @@ use crate::{
     util::progress::Progress,
 };
 
-/// Failures of many downloads that are told one by one.
+/// Failures of a bulk download that are listed one by one.
 const FAILURES_TOLD_MAX: usize = 20;
 /// The path that stands for stdin or stdout.
 const STDIO: &str = "-";
 
-/// Runs `command` and ends.
+/// Runs one command.
 pub(super) async fn one_shot(args: &NodeArgs, command: &Command, output: &Output) -> anyhow::Result<Ended> {
     match command {
         Command::Share { paths, name, force } => share(args, paths, name.as_ref(), *force, output).await,
@@ -57,7 +57,7 @@ pub(super) async fn one_shot(args: &NodeArgs, command: &Command, output: &Output
             indexers.shutdown().await;
             ended
         }
-        Command::Demo { .. } => Ok(Ended::Usage), // has a runner of its own
+        Command::Demo { .. } => Ok(Ended::Usage), // runs before a peer is started
     }
 }
 
@@ -120,7 +120,7 @@ async fn share(
         })
     };
     let publishing = async {
-        peer.indexers_tried().await; // so that what is served is also listed
+        peer.indexers_tried().await; // so that files are registered before the command reports them as served
         let options = PublishOptions { name: name.cloned(), policy: None };
         let paths = match name.filter(|_| from_stdin) {
             Some(name) => vec![pipes::take_stdin(&peer, name, force, output).await?],
@@ -148,7 +148,7 @@ async fn share(
     shared
 }
 
-/// Publishes and says what came of it; failures of single files do not hide the others.
+/// Publishes and reports the outcome. A file that fails does not hide the others.
 pub(super) async fn publish(
     peer: &PeerHandle,
     paths: Vec<PathBuf>,
@@ -173,7 +173,7 @@ fn report_failures(outcome: &PublishOutcome, output: &Output) -> Ended {
     if outcome.failed.is_empty() { Ended::Well } else { Ended::Failed }
 }
 
-/// Downloads and says what came of it.
+/// Downloads and reports the outcome.
 pub(super) async fn get(
     peer: &PeerHandle,
     name: &FileName,
@@ -195,7 +195,7 @@ pub(super) async fn get(
     Ok(Ended::Well)
 }
 
-/// Says what a person should know of a finished download.
+/// Reports a finished download as text.
 fn report_download(done: &Downloaded, output: &Output) {
     report_corrupt_sources(done, output);
     match done.freshness {
@@ -207,7 +207,7 @@ fn report_download(done: &Downloaded, output: &Output) {
     }
 }
 
-/// Downloads many files and says what came of each.
+/// Downloads many files and reports the outcome of each.
 pub(super) async fn get_all(
     peer: &PeerHandle,
     names: &[FileName],
@@ -239,7 +239,7 @@ pub(super) async fn get_all(
     Ok(if only_missing { Ended::NotFound } else { Ended::Failed })
 }
 
-/// Asks the own indexer and shows the hits.
+/// Asks the own indexers only, and shows the hits.
 pub(super) async fn search(peer: &PeerHandle, names: &[FileName], output: &Output) -> anyhow::Result<Ended> {
     show_hits(names, &peer.search_all(names).await?, output)
 }
@@ -254,7 +254,7 @@ pub(super) async fn query(
     show_hits(names, &peer.query_all(names, ttl_hops).await?, output)
 }
 
-/// Shows all hits in one table, or as JSON; a name that nobody offers is an end of its own.
+/// Shows all hits as one table or as JSON; a name without a hit has its own exit code.
 fn show_hits(names: &[FileName], answers: &[Answer], output: &Output) -> anyhow::Result<Ended> {
     let is_found = |answer: &Answer| !answer.candidates.is_empty();
     if output.is_json() {

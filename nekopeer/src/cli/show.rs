@@ -1,4 +1,4 @@
-//! Results as aligned tables and as JSON objects.
+//! Results as aligned tables and JSON objects.
 
 use nekoproto::{FileName, Holder, VerifiedRecord};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::{
     publish::PublishOutcome,
 };
 
-/// Bytes as people read them.
+/// A number of bytes with a binary unit.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -27,7 +27,7 @@ pub(super) fn size(bytes: u64) -> String {
     }
 }
 
-/// Rows under headings, columns aligned; numbers of `right` columns to the right.
+/// A table with headings and aligned columns; the columns listed in `right` are right-aligned.
 pub(super) fn table(headings: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
@@ -46,7 +46,7 @@ pub(super) fn table(headings: &[&str], right: &[usize], rows: &[Vec<String>]) ->
     [heading].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
 }
 
-/// Hits, one row for each holder.
+/// A table of hits, one row per holder.
 pub(super) fn hits(answers: &[Answer]) -> String {
     let rows = answers.iter().flat_map(|answer| &answer.candidates).flat_map(|found| {
         found.holders.iter().map(|holder| {
@@ -132,7 +132,7 @@ pub(super) fn downloaded_json(done: &Downloaded) -> Value {
     value
 }
 
-/// What became of many downloads, counted.
+/// Counts of a bulk download.
 pub(super) fn all_downloaded(outcomes: &[(FileName, Result<Downloaded, DownloadError>)]) -> String {
     let done = outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
     let done: Vec<&Downloaded> = done.collect();
@@ -155,7 +155,7 @@ pub(super) fn all_downloaded_json(outcomes: &[(FileName, Result<Downloaded, Down
     json!({ "files": files, "failed": failed })
 }
 
-/// What is published and held here.
+/// A table of the files published and held here.
 pub(super) fn files(files: &[FileStatus]) -> String {
     let rows = files.iter().map(|file| {
         let newest = file.newest.map_or_else(String::new, |newest| format!("version {newest} is out"));
@@ -187,7 +187,7 @@ pub(super) fn files_json(files: &[FileStatus]) -> Value {
     json!({ "files": files.collect::<Vec<_>>() })
 }
 
-/// What became of a publish, file by file when there are few.
+/// The outcome of a publish, file by file if there are few.
 pub(super) fn published(outcome: &PublishOutcome) -> String {
     const LISTED_MAX: usize = 20;
     let all = outcome.published.iter().map(|record| (record, "published"));

@@ -1,10 +1,10 @@
-//! Ctrl-C, or a request to terminate.
+//! Waiting for Ctrl-C or a request to terminate.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ctrl-C or a request to terminate.
+/// Completes on Ctrl-C or a request to terminate.
 pub(super) struct Stop {
     terminate: Signal,
     interrupt: Signal,

@@ -1,4 +1,4 @@
-//! Bytes and rates as people write them.
+//! Parsing of byte counts and rates.
 
 use std::num::NonZeroU64;
 
@@ -16,10 +16,10 @@ pub const UNITS: [(&str, u64); 10] = [
     ("TiB", 1 << 40),
 ];
 
-/// A number of bytes, such as `1GiB`, `64 MiB`, `1.5MB` or `4096`.
+/// Parses a number of bytes, such as `1GiB`, `64 MiB`, `1.5MB` or `4096`.
 ///
 /// # Errors
-/// The text is no such number, or it is less than one byte.
+/// The text is not such a number, or it is less than 1 byte.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is no number of bytes: give one such as 4096, 64MiB, 1GiB or 50MB");
     let trimmed = text.trim();
@@ -47,10 +47,10 @@ fn of_fraction(number: &str, unit: u64) -> Option<u64> {
     (bytes.is_finite() && (0.0..=u64::MAX as f64 / 2.0).contains(&bytes)).then_some(bytes as u64)
 }
 
-/// Bytes a second, such as `50MB` or `50MB/s`.
+/// Parses bytes per second, such as `50MB` or `50MB/s`.
 ///
 /// # Errors
-/// The text is no such rate.
+/// The text is not such a rate.
 pub fn rate(text: &str) -> Result<NonZeroU64, String> {
     let per_s = bytes(text.trim().trim_end_matches("/s"))
         .map_err(|_| format!("'{text}' is no rate: give bytes a second such as 50MB or 50MB/s"))?;

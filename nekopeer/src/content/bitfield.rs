@@ -1,4 +1,4 @@
-//! Which chunks of a file are there: a bit for each, shared between threads or sent to another node.
+//! Bit fields: which chunks of a file are present, shared between threads or sent to another node.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -7,8 +7,8 @@ pub(crate) use fixedbitset::FixedBitSet as Bitfield;
 
 const WORD: usize = usize::BITS as usize;
 
-/// The set that [`to_bytes`] made of `len` chunks; `None` if the bytes are too few, too many, or name a
-/// chunk that does not exist.
+/// Decodes a bit field of `len` chunks. `None` if there are too few or too many bytes, or if a bit is
+/// set beyond `len`.
 pub(crate) fn from_bytes(bytes: &[u8], len: usize) -> Option<Bitfield> {
     let bit = |index: usize| bytes[index / 8] >> (index % 8) & 1 == 1;
     if bytes.len() != len.div_ceil(8) || (len..bytes.len() * 8).any(bit) {
@@ -19,14 +19,14 @@ pub(crate) fn from_bytes(bytes: &[u8], len: usize) -> Option<Bitfield> {
     Some(bits)
 }
 
-/// A bit for each chunk, the lowest bit of the first byte for the first.
+/// Encodes one bit per chunk; chunk 0 is the lowest bit of the first byte.
 pub(crate) fn to_bytes(bits: &Bitfield) -> Vec<u8> {
     let mut bytes: Vec<u8> = bits.as_slice().iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.truncate(bits.len().div_ceil(8));
     bytes
 }
 
-/// The chunks that a download has by now; any thread may add to them.
+/// The chunks that a download has; any thread may add to them.
 #[derive(Debug)]
 pub(crate) struct SharedBitfield {
     words: Vec<AtomicUsize>,
@@ -35,13 +35,13 @@ pub(crate) struct SharedBitfield {
 }
 
 impl SharedBitfield {
-    /// Begins with these.
+    /// Starts with the chunks in `begin`.
     pub(crate) fn new(begin: &Bitfield) -> Self {
         let words = begin.as_slice().iter().map(|word| AtomicUsize::new(*word)).collect();
         Self { words, len: begin.len(), count: AtomicUsize::new(begin.count_ones(..)) }
     }
 
-    /// Whether chunk `index` is there.
+    /// Whether chunk `index` is present.
     pub(crate) fn contains(&self, index: usize) -> bool {
         let word = self.words.get(index / WORD).map_or(0, |word| word.load(Ordering::Acquire));
         word >> (index % WORD) & 1 == 1
@@ -55,7 +55,7 @@ impl SharedBitfield {
         }
     }
 
-    /// Takes chunk `index` out: its bytes turned out not to be there.
+    /// Removes chunk `index`: its bytes on disk are not the right ones.
     pub(crate) fn remove(&self, index: usize) {
         let bit = 1 << (index % WORD);
         if self.words[index / WORD].fetch_and(!bit, Ordering::AcqRel) & bit != 0 {
@@ -63,12 +63,12 @@ impl SharedBitfield {
         }
     }
 
-    /// Whether all are there.
+    /// Whether all chunks are present.
     pub(crate) fn is_complete(&self) -> bool {
         self.count.load(Ordering::Acquire) == self.len
     }
 
-    /// Those that are there now.
+    /// The chunks that are present now.
     pub(crate) fn snapshot(&self) -> Bitfield {
         let words = self.words.iter().map(|word| word.load(Ordering::Acquire));
         Bitfield::with_capacity_and_blocks(self.len, words)

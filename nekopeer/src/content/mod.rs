@@ -1,4 +1,4 @@
-//! What a file is made of: chunks, the tree of its hash, which parts are there, whether it is unchanged.
+//! The content of a file: chunks, tree hash, bit fields, stamps.
 
 pub(crate) mod bitfield;
 pub(crate) mod chunker;

@@ -1,7 +1,7 @@
-//! BLAKE3 of a whole file, put together from segments that are hashed in any order, on any thread.
+//! BLAKE3 of a whole file, computed from segments hashed in any order on any thread.
 //!
-//! BLAKE3 is a binary tree over 1 KiB leaves. A segment is an aligned subtree of it, so its hash can be
-//! had without its neighbors; see the `hazmat` module of the `blake3` crate for the rules.
+//! BLAKE3 is a binary tree over leaves of 1 KiB. A segment is an aligned subtree, so it can be hashed
+//! without its neighbors; the `hazmat` module of the `blake3` crate gives the rules.
 
 use std::ops::Range;
 
@@ -13,22 +13,22 @@ use blake3::{
 };
 use nekoproto::ContentHash;
 
-/// Bytes of a segment of a small file.
+/// Minimum length of a segment in bytes.
 const SEGMENT_BYTES_MIN: u64 = 128 * 1024;
-/// Segments of a file at most, so that their hashes stay small beside it.
+/// Maximum number of segments per file; it bounds the memory for their hashes.
 const SEGMENTS_MAX: u64 = 64 * 1024;
 
 /// The hash of one segment.
 pub(crate) type SegmentHash = ChainingValue;
 
-/// Bytes of the segments of a file of `size` bytes: a power of two.
+/// Length of the segments of a file of `size` bytes: a power of two.
 pub(crate) fn segment_bytes(size: u64) -> u64 {
     size.div_ceil(SEGMENTS_MAX).next_power_of_two().max(SEGMENT_BYTES_MIN)
 }
 
-/// The hashes of a file's segments, as they come in.
+/// The hashes of a file's segments, collected in any order.
 ///
-/// Invariant: `missing` counts the empty places of `hashes`.
+/// Invariant: `missing` counts the `None` entries of `hashes`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Segments {
     size: u64,
@@ -37,37 +37,37 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// None of the segments of a file of `size` bytes. An empty file has one segment all the same.
+    /// All segments of a file of `size` bytes, no hash known yet. An empty file has one segment.
     pub(crate) fn new(size: u64) -> Self {
         let count = size.div_ceil(segment_bytes(size)).max(1);
         let count = usize::try_from(count).unwrap_or(usize::MAX); // at most SEGMENTS_MAX
         Self { size, hashes: vec![None; count], missing: count }
     }
 
-    /// How many segments there are.
+    /// Number of segments.
     pub(crate) const fn len(&self) -> usize {
         self.hashes.len()
     }
 
-    /// Where segment `index` lies in the file.
+    /// The bytes of segment `index`.
     pub(crate) fn range(&self, index: usize) -> Range<u64> {
         let step = segment_bytes(self.size);
         let start = index as u64 * step;
         start..(start + step).min(self.size)
     }
 
-    /// The hash of segment `index`, if it is known.
+    /// The hash of segment `index`, if known.
     pub(crate) fn get(&self, index: usize) -> Option<SegmentHash> {
         self.hashes.get(index).copied().flatten()
     }
 
-    /// The hashes of all segments, one behind the other, as they travel; empty while one is missing.
+    /// The encoded outboard: all hashes concatenated. Empty while one is missing.
     pub(crate) fn to_outboard(&self) -> Vec<u8> {
         if self.missing > 0 { Vec::new() } else { self.hashes.iter().flatten().flatten().copied().collect() }
     }
 
-    /// The segments that an outboard says a file of `size` bytes has; `None` unless they make `content`.
-    /// Whoever sent the outboard: it proves itself.
+    /// Decodes the outboard of a file of `size` bytes. `None` unless the hashes combine to `content`, so
+    /// an outboard may come from an untrusted node.
     pub(crate) fn from_outboard(outboard: &[u8], size: u64, content: &ContentHash) -> Option<Self> {
         let mut segments = Self::new(size);
         let (hashes, rest) = outboard.as_chunks();
@@ -78,7 +78,7 @@ impl Segments {
         segments.whole().is_some_and(|whole| whole == *content).then_some(segments)
     }
 
-    /// Takes the hash of segment `index`.
+    /// Stores the hash of segment `index`.
     ///
     /// # Panics
     /// There is no such segment.
@@ -95,7 +95,7 @@ impl Segments {
         }
         let hashes: Vec<SegmentHash> = self.hashes.iter().copied().flatten().collect();
         let root = match hashes.as_slice() {
-            [only] => *only, // hashed as the root it is
+            [only] => *only, // it was hashed as the root
             hashes => {
                 let (left, right) = self.halves(hashes, self.size);
                 *merge_subtrees_root(&left, &right, Mode::Hash).as_bytes()
@@ -104,7 +104,7 @@ impl Segments {
         Some(ContentHash::from_bytes(root))
     }
 
-    /// The hashes of the left and the right subtree over `bytes` bytes, which are more than a segment.
+    /// The hashes of the left and the right subtree of a tree over `bytes` bytes, more than one segment.
     fn halves(&self, hashes: &[SegmentHash], bytes: u64) -> (SegmentHash, SegmentHash) {
         let left = left_subtree_len(bytes);
         let in_left = usize::try_from(left / segment_bytes(self.size)).unwrap_or(usize::MAX);
@@ -123,25 +123,24 @@ impl Segments {
     }
 }
 
-/// Hashes the bytes of a file from somewhere on, and gives the hash of each segment that it has seen
-/// whole.
+/// Hashes a file's bytes from an offset on, and reports each segment that it hashed completely.
 #[derive(Debug)]
 pub(crate) struct SegmentHasher {
     size: u64,
     at: u64,
-    /// The segment begun at its beginning, if the feed did not begin inside it.
+    /// Hasher of the current segment; `None` if hashing started inside it.
     hasher: Option<Hasher>,
 }
 
 impl SegmentHasher {
-    /// Begins at `offset` in a file of `size` bytes.
+    /// Starts at `offset` in a file of `size` bytes.
     pub(crate) fn new(size: u64, offset: u64) -> Self {
         let mut feed = Self { size, at: offset, hasher: None };
         feed.begin_segment();
         feed
     }
 
-    /// Where the next byte belongs.
+    /// Offset of the next byte.
     pub(crate) const fn at(&self) -> u64 {
         self.at
     }
@@ -155,8 +154,7 @@ impl SegmentHasher {
         });
     }
 
-    /// Takes the next bytes of the file, of which there may not be more than the file has; `done` gets
-    /// each segment that they complete.
+    /// Hashes the next bytes of the file, at most up to its end; `done` gets each segment that they complete.
     pub(crate) fn update(&mut self, mut bytes: &[u8], mut done: impl FnMut(usize, SegmentHash)) {
         let step = segment_bytes(self.size);
         while !bytes.is_empty() {

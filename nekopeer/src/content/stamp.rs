@@ -1,4 +1,4 @@
-//! [`Stamp`]: tells without reading it whether a file is still the one that was hashed.
+//! [`Stamp`]: detects without reading whether a file is still the one that was hashed.
 
 use std::{
     fs::Metadata,
@@ -8,8 +8,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A file written this shortly before it was hashed may have been written again within the same
-/// tick of its file system's clock, so its stamp proves nothing. Two seconds is the coarsest tick.
+/// A file modified this shortly before it was hashed may be modified again within the same tick of the
+/// file system's clock, so its stamp proves nothing. The coarsest tick is 2 s.
 const SETTLED_AFTER_NS: i128 = 2_000_000_000;
 
 /// Size, times and inode of a file.
@@ -23,7 +23,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of the file that has this metadata.
+    /// The stamp of a file with this metadata.
     pub(crate) fn of(metadata: &Metadata) -> Self {
         let ns = |secs: i64, nanos: i64| i128::from(secs) * 1_000_000_000 + i128::from(nanos);
         Self {
@@ -35,18 +35,18 @@ impl Stamp {
         }
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub(crate) const fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether a file with this stamp, hashed at `hashed_at_ns`, is proved unchanged by its stamp.
+    /// Whether an equal stamp proves that the file, hashed at `hashed_at_ns`, is unchanged.
     pub(crate) const fn is_settled(&self, hashed_at_ns: i128) -> bool {
         self.changed_ns + SETTLED_AFTER_NS < hashed_at_ns
     }
 }
 
-/// Nanoseconds since 1970 by the wall clock: compared with file times only, never for order.
+/// Nanoseconds since 1970 by the wall clock. Compared with file times only.
 pub(crate) fn now_ns() -> i128 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i128::try_from(since.as_nanos()).unwrap_or(i128::MAX)

@@ -9,19 +9,19 @@ use crate::{
     storage::{StoreError, catalogue::CatalogueError},
 };
 
-/// Why a download failed. What stood in the file's place still stands there, and what came of
-/// the new file is kept for the next try.
+/// Why a download failed. The file that was in the destination is unchanged, and the verified chunks of
+/// the new one are kept for the next attempt.
 #[derive(Debug, thiserror::Error)]
 pub enum DownloadError {
-    /// Nobody was asked.
+    /// No indexer could be asked.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// Nobody offers the file.
+    /// No node offers the file.
     #[error("nobody offers {name}{}", if *.complete { "" } else { " (but not every indexer answered)" })]
     NotFound {
         /// The name.
         name: FileName,
-        /// Whether everybody in reach was asked.
+        /// Whether every indexer in reach answered.
         complete: bool,
     },
     /// Several origins publish different files under the name.
@@ -30,29 +30,28 @@ pub enum DownloadError {
     Ambiguous {
         /// The name.
         name: FileName,
-        /// Their records.
+        /// The origins' records.
         origins: Vec<VerifiedRecord>,
     },
-    /// It is this peer's own file.
+    /// This peer is the file's origin.
     #[error("{0} is published by this peer itself")]
     Own(FileName),
     /// The name is being downloaded already.
     #[error("{0} is being downloaded already")]
     AlreadyRunning(FileName),
-    /// A file stands there that is no copy of ours.
+    /// The destination holds a file that is not an unchanged copy of this peer's.
     #[error("{0} exists and is not a copy from here: move it away, or replace it with --force")]
     Exists(PathBuf),
-    /// What stands there is the same name to file systems that do not tell case, or one Unicode form
-    /// of a letter from another.
+    /// A file system that ignores case or Unicode form would treat the name and an existing one as equal.
     #[error("{name} and {} are one name on many systems, which tell neither case nor the form of letters: \
         choose another place with -o, or keep both with --force", .existing.display())]
     Collides {
         /// The name.
         name: FileName,
-        /// What stands there.
+        /// The existing file.
         existing: PathBuf,
     },
-    /// What was found is older than what is here.
+    /// Every version found is older than the one held.
     #[error("only version {found} of {name} can be found, and version {held} is here")]
     Older {
         /// The name.
@@ -62,18 +61,18 @@ pub enum DownloadError {
         /// The version here.
         held: Version,
     },
-    /// No source delivered all of it.
+    /// No source delivered all chunks.
     #[error("no source delivers {name} to its end: {why}; what came is kept, run it again to go on")]
     SourcesExhausted {
         /// The name.
         name: FileName,
-        /// What the last one did.
+        /// The last source's failure.
         why: String,
     },
     /// The origin's record contradicts itself.
     #[error("{0}: the origin signed a content hash that its own chunks do not have")]
     OriginLies(FileName),
-    /// Nobody could be asked for any of several names.
+    /// In a bulk download, no indexer could be asked.
     #[error("{name} cannot be looked for: {why}")]
     NobodyAsked {
         /// The name.
@@ -81,7 +80,7 @@ pub enum DownloadError {
         /// Why.
         why: String,
     },
-    /// It came with others, which could not be made durable together.
+    /// In a bulk download, the batch of this file could not be stored.
     #[error("{name} cannot be stored: {why}")]
     NotStored {
         /// The name.
@@ -89,12 +88,12 @@ pub enum DownloadError {
         /// Why.
         why: String,
     },
-    /// The pipe that it goes to, or comes from, broke.
+    /// The pipe that it is written to or read from broke.
     #[error("{name}: the pipe broke: {why}")]
     Pipe {
         /// The name.
         name: FileName,
-        /// What the system said.
+        /// The system's error.
         why: std::io::Error,
     },
     /// The file cannot be stored.
@@ -106,7 +105,7 @@ pub enum DownloadError {
 }
 
 impl DownloadError {
-    /// Whether trying again later may help.
+    /// Whether a later attempt may succeed.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(
@@ -116,7 +115,7 @@ impl DownloadError {
     }
 }
 
-/// No source delivered all of `record`; `why` is what the last one did.
+/// The sources of `record` are exhausted; `why` is the last one's failure.
 pub(super) fn exhausted(record: &VerifiedRecord, why: Option<String>) -> DownloadError {
     let why = why.unwrap_or_else(|| "it has no source".to_owned());
     DownloadError::SourcesExhausted { name: record.name.clone(), why }

@@ -1,4 +1,4 @@
-//! The manifest of a version: from the record alone where that says it all, else from a holder.
+//! The manifest of a version: implied by the record if possible, otherwise fetched from a holder.
 
 use std::sync::Arc;
 
@@ -14,18 +14,17 @@ use super::{
 };
 use crate::{content::outboard::Segments, util::tasks::blocking};
 
-/// What is to be fetched, and whom to begin with.
+/// What to fetch, and the sources to start with.
 pub(super) struct Plan {
     pub(super) manifest: Arc<Manifest>,
     pub(super) encoded: Arc<[u8]>,
-    /// The hashes of the file's segments, where a holder knows them: bytes are verified by these, and so the
-    /// whole file on the way.
+    /// The outboard, if a holder has it. Bytes are verified by its segments, and the whole file with them.
     pub(super) outboard: Option<Arc<Segments>>,
     pub(super) begin: Begin,
 }
 
 impl Downloader {
-    /// The manifest of `record`, from the first of `sources` that has it unless the record implies it.
+    /// The manifest of `record`, from the first of `sources` that has it, unless the record implies it.
     pub(super) async fn find_manifest(
         &self,
         record: &VerifiedRecord,
@@ -64,11 +63,11 @@ impl Downloader {
 
 type Found = (Option<Source>, (Manifest, Vec<u8>), Option<Segments>);
 
-/// The manifest and the outboard that `source` has; it is given back if it is still good.
+/// The manifest and the outboard that `source` has, and the source if its stream is still usable.
 fn manifest_of(mut source: Source, record: &VerifiedRecord) -> Result<Found, FetchError> {
     let manifest = source.manifest(record)?;
     match source.outboard(record) {
         Ok(outboard) => Ok((Some(source), manifest, outboard)),
-        Err(_) => Ok((None, manifest, None)), // it is asked again over another connection
+        Err(_) => Ok((None, manifest, None)), // reconnected when chunks are fetched
     }
 }

@@ -1,7 +1,7 @@
-//! Downloading: from a name to a verified file in its place.
+//! Downloads: from a name to a verified file in its place.
 //!
-//! Here is decided what to download, whether it may stand where it is wanted, and what follows once it
-//! is there. [`version`] obtains one version, [`many`] many small files, [`to_pipe`] one in order.
+//! This file decides which version to download, whether its destination is free, and what follows when it
+//! is complete. [`version`] obtains one version, [`many`] many small files, [`to_pipe`] one in order.
 
 mod error;
 mod file;
@@ -36,16 +36,16 @@ use crate::{
     util::{progress::Progress, rate::Rate},
 };
 
-/// What the caller wants of a download.
+/// Options of a download.
 #[derive(Clone, Debug)]
 pub struct DownloadOptions {
-    /// Where the file is to stand; under its name in the share folder unless told otherwise.
+    /// Destination path; `None`: under its name in the share folder.
     pub output: Option<PathBuf>,
-    /// Whose file, where several origins publish different ones under the same name: the first
-    /// digits of the origin's id.
+    /// If several origins publish different files under the name: the first digits of the wanted origin's
+    /// id.
     pub origin: Option<String>,
-    /// Replace a file that stands there and is no copy of ours; stand beside one whose name other
-    /// systems take for the same.
+    /// Replace an existing file that is not a copy of this peer's; store the file next to one whose name
+    /// other systems treat as equal.
     pub force: bool,
     /// Hops the query travels.
     pub ttl_hops: u8,
@@ -60,30 +60,30 @@ impl Default for DownloadOptions {
 /// A finished download.
 #[derive(Clone, Debug)]
 pub struct Downloaded {
-    /// What is on disk now.
+    /// The version on disk.
     pub record: VerifiedRecord,
-    /// Where.
+    /// Its path.
     pub path: PathBuf,
-    /// File bytes that came over the network; the rest was there already.
+    /// File bytes received over the network; the others were on disk.
     pub bytes_moved: u64,
-    /// How long it took.
+    /// Duration of the download.
     pub took: Duration,
-    /// Fresh if the origin itself has just confirmed that this is the newest version.
+    /// Fresh if the origin has just confirmed that this is the newest version.
     pub freshness: Freshness,
-    /// Who delivered something, or was found out.
+    /// Sources that delivered bytes or were banned.
     pub sources: Vec<Delivery>,
 }
 
-/// What one source did for a download.
+/// One source's part in a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// Who it is.
+    /// Its id.
     pub node: NodeId,
-    /// Where it is.
+    /// Its address.
     pub addr: SocketAddr,
-    /// File bytes received from it, useless ones included.
+    /// File bytes received from it, including corrupt and duplicate ones.
     pub bytes: u64,
-    /// It is proved to lie, and was asked no more.
+    /// Whether it was banned for sending bytes that are not the file's.
     pub banned: bool,
 }
 
@@ -94,7 +94,7 @@ pub(crate) struct Downloader {
     indexers: Arc<Indexers>,
     peers: Arc<Peers>,
     endpoint: Arc<Endpoint>,
-    /// Where others see what is downloaded so far.
+    /// Where unfinished downloads are served from.
     partial_files: Arc<PartialFiles>,
     limit: Option<Arc<Rate>>,
 }
@@ -152,7 +152,7 @@ impl Downloader {
         })
     }
 
-    /// Agrees on what to download: never older than what is here, never another origin's unasked.
+    /// Searches, and chooses as [`choose`](Self::choose) does.
     async fn find(&self, name: &FileName, options: &DownloadOptions) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let scope = Scope::Network { ttl_hops: options.ttl_hops };
@@ -166,7 +166,7 @@ impl Downloader {
         own.map_or(Ok(()), |_| Err(DownloadError::Own(name.clone())))
     }
 
-    /// Chooses among what was found: never older than what is here, never another origin's unasked.
+    /// Chooses a version: never older than the one held, and of the same origin unless another is given.
     fn choose(
         &self,
         name: &FileName,
@@ -193,7 +193,7 @@ impl Downloader {
         }
     }
 
-    /// Whoever else holds the bytes of `record` by now.
+    /// Searches for further holders of the bytes of `record`.
     fn look_for_sources(
         &self,
         record: &VerifiedRecord,
@@ -207,7 +207,7 @@ impl Downloader {
         }
     }
 
-    /// Begins to watch copies, and becomes a holder of them.
+    /// Starts to watch copies, and offers them.
     async fn keep(&self, entries: &[Entry]) {
         if entries.is_empty() {
             return;

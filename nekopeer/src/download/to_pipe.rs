@@ -1,5 +1,5 @@
-//! A file to a pipe: in order, each chunk once it is verified. It is put together in the data folder,
-//! in a file that has no name any more.
+//! Downloads a file to a pipe: in order, each chunk once verified. It is assembled in the data folder, in
+//! a file that is unlinked.
 
 use std::{
     fs::File,
@@ -34,7 +34,7 @@ use crate::{
     util::{progress::Progress, tasks::blocking},
 };
 
-/// How often a chunk that has not come yet is looked for.
+/// Interval between checks for the next chunk.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 impl Downloader {
@@ -56,7 +56,7 @@ impl Downloader {
             let outboard = plan.outboard.clone();
             self.library.blocking(move |library| open(library, &record, manifest, outboard)).await?
         };
-        // Tells the writer that nobody waits for it any more, also when this future is dropped.
+        // Stops the writer, also if this future is dropped.
         let stop = scopeguard::guard(Arc::new(AtomicBool::new(false)), |stop| {
             stop.store(true, Ordering::Relaxed);
         });
@@ -71,7 +71,7 @@ impl Downloader {
         let fetching = async {
             let fetched = self.fetch(transfer, local, plan.begin, look).await?;
             if fetched.left > 0 {
-                stop.store(true, Ordering::Relaxed); // what is missing will not come
+                stop.store(true, Ordering::Relaxed); // the missing chunks will not arrive
                 return Err(exhausted(&record, fetched.report.last_failure));
             }
             Ok(fetched)
@@ -91,7 +91,7 @@ impl Downloader {
             path: "-".into(),
             bytes_moved: fetched.report.bytes_moved,
             took: started.elapsed(),
-            freshness: Freshness::Unverified, // nothing is kept that could be called fresh
+            freshness: Freshness::Unverified, // no copy is kept that could be fresh
             sources: deliveries(progress, &fetched.report),
             record,
         })
@@ -107,14 +107,14 @@ fn open(
     let partial = Place::anywhere(&library.data_dir.join("pipe"))?.partial(&record.content)?;
     partial.clear()?;
     let file = partial.reopen()?;
-    partial.unlink()?; // whatever happens, it is gone with us
+    partial.unlink()?; // removed by the system when it is closed
     let had = Bitfield::with_capacity(manifest.chunks().len());
     let assembly = Assembly::open(manifest, outboard, partial, &had, Segments::new(record.size));
     let local = LocalChunks::find(&library.catalogue, record, None, &assembly, false);
     Ok((assembly, local, file))
 }
 
-/// Writes chunk after chunk.
+/// Writes the chunks in order.
 struct Writer {
     manifest: Arc<Manifest>,
     file: Arc<File>,
@@ -123,7 +123,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Until all is written. Blocking. When it is told to stop it ends without an error.
+    /// Writes all chunks. Blocking. Ends without an error when told to stop.
     fn write(&self, mut out: impl Write) -> std::io::Result<()> {
         let mut buffer = Vec::new();
         for (index, chunk) in self.manifest.chunks().iter().enumerate() {

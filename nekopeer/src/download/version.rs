@@ -1,5 +1,5 @@
-//! Obtaining one version of a file: its manifest, what is on disk of it, the rest from everyone who has
-//! it, and then its place. Meanwhile others may have what is there.
+//! Obtains one version of a file: its manifest, the chunks on disk, the others from all sources; then puts
+//! it in its place. The chunks that are present are served to others during the download.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::{
     util::{clock, progress::Progress},
 };
 
-/// Tries with a partial file that something damages while it is being written.
+/// Attempts at a partial file that another program damages.
 const TRIES: u32 = 3;
-/// Files smaller than this are complete before anybody could ask for a part of them.
+/// Minimum size of a file that is served during its download, in bytes; smaller ones complete too soon.
 const SHOWN_FROM: u64 = 128 * CHUNK_AVERAGE_MIN;
 
 impl Downloader {
-    /// Fetches the file, puts it in its place and enters it into the catalogue.
+    /// Fetches the file, puts it in its place and catalogues it.
     pub(super) async fn obtain(
         &self,
         target: Target,
@@ -70,7 +70,7 @@ impl Downloader {
                 Ok(entry) => return Ok((entry, report)),
                 Err(damaged) if attempt < TRIES => {
                     assembly = *damaged;
-                    // What is damaged may be there at another of its places.
+                    // A damaged chunk may be intact at another position of the file.
                     local = LocalChunks::find(&self.library.catalogue, &record, None, &assembly, false);
                     let honest =
                         sources.iter().filter(|source| !report.corrupt_sources.contains(&source.node));
@@ -82,13 +82,13 @@ impl Downloader {
         Err(exhausted(&record, Some("the partial file is damaged again and again".to_owned())))
     }
 
-    /// Where to begin: those who download at the same time and serve each other begin at different places.
+    /// Order of the chunks: concurrent readers, who serve each other, start at different chunks.
     fn order(&self, record: &VerifiedRecord, chunks: usize) -> Order {
         let anywhere = self.library.is_serving && record.size >= SHOWN_FROM;
         Order::RarestFirst { from: if anywhere { rand::random_range(0..chunks) } else { 0 } }
     }
 
-    /// Lets others have what comes in, and says so to the indexers, until the guard is dropped.
+    /// Serves and offers what has been received, until the guard is dropped.
     async fn show(
         &self,
         record: &VerifiedRecord,
@@ -110,7 +110,7 @@ impl Downloader {
         let (indexers, tasks, name) =
             (Arc::clone(&self.indexers), self.library.tasks.clone(), record.name.clone());
         let listed = scopeguard::guard(shown, move |_shown| {
-            // The lease ends it otherwise.
+            // If this does not run, the lease expires.
             tasks.spawn_until_stop(async move { indexers.end_part(&name).await });
         });
         self.indexers.offer_part(record).await;
@@ -118,7 +118,7 @@ impl Downloader {
     }
 }
 
-/// Opens the partial file and finds out what is on disk already. Blocking.
+/// Opens the partial file and finds the chunks already on disk. Blocking.
 fn open(
     library: &Library,
     record: &VerifiedRecord,
@@ -132,7 +132,7 @@ fn open(
     let path = partial.path();
     let noted = catalogue.note_partial(&record.name, Some(&path))?;
     if let Some(abandoned) = noted.filter(|noted| *noted != path) {
-        // That of an older version, which nobody will finish; it may be gone already.
+        // The partial file of an older version, which will not be completed. It may be gone already.
         drop(std::fs::remove_file(abandoned));
     }
     let (had, segments, maybe_more) = checkpoint::recall(catalogue, &manifest, &partial)?;

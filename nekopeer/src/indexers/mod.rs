@@ -1,4 +1,4 @@
-//! The indexers of this peer: what it offers is kept registered with each, and all are asked at once.
+//! The indexers of this peer: registers what it offers with each, and searches all of them concurrently.
 
 mod search;
 mod session;
@@ -19,7 +19,7 @@ use crate::{
     state::registrations::{Generation, Registrations},
 };
 
-/// Time for the farewell to the indexers when the peer ends.
+/// Time limit for withdrawing everything when the peer shuts down.
 const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
 
 /// The indexers of this peer.
@@ -32,7 +32,7 @@ pub(crate) struct Indexers {
 }
 
 impl Indexers {
-    /// Begins to connect to each of `addrs`, and keeps what is offered registered there.
+    /// Starts to connect to each of `addrs`, and keeps the offers registered there.
     pub(crate) fn spawn(
         addrs: &[SocketAddr],
         query_deadline: Duration,
@@ -45,17 +45,17 @@ impl Indexers {
         Arc::new(Self { library: Arc::clone(library), sessions, registrations, query_deadline })
     }
 
-    /// Whatever is registered next under these names is to be announced. Due before the catalogue has the
-    /// news: an indexer that is told everything right after it would take it for old otherwise.
+    /// Announces the next versions registered under these names. Call this before they are in the catalogue:
+    /// a session that registers everything in between would register them as held, not as news.
     pub(crate) fn expect_news<'a>(&self, names: impl Iterator<Item = &'a FileName> + Clone) {
         self.registrations.lock().expect_news(names);
     }
 
-    /// Registers new versions, which are announced, and versions that are `held` as before. Returns how
-    /// many indexers know of them by now; the others are told when they are back.
+    /// Registers new versions, which are announced, and `held` versions, which are not. Returns the number of
+    /// indexers that acknowledged; the others are told when they are connected again.
     ///
     /// # Cancel safety
-    /// Safe: the indexers are told all the same.
+    /// Safe: the indexers are told in the background.
     pub(crate) async fn announce(&self, news: &[VerifiedRecord], held: &[VerifiedRecord]) -> usize {
         if !self.library.is_serving {
             return 0;
@@ -74,7 +74,7 @@ impl Indexers {
         told.len()
     }
 
-    /// Registers versions that this peer holds by now. See [`announce`](Self::announce).
+    /// Registers versions that this peer now holds. See [`announce`](Self::announce).
     pub(crate) async fn offer(&self, records: &[VerifiedRecord]) {
         if self.library.is_serving {
             let generation = self.registrations.lock().offer(records);
@@ -82,19 +82,18 @@ impl Indexers {
         }
     }
 
-    /// Registers a version that this peer is downloading: it serves what it has of it, and is listed so
-    /// in place of an older copy, until [`end_part`](Self::end_part), or an [`offer`](Self::offer) of the
-    /// version when all of it is here.
+    /// Registers a version that is being downloaded, as a partial holder. It replaces the listing of an older
+    /// copy until [`end_part`](Self::end_part), or until an [`offer`](Self::offer) of the complete version.
     ///
     /// # Cancel safety
-    /// The version may be listed or not; `end_part` is due either way.
+    /// The version may be listed or not; call `end_part` either way.
     pub(crate) async fn offer_part(&self, record: &VerifiedRecord) {
         let generation = self.registrations.lock().offer_part(record);
         self.told(generation).await;
     }
 
-    /// The download under `name` has ended. Unless what it brought is offered by now, what this peer had
-    /// before is listed again, if anything.
+    /// Ends the partial offer under `name`. Unless the downloaded version is offered by now, the version held
+    /// before, if any, is registered again.
     pub(crate) async fn end_part(&self, name: &FileName) {
         if !self.registrations.lock().has_part(name) {
             return;
@@ -110,14 +109,14 @@ impl Indexers {
         self.told(generation).await;
     }
 
-    /// Withdraws these names; an indexer that is away forgets them when the lease ends.
+    /// Withdraws these names. At an unreachable indexer their lease expires.
     pub(crate) async fn withdraw(&self, names: &[FileName]) {
         let generation = self.registrations.lock().withdraw(names);
         self.told(generation).await;
     }
 
-    /// Withdraws everything, for a peer that ends. An indexer that does not answer in time forgets the files
-    /// when the lease ends.
+    /// Withdraws everything, when the peer shuts down. At an indexer that does not answer in time the lease
+    /// expires.
     pub(crate) async fn withdraw_all(&self) {
         self.registrations.lock().close();
         if self.library.is_serving {
@@ -130,7 +129,7 @@ impl Indexers {
         }
     }
 
-    /// Carries news of newer versions to all of them: they may not have heard, and list older copies.
+    /// Sends newer versions to all indexers, which may still list older ones.
     pub(crate) async fn pass_on(&self, records: &[VerifiedRecord]) {
         let telling = self.sessions.iter().map(|session| session.pass_on(records));
         for error in join_all(telling).await.into_iter().filter_map(Result::err) {
@@ -138,13 +137,13 @@ impl Indexers {
         }
     }
 
-    /// Waits until each was tried once, whether it is there or not.
+    /// Waits until the first attempt to connect to each indexer has ended.
     pub(crate) async fn tried(&self) {
         join_all(self.sessions.iter().map(Session::tried)).await;
     }
 
-    /// Waits until each indexer was told the changes up to `generation`, or cannot be told now; those that
-    /// were told.
+    /// Waits until each indexer has acknowledged the changes up to `generation` or cannot be told now; returns
+    /// those that acknowledged.
     async fn told(&self, generation: Generation) -> Vec<&Session> {
         let telling = self.sessions.iter().map(async |session| (session, session.told(generation).await));
         join_all(telling).await.into_iter().filter(|(_, told)| *told).map(|(session, _)| session).collect()

@@ -1,4 +1,4 @@
-//! From a name to hits: asks the indexers at once, believes only what is signed.
+//! Searches: from a name to hits, from all indexers concurrently; only signed records count.
 
 use std::{
     net::SocketAddr,
@@ -16,28 +16,28 @@ use tarpc::client::RpcError;
 use super::{Indexers, session::Session};
 use crate::state::choice::Candidate;
 
-/// Who is asked.
+/// How far a search goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// The own indexers alone.
+    /// The own indexers only.
     Own,
-    /// Also those within this many hops of them.
+    /// The own indexers and those within this many hops of them.
     Network {
         /// Hops beyond the own indexers.
         ttl_hops: u8,
     },
 }
 
-/// What was found.
+/// The result of a search for one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The newest version of each origin, with holders; all signatures hold.
+    /// The newest version of each origin, with its holders; all signatures are verified.
     pub candidates: Vec<Candidate>,
-    /// Whether everybody in reach answered, and with nothing but the truth.
+    /// Whether every indexer in reach answered, and every hit was valid.
     pub complete: bool,
 }
 
-/// Why nobody could be asked.
+/// Why a search failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SearchError {
     /// No indexer is configured.
@@ -57,19 +57,19 @@ pub enum SearchError {
 }
 
 impl Indexers {
-    /// Asks for `name`.
+    /// Searches for `name`.
     ///
     /// # Errors
-    /// No indexer answered. If only some did, the answer is not complete.
+    /// No indexer answered. If only some did, the answer is incomplete.
     pub(crate) async fn search(&self, name: &FileName, scope: Scope) -> Result<Answer, SearchError> {
         let answers = self.search_all(slice::from_ref(name), scope).await?;
-        Ok(answers.into_iter().next().unwrap_or_default()) // one answer for each name
+        Ok(answers.into_iter().next().unwrap_or_default()) // one answer per name
     }
 
-    /// Asks for all of `names`, many in a call; answers in their order.
+    /// Searches for all of `names`, many per call; returns answers in the order of `names`.
     ///
     /// # Errors
-    /// No indexer answered. If only some did, or not every time, those answers are not complete.
+    /// No indexer answered. If some did not answer a call, the answers of that call are incomplete.
     pub(crate) async fn search_all(
         &self,
         names: &[FileName],
@@ -78,9 +78,9 @@ impl Indexers {
         let mut merged = vec![Answer { candidates: Vec::new(), complete: true }; names.len()];
         let (mut answered, mut failure) = (false, SearchError::NoIndexer);
         for (names, merged) in names.chunks(BATCH_MAX).zip(merged.chunks_mut(BATCH_MAX)) {
-            // Each call has as much time as a query for a single name.
+            // The deadline of each call is that of a single query.
             let deadline = Instant::now() + self.query_deadline;
-            let msg_id = MsgId::random(); // at several indexers the same: their network is asked once
+            let msg_id = MsgId::random(); // the same for all indexers: the network handles it once
             let asked = self.sessions.iter().map(|session| ask_one(session, scope, msg_id, names, deadline));
             let mut answers: FuturesUnordered<_> = asked.collect();
             while let Some(answer) = answers.next().await {
@@ -107,7 +107,7 @@ impl Indexers {
     }
 }
 
-/// Asks one indexer for at most [`BATCH_MAX`] names; as many replies.
+/// Asks one indexer for at most [`BATCH_MAX`] names; returns one reply per name.
 async fn ask_one(
     session: &Session,
     scope: Scope,
@@ -129,8 +129,8 @@ async fn ask_one(
     for (n, name) in names.iter().enumerate() {
         replies.push(match answers.get(n).cloned().flatten() {
             Some(reply) => reply,
-            // There was no room for it in the reply with the others, which stand if it fails: nothing,
-            // and not complete.
+            // The batch reply had no room for it: ask again. If that fails, this name's reply is empty and
+            // incomplete.
             None => match call(&client, scope, MsgId::random(), name, left()).await {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(_)) | Err(_) => QueryReply::default(),
@@ -173,7 +173,7 @@ async fn call_all(
     }
 }
 
-/// Takes in one reply: unsigned, misnamed or unusable parts are left out and make it incomplete.
+/// Merges one reply. Parts that are unsigned, misnamed or invalid are dropped and make it incomplete.
 fn absorb(verifier: &Verifier, merged: &mut Answer, name: &FileName, reply: QueryReply) {
     merged.complete &= reply.complete;
     for hit in reply.hits {
@@ -189,7 +189,7 @@ fn absorb(verifier: &Verifier, merged: &mut Answer, name: &FileName, reply: Quer
     }
 }
 
-/// Adds what one indexer found. A node that one of them says to hold all of a version does.
+/// Merges one candidate. A node counts as a complete holder if one indexer lists it as such.
 fn add(candidates: &mut Vec<Candidate>, fresh: Candidate) {
     let same_file = |known: &&mut Candidate| known.record.same_file(&fresh.record);
     let newer = |a: &VerifiedRecord, b: &VerifiedRecord| a.version > b.version;

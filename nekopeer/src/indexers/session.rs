@@ -1,4 +1,4 @@
-//! The session with one indexer: connect, register what is offered, renew, and begin again when it breaks.
+//! The session with one indexer: connects, registers offers, renews the lease, and reconnects.
 
 use std::{
     net::SocketAddr,
@@ -29,11 +29,11 @@ use crate::{
     state::registrations::{Batch, Generation, IndexerIndex, Kind, Registrations},
 };
 
-/// Time for an indexer to answer a registration or a renewal.
+/// Time limit for a reply to a registration or a renewal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// The lease is renewed when this share of it has passed.
+/// The lease is renewed after 1/`RENEW_AT` of it.
 const RENEW_AT: u32 = 3;
-/// The lease until the indexer grants one.
+/// Assumed lease until the indexer grants one.
 const LEASE_FIRST: Duration = Duration::from_secs(1);
 
 /// One indexer.
@@ -43,22 +43,22 @@ pub(super) struct Session {
     stop: tokio_util::sync::CancellationToken,
 }
 
-/// Tells one indexer what is offered. One task does so, so that what it is told comes in order.
+/// Registers this peer's offers with one indexer. A single task, so that changes arrive in order.
 #[derive(Debug)]
 struct Worker {
     index: IndexerIndex,
     library: Arc<Library>,
     link: Link<IndexerServiceClient>,
     registrations: Arc<Mutex<Registrations>>,
-    /// Something is to be told.
+    /// Notified when there are changes to register.
     changed: Notify,
-    /// Something was told, or could not be.
+    /// Sends when a change was acknowledged, or failed.
     told: watch::Sender<()>,
-    /// Milliseconds of lease that the indexer grants.
+    /// The lease that the indexer grants, in milliseconds.
     lease_ms: AtomicU64,
 }
 
-/// Why an indexer was not told.
+/// Why a call to an indexer failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
     #[error("not connected")]
@@ -70,7 +70,7 @@ pub(super) enum SessionError {
 }
 
 impl Session {
-    /// Begins to connect to the indexer at `addr`, and keeps what is offered registered there.
+    /// Starts to connect to the indexer at `addr`, and keeps the offers registered there.
     pub(super) fn spawn(
         index: IndexerIndex,
         addr: SocketAddr,
@@ -99,18 +99,18 @@ impl Session {
         Self { worker, stop: tasks.stop.clone() }
     }
 
-    /// Where the indexer is.
+    /// The indexer's address.
     pub(super) fn addr(&self) -> SocketAddr {
         self.worker.link.addr()
     }
 
-    /// Waits until the first try to connect has ended, one way or the other.
+    /// Waits until the first attempt to connect has ended.
     pub(super) async fn tried(&self) {
         self.worker.link.tried().await;
     }
 
-    /// Has the indexer told what changed, and waits until it was told all up to `generation`: true; or cannot
-    /// be told now: false, it is told when it is back.
+    /// Waits until the indexer has acknowledged all changes up to `generation` (true), or cannot be told now
+    /// (false): it is told when it is connected again.
     pub(super) async fn told(&self, generation: Generation) -> bool {
         let worker = &*self.worker;
         let mut told = worker.told.subscribe();
@@ -136,7 +136,7 @@ impl Session {
         Ok(client.deregister_all(call_within(ANSWER_WITHIN)).await??)
     }
 
-    /// Carries news of newer versions to this indexer, for it alone.
+    /// Sends newer versions to this indexer.
     pub(super) async fn pass_on(&self, records: &[VerifiedRecord]) -> Result<(), SessionError> {
         let client = self.worker.link.client().ok_or(SessionError::Away)?;
         for batch in records.chunks(BATCH_MAX) {
@@ -151,14 +151,14 @@ impl Session {
         Ok(())
     }
 
-    /// Waits for the client of this indexer, at most `patience` if the first try is under way.
+    /// The client of this indexer; waits for the first attempt to connect, at most `patience`.
     pub(super) async fn client_within(&self, patience: Duration) -> Option<IndexerServiceClient> {
-        // Whether it was reached in time shows in the next line.
+        // A timeout shows as a missing client below.
         drop(timeout(patience, self.worker.link.tried()).await);
         self.worker.link.client()
     }
 
-    /// Why there is no connection, for people.
+    /// Why there is no connection, as text for the user.
     pub(super) fn why_away(&self) -> String {
         match &*self.worker.link.watch().borrow() {
             LinkState::Down(why) => why.to_string(),
@@ -169,7 +169,7 @@ impl Session {
 }
 
 impl Worker {
-    /// Keeps the session for as long as the peer lives.
+    /// Runs the session until the peer stops.
     async fn run(&self) {
         let mut state = self.link.watch();
         let mut told_away = false;
@@ -185,8 +185,8 @@ impl Worker {
                             self.registrations.lock().disconnected(self.index);
                             self.told.send_replace(());
                             match changed {
-                                Ok(()) => continue, // the connection is another one now
-                                Err(_) => return,   // the peer is ending
+                                Ok(()) => continue, // reconnected
+                                Err(_) => return, // the peer stops
                             }
                         }
                         () = self.keep_registered(&client) => {}
@@ -204,7 +204,8 @@ impl Worker {
         }
     }
 
-    /// Registers everything, then what changes, and renews; begins again when the indexer lost track.
+    /// Registers everything, then each change, and renews the lease; registers everything again if the
+    /// indexer lost it.
     async fn keep_registered(&self, client: &IndexerServiceClient) {
         if !self.library.is_serving {
             return;
@@ -239,7 +240,7 @@ impl Worker {
         }
     }
 
-    /// Holds what is offered against what is on disk.
+    /// Updates the offers from the files on disk.
     async fn look_at_files(&self) {
         let registrations = Arc::clone(&self.registrations);
         let look = move |library: &Arc<Library>| {
@@ -252,7 +253,7 @@ impl Worker {
         self.library.blocking(look).await;
     }
 
-    /// Tells the indexer all that it has not heard.
+    /// Registers all changes that the indexer has not acknowledged.
     async fn tell_changes(&self, client: &IndexerServiceClient) -> Result<(), SessionError> {
         loop {
             let Some(batch) = self.registrations.lock().next(self.index, BATCH_MAX) else { break };
@@ -292,12 +293,12 @@ impl Worker {
             let newer: Vec<VerifiedRecord> = newer.collect();
             let unlisted = reply.unlisted as usize;
             self.registrations.lock().registered(self.index, kind, records, &newer, unlisted);
-            self.library.learn(newer).await; // a failure has been told as an event
+            self.library.learn(newer).await; // a failure was sent as an event
         }
         Ok(())
     }
 
-    /// Everything is registered: says so, and learns how long a lease is where nothing was to be registered.
+    /// Reports that everything is registered. If there was nothing to register, asks for the lease first.
     async fn all_registered(&self, client: &IndexerServiceClient) -> Result<(), SessionError> {
         let files = self.registrations.lock().counted(self.index);
         if files == 0 {
@@ -308,7 +309,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Renews the lease; false when everything must be registered again.
+    /// Renews the lease; false if everything must be registered again.
     async fn renew(&self, client: &IndexerServiceClient) -> bool {
         match client.renew(call_within(ANSWER_WITHIN)).await {
             Ok(Ok(lease)) => {
@@ -321,7 +322,7 @@ impl Worker {
             }
             Err(error) => {
                 debug!(%error, "renewal failed");
-                true // if the connection is broken, the link says so
+                true // a broken connection shows at the link
             }
         }
     }

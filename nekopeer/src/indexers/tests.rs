@@ -1,4 +1,4 @@
-//! Tests with a real indexer: what is listed there while a file is downloaded.
+//! Tests with a real indexer: what it lists during a download.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use crate::{
     storage::catalogue::{Copy, Entry},
 };
 
-/// Longer than any of these tests needs.
+/// Time limit of a test.
 const LIMIT: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -27,7 +27,7 @@ fn name() -> FileName {
     FileName::new("a").unwrap()
 }
 
-/// A version of the file of a made-up origin.
+/// A record of a version of the file, with an invented origin.
 fn record(version: u64) -> VerifiedRecord {
     let origin = Identity::from_seed(&[1; 32]);
     let record = Record {
@@ -51,7 +51,7 @@ fn any_port() -> std::net::SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// A peer with one indexer, and what happens to it.
+/// A peer with one indexer, and its events.
 struct Reader {
     folder: TempDir,
     peer: PeerHandle,
@@ -69,7 +69,7 @@ impl Reader {
         reader
     }
 
-    /// Waits until everything is registered with its indexer, so many files.
+    /// Waits for the event that `expected` files are registered.
     async fn registers(&mut self, expected: usize) {
         loop {
             if let Event::Registered { files, .. } = self.events.recv().await.unwrap() {
@@ -92,7 +92,7 @@ impl Reader {
         path
     }
 
-    /// Enters a file into the catalogue, as a copy of `record`.
+    /// Catalogues a file as a copy of `record`.
     fn holds(&self, record: VerifiedRecord, path: &Path) {
         let stamp = Stamp::of(&std::fs::metadata(path).unwrap());
         let path = path.to_owned();
@@ -101,8 +101,8 @@ impl Reader {
         self.library().catalogue.put_copy(copy).unwrap();
     }
 
-    /// What its indexer lists: the version, and for each holder whether it is this peer, and whether
-    /// it holds a part.
+    /// What its indexer lists: the version, and for each holder whether it is this peer and whether it is
+    /// partial.
     async fn listed(&self) -> Option<(u64, Vec<(bool, bool)>)> {
         let answer = self.indexers().search(&name(), Scope::Own).await.unwrap();
         let found = answer.candidates.first()?;
@@ -134,7 +134,7 @@ async fn part_is_listed_until_its_download_is_given_up() {
         assert_eq!(reader.listed().await, Some((1, vec![OWN_PART])));
         reader.indexers().end_part(&name()).await;
         assert_eq!((reader.listed().await, indexer.names()), (None, 0));
-        reader.indexers().end_part(&name()).await; // there is nothing to do
+        reader.indexers().end_part(&name()).await; // a no-op
     })
     .await;
 }
@@ -193,7 +193,7 @@ async fn part_is_registered_again_when_the_indexer_restarts_or_loses_it() {
         assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])), "and not the older copy");
         let client = reader.indexers().sessions[0].client_within(LIMIT).await.unwrap();
         client.deregister(call_within(LIMIT), Names::first_of([name()])).await.unwrap().unwrap();
-        reader.registers(1).await; // the renewal shows that a name is missing
+        reader.registers(1).await; // the renewal shows the missing name
         reader.becomes(Some((2, vec![OWN_PART]))).await;
         drop(second);
     })

@@ -1,4 +1,4 @@
-//! Copies of other origins' files: how fresh each is, and when its origin is asked again.
+//! Copies of other origins' files: their freshness, and when to ask their origins.
 
 use std::time::Instant;
 
@@ -8,13 +8,13 @@ use super::{Library, events::Event};
 use crate::{state::freshness::CopyState, storage::catalogue::Entry, util::clock};
 
 impl Library {
-    /// Begins to watch the copies that `entries` describe.
+    /// Starts to watch the copies in `entries`.
     pub(crate) fn keep(&self, entries: &[Entry]) {
         {
             let mut copies = self.copies.lock();
             for Entry { record, .. } in entries {
-                // News may have come in since the commit. What the catalogue knows by now counts; what it
-                // learns later is noted in `copies` after this.
+                // The catalogue knows the news that arrived since the commit. Later news is recorded in
+                // `copies`, which is locked until the entries are in it.
                 let newest = self.catalogue.get(&record.name).and_then(|entry| entry.newest.clone());
                 let copy = CopyState::new(record.clone(), newest, self.ttr, clock::now());
                 copies.insert(record.name.clone(), copy);
@@ -23,12 +23,12 @@ impl Library {
         self.wake();
     }
 
-    /// Watches the copy of `name` no longer.
+    /// Stops watching the copy of `name`.
     pub(crate) fn forget(&self, name: &FileName) {
         self.copies.lock().remove(name);
     }
 
-    /// How fresh the copy of `record` is: fresh only if the origin itself confirmed it within the bound.
+    /// The freshness of the copy of `record`: fresh only if the origin confirmed it within the bound.
     pub(crate) fn freshness(&self, record: &VerifiedRecord) -> Freshness {
         let copies = self.copies.lock();
         let copy = copies.get(&record.name).filter(|copy| copy.held() == record);
@@ -40,13 +40,13 @@ impl Library {
         self.copies.lock().get(name).is_some_and(|copy| copy.newest().is_some())
     }
 
-    /// All names of which a newer version is known.
+    /// Names of all outdated copies.
     pub(crate) fn outdated(&self) -> Vec<FileName> {
         let copies = self.copies.lock();
         copies.iter().filter(|(_, copy)| copy.newest().is_some()).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Copies whose origin is to be asked by `now`; all that can be asked about without a time.
+    /// Copies whose origin is to be asked by `now`; with `None`, all copies that are not outdated.
     pub(crate) fn due(&self, now: Option<Instant>) -> Vec<VerifiedRecord> {
         let copies = self.copies.lock();
         let is_due = |at: Instant| now.is_none_or(|now| at <= now);
@@ -59,14 +59,14 @@ impl Library {
         self.copies.lock().values().filter_map(CopyState::ask_at).min()
     }
 
-    /// The origin answered a question sent at `asked_at`: `record` is the newest version.
+    /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
     pub(crate) fn note_confirmed(&self, record: &VerifiedRecord, asked_at: Instant) {
         if let Some(copy) = self.copies.lock().get_mut(&record.name).filter(|copy| copy.held() == record) {
             copy.confirmed(asked_at);
         }
     }
 
-    /// The origin could not be asked about `record`, or does not know it.
+    /// The origin did not answer about `record`, or does not know it.
     pub(crate) fn note_unconfirmed(&self, record: &VerifiedRecord) {
         let now = clock::now();
         let went_away = {

@@ -1,18 +1,18 @@
-//! What happens by itself, for whoever wants to show it.
+//! Events of a peer, for programs that show them.
 
 use std::{fmt, net::SocketAddr};
 
 use nekoproto::{FileName, Version};
 
-/// Events kept for a slow listener; past that it misses the oldest.
+/// Number of events kept for a slow receiver; it misses older ones.
 pub(crate) const EVENTS_KEPT: usize = 1024;
 
-/// Something that happened without being asked for.
+/// Something that happened in the background.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An indexer is connected.
     Connected(SocketAddr),
-    /// An indexer is out of reach; it is tried again and again.
+    /// An indexer cannot be reached; connecting is retried.
     Away {
         /// Which.
         indexer: SocketAddr,
@@ -26,7 +26,7 @@ pub enum Event {
         /// How many files.
         files: usize,
     },
-    /// A copy is outdated: a newer version is out.
+    /// A newer version of a copy is known.
     Invalidated {
         /// Which file.
         name: FileName,
@@ -35,32 +35,32 @@ pub enum Event {
         /// The newest version known.
         newest: Version,
     },
-    /// A newer version was downloaded in place of an outdated copy.
+    /// A newer version was downloaded and replaced an outdated copy.
     Refreshed {
         /// Which file.
         name: FileName,
         /// The version now on disk.
         version: Version,
-        /// Bytes that came over the network for it.
+        /// Bytes received over the network for it.
         bytes_moved: u64,
     },
     /// An outdated copy was deleted, as configured.
     Dropped(FileName),
-    /// The origin of a copy cannot be asked; the copy is kept.
+    /// The origin of a copy does not answer; the copy is kept.
     OriginAway(FileName),
     /// A published file changed on disk and is no longer offered.
     Changed(FileName),
-    /// Something that was tried in the background failed.
+    /// A background operation failed.
     Failed {
         /// Which file.
         name: FileName,
-        /// What happened.
+        /// Why.
         why: String,
     },
 }
 
 impl Event {
-    /// Whether a person wants to read it: a session with nothing to register is no news.
+    /// Whether to show it to a user: a registration of no files is not shown.
     pub const fn is_worth_showing(&self) -> bool {
         !matches!(self, Self::Registered { files: 0, .. })
     }

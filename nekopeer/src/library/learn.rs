@@ -1,5 +1,5 @@
-//! News of newer versions: verified records are noted, durably, and left for
-//! [`watch`](crate::watch) to act on.
+//! News of newer versions: verified records are recorded durably, and queued for
+//! [`watch`](crate::watch).
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use nekoproto::VerifiedRecord;
 use super::{Library, events::Event};
 
 impl Library {
-    /// Takes note of verified records, durably. Returns when all is noted; what follows from it goes on
-    /// in the background. False if the disk did not take the note.
+    /// Records verified records durably; returns once that is done. [`watch`](crate::watch) acts on them in
+    /// the background. False if a write to the catalogue failed.
     ///
     /// # Cancel safety
-    /// Safe: what has begun goes on, so that a caller who hangs up cannot leave news half noted.
+    /// Safe: it runs to its end, so that a caller that disconnects cannot leave news half recorded.
     pub(crate) async fn learn(self: &Arc<Self>, records: Vec<VerifiedRecord>) -> bool {
         if records.is_empty() {
             return true;
@@ -51,7 +51,7 @@ impl Library {
             self.blocking(move |library| library.catalogue.note_newer(&newer)).await
         };
         {
-            // Only now, so that nobody takes for noted what is not on disk yet.
+            // After the write: what is visible in memory must be on disk.
             let mut copies = self.copies.lock();
             for record in &newer {
                 if let Some(copy) = copies.get_mut(&record.name) {
@@ -84,9 +84,9 @@ impl Library {
         is_noted
     }
 
-    /// Whether `record`, which this node signed, is later than the version published here, or has other
-    /// bytes under the same number: the version counter was lost, perhaps with the data folder or to an old
-    /// copy of it.
+    /// Whether `record`, signed by this node, is later than the version published here, or has other bytes
+    /// under the same number: the version counter was lost, for example because the data folder was deleted
+    /// or restored from an old copy.
     pub(crate) fn is_behind(&self, record: &VerifiedRecord) -> bool {
         let entry = self.catalogue.get(&record.name);
         entry.is_some_and(|entry| record.replaces(&entry.record) || record.contradicts(&entry.record))

@@ -1,5 +1,5 @@
-//! What this peer knows of its files: what it publishes and holds, how fresh its copies are, and who
-//! hears of changes. News is *noted* here, durably; [`watch`](crate::watch) acts on it.
+//! What this peer knows of its files: what it publishes and holds, how fresh its copies are, and which
+//! peers subscribe. News is *recorded* here, durably; [`watch`](crate::watch) acts on it.
 
 mod copies;
 pub(crate) mod events;
@@ -33,30 +33,30 @@ use crate::{
 pub(crate) struct Library {
     pub(crate) node: NodeId,
     pub(crate) share: ShareFolder,
-    /// The data folder's absolute path, without links in it.
+    /// The data folder's absolute path, without symbolic links.
     pub(crate) data_dir: PathBuf,
     pub(crate) catalogue: Catalogue,
     pub(crate) subscribers: Subscribers,
     pub(crate) verifier: Verifier,
     pub(crate) tasks: Tasks,
-    /// Whether others can download from this peer.
+    /// Whether other nodes can download from this peer.
     pub(crate) is_serving: bool,
-    /// As a reader: how long a confirmation counts, if stricter than the policy of a file.
+    /// As a reader: how long a confirmation counts, if shorter than the policy of a file says.
     ttr: Option<Duration>,
     /// Freshness of the copies of other origins' files.
     copies: Mutex<HashMap<FileName, CopyState>>,
     /// Names whose file is being written, by a download or from a pipe.
     in_use: Mutex<HashSet<FileName>>,
     news: Mutex<News>,
-    /// Wakes [`watch`](crate::watch) when there may be something to act on or to ask.
+    /// Wakes [`watch`](crate::watch) when there may be news, or a copy to confirm.
     wake: Notify,
     events: broadcast::Sender<Event>,
-    /// Held as long as anything of this peer lives.
+    /// Held until the last reference to this library is dropped.
     #[expect(dead_code, reason = "holding it is its use")]
     lock: DataLock,
 }
 
-/// What a library is opened from.
+/// The parts that a library is made of.
 pub(crate) struct Opened {
     pub(crate) share: ShareFolder,
     pub(crate) data_dir: PathBuf,
@@ -64,14 +64,14 @@ pub(crate) struct Opened {
     pub(crate) lock: DataLock,
 }
 
-/// What was noted and is still to be acted on.
+/// News that was recorded and not yet acted on.
 #[derive(Debug, Default)]
 pub(crate) struct News {
-    /// Copies that a newer version made stale.
+    /// Outdated copies.
     pub(crate) outdated: BTreeSet<FileName>,
-    /// This node's own signature on versions that its catalogue does not have.
+    /// Versions that this node signed and its catalogue does not have.
     pub(crate) own: BTreeMap<FileName, VerifiedRecord>,
-    /// Newer versions that the own indexers may not have heard of.
+    /// Newer versions that the own indexers may not know.
     pub(crate) heard: Vec<VerifiedRecord>,
 }
 
@@ -110,12 +110,12 @@ impl Library {
         (Arc::new(library), first_events)
     }
 
-    /// Tells whoever listens.
+    /// Sends an event to all receivers.
     pub(crate) fn tell(&self, event: Event) {
-        drop(self.events.send(event)); // nobody may be listening
+        drop(self.events.send(event)); // there may be no receiver
     }
 
-    /// What happens from now on.
+    /// Events from now on.
     pub(crate) fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }
@@ -129,29 +129,29 @@ impl Library {
         self.tasks.blocking(move || work(&library)).await
     }
 
-    /// Reserves `name` for whoever writes its file, until the guard is dropped; `None` if it is taken.
+    /// Reserves `name` for writing its file, until the guard is dropped; `None` if it is reserved already.
     pub(crate) fn reserve(self: &Arc<Self>, name: &FileName) -> Option<NameInUse> {
         let is_free = self.in_use.lock().insert(name.clone());
         is_free.then(|| NameInUse { library: Arc::clone(self), name: name.clone() })
     }
 
-    /// Takes what is to be acted on.
+    /// Takes the queued news.
     pub(crate) fn take_news(&self) -> News {
         std::mem::take(&mut self.news.lock())
     }
 
-    /// Has [`watch`](crate::watch) look again.
+    /// Wakes [`watch`](crate::watch).
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
     }
 
-    /// Returns once somebody called [`wake`](Self::wake).
+    /// Waits for a call of [`wake`](Self::wake).
     pub(crate) async fn woken(&self) {
         self.wake.notified().await;
     }
 }
 
-/// A name whose file is being written.
+/// A name reserved for writing its file, until dropped.
 #[derive(Debug)]
 pub(crate) struct NameInUse {
     library: Arc<Library>,

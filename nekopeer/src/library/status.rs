@@ -1,4 +1,4 @@
-//! What this peer publishes and holds, and how fresh it is.
+//! The files that this peer publishes and holds, and their condition.
 
 use std::path::PathBuf;
 
@@ -12,24 +12,24 @@ use crate::{content::stamp::Stamp, storage::catalogue::Entry};
 pub struct FileStatus {
     /// The version on disk.
     pub record: VerifiedRecord,
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
     /// Whether this peer is its origin.
     pub own: bool,
-    /// What can be said of it.
+    /// The condition of the file.
     pub condition: Condition,
-    /// A later version that is known to be out.
+    /// The newest later version known.
     pub newest: Option<Version>,
 }
 
-/// What can be said of a file.
+/// The condition of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// The bytes are those of the record, and so fresh.
+    /// The bytes are those of the record; their freshness.
     Good(Freshness),
-    /// The file on disk is another one now.
+    /// The file on disk was changed.
     Changed,
-    /// There is no file on disk.
+    /// The file does not exist.
     Missing,
 }
 
@@ -59,19 +59,19 @@ impl Library {
         }
     }
 
-    /// How fresh the bytes of `entry` may be called now.
+    /// The freshness of the bytes of `entry` now.
     pub(crate) fn freshness_of(&self, entry: &Entry) -> Freshness {
         if self.catalogue.is_own(entry) { Freshness::Fresh } else { self.freshness(&entry.record) }
     }
 
-    /// The records of all files, and whether this peer can serve each: an intact file, and of copies one
-    /// that is not known to be outdated. Tells of files that changed. Blocking.
+    /// The records of all files, and whether this peer can serve each: the file is unchanged on disk and not an
+    /// outdated copy. Sends an event for each file that changed. Blocking.
     pub(crate) fn offered(&self) -> Vec<(VerifiedRecord, bool)> {
         let all = self.catalogue.all();
         all.iter().map(|entry| (entry.record.clone(), self.may_be_offered(entry))).collect()
     }
 
-    /// The record that this peer can serve under `name`. Tells of a file that changed. Blocking.
+    /// The record that this peer can serve under `name`. Sends an event if the file changed. Blocking.
     pub(crate) fn offered_as(&self, name: &FileName) -> Option<VerifiedRecord> {
         let entry = self.catalogue.get(name)?;
         self.may_be_offered(&entry).then(|| entry.record.clone())

@@ -1,4 +1,4 @@
-//! Who is to be told directly of new versions: peers that confirmed a copy, for one lease each.
+//! Subscribers: peers that confirmed a copy, and are told of new versions directly for one lease.
 
 use std::{
     collections::HashMap,
@@ -9,10 +9,11 @@ use std::{
 use nekoproto::{FileName, Holder, NodeId};
 use parking_lot::Mutex;
 
-/// Subscribers of one name; further ones are told by their indexers, or find out by asking.
+/// Maximum number of subscribers of one name. Further peers learn of new versions from their indexers or by
+/// asking.
 pub(crate) const SUBSCRIBERS_MAX: usize = 1024;
 
-/// The subscriptions at this origin. Ended ones are removed when their name is looked at.
+/// The subscriptions at this origin. Expired ones are removed when their name is used.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers(Mutex<HashMap<FileName, HashMap<NodeId, Subscription>>>);
 
@@ -33,7 +34,7 @@ impl Subscribers {
         }
     }
 
-    /// Who is subscribed to `name`.
+    /// The subscribers of `name`.
     pub(crate) fn of(&self, name: &FileName, now: Instant) -> Vec<Holder> {
         let names = self.0.lock();
         let known = names.get(name).into_iter().flatten();

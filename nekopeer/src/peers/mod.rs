@@ -1,4 +1,4 @@
-//! Calls to other peers: one connection for each, bounded in time.
+//! Calls to other peers: one connection per call, with a time limit.
 
 mod origins;
 
@@ -14,10 +14,10 @@ use tokio::time::timeout;
 
 use crate::{indexers::Indexers, library::Library, serve::control::PeerControl};
 
-/// Time for a peer to be reached and to answer.
+/// Time limit for connecting to a peer and its answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
-/// The other peers.
+/// Calls other peers.
 #[derive(Debug)]
 pub(crate) struct Peers {
     endpoint: Arc<Endpoint>,
@@ -25,7 +25,7 @@ pub(crate) struct Peers {
     indexers: Arc<Indexers>,
 }
 
-/// Why another peer could not be called.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CallError {
     #[error(transparent)]
@@ -48,10 +48,10 @@ impl Peers {
         Arc::new(Self { endpoint, library, indexers })
     }
 
-    /// Tells `peer` of newer versions. Returns once it has acknowledged all of them.
+    /// Sends newer versions to `peer`. Returns once it has acknowledged all of them.
     ///
     /// # Errors
-    /// It may have heard of some.
+    /// The call failed; the peer may have received some of them.
     pub(crate) async fn invalidate(&self, peer: Holder, records: &[VerifiedRecord]) -> Result<(), CallError> {
         let batches = u32::try_from(records.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
         let patience = ANSWER_WITHIN.saturating_mul(batches);
@@ -67,7 +67,7 @@ impl Peers {
         self.call(peer, patience, tell).await
     }
 
-    /// Connects to `peer`, makes one call, and closes. All within `patience`.
+    /// Connects to `peer`, makes one call and closes the connection, within `patience`.
     async fn call<T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
         &self,
         peer: Holder,

@@ -1,4 +1,4 @@
-//! Asking origins whether copies are still the newest versions.
+//! Asks origins whether copies are still the newest versions.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,15 +13,15 @@ use tracing::debug;
 use super::{ANSWER_WITHIN, CallError, Peers};
 use crate::{indexers::Scope, util::clock};
 
-/// Origins asked at the same time.
+/// Maximum number of origins asked concurrently.
 const ASKED_AT_ONCE: usize = 16;
-/// Addresses at which an origin is tried before the indexers are asked for another.
+/// Addresses of an origin that are tried before the indexers are asked for more.
 const ADDRESSES_TRIED: usize = 2;
-/// Names by which the indexers are asked for it.
+/// Names for which the indexers are asked to find an origin's address.
 const NAMES_TRIED: usize = 2;
 
 impl Peers {
-    /// Asks the origins of `copies`, many in a call, and notes what they say.
+    /// Asks the origins of `copies`, many copies per call, and records their answers.
     pub(crate) async fn confirm(self: &Arc<Self>, copies: Vec<VerifiedRecord>) {
         let mut by_origin: HashMap<NodeId, Vec<VerifiedRecord>> = HashMap::new();
         for copy in copies {
@@ -32,7 +32,7 @@ impl Peers {
                 let mut batches = copies.chunks(BATCH_MAX);
                 while let Some(batch) = batches.next() {
                     if !self.confirm_with(origin, batch).await {
-                        // An origin that is away for one batch is away for the others.
+                        // After one failed call the origin's remaining batches are not tried.
                         batches.by_ref().flatten().for_each(|copy| self.library.note_unconfirmed(copy));
                     }
                 }
@@ -40,7 +40,7 @@ impl Peers {
             .await;
     }
 
-    /// Asks one origin about some of its files; whether it answered.
+    /// Asks one origin about some of its files; returns whether it answered.
     async fn confirm_with(&self, origin: NodeId, copies: &[VerifiedRecord]) -> bool {
         let asked_at = clock::now();
         let verdicts = self.verdicts(origin, copies).await;
@@ -48,7 +48,7 @@ impl Peers {
             debug!(origin = %origin.short(), %error, "the origin cannot be asked");
         }
         let is_answered = verdicts.is_ok();
-        let mut verdicts = verdicts.unwrap_or_default().into_iter(); // else no word on any of them
+        let mut verdicts = verdicts.unwrap_or_default().into_iter(); // no verdicts if the call failed
         let mut news = Vec::new();
         for copy in copies {
             match verdicts.next() {
@@ -64,7 +64,7 @@ impl Peers {
         is_answered
     }
 
-    /// Asks where the origin was last found, then where the indexers say that it is.
+    /// Calls the origin at its last known address, then at those that the indexers list.
     async fn verdicts(
         &self,
         origin: NodeId,
@@ -93,7 +93,7 @@ impl Peers {
                 }
             }
         }
-        // One of the names may have been withdrawn, so more than one is looked for.
+        // One of the names may have been withdrawn, so two are searched for.
         for copy in copies.iter().take(NAMES_TRIED) {
             let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
             let answer = self.indexers.search(&copy.name, scope).await.unwrap_or_default();
@@ -113,7 +113,7 @@ impl Peers {
             library.catalogue.update(&name, |entry| entry.origin_addr.replace(addr) != Some(addr))
         };
         if let Err(error) = self.library.blocking(remember).await {
-            tracing::warn!(%error, "cannot store where an origin is"); // it will be looked for again
+            tracing::warn!(%error, "cannot store where an origin is"); // found by a search next time
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why something cannot be published.
+//! Why a publish fails.
 
 use std::{io, path::PathBuf};
 
@@ -6,18 +6,18 @@ use nekoproto::{FileName, NameError};
 
 use crate::{content::chunker::ChunkError, storage::catalogue::CatalogueError};
 
-/// Why something cannot be published.
+/// Why a path cannot be published.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// There is nothing at the path, or it cannot be looked at.
+    /// The path does not exist or cannot be read.
     #[error("cannot read {path}: {source}")]
     Unreadable {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The path makes no allowed name.
+    /// The path does not give a valid name.
     #[error("{path} cannot be shared: {source}")]
     Name {
         /// The path.
@@ -25,10 +25,10 @@ pub enum PublishError {
         /// The rule that it breaks.
         source: NameError,
     },
-    /// A folder was to be published under one name.
+    /// A name was given for a folder.
     #[error("{0} is a folder: its files are named by their paths, a name cannot be given")]
     NameForFolder(PathBuf),
-    /// Two of the files would have the same name.
+    /// Two files would have the same name.
     #[error("{first} and {second} would both be shared as {name}")]
     SameName {
         /// The name.
@@ -38,10 +38,10 @@ pub enum PublishError {
         /// The other.
         second: PathBuf,
     },
-    /// The path lies in the data folder, beside the private key.
+    /// The path is in the data folder, which contains the private key.
     #[error("{0} lies in the data folder of this peer, which is never shared")]
     OwnData(PathBuf),
-    /// There is no such name to withdraw.
+    /// The name to withdraw is not registered.
     #[error("{0} is not registered here")]
     NotRegistered(FileName),
     /// The file cannot be read as one version.

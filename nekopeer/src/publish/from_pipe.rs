@@ -1,4 +1,4 @@
-//! What comes through a pipe becomes a file of the share folder, whole or not at all.
+//! Stores the bytes of a pipe as a file in the share folder, complete or not at all.
 
 use std::{
     io::{self, Read},
@@ -16,7 +16,7 @@ use crate::{
     util::progress::Progress,
 };
 
-/// Bytes read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 1024 * 1024;
 
 impl Publisher {
@@ -53,7 +53,7 @@ fn store_all(
     if place.is_taken()? && !own && !force {
         return Err(DownloadError::Exists(path));
     }
-    // What it will be is not known yet; its own name tells this one from all downloads.
+    // The content hash is not known yet; zeros keep this partial file apart from those of downloads.
     let partial = place.partial(&ContentHash::from_bytes([0; 32]))?;
     partial.clear()?;
     let mut buffer = vec![0; READ_BYTES];

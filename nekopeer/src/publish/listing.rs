@@ -1,4 +1,4 @@
-//! Which files are to be published, and under what names.
+//! Lists the files to publish, and their names.
 
 use std::{
     collections::HashMap,
@@ -16,16 +16,17 @@ use crate::{content::stamp::Stamp, library::Library};
 #[derive(Debug)]
 pub(super) struct NamedFile {
     pub(super) name: FileName,
-    /// Absolute.
+    /// An absolute path.
     pub(super) path: PathBuf,
-    /// As it was when the files were listed.
+    /// Its stamp when it was listed.
     pub(super) stamp: Stamp,
 }
 
-/// The files at `paths`, folders included, by name; what cannot be shared of a folder goes to `outcome`.
+/// The files at `paths`, including those in folders, by name. Files of a folder that cannot be shared go to
+/// `outcome`.
 ///
 /// # Errors
-/// A path cannot be published as it is asked for.
+/// A path cannot be published as requested.
 pub(super) fn list_files(
     library: &Library,
     paths: Vec<PathBuf>,
@@ -65,7 +66,7 @@ pub(super) fn list_files(
     Ok(files)
 }
 
-/// Every regular file below `folder`; links are not followed, our own files are left out.
+/// Lists every regular file below `folder`; links are not followed, this peer's own data is skipped.
 fn list_folder(folder: &Path, data_dir: &Path, files: &mut Vec<NamedFile>, outcome: &mut PublishOutcome) {
     let is_ours = |name: &std::ffi::OsStr| {
         name.as_encoded_bytes().starts_with(nekoproto::name::RESERVED_PREFIX.as_bytes())

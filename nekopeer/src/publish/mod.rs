@@ -1,4 +1,4 @@
-//! Publishing: chunk and hash, version + 1 made durable, then the announcement.
+//! Publishing: chunk and hash, commit the next version durably, then announce it.
 
 mod error;
 mod from_pipe;
@@ -21,30 +21,30 @@ use crate::{
     util::{clock, progress::Progress},
 };
 
-/// Subscribers told at the same time.
+/// Maximum number of subscribers told concurrently.
 const TOLD_AT_ONCE: usize = 64;
 
 /// How files are published.
 #[derive(Clone, Debug, Default)]
 pub struct PublishOptions {
-    /// The name of a single file; by its path unless told otherwise.
+    /// The name of a single file; `None`: derived from its path.
     pub name: Option<FileName>,
-    /// The policy; the peer's own unless told otherwise.
+    /// The policy; `None`: the peer's default.
     pub policy: Option<Policy>,
 }
 
-/// What became of a publish.
+/// The outcome of a publish.
 #[derive(Debug, Default)]
 pub struct PublishOutcome {
     /// New versions.
     pub published: Vec<VerifiedRecord>,
-    /// Files whose bytes are those of the version already published.
+    /// Files whose bytes and policy equal the version already published.
     pub unchanged: Vec<VerifiedRecord>,
-    /// Copies of other origins' files in a published folder: they stay copies.
+    /// Copies of other origins' files in a published folder; they are not published.
     pub copies: Vec<FileName>,
     /// Files that cannot be published, and why.
     pub failed: Vec<(PathBuf, PublishError)>,
-    /// How many of the indexers know of it by now; the others are told when they are back.
+    /// Number of indexers that acknowledged; the others are told when they are connected again.
     pub indexers_told: usize,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Publisher {
     library: Arc<Library>,
     indexers: Arc<Indexers>,
     peers: Arc<Peers>,
-    /// Of files that are published without one of their own.
+    /// The default policy.
     policy: Policy,
 }
 
@@ -86,7 +86,7 @@ impl Publisher {
         Ok(outcome)
     }
 
-    /// Tells the indexers, and the subscribers of new versions; how many indexers know by now.
+    /// Announces new versions to the indexers and subscribers; returns how many indexers acknowledged.
     async fn announce(&self, news: &[VerifiedRecord], unchanged: &[VerifiedRecord]) -> usize {
         if !self.library.is_serving {
             return 0;
@@ -95,7 +95,7 @@ impl Publisher {
         self.indexers.announce(news, unchanged).await
     }
 
-    /// Tells subscribers directly, in the background; a lost word is made up for by their lease.
+    /// Tells subscribers directly, in the background. If a message is lost, their lease bounds the delay.
     fn tell_subscribers(&self, news: &[VerifiedRecord]) {
         let now = clock::now();
         let mut by_holder: HashMap<_, Vec<VerifiedRecord>> = HashMap::new();
@@ -118,7 +118,7 @@ impl Publisher {
         });
     }
 
-    /// Publishes `name` anew above `seen`: its counter turned out to be behind what others have seen.
+    /// Republishes `name` above version `seen`, when its counter is behind what others have seen.
     pub(crate) async fn publish_above(&self, seen: &VerifiedRecord) -> Result<(), PublishError> {
         let seen = seen.clone();
         let publish = move |library: &Arc<Library>| {

@@ -1,4 +1,4 @@
-//! Reads files on all cores, and stores what was found a batch at a time while the next one is read.
+//! Reads files on all cores, and stores one batch of results while the next is read.
 
 use std::{path::PathBuf, sync::mpsc};
 
@@ -18,28 +18,28 @@ use crate::{
     util::progress::Progress,
 };
 
-/// Files in one commit. Enough that waiting for the disk costs each of them little.
+/// Maximum number of files in one commit: enough to make the sync's share per file small.
 const BATCH_FILES_MAX: usize = 1024;
-/// Bytes of the files in one commit, unless a single one has more. Their manifests have a few MiB, and
-/// little of a long publish is lost when it is cut short.
+/// Maximum size of the files in one commit, in bytes, unless a single file is larger. It bounds the
+/// manifests to a few MiB, and the loss when a long publish is interrupted.
 const BATCH_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Batches that wait to be stored.
+/// Maximum number of batches waiting to be stored.
 const BATCHES_WAITING_MAX: usize = 1;
 
-/// What was found at the path of a file.
+/// What was found at a file's path.
 enum Seen {
     /// Published before, and its stamp proves that nothing changed.
     Unchanged(VerifiedRecord),
-    /// The unchanged copy of another origin's file.
+    /// An unchanged copy of another origin's file.
     Copy,
     Read(Box<Chunked>),
     Failed(PublishError),
 }
 
-/// Lists, reads and stores. Blocking; the results are in the order of the list.
+/// Lists, reads and stores the files. Blocking; the results are in the order of the list.
 ///
 /// # Errors
-/// Nothing was read, or the catalogue failed and holds the files before that.
+/// Nothing was read; or the catalogue failed and holds the files of the earlier commits.
 pub(super) fn read_and_store(
     library: &Library,
     indexers: &Indexers,
@@ -78,7 +78,7 @@ fn next_batch(files: &mut std::iter::Peekable<impl Iterator<Item = NamedFile>>) 
     batch
 }
 
-/// Small files many at a time, each on one core; then the large ones one after the other, on all.
+/// Reads small files concurrently, one core each; then large files one by one, each on all cores.
 fn look_at_all(
     library: &Library,
     batch: Vec<NamedFile>,
@@ -117,7 +117,7 @@ fn look_at(library: &Library, file: &NamedFile, policy: Policy, progress: &Progr
     }
 }
 
-/// What can be said of the file without reading it.
+/// What the stamp alone proves about the file, if anything.
 fn known_as(library: &Library, file: &NamedFile, policy: Policy) -> Option<Seen> {
     let entry = library.catalogue.get(&file.name)?;
     if entry.path != file.path || entry.stamp != file.stamp {
@@ -139,7 +139,7 @@ fn store(
     outcome: &mut PublishOutcome,
 ) -> Result<(), PublishError> {
     let mut drafts = Vec::new();
-    // For each file that is neither a copy nor failed: its record, or `None` for the next draft's.
+    // For each file that is neither a copy nor failed: its record; `None` stands for the next draft.
     let mut known = Vec::with_capacity(batch.len());
     for (NamedFile { name, path, .. }, seen) in batch {
         match seen {
@@ -158,8 +158,8 @@ fn store(
     let published = if drafts.is_empty() {
         Vec::new()
     } else {
-        // Before the commit: a session that registers everything right after it must know that this
-        // is news, or the indexer would never announce it.
+        // Before the commit: a session that registers everything right after it would otherwise register these
+        // versions as held, and the indexer would not announce them.
         indexers.expect_news(drafts.iter().map(|draft| &draft.name));
         library.catalogue.publish(drafts)?
     };
@@ -168,7 +168,7 @@ fn store(
         match record.map(Published::Unchanged).or_else(|| published.next()) {
             Some(Published::New(record)) => outcome.published.push(record),
             Some(Published::Unchanged(record)) => outcome.unchanged.push(record),
-            None => {} // there is one for each draft
+            None => {} // each draft has a result
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What a peer answers: the calls of its indexers and of other peers.
+//! The control calls that a peer answers, from its indexers and from other peers.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,7 +10,7 @@ use tarpc::context::Context;
 
 use crate::{library::Library, util::clock};
 
-/// The peer as one connection sees it.
+/// Answers the calls of one connection.
 #[derive(Clone)]
 pub(crate) struct PeerControl {
     pub(crate) library: Arc<Library>,
@@ -22,7 +22,7 @@ impl PeerService for PeerControl {
         let verified = records.into_iter().map(|record| self.library.verifier.verify(record));
         let verified: Vec<VerifiedRecord> =
             verified.collect::<Result<_, _>>().map_err(|_| Refusal::Forged)?;
-        // A note that the disk did not take is not acknowledged.
+        // If the write to the catalogue failed, the news is not acknowledged.
         if self.library.learn(verified).await { Ok(()) } else { Err(Refusal::Busy) }
     }
 

@@ -1,11 +1,11 @@
-//! The answering end: control calls of other peers, and the data stream.
+//! The server side: control calls of other nodes, and the data stream.
 //!
-//! A data stream waits for its next request without a thread. Then it waits for an upload slot, and a
-//! thread answers what was asked, a bounded number of bytes, before the next stream has the slot.
+//! A data stream waits for its next request without a thread. It then waits for an upload slot, in which a
+//! thread sends a bounded number of bytes before the slot passes to the next stream.
 
-mod answer;
 pub(crate) mod control;
 pub(crate) mod partial_files;
+mod reply;
 mod upload_slots;
 
 use std::{
@@ -21,9 +21,9 @@ use nekoproto::{
 use tracing::debug;
 
 use self::{
-    answer::{Answer, Body},
     control::PeerControl,
     partial_files::PartialFiles,
+    reply::{Body, Reply},
     upload_slots::UploadSlots,
 };
 use crate::{
@@ -31,20 +31,20 @@ use crate::{
     util::rate::{self, Rate},
 };
 
-/// How long a data stream may stay open without a request.
+/// Time after which a data stream without a request is closed.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// File bytes sent before a slot is given up, beyond the request that reaches them.
+/// File bytes after which a slot is released; the request that reaches the limit is completed.
 const SLOT_BYTES: u64 = 16 * 1024 * 1024;
-/// Time for a request to come, once it has begun and has its slot.
+/// Time limit for receiving a request, once it has begun and has its slot.
 const REQUEST_WITHIN: Duration = Duration::from_secs(2);
-/// Bytes per second below which a reader is not waited for any longer, since it holds a slot; and the
-/// time that each has besides.
+/// Minimum speed of a reader in bytes per second, since it holds a slot; and the extra time that each reply
+/// gets.
 const SLOWEST_READER: u64 = 32 * 1024;
 const READER_GRACE: Duration = Duration::from_secs(30);
-/// What a request counts for in a slot beside its bytes.
+/// Bytes that a request counts in a slot, in addition to the file bytes sent.
 const REQUEST_COUNTS_AS: u64 = 16 * 1024;
 
-/// What this peer sends to others: from which files, to how many at once, how fast.
+/// What this peer uploads: which files, to how many readers at once, and how fast.
 #[derive(Debug)]
 pub(crate) struct Uploads {
     library: Arc<Library>,
@@ -63,7 +63,7 @@ impl Uploads {
         Arc::new(Self { library, partial_files, slots: UploadSlots::default(), limit: limit.map(Rate::new) })
     }
 
-    /// Serves one connection until it ends.
+    /// Serves one connection until it closes.
     pub(crate) async fn serve(self: Arc<Self>, connection: Connection) {
         match connection.purpose {
             Purpose::Control => {
@@ -101,7 +101,7 @@ impl Uploads {
                     tasks.blocking(answering).await?
                 }
                 None => {
-                    // A refusal takes a thread: when all of these are taken, the stream is closed instead.
+                    // A refusal takes a thread. If all refusal threads are busy, the stream is closed instead.
                     let Ok(_permit) = self.slots.refusals().try_acquire() else { return Ok(()) };
                     tasks.blocking(move || refuse(stream)).await?
                 }
@@ -109,14 +109,14 @@ impl Uploads {
         }
     }
 
-    /// Answers what was asked, and what is asked meanwhile, until the slot is used up.
+    /// Answers requests until none is waiting or the slot is used up.
     fn answer(&self, mut stream: DataStream) -> Result<DataStream, DataError> {
         let mut sent = 0;
         loop {
             stream.end_at(Some(Instant::now() + REQUEST_WITHIN));
             let request = stream.receive(REQUEST_WITHIN)?;
-            let answer = answer::answer(&self.library, &self.partial_files, request);
-            sent += REQUEST_COUNTS_AS + self.send(&mut stream, answer)?;
+            let reply = reply::reply(&self.library, &self.partial_files, request);
+            sent += REQUEST_COUNTS_AS + self.send(&mut stream, reply)?;
             stream.end_at(None);
             if sent >= SLOT_BYTES || !stream.has_bytes() {
                 return Ok(stream);
@@ -124,10 +124,10 @@ impl Uploads {
         }
     }
 
-    /// Sends the reply and its bytes, as fast as the limit allows; how many bytes they are.
-    fn send(&self, stream: &mut DataStream, answer: Result<Answer, FetchRefusal>) -> Result<u64, DataError> {
-        let Answer { freshness, body } = match answer {
-            Ok(answer) => answer,
+    /// Sends the reply and its bytes, as fast as the limit allows; returns the number of bytes.
+    fn send(&self, stream: &mut DataStream, reply: Result<Reply, FetchRefusal>) -> Result<u64, DataError> {
+        let Reply { freshness, body } = match reply {
+            Ok(reply) => reply,
             Err(refusal) => {
                 stream.send::<DataReply>(&Err(refusal))?;
                 return Ok(0);
@@ -136,7 +136,7 @@ impl Uploads {
         let limit = self.limit.as_ref();
         let len = body.len();
         let within = READER_GRACE + Duration::from_secs(len / SLOWEST_READER);
-        // With a limit of our own it is not the reader's fault if it takes long.
+        // With an upload limit, slowness is not the reader's fault.
         stream.end_at(if limit.is_none() { Some(Instant::now() + within) } else { None });
         let piece = limit.map_or(u64::MAX, Rate::piece);
         match body {

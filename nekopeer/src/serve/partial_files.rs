@@ -1,4 +1,4 @@
-//! Files that are still being downloaded: what they have by now is served to others.
+//! Unfinished downloads: their verified chunks are served to other nodes.
 
 use std::{collections::HashMap, fs::File, sync::Arc, time::Instant};
 
@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 
 use crate::content::{bitfield::SharedBitfield, outboard::Segments};
 
-/// A file in the making, as others may see it.
+/// A file being downloaded, as it is served.
 #[derive(Debug)]
 pub(crate) struct PartialFile {
     pub(crate) record: VerifiedRecord,
     pub(crate) manifest: Arc<Manifest>,
-    /// The hashes of its segments, if a holder sent them.
+    /// The outboard, if a holder sent it.
     pub(crate) outboard: Option<Arc<Segments>>,
-    /// The manifest as it travels.
+    /// The encoded manifest.
     pub(crate) encoded: Arc<[u8]>,
     pub(crate) file: Arc<File>,
     pub(crate) have: Arc<SharedBitfield>,
@@ -23,7 +23,7 @@ pub(crate) struct PartialFile {
 }
 
 impl PartialFile {
-    /// Whether every chunk that these ranges touch is there.
+    /// Whether every chunk in these ranges is present.
     pub(crate) fn has_all_of(&self, ranges: &[ByteRange]) -> bool {
         ranges.iter().all(|range| {
             let chunks = self.manifest.chunks_in(range.offset..range.offset.saturating_add(range.len));
@@ -32,14 +32,14 @@ impl PartialFile {
     }
 }
 
-/// All of them, by content.
+/// All unfinished downloads, by content.
 #[derive(Debug, Default)]
 pub(crate) struct PartialFiles {
     files: Mutex<HashMap<ContentHash, Arc<PartialFile>>>,
 }
 
 impl PartialFiles {
-    /// Lets others have `file` until the guard is dropped.
+    /// Serves `file` until the guard is dropped.
     pub(crate) fn show(self: &Arc<Self>, file: PartialFile) -> Shown {
         let file = Arc::new(file);
         self.files.lock().insert(file.record.content, Arc::clone(&file));
@@ -55,7 +55,7 @@ impl PartialFiles {
     }
 }
 
-/// Shows a file until it is dropped.
+/// Serves a file until dropped.
 #[derive(Debug)]
 pub(crate) struct Shown {
     files: Arc<PartialFiles>,
@@ -65,7 +65,7 @@ pub(crate) struct Shown {
 impl Drop for Shown {
     fn drop(&mut self) {
         let mut files = self.files.files.lock();
-        // Another download of the same bytes, to another place, may have taken over.
+        // Another download of the same bytes, to another place, may have replaced it.
         if files.get(&self.file.record.content).is_some_and(|shown| Arc::ptr_eq(shown, &self.file)) {
             files.remove(&self.file.record.content);
         }

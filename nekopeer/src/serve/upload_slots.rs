@@ -1,5 +1,4 @@
-//! Who is served now: a bounded number of upload slots, granted in the order of asking, of which one
-//! reader cannot take all.
+//! Upload slots: a bounded number, granted in the order of the requests, with a bound per reader.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -10,35 +9,35 @@ use tokio::{
     time::timeout,
 };
 
-/// Slots. Each takes a thread and a piece of a file.
+/// Number of slots. Each uses a thread and part of a file.
 const SLOTS_MAX: usize = 32;
-/// Slots that one reader may have or wait for; further requests are refused as busy.
+/// Maximum number of slots that one reader has or waits for; further requests are refused as busy.
 pub(crate) const SLOTS_OF_ONE_MAX: usize = 8;
-/// Requests that wait for a slot; further ones are refused at once.
+/// Maximum number of requests that wait for a slot; further ones are refused at once.
 const WAITING_MAX: usize = 256;
-/// Refusals that are sent at the same time.
+/// Maximum number of refusals sent concurrently.
 const REFUSALS_MAX: usize = 8;
-/// How long a slot is waited for, well below the time after which a silent holder is given up.
+/// Maximum time that a request waits for a slot; much less than the time after which a reader gives up.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The slots.
 #[derive(Debug)]
 pub(crate) struct UploadSlots {
     free: Arc<Semaphore>,
-    /// How many slots each reader has or waits for.
+    /// For each reader, the number of slots that it has or waits for.
     asking: Arc<Mutex<HashMap<NodeId, usize>>>,
-    /// Threads that send refusals.
+    /// Permits to send a refusal.
     refusals: Semaphore,
 }
 
-/// One slot, until it is dropped.
+/// An upload slot, released when dropped.
 #[derive(Debug)]
 pub(crate) struct UploadSlot {
     _permit: OwnedSemaphorePermit,
     _asking: Asking,
 }
 
-/// Counts a reader among those served and waiting, until it is dropped.
+/// Counts a request in `asking` until dropped.
 #[derive(Debug)]
 struct Asking {
     asking: Arc<Mutex<HashMap<NodeId, usize>>>,
@@ -56,10 +55,10 @@ impl Default for UploadSlots {
 }
 
 impl UploadSlots {
-    /// A slot for `node` once one is free; `None` if too many others wait for one.
+    /// Waits for a slot for `node`; `None` if it or all readers have too many requests, or after a time limit.
     ///
     /// # Cancel safety
-    /// Safe: nothing is waited for any more.
+    /// Safe: the request leaves the queue.
     pub(crate) async fn acquire(&self, node: NodeId) -> Option<UploadSlot> {
         let asking = self.ask(node)?;
         let permit = timeout(WAIT_MAX, Arc::clone(&self.free).acquire_owned()).await.ok()?.ok()?;

@@ -1,32 +1,31 @@
-//! Which of the hits to download: one record of one origin, and every holder of those bytes.
+//! Chooses among hits: one record of one origin, and every holder of those bytes.
 
 use std::cmp::Reverse;
 
 use nekoproto::{Holder, Record, VerifiedRecord};
 
-/// A verified hit.
+/// A hit whose signature is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The origin's statement.
+    /// The record signed by the origin.
     pub record: VerifiedRecord,
-    /// Who holds exactly this version, or a part of it.
+    /// Holders of exactly this version, complete or partial.
     pub holders: Vec<Holder>,
 }
 
-/// What to download, and from whom.
+/// What to download, and from which sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The record agreed on.
+    /// The chosen record.
     pub record: VerifiedRecord,
-    /// Holders of these bytes: the origin, whoever else holds all of them, then those that hold a
-    /// part.
+    /// Holders of these bytes: the origin first, then other complete holders, then partial ones.
     pub sources: Vec<Holder>,
 }
 
-/// Why none of the hits was chosen.
+/// Why no hit was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoChoice {
-    /// There is none (of that origin).
+    /// There is no hit (of that origin).
     NoHit,
     /// Several origins publish different files under this name.
     Ambiguous(Vec<VerifiedRecord>),
@@ -34,9 +33,9 @@ pub(crate) enum NoChoice {
 
 /// Chooses among `candidates`; with `origin`, only origins whose id begins with these digits count.
 ///
-/// Several origins that publish the same bytes are as good as one: the record of the one with
-/// most holders is taken (those of a part, who come and go, not counted; then the smallest id, so
-/// that every node chooses alike), and the holders of all are sources. Different bytes under one name are for the user to choose from.
+/// Origins that publish the same bytes count as one: the record is that of the origin with the most
+/// complete holders, or of the smallest id among equals, so that every node chooses the same; the sources
+/// are the holders of all of them. If the bytes differ, the user must choose.
 ///
 /// # Errors
 /// See [`NoChoice`].

@@ -1,17 +1,17 @@
-//! How fresh a cached copy is, when to ask its origin again, and what to do about bad news.
+//! The freshness of one copy: its state, when to ask its origin again, and the policy for stale copies.
 
 use std::time::{Duration, Instant};
 
 use nekoproto::{Freshness, VerifiedRecord, transport::Backoff};
 
-/// Latest time before the end of the bound at which the origin is asked again, so that a copy
-/// whose origin answers never stops being fresh.
+/// Maximum time before the bound expires at which the origin is asked again, so that a copy whose origin
+/// answers stays fresh.
 const ASK_EARLY_MAX: Duration = Duration::from_secs(2);
-/// First and longest pause between attempts to reach an origin.
+/// Minimum and maximum pause between attempts to reach an origin.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
-/// What a reader does with a copy that is known to be outdated.
+/// What a reader does with an outdated copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStale {
     /// Keep the file, marked as stale.
@@ -23,29 +23,28 @@ pub enum OnStale {
     Drop,
 }
 
-/// What is known of one cached copy.
+/// The freshness of one copy.
 ///
 /// Invariants:
-/// - `newest` is a later version of the same file than `held`, or `None`;
-/// - neither ever goes back to an earlier version.
+/// - `newest` is `None` or a later version of the same file than `held`;
+/// - neither is ever replaced by an earlier version.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyState {
     held: VerifiedRecord,
     newest: Option<VerifiedRecord>,
-    /// When the last question that the origin confirmed was *sent*: what changed after that, the
-    /// answer cannot know.
+    /// When the last confirmed question was *sent*. The answer does not cover changes after that time.
     confirmed_at: Option<Instant>,
     /// When to ask next.
     ask_at: Instant,
-    /// Pauses between attempts, while the origin cannot be asked.
+    /// Backoff between attempts while the origin does not answer.
     retry: Option<Box<Backoff>>,
-    /// The longest time a confirmation counts.
+    /// How long a confirmation counts.
     bound: Duration,
 }
 
 impl CopyState {
-    /// A copy of `held`, unconfirmed; `newest` is what was known before a restart. A reader may
-    /// be stricter than the policy, never laxer.
+    /// An unconfirmed copy of `held`; `newest` was known before a restart. The bound is the policy's, or the
+    /// reader's own if shorter.
     pub(crate) fn new(
         held: VerifiedRecord,
         newest: Option<VerifiedRecord>,
@@ -63,12 +62,12 @@ impl CopyState {
         &self.held
     }
 
-    /// A later version that is known to be out.
+    /// The newest later version known.
     pub(crate) const fn newest(&self) -> Option<&VerifiedRecord> {
         self.newest.as_ref()
     }
 
-    /// How fresh the copy may be called at `now`.
+    /// The freshness of the copy at `now`.
     pub(crate) fn freshness(&self, now: Instant) -> Freshness {
         if self.newest.is_some() {
             return Freshness::Stale;
@@ -79,32 +78,32 @@ impl CopyState {
         }
     }
 
-    /// When to ask the origin next; an outdated copy has nothing to ask.
+    /// When to ask the origin next; `None` for an outdated copy.
     pub(crate) const fn ask_at(&self) -> Option<Instant> {
         if self.newest.is_some() { None } else { Some(self.ask_at) }
     }
 
-    /// The origin answered a question sent at `asked_at`: this is the newest version.
+    /// The origin confirmed, to a question sent at `asked_at`, that this is the newest version.
     pub(crate) fn confirmed(&mut self, asked_at: Instant) {
         self.retry = None;
         self.confirmed_at = self.confirmed_at.max(Some(asked_at));
         self.ask_at = asked_at + self.bound.saturating_sub(ASK_EARLY_MAX.min(self.bound / 4));
     }
 
-    /// The origin could not be asked, or does not know. The copy stays; its bound runs on. `random` is
-    /// uniform in 0..1: copies whose origin went away together are not all asked about at once.
+    /// The origin did not answer, or does not know the file. The bound keeps running. `random` is uniform in
+    /// 0..1 and spreads the retries of copies whose origin became unreachable at the same time.
     pub(crate) fn not_confirmed(&mut self, now: Instant, random: f64) {
         let retry = self.retry.get_or_insert_with(|| Box::new(Backoff::new(RETRY_MIN, RETRY_MAX)));
         self.ask_at = now + retry.pause(random);
     }
 
-    /// Whether the last attempt to ask the origin, if any, was answered.
+    /// Whether the last question to the origin, if any, was answered.
     pub(crate) const fn is_reachable(&self) -> bool {
         self.retry.is_none()
     }
 
-    /// Takes note of `record`; true if it is news. Order, duplicates and records of other files
-    /// make no difference.
+    /// Records `record`; true if it is newer than what was known. The result does not depend on the order of
+    /// the records; duplicates and records of other files are ignored.
     pub(crate) fn learn(&mut self, record: &VerifiedRecord) -> bool {
         let known = self.newest.as_ref().unwrap_or(&self.held);
         let news = record.replaces(known);
@@ -197,7 +196,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order and however often, what is known of a file only grows.
+        /// In any order and with duplicates, the known version only increases.
         #[test]
         fn knowledge_only_grows(held in 1..5u64, heard in prop::collection::vec(1..9u64, 0..30)) {
             let now = Instant::now();

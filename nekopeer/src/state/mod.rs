@@ -1,4 +1,4 @@
-//! What a peer decides: pure, from facts and the time to decisions. No socket, no file, no clock.
+//! Pure decisions, from facts and the time. No sockets, no files, no clock.
 
 pub(crate) mod choice;
 pub(crate) mod freshness;

@@ -1,34 +1,34 @@
-//! What this peer offers under each name, diffed against what each of its indexers was told.
+//! What this peer offers under each name, compared with what each of its indexers acknowledged.
 //!
-//! Whoever changes an offer changes this table alone. Whoever serves an indexer takes the next
-//! [`Batch`] of what it has not heard, tells it, and notes the outcome.
+//! Code that changes an offer only changes this table. The session of an indexer takes the next [`Batch`]
+//! of changes, sends it, and records the outcome here.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use nekoproto::{FileName, VerifiedRecord};
 
-/// Counts changes of the table: what was changed earlier has a smaller number.
+/// Number of a change to the table; later changes have larger numbers.
 pub(crate) type Generation = u64;
-/// Which of the indexers, by its place among them.
+/// Index of an indexer.
 pub(crate) type IndexerIndex = usize;
 
 /// How a version is registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// Held, and to be announced to the holders of older versions.
+    /// Complete, and to be announced to the holders of older versions.
     News,
-    /// Held.
+    /// Complete.
     Held,
-    /// Held in part: it is being downloaded.
+    /// Partial: being downloaded.
     Partial,
 }
 
-/// What this peer offers, and what each indexer was told of it.
+/// What this peer offers, and what each indexer lists of it.
 ///
 /// Invariants, for each indexer that is connected:
-/// - a name whose offer differs from what is listed there is in `changes`, in `rest` or in the batch that
-///   was taken last;
-/// - the generations of its `changes` ascend;
+/// - a name whose offer differs from what is listed there is in `changes`, in `rest`, or in the batch taken
+///   last;
+/// - the generations in its `changes` ascend;
 /// - `counted` is the number of its `listed` names that count for the lease.
 #[derive(Debug)]
 pub(crate) struct Registrations {
@@ -38,12 +38,12 @@ pub(crate) struct Registrations {
     is_closed: bool,
 }
 
-/// What is offered under one name.
+/// The offer under one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Offer {
-    /// All of this version is here.
+    /// The version held completely.
     whole: Option<VerifiedRecord>,
-    /// This version is being downloaded, and served as far as it is here.
+    /// The version being downloaded; its chunks on disk are served.
     part: Option<VerifiedRecord>,
 }
 
@@ -51,23 +51,23 @@ struct Offer {
 #[derive(Debug, Default)]
 struct Indexer {
     is_connected: bool,
-    /// What it was told over the current connection.
+    /// What it acknowledged over the current connection.
     listed: HashMap<FileName, Listing>,
-    /// Names of calls that failed: whether it took them is not known.
+    /// Names in failed calls: the indexer may or may not have processed them.
     unsure: HashSet<FileName>,
     counted: usize,
-    /// Registrations that it did not take because it is full.
+    /// Number of registrations that it refused because it is full.
     unlisted: usize,
-    /// Names of which it has not heard the newest version, which is news.
+    /// Names whose newest version is news that was not registered yet.
     unannounced: HashSet<FileName>,
-    /// Changes that it has not heard of, the oldest first.
+    /// Changes not registered yet, the oldest first.
     changes: VecDeque<(Generation, FileName)>,
-    /// What is left of a registration of everything, which began at that generation.
+    /// Names left of a full registration, which started at generation `began`.
     rest: Vec<FileName>,
     began: Generation,
-    /// The oldest generation in the batch that was taken last.
+    /// The oldest generation in the batch taken last.
     in_flight: Option<Generation>,
-    /// Changes up to this one could not be told when they were to be.
+    /// The latest change that could not be registered.
     failed: Generation,
 }
 
@@ -75,11 +75,11 @@ struct Indexer {
 struct Listing {
     record: VerifiedRecord,
     is_partial: bool,
-    /// Whether the indexer counts it among the names of the lease, as far as is known.
+    /// Whether the indexer counts it for the lease, as far as this peer knows.
     counts: bool,
 }
 
-/// What an indexer is to be told next: first the withdrawals, then the registrations.
+/// The next calls to an indexer: first the withdrawals, then the registrations.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Batch {
     pub(crate) withdraw: Vec<FileName>,
@@ -90,7 +90,7 @@ pub(crate) struct Batch {
 }
 
 impl Offer {
-    /// What is offered now.
+    /// The version to register, and whether it is partial.
     fn now(&self) -> Option<(&VerifiedRecord, bool)> {
         let part = self.part.as_ref().map(|part| (part, true));
         part.or(self.whole.as_ref().map(|whole| (whole, false)))
@@ -98,21 +98,20 @@ impl Offer {
 }
 
 impl Registrations {
-    /// Nothing is offered yet to this number of indexers.
+    /// An empty table for `indexers` indexers.
     pub(crate) fn new(indexers: usize) -> Self {
         let indexers = (0..indexers).map(|_| Indexer::default()).collect();
         Self { offers: HashMap::new(), indexers, generation: 0, is_closed: false }
     }
 
-    /// Whatever is registered next under these names is to be announced.
+    /// Announces the next versions registered under these names.
     pub(crate) fn expect_news<'a>(&mut self, names: impl Iterator<Item = &'a FileName> + Clone) {
         for indexer in &mut self.indexers {
             indexer.unannounced.extend(names.clone().cloned());
         }
     }
 
-    /// All of these versions are here now. The version being downloaded under a name stays offered in its
-    /// place if it is newer.
+    /// These versions are complete. A newer version being downloaded under a name stays its offer.
     pub(crate) fn offer(&mut self, records: &[VerifiedRecord]) -> Generation {
         self.generation += 1;
         for record in records {
@@ -124,20 +123,20 @@ impl Registrations {
         self.generation
     }
 
-    /// This version is being downloaded, and offered in part in place of an older one.
+    /// This version is being downloaded; it is offered instead of an older one.
     pub(crate) fn offer_part(&mut self, record: &VerifiedRecord) -> Generation {
         self.generation += 1;
         self.change(&record.name, |offer| offer.part = Some(record.clone()));
         self.generation
     }
 
-    /// Whether a part of a version is offered under `name`.
+    /// Whether a partial version is offered under `name`.
     pub(crate) fn has_part(&self, name: &FileName) -> bool {
         self.offers.get(name).is_some_and(|offer| offer.part.is_some())
     }
 
-    /// The download under `name` has ended; what is here now is `whole`. No change if it had become a whole
-    /// version before.
+    /// The download under `name` has ended, and `whole` is the version held now. No change if the partial
+    /// version was offered as complete before.
     pub(crate) fn end_part(&mut self, name: &FileName, whole: Option<VerifiedRecord>) -> Generation {
         if self.has_part(name) {
             self.generation += 1;
@@ -146,7 +145,7 @@ impl Registrations {
         self.generation
     }
 
-    /// These names are no longer offered.
+    /// These names are withdrawn.
     pub(crate) fn withdraw(&mut self, names: &[FileName]) -> Generation {
         self.generation += 1;
         for name in names {
@@ -158,13 +157,13 @@ impl Registrations {
         self.generation
     }
 
-    /// Nothing is offered any more, now and later, and nobody is told: the peer is ending.
+    /// The peer stops: no offers, now or later, and no withdrawals.
     pub(crate) fn close(&mut self) {
         *self = Self { is_closed: true, generation: self.generation + 1, ..Self::new(self.indexers.len()) };
     }
 
-    /// What a look at the disk found: each record of the catalogue, and whether it can be served. Offers may
-    /// have changed since that look, so a finding counts only if `is_current` still says so of its record.
+    /// Applies a check of the files on disk: each record of the catalogue, and whether it can be served.
+    /// Offers may have changed since, so a result counts only if `is_current` confirms its record.
     pub(crate) fn refresh(
         &mut self,
         found: Vec<(VerifiedRecord, bool)>,
@@ -195,7 +194,7 @@ impl Registrations {
         }
     }
 
-    /// The indexer has a new connection, or lost track: it lists nothing, and is to be told everything.
+    /// The indexer has a new connection, or lost the registrations: everything is to be registered.
     pub(crate) fn connected(&mut self, index: IndexerIndex) {
         let rest = self.offers.keys().cloned().collect();
         let indexer = &mut self.indexers[index];
@@ -204,15 +203,15 @@ impl Registrations {
         *indexer = Indexer { is_connected: true, unannounced, rest, began, failed, ..Indexer::default() };
     }
 
-    /// The indexer is away, and is told everything when it is back.
+    /// The indexer is disconnected; everything is registered when it is connected again.
     pub(crate) fn disconnected(&mut self, index: IndexerIndex) {
         let indexer = &mut self.indexers[index];
         let unannounced = std::mem::take(&mut indexer.unannounced);
         *indexer = Indexer { unannounced, failed: self.generation, ..Indexer::default() };
     }
 
-    /// Takes what the indexer is to be told next, of at most `names_max` names; what changed comes before the
-    /// rest of a registration of everything. The outcome is noted with [`registered`](Self::registered) and
+    /// Takes the next batch for the indexer, at most `names_max` names: changes first, then the rest of a full
+    /// registration. Record the outcome with [`registered`](Self::registered) and
     /// [`withdrawn`](Self::withdrawn), the end with [`done`](Self::done) or [`failed`](Self::failed).
     pub(crate) fn next(&mut self, index: IndexerIndex, names_max: usize) -> Option<Batch> {
         let indexer = &mut self.indexers[index];
@@ -232,8 +231,8 @@ impl Registrations {
         indexer.in_flight.is_some().then_some(batch)
     }
 
-    /// The indexer was told of `records`; it knows `newer` versions of some, and had no room for
-    /// `unlisted` of them.
+    /// The indexer acknowledged `records`. It knows `newer` versions of some, and had no room for `unlisted`
+    /// of them.
     pub(crate) fn registered(
         &mut self,
         index: IndexerIndex,
@@ -244,7 +243,7 @@ impl Registrations {
     ) {
         let indexer = &mut self.indexers[index];
         let is_partial = kind == Kind::Partial;
-        // Of a full indexer it is not known which parts it took: they count when they are whole.
+        // Which partial offers a full indexer took is not known: they count once they are complete.
         let counts_none = is_partial && unlisted > 0;
         if !is_partial {
             indexer.unlisted += unlisted;
@@ -263,7 +262,7 @@ impl Registrations {
         }
     }
 
-    /// The indexer was told that these names are withdrawn.
+    /// The indexer acknowledged the withdrawal of these names.
     pub(crate) fn withdrawn(&mut self, index: IndexerIndex, names: &[FileName]) {
         let indexer = &mut self.indexers[index];
         for name in names {
@@ -274,13 +273,13 @@ impl Registrations {
         }
     }
 
-    /// The batch taken last was told.
+    /// The batch taken last was acknowledged.
     pub(crate) fn done(&mut self, index: IndexerIndex) {
         self.indexers[index].in_flight = None;
     }
 
-    /// `batch`, the one taken last, could not be told, or not all of it; it is tried again with the next
-    /// change, or when everything is told again.
+    /// `batch`, the one taken last, failed or was only acknowledged in part. It is retried with the next
+    /// change, or with the next full registration.
     pub(crate) fn failed(&mut self, index: IndexerIndex, mut batch: Batch) {
         let indexer = &mut self.indexers[index];
         indexer.in_flight = None;
@@ -294,8 +293,8 @@ impl Registrations {
         }
     }
 
-    /// How the changes up to `generation` stand with the indexer: told, or not to be told now; `None` while
-    /// they are on their way.
+    /// Whether the changes up to `generation` were acknowledged by the indexer (true) or cannot be sent now
+    /// (false); `None` while they are outstanding.
     pub(crate) fn is_told(&self, index: IndexerIndex, generation: Generation) -> Option<bool> {
         let indexer = &self.indexers[index];
         let waits = |oldest: Option<Generation>| oldest.is_some_and(|oldest| oldest <= generation);
@@ -310,12 +309,12 @@ impl Registrations {
         }
     }
 
-    /// How many names of this peer the indexer lists, as far as this peer knows.
+    /// Number of this peer's names that count for the indexer's lease, as far as this peer knows.
     pub(crate) fn counted(&self, index: IndexerIndex) -> usize {
         self.indexers[index].counted
     }
 
-    /// Whether a lease over `names` names is all that the indexer was told.
+    /// Whether a lease over `names` names covers everything registered with the indexer.
     pub(crate) fn is_all(&self, index: IndexerIndex, names: usize) -> bool {
         let indexer = &self.indexers[index];
         names + indexer.unlisted >= indexer.counted
@@ -323,8 +322,7 @@ impl Registrations {
 }
 
 impl Indexer {
-    /// Adds to `batch` what this indexer must be told of `name`, which is `offered` now; whether that is
-    /// anything.
+    /// Adds to `batch` what this indexer needs for `name`, now `offered`; returns whether it needed anything.
     fn plan(&self, name: &FileName, offered: Option<(&VerifiedRecord, bool)>, batch: &mut Batch) -> bool {
         let (listed, is_unsure) = (self.listed.get(name), self.unsure.contains(name));
         let Some((record, is_partial)) = offered else {
@@ -341,7 +339,7 @@ impl Indexer {
         }
         let is_older = |listed: &Listing| listed.record != *record && !record.replaces(&listed.record);
         if is_unsure || listed.is_some_and(is_older) {
-            // An indexer does not list an older version in place of a newer one.
+            // An indexer does not replace a listing by an older version: withdraw it first.
             batch.withdraw.push(name.clone());
         }
         let kind = match (is_partial, is_news) {

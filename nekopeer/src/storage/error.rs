@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why a file cannot be stored. What stood there before still stands.
+/// Why a file cannot be stored. The file that was there is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A symbolic link leads out of the share folder.
@@ -14,31 +14,31 @@ pub enum StoreError {
     /// The disk is full, or a quota or file size limit is reached.
     #[error("no space is left to write {0}: free some and try again, what is there already is kept")]
     Full(PathBuf),
-    /// Another process downloads the same file to the same place.
+    /// Another process is downloading the same file to the same place.
     #[error("{0} is being downloaded by another process")]
     Busy(PathBuf),
-    /// A folder stands in the way, or the path names none.
+    /// A folder has this path, or the path names no file.
     #[error("{0} is not a place for a file")]
     NotAPlace(PathBuf),
-    /// Somebody changed or made the file meanwhile.
+    /// The existing file was changed or created during the download.
     #[error("{0} was changed meanwhile and is left as it is")]
     ChangedMeanwhile(PathBuf),
-    /// Anything else.
+    /// Any other error.
     #[error("cannot use {path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// Turns what the system says of `path` into an error that says what to do.
+/// Maps the system's error for `path` to the variant that tells the user what to do.
 pub(super) fn error_at(path: &Path) -> impl Fn(io::Error) -> StoreError + '_ {
     use io::ErrorKind as Kind;
     move |source| match source.kind() {
         Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => StoreError::Full(path.to_owned()),
-        // cap-std's own refusal, not the system's
+        // an error of cap-std, not of the system
         Kind::PermissionDenied if source.raw_os_error().is_none() => StoreError::Escapes(path.to_owned()),
         _ => StoreError::Io { path: path.to_owned(), source },
     }

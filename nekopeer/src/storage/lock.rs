@@ -1,4 +1,4 @@
-//! One data folder, one process: a lock that the system releases however the process ends.
+//! Locks the data folder for one process; the system releases the lock when the process ends.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -6,13 +6,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Holds the data folder until dropped.
+/// Locks the data folder until dropped.
 #[derive(Debug)]
 pub(crate) struct DataLock {
     _file: File,
 }
 
-/// Why the data folder cannot be used.
+/// Why the data folder cannot be locked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process uses it.
@@ -23,24 +23,24 @@ pub enum LockError {
     InUse {
         /// The folder.
         path: PathBuf,
-        /// The other process, when it said so.
+        /// The other process, if known.
         process: Option<String>,
     },
-    /// It cannot be made or written.
+    /// It cannot be created or written.
     #[error("cannot use the data folder {path}: {source}")]
     Unusable {
         /// The folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl DataLock {
-    /// Makes the folder if need be and takes it.
+    /// Creates the folder if needed and locks it.
     ///
     /// # Errors
-    /// Nothing was changed, but the folder may have been made.
+    /// The folder cannot be locked. It may have been created.
     pub(crate) fn take(folder: &Path) -> Result<Self, LockError> {
         let unusable = |source| LockError::Unusable { path: folder.to_owned(), source };
         std::fs::create_dir_all(folder).map_err(unusable)?;

@@ -1,4 +1,4 @@
-//! Names that other file systems take for the same: they differ in case or Unicode form alone.
+//! Names that other file systems treat as equal: they differ only in case or Unicode form.
 
 use std::{
     collections::HashMap,
@@ -15,19 +15,17 @@ use super::{
     share_folder::ShareFolder,
 };
 
-/// Entries of a folder among which names are sought that are the same elsewhere. That many take some
-/// milliseconds; a folder with more is not searched to its end.
+/// Maximum number of entries of a folder that are compared; these take a few milliseconds.
 const LOOK_ALIKES_AMONG: usize = 16 * 1024;
 
 impl ShareFolder {
-    /// The file or folder that keeps `name` from being a name of its own on file systems that do not
-    /// tell upper from lower case, or one Unicode form of a letter from another: it differs from a part
-    /// of `name` in nothing else. None where `name` itself is there.
+    /// An existing file or folder whose path differs from `name`, or from a leading part of it, only in case
+    /// or Unicode form, so that some file systems treat them as equal. `None` if `name` itself exists.
     ///
-    /// Only the first 16 384 entries of a folder are looked at.
+    /// Only the first 16 384 entries of a folder are compared.
     ///
     /// # Errors
-    /// A part of `name` is no folder, or leads out of the share folder.
+    /// A leading part of `name` is not a folder, or leads out of the share folder.
     pub(crate) fn look_alike(&self, name: &FileName) -> Result<Option<PathBuf>, StoreError> {
         let whole = self.root.join(name.as_path());
         let failed = error_at(&whole);
@@ -48,11 +46,11 @@ impl ShareFolder {
         Ok(None)
     }
 
-    /// What is in `folder`, a path within, by what other file systems may take it for. A folder that is
-    /// not there has nothing in it; of very many entries only some are looked at.
+    /// The entries of `folder`, a path within the share folder, by case-folded, normalized name. Empty if the
+    /// folder does not exist; only the first 16 384 entries are listed.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The folder cannot be read.
     pub(crate) fn entries_by_look(&self, folder: &Path) -> Result<HashMap<String, PathBuf>, StoreError> {
         let path = self.root.join(folder);
         let opened = if folder.as_os_str().is_empty() {
@@ -73,13 +71,13 @@ impl ShareFolder {
     }
 }
 
-/// The entry of `folder` whose name is the same as `name` where case and Unicode form do not count.
+/// The entry of `folder` that equals `name` up to case and Unicode form.
 fn entry_like(folder: &Dir, name: &str) -> io::Result<Option<String>> {
     let wanted = folded(name);
     for entry in folder.entries()?.take(LOOK_ALIKES_AMONG) {
-        let Ok(found) = entry?.file_name().into_string() else { continue }; // no shared name is like it
+        let Ok(found) = entry?.file_name().into_string() else { continue }; // no shared name equals it
         let is_like = if found.is_ascii() {
-            found.eq_ignore_ascii_case(&wanted) // most are, and need no memory to be compared
+            found.eq_ignore_ascii_case(&wanted) // the common case, without allocation
         } else {
             folded(&found) == wanted
         };
@@ -90,7 +88,7 @@ fn entry_like(folder: &Dir, name: &str) -> io::Result<Option<String>> {
     Ok(None)
 }
 
-/// In lower case, each letter in its composed form.
+/// The name in lower case and composed Unicode form.
 pub(crate) fn folded(name: &str) -> String {
     name.to_lowercase().nfc().collect()
 }

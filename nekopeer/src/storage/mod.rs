@@ -1,4 +1,4 @@
-//! Files on disk: safe places for received names, partial downloads, atomic replacement, the catalogue.
+//! Files on disk: places, partial downloads, atomic replacement, the catalogue, the lock.
 
 pub(crate) mod catalogue;
 mod error;

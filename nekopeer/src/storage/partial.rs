@@ -1,4 +1,4 @@
-//! A download on its way: written in any order, found again after an interruption, put in its place at once.
+//! Partial files: written in any order, found again after an interruption, moved to their place atomically.
 
 use std::{
     fs::{File, TryLockError},
@@ -19,16 +19,16 @@ use super::{
 };
 use crate::content::stamp::Stamp;
 
-/// How the names of partial downloads begin; no shared name may.
+/// Prefix of the names of partial files; no shared name may have it.
 pub const PARTIAL_PREFIX: &str = ".neko-part-";
-/// Time for a download that was given up to write what it has received and let go of its partial.
+/// Time limit for an abandoned download to write what it received and unlock its partial file.
 const LET_GO_WITHIN: Duration = Duration::from_secs(1);
-/// How often that is looked for.
+/// Interval between attempts to lock it.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// Zeros written at once where no hole can be made.
+/// Zeros per write where a hole cannot be made.
 const ZEROS_BYTES: usize = 64 * 1024;
 
-/// A download on its way, beside its place. Dropping it leaves it there, to go on with later.
+/// A partial file, in the folder of its place. Dropping it keeps the file, so that it can be resumed.
 #[derive(Debug)]
 pub(crate) struct Partial {
     place: Place,
@@ -44,15 +44,15 @@ impl Place {
         PathBuf::from(format!("{PARTIAL_PREFIX}{}", &digest[..32]))
     }
 
-    /// Where a partial download of `content` for this place lies, if there is one.
+    /// The path of a partial file with `content` for this place.
     pub(crate) fn partial_path(&self, content: &ContentHash) -> PathBuf {
         self.path.with_file_name(self.partial_name(content))
     }
 
-    /// The partial download of `content` for this place: the one that is there, or an empty one.
+    /// The partial file with `content` for this place: the existing one, or an empty one.
     ///
     /// # Errors
-    /// It cannot be made, or another process is at it. Blocks for up to a second to find out.
+    /// It cannot be created, or another process has locked it. Blocks for up to 1 s to find out.
     pub(crate) fn partial(self, content: &ContentHash) -> Result<Partial, StoreError> {
         let name = self.partial_name(content);
         let mut options = OpenOptions::new();
@@ -64,7 +64,7 @@ impl Place {
                 Ok(()) if self.is_still(&name, &file)? => {
                     return Ok(Partial { place: self, file: Arc::new(file), name });
                 }
-                Ok(()) => {} // whoever had it put it in its place, or removed it
+                Ok(()) => {} // its last user renamed or removed it
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => {
                     return Err(StoreError::Busy(self.path));
                 }
@@ -86,17 +86,17 @@ impl Place {
 }
 
 impl Partial {
-    /// Where it lies now.
+    /// Its current path.
     pub(crate) fn path(&self) -> PathBuf {
         self.place.path.with_file_name(&self.name)
     }
 
-    /// Where it will stand.
+    /// The path that it is moved to.
     pub(crate) fn target(&self) -> &Path {
         &self.place.path
     }
 
-    /// Empties it.
+    /// Truncates it to 0 bytes.
     ///
     /// # Errors
     /// The system failed.
@@ -104,12 +104,12 @@ impl Partial {
         self.file.set_len(0).map_err(error_at(&self.place.path))
     }
 
-    /// The open file, to be read by others while it is being written.
+    /// The open file, for readers while it is written.
     pub(crate) fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
 
-    /// Another handle of it, to be read by others: it does not hold the lock.
+    /// Another handle, for readers; it does not hold the lock.
     ///
     /// # Errors
     /// The system failed.
@@ -118,7 +118,7 @@ impl Partial {
         opened.map(Arc::new).map_err(error_at(&self.place.path))
     }
 
-    /// Takes it out of its folder: it is gone when nobody has it open any more.
+    /// Removes its name; the file is deleted when its last handle is closed.
     ///
     /// # Errors
     /// The system failed.
@@ -126,7 +126,7 @@ impl Partial {
         self.place.folder.remove_file(&self.name).map_err(error_at(&self.place.path))
     }
 
-    /// Makes durable what was written so far.
+    /// Makes all writes so far durable.
     ///
     /// # Errors
     /// The system failed.
@@ -134,16 +134,16 @@ impl Partial {
         self.file.sync_data().map_err(error_at(&self.place.path))
     }
 
-    /// Whether any of `range` was ever written. Where the file system cannot tell, it is said to be.
+    /// Whether any byte of `range` was ever written; true if the file system cannot tell.
     pub(crate) fn is_written(&self, range: Range<u64>) -> bool {
         match rustix::fs::seek(&*self.file, rustix::fs::SeekFrom::Data(range.start)) {
             Ok(data) => data < range.end,
-            Err(rustix::io::Errno::NXIO) => false, // nothing but a hole up to the end
+            Err(rustix::io::Errno::NXIO) => false, // a hole up to the end of the file
             Err(_) => true,
         }
     }
 
-    /// Makes `range` a hole, which reads as zeros, or writes the zeros.
+    /// Makes `range` a hole, which reads as zeros, or writes zeros.
     ///
     /// # Errors
     /// `Full`, or the system failed.
@@ -153,7 +153,7 @@ impl Partial {
             return Ok(());
         }
         if range.end > self.bytes()? {
-            // Its last byte, and not a length: others write further on meanwhile, and must not be cut off.
+            // Writes the last byte and does not set the length: that would cut off concurrent writes beyond it.
             self.write_at(&[0], range.end - 1)?;
         }
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -170,7 +170,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Bytes from its beginning to the last one written.
+    /// Length of the file in bytes.
     ///
     /// # Errors
     /// The system failed.
@@ -181,7 +181,7 @@ impl Partial {
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors
-    /// There are not so many bytes.
+    /// The file has fewer bytes.
     pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<(), StoreError> {
         self.file.read_exact_at(buffer, offset).map_err(error_at(&self.place.path))
     }
@@ -189,16 +189,16 @@ impl Partial {
     /// Writes all of `bytes` at `offset`.
     ///
     /// # Errors
-    /// `Full`, or the system failed; some of the bytes may have been written.
+    /// `Full`, or the system failed. Some of the bytes may have been written.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
         self.file.write_all_at(bytes, offset).map_err(error_at(&self.place.path))
     }
 
-    /// Cuts it to `size`, makes it durable, and puts it in its place at once, where nothing but the
-    /// file with the stamp `replaceable` may stand.
+    /// Truncates it to `size`, makes it durable, and moves it to its place atomically. The place must be empty
+    /// or hold the file with the stamp `replaceable`.
     ///
     /// # Errors
-    /// What stood in its place still stands there.
+    /// The file in its place is unchanged.
     pub(crate) fn commit(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
         let failed = error_at(&self.place.path);
         self.file.set_len(size).map_err(&failed)?;
@@ -211,10 +211,10 @@ impl Partial {
         Ok(stamp)
     }
 
-    /// As [`commit`](Self::commit), for a file that is durable already; its folder is not made so.
+    /// As [`commit`](Self::commit), for a file that is durable already; does not sync the folder.
     ///
     /// # Errors
-    /// What stood in its place still stands there.
+    /// The file in its place is unchanged.
     pub(crate) fn commit_synced(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
         let Self { place, file, name } = self;
         let failed = error_at(&place.path);
@@ -228,7 +228,7 @@ impl Partial {
         file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(&failed)
     }
 
-    /// Makes many durable at once: each file system that they are on is told to write all it has.
+    /// Makes many durable at once: syncs each file system that they are on.
     ///
     /// # Errors
     /// The system failed; some may be durable.
@@ -245,13 +245,13 @@ impl Partial {
         Ok(())
     }
 
-    /// Removes it.
+    /// Deletes it.
     ///
     /// # Errors
     /// The system failed.
     pub(crate) fn discard(self) -> Result<(), StoreError> {
         match self.place.folder.remove_file(&self.name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()), // gone already: as wanted
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()), // already deleted
             removed => removed.map_err(error_at(&self.place.path)),
         }
     }

@@ -1,4 +1,4 @@
-//! Where a file belongs: a handle of its folder, and the last part of its name.
+//! [`Place`]: where a file belongs on disk.
 
 use std::{
     fs::File,
@@ -11,7 +11,7 @@ use cap_std::{ambient_authority, fs::Dir};
 use super::error::{StoreError, error_at};
 use crate::content::stamp::Stamp;
 
-/// Where a file belongs.
+/// Where a file belongs: an open handle of its folder, and its file name.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(super) folder: Dir,
@@ -20,10 +20,10 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A place that the user named, anywhere. Its folder must exist.
+    /// The place of any path that the user gave. Its folder must exist.
     ///
     /// # Errors
-    /// There is no such folder, or the path names none.
+    /// The folder does not exist, or the path names no file.
     pub(crate) fn anywhere(path: &Path) -> Result<Self, StoreError> {
         let failed = error_at(path);
         let path = std::path::absolute(path).map_err(&failed)?;
@@ -39,11 +39,10 @@ impl Place {
         &self.path
     }
 
-    /// The stamp of the file that stands there now, if any. A symbolic link is looked at, not
-    /// followed.
+    /// The stamp of the file in this place, if any. A symbolic link is not followed.
     ///
     /// # Errors
-    /// A folder stands there, or it cannot be told.
+    /// A folder is in its place, or the system failed.
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
         match self.folder.symlink_metadata(&self.file_name) {
             Ok(metadata) if metadata.is_dir() => Err(StoreError::NotAPlace(self.path.clone())),
@@ -56,10 +55,10 @@ impl Place {
         }
     }
 
-    /// Whether anything stands there.
+    /// Whether a file or folder is in this place.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// The system failed.
     pub(crate) fn is_taken(&self) -> Result<bool, StoreError> {
         match self.folder.symlink_metadata(&self.file_name) {
             Ok(_) => Ok(true),
@@ -68,16 +67,16 @@ impl Place {
         }
     }
 
-    /// Opens the file that stands there, for reading.
+    /// Opens the file in this place for reading.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// It does not exist, or cannot be read.
     pub(crate) fn open(&self) -> Result<File, StoreError> {
         self.folder.open(&self.file_name).map(cap_std::fs::File::into_std).map_err(error_at(&self.path))
     }
 }
 
-/// Makes durable which names are in `folder`. A failure is only told: the files are whole in any case.
+/// Makes the names in `folder` durable. A failure is only logged: the files themselves are complete.
 pub(crate) fn sync_folder(folder: &Path) {
     if let Err(error) = File::open(folder).and_then(|folder| folder.sync_all()) {
         tracing::warn!(folder = %folder.display(), %error, "cannot make a folder durable");

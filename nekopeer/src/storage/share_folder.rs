@@ -1,5 +1,5 @@
-//! The share folder: a handle of it, through which every received name is reached, so that no symbolic
-//! link leads out of it (cap-std).
+//! The share folder: every received name is opened through its handle (cap-std), so that no symbolic link
+//! leads out of it.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ pub(crate) struct ShareFolder {
 }
 
 impl ShareFolder {
-    /// Opens the folder at `root`, which is made if need be.
+    /// Opens the folder at `root`; creates it if needed.
     ///
     /// # Errors
     /// The folder cannot be used.
@@ -39,10 +39,10 @@ impl ShareFolder {
         &self.root
     }
 
-    /// The place of `name`; its folders are made.
+    /// The place of `name`; creates its folders.
     ///
     /// # Errors
-    /// The place is not inside the share folder, or cannot be made.
+    /// The place is not inside the share folder, or its folders cannot be created.
     pub(crate) fn place(&self, name: &FileName) -> Result<Place, StoreError> {
         let path = self.root.join(name.as_path());
         let failed = error_at(&path);

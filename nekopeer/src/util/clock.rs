@@ -1,7 +1,7 @@
-//! The clock that freshness is measured by: it goes on while the machine sleeps.
+//! The clock for freshness: it continues while the machine is suspended.
 //!
-//! [`Instant`] stands still during suspend on Linux, and a copy confirmed before the lid was closed
-//! would be called fresh after it is opened. This clock adds the time slept.
+//! On Linux [`Instant`] stops during suspend, so a copy confirmed before it would still count as fresh
+//! afterwards. This clock adds the time suspended.
 
 use std::{
     sync::LazyLock,
@@ -10,10 +10,10 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Both clocks at the first look.
+/// Both clocks at the first call.
 static START: LazyLock<(Instant, Duration)> = LazyLock::new(|| (Instant::now(), since_boot()));
 
-/// The time, sleep included. Only for comparing with other times from here.
+/// The time, including suspend. Compare it only with other times from here.
 pub(crate) fn now() -> Instant {
     let (instant, booted) = *START;
     instant + since_boot().saturating_sub(booted)

@@ -1,4 +1,4 @@
-//! Tools that know nothing of peers: time, rates, progress, tasks.
+//! Utilities without knowledge of peers: time, rates, progress, tasks.
 
 pub(crate) mod clock;
 pub(crate) mod progress;

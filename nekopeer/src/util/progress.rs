@@ -1,4 +1,4 @@
-//! [`Progress`]: how far a long operation has come, to be read while it runs.
+//! [`Progress`]: the progress of a long operation, which can be read while it runs.
 
 use std::{
     net::SocketAddr,
@@ -11,7 +11,7 @@ use std::{
 use nekoproto::NodeId;
 use parking_lot::Mutex;
 
-/// Bytes done and bytes to do. Written by the operation, read by whoever shows it.
+/// Bytes done and in total. Written by the operation, read by the user interface.
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
@@ -19,19 +19,19 @@ pub struct Progress {
     sources: Mutex<Vec<Arc<SourceProgress>>>,
 }
 
-/// What one source of a download has sent.
+/// Bytes received from one source of a download.
 #[derive(Debug)]
 pub struct SourceProgress {
-    /// Who it is.
+    /// The source's id.
     pub node: NodeId,
-    /// Where it is.
+    /// The source's address.
     pub addr: SocketAddr,
     bytes: AtomicU64,
 }
 
 impl SourceProgress {
-    /// File bytes received from it so far, those of corrupt chunks and of chunks that another source
-    /// sent first included.
+    /// File bytes received from it so far, including those of corrupt chunks and of chunks that another
+    /// source delivered first.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -47,17 +47,17 @@ impl Progress {
         self.done.load(Ordering::Relaxed)
     }
 
-    /// Bytes to do altogether; 0 while that is not known.
+    /// Bytes in total; 0 while unknown.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// What each source has sent so far, in the order in which they were first asked.
+    /// The sources so far, in the order in which they were first asked.
     pub fn sources(&self) -> Vec<Arc<SourceProgress>> {
         self.sources.lock().clone()
     }
 
-    /// The counter of one source; the same for as long as the download lasts.
+    /// The counter of one source; the same one throughout the download.
     pub(crate) fn source(&self, node: NodeId, addr: SocketAddr) -> Arc<SourceProgress> {
         let mut sources = self.sources.lock();
         if let Some(known) = sources.iter().find(|known| known.node == node && known.addr == addr) {
@@ -72,7 +72,7 @@ impl Progress {
         self.total.store(bytes, Ordering::Relaxed);
     }
 
-    /// As far as a download is when it begins, or begins again.
+    /// Sets the bytes done when a download starts or restarts.
     pub(crate) fn set_done(&self, bytes: u64) {
         self.done.store(bytes, Ordering::Relaxed);
     }

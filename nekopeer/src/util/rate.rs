@@ -1,7 +1,7 @@
-//! A bound on bytes per second, kept by all threads together.
+//! A limit on bytes per second, shared by all threads.
 //!
-//! Each asks before it moves a small piece and is told how long to wait; the answers queue up, so
-//! that all get the same share.
+//! Each thread asks before it moves a small piece and is told how long to wait. Grants are queued, so that
+//! all threads get an equal share.
 
 use std::{
     num::NonZeroU64,
@@ -10,9 +10,9 @@ use std::{
 
 use parking_lot::Mutex;
 
-/// Time whose bytes may be moved at once after a pause: what threads that wake late catch up.
+/// Time whose bytes may be moved at once after a pause, so that threads that wake late catch up.
 const BURST: Duration = Duration::from_millis(50);
-/// Pieces per second that a rate is divided into.
+/// Pieces per second that the rate is divided into.
 const PIECES_PER_SECOND: u64 = 40;
 /// Bounds of a piece, in bytes.
 const PIECE_MIN: u64 = 1024;
@@ -22,7 +22,7 @@ const PIECE_MAX: u64 = 1024 * 1024;
 #[derive(Debug)]
 pub(crate) struct Rate {
     per_second: NonZeroU64,
-    /// When all that was granted so far has passed.
+    /// When the bytes granted so far are used up.
     free_at: Mutex<Option<Instant>>,
 }
 
@@ -31,7 +31,7 @@ impl Rate {
         Self { per_second, free_at: Mutex::new(None) }
     }
 
-    /// Bytes that may be asked for at once.
+    /// Bytes that may be requested at once.
     pub(crate) fn piece(&self) -> u64 {
         (self.per_second.get() / PIECES_PER_SECOND).clamp(PIECE_MIN, PIECE_MAX)
     }
@@ -46,7 +46,7 @@ impl Rate {
         begin.saturating_duration_since(now)
     }
 
-    /// Waits, blocking, until `bytes` may be moved; how long that was.
+    /// Blocks until `bytes` may be moved; returns the time waited.
     pub(crate) fn wait_for(&self, bytes: u64) -> Duration {
         let pause = self.reserve(bytes, Instant::now());
         if !pause.is_zero() {
@@ -56,7 +56,7 @@ impl Rate {
     }
 }
 
-/// Waits, blocking, until `bytes` may be moved, and says how long that was; not at all without a limit.
+/// Blocks until `bytes` may be moved and returns the time waited; without a limit, does not wait.
 pub(crate) fn wait_for(rate: Option<&Rate>, bytes: u64) -> Duration {
     rate.map_or(Duration::ZERO, |rate| rate.wait_for(bytes))
 }

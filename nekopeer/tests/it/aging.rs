@@ -1,11 +1,11 @@
-//! Copies whose origin is away, over restarts and lost data: kept, never called fresh, never replaced
-//! by an older version.
+//! Copies whose origin is unreachable, across restarts and data loss: kept, never reported as fresh, never
+//! replaced by an older version.
 
 use std::{os::unix::fs::PermissionsExt, sync::Arc};
 
 use crate::common::{
-    Answer, Folder, Goods, Holder, Node, bytes, eventually, fake_indexer::FakeIndexer, goods::CHUNK_BYTES,
-    holder::patient, identity, in_time, indexer, name, peer, policy,
+    Folder, Goods, Holder, Node, ScriptedReply, bytes, eventually, fake_indexer::FakeIndexer,
+    goods::CHUNK_BYTES, holder::patient, identity, in_time, indexer, name, peer, policy,
 };
 use nekopeer::{Condition, Config, DownloadError, Event, OnStale};
 use nekoproto::{
@@ -63,7 +63,7 @@ async fn copy_is_not_served_past_its_bound_where_the_policy_forbids_it() {
         let (cached, cache) = peer(&[indexer.local_addr()]).await;
         cache.get("a").await.unwrap();
         let stranger = Holder::idle(identity(66));
-        // Served while the origin confirms it, and only then.
+        // Served only while the origin confirms it.
         let ask = async || stranger.ask(cache.addr(), &chunk_of(&goods)).await;
         eventually(async || ask().await.ok()).await;
         origin.confirms(Verdict::Unpublished);
@@ -258,7 +258,7 @@ async fn news_during_a_download_is_not_forgotten_when_it_ends() {
             DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outboard(_) => {
                 script.honest(request)
             }
-            DataRequest::Get { .. } => Answer::of(script.asked(request)).behind(&closed),
+            DataRequest::Get { .. } => ScriptedReply::of(script.asked(request)).behind(&closed),
         });
         slow.register(indexer.local_addr(), [second.record.to_signed()]).await;
         let meanwhile = async {

@@ -1,4 +1,4 @@
-//! News of a newer version: how it reaches copies, and what becomes of them.
+//! News of a newer version: how it reaches copies, and what readers do with them.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use nekoindexer::IndexerHandle;
 use nekopeer::{Config, Event, OnStale};
 use nekoproto::{Freshness, Mode, Policy};
 
-/// An origin that published version 1 of `a`, and a reader with a copy that the origin confirmed.
+/// An origin that published version 1 of `a`, and a reader with a confirmed copy.
 struct Stage {
     indexer: IndexerHandle,
     from: Folder,
@@ -39,12 +39,12 @@ impl Stage {
     }
 }
 
-/// Pull that is due only after the test.
+/// Pull with a bound that outlasts the test.
 fn lazy_pull() -> Policy {
     policy(Mode::Pull, 600)
 }
 
-/// Push whose lease ends only after the test.
+/// Push with a lease that outlasts the test.
 fn lasting_push() -> Policy {
     policy(Mode::Push, 600)
 }
@@ -61,7 +61,7 @@ async fn push_reaches_holders_two_indexers_away() {
         let origin = Node::registered(Config { policy: lasting_push(), ..config }).await;
         let (_to, mut reader) = peer(&[third.local_addr()]).await;
         let record = origin.publish(&from.write("a", b"version 1")).await;
-        // One that never talks to the origin, so that only indexers can tell it.
+        // A holder that never calls the origin: only its indexer tells it.
         let mut remote = Holder::idle(identity(2));
         remote.register(third.local_addr(), [record.to_signed()]).await;
         reader.get("a").await.unwrap();
@@ -100,7 +100,7 @@ async fn lost_push_is_made_up_for_within_the_lease() {
         reader.get("a").await.unwrap();
         reader.peer.check_copies().await;
         assert!(reader.is("a", Freshness::Fresh).await);
-        // No indexer, and an origin that forgot its subscribers: nobody is told.
+        // No indexer, and a restarted origin without subscribers: nobody sends an invalidation.
         indexer.shutdown().await;
         origin.peer.abort().await;
         let origin = Node::start(config(&[])).await;
@@ -125,12 +125,12 @@ async fn pull_pushes_nothing_and_finds_and_refetches_the_newer_version() {
         assert_eq!((version, moved), (2, 9));
         assert_eq!(stage.to.read("a"), b"version 2");
         assert_eq!(stage.reader.status("a").await.unwrap().record.version.get(), 2);
-        assert!(watcher.told.try_recv().is_err(), "holders under pull ask by themselves");
+        assert!(watcher.told.try_recv().is_err(), "holders under pull receive no invalidation");
     })
     .await;
 }
 
-/// Version and bytes of a refresh.
+/// The version and the bytes moved of a refresh.
 fn refreshed(event: &Event) -> Option<(u64, u64)> {
     match event {
         Event::Refreshed { version, bytes_moved, .. } => Some((version.get(), *bytes_moved)),
@@ -200,7 +200,7 @@ async fn refetch_that_finds_nothing_newer_is_tried_again_until_it_does() {
         reader.get("a").await.unwrap();
         reader.peer.check_copies().await;
         indexer.shutdown().await;
-        origin.publish(&from.write("a", b"version 2")).await; // told directly, but listed nowhere
+        origin.publish(&from.write("a", b"version 2")).await; // sent to the subscriber, but listed nowhere
         reader.event(|event| matches!(event, Event::Failed { .. }).then_some(())).await;
         assert_eq!(to.read("a"), b"version 1");
         let _indexer = crate::common::indexer_at(addr, &[]).await;

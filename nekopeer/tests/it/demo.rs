@@ -1,4 +1,4 @@
-//! The demo, as the program plays it: it tells its story, ends well, and cleans up.
+//! The demo as a program: its output, its exit code, and that it cleans up.
 
 use crate::program::Home;
 
@@ -13,7 +13,7 @@ fn demo_ends_well_and_leaves_nothing_behind() {
     let last = ended.out.last().unwrap();
     assert!(last.starts_with("all as it should be, in "), "{last}");
     let text = ended.out.join("\n");
-    assert!(text.contains(home.path("tmp").to_str().unwrap()), "it says where it plays: {text}");
+    assert!(text.contains(home.path("tmp").to_str().unwrap()), "the output names its folder: {text}");
     for step in 1..=6 {
         assert!(ended.out.iter().any(|line| line.starts_with(&format!("{step}. "))), "step {step}: {text}");
     }
@@ -21,5 +21,5 @@ fn demo_ends_well_and_leaves_nothing_behind() {
     assert_eq!(std::fs::read_dir(home.path("tmp")).unwrap().count(), 0);
     let left: Vec<_> =
         std::fs::read_dir(home.path(".")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(left, ["tmp"], "nothing in the folder it was called from");
+    assert_eq!(left, ["tmp"], "no other file in the working directory");
 }

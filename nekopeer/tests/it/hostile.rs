@@ -1,20 +1,20 @@
-//! Holders and indexers that lie, falter or hang: a download ends with the right file, or with none.
+//! Corrupt, failing or hanging holders and indexers: a download ends with the right file or with none.
 
 use std::net::SocketAddr;
 
 use crate::common::{
-    Answer, Folder, Goods, Holder, MIB, Node, Then, bytes, fake_indexer::FakeIndexer, goods, identity,
+    Folder, Goods, Holder, MIB, Node, ScriptedReply, Then, bytes, fake_indexer::FakeIndexer, goods, identity,
     in_time, indexer, name, peer,
 };
 use nekoindexer::IndexerHandle;
 use nekopeer::{DownloadError, Downloaded};
 use nekoproto::{ContentHash, DataRequest, FetchRefusal, Hit, List, SignedRecord, limits::TTL_DEFAULT};
 
-/// What the origin of a file does when it is asked for chunks.
-type Trick = fn(&Goods, &DataRequest) -> Answer;
+/// How a hostile origin replies to data requests.
+type Trick = fn(&Goods, &DataRequest) -> ScriptedReply;
 
-/// An origin that plays a trick, and a reader. The origin comes first among the sources, so it
-/// is the one that is asked for the manifest and for the first chunks.
+/// A hostile origin and a reader. The origin is the first source, so it is asked for the manifest and the
+/// first chunks.
 struct Stage {
     indexer: IndexerHandle,
     goods: Goods,
@@ -26,7 +26,7 @@ struct Stage {
 impl Stage {
     async fn set(
         goods: Goods,
-        trick: impl Fn(&Goods, &DataRequest) -> Answer + Send + Sync + 'static,
+        trick: impl Fn(&Goods, &DataRequest) -> ScriptedReply + Send + Sync + 'static,
     ) -> Self {
         let indexer = indexer(&[]).await;
         let (to, reader) = peer(&[indexer.local_addr()]).await;
@@ -36,7 +36,7 @@ impl Stage {
         Self { indexer, goods, _origin: origin, to, reader }
     }
 
-    /// An origin that answers honestly for the manifest and plays a trick with the chunks.
+    /// An origin with an honest reply for the manifest and a trick for the chunks.
     async fn with_chunks(trick: Trick) -> Self {
         Self::set(file(), move |goods, request| match request {
             DataRequest::Manifest(_) | DataRequest::Have(_) | DataRequest::Outboard(_) => {
@@ -55,16 +55,16 @@ impl Stage {
         honest
     }
 
-    /// The file arrives in spite of the origin, from an honest holder.
+    /// Asserts that the file arrives, from an honest holder.
     async fn completes(&self) -> Downloaded {
         let _honest = self.honest_holder().await;
         let done = self.reader.get("a").await.unwrap();
-        assert_eq!(done.bytes_moved, self.goods.bytes.len() as u64, "only right bytes count");
+        assert_eq!(done.bytes_moved, self.goods.bytes.len() as u64, "only verified bytes count");
         assert!(self.to.read("a") == self.goods.bytes);
         done
     }
 
-    /// Nothing arrives; what the user is told of the source.
+    /// Asserts that nothing arrives; returns the message that the user sees.
     async fn fails(&self) -> String {
         let error = self.reader.get("a").await.unwrap_err();
         assert!(!self.to.has("a"));
@@ -80,32 +80,32 @@ fn file() -> Goods {
     Goods::new(&identity(1), "a", 1, bytes(1, 2 * MIB + 17))
 }
 
-fn corrupts_the_third_chunk(goods: &Goods, request: &DataRequest) -> Answer {
+fn corrupts_the_third_chunk(goods: &Goods, request: &DataRequest) -> ScriptedReply {
     let mut bytes = goods.asked(request);
     let at = (2 * goods::CHUNK_BYTES).min(bytes.len() - 1);
     bytes[at] ^= 1;
-    Answer::of(bytes)
+    ScriptedReply::of(bytes)
 }
 
-fn dies_in_the_third_chunk(goods: &Goods, request: &DataRequest) -> Answer {
+fn dies_in_the_third_chunk(goods: &Goods, request: &DataRequest) -> ScriptedReply {
     goods.honest(request).cut_to(2 * goods::CHUNK_BYTES + 1).then(Then::Close)
 }
 
-fn dies_at_once(goods: &Goods, request: &DataRequest) -> Answer {
+fn dies_at_once(goods: &Goods, request: &DataRequest) -> ScriptedReply {
     goods.honest(request).cut_to(0).then(Then::Close)
 }
 
-fn grants_one_byte_more(goods: &Goods, request: &DataRequest) -> Answer {
+fn grants_one_byte_more(goods: &Goods, request: &DataRequest) -> ScriptedReply {
     let bytes = goods.asked(request);
-    Answer::granting(bytes.len() + 1, bytes)
+    ScriptedReply::granting(bytes.len() + 1, bytes)
 }
 
-fn grants_next_to_everything(_: &Goods, _: &DataRequest) -> Answer {
-    Answer::granting(usize::MAX, Vec::new())
+fn grants_next_to_everything(_: &Goods, _: &DataRequest) -> ScriptedReply {
+    ScriptedReply::granting(usize::MAX, Vec::new())
 }
 
-fn refuses(_: &Goods, _: &DataRequest) -> Answer {
-    Answer::refusal(FetchRefusal::Unreadable)
+fn refuses(_: &Goods, _: &DataRequest) -> ScriptedReply {
+    ScriptedReply::refusal(FetchRefusal::Unreadable)
 }
 
 #[tokio::test]
@@ -221,24 +221,24 @@ async fn record_with_another_size_than_its_chunks_puts_nothing_in_place() {
     .await;
 }
 
-/// What the stuck holder was to deliver is taken over by the other when nothing else is left, long before
-/// the stuck one is given up.
+/// When nothing else is missing, the other source takes over the chunks leased to the stuck holder, before
+/// that one is given up.
 #[tokio::test]
 async fn source_that_accepts_and_never_answers_is_overtaken() {
     in_time(async {
         let goods = Goods::new(&identity(1), "a", 1, bytes(1, 18 * MIB));
         let stage = Stage::set(goods, Goods::honest).await;
-        let mut stuck = Holder::begin(identity(2), |_| Answer::of(Vec::new()).then(Then::Hang));
+        let mut stuck = Holder::begin(identity(2), |_| ScriptedReply::of(Vec::new()).then(Then::Hang));
         stuck.register(stage.indexer.local_addr(), [stage.goods.record.to_signed()]).await;
         let done = stage.reader.get("a").await.unwrap();
         assert!(stage.to.read("a") == stage.goods.bytes);
         assert!(done.took < nekoproto::limits::STALL_TIMEOUT / 2, "{:?}", done.took);
-        assert!(stuck.asked.try_recv().is_ok(), "the test tests nothing: it was never asked");
+        assert!(stuck.asked.try_recv().is_ok(), "the stuck holder was never asked, so nothing was tested");
     })
     .await;
 }
 
-/// What a malicious indexer says: this record, held by this node at this address.
+/// A malicious indexer's hit: this record, held by this node at this address.
 fn hit(record: SignedRecord, node: u8, addr: SocketAddr) -> Hit {
     Hit { record, holders: List::first_of([nekoproto::Holder::new(identity(node).id(), addr)]) }
 }

@@ -1,4 +1,4 @@
-//! What strangers may send to a peer's port: it refuses, and lives on.
+//! Hostile input to a peer's port: the peer refuses it and keeps serving.
 
 use std::net::SocketAddr;
 
@@ -38,7 +38,7 @@ impl Stage {
         get(self.record.content, offset, len)
     }
 
-    /// The peer still serves others.
+    /// Asserts that the peer still serves other readers.
     async fn is_alive(&self) {
         let (to, reader) = peer(&[self.indexer.local_addr()]).await;
         reader.get("a").await.unwrap();
@@ -50,11 +50,11 @@ fn get(content: ContentHash, offset: u64, len: u64) -> DataRequest {
     DataRequest::Get { content, ranges: List::first_of([ByteRange { offset, len }]) }
 }
 
-/// Sends raw bytes to the port and waits for the end of the connection.
+/// Sends raw bytes to the port, and waits until the connection is closed.
 async fn send_raw(addr: SocketAddr, bytes: &[u8]) {
     let mut stream = TcpStream::connect(addr).await.unwrap();
-    drop(stream.write_all(bytes).await); // it may be closed before all is sent
-    drop(stream.read_to_end(&mut Vec::new()).await); // closed or reset: both are an end
+    drop(stream.write_all(bytes).await); // the peer may close it before all is sent
+    drop(stream.read_to_end(&mut Vec::new()).await); // closed or reset
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn garbage_on_the_port_ends_its_own_connection_and_nothing_else() {
         send_raw(addr, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await;
         send_raw(addr, &[0xff; 4096]).await;
         send_raw(addr, &bytes(3, MIB)).await;
-        drop(TcpStream::connect(addr).await.unwrap()); // says nothing at all
+        drop(TcpStream::connect(addr).await.unwrap()); // sends nothing
         stage.is_alive().await;
     })
     .await;
@@ -83,7 +83,7 @@ async fn garbage_after_the_hello_ends_its_own_connection_and_nothing_else() {
                 io.write_all(bytes).await.unwrap();
                 io.flush().await.unwrap();
                 let mut rest = Vec::new();
-                drop(io.read_to_end(&mut rest).await); // closed or reset: both are an end
+                drop(io.read_to_end(&mut rest).await); // closed or reset
                 assert!(rest.is_empty(), "{purpose:?} {bytes:?} was answered");
             }
         }
@@ -142,7 +142,7 @@ async fn downloads_that_one_node_does_not_read_take_its_own_turns_until_they_are
     in_time(async {
         let indexer = indexer(&[]).await;
         let (from, origin) = peer(&[indexer.local_addr()]).await;
-        let len = 24 * MIB; // more than the system buffers for one connection
+        let len = 24 * MIB; // more than the socket buffers hold
         let record = origin.publish(&from.write("a", &bytes(1, len))).await;
         let stranger = Holder::idle(identity(66));
         let request = get(record.content, 0, len as u64);
@@ -155,14 +155,14 @@ async fn downloads_that_one_node_does_not_read_take_its_own_turns_until_they_are
         };
         assert_eq!((busy, unread.len()), (FetchRefusal::Busy, 8));
         let other = Holder::idle(identity(67));
-        assert!(other.ask(origin.addr(), &request).await.is_ok(), "others have turns of their own");
+        assert!(other.ask(origin.addr(), &request).await.is_ok(), "others have upload slots of their own");
         drop(unread);
         eventually(async || stranger.ask(origin.addr(), &request).await.ok()).await;
     })
     .await;
 }
 
-/// A reader with a copy of version 2 of a file of node 1, and that node's files.
+/// A reader with a copy of version 2 of a file, and the file's origin, node 1.
 struct Copy {
     _indexer: IndexerHandle,
     reader: Node,
@@ -183,13 +183,13 @@ impl Copy {
         Self { _indexer: indexer, reader, stranger: Holder::idle(identity(66)), held, _origin: origin }
     }
 
-    /// What the reader says when a stranger tells it of these.
+    /// The reader's reply to an invalidation with these records from a stranger.
     async fn told(&self, records: impl IntoIterator<Item = SignedRecord>) -> Result<(), Refusal> {
         let client = self.stranger.call(self.reader.addr()).await;
         client.invalidate(patient(), Records::first_of(records)).await.unwrap()
     }
 
-    /// What the reader holds, and what it knows to be newer.
+    /// The version that the reader holds, and the newest version that it knows.
     async fn known(&self) -> (VerifiedRecord, Option<u64>) {
         let status = self.reader.status("a").await.unwrap();
         (status.record, status.newest.map(|version| version.get()))
@@ -209,7 +209,7 @@ async fn forged_invalidation_is_refused_with_all_that_came_with_it() {
         assert_eq!(copy.told([forged.clone()]).await, Err(Refusal::Forged));
         assert_eq!(copy.told([genuine.clone(), forged]).await, Err(Refusal::Forged));
         assert_eq!(copy.known().await, (copy.held.clone(), None));
-        assert_eq!(copy.told([genuine]).await, Ok(()), "anyone may carry a genuine one");
+        assert_eq!(copy.told([genuine]).await, Ok(()), "any node may forward a genuine record");
         assert_eq!(copy.known().await, (copy.held.clone(), Some(3)));
     })
     .await;

@@ -1,4 +1,4 @@
-//! The integration tests of the peer, in one binary so that they are linked once.
+//! The integration tests of the peer, in one binary to link them once.
 #![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
 
 mod aging;

@@ -1,4 +1,4 @@
-//! Where a download ends up, and what stands there already: nothing is lost, nothing leaves the folder.
+//! Destinations of downloads: existing files are kept, and nothing is written outside the folder.
 
 use crate::common::{Folder, MIB, Node, bytes, in_time, indexer, peer};
 use nekopeer::{DownloadError, DownloadOptions, Event, StoreError};
@@ -89,7 +89,7 @@ async fn name_that_is_another_s_but_for_case_or_form_is_refused_unless_forced_or
             assert_eq!(*found, to.path(existing));
             let text = error.to_string();
             assert!(text.contains(wanted) && text.contains("--force") && text.contains("-o"), "{text}");
-            assert!(!to.has(wanted) && !to.has("Docs"), "nothing is made");
+            assert!(!to.has(wanted) && !to.has("Docs"), "no folder is created");
 
             let output = Some(to.path("elsewhere"));
             reader.get_with(wanted, DownloadOptions { output, ..Default::default() }).await.unwrap();
@@ -99,7 +99,7 @@ async fn name_that_is_another_s_but_for_case_or_form_is_refused_unless_forced_or
                 (to.read(wanted).as_slice(), to.read(there).as_slice()),
                 (&b"theirs"[..], &b"mine"[..])
             );
-            reader.get(wanted).await.expect("it is here now");
+            reader.get(wanted).await.expect("it is a copy now");
         }
     })
     .await;
@@ -148,7 +148,7 @@ async fn different_files_under_one_name_are_ambiguous_until_an_origin_is_chosen(
         let origin = Some(other.peer.node().short());
         reader.get_with("a", DownloadOptions { origin, ..Default::default() }).await.unwrap();
         assert_eq!(to.read("a"), b"two");
-        reader.get("a").await.expect("the copy says whose file is meant");
+        reader.get("a").await.expect("the existing copy determines the origin");
     })
     .await;
 }

@@ -1,10 +1,10 @@
-//! The commands as a user types them, each a process of its own: share, find, download, see, update.
+//! The commands, each in a process of its own: share, find, download, show, update.
 
 use crate::program::{Home, Indexers, MIB, Running, bytes, has_keys, same};
 use nekoproto::transport::Security;
 use serde_json::Value;
 
-/// The bytes of `text` with the middle `len` overwritten.
+/// `text` with `len` bytes in its middle overwritten.
 fn edited(mut text: Vec<u8>, len: usize) -> Vec<u8> {
     let middle = text.len() / 2;
     text[middle..middle + len].fill(0xa5);
@@ -35,7 +35,7 @@ fn shared_folder_is_downloaded_by_another_process_byte_for_byte() {
     reader.done(&["get", "notes.txt"]);
     reader.done(&["get", "empty.txt"]);
     assert_eq!((reader.read("notes.txt"), reader.read("empty.txt")), (b"short\n".to_vec(), Vec::new()));
-    assert_eq!(reader.partial_len(), 0, "nothing is left over");
+    assert_eq!(reader.partial_len(), 0, "no partial file is left");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn many_names_are_looked_for_at_once() {
     let all: Vec<&str> = texts.iter().map(String::as_str).collect();
     let _sharing = origin.share(&all);
     for command in ["search", "query"] {
-        // More than one call takes.
+        // More names than one call takes.
         let found = reader.done(&[&[command, "--json"], &all[..]].concat()).json();
         let answers = found["answers"].as_array().unwrap();
         assert!(answers.iter().map(|answer| answer["name"].as_str().unwrap()).eq(all.iter().copied()));
@@ -191,12 +191,12 @@ fn killed_download_goes_on_where_it_was() {
 
     let mut getting = reader.start(&["get", "big.bin"]);
     while reader.partial_len() < size / 4 {
-        assert!(getting.is_running(), "it ended before it could be killed");
+        assert!(getting.is_running(), "the download ended before the kill: make the file larger");
         std::thread::yield_now();
     }
     getting.signal("KILL");
     let killed = getting.wait();
-    assert_eq!(killed.code, None, "it ended by itself, before the kill: make the file larger");
+    assert_eq!(killed.code, None, "the download ended before the kill: make the file larger");
     assert!(!reader.path("big.bin").exists());
 
     let got = reader.done(&["get", "big.bin", "--json"]).json();

@@ -1,4 +1,4 @@
-//! What the program does when something is wrong: one clear line, the right exit code, nothing broken.
+//! Errors of the program: one clear line, the right exit code, no damage.
 
 use std::{
     fs,
@@ -12,10 +12,10 @@ use std::{
 
 use crate::program::{FreeAddr, Home, Indexers, MIB, Running, bytes, same};
 
-/// Far longer than a query may take, far shorter than hanging.
+/// Time limit of a command against an indexer that does not answer.
 const BOUNDED: Duration = Duration::from_secs(20);
 
-/// Nobody listens at port 1 of the loopback.
+/// An address where nothing listens.
 const NOBODY: &str = "127.0.0.1:1";
 
 #[test]
@@ -42,7 +42,7 @@ fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
         assert_eq!(ended.code, Some(2), "{words:?}: {ended:?}");
         assert!(ended.out.is_empty() && ended.err.join("\n").contains(part), "{words:?}: {ended:?}");
     }
-    assert!(!home.path(".neko").exists(), "nothing was begun");
+    assert!(!home.path(".neko").exists(), "no data folder was created");
 }
 
 #[test]
@@ -73,12 +73,12 @@ fn second_process_on_a_data_folder_is_refused_and_the_first_goes_on() {
 
 #[test]
 fn indexer_that_is_not_there_is_named_soon() {
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap(); // takes connections, never answers
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap(); // accepts connections, never replies
     for addr in [NOBODY.to_owned(), silent.local_addr().unwrap().to_string()] {
         let home = Home::with(&["--indexer", &addr]);
         let started = Instant::now();
         let asking = ["query", "search", "get"].map(|command| {
-            home.start(&[command, "a.bin", "--data-dir", command]) // all at once
+            home.start(&[command, "a.bin", "--data-dir", command]) // concurrently
         });
         for running in asking {
             running.wait().failed_with(3, &[&addr]);
@@ -104,7 +104,7 @@ fn share_with_its_indexer_away_serves_and_registers_when_it_comes() {
     assert_eq!(reader.read("a.txt"), b"a\n");
 }
 
-/// Runs `get NAME` where no file can grow beyond `mib`, as on a full disk.
+/// Runs `get NAME` with a file size limit of `mib` MiB, as on a full disk.
 fn get_on_full_disk(home: &Home, indexer: &str, name: &str, mib: usize) -> crate::program::Ended {
     let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", mib * 1024);
     let mut command = Command::new("bash");
@@ -131,7 +131,7 @@ fn full_disk_is_said_and_a_later_download_moves_only_the_rest() {
 
     let got = reader.done(&["get", "a.bin", "--json"]).json();
     let moved = got["bytes_moved"].as_u64().unwrap();
-    // Of each connection one chunk may have been written in part.
+    // One chunk per connection may have been written in part.
     let rest = size as u64 - kept;
     assert!(
         (rest..rest + 4 * 128 * 1024).contains(&moved),
@@ -182,7 +182,7 @@ fn without_any_indexer_one_is_started_that_others_can_use() {
     let reader = Home::with(&["--indexer", addr]);
     reader.done(&["get", "a.txt"]);
     assert_eq!(reader.read("a.txt"), b"a\n");
-    // Where one is found, that one is used.
+    // Another peer finds and uses that indexer.
     let finder = Home::with(&["--discover", addr]);
     let found = finder.done(&["query", "a.txt"]);
     assert!(found.err.is_empty(), "{found:?}");

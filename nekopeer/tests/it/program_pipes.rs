@@ -1,4 +1,4 @@
-//! Files that come from stdin or go to stdout, many at once, and limits, as a user types them.
+//! Files from stdin or to stdout, bulk downloads, and rate limits, in the program.
 
 use std::{
     io::{Read, Write},
@@ -21,7 +21,7 @@ fn a_file_travels_from_stdin_to_stdout() {
     let mut line = String::new();
     while !line.contains("serving on ") {
         line.clear();
-        assert!(std::io::BufRead::read_line(&mut said, &mut line).unwrap() > 0, "it ended");
+        assert!(std::io::BufRead::read_line(&mut said, &mut line).unwrap() > 0, "the program ended");
     }
     assert_eq!(origin.read("logs/today.bin"), content);
 
@@ -87,6 +87,6 @@ fn a_limit_is_kept() {
     let _sharing = origin.share(&["a.bin"]);
     let began = Instant::now();
     reader.done(&["get", "a.bin", "--limit-down", "4MiB"]);
-    // At full speed it takes milliseconds; a limit that is not kept cannot take as long.
+    // Without the limit it takes milliseconds.
     assert!(began.elapsed() > Duration::from_millis(1300), "{:?}", began.elapsed());
 }

@@ -1,4 +1,4 @@
-//! Publishing many files at once: more than one batch, in order, the bad ones named and the rest shared.
+//! Publishing many files: more than one batch, in order; bad ones are reported and the rest published.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
@@ -6,7 +6,7 @@ use crate::common::{in_time, indexer, peer};
 use nekopeer::PublishOptions;
 use nekoproto::VerifiedRecord;
 
-/// More than fit in one batch.
+/// More files than one batch has.
 const FILES: usize = 1100;
 
 #[tokio::test]
@@ -17,7 +17,7 @@ async fn folder_of_many_files_is_published_in_order_but_for_the_bad_ones() {
         for n in 0..FILES {
             from.write(&format!("many/{n:05}"), n.to_string().as_bytes());
         }
-        let large = crate::common::bytes(1, 20 * crate::common::MIB); // on all cores, among small ones
+        let large = crate::common::bytes(1, 20 * crate::common::MIB); // chunked on all cores
         from.write("many/00500x", &large);
         std::fs::write(from.path("many").join(OsStr::from_bytes(b"00001\xff")), b"no name").unwrap();
         let publish = || async {

@@ -1,9 +1,9 @@
-//! The REPL fed by a script: every command, exit codes, JSON, and events while it waits for input.
+//! The REPL with a script: every command, exit codes, JSON, and events while it waits for input.
 
 use crate::program::{Ended, Home, Indexers, MIB, Running, bytes, same};
 use serde_json::Value;
 
-/// Runs these lines to the end of input.
+/// Runs these lines until the end of input.
 fn script(home: &Home, flags: &[&str], lines: &[&str]) -> Ended {
     let mut running = home.start(flags);
     lines.iter().for_each(|line| running.type_line(line));
@@ -15,7 +15,7 @@ fn objects(ended: &Ended) -> Vec<Value> {
     ended.out.iter().map(object).collect()
 }
 
-/// A file that somebody else serves.
+/// Another user's file, being shared.
 fn sharing(indexers: &Indexers, name: &str, content: &[u8]) -> (Home, Running) {
     let origin = Home::at(indexers, 0);
     origin.write(name, content);
@@ -195,7 +195,7 @@ fn terminated_script_ends_whether_it_waits_or_works() {
     let mut working = home.start(&[]);
     working.type_line("download big.bin");
     while home.partial_len() < MIB as u64 {
-        assert!(working.is_running(), "it ended before it was told to");
+        assert!(working.is_running(), "the download ended before the interrupt");
         std::thread::yield_now();
     }
     working.signal("TERM");

@@ -1,4 +1,4 @@
-//! The REPL on a terminal, typed key by key: completion, history, interruption, events.
+//! The REPL on a terminal, key by key: completion, history, interruption, events.
 
 use crate::program::{Home, Indexers, LIMIT, Running};
 use rexpect::{
@@ -10,13 +10,13 @@ use rexpect::{
 const PROMPT: &str = "neko> ";
 const ARROW_UP: &str = "\x1b[A";
 
-/// A person at a terminal.
+/// A terminal session.
 struct Terminal {
     session: PtySession,
 }
 
 impl Terminal {
-    /// Starts the REPL and waits until it is quiet: the events of the start are all told.
+    /// Starts the REPL and waits until the events of the start are shown.
     fn open(home: &Home) -> Self {
         let limit = u64::try_from(LIMIT.as_millis()).unwrap();
         let options = Options::new().timeout_ms(Some(limit)).strip_ansi_escape_codes(true);
@@ -42,14 +42,14 @@ impl Terminal {
         self.session.exp_string(text).unwrap_or_else(|error| panic!("no {text:?}: {error}"))
     }
 
-    /// Presses Enter, and waits for this answer and the next prompt.
+    /// Presses Enter; waits for `answer` and the next prompt.
     fn enter(&mut self, answer: &str) {
         self.keys("\r");
         self.sees(answer);
         self.sees(PROMPT);
     }
 
-    /// Waits until the program has ended with this code.
+    /// Waits until the program ends with this exit code.
     fn ends(mut self, code: i32) {
         self.session.exp_eof().unwrap();
         let status = self.session.process().wait().unwrap();

@@ -1,4 +1,4 @@
-//! Interrupted downloads: what came is kept, and only the rest moves the next time.
+//! Interrupted downloads: verified chunks are kept, and the next attempt fetches only the rest.
 
 use std::{
     os::unix::fs::MetadataExt,
@@ -9,17 +9,17 @@ use std::{
 };
 
 use crate::common::{
-    Answer, Goods, Holder, MIB, Node, Then, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
+    Goods, Holder, MIB, Node, ScriptedReply, Then, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
     indexer, name, peer,
 };
 use nekoindexer::IndexerHandle;
 use nekopeer::{DownloadError, DownloadOptions, Progress};
 use nekoproto::{DataRequest, FetchRefusal};
 
-/// What a faltering holder delivers: some whole chunks, and a bit of the next.
+/// Bytes that a failing holder delivers: whole chunks, and a part of the next.
 const DELIVERED: usize = MIB / 2;
 
-/// Delivers a part of the first run it is asked for, and then does `then`; refuses all others.
+/// Delivers a part of the first run requested and then does `then`; refuses all others.
 fn faltering(goods: &Goods, then: Then) -> Holder {
     let (goods, first) = (goods.clone(), AtomicBool::new(true));
     Holder::begin(identity(1), move |request| match request {
@@ -27,7 +27,7 @@ fn faltering(goods: &Goods, then: Then) -> Holder {
         DataRequest::Get { .. } if first.swap(false, Ordering::Relaxed) => {
             goods.honest(request).cut_to(DELIVERED + CHUNK_BYTES / 2).then(then)
         }
-        DataRequest::Get { .. } => Answer::refusal(FetchRefusal::Unreadable),
+        DataRequest::Get { .. } => ScriptedReply::refusal(FetchRefusal::Unreadable),
     })
 }
 
@@ -36,12 +36,12 @@ fn honest(goods: &Goods, seed: u8) -> Holder {
     Holder::begin(identity(seed), move |request| goods.honest(request))
 }
 
-/// A file of 5 MiB that node 1 has signed.
+/// A file of 5 MiB signed by node 1.
 fn goods(version: u64) -> Goods {
     Goods::new(&identity(1), "a", version, bytes(u8::try_from(version).unwrap(), 5 * MIB))
 }
 
-/// Begins to download from a holder that hangs, until exactly [`DELIVERED`] bytes are there.
+/// Downloads from a holder that hangs, until exactly [`DELIVERED`] bytes are on disk.
 async fn begin(indexer: &IndexerHandle, node: &Node, goods: &Goods) {
     let holder = faltering(goods, Then::Hang);
     holder.register(indexer.local_addr(), [goods.record.to_signed()]).await;
@@ -63,7 +63,7 @@ async fn exhausted_source_leaves_a_partial_that_another_completes() {
         let error = reader.get("a").await.unwrap_err();
         assert!(matches!(error, DownloadError::SourcesExhausted { .. }), "{error}");
         assert!(!to.has("a"));
-        // A connection that is reset takes with it what the reader had not taken from it yet.
+        // A connection reset discards the bytes that the reader had not received.
         let kept = std::fs::metadata(&to.partials()[0]).unwrap().blocks() * 512;
         let honest = honest(&goods, 2);
         honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
@@ -128,7 +128,7 @@ async fn partial_that_was_damaged_meanwhile_costs_only_the_damaged_chunks() {
     .await;
 }
 
-/// As after a loss of power: what was noted is not all there any more.
+/// As after a loss of power: some chunks in the checkpoint are missing on disk.
 #[tokio::test]
 async fn partial_that_was_cut_short_costs_only_what_was_cut() {
     in_time(async {
@@ -140,7 +140,7 @@ async fn partial_that_was_cut_short_costs_only_what_was_cut() {
             let partial = std::fs::OpenOptions::new().write(true).open(&to.partials()[0]).unwrap();
             partial.set_len((kept * CHUNK_BYTES + kept.min(1) * 100) as u64).unwrap();
             if zeros {
-                partial.set_len(goods.bytes.len() as u64).unwrap(); // as long as before, but empty
+                partial.set_len(goods.bytes.len() as u64).unwrap(); // the same length, but zeros
             }
             drop(partial);
             let reader = to.peer(&[indexer.local_addr()]).await;
@@ -183,7 +183,7 @@ async fn download_dropped_at_any_moment_can_be_begun_again_at_once() {
             let (file, options) = (name("a"), DownloadOptions::default());
             tokio::select! {
                 ended = reader.peer.download(&file, options, &progress) => {
-                    drop(ended.expect("an interrupted download is no obstacle"));
+                    drop(ended.expect("a download can resume an interrupted one"));
                     break;
                 }
                 () = eventually(async || (progress.done() > step * 2 * MIB as u64).then_some(())) => {}

@@ -1,4 +1,4 @@
-//! Sessions with indexers that come and go, what is withdrawn and when, and one process per data folder.
+//! Sessions with indexers that restart, withdrawals, and the lock of the data folder.
 
 use std::{ffi::OsStr, net::SocketAddr, os::unix::ffi::OsStrExt, sync::Arc};
 
@@ -9,7 +9,7 @@ use crate::common::{
 use nekopeer::{Config, DownloadError, Event, LockError, Peer, PublishError, PublishOptions, StartError};
 use nekoproto::{DataRequest, NetworkName, limits::TTL_DEFAULT, transport::Security};
 
-/// Why the indexer is away, once that is known.
+/// Why the indexer is away, if the event says so.
 fn away(event: &Event) -> Option<String> {
     match event {
         Event::Away { why, .. } => Some(why.clone()),
@@ -82,7 +82,7 @@ async fn version_published_while_the_indexer_is_away_is_announced_when_it_is_bac
         assert!(holder.told.try_recv().is_err());
         let _way = Proxy::begin(addr, near.local_addr());
         let news = holder.told.recv().await.unwrap().into_vec();
-        assert_eq!(news, [outcome.published[0].to_signed()], "a neighbor's peer is told");
+        assert_eq!(news, [outcome.published[0].to_signed()], "a peer of the neighboring indexer is told");
     })
     .await;
 }
@@ -205,7 +205,7 @@ async fn data_folder_belongs_to_one_peer_at_a_time() {
         first.peer.shutdown().await;
         for round in 0..5 {
             let next = folder.peer(&[indexer.local_addr()]).await;
-            assert_eq!(next.peer.node(), node, "the key stays");
+            assert_eq!(next.peer.node(), node, "the identity is kept");
             if round % 2 == 0 { next.peer.shutdown().await } else { next.peer.abort().await }
         }
     })

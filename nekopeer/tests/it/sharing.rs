@@ -1,5 +1,5 @@
-//! Downloads that help each other: parts served while the rest comes, chunks taken from what is on disk,
-//! many files at once, and a file that goes to a pipe.
+//! Unfinished downloads that serve each other, chunks reused from disk, bulk downloads, and downloads to a
+//! pipe.
 
 use std::{
     io::Write,
@@ -8,13 +8,13 @@ use std::{
 };
 
 use crate::common::{
-    Answer, Folder, Goods, Holder, MIB, Node, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
-    indexer, name, peer,
+    Folder, Goods, Holder, MIB, Node, ScriptedReply, bytes, eventually, goods::CHUNK_BYTES, identity,
+    in_time, indexer, name, peer,
 };
 use nekopeer::{Config, DownloadError, DownloadOptions, Progress};
 use nekoproto::{DataRequest, FetchRefusal};
 
-/// Bytes a second at which a download takes long enough for others to join in.
+/// A rate in bytes per second that makes a download long enough for other readers to join in.
 const SLOW: u64 = 16 * 1024 * 1024;
 
 fn slow(config: Config) -> Config {
@@ -44,7 +44,7 @@ async fn readers_of_one_slow_origin_share_what_they_have() {
             from_origin += of_origin.map(|source| source.bytes).sum::<u64>();
             assert!(done.sources.len() > 1, "other readers helped: {:?}", done.sources);
         }
-        // Four copies without sharing; one and what several ask for before they know of each other.
+        // Without sharing: 4 copies. With it: one, and what several request before they find each other.
         let copies = from_origin as f64 / content.len() as f64;
         assert!(copies < 2.5, "the origin sent {copies} copies");
     })
@@ -57,11 +57,11 @@ async fn a_peer_that_is_still_downloading_is_listed_so_and_serves_what_it_has() 
         let indexer = indexer(&[]).await;
         let goods = Goods::new(&identity(1), "a", 1, bytes(1, 16 * MIB));
         let script = goods.clone();
-        // The first half comes, the second never does.
+        // The origin sends the first half only.
         let half = goods.bytes.len() as u64 / 2;
         let origin = Holder::begin(identity(1), move |request| match request {
             DataRequest::Get { ranges, .. } if ranges.iter().any(|range| range.offset + range.len > half) => {
-                Answer::refusal(FetchRefusal::Busy)
+                ScriptedReply::refusal(FetchRefusal::Busy)
             }
             request => script.honest(request),
         });
@@ -95,7 +95,7 @@ async fn a_peer_that_is_still_downloading_is_listed_so_and_serves_what_it_has() 
             ended = downloading => panic!("{ended:?}"),
             () = looking => {}
         }
-        // It was given up: nobody is told to ask there any more.
+        // The download was given up: the reader is not listed any more.
         let gone = async || {
             let candidates = reader.peer.query(&file, 0).await.ok()?.candidates;
             let holders = candidates.into_iter().flat_map(|found| found.holders);
@@ -120,7 +120,7 @@ async fn chunks_of_other_files_are_not_fetched() {
         let done = reader.get("b").await.unwrap();
         assert!(to.read("b") == second);
         assert!(done.bytes_moved < 2 * MIB as u64, "{} bytes moved", done.bytes_moved);
-        // The same bytes under another name cost nothing.
+        // Equal bytes under another name are not fetched again.
         origin.publish(&from.write("c", &second)).await;
         assert_eq!(reader.get("c").await.unwrap().bytes_moved, 0);
         assert!(to.read("c") == second);
@@ -167,7 +167,7 @@ async fn many_files_come_together_and_each_has_its_outcome() {
         to.write("d0/f7", b"somebody's own work");
         names.extend([name("large"), name("nobody has this"), name("d1/f1")]);
         let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &Arc::default()).await;
-        assert_eq!(outcomes.len(), 302, "a name that was given twice has one outcome");
+        assert_eq!(outcomes.len(), 302, "a duplicate name has one outcome");
         for (name, outcome) in outcomes {
             match (name.as_str(), outcome) {
                 ("nobody has this", Err(DownloadError::NotFound { .. })) => {}
@@ -182,7 +182,7 @@ async fn many_files_come_together_and_each_has_its_outcome() {
         assert_eq!(to.read("d0/f7"), b"somebody's own work");
         assert_eq!(reader.peer.files().await.len(), 300);
         assert!(to.partials().is_empty());
-        // They are listed, and nothing moves the second time.
+        // They are listed, and a second download moves nothing.
         let found = origin.peer.query(&name("d2/f2"), 0).await.unwrap();
         assert_eq!(found.candidates[0].holders.len(), 2);
         let again = reader.peer.download_all(&names[..5], &DownloadOptions::default(), &Arc::default()).await;
@@ -200,7 +200,7 @@ async fn small_file_that_is_corrupted_by_one_source_comes_from_another() {
         let liar = Holder::begin(identity(1), move |request| {
             let mut bytes = script.asked(request);
             bytes[0] ^= 1;
-            Answer::of(bytes)
+            ScriptedReply::of(bytes)
         });
         liar.register(indexer.local_addr(), [goods.record.to_signed()]).await;
         let script = goods.clone();
@@ -260,7 +260,7 @@ async fn what_a_liar_sends_is_not_read() {
             if let (DataRequest::Get { .. }, Some(byte)) = (request, bytes.get_mut(5 * CHUNK_BYTES)) {
                 *byte ^= 1;
             }
-            Answer::of(bytes)
+            ScriptedReply::of(bytes)
         });
         liar.register(indexer.local_addr(), [goods.record.to_signed()]).await;
         let (_to, reader) = peer(&[indexer.local_addr()]).await;
@@ -269,7 +269,10 @@ async fn what_a_liar_sends_is_not_read() {
         let error = reader.peer.read(&name("a"), &options, sink.clone(), &Arc::default()).await.unwrap_err();
         assert!(matches!(error, DownloadError::SourcesExhausted { .. }), "{error}");
         let read = sink.0.lock().unwrap().clone();
-        assert!(read.len() <= 5 * CHUNK_BYTES && goods.bytes.starts_with(&read), "only what is verified");
+        assert!(
+            read.len() <= 5 * CHUNK_BYTES && goods.bytes.starts_with(&read),
+            "only verified chunks are written"
+        );
     })
     .await;
 }
@@ -325,7 +328,7 @@ async fn a_file_that_changes_or_goes_while_it_is_served_never_arrives_half_and_h
                 change(&path);
             };
             let (done, ()) = tokio::join!(downloading, changing);
-            let error = done.expect_err("its second half is not to be had");
+            let error = done.expect_err("no source has the second half");
             assert!(matches!(error, DownloadError::SourcesExhausted { .. }), "change {number}: {error}");
             assert!(!to.has("a"), "change {number}");
         }

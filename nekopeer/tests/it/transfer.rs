@@ -1,4 +1,4 @@
-//! Publish and download between real peers: whole files, and only what is missing of them.
+//! Publishing and downloading between real peers: whole files, and only the missing chunks.
 
 use std::{path::Path, sync::Arc};
 
@@ -55,7 +55,7 @@ async fn unchanged_republish_keeps_the_version() {
         let (from, origin) = peer(&[indexer.local_addr()]).await;
         let path = from.write("a", b"same");
         let first = origin.publish(&path).await;
-        std::fs::write(&path, b"same").unwrap(); // another stamp, the same bytes
+        std::fs::write(&path, b"same").unwrap(); // a new stamp, the same bytes
         let outcome = origin.publish_all(&[&path]).await;
         assert_eq!((outcome.unchanged, outcome.published.len()), (vec![first], 0));
     })

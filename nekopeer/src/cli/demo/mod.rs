@@ -1,5 +1,5 @@
-//! The whole story in one process, on real sockets and real files in a temporary folder.
-//! Every step is checked; the first thing that is not as it should be ends it with an error.
+//! The demo: the whole story in one process, on real sockets and real files in a temporary folder.
+//! Every step is checked; the first failed check ends the demo with an error.
 
 mod files;
 mod stage;
@@ -21,10 +21,10 @@ use crate::{
 };
 
 const MIB: u64 = 1024 * 1024;
-/// Time for word of a new version to arrive.
+/// Time limit for news of a new version to arrive.
 const NEWS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Plays the story; the large file has `size_mib` MiB.
+/// Runs the demo; the large file has `size_mib` MiB.
 pub(super) async fn run(output: &Output, size_mib: u64) -> anyhow::Result<Ended> {
     let started = Instant::now();
     let say = |text: String| output.line(&text);
@@ -53,7 +53,7 @@ pub(super) async fn run(output: &Output, size_mib: u64) -> anyhow::Result<Ended>
     Ok(Ended::Well)
 }
 
-/// A folder under the default policy, a large file under push, a small one under pull.
+/// Publishes a folder under the default policy, a large file under push and a small one under pull.
 async fn share(
     origin: &Actor,
     large: u64,
@@ -87,7 +87,7 @@ async fn share(
     Ok(())
 }
 
-/// Two hops away: east - middle - west.
+/// Finds a file two hops away: east - middle - west.
 async fn find(cache: &Actor, say: &impl Fn(String) -> std::io::Result<()>) -> anyhow::Result<()> {
     say("\n2. cache looks for dataset.bin".to_owned())?;
     let name = "dataset.bin".parse()?;
@@ -121,7 +121,7 @@ async fn download_from_origin(
     Ok(())
 }
 
-/// The origin is gone; its file is not.
+/// Downloads the file from the cache after its origin has ended.
 async fn download_from_cache(
     stage: &Stage,
     origin: Actor,
@@ -201,7 +201,7 @@ async fn download_change(
     say(format!("   {}", told(cache, &done)?)).context("cannot write to stdout")
 }
 
-/// One line about a download, after the file on disk was read and found to be what it should be.
+/// One line about a download; reads the file on disk and verifies its hash first.
 fn told(actor: &Actor, done: &crate::Downloaded) -> anyhow::Result<String> {
     let found = hash_file(&done.path)?;
     ensure!(found == done.record.content, "{} on disk has hash {found}", done.path.display());

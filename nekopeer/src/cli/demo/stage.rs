@@ -1,4 +1,4 @@
-//! The demo's stage: indexers in a line, and peers with a folder each.
+//! The demo's nodes: indexers in a line, and peers with a folder each.
 
 use std::{
     net::SocketAddr,
@@ -20,7 +20,7 @@ use crate::{
     state::freshness::OnStale,
 };
 
-/// Time for the indexers to find each other.
+/// Time limit for the indexers to connect to each other.
 const LINKED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Three indexers in a line.
@@ -29,7 +29,7 @@ pub(super) struct Stage {
     indexers: Vec<IndexerHandle>,
 }
 
-/// A peer, its folder, and what happens to it.
+/// A peer, its folder, and its events.
 pub(super) struct Actor {
     pub(super) name: &'static str,
     pub(super) peer: PeerHandle,
@@ -46,7 +46,7 @@ impl Stage {
         let folder = tempfile::Builder::new().prefix("nekop2p-demo-").tempdir()?;
         let mut indexers: Vec<IndexerHandle> = Vec::new();
         for place in [Self::WEST, Self::MIDDLE, Self::EAST] {
-            // Each names the one before it; one side of a pair is enough.
+            // Each indexer names the one before it; one side of a pair is enough.
             let neighbors = place.checked_sub(1).map(|before| indexers[before].local_addr());
             let config = nekoindexer::Config {
                 listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -85,7 +85,7 @@ impl Stage {
         Ok(actor)
     }
 
-    /// Ends the indexers and removes every file.
+    /// Shuts the indexers down and removes every file.
     pub(super) async fn strike(self) {
         for indexer in self.indexers {
             indexer.shutdown().await;
@@ -121,7 +121,7 @@ pub(super) async fn next_event(actor: &mut Actor, wanted: impl Fn(&Event) -> boo
     }
 }
 
-/// Waits for `what`, at most so long.
+/// Waits for `what`, up to the given limit.
 pub(super) async fn within<T>(
     time: Duration,
     what: &str,

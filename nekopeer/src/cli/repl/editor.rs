@@ -19,25 +19,25 @@ use super::line::COMMANDS;
 use crate::library::events::Event;
 
 const PROMPT: &str = "neko> ";
-/// Lines remembered over restarts.
+/// Lines of history kept across restarts.
 const HISTORY_MAX: usize = 1000;
 
-/// What a read ended with: a line, or `None` at the end of input.
+/// The result of reading one line: the line, or `None` at the end of input.
 type Read = Result<Option<String>, ReadlineError>;
 
-/// A line editor on a thread of its own. It reads only when asked to, so that the output of a
-/// command and the next prompt do not mix.
+/// A line editor on its own thread. It reads only on request, so that the output of a command and the
+/// next prompt do not interleave.
 pub(super) struct Editor {
     ask: sync_mpsc::Sender<Vec<String>>,
     lines: mpsc::Receiver<Read>,
-    /// How the terminal was before: a program that ends at its prompt leaves it so.
+    /// Terminal settings at the start, restored when the program ends while it reads a line.
     terminal: Option<Termios>,
 }
 
 impl Drop for Editor {
     fn drop(&mut self) {
         if let Some(terminal) = &self.terminal {
-            // Nothing is left to do if even that fails.
+            // There is nothing left to do if restoring fails.
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, terminal);
         }
     }
@@ -60,7 +60,7 @@ impl Editor {
         Ok(Self { ask, lines, terminal })
     }
 
-    /// The next line; `names` can be completed in it. `None` at the end of input.
+    /// Reads the next line, with completion of `names`. `None` at the end of input.
     pub(super) async fn line(&mut self, names: Vec<String>) -> Read {
         if self.ask.send(names).is_err() {
             return Ok(None);
@@ -80,7 +80,7 @@ fn read_lines(
         let read = loop {
             match editor.readline(PROMPT) {
                 Ok(line) => break Ok(Some(line)),
-                Err(ReadlineError::Interrupted) => {} // Ctrl-C: the line is thrown away
+                Err(ReadlineError::Interrupted) => {} // Ctrl-C: the line is discarded
                 Err(ReadlineError::Eof) => break Ok(None),
                 Err(error) => break Err(error),
             }
@@ -108,7 +108,7 @@ async fn print_events(mut printer: impl ExternalPrinter, mut events: broadcast::
     }
 }
 
-/// Completes commands, then names (or files, where a file is meant).
+/// Completes commands, then names (or file paths, where a command takes a file).
 struct Words {
     names: Vec<String>,
     files: FilenameCompleter,
@@ -129,7 +129,7 @@ impl Completer for Words {
         let word = &before[start..];
         let named = self.names.iter().filter_map(|name| {
             let quoted = shlex::try_quote(name).ok()?.into_owned();
-            // A name that needs quotes is also found by how it begins without them.
+            // A name that needs quotes also matches by its unquoted beginning.
             let fits = name.starts_with(word) || quoted.starts_with(word);
             fits.then(|| Pair { display: name.clone(), replacement: quoted })
         });

@@ -1,4 +1,4 @@
-//! One line of the REPL: what can be typed, and how it is read.
+//! Parsing of one REPL line.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use nekoproto::{FileName, Mode, Policy, policy::BadPolicy};
 
 use super::super::args::{self, NodeArgs, Reach, Which};
 
-/// What `help` shows.
+/// The text that `help` prints.
 pub(super) const USAGE: &str = "\
 register PATH [NAME]    publish a file, or the files of a folder; again after a change
 deregister NAME         offer it no longer; the file stays
@@ -82,7 +82,7 @@ pub(super) struct PolicyWords {
 }
 
 impl PolicyWords {
-    /// These words, and the command line's flags where they say nothing.
+    /// This policy; where it is silent, the command line's flags apply.
     pub(super) fn over(self, node: &NodeArgs) -> Result<Policy, BadPolicy> {
         args::policy(
             self.policy.or(node.policy),
@@ -94,7 +94,7 @@ impl PolicyWords {
 }
 
 impl Line {
-    /// Reads one line; `None` for an empty one or a comment.
+    /// Parses one line; `None` for an empty line or a comment.
     pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
         let text = text.trim();
         if text.is_empty() || text.starts_with('#') {
@@ -108,7 +108,7 @@ impl Line {
     }
 }
 
-/// The part of a usage error that says what is wrong, in one line.
+/// The explanatory part of a usage error, as one line.
 fn first_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let wrong: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();

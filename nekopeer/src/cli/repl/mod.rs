@@ -1,8 +1,7 @@
 //! The REPL: commands line by line, from a person or from a script.
 //!
-//! On a terminal the line editor runs on a thread of its own and events are printed above the
-//! line being typed. From a script the lines run one after the other; the first that fails
-//! decides the exit code.
+//! On a terminal the line editor runs on its own thread, and events are printed above the line being
+//! typed. A script's lines run one after the other; the first that fails decides the exit code.
 
 mod editor;
 mod line;
@@ -23,10 +22,10 @@ use crate::{
     publish::{PublishError, PublishOptions},
 };
 
-/// What is said when a command is stopped half-way.
+/// Printed when a command is interrupted.
 const INTERRUPTED: &str = "interrupted; what came so far is kept";
 
-/// Whether to go on after a line.
+/// Whether to continue after a line.
 enum After {
     GoOn(Ended),
     Exit,
@@ -88,7 +87,7 @@ fn show_event(event: Result<Event, broadcast::error::RecvError>, output: &Output
     }
 }
 
-/// Reading stdin blocks, so it has a thread of its own; it ends with the process.
+/// Reads stdin on its own thread, since that blocks. The thread ends with the process.
 fn lines_of_stdin() -> mpsc::Receiver<io::Result<String>> {
     let (sender, receiver) = mpsc::channel(1);
     std::thread::spawn(move || {
@@ -115,7 +114,7 @@ async fn interactive(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> any
     loop {
         let line = tokio::select! {
             line = editor.line(names(peer, &named).await) => line?,
-            () = stop.wait() => None, // the editor takes Ctrl-C itself: somebody ends the program
+            () = stop.wait() => None, // the editor handles Ctrl-C itself, so this is a request to terminate
         };
         let Some(line) = line else { break };
         match Line::parse(&line) {
@@ -136,16 +135,16 @@ async fn interactive(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> any
             break;
         }
     }
-    Ok(Ended::Well) // a person saw what failed
+    Ok(Ended::Well) // the failures were shown as they happened
 }
 
-/// What can be completed: the names held here, and those asked for so far.
+/// Names for completion: those held here, and those typed before.
 async fn names(peer: &PeerHandle, named: &BTreeSet<String>) -> Vec<String> {
     let held = peer.files().await.into_iter().map(|file| file.record.name.to_string());
     held.chain(named.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Runs one line; whatever goes wrong is said in one line.
+/// Runs one line; prints an error as one line.
 async fn execute(peer: &PeerHandle, args: &NodeArgs, text: &str, output: &Output) -> After {
     let line = match Line::parse(text) {
         Ok(Some(line)) => line,
@@ -196,6 +195,6 @@ async fn command(peer: &PeerHandle, args: &NodeArgs, line: Line, output: &Output
         }
         Line::Ls => run::ls(peer, output).await,
         Line::Status => run::status(peer, output).await,
-        Line::Help | Line::Exit => Ok(Ended::Well), // done by the caller
+        Line::Help | Line::Exit => Ok(Ended::Well), // handled by the caller
     }
 }

@@ -1,4 +1,4 @@
-//! Cuts a file into content-defined chunks and hashes them: read once, by all cores, in bounded memory.
+//! Cuts a file into content-defined chunks and hashes them: one read, all cores, bounded memory.
 
 mod spans;
 mod window;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::content::stamp::{Stamp, now_ns};
 
-/// Tries with a file that changes while it is read.
+/// Attempts at a file that changes while it is read.
 const TRIES: u32 = 3;
 
 /// One version of a file, read from disk.
@@ -23,21 +23,21 @@ const TRIES: u32 = 3;
 pub(crate) struct Chunked {
     /// The file's stamp, the same before and after it was read.
     pub stamp: Stamp,
-    /// When reading began, by [`now_ns`].
+    /// When reading started, by [`now_ns`].
     pub hashed_at_ns: i128,
     /// BLAKE3 of the whole file.
     pub content: ContentHash,
     /// Its encoded manifest.
     pub manifest: Vec<u8>,
-    /// Hash of that.
+    /// Hash of the manifest.
     pub manifest_hash: ManifestHash,
-    /// The hashes of its segments, see [`treehash`](crate::content::outboard).
+    /// The hashes of its segments, see [`outboard`](crate::content::outboard).
     pub outboard: Vec<u8>,
-    /// Bytes of the chunks on average, as they were aimed at.
+    /// The average chunk length that the cut aims at, in bytes.
     pub average: u32,
 }
 
-/// Why a file cannot be published.
+/// Why a file cannot be chunked.
 #[derive(Debug, thiserror::Error)]
 pub enum ChunkError {
     /// It cannot be read.
@@ -45,19 +45,19 @@ pub enum ChunkError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// It is no regular file.
+    /// It is not a regular file.
     #[error("{0} is not a regular file")]
     NotAFile(PathBuf),
-    /// It is larger than any file may be.
+    /// It exceeds the size limit.
     #[error("{0} is larger than the limit of {FILE_BYTES_MAX} bytes")]
     TooLarge(PathBuf),
-    /// It changed at every try while it was read.
+    /// It changed during every attempt to read it.
     #[error("{0} keeps changing while it is read: publish it again when it is complete")]
     KeepsChanging(PathBuf),
-    /// The peer is ending.
+    /// The peer is shutting down.
     #[error("stopped before the file was read to its end")]
     Stopped,
     /// Its chunks break a limit of the protocol.
@@ -65,7 +65,7 @@ pub enum ChunkError {
     Manifest {
         /// The file.
         path: PathBuf,
-        /// The broken limit.
+        /// The limit.
         source: ManifestError,
     },
 }
@@ -74,18 +74,18 @@ pub enum ChunkError {
 #[derive(Debug)]
 enum Halt {
     Unreadable(io::Error),
-    /// It is no longer of the size that it had.
+    /// Its size changed.
     Changed,
     Stopped,
 }
 
 /// Reads and chunks the file at `path`, adding the bytes read to `progress`, until `stop`. Blocking.
 ///
-/// `last_average` is the average of the version before, if there was one: most chunks are then the same.
+/// `last_average` is the average of the previous version, if any: reusing it keeps most chunks the same.
 ///
 /// # Errors
-/// The file cannot be published as it is now; nothing was changed, and nothing added to `progress` if it
-/// keeps changing.
+/// The file cannot be published as it is now. Nothing was changed; for a file that keeps changing,
+/// nothing was added to `progress` either.
 pub(crate) fn chunk_file(
     path: &Path,
     last_average: Option<u32>,
@@ -96,7 +96,7 @@ pub(crate) fn chunk_file(
     chunk_unchanged(path, last_average, progress, &go_on)
 }
 
-/// See [`chunk_file`]; `go_on` is asked whenever something was read.
+/// See [`chunk_file`]; `go_on` is called after each read.
 fn chunk_unchanged(
     path: &Path,
     last_average: Option<u32>,
@@ -118,12 +118,12 @@ fn chunk_unchanged(
     Err(ChunkError::KeepsChanging(path.to_owned()))
 }
 
-/// Whether all cores take part in chunking a file of `size` bytes.
+/// Whether a file of `size` bytes is chunked on all cores.
 pub(crate) fn takes_all_cores(size: u64) -> bool {
     spans::is_shared_out(size)
 }
 
-/// `None` when the file changed meanwhile.
+/// `None` if the file changed while it was read.
 fn chunk_once(
     path: &Path,
     last_average: Option<u32>,
@@ -132,7 +132,7 @@ fn chunk_once(
     let unreadable = |source| ChunkError::Unreadable { path: path.to_owned(), source };
     let hashed_at_ns = now_ns();
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(ChunkError::NotAFile(path.to_owned())); // opening a pipe would wait for a writer
+        return Err(ChunkError::NotAFile(path.to_owned())); // opening a pipe would block until a writer opens it
     }
     let file = File::open(path).map_err(unreadable)?;
     let stamp = Stamp::of(&file.metadata().map_err(unreadable)?);
@@ -146,7 +146,7 @@ fn chunk_once(
         Err(Halt::Stopped) => return Err(ChunkError::Stopped),
         Err(Halt::Unreadable(source)) => return Err(unreadable(source)),
     };
-    // Both the open file and whatever the path names now must be what was stamped.
+    // The stamp must match both the open file and the file that the path names now.
     let open_now = Stamp::of(&file.metadata().map_err(unreadable)?);
     let there_now = std::fs::metadata(path).ok().map(|metadata| Stamp::of(&metadata));
     if open_now != stamp || there_now != Some(stamp) {

@@ -1,4 +1,4 @@
-//! Tests of what is read of real files.
+//! Tests of chunking real files.
 
 use std::collections::HashSet;
 
@@ -57,7 +57,7 @@ fn a_missing_file_and_a_folder_are_named() {
     assert!(matches!(error, ChunkError::NotAFile(_)), "{error}");
 }
 
-/// A file that grows with every piece read from it is never called complete.
+/// A file that grows with every read is never reported as complete.
 #[test]
 fn a_file_that_changes_while_it_is_read_is_refused() {
     use std::io::Write;

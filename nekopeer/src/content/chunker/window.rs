@@ -1,4 +1,4 @@
-//! Reads a file from somewhere on through a small buffer, and cuts the chunk that begins there.
+//! Reads a file from an offset through a small buffer, and cuts one chunk after the other.
 
 use std::{fs::File, io, ops::Range, os::unix::fs::FileExt};
 
@@ -7,12 +7,12 @@ use nekoproto::Cut;
 
 use super::Halt;
 
-/// Bytes read at once: they are still in the processor's cache when they are hashed.
+/// Bytes per read: small enough to be hashed while still in the processor's cache.
 const READ_BYTES: usize = 512 * 1024;
 
-/// Bytes that can be read anywhere, by several threads at once.
+/// Bytes that several threads can read at any offset.
 pub(super) trait Source: Sync {
-    /// Reads into `buffer` from `offset` on; how many bytes, 0 at the end.
+    /// Reads into `buffer` from `offset`; returns the number of bytes, 0 at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Cutter {
     min: usize,
     average: usize,
     max: usize,
-    /// What decides before the average length, and after it.
+    /// Cut masks before and after the average length.
     masks: (u64, u64),
 }
 
@@ -39,39 +39,39 @@ impl Cutter {
         Self { min: cut.min as usize, average, max: cut.max as usize, masks }
     }
 
-    /// Bytes to read at once: with long chunks more, so that moving what is left costs less than reading.
+    /// Bytes per read: more for long chunks, so that moving the rest of the buffer costs less than reading.
     const fn step(&self) -> usize {
         if self.max / 2 > READ_BYTES { self.max / 2 } else { READ_BYTES }
     }
 
-    /// Bytes of a buffer that lets a file of any size be cut.
+    /// Buffer size with which a file of any size can be cut, in bytes.
     pub(super) const fn buffer_bytes(&self) -> usize {
         self.max + self.step()
     }
 
-    /// Bytes of the chunk at the beginning of `bytes`, of which there are as many as the longest chunk
-    /// has, or all up to the end of the file.
+    /// Length of the chunk at the beginning of `bytes`. `bytes` must have the maximum chunk length, or end
+    /// with the file.
     fn len(&self, bytes: &[u8]) -> usize {
         let (strict, lax) = self.masks;
         v2020::cut(bytes, self.min, self.average, self.max, strict, lax, strict << 1, lax << 1).1
     }
 }
 
-/// What is read of a file at the moment.
+/// A window onto a file.
 ///
-/// Invariant: `buffer[held]` are the bytes of the file from `at` on.
+/// Invariant: `buffer[held]` are the bytes of the file starting at `at`.
 pub(super) struct Window<'a, S> {
     source: &'a S,
     cutter: Cutter,
     buffer: &'a mut Vec<u8>,
     held: Range<usize>,
     at: u64,
-    /// Nothing is read from here on: a longest chunk beyond the last beginning, or the file's end.
+    /// End of reading: one maximum chunk length past the last chunk start, or the end of the file.
     limit: u64,
 }
 
 impl<'a, S: Source> Window<'a, S> {
-    /// For the chunks of `source`, a file of `size` bytes, that begin within `range`.
+    /// A window for the chunks of `source`, a file of `size` bytes, that begin in `range`.
     pub(super) fn new(
         source: &'a S,
         size: u64,
@@ -88,15 +88,15 @@ impl<'a, S: Source> Window<'a, S> {
         Self { source, cutter, buffer, held: 0..0, at: range.start, limit }
     }
 
-    /// Where the next chunk begins.
+    /// Offset of the next chunk.
     pub(super) const fn at(&self) -> u64 {
         self.at
     }
 
-    /// The next chunk, cut off the file; `fresh` gets whatever must be read for that, once and in order.
+    /// The next chunk. `fresh` gets every byte that has to be read for it, once and in order.
     ///
     /// # Errors
-    /// The file ends before its size, cannot be read, or `fresh` says to stop.
+    /// The file is shorter than its size, cannot be read, or `fresh` returned an error.
     pub(super) fn next(&mut self, mut fresh: impl FnMut(&[u8]) -> Result<(), Halt>) -> Result<&[u8], Halt> {
         let wanted = self.cutter.max.min(usize::try_from(self.limit - self.at).unwrap_or(usize::MAX));
         if self.held.len() < wanted {

@@ -1,5 +1,5 @@
-//! Putting one file together on disk: chunks in any order, from any thread; the last checks.
-//! Everything here blocks.
+//! Assembles one file on disk: chunks in any order, from any thread, then the final checks. Everything
+//! here blocks.
 
 use std::{collections::HashMap, ops::Range, path::PathBuf, sync::Arc};
 
@@ -17,39 +17,38 @@ use crate::{
     storage::{StoreError, partial::Partial},
 };
 
-/// Bytes read at once to be hashed; they stay in the processor's cache.
+/// Bytes per read for hashing: few enough to stay in the processor's cache.
 const READ_BYTES: usize = 256 * 1024;
-/// Segments that a thread takes at once.
+/// Segments that a thread hashes before it takes more.
 const SEGMENTS_AT_ONCE: usize = 32;
 
-/// A file in the making.
+/// A file being assembled.
 ///
 /// Invariants:
-/// - `have` are the chunks whose verified bytes are in the partial file;
-/// - `whole` has the hash of a segment only if all of its bytes were hashed as they were verified.
+/// - `have` contains only chunks whose verified bytes are in the partial file;
+/// - `whole` has the hash of a segment only if all its bytes were verified when they were hashed.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     manifest: Arc<Manifest>,
-    /// The hashes of the file's segments, if a holder sent them; together they make the record's content
-    /// hash.
+    /// The outboard, if a holder sent it; its hashes combine to the record's content hash.
     outboard: Option<Arc<Segments>>,
     partial: Partial,
     have: Arc<SharedBitfield>,
     whole: Mutex<Segments>,
-    /// The system lets one thread write to a file at a time, while the others spin: they hash instead.
+    /// Serializes writes: the system allows one writer per file and the others spin. While a thread waits
+    /// for the lock it hashes instead.
     writing: Mutex<()>,
-    /// Of chunks that occur more than once: the first place -> the others.
+    /// For chunks that occur more than once: index of the first occurrence -> indices of the others.
     again: HashMap<usize, Vec<usize>>,
 }
 
-/// Why a complete file is not put in its place.
+/// Why a complete file was not put in its place.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AssembleError {
-    /// All chunks are those of the manifest, and yet the whole is not what the record says.
+    /// All chunks match the manifest, but the whole file does not match the record's content hash.
     #[error("the content is not what the origin signed")]
     WrongContent,
-    /// Chunks that were there are no more: something wrote to the partial file. They are to be fetched
-    /// again.
+    /// Some chunks no longer match: another program wrote to the partial file. They must be fetched again.
     #[error("{} chunks were damaged on disk", .1.len())]
     Damaged(Box<Assembly>, Vec<usize>),
     #[error(transparent)]
@@ -57,7 +56,7 @@ pub(crate) enum AssembleError {
 }
 
 impl Assembly {
-    /// Begins with chunks and segments that are known to be in the partial file.
+    /// Starts with the chunks and segments known to be in the partial file.
     pub(crate) fn open(
         manifest: Arc<Manifest>,
         outboard: Option<Arc<Segments>>,
@@ -81,12 +80,12 @@ impl Assembly {
         &self.manifest
     }
 
-    /// The hashes of the file's segments, if a holder sent them.
+    /// The outboard, if a holder sent it.
     pub(crate) const fn outboard(&self) -> Option<&Arc<Segments>> {
         self.outboard.as_ref()
     }
 
-    /// Segment `index` has come, and is what it is to be.
+    /// Stores the hash of segment `index`, which was verified.
     pub(crate) fn has_segment(&self, index: usize, hash: SegmentHash) {
         self.whole.lock().put(index, hash);
     }
@@ -99,7 +98,7 @@ impl Assembly {
         &self.have
     }
 
-    /// Chunks that come along with an equal one earlier in the file, which is not there yet.
+    /// Missing chunks that are written together with an equal, missing chunk earlier in the file.
     pub(crate) fn repeated(&self) -> impl Iterator<Item = usize> + '_ {
         let missing = self.again.iter().filter(|(first, _)| !self.have.contains(**first));
         missing.flat_map(|(_, others)| others).copied().filter(|other| !self.have.contains(*other))
@@ -110,8 +109,8 @@ impl Assembly {
         self.whole.lock().clone()
     }
 
-    /// Writes chunks from `first` on, which follow each other and whose `bytes` are verified, wherever they
-    /// belong; `took` gets each place. `hasher` hashes what one thread writes in a row.
+    /// Writes consecutive chunks from `first` on, whose `bytes` are verified, at every position where they
+    /// occur; `took` gets each chunk index written. `hasher` hashes what one thread writes consecutively.
     pub(crate) fn write(
         &self,
         first: usize,
@@ -123,7 +122,7 @@ impl Assembly {
         self.put(first, bytes, || self.hash(start, bytes, hasher), took)
     }
 
-    /// As [`write`](Self::write); `hash` is called before or after, whichever wastes no time.
+    /// As [`write`](Self::write); `hash` is called before the write, or after it if the lock is free.
     pub(crate) fn put(
         &self,
         first: usize,
@@ -158,7 +157,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Writes chunk `index`, whose bytes are verified, to its other places; `took` gets each.
+    /// Writes chunk `index`, whose bytes are verified, at its other positions; `took` gets each index.
     pub(crate) fn carry(
         &self,
         index: usize,
@@ -175,7 +174,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// Chunk `index` is in the partial file already, and verified.
+    /// Records that chunk `index` is in the partial file already and verified.
     pub(crate) fn take(&self, index: usize, bytes: &[u8], hasher: &mut Option<SegmentHasher>) {
         self.have.insert(index);
         self.hash(self.manifest.range(index).start, bytes, hasher);
@@ -190,8 +189,8 @@ impl Assembly {
         }
     }
 
-    /// Checks the whole against the record and puts it in its place, where nothing but the file
-    /// with the stamp `replaceable` may stand: its stamp, its place, and the hashes of its segments.
+    /// Verifies the whole file against the record and moves it to its place, which must be empty or hold the
+    /// file with the stamp `replaceable`. Returns the stamp, the place and the outboard.
     ///
     /// # Panics
     /// A chunk is missing.
@@ -207,7 +206,7 @@ impl Assembly {
         Ok((stamp, path, outboard))
     }
 
-    /// Checks the whole against the record, and puts it nowhere.
+    /// Verifies the whole file against the record without moving it.
     ///
     /// # Panics
     /// A chunk is missing.
@@ -233,7 +232,7 @@ impl Assembly {
         Err(AssembleError::Damaged(Box::new(self), damaged))
     }
 
-    /// Hashes the segments that no thread hashed in passing, on all cores.
+    /// Hashes, on all cores, the segments that have no hash yet.
     fn hash_rest(&self) -> Result<(), StoreError> {
         if self.manifest.size() == 0 {
             self.whole.lock().put(0, outboard::of_nothing());
@@ -261,7 +260,7 @@ impl Assembly {
         Ok(())
     }
 
-    /// The chunks whose bytes on disk are not theirs.
+    /// The chunks whose bytes on disk do not match their hashes.
     fn damaged(&self) -> Result<Vec<usize>, StoreError> {
         let mut buffer = Vec::new();
         let mut damaged = Vec::new();

@@ -1,9 +1,9 @@
-//! What an interrupted download is known to have: noted every few seconds, so that it goes on without
-//! reading all of it again. Everything here blocks.
+//! Checkpoints of a download: written every few seconds, so that an interrupted download resumes without
+//! reading the whole partial file. Everything here blocks.
 //!
-//! A note is written after the chunks it names were made durable, so that it is true after a crash
-//! and after a loss of power. It is believed if the partial file is still the same one, has not become
-//! shorter, and a sample of its chunks is intact; otherwise every chunk is read and verified again.
+//! A checkpoint is written after its chunks were made durable, so it holds after a crash or a loss of
+//! power. It is used if the partial file is the same file, is not shorter, and a sample of its chunks
+//! verifies; otherwise every chunk is read and verified again.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -24,12 +24,12 @@ use crate::{
     },
 };
 
-/// Chunks that are read to see whether a note is to be believed.
+/// Chunks in the sample that is verified.
 const SAMPLE_CHUNKS: usize = 64;
-/// Bytes of a note at most: a bit for each chunk, a hash for each segment.
+/// Maximum size of a checkpoint in bytes: one bit per chunk, one hash per segment.
 const NOTE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// The stored form. Changing it makes notes unreadable, which costs no more than reading the file.
+/// The stored form. A change makes old checkpoints unreadable; their downloads verify every chunk again.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
     inode: u64,
@@ -38,7 +38,7 @@ struct Note {
     segments: Vec<Option<SegmentHash>>,
 }
 
-/// Why progress could not be noted. The note before, if any, still holds.
+/// Why a checkpoint was not written. The previous one, if any, still holds.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoteError {
     #[error(transparent)]
@@ -51,9 +51,9 @@ pub(crate) enum NoteError {
     Metadata(#[from] std::io::Error),
 }
 
-/// Notes what `assembly` has by now.
+/// Writes a checkpoint of `assembly`.
 pub(crate) fn note(catalogue: &Catalogue, assembly: &Assembly) -> Result<(), NoteError> {
-    // First what is had, then the sync: whatever the note names is on disk by then.
+    // Bit field first, then the sync: every chunk in the checkpoint is durable.
     let chunks = bitfield::to_bytes(&assembly.have().snapshot());
     let segments = assembly.segments();
     assembly.partial().sync()?;
@@ -65,8 +65,8 @@ pub(crate) fn note(catalogue: &Catalogue, assembly: &Assembly) -> Result<(), Not
     Ok(catalogue.note_progress(&assembly.partial().path(), &bytes)?)
 }
 
-/// What a download of `manifest` into `partial` begins with: chunks and segments that are there, and
-/// whether further chunks may be there, to be verified.
+/// The chunks and segments of `manifest` with which a download into `partial` starts, and whether the
+/// file may contain further chunks, which must be verified.
 pub(crate) fn recall(
     catalogue: &Catalogue,
     manifest: &Manifest,
@@ -99,7 +99,7 @@ fn believed(
     let chunks = bitfield::from_bytes(&note.chunks, manifest.chunks().len())?;
     let had: Vec<usize> = chunks.ones().collect();
     if had.last().is_some_and(|last| manifest.range(*last).end > there) {
-        return None; // it was cut: what else happened to it?
+        return None; // truncated by another program
     }
     let step = had.len().div_ceil(SAMPLE_CHUNKS).max(1);
     let mut sample = had.iter().step_by(step).chain(had.last());

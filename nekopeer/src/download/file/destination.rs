@@ -1,4 +1,4 @@
-//! Where a download may stand: nothing of a user's is overwritten unasked.
+//! The destination of a download: an existing file of the user's is not overwritten unless forced.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -12,19 +12,19 @@ use crate::{
     storage::{StoreError, place::Place},
 };
 
-/// What stands in the place of a download.
+/// What a download finds in its place.
 #[derive(Debug)]
 pub(crate) enum Destination {
-    /// Exactly the version wanted.
+    /// The wanted version.
     UpToDate(PathBuf),
-    /// Nothing, or a file that may be replaced: the one with this stamp and no other.
+    /// Nothing, or a file that may be replaced, identified by its stamp.
     Replaceable(Option<Stamp>),
 }
 
 impl Downloader {
-    /// Looks at what stands in the place of `record`. A file that is neither an untouched copy of
-    /// ours nor has the same bytes is an error, unless it may be replaced; so is, in the share folder, one
-    /// whose name other file systems take for the same.
+    /// Examines the place of `record`. A file that is neither an unchanged copy of this peer's nor has the
+    /// same bytes is an error unless it may be replaced. In the share folder, so is a file whose name other
+    /// file systems treat as equal.
     pub(in crate::download) async fn destination(
         &self,
         record: &VerifiedRecord,
@@ -33,7 +33,7 @@ impl Downloader {
         let (record, options) = (record.clone(), options.clone());
         let look = move |library: &Arc<Library>| {
             if options.output.is_none() && !options.force {
-                refuse_look_alike(&library.share, &record.name)?; // before folders are made
+                refuse_look_alike(&library.share, &record.name)?; // before folders are created
             }
             destination(library, &record, &options)
         };
@@ -41,7 +41,7 @@ impl Downloader {
     }
 }
 
-/// The place for `name`: where the options say, else in the share folder. Blocking.
+/// The place of `name`: as the options say, otherwise in the share folder. Blocking.
 pub(crate) fn place_for(
     library: &Library,
     name: &FileName,
@@ -53,7 +53,7 @@ pub(crate) fn place_for(
     }
 }
 
-/// As [`Downloader::destination`], blocking; names that look alike are not looked for.
+/// As [`Downloader::destination`], blocking and without the check for similar names.
 pub(crate) fn destination(
     library: &Library,
     record: &VerifiedRecord,
@@ -65,16 +65,16 @@ pub(crate) fn destination(
     let here = here.filter(|entry| entry.path == place.path() && Some(entry.stamp) == stamp);
     match here {
         Some(entry) if entry.record == *record => Ok(Destination::UpToDate(place.path().to_owned())),
-        Some(_) => Ok(Destination::Replaceable(stamp)), // an untouched older copy
+        Some(_) => Ok(Destination::Replaceable(stamp)), // an unchanged older copy
         None if options.force || !place.is_taken()? => Ok(Destination::Replaceable(stamp)),
         None if stamp.is_some() && is_ours(library, &place, record)? => Ok(Destination::Replaceable(stamp)),
         None => Err(DownloadError::Exists(place.path().to_owned())),
     }
 }
 
-/// Whether the uncatalogued file in `place` has the wanted bytes (then all its chunks are taken
-/// from it), or is a download of ours that was interrupted between its renaming and its entry
-/// into the catalogue: its partial is still noted, and was named after these bytes.
+/// Whether the uncatalogued file in `place` is this peer's: it has the wanted bytes (then all its chunks
+/// are reused), or the process ended between renaming a download of these bytes and cataloguing it (then
+/// its partial file is still noted, under a name derived from these bytes).
 fn is_ours(library: &Library, place: &Place, record: &VerifiedRecord) -> Result<bool, DownloadError> {
     let mut whole = blake3::Hasher::new();
     let hashed = whole.update_reader(place.open()?).map(|_| ());

@@ -1,4 +1,4 @@
-//! Names that other file systems take for one another, among what is downloaded together.
+//! Finds names in a bulk download that other file systems treat as equal.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,15 +12,15 @@ use crate::{
     storage::{folded, share_folder::ShareFolder},
 };
 
-/// Which names of many look like one that is there, or like another of them: each folder is read once.
+/// Detects names that look like an existing one or like each other. Each folder is read once.
 #[derive(Debug, Default)]
 pub(crate) struct LookAlikes {
-    /// Of each folder, relative to the share folder: its entries by what file systems may take them for.
+    /// Folder relative to the share folder -> its entries by case-folded, normalized name.
     folders: HashMap<PathBuf, HashMap<String, PathBuf>>,
 }
 
 impl LookAlikes {
-    /// Refuses `name` if it looks like another, and takes note of it otherwise. Blocking.
+    /// Refuses `name` if it looks like another; otherwise records it. Blocking.
     pub(crate) fn refuse(&mut self, share: &ShareFolder, name: &FileName) -> Result<(), DownloadError> {
         let path = name.as_path();
         let folder = path.parent().unwrap_or(Path::new("")).to_owned();
@@ -45,7 +45,7 @@ impl LookAlikes {
     }
 }
 
-/// Refuses `name` if another file system takes it for one that is there. Blocking.
+/// Refuses `name` if other file systems treat it as equal to an existing one. Blocking.
 pub(crate) fn refuse_look_alike(share: &ShareFolder, name: &FileName) -> Result<(), DownloadError> {
     match share.look_alike(name)? {
         Some(existing) => Err(DownloadError::Collides { name: name.clone(), existing }),

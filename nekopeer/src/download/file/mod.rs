@@ -1,4 +1,4 @@
-//! One file on disk: where it may stand, what of it is there already, how it is put together.
+//! One file on disk: its destination, the chunks already present, its assembly.
 
 pub(super) mod assembly;
 pub(super) mod checkpoint;

@@ -1,4 +1,4 @@
-//! Putting a complete file in its place, and into the catalogue.
+//! Moves a complete file to its place and catalogues it.
 
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -11,8 +11,8 @@ use crate::{
     storage::catalogue::{Catalogue, Copy, Entry},
 };
 
-/// Checks the complete file, puts it in its place and enters it into the catalogue. What stood
-/// there must still have the stamp `replaceable`. A file that is damaged comes back, to be mended. Blocking.
+/// Verifies the complete file, moves it to its place and catalogues it. The file it replaces must still
+/// have the stamp `replaceable`. A damaged file is returned so that it can be repaired. Blocking.
 pub(crate) fn put_in_place(
     catalogue: &Catalogue,
     assembly: Assembly,
@@ -33,7 +33,7 @@ pub(crate) fn put_in_place(
     Ok(Ok(entry))
 }
 
-/// The entry of a fresh copy.
+/// The catalogue entry of a new copy.
 pub(crate) fn copy_entry(
     record: VerifiedRecord,
     origin_addr: Option<SocketAddr>,

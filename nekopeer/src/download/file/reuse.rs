@@ -1,6 +1,5 @@
-//! Chunks of a download that are on this disk already: in an interrupted download, in the version
-//! before, in other files held here, or nothing but zeros. All are read and verified before they count.
-//! Everything here blocks.
+//! Reuses chunks that are on this disk: in an interrupted download, in the previous version, in other
+//! files held here, or all zeros. Each is read and verified before it counts. Everything here blocks.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,32 +19,32 @@ use crate::{
     },
 };
 
-/// Files whose chunks are looked through, beside the version before.
+/// Maximum number of other files searched.
 const FILES_MAX: usize = 4096;
-/// Chunks looked through in them: some 36 MiB of manifests.
+/// Maximum number of their chunks searched, about 36 MiB of manifests.
 const CHUNKS_MAX: usize = 1024 * 1024;
-/// Files with fewer chunks than this share nothing worth looking for but all of it, and that is found
-/// by the hash of their content.
+/// Files with fewer chunks than this are not searched: at most the whole file is shared, and that is found
+/// by its content hash.
 const CHUNKS_WORTH_LOOKING: u64 = 4 * nekoproto::limits::CHUNK_AVERAGE_MIN;
 
-/// Where the bytes of a chunk may be.
+/// Where the bytes of a chunk may be found.
 #[derive(Clone, Debug)]
 enum At {
-    /// In its place, from a download that was interrupted.
+    /// At the chunk's own position in the partial file.
     InPlace,
-    /// In a file, from this byte on.
+    /// In a file, at this offset.
     File(Arc<File>, u64),
-    /// Nowhere: it is all zeros.
+    /// The chunk is all zeros.
     Zeros,
 }
 
-/// Chunks to be tried, by their place in the file.
+/// Chunks to try, by index.
 #[derive(Debug, Default)]
 pub(crate) struct LocalChunks(Vec<(usize, At)>);
 
 impl LocalChunks {
-    /// Looks for the chunks that `assembly` lacks; `before` is the file in its place. Manifests are
-    /// read, files are not.
+    /// Searches for the chunks that `assembly` lacks; `before` is the file in the destination. Reads
+    /// manifests, but no files.
     pub(crate) fn find(
         catalogue: &Catalogue,
         record: &Record,
@@ -81,12 +80,12 @@ impl LocalChunks {
         Self(found)
     }
 
-    /// The chunks.
+    /// The indices of the chunks.
     pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().map(|(index, _)| *index)
     }
 
-    /// Splits them in at most `parts` parts that follow each other.
+    /// Splits them into at most `parts` consecutive parts.
     pub(crate) fn split(mut self, parts: usize) -> Vec<Self> {
         let each = self.0.len().div_ceil(parts.max(1)).max(1);
         let mut split = Vec::new();
@@ -97,8 +96,8 @@ impl LocalChunks {
         split
     }
 
-    /// Reads and verifies each and puts it in its place; `had` gets those, `lost` the others, and says
-    /// whether to go on.
+    /// Reads, verifies and writes each chunk. `had` gets the indices that verified, `lost` the others and
+    /// returns whether to continue.
     pub(crate) fn take(
         self,
         assembly: &Assembly,
@@ -109,7 +108,7 @@ impl LocalChunks {
         let (mut buffer, mut hasher) = (Vec::new(), None);
         for (index, at) in self.0 {
             if assembly.have().contains(index) {
-                continue; // came along with another
+                continue; // written with an equal chunk
             }
             let chunk = manifest.chunks()[index];
             buffer.resize(chunk.len as usize, 0);
@@ -134,14 +133,14 @@ fn take_one(
     let range = assembly.manifest().range(index);
     let read = match at {
         At::InPlace => assembly.partial().read_at(buffer, range.start).is_ok(),
-        // Whoever edits a file meanwhile makes it useless, not wrong: the hash decides.
+        // If the file changes while it is read, the hash does not match.
         At::File(file, offset) => file.read_exact_at(buffer, *offset).is_ok(),
         At::Zeros => {
             buffer.fill(0);
             true
         }
     };
-    // That zeros are its bytes was made sure of when they were found.
+    // Zeros were compared with the chunk's hash when they were found.
     if !read || !(matches!(at, At::Zeros) || hash(buffer) == chunk.hash) {
         return Ok(false);
     }
@@ -155,16 +154,16 @@ fn take_one(
         At::Zeros => {
             assembly.partial().write_zeros(range)?;
             assembly.take(index, buffer, hasher);
-            had(index); // all of its places are zeros, and found as such
+            had(index); // all its positions were found as zeros
         }
     }
     Ok(true)
 }
 
-/// What is looked for, and what was found of it.
+/// A search in progress.
 struct Search<'a> {
     assembly: &'a Assembly,
-    /// Chunks that are not there, by hash.
+    /// Missing chunks, by hash.
     wanted: HashMap<ChunkHash, Vec<usize>>,
     found: HashMap<usize, At>,
     chunks_looked_at: usize,
@@ -192,7 +191,7 @@ impl<'a> Search<'a> {
     fn zeros(&mut self) {
         let mut of_len: HashMap<u32, ChunkHash> = HashMap::new();
         for (index, chunk) in self.assembly.manifest().chunks().iter().enumerate() {
-            // Few lengths occur in zeros: the longest there is, and that of the last chunk.
+            // Runs of zeros have few chunk lengths: the maximum, and that of the last chunk.
             let often = self.wanted.get(&chunk.hash).is_some_and(|places| places.len() > 1);
             let last = index + 1 == self.assembly.manifest().chunks().len();
             if (often || last) && !self.assembly.have().contains(index) {
@@ -204,7 +203,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Chunks that are there at another place of the same file.
+    /// Chunks that are present at another position of the same file.
     fn repeated(&mut self) {
         let file = self.assembly.partial().file();
         for (index, chunk) in self.assembly.manifest().chunks().iter().enumerate() {
@@ -237,7 +236,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Other files of the catalogue, those of the most similar size first.
+    /// Searches other files in the catalogue, those of the most similar size first.
     fn in_others(&mut self, catalogue: &Catalogue, record: &Record) {
         let mut others: Vec<_> = catalogue.all();
         others.retain(|entry| entry.record.size >= CHUNKS_WORTH_LOOKING && entry.record.name != record.name);

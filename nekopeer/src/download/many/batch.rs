@@ -1,4 +1,4 @@
-//! One batch of small files: fetched from their sources at once, and stored as one.
+//! One batch of small files, fetched concurrently from their sources and stored together.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -29,36 +29,36 @@ use crate::{
     util::{progress::Progress, tasks::blocking},
 };
 
-/// Sources asked at once.
+/// Maximum number of sources asked concurrently.
 const SOURCES_MAX: usize = 8;
-/// Files asked for over one connection before the first of them has come.
+/// Maximum number of outstanding requests per connection.
 const ASKED_AHEAD: usize = 64;
-/// Time to connect to a source.
+/// Time limit for connecting to a source.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
-/// A file that is a single chunk.
+/// A file of a single chunk.
 pub(super) struct Small {
     pub(super) target: Target,
     /// Its encoded manifest.
     pub(super) manifest: Vec<u8>,
-    /// What may stand in its place.
+    /// The file it may replace.
     pub(super) replaceable: Option<Stamp>,
 }
 
-/// Files that are in memory together.
+/// Files that are held in memory together.
 pub(super) type Batch = Vec<Small>;
 
-/// A file whose verified bytes are here.
+/// A file whose verified bytes have arrived.
 pub(super) struct Arrived {
     pub(super) small: Small,
     pub(super) bytes: Vec<u8>,
-    /// Who sent it.
+    /// Its sender.
     pub(super) from: Holder,
 }
 
-/// What came of a batch.
+/// The result of a batch.
 pub(super) struct Fetched {
-    /// Connections that are still good.
+    /// Connections that are still usable.
     pub(super) streams: HashMap<NodeId, Source>,
     pub(super) arrived: Vec<Arrived>,
     /// Files that their source did not deliver.
@@ -66,7 +66,7 @@ pub(super) struct Fetched {
 }
 
 impl Downloader {
-    /// Fetches all files of a batch, each from one of its sources.
+    /// Fetches each file of a batch from one of its sources.
     pub(super) async fn fetch_batch(
         &self,
         mut streams: HashMap<NodeId, Source>,
@@ -75,7 +75,7 @@ impl Downloader {
     ) -> Fetched {
         let mut by_source: HashMap<NodeId, (Holder, Batch)> = HashMap::new();
         for (place, small) in batch.into_iter().enumerate() {
-            // Complete sources come first; those who have all of it share the work.
+            // Complete sources come first, and share the work.
             let complete = small.target.sources.iter().filter(|source| !source.partial).count().max(1);
             let source = small.target.sources[place % complete];
             by_source.entry(source.node).or_insert_with(|| (source, Vec::new())).1.push(small);
@@ -152,11 +152,11 @@ impl Downloader {
         fetched
     }
 
-    /// Puts all files of a batch in their places, durably, and enters them into the catalogue: one
-    /// transaction before, so that what a crash leaves is known as ours, and one after.
+    /// Moves all files of a batch to their places, durably, and catalogues them. One transaction before
+    /// the move marks them as this peer's in case of a crash; one after it stores the entries.
     ///
     /// # Cancel safety
-    /// Safe: once begun it goes on to its end.
+    /// Safe: once started it runs to its end.
     pub(super) async fn store_batch(
         &self,
         arrived: Vec<Arrived>,
@@ -229,7 +229,7 @@ fn write(library: &Library, arrived: &Arrived) -> Result<Partial, DownloadError>
     match partial.write_at(&arrived.bytes, 0) {
         Ok(()) => Ok(partial),
         Err(error) => {
-            partial.discard()?; // it came in a moment, and will again
+            partial.discard()?; // it is small enough to be fetched again
             Err(error.into())
         }
     }

@@ -1,5 +1,5 @@
-//! Many files at once. Small ones are asked for together, one behind the other over one connection to
-//! each source, and made durable and catalogued together; large ones go their usual way.
+//! Bulk downloads. Small files are pipelined over one connection to each source, and made durable and
+//! catalogued in batches; large ones are downloaded one by one.
 
 mod batch;
 
@@ -25,13 +25,13 @@ use crate::{
     util::progress::Progress,
 };
 
-/// Names asked for at once.
+/// Maximum number of names in one search.
 const NAMES_AT_ONCE: usize = 1024;
-/// Small files in one batch, and their bytes: they are in memory together.
+/// Limits of a batch: its files, and their bytes, which are in memory together.
 const BATCH_FILES: usize = 512;
 const BATCH_BYTES: u64 = 8 * 1024 * 1024;
 
-/// What became of each name, in their order.
+/// The outcome of each name, in the order of the names.
 pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, DownloadError>)>;
 
 impl Downloader {
@@ -57,7 +57,7 @@ impl Downloader {
         bulk.confirm().await;
         let mut outcomes = bulk.outcomes;
         let outcome = |name: &FileName| Some((name.clone(), outcomes.remove(name)?));
-        names.iter().filter_map(outcome).collect() // a name that was given twice is answered once
+        names.iter().filter_map(outcome).collect() // a duplicate name has one outcome
     }
 }
 
@@ -65,7 +65,7 @@ struct Bulk<'a> {
     downloader: &'a Downloader,
     options: &'a DownloadOptions,
     progress: &'a Arc<Progress>,
-    /// Open connections, to be used for the next batch.
+    /// Open connections, reused for the next batch.
     streams: HashMap<NodeId, Source>,
     look_alikes: Option<LookAlikes>,
     began: Instant,
@@ -82,7 +82,7 @@ impl Bulk<'_> {
                     running.push(guard);
                     wanted.push(name.clone());
                 }
-                None if wanted.contains(name) => {} // given twice: it is running on our own behalf
+                None if wanted.contains(name) => {} // a duplicate: this call downloads it already
                 None => self.ended(name, Err(DownloadError::AlreadyRunning(name.clone()))),
             }
         }
@@ -94,7 +94,7 @@ impl Bulk<'_> {
         }
     }
 
-    /// Finds out what is to be had of each name.
+    /// Finds the version to download of each name.
     async fn targets(&mut self, names: Vec<FileName>) -> Vec<Target> {
         let scope = Scope::Network { ttl_hops: self.options.ttl_hops };
         let answers = match self.downloader.indexers.search_all(&names, scope).await {
@@ -120,7 +120,7 @@ impl Bulk<'_> {
         targets
     }
 
-    /// Sorts out what is here already, or cannot stand where it is wanted; small files and large ones.
+    /// Drops names that are up to date or cannot be stored; returns small files and large ones.
     async fn look_at_places(&mut self, targets: Vec<Target>) -> (Vec<Small>, Vec<(Target, Option<Stamp>)>) {
         let options = self.options.clone();
         let mut look_alikes = self.look_alikes.take().unwrap_or_default();
@@ -159,7 +159,7 @@ impl Bulk<'_> {
         (small, large)
     }
 
-    /// Fetches batch after batch; while one is made durable the next is on its way.
+    /// Fetches one batch after the other; the next batch is fetched while one is made durable.
     async fn fetch_small(&mut self, small: Vec<Small>) {
         let mut storing = None;
         for batch in batches(small) {
@@ -176,7 +176,7 @@ impl Bulk<'_> {
             self.take_stored(stored.unwrap_or_default());
             storing = Some(arrived);
             for Small { target, replaceable, .. } in failed {
-                // The usual way asks all sources in turn, and says what is wrong with them.
+                // A download by itself tries all sources and reports what is wrong with them.
                 self.fetch_large(target, replaceable).await;
             }
         }
@@ -200,7 +200,7 @@ impl Bulk<'_> {
 
     async fn fetch_large(&mut self, target: Target, replaceable: Option<Stamp>) {
         let name = target.record.name.clone();
-        // What the sources sent before was for other files.
+        // What the sources sent so far was for other files.
         let before: HashMap<NodeId, u64> =
             self.progress.sources().iter().map(|source| (source.node, source.bytes())).collect();
         let obtained = self.downloader.obtain(target, replaceable, self.options, self.progress).await;
@@ -219,7 +219,7 @@ impl Bulk<'_> {
         self.ended(&name, outcome);
     }
 
-    /// Asks the origins, many names in a call, whether all that came is still the newest.
+    /// Asks the origins, many names per call, whether the downloaded versions are the newest.
     async fn confirm(&mut self) {
         let done = self.outcomes.values().filter_map(|outcome| outcome.as_ref().ok());
         let records: Vec<VerifiedRecord> = done.map(|done| done.record.clone()).collect();
@@ -239,7 +239,7 @@ impl Bulk<'_> {
     }
 }
 
-/// Small files in batches that are bounded in number and in bytes.
+/// Divides small files into batches bounded in files and bytes.
 fn batches(small: Vec<Small>) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     let mut bytes = 0;

@@ -1,8 +1,8 @@
-//! Fetches the missing chunks of one file from everyone who has them, at once.
+//! Fetches the missing chunks of one file from all its sources concurrently.
 //!
-//! One task decides who is asked, and looks for further sources at intervals. Each connection has a
-//! thread that leases chunks, receives, verifies and writes them ([`worker`]); other threads verify the
-//! chunks found on disk. They share the schedule, under a lock, and nothing else ([`transfer`]).
+//! One task chooses the sources and searches for more at intervals. Each connection has a thread that
+//! leases chunks, receives, verifies and writes them ([`worker`]); other threads verify the chunks found
+//! on disk. The threads share the schedule, under a lock ([`transfer`]).
 
 pub(super) mod source;
 pub(super) mod transfer;
@@ -37,35 +37,34 @@ use crate::{
     util::tasks::blocking,
 };
 
-/// Sources asked at once.
+/// Maximum number of sources asked concurrently.
 const SOURCES_MAX: usize = 8;
-/// Connections that are worth having: with fewer sources each gets several, so that all cores have
-/// something to do.
+/// Target number of connections: with fewer sources each gets several, so that all cores have work.
 const STREAMS_AIMED_AT: usize = 2;
-/// A file smaller than this is not worth a second connection to the same source.
+/// Minimum file size for a second connection to the same source, in bytes.
 const SECOND_STREAM_FROM: u64 = 8 * 1024 * 1024;
-/// Pause before a source that failed is asked again.
+/// Pause before a failed source is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// Time until further sources are looked for; it doubles each time, up to the longest.
+/// Delay of the first search for further sources; it doubles for each search, up to the maximum.
 const LOOK_AFTER: Duration = Duration::from_millis(250);
 const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
-/// Searches for further sources when all that were found have failed, and the pause before each.
+/// Number of attempts after all known sources failed, and the pause before each.
 const ROUNDS: u32 = 3;
 const ROUND_PAUSE: Duration = Duration::from_millis(500);
-/// How often progress is noted, so that little is lost in a crash.
+/// Interval between checkpoints.
 const NOTE_EVERY: Duration = Duration::from_secs(2);
 
-/// Whom to begin with: a connection may be open already.
+/// The sources to start with, and their open connections, if any.
 pub(super) type Begin = Vec<(Holder, Option<Source>)>;
 
 impl Downloader {
-    /// Fetches what the transfer lacks from `begin`, from what is on disk, and from whoever `look` finds.
+    /// Fetches what the transfer lacks from `begin`, from disk, and from the holders that `look` finds.
     ///
     /// # Errors
-    /// The disk failed. Failing sources are no error: see [`Fetched::left`].
+    /// The disk failed. Failing sources are not an error: see [`Fetched::left`].
     ///
     /// # Cancel safety
-    /// Safe: all threads end, what was written stays in the partial file and is noted.
+    /// Safe: all threads end. What was written stays in the partial file, and a checkpoint is written.
     pub(super) async fn fetch<L, F>(
         &self,
         transfer: Transfer,
@@ -79,12 +78,12 @@ impl Downloader {
     {
         let transfer = Arc::new(transfer);
         let library = Arc::clone(&self.library);
-        // Ends the threads when the task that waits for them is gone, and notes what they did.
+        // If the waiting task is dropped: ends the threads and writes a checkpoint.
         let abandoned = scopeguard::guard(Arc::clone(&transfer), move |transfer| {
             transfer.end();
             if transfer.is_resumable() {
                 let tracker = library.tasks.tracker.clone();
-                // Tracked: whoever ends the peer waits for it.
+                // Tracked, so that the peer's shutdown waits for it.
                 drop(tracker.spawn_blocking(move || note(&library.catalogue, &transfer)));
             }
         });
@@ -96,7 +95,7 @@ impl Downloader {
         self.run(&transfer, &mut crew, look).await;
         transfer.end();
         crew.join_all().await;
-        drop(ScopeGuard::into_inner(abandoned)); // the threads have ended by themselves
+        drop(ScopeGuard::into_inner(abandoned)); // the threads have ended already
         Transfer::into_fetched(transfer)
     }
 
@@ -112,7 +111,7 @@ impl Downloader {
             crew.start(transfer);
             if crew.is_idle() {
                 if transfer.left() < left {
-                    (left, round) = (transfer.left(), 1); // something came since
+                    (left, round) = (transfer.left(), 1); // chunks arrived since the last round
                 }
                 if round == ROUNDS {
                     return;
@@ -121,7 +120,7 @@ impl Downloader {
                 sleep(ROUND_PAUSE).await;
                 transfer.forgive();
                 for holder in crew.first.clone() {
-                    crew.add(transfer, holder, None); // also if no indexer can be asked
+                    crew.add(transfer, holder, None); // retried even if no indexer can be asked
                 }
                 crew.looks.spawn(look());
             }
@@ -164,16 +163,16 @@ fn rethrow(error: tokio::task::JoinError) {
 
 fn note(catalogue: &Catalogue, transfer: &Transfer) {
     if let Err(error) = checkpoint::note(catalogue, transfer.assembly()) {
-        debug!(%error, "progress is not noted"); // the next try reads more of the file
+        debug!(%error, "progress is not noted"); // the next attempt verifies more of the file
     }
 }
 
 /// The tasks of one download.
 struct Crew {
     waiting: VecDeque<(Holder, Option<Source>)>,
-    /// Who was found at first.
+    /// The sources to start with.
     first: Vec<Holder>,
-    /// Being asked, or waiting: by how many connections.
+    /// Connections per source, open or waiting.
     known: HashMap<NodeId, usize>,
     sources: JoinSet<NodeId>,
     local: JoinSet<()>,
@@ -204,7 +203,7 @@ impl Crew {
         }
     }
 
-    /// Gives sources their turn; with few of them, several connections to each.
+    /// Starts waiting sources; with few sources, several connections to each.
     fn start(&mut self, transfer: &Arc<Transfer>) {
         let few = self.known.len() < STREAMS_AIMED_AT && transfer.size() >= SECOND_STREAM_FROM;
         let streams = if few { STREAMS_AIMED_AT } else { 1 };
@@ -218,7 +217,7 @@ impl Crew {
         }
     }
 
-    /// One connection to `node` is done with.
+    /// One connection to `node` has ended.
     fn ended(&mut self, node: NodeId) {
         if let Some(count) = self.known.get_mut(&node) {
             *count -= 1;
@@ -240,7 +239,7 @@ impl Crew {
     }
 }
 
-/// Works for one connection to a source until all is fetched, or the source is done with.
+/// Works on one connection until all is fetched, or the source failed for good.
 async fn run_source(transfer: Arc<Transfer>, holder: Holder, mut ready: Option<Source>) -> NodeId {
     loop {
         let connected = match ready.take() {
@@ -262,10 +261,10 @@ async fn run_source(transfer: Arc<Transfer>, holder: Holder, mut ready: Option<S
         };
         let Err(error) = worked else { return holder.node };
         if transfer.is_over() {
-            return holder.node; // it was hung up
+            return holder.node; // the connection was closed by the end of the download
         }
         if transfer.source_failed(&holder, &error) {
-            return holder.node; // struck out
+            return holder.node; // it struck out
         }
         if transfer.over().run_until_cancelled(sleep(RETRY_AFTER)).await.is_none() {
             return holder.node;

@@ -1,5 +1,5 @@
-//! The asking end of the data stream: manifests and verified chunks from one source. Once connected,
-//! everything here blocks.
+//! The client side of the data stream: manifests and verified chunks from one source. Everything here
+//! blocks, except connecting.
 
 use std::{
     ops::Range,
@@ -23,53 +23,53 @@ use crate::{
     util::rate::{self, Rate},
 };
 
-/// Time that granted bytes have to come, besides a second for each [`SLOWEST_SOURCE`] of them.
+/// Time limit for granted bytes, plus 1 s for each [`SLOWEST_SOURCE`] of them.
 const GRACE: Duration = Duration::from_secs(30);
-/// Bytes per second below which a source is not worth waiting for.
+/// Minimum speed of a source, in bytes per second.
 const SLOWEST_SOURCE: u64 = 4 * 1024;
 
 /// Why a source did not deliver.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FetchError {
-    /// It cannot be connected to.
+    /// Connecting failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The stream broke, ended early or stalled.
     #[error(transparent)]
     Stream(#[from] DataError),
-    /// It refuses.
+    /// The source refused.
     #[error(transparent)]
     Refused(#[from] FetchRefusal),
-    /// A chunk has other bytes than the manifest says.
+    /// The bytes of a chunk do not match its hash.
     #[error("it sent a corrupt chunk")]
     Corrupt,
-    /// It wants to send another number of bytes than was asked for.
+    /// It granted another number of bytes than were requested.
     #[error("it offered {offered} bytes where {asked} were asked for")]
     WrongLength {
-        /// What it offered.
+        /// Bytes granted.
         offered: u64,
-        /// What was asked for.
+        /// Bytes requested.
         asked: u64,
     },
-    /// Its manifest is not the one that the record names.
+    /// The manifest does not match the record.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }
 
 impl FetchError {
-    /// Whether this proves that the source sends what is not the file; it is asked no more then.
+    /// Whether this proves that the source sends bytes which are not the file's; it is banned then.
     #[must_use]
     pub(crate) const fn is_corrupt(&self) -> bool {
         matches!(self, Self::Corrupt | Self::WrongLength { .. } | Self::Manifest(_))
     }
 
-    /// Whether the source would deliver at another time.
+    /// Whether the source may deliver later.
     #[must_use]
     pub(crate) const fn is_busy(&self) -> bool {
         matches!(self, Self::Refused(FetchRefusal::Busy | FetchRefusal::NotYet))
     }
 
-    /// Whether asking again is pointless for this download.
+    /// Whether a retry is pointless for this download.
     #[must_use]
     pub(crate) const fn is_final(&self) -> bool {
         match self {
@@ -90,18 +90,18 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Connects to `holder`, and makes sure that it is the node it should be.
+    /// Connects to `holder` and verifies its id.
     pub(crate) async fn connect(endpoint: &Arc<Endpoint>, holder: &Holder) -> Result<Self, FetchError> {
         let connection = endpoint.dial(holder.addr, Purpose::Data, Some(holder.node)).await?;
         Ok(Self { stream: DataStream::new(connection.io).map_err(DataError::from)? })
     }
 
-    /// What ends this stream from another thread.
+    /// A handle that closes this stream from another thread.
     pub(crate) fn hang_up(&self) -> HangUp {
         self.stream.hang_up()
     }
 
-    /// The manifest of `record`, checked, and its encoded form.
+    /// Fetches the manifest of `record`, verified, with its encoded form.
     pub(crate) fn manifest(&mut self, record: &Record) -> Result<(Manifest, Vec<u8>), FetchError> {
         self.stream.send(&DataRequest::Manifest(record.manifest))?;
         let bytes = self.body(MANIFEST_BYTES_MAX)?;
@@ -109,8 +109,8 @@ impl Source {
         Ok((manifest, bytes))
     }
 
-    /// The segments of the file of `record`, checked against its content hash; `None` if this source does
-    /// not know them, or says what is not so.
+    /// Fetches the outboard of `record`, verified against the content hash. `None` if the source does not
+    /// have it or sent a wrong one.
     pub(crate) fn outboard(&mut self, record: &Record) -> Result<Option<Segments>, FetchError> {
         self.stream.send(&DataRequest::Outboard(record.manifest))?;
         let max = Segments::new(record.size).len() * size_of::<SegmentHash>();
@@ -121,8 +121,8 @@ impl Source {
         }
     }
 
-    /// Asks for the chunks `run` of `manifest`. In their turn comes a [`grant`](Self::grant) and then
-    /// each [`chunk`](Self::chunk).
+    /// Requests the chunks `run` of `manifest`. Replies come in the order of the requests: one
+    /// [`grant`](Self::grant), then each [`chunk`](Self::chunk).
     pub(crate) fn ask(
         &mut self,
         record: &Record,
@@ -134,16 +134,15 @@ impl Source {
         Ok(self.stream.send(&DataRequest::Get { content: record.content, ranges })?)
     }
 
-    /// The source's word on what was asked first of what is still to come.
+    /// Receives the grant for the oldest outstanding request.
     pub(crate) fn grant(&mut self, manifest: &Manifest, run: &Range<usize>) -> Result<(), FetchError> {
         let asked = bytes_of(manifest, run).len;
         let grant = self.reply()?;
         if grant.len == asked { Ok(()) } else { Err(FetchError::WrongLength { offered: grant.len, asked }) }
     }
 
-    /// Receives what was granted into `buffer` behind the `held` bytes that are in it: at least as much as
-    /// makes `needed` bytes, and more if it is here already; as fast as `limit` allows. How many are held
-    /// then.
+    /// Receives granted bytes into `buffer`, after the `held` bytes already in it, as fast as `limit` allows:
+    /// until it holds at least `needed` bytes, and more if they have arrived. Returns the bytes held.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -157,7 +156,7 @@ impl Source {
             let piece = limit.map_or(room, |limit| room.min(usize::try_from(limit.piece()).unwrap_or(room)));
             self.stream.end_at(Some(until));
             let received = self.stream.receive_some(&mut buffer[held..held + piece])?;
-            until += rate::wait_for(limit, received as u64); // which is not the source's fault
+            until += rate::wait_for(limit, received as u64); // the own limit's delay
             held += received;
         }
         while limit.is_none() && held < buffer.len() {
@@ -169,7 +168,7 @@ impl Source {
         Ok(held)
     }
 
-    /// Asks for all of a small file; it comes in its turn, as [`whole`](Self::whole).
+    /// Requests all of a small file; [`whole`](Self::whole) receives it in the order of the requests.
     pub(crate) fn ask_whole(&mut self, content: ContentHash, size: u64) -> Result<(), FetchError> {
         let ranges = List::first_of([ByteRange { offset: 0, len: size }]);
         if size > 0 {
@@ -178,7 +177,7 @@ impl Source {
         Ok(())
     }
 
-    /// The next small file that was asked for, verified, as fast as `limit` allows.
+    /// Receives the next small file requested, verified, as fast as `limit` allows.
     pub(crate) fn whole(
         &mut self,
         content: ContentHash,
@@ -198,12 +197,12 @@ impl Source {
         if is_it { Ok(bytes) } else { Err(FetchError::Corrupt) }
     }
 
-    /// Asks which chunks the source has by now; the answer comes in its turn, as [`have`](Self::have).
+    /// Requests the source's bit field; [`have`](Self::have) receives it in the order of the requests.
     pub(crate) fn ask_have(&mut self, record: &Record) -> Result<(), FetchError> {
         Ok(self.stream.send(&DataRequest::Have(record.content))?)
     }
 
-    /// Which of `chunks` chunks the source has.
+    /// Receives the source's availability for a file of `chunks` chunks.
     pub(crate) fn have(&mut self, chunks: usize) -> Result<Availability, FetchError> {
         let asked = chunks.div_ceil(8) as u64;
         let bytes = self.body(asked)?;
@@ -214,7 +213,7 @@ impl Source {
         bitfield::from_bytes(&bytes, chunks).map(Availability::Some).ok_or(wrong)
     }
 
-    /// A reply with all of its bytes, at most `max`.
+    /// Receives a reply and all of its bytes, at most `max`.
     fn body(&mut self, max: u64) -> Result<Vec<u8>, FetchError> {
         let grant = self.reply()?;
         let len = usize::try_from(grant.len).ok().filter(|_| grant.len <= max);
@@ -231,7 +230,7 @@ impl Source {
     }
 }
 
-/// How long this many bytes may take.
+/// Time limit for receiving `bytes` bytes.
 fn patience(bytes: usize) -> Duration {
     GRACE + Duration::from_secs(bytes as u64 / SLOWEST_SOURCE)
 }

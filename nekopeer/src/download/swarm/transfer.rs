@@ -1,4 +1,4 @@
-//! What the threads of one download share.
+//! The state that the threads of one download share.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -42,9 +42,9 @@ pub(crate) struct Transfer {
     streams: AtomicU32,
     moved: AtomicU64,
     state: Mutex<State>,
-    /// Something changed that a waiting thread may act on.
+    /// Notified when a waiting thread may have something to do.
     changed: Condvar,
-    /// Ends what waits without a thread.
+    /// Cancelled when the download ends, for tasks that wait.
     over: CancellationToken,
     resumable: bool,
 }
@@ -58,19 +58,19 @@ struct State {
     ended: bool,
 }
 
-/// What the sources did.
+/// What the sources delivered.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
-    /// File bytes received that were of use.
+    /// Useful file bytes received.
     pub(crate) bytes_moved: u64,
-    /// Sources that sent what is not the file.
+    /// Sources that sent bytes which are not the file's.
     pub(crate) corrupt_sources: HashSet<NodeId>,
-    /// What the last failing source did.
+    /// The failure of the last source that failed.
     pub(crate) last_failure: Option<String>,
 }
 
 impl Report {
-    /// Adds what a further try brought.
+    /// Adds the report of a further attempt.
     pub(crate) fn add(&mut self, other: Self) {
         self.bytes_moved += other.bytes_moved;
         self.corrupt_sources.extend(other.corrupt_sources);
@@ -78,18 +78,18 @@ impl Report {
     }
 }
 
-/// What came of it.
+/// The result of a transfer.
 #[derive(Debug)]
 pub(crate) struct Fetched {
-    /// The file, complete if `left` is 0.
+    /// The file; complete if `left` is 0.
     pub(crate) assembly: Assembly,
-    /// Chunks that no source delivered.
+    /// Number of chunks that no source delivered.
     pub(crate) left: usize,
     pub(crate) report: Report,
 }
 
 impl Transfer {
-    /// The download of what `assembly` lacks. Chunks of `local` are expected from the disk.
+    /// A download of what `assembly` lacks. Chunks in `local` are read from disk first.
     pub(crate) fn new(
         downloader: &Downloader,
         record: VerifiedRecord,
@@ -124,11 +124,11 @@ impl Transfer {
             }),
             changed: Condvar::new(),
             over: CancellationToken::new(),
-            resumable: order != Order::InOrder, // a pipe's file is gone with it
+            resumable: order != Order::InOrder, // a pipe's partial file is unlinked
         }
     }
 
-    /// Whether what is there is kept for the next try.
+    /// Whether the verified chunks are kept for the next attempt.
     pub(super) const fn is_resumable(&self) -> bool {
         self.resumable
     }
@@ -157,12 +157,12 @@ impl Transfer {
         self.assembly.manifest().size()
     }
 
-    /// Ends with the download.
+    /// Cancelled when the download ends.
     pub(super) const fn over(&self) -> &CancellationToken {
         &self.over
     }
 
-    /// Chunks still to come.
+    /// Number of chunks still missing.
     pub(super) fn left(&self) -> usize {
         self.state.lock().schedule.left()
     }
@@ -171,13 +171,13 @@ impl Transfer {
         self.began.elapsed()
     }
 
-    /// Whether nothing is left to do: all is there, or it was given up.
+    /// Whether the download has ended: complete or given up.
     pub(super) fn is_over(&self) -> bool {
         let state = self.state.lock();
         state.ended || state.schedule.left() == 0
     }
 
-    /// Ends all threads: whatever they wait for, they do not get.
+    /// Ends all threads, and closes their connections.
     pub(super) fn end(&self) {
         let open = {
             let mut state = self.state.lock();
@@ -194,7 +194,7 @@ impl Transfer {
         self.end();
     }
 
-    /// A source is known.
+    /// Adds a source.
     pub(super) fn offers(&self, holder: &Holder) {
         let chunks = self.assembly.manifest().chunks().len();
         let offer = if holder.partial {
@@ -205,7 +205,7 @@ impl Transfer {
         self.state.lock().schedule.offers(holder.node, offer);
     }
 
-    /// What a source has by now.
+    /// Updates the availability of a source.
     pub(super) fn offers_now(&self, node: NodeId, offer: Availability) {
         self.state.lock().schedule.offers(node, offer);
         self.changed.notify_all();
@@ -215,14 +215,14 @@ impl Transfer {
         self.state.lock().report.corrupt_sources.contains(&node)
     }
 
-    /// Sources that only failed may be tried again.
+    /// Allows sources that failed to be asked again. Corrupt sources stay banned.
     pub(super) fn forgive(&self) {
         let mut state = self.state.lock();
         let State { schedule, report, .. } = &mut *state;
         schedule.forgive(|source| !report.corrupt_sources.contains(&source));
     }
 
-    /// Takes note of a source's failure; whether it is to be asked no more.
+    /// Records a source's failure; returns whether to ask it no more.
     pub(super) fn source_failed(&self, holder: &Holder, error: &FetchError) -> bool {
         debug!(source = %holder.node.short(), %error, "a source failed");
         let struck_out = {
@@ -235,14 +235,14 @@ impl Transfer {
             if error.is_final() {
                 state.schedule.ban(holder.node);
             }
-            // One that is busy is no worse a source: it is found again when others are looked for.
+            // A busy source is dropped without a strike; a later search finds it again.
             error.is_final() || error.is_busy() || state.schedule.strike(holder.node)
         };
         self.changed.notify_all();
         struck_out
     }
 
-    /// A connection is open; `None` if the download is over by now.
+    /// Registers an open connection; `None` if the download has ended.
     pub(super) fn opened(&self, node: NodeId, hang_up: HangUp) -> Option<StreamId> {
         let stream = self.streams.fetch_add(1, Ordering::Relaxed);
         let now = self.now();
@@ -255,13 +255,13 @@ impl Transfer {
         Some(stream)
     }
 
-    /// A source does not deliver these chunks now.
+    /// The source refused these chunks for now.
     pub(super) fn refused(&self, stream: StreamId, run: Range<usize>) {
         self.state.lock().schedule.refused(stream, run);
         self.changed.notify_all();
     }
 
-    /// It is closed.
+    /// The connection is closed.
     pub(super) fn closed(&self, stream: StreamId) {
         {
             let mut state = self.state.lock();
@@ -271,14 +271,14 @@ impl Transfer {
         self.changed.notify_all();
     }
 
-    /// What a stream is to fetch next.
+    /// The next task for a stream.
     pub(super) fn next(&self, stream: StreamId) -> Next {
         let now = self.now();
         let mut state = self.state.lock();
         if state.ended { Next::Done } else { state.schedule.next(stream, now) }
     }
 
-    /// Waits for something to change, at most `patience`.
+    /// Waits for a change, at most `patience`.
     pub(super) fn wait(&self, patience: Duration) {
         let mut state = self.state.lock();
         if !state.ended && state.schedule.left() > 0 {
@@ -286,7 +286,7 @@ impl Transfer {
         }
     }
 
-    /// Does nothing for a while, unless the download is over before.
+    /// Pauses for `time`, or until the download ends.
     pub(super) fn pause(&self, time: Duration) {
         let until = Instant::now() + time;
         while !self.is_over() && Instant::now() < until {
@@ -294,7 +294,7 @@ impl Transfer {
         }
     }
 
-    /// Whether any of these chunks is still of use.
+    /// Whether any of these chunks is still wanted.
     pub(super) fn wants_any(&self, mut chunks: impl Iterator<Item = usize>) -> bool {
         let state = self.state.lock();
         chunks.any(|index| state.schedule.wants(index))
@@ -304,7 +304,7 @@ impl Transfer {
         self.state.lock().schedule.wants(chunk)
     }
 
-    /// Bytes of use came in.
+    /// Counts useful bytes received.
     pub(super) fn moved(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -313,7 +313,7 @@ impl Transfer {
         self.state.lock().schedule.measured(stream, bytes, took.as_secs_f64());
     }
 
-    /// Chunk `index` is on disk.
+    /// Records that chunk `index` is on disk.
     pub(super) fn had(&self, index: usize, from: Option<StreamId>) {
         let now = self.now();
         let left = {
@@ -327,12 +327,12 @@ impl Transfer {
         }
     }
 
-    /// The disk did not do its part.
+    /// Ends the download if `result` is a disk error.
     pub(super) fn stored<T>(&self, result: Result<T, StoreError>) -> Option<T> {
         result.map_err(|error| self.fail(error)).ok()
     }
 
-    /// Takes the chunks that are on disk; those that are not are left to the sources. Blocking.
+    /// Verifies the chunks found on disk; those that do not match are left to the sources. Blocking.
     pub(super) fn take_local(&self, chunks: LocalChunks) {
         let lost = |index| {
             let ended = {
@@ -347,7 +347,7 @@ impl Transfer {
         self.stored(taken);
     }
 
-    /// Hands the file back, once all threads have ended.
+    /// Returns the file and the report, once all threads have ended.
     pub(super) fn into_fetched(transfer: Arc<Self>) -> Result<Fetched, StoreError> {
         let Some(transfer) = Arc::into_inner(transfer) else {
             unreachable!("all threads of the download were waited for");

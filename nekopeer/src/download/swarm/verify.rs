@@ -1,16 +1,16 @@
-//! Verifies bytes as they come by the segments of the whole file, where these are known: one pass over the
-//! bytes serves both the chunks and the file. What no whole segment covers is left to the chunks' hashes.
+//! Verifies received bytes by the segments of the outboard, if known: one hash pass verifies both the
+//! chunks and the whole file. Bytes in no complete segment are verified by their chunks' hashes.
 
 use std::{ops::Range, sync::Arc};
 
 use crate::content::outboard::{SegmentHash, SegmentHasher, Segments, segment_bytes};
 
-/// Segments longer than this are not waited for: they would have to be in memory.
+/// Maximum segment length used here, in bytes: bytes stay in memory until their segment is complete.
 const SEGMENT_BYTES_MAX: u64 = 1024 * 1024;
 
 /// How far the bytes of one stream are verified.
 ///
-/// Invariant: all bytes in `verified` belong to segments whose hash was as expected.
+/// Invariant: all bytes in `verified` belong to segments whose hash matched.
 #[derive(Debug)]
 pub(super) struct Verifier {
     expected: Option<Arc<Segments>>,
@@ -20,18 +20,18 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    /// Verifies a file of `size` bytes by these segments.
+    /// A verifier for a file of `size` bytes with these segments.
     pub(super) fn new(expected: Option<Arc<Segments>>, size: u64) -> Self {
         let expected = expected.filter(|_| segment_bytes(size) <= SEGMENT_BYTES_MAX);
         Self { expected, size, hasher: SegmentHasher::new(size, 0), verified: 0..0 }
     }
 
-    /// Whether segments are known, and have been right so far.
+    /// Whether segments are known, and all have matched so far.
     pub(super) const fn is_used(&self) -> bool {
         self.expected.is_some()
     }
 
-    /// The next bytes come from `offset` on.
+    /// The next bytes start at `offset`.
     pub(super) fn begin(&mut self, offset: u64) {
         if self.hasher.at() != offset {
             self.hasher = SegmentHasher::new(self.size, offset);
@@ -39,7 +39,7 @@ impl Verifier {
         }
     }
 
-    /// Where the bytes end that it takes to verify `chunk`, of which there are some up to `end`.
+    /// End of the bytes needed to verify `chunk`, given that those up to `end` have arrived.
     pub(super) fn needs(&self, chunk: &Range<u64>, end: u64) -> u64 {
         if !self.may_yet_verify(chunk) {
             return chunk.end;
@@ -47,8 +47,8 @@ impl Verifier {
         chunk.end.next_multiple_of(segment_bytes(self.size)).min(end)
     }
 
-    /// Hashes those of `bytes`, which begin at `offset`, that were not hashed before. `right` gets the
-    /// segments that are complete and as expected.
+    /// Hashes `bytes`, which start at `offset`, except those hashed before. `right` gets each complete
+    /// segment that matched.
     pub(super) fn feed(&mut self, offset: u64, bytes: &[u8], mut right: impl FnMut(usize, SegmentHash)) {
         let Some(expected) = &self.expected else { return };
         let hashed = usize::try_from(self.hasher.at() - offset).unwrap_or(usize::MAX);
@@ -63,7 +63,7 @@ impl Verifier {
             right(index, hash);
         });
         if wrong {
-            // Which chunk it is, and who is to blame, only the chunks' hashes tell.
+            // The chunks' hashes decide which chunk is corrupt and which source to blame.
             self.expected = None;
         }
     }
@@ -73,7 +73,7 @@ impl Verifier {
         self.verified.start <= chunk.start && chunk.end <= self.verified.end
     }
 
-    /// Whether more bytes may verify `chunk`: none do if it begins in a segment whose beginning is not here.
+    /// Whether further bytes may verify `chunk`: not if the start of its first segment was not received here.
     pub(super) fn may_yet_verify(&self, chunk: &Range<u64>) -> bool {
         let begins = if self.verified.is_empty() {
             self.verified.start.next_multiple_of(segment_bytes(self.size))
@@ -122,7 +122,7 @@ mod tests {
         verifier.feed(begin, at(begin, 3 * step + 7), |index, _| right.push(index));
         assert_eq!(right, [1, 2]);
         assert!(verifier.has_verified(&(step..3 * step)) && !verifier.has_verified(&(step..3 * step + 1)));
-        // The buffer moves on, and holds some of what was hashed before.
+        // The buffer moves on and still holds some bytes that were hashed.
         verifier.feed(2 * step, at(2 * step, size), |index, _| right.push(index));
         assert_eq!(right, [1, 2, 3, 4, 5]);
         assert!(verifier.has_verified(&(step..size)));

@@ -1,4 +1,4 @@
-//! One connection to a source: asks ahead, receives, verifies, writes. Runs on a thread of its own.
+//! One connection to a source: requests ahead, receives, verifies, writes. Runs on its own thread.
 
 use std::{
     collections::VecDeque,
@@ -19,33 +19,33 @@ use crate::{
     state::schedule::{Availability, Next, StreamId},
 };
 
-/// Runs asked for before the first of them has come, so that the source never waits for us.
+/// Outstanding requests per connection, so that the source always has one to answer.
 const ASKED_AHEAD: usize = 2;
-/// Bytes received before they are verified and written, if they come as fast: they stay in the processor's
-/// cache, and few pages of the file are touched twice.
+/// Bytes verified and written at a time, if they arrive fast enough: few enough to stay in the
+/// processor's cache, and enough to write most pages of the file once.
 const TAKEN_AT_ONCE: usize = 384 * 1024;
-/// How often a source that is still downloading is asked what it has by now.
+/// Interval between requests for the bit field of a source that is still downloading.
 const HAVE_EVERY: Duration = Duration::from_millis(200);
-/// Runs that a source may refuse in a row because it is busy, and the pause after one.
+/// Consecutive refusals as busy after which a source is given up, and the pause after each.
 const REFUSALS_MAX: u32 = 100;
 const REFUSED_PAUSE: Duration = Duration::from_millis(100);
-/// How long a thread waits at once when there is nothing to do.
+/// Maximum time that an idle thread waits before it looks for work again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// A connection that had nothing to do for this long is closed.
+/// Idle time after which a connection is closed.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// What was asked and has not come yet.
+/// An outstanding request.
 enum Asked {
     Run(Range<usize>),
     Have,
 }
 
-/// How it goes with the source, which refused this many runs in a row.
+/// State of the source, with its consecutive refusals.
 #[derive(Clone, Copy)]
 enum State {
-    /// It is asked ahead.
+    /// Requests are sent ahead.
     Asking { refusals: u32 },
-    /// It has just refused a run: all that was asked is answered before more is asked.
+    /// It just refused a run: no further requests until all outstanding ones are answered.
     Draining { refusals: u32 },
 }
 
@@ -59,10 +59,10 @@ impl State {
     }
 }
 
-/// Works until all is fetched, the source has nothing for us, or nobody needs more.
+/// Works until all is fetched, the source has no wanted chunk, or the download ends.
 ///
 /// # Errors
-/// The source failed; what was leased to it is leased to others.
+/// The source failed; its leased chunks are leased to others.
 pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<(), FetchError> {
     let Some(id) = transfer.opened(holder.node, source.hang_up()) else { return Ok(()) };
     let verifier = Verifier::new(transfer.assembly().outboard().cloned(), transfer.size());
@@ -91,13 +91,13 @@ struct Worker<'a> {
     id: StreamId,
     asked: VecDeque<Asked>,
     buffer: Vec<u8>,
-    /// Hashes what is written in a row, where no segments are known.
+    /// Hashes consecutive writes, if no segments are known.
     hasher: Option<SegmentHasher>,
     verifier: Verifier,
     state: State,
-    /// When it last received something.
+    /// When it last received bytes.
     worked_at: Instant,
-    /// When a source that is still downloading is next asked what it has.
+    /// When to request the bit field next, for a source that is still downloading.
     ask_have_at: Option<Instant>,
 }
 
@@ -118,7 +118,7 @@ impl Worker<'_> {
                         (self.worked_at, self.state) = (Instant::now(), State::BEGIN);
                     }
                     Ok(()) => return Ok(()),
-                    // The stream is still good, and what was asked behind it may be granted.
+                    // The stream is still usable, and later requests may be granted.
                     Err(FetchError::Refused(FetchRefusal::Busy | FetchRefusal::NotYet))
                         if self.state.refusals() < REFUSALS_MAX =>
                     {
@@ -159,7 +159,7 @@ impl Worker<'_> {
         Ok(Next::Wait)
     }
 
-    /// Receives one run; false when there is no point in going on.
+    /// Receives one run; false to end the connection.
     fn receive(&mut self, run: Range<usize>) -> Result<bool, FetchError> {
         let began = Instant::now();
         let manifest = Arc::clone(self.transfer.assembly().manifest());
@@ -170,7 +170,7 @@ impl Worker<'_> {
         self.verifier.begin(manifest.range(run.start).start);
         while next < run.end {
             if !self.transfer.wants_any((next..run.end).chain(self.asked_chunks())) {
-                return Ok(false); // others were faster: what is on its way is of no use
+                return Ok(false); // other sources were faster; the bytes in transit are not wanted
             }
             let chunk = manifest.range(next);
             let coming = len(end - chunk.start);
@@ -195,9 +195,9 @@ impl Worker<'_> {
         Ok(true)
     }
 
-    /// Verifies the chunks at the beginning of the buffer, which holds `held` bytes, and writes those that
-    /// are of use. A chunk whose segments are not complete waits for them, unless it is the `last` of what
-    /// was asked. `None` if the disk failed.
+    /// Verifies the chunks at the beginning of the buffer, which holds `held` bytes, and writes the wanted
+    /// ones. A chunk with an incomplete segment waits for it, unless it is the `last` of the request. `None`
+    /// if the disk failed.
     fn take(
         &mut self,
         chunks: Range<usize>,
@@ -224,7 +224,7 @@ impl Worker<'_> {
             }
             good.end = index + 1;
         }
-        // Most often all of them, as one.
+        // Usually all of them, in one write.
         let mut at = good.start;
         while at < good.end {
             let is_wanted = self.transfer.wants(at);
@@ -238,7 +238,7 @@ impl Worker<'_> {
         if corrupt { Err(FetchError::Corrupt) } else { Ok(Some(good)) }
     }
 
-    /// Writes verified chunks; the buffer begins at `offset` of the file. False if the disk failed.
+    /// Writes verified chunks; the buffer starts at `offset` of the file. False if the disk failed.
     fn write(&mut self, chunks: Range<usize>, offset: u64) -> bool {
         let (transfer, id) = (self.transfer, self.id);
         let manifest = transfer.assembly().manifest();
@@ -262,7 +262,7 @@ impl Worker<'_> {
     }
 }
 
-/// A number of bytes in memory.
+/// A byte count as `usize`.
 fn len(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }

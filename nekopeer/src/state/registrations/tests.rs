@@ -1,4 +1,4 @@
-//! The table by itself, and simulated with indexers that fail, restart and are full.
+//! The table alone, and in a simulation with indexers that fail, restart and are full.
 
 use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -23,7 +23,7 @@ fn record(n: u8, version: u64) -> VerifiedRecord {
     record.sign(&origin).unwrap()
 }
 
-/// Tells the first indexer everything, as one that takes all; what it was told.
+/// Sends the first indexer everything, and acknowledges it; returns what was sent.
 fn tell_all(registrations: &mut Registrations) -> Vec<(Kind, VerifiedRecord)> {
     let mut told = Vec::new();
     while let Some(batch) = registrations.next(0, 3) {
@@ -130,7 +130,7 @@ fn closed_table_tells_nobody_anything() {
     assert_eq!(registrations.next(0, 9), None);
 }
 
-/// An indexer that keeps what it is told, as the real one does.
+/// A model of an indexer, which keeps what is registered.
 #[derive(Default)]
 struct Model {
     listed: HashMap<FileName, (VerifiedRecord, bool)>,
@@ -138,7 +138,7 @@ struct Model {
 }
 
 impl Model {
-    /// Takes a batch, or a part of it when it fails in between; whether it took all.
+    /// Processes a batch, or a part of it if a call fails; returns whether all calls succeeded.
     fn take(
         &mut self,
         registrations: &mut Registrations,
@@ -166,7 +166,7 @@ impl Model {
                 }
             }
             if random.random_bool(0.1) {
-                return false; // done there, and not known here
+                return false; // processed, but not acknowledged
             }
             registrations.registered(index, kind, records, &[], 0);
         }
@@ -176,7 +176,7 @@ impl Model {
 
 const INDEXERS: usize = 3;
 
-/// The table, its indexers, and what was published last under each name.
+/// The table, its indexers, and the last version published under each name.
 struct Sim {
     registrations: Registrations,
     models: Vec<Model>,
@@ -191,7 +191,7 @@ impl Sim {
         Self { registrations: Registrations::new(INDEXERS), models, news: HashMap::new(), random }
     }
 
-    /// Something happens; versions grow with `time`.
+    /// One random event; versions grow with `time`.
     fn step(&mut self, time: u64) {
         let n = self.random.random_range(0..5);
         let index = self.random.random_range(0..INDEXERS);
@@ -222,7 +222,7 @@ impl Sim {
         self.registrations.connected(index);
     }
 
-    /// Tells an indexer the next batch, or fails to; false when there is none.
+    /// Sends an indexer the next batch, which may fail; false if there is none.
     fn tell(&mut self, index: IndexerIndex) -> bool {
         let Some(batch) = self.registrations.next(index, 3) else { return false };
         if self.models[index].take(&mut self.registrations, index, &batch, &mut self.random) {
@@ -233,7 +233,7 @@ impl Sim {
         true
     }
 
-    /// What the indexer should list by now, and have heard of.
+    /// Asserts that the indexer lists the offers and has received the news.
     fn check(&self, index: IndexerIndex) {
         let (registrations, model) = (&self.registrations, &self.models[index]);
         let offered = registrations.offers.iter().map(|(name, offer)| {
@@ -250,9 +250,8 @@ impl Sim {
     }
 }
 
-/// Goal: whatever happens, each indexer ends up with exactly what is offered, and has heard of the last news
-/// under each name.
-/// Method: random offers, parts, ends, withdrawals, failures and reconnections; then quiet.
+/// Goal: each indexer ends up with exactly the offers, and has received the last news under each name.
+/// Method: random offers, partial offers, withdrawals, failures and reconnections; then no more events.
 #[test]
 fn every_indexer_ends_up_with_what_is_offered() {
     for seed in 0..300 {

@@ -1,5 +1,5 @@
-//! Where each chunk of one download stands: missing, claimed, leased to streams, or had; and what is known
-//! of the streams and sources that deliver them. Bookkeeping alone: [`picker`](super::picker) decides.
+//! The ledger of one download: each chunk is missing, claimed, leased to streams, or had; and what is known
+//! of the streams and sources. Bookkeeping only: [`picker`](super::picker) decides.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -11,14 +11,14 @@ use nekoproto::{Manifest, NodeId};
 
 use crate::content::bitfield::Bitfield;
 
-/// Tells apart the sources of one download.
+/// Identifies a source.
 pub(crate) type SourceId = NodeId;
-/// Tells apart the connections to them.
+/// Identifies a connection to a source.
 pub(crate) type StreamId = u32;
 
-/// Failures of one source before it is left alone. A corrupt chunk counts as all of them.
+/// Strikes after which a source is asked no more. A corrupt chunk counts as all of them.
 pub(crate) const STRIKES_MAX: u32 = 3;
-/// What a new measurement of a stream's speed counts for.
+/// Weight of a new measurement in the average speed of a stream.
 const NEW_SPEED_WEIGHT: f64 = 0.5;
 
 /// Which chunks a source has.
@@ -26,7 +26,7 @@ const NEW_SPEED_WEIGHT: f64 = 0.5;
 pub(crate) enum Availability {
     /// All of them.
     All,
-    /// These; it is still downloading.
+    /// These; the source is still downloading.
     Some(Bitfield),
 }
 
@@ -38,7 +38,7 @@ impl Availability {
         }
     }
 
-    /// The chunks, of a source that is still downloading.
+    /// The bit field of a source that is still downloading.
     fn part(&self) -> Option<&Bitfield> {
         match self {
             Self::All => None,
@@ -47,14 +47,14 @@ impl Availability {
     }
 }
 
-/// Where each chunk stands.
+/// The ledger of one download.
 ///
 /// Invariants:
-/// - each chunk is had, or missing, or claimed (found on disk and being checked), or leased to one or,
-///   at the end, two streams;
-/// - a chunk leased to a stream that ended, or whose source struck out, is missing again unless another
-///   stream has it too;
-/// - had only grows, and only by chunks whose hash matched.
+/// - each chunk is had, missing, claimed (found on disk and being verified), or leased to one stream or, at
+///   the end of the download, to two;
+/// - a chunk leased to a stream that closed, or whose source struck out, is missing again unless another
+///   stream has a lease for it;
+/// - had chunks only increase, and only by verified ones.
 #[derive(Debug)]
 pub(super) struct Ledger {
     pub(super) lens: Vec<u32>,
@@ -64,9 +64,9 @@ pub(super) struct Ledger {
     pub(super) leases: HashMap<usize, u8>,
     pub(super) streams: HashMap<StreamId, Stream>,
     pub(super) sources: HashMap<SourceId, Source>,
-    /// How many sources that are still downloading have each chunk.
+    /// For each chunk, the number of partial sources that have it.
     pub(super) copies: Vec<u8>,
-    /// How many of the sources are still downloading.
+    /// Number of sources that are still downloading.
     pub(super) partial_sources: usize,
 }
 
@@ -74,9 +74,9 @@ pub(super) struct Ledger {
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) source: SourceId,
-    /// What it is to deliver, in the order in which it was asked.
+    /// The chunks leased to it, in the order of the requests.
     pub(super) leased: VecDeque<usize>,
-    /// Bytes of that.
+    /// Their bytes.
     pub(super) bytes: u64,
     /// Bytes per second.
     pub(super) speed: Option<f64>,
@@ -91,7 +91,7 @@ pub(super) struct Source {
 }
 
 impl Ledger {
-    /// All chunks of `manifest` but those that are `had`; those that are `claimed` are neither had nor missing.
+    /// All chunks of `manifest` are missing except those `had` and those `claimed`.
     pub(super) fn new(manifest: &Manifest, had: Bitfield, claimed: &Bitfield) -> Self {
         let lens: Vec<u32> = manifest.chunks().iter().map(|chunk| chunk.len).collect();
         let mut missing = Bitfield::with_capacity(lens.len());
@@ -111,7 +111,7 @@ impl Ledger {
         }
     }
 
-    /// A source is known, or what it has is known anew.
+    /// Adds a source, or updates its availability.
     pub(super) fn offers(&mut self, source: SourceId, available: Availability) {
         let known = self.sources.get(&source);
         if let Some(before) = known.and_then(|known| known.available.part()) {
@@ -126,7 +126,7 @@ impl Ledger {
         self.sources.insert(source, Source { available, strikes });
     }
 
-    /// A stream to `source` is open.
+    /// A stream to `source` was opened.
     pub(super) fn opened(&mut self, stream: StreamId, source: SourceId, now: Duration) {
         let fresh = Stream { source, leased: VecDeque::new(), bytes: 0, speed: None, moved_at: now };
         self.streams.insert(stream, fresh);
@@ -146,11 +146,11 @@ impl Ledger {
         }
     }
 
-    /// Chunk `index` is verified and written; `from` that stream, or from the disk.
+    /// Chunk `index` is verified and written; `from` is its stream, or `None` if it came from disk.
     pub(super) fn had(&mut self, index: usize, from: Option<StreamId>, now: Duration) {
         if let Some(stream) = from.and_then(|from| self.streams.get_mut(&from)) {
             stream.moved_at = now;
-            // It delivers: what failed before is forgotten. A source that is banned has no streams.
+            // A source that delivers loses its strikes. A banned source has no streams.
             if let Some(source) = self.sources.get_mut(&stream.source).filter(|s| s.strikes < STRIKES_MAX) {
                 source.strikes = 0;
             }
@@ -167,7 +167,7 @@ impl Ledger {
         }
     }
 
-    /// Chunk `index`, which was claimed, is not on disk after all. It may have come since.
+    /// The claimed chunk `index` is not on disk. It may have been received since.
     pub(super) fn unclaim(&mut self, index: usize) {
         if !self.had.contains(index) && !self.leases.contains_key(&index) {
             self.missing.insert(index);
@@ -183,7 +183,7 @@ impl Ledger {
         }
     }
 
-    /// `stream` was refused what it asked for last or before: these chunks are for others, or for later.
+    /// `stream` was refused a run that it requested: the leases of these chunks end.
     pub(super) fn refused(&mut self, stream: StreamId, run: Range<usize>) {
         let Some(known) = self.streams.get_mut(&stream) else { return };
         for index in run {
@@ -193,14 +193,14 @@ impl Ledger {
         }
     }
 
-    /// `stream` is closed: what only it was to deliver is missing again.
+    /// `stream` is closed: its leases end.
     pub(super) fn closed(&mut self, stream: StreamId) {
         for index in self.streams.remove(&stream).into_iter().flat_map(|stream| stream.leased) {
             Self::release(&mut self.leases, &mut self.missing, index);
         }
     }
 
-    /// One lease of chunk `index` has ended; the last one leaves it missing.
+    /// Ends one lease of chunk `index`; after the last one it is missing.
     fn release(leases: &mut HashMap<usize, u8>, missing: &mut Bitfield, index: usize) {
         let Some(count) = leases.get_mut(&index) else { return };
         *count -= 1;
@@ -212,7 +212,7 @@ impl Ledger {
 }
 
 impl Stream {
-    /// Takes chunk `index` from what is leased; whether it was.
+    /// Ends the lease of chunk `index`; returns whether there was one.
     fn take(&mut self, index: usize, lens: &[u32]) -> bool {
         let place = self.leased.iter().position(|leased| *leased == index);
         if let Some(place) = place {

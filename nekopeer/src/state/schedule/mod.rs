@@ -1,9 +1,9 @@
-//! Which chunk comes from whom.
+//! The schedule: which chunk is fetched from which source.
 //!
-//! A stream is one connection to a source. It takes short runs of chunks, as many bytes as it moves
-//! in a moment, so that fast sources get more and a slow one holds little. What fewest others have
-//! is taken first. At the end, when nothing is missing but much is leased, a stream without work takes
-//! over what the latest of the others would deliver last; the first to deliver it wins.
+//! A stream is one connection to a source. It leases short runs of chunks, as many bytes as it moves in a
+//! fraction of a second, so that fast sources get more and a slow one holds little. The rarest chunks are
+//! leased first. At the end, when no chunk is missing but some are leased, an idle stream takes over what
+//! the slowest stream would deliver last; the first delivery counts.
 
 mod ledger;
 mod picker;
@@ -17,32 +17,32 @@ pub(crate) use self::ledger::{Availability, SourceId, StreamId};
 use self::ledger::{Ledger, STRIKES_MAX};
 use crate::content::bitfield::Bitfield;
 
-/// Where the choice of chunks begins.
+/// The order in which chunks are leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The rarest first.
+    /// Rarest first.
     RarestFirst {
-        /// Among equals, from this chunk on.
+        /// Equally rare chunks are leased in order from this one on.
         from: usize,
     },
-    /// By their place in the file.
+    /// In the order of the file.
     InOrder,
 }
 
-/// What a stream is to do next.
+/// The next task of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Fetch these chunks, which follow each other in the file.
+    /// Fetch these consecutive chunks.
     Fetch(Range<usize>),
-    /// Nothing at the moment: others fetch the rest, or this source does not have it. That may change.
+    /// Nothing now: the missing chunks are leased, or this source lacks them. That may change.
     Wait,
-    /// Every chunk is there.
+    /// Every chunk is had.
     Done,
     /// This source struck out.
     StruckOut,
 }
 
-/// The chunks of one download, and who is to deliver them.
+/// The chunks of one download, and their leases.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     ledger: Ledger,
@@ -51,8 +51,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// All chunks of `manifest` but those that `had` has; those in `claimed` are not leased before
-    /// [`unclaim`](Self::unclaim) says that they must be.
+    /// All chunks of `manifest` are missing except those `had`. Those `claimed` are not leased until
+    /// [`unclaim`](Self::unclaim) is called for them.
     pub(crate) fn new(manifest: &Manifest, had: Bitfield, claimed: &Bitfield, order: Order) -> Self {
         let seed = match order {
             Order::InOrder => 0,
@@ -62,17 +62,17 @@ impl Schedule {
         Self { ledger: Ledger::new(manifest, had, claimed), order, random }
     }
 
-    /// A source may be asked; or what it has is known anew.
+    /// Adds a source, or updates its availability.
     pub(crate) fn offers(&mut self, source: SourceId, available: Availability) {
         self.ledger.offers(source, available);
     }
 
-    /// A stream to `source` is open.
+    /// A stream to `source` was opened.
     pub(crate) fn opened(&mut self, stream: StreamId, source: SourceId, now: Duration) {
         self.ledger.opened(stream, source, now);
     }
 
-    /// Leases to `stream` what it is to fetch next.
+    /// Leases the next run to `stream`.
     pub(crate) fn next(&mut self, stream: StreamId, now: Duration) -> Next {
         let next = picker::pick(&self.ledger, stream, self.order, &mut self.random, now);
         if let Next::Fetch(run) = &next {
@@ -84,17 +84,17 @@ impl Schedule {
         next
     }
 
-    /// Whether chunk `index` is still of use.
+    /// Whether chunk `index` is still wanted.
     pub(crate) fn wants(&self, index: usize) -> bool {
         !self.ledger.had.contains(index)
     }
 
-    /// Chunk `index` is verified and written; `from` that stream, or from the disk.
+    /// Chunk `index` is verified and written; `from` is its stream, or `None` if it came from disk.
     pub(crate) fn had(&mut self, index: usize, from: Option<StreamId>, now: Duration) {
         self.ledger.had(index, from, now);
     }
 
-    /// Chunk `index`, which was claimed, is not on disk after all. It may have come since.
+    /// The claimed chunk `index` is not on disk. It may have been received since.
     pub(crate) fn unclaim(&mut self, index: usize) {
         self.ledger.unclaim(index);
     }
@@ -104,38 +104,38 @@ impl Schedule {
         self.ledger.measured(stream, bytes, seconds);
     }
 
-    /// `stream` was refused what it asked for last or before: these chunks are for others, or for later.
+    /// `stream` was refused a run that it requested: the leases of these chunks end.
     pub(crate) fn refused(&mut self, stream: StreamId, run: Range<usize>) {
         self.ledger.refused(stream, run);
     }
 
-    /// `stream` is closed: what only it was to deliver is missing again.
+    /// `stream` is closed: its leases end.
     pub(crate) fn closed(&mut self, stream: StreamId) {
         self.ledger.closed(stream);
     }
 
-    /// `source` failed in a way that may pass; true if that was once too often.
+    /// `source` failed in a way that may pass; true if it struck out.
     pub(crate) fn strike(&mut self, source: SourceId) -> bool {
         let Some(known) = self.ledger.sources.get_mut(&source) else { return true };
         known.strikes += 1;
         known.strikes >= STRIKES_MAX
     }
 
-    /// `source` sent what is not the file, or cannot serve this: it is asked no more.
+    /// `source` sent bytes that are not the file's, or cannot serve it: it is asked no more.
     pub(crate) fn ban(&mut self, source: SourceId) {
         if let Some(known) = self.ledger.sources.get_mut(&source) {
             known.strikes = STRIKES_MAX;
         }
     }
 
-    /// Sources that struck out may be asked again, if `may` says so.
+    /// Sources that struck out and for which `may` is true may be asked again.
     pub(crate) fn forgive(&mut self, may: impl Fn(SourceId) -> bool) {
         for (_, known) in self.ledger.sources.iter_mut().filter(|(source, _)| may(**source)) {
             known.strikes = 0;
         }
     }
 
-    /// Chunks still to come.
+    /// Number of chunks not had.
     pub(crate) const fn left(&self) -> usize {
         self.ledger.left
     }

@@ -1,4 +1,4 @@
-//! Which chunks a stream is to fetch next. Policy alone: it looks at the [`Ledger`] and changes nothing.
+//! Chooses the chunks that a stream fetches next. Policy only: it reads the [`Ledger`] and changes nothing.
 
 use std::{ops::Range, time::Duration};
 
@@ -9,21 +9,21 @@ use super::{
     ledger::{Availability, Ledger, STRIKES_MAX, Stream, StreamId},
 };
 
-/// A stream is leased what it moves in this time, in seconds.
+/// A lease is as long as the stream moves in this time, in seconds.
 const LEASE_SECS: f64 = 0.2;
-/// Bytes of a lease to a stream whose speed is not known yet.
+/// Bytes of a lease while the speed of the stream is unknown.
 const LEASE_BYTES_FIRST: u64 = 1024 * 1024;
 /// Bounds of a lease, in bytes.
 const LEASE_BYTES_MIN: u64 = 128 * 1024;
 const LEASE_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Chunks looked at for the rarest: choosing stays cheap however many there are.
+/// Maximum number of chunks examined for the rarest, to bound the cost of a choice.
 const LOOKED_AT_MAX: usize = 32 * 1024;
-/// A stream that has leases and moved nothing for this long stands still.
+/// A stream with leases that delivers nothing for this time counts as stalled.
 pub(super) const STANDS_STILL_AFTER: Duration = Duration::from_secs(1);
-/// A chunk is fetched a second time if that saves at least this much time, in seconds.
+/// A leased chunk is fetched a second time if that saves at least this time, in seconds.
 const WORTH_SECS: f64 = 0.1;
 
-/// What `stream` is to fetch next.
+/// Chooses the next run of `stream`.
 pub(super) fn pick(
     ledger: &Ledger,
     stream: StreamId,
@@ -40,8 +40,8 @@ pub(super) fn pick(
     let start = match order {
         Order::InOrder => 0,
         Order::RarestFirst { from } if ledger.partial_sources == 0 => from,
-        // Those who download together follow each other's news: were each to go on from there, all
-        // would ask the complete sources for the same next. Each begins anywhere.
+        // Readers that download concurrently get the same availability. If all continued from their own last
+        // chunk, they would request the same chunks from the complete sources; so each starts at random.
         Order::RarestFirst { .. } => random.random_range(0..ledger.lens.len()),
     };
     let run = match first_missing(ledger, order, &source.available, start) {
@@ -51,8 +51,8 @@ pub(super) fn pick(
     run.map_or(Next::Wait, Next::Fetch)
 }
 
-/// The first chunk to fetch of those that are missing and `available`: the rarest in the order from `start`, or
-/// the first of the file.
+/// The first chunk to fetch among those missing and `available`: the rarest, in order from `start`, or the
+/// first of the file.
 fn first_missing(ledger: &Ledger, order: Order, available: &Availability, start: usize) -> Option<usize> {
     let count = ledger.lens.len();
     let is_wanted = |index: &usize| ledger.missing.contains(*index) && available.contains(*index);
@@ -75,11 +75,11 @@ fn first_missing(ledger: &Ledger, order: Order, available: &Availability, start:
     best.map(|(_, index)| index)
 }
 
-/// The missing chunks from `first` on that are as rare as it is, of at most `bytes` bytes, the first at least.
+/// Consecutive missing chunks as rare as `first`, from `first` on: at least one, at most `bytes` bytes.
 fn run_of_missing(ledger: &Ledger, first: usize, bytes: u64, available: &Availability) -> Range<usize> {
     let mut end = first + 1;
     let mut sum = u64::from(ledger.lens[first]);
-    // What others can have from each other is not asked of a complete source in passing.
+    // Less rare chunks are left to the partial sources that have them.
     let as_rare =
         |index: usize| *available != Availability::All || ledger.copies[index] == ledger.copies[first];
     let same = |index: usize| ledger.missing.contains(index) && available.contains(index) && as_rare(index);
@@ -90,7 +90,7 @@ fn run_of_missing(ledger: &Ledger, first: usize, bytes: u64, available: &Availab
     first..end
 }
 
-/// The last half of what the latest other stream has to deliver, if this one has it and is sooner.
+/// The last half of the leases of the slowest other stream, if this stream's source has them and is faster.
 fn to_take_over(
     ledger: &Ledger,
     own_id: StreamId,
@@ -99,14 +99,14 @@ fn to_take_over(
     now: Duration,
 ) -> Option<Range<usize>> {
     if !ledger.missing.is_clear() || !own.leased.is_empty() {
-        return None; // it is not the end: others have what this source lacks
+        return None; // not the end: other streams fetch what this source lacks
     }
     let own_speed = own.speed.unwrap_or(LEASE_BYTES_FIRST as f64);
     let may_take = |index: &usize| available.contains(*index) && ledger.leases.get(index) == Some(&1);
     let others = ledger.streams.iter().filter(|(id, other)| **id != own_id && !other.leased.is_empty());
     let mut late: Vec<(f64, &Stream)> = others
         .map(|(_, other)| (other.seconds_left(now, own_speed), other))
-        // Another connection to the same source is no faster, unless that one stands still.
+        // Another connection to the same source is no faster, unless that one is stalled.
         .filter(|(seconds, other)| other.source != own.source || seconds.is_infinite())
         .collect();
     late.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -135,8 +135,7 @@ impl Stream {
         })
     }
 
-    /// Seconds until it has delivered all that is leased to it; as fast as `usual` while its speed is
-    /// not known.
+    /// Seconds until it has delivered all its leases; at speed `usual` while its own is unknown.
     fn seconds_left(&self, now: Duration, usual: f64) -> f64 {
         if now.saturating_sub(self.moved_at) > STANDS_STILL_AFTER {
             return f64::INFINITY;

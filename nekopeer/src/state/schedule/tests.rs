@@ -1,4 +1,4 @@
-//! The schedule by itself, and simulated with sources of every kind.
+//! The schedule alone, and in a simulation with sources of every kind.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
@@ -25,7 +25,7 @@ fn in_order(lens: &[u32], had: &[usize]) -> Schedule {
     Schedule::new(&manifest(lens), bits, &Bitfield::with_capacity(lens.len()), Order::InOrder)
 }
 
-/// A schedule with complete sources 1, 2, ... and a stream of the same number to each.
+/// A schedule with complete sources 1, 2, ... and one stream to each, with the same number.
 fn with_sources(mut schedule: Schedule, count: u8) -> Schedule {
     for n in 1..=count {
         schedule.offers(source(n), Availability::All);
@@ -133,7 +133,7 @@ fn what_fewest_have_comes_first() {
     assert_eq!(runs(1), [2..3, 5..6], "nobody but the origin has them, in whatever order");
     assert_eq!(runs(2).into_iter().flatten().collect::<Vec<_>>(), [0, 1, 3, 4]);
     some.insert(5);
-    schedule.offers(source(2), Availability::Some(some)); // it has got one more by now
+    schedule.offers(source(2), Availability::Some(some)); // one more chunk
     assert_eq!(schedule.ledger.copies, [1, 1, 0, 1, 1, 1]);
     schedule.check();
 }
@@ -152,7 +152,7 @@ fn a_stream_that_stands_still_at_the_end_is_overtaken_and_its_chunk_comes_once()
     schedule.had(1, Some(2), later);
     assert_eq!(schedule.next(2, later), Next::Fetch(0..1));
     assert!(schedule.wants(0));
-    schedule.had(0, Some(1), later); // it came after all
+    schedule.had(0, Some(1), later); // delivered after all
     assert!(!schedule.wants(0) && schedule.left() == 0);
     schedule.had(0, Some(2), later);
     assert_eq!(schedule.next(2, later), Next::Done);
@@ -175,7 +175,7 @@ fn what_is_claimed_is_leased_only_when_the_claim_fails() {
 }
 
 proptest! {
-    /// Whatever sources do, nothing is lost and all chunks end up had.
+    /// With any behaviour of the sources, no chunk is lost and all end up had.
     #[test]
     fn every_chunk_ends_up_had(
         lens in prop::collection::vec(1..50u32, 1..40),
@@ -209,7 +209,7 @@ proptest! {
     }
 }
 
-/// What came of one simulated download.
+/// The result of one simulated download.
 struct Outcome {
     seconds: f64,
     fetched: u64,
@@ -217,8 +217,8 @@ struct Outcome {
     fetched_twice_early: usize,
 }
 
-/// Sources deliver at their speeds (bytes per second; 0 stands still after its first chunks), two runs
-/// asked ahead, event by event.
+/// Simulates sources with these speeds (bytes per second; 0 stalls after its first chunks), event by event,
+/// with two outstanding runs per stream.
 fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
     let mut random = StdRng::seed_from_u64(seed);
     let lens: Vec<u32> = (0..chunks).map(|_| random.random_range(16_000..130_000)).collect();
@@ -245,7 +245,7 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
                 queue.push_back(run);
             }
         }
-        // The stream whose run is delivered first.
+        // The stream that delivers its run first.
         let ready = queues.iter().filter(|(_, queue)| !queue.is_empty()).map(|(stream, queue)| {
             let speed = speeds[*stream as usize - 1];
             let bytes: u64 = queue[0].clone().map(|index| u64::from(lens[index])).sum();
@@ -254,7 +254,7 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
         });
         let first = ready.min_by(|a, b| a.0.total_cmp(&b.0));
         let (at, stream, bytes, takes) = first.expect("something is on its way");
-        // Idle streams look again now and then.
+        // Idle streams ask for work again after 0.05 s.
         let look = clock + 0.05;
         if at > look && queues.values().any(VecDeque::is_empty) {
             clock = look;
@@ -278,8 +278,8 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
     outcome
 }
 
-/// Goal: sources of any speeds together take little longer than their sum allows, and nothing is fetched
-/// twice before everything is asked for.
+/// Goal: sources of any speeds together take little longer than the sum of their speeds allows, and no
+/// chunk is fetched twice before all are leased.
 /// Method: event by event, over random speeds.
 #[test]
 fn all_sources_are_used_to_the_end_and_nothing_comes_twice_before_it() {
@@ -293,13 +293,13 @@ fn all_sources_are_used_to_the_end_and_nothing_comes_twice_before_it() {
         let ideal = bytes / speeds.iter().sum::<f64>();
         assert!(outcome.seconds < ideal * 1.1 + 1.0, "seed {seed}: {} of {ideal} s", outcome.seconds);
         assert_eq!(outcome.fetched_twice_early, 0, "seed {seed}");
-        // Only what is on its way at the very end may come twice.
+        // Only chunks in transit at the end may be delivered twice.
         let extra = (outcome.fetched - outcome.useful) as f64;
         assert!(extra < speeds.iter().sum::<f64>() * 0.25, "seed {seed}: {extra}");
     }
 }
 
-/// Goal: a source that stands still costs a moment, not its time-out.
+/// Goal: a stalled source costs a moment, not its time-out.
 #[test]
 fn a_source_that_stands_still_is_overtaken() {
     for seed in 0..20 {

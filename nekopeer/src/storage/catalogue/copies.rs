@@ -1,4 +1,4 @@
-//! Copies of other origins' files: stored, changed, and known to be outdated.
+//! Copies of other origins' files in the catalogue: stored, changed, outdated.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,13 +13,13 @@ pub(crate) struct Copy {
     pub entry: Entry,
     /// Its encoded manifest.
     pub manifest: Vec<u8>,
-    /// The hashes of its segments, see [`treehash`](crate::content::outboard); none for small files.
+    /// The hashes of its segments, see [`outboard`](crate::content::outboard); none for small files.
     pub outboard: Vec<u8>,
 }
 
 impl Catalogue {
-    /// Whether a copy of `record` may be stored: the name is not published here, and no later
-    /// version of the same file is held.
+    /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
+    /// same file is held.
     ///
     /// # Errors
     /// `Overtaken`.
@@ -32,7 +32,7 @@ impl Catalogue {
         }
     }
 
-    /// Stores a downloaded copy in place of any earlier one. Blocking.
+    /// Stores a downloaded copy; it replaces any earlier one. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
@@ -40,12 +40,11 @@ impl Catalogue {
         self.put_copies(vec![copy])?.remove(0)
     }
 
-    /// Stores many downloaded copies in one transaction, each in place of any earlier one, and forgets
-    /// that they were being downloaded. Blocking.
+    /// Stores many downloaded copies in one transaction; each replaces any earlier one. Forgets their partial
+    /// downloads. Blocking.
     ///
     /// # Errors
-    /// The catalogue is as before. What is wrong with a single copy is in its place of the results; the
-    /// others are stored.
+    /// The catalogue is as before. The error of a single copy is in its result; the others are stored.
     pub(crate) fn put_copies(
         &self,
         copies: Vec<Copy>,
@@ -59,14 +58,14 @@ impl Catalogue {
                 results.push(Err(error));
                 continue;
             }
-            // What became known while it was downloaded, or before, stays known.
+            // A newer version that became known before or during the download stays known.
             let known = self.get(&entry.record.name).and_then(|known| known.newest.clone());
             entry.newest = known.filter(|newest| newest.replaces(&entry.record));
             self.drop_replaced_manifest(&write, &entry.record)?;
             results.push(Ok(()));
             stored.push(Copy { entry, manifest, outboard });
         }
-        // After all removals: a manifest that one file gave up may be another's new one.
+        // After all removals: a manifest that one entry drops may be another's new one.
         for Copy { entry, manifest, outboard } in &stored {
             write.put_manifest(&entry.record.manifest, manifest, outboard)?;
             write.put_entry(entry)?;
@@ -77,7 +76,7 @@ impl Catalogue {
         Ok(results)
     }
 
-    /// Changes the entry of `name`, if there is one and `change` says that it changed. Blocking.
+    /// Changes the entry of `name`, if it exists and `change` returns that it changed. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
@@ -99,8 +98,8 @@ impl Catalogue {
         Ok(self.get(name))
     }
 
-    /// Notes, in one transaction, later versions of files held here; returns the entries that are
-    /// newly outdated by them. Blocking.
+    /// Records, in one transaction, later versions of files held here; returns the entries that are newly
+    /// outdated. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.

@@ -1,4 +1,4 @@
-//! One file of the catalogue, and its stored form.
+//! One entry of the catalogue, and its stored form.
 
 use std::{ffi::OsString, net::SocketAddr, os::unix::ffi::OsStringExt, path::PathBuf};
 
@@ -10,21 +10,21 @@ use crate::content::stamp::Stamp;
 /// A file that this peer publishes, or holds a copy of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// What the file is.
+    /// The record of the version.
     pub record: VerifiedRecord,
-    /// Where it lies, an absolute path.
+    /// The absolute path of the file.
     pub path: PathBuf,
-    /// Its stamp when its bytes were known to be those of the record.
+    /// Its stamp when its bytes matched the record.
     pub stamp: Stamp,
     /// When these bytes were read or written, by [`crate::content::stamp::now_ns`].
     pub hashed_at_ns: i128,
-    /// A later version that is known to be out.
+    /// The newest later version known.
     pub newest: Option<VerifiedRecord>,
-    /// Where the origin was last found; `None` for own files.
+    /// The last known address of the origin; `None` for own files.
     pub origin_addr: Option<SocketAddr>,
 }
 
-/// The stored form. Changing it changes the schema number in `tables`.
+/// The stored form. A change to it requires a new schema number in `tables`.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredEntry {
     record: SignedRecord,

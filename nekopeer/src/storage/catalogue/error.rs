@@ -1,10 +1,10 @@
-//! Why the catalogue cannot do what it is asked.
+//! Why an operation of the catalogue fails.
 
 use std::path::PathBuf;
 
 use nekoproto::{FileName, RecordError};
 
-/// Why the catalogue cannot do it. What is on disk is as before.
+/// Why an operation failed. The database is as before.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
     /// The database failed.
@@ -12,10 +12,10 @@ pub enum CatalogueError {
     Database {
         /// Its file.
         path: PathBuf,
-        /// What it said.
+        /// The database's error.
         source: Box<redb::Error>,
     },
-    /// The database holds something that this program did not write.
+    /// The database contains something that this program did not write.
     #[error(
         "the catalogue {path} is damaged ({what}): restore the data folder from a copy, or move it away to start anew"
     )]
@@ -36,10 +36,10 @@ pub enum CatalogueError {
         /// Whose file it is.
         origin: nekoproto::NodeId,
     },
-    /// The name was published here, or got a later version, while the copy was downloaded.
+    /// The name was published here, or got a later version, during the download.
     #[error("{0} was published or refreshed here meanwhile; the downloaded copy is not put in its place")]
     Overtaken(FileName),
-    /// The counter of a name is used up.
+    /// The version counter of a name is at its maximum.
     #[error("no version number is left for {0}")]
     VersionsUsedUp(FileName),
     /// The record cannot be signed.

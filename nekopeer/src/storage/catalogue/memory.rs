@@ -1,4 +1,4 @@
-//! The index in memory: what the tables say, ready to hand.
+//! The index in memory.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -9,7 +9,7 @@ use nekoproto::{ContentHash, FileName, ManifestHash};
 
 use super::entry::Entry;
 
-/// The index in memory: what the tables say, ready to hand.
+/// The index in memory of what the tables contain.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) entries: HashMap<FileName, Arc<Entry>>,

@@ -1,8 +1,8 @@
 //! What this peer publishes and holds: on disk, crash-safe, with an index in memory.
 //!
-//! Every change is committed durably (one transaction, synced) before it is visible in memory,
-//! and so before anybody hears of it. A version number is taken from its counter in the same
-//! transaction that stores its record: a crash can lose a publish, but never reuse its number.
+//! Every change is committed durably (one transaction, synced) before it is visible in memory, and so
+//! before any other node learns of it. A version number is taken from its counter in the transaction that
+//! stores its record: a crash can lose a publish, but never reuse its number.
 
 mod copies;
 mod entry;
@@ -31,15 +31,15 @@ pub(crate) struct Catalogue {
     identity: Identity,
     tables: Tables,
     memory: RwLock<Memory>,
-    /// Held from the first look of a change to its last: what it read stays true until it is visible.
+    /// Held during a whole change: what the change read stays true until its result is visible.
     changing: Mutex<()>,
 }
 
 impl Catalogue {
-    /// Opens the catalogue in `folder`, or makes an empty one. Blocking.
+    /// Opens the catalogue in `folder`, or creates an empty one. Blocking.
     ///
     /// # Errors
-    /// It cannot be used; it is left as it is.
+    /// It cannot be used; the files are unchanged.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join("catalogue.redb"), identity.id())?;
         let mut memory = Memory::default();
@@ -84,8 +84,8 @@ impl Catalogue {
         self.tables.manifest(hash)
     }
 
-    /// The hashes of the segments of the file whose manifest has this hash; of small files, and of those
-    /// that an older version of the program stored, none are kept. Blocking.
+    /// The outboard of the file whose manifest has this hash. None is kept for small files and for those
+    /// stored by an older version of the program. Blocking.
     ///
     /// # Errors
     /// The database failed.
@@ -93,7 +93,7 @@ impl Catalogue {
         self.tables.outboard(hash)
     }
 
-    /// Forgets `name`; its version counter stays. Blocking.
+    /// Removes `name`; its version counter stays. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
@@ -110,7 +110,7 @@ impl Catalogue {
         Ok(Some(known))
     }
 
-    /// Removes the manifest of the entry that `record` replaces, if no other entry has the same.
+    /// Removes the manifest of the entry that `record` replaces, unless another entry uses it.
     fn drop_replaced_manifest(
         &self,
         write: &tables::Write<'_>,

@@ -1,4 +1,4 @@
-//! Downloads on their way: where each partial file lies, and how far it has come.
+//! Partial downloads in the catalogue: their paths and checkpoints.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use nekoproto::FileName;
 use super::{Catalogue, CatalogueError, tables};
 
 impl Catalogue {
-    /// Where a partial download of `name` was noted to lie. Blocking.
+    /// The path of the partial download of `name`. Blocking.
     ///
     /// # Errors
     /// The database failed.
@@ -15,8 +15,7 @@ impl Catalogue {
         self.tables.partial(name)
     }
 
-    /// Notes that a partial download of `name` lies at `path`; returns the one noted before.
-    /// Blocking.
+    /// Stores that the partial download of `name` is at `path`; returns the previous path. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
@@ -31,7 +30,7 @@ impl Catalogue {
         Ok(before)
     }
 
-    /// Notes where partial downloads of many names lie. Blocking.
+    /// Stores the paths of many partial downloads. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
@@ -46,17 +45,17 @@ impl Catalogue {
         write.commit()
     }
 
-    /// Notes how far the partial download at `path` has come. Blocking.
+    /// Stores the checkpoint of the partial download at `path`. Blocking.
     ///
     /// # Errors
-    /// The note before still holds.
+    /// The previous checkpoint still holds.
     pub(crate) fn note_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         write.set_progress(path, Some(note))?;
         write.commit()
     }
 
-    /// What was noted of the partial download at `path`. Blocking.
+    /// The checkpoint of the partial download at `path`. Blocking.
     ///
     /// # Errors
     /// The database failed.

@@ -1,4 +1,4 @@
-//! Publishing: each draft gets its version, its signature and its place in the catalogue.
+//! Publishing: each draft gets its version and signature and is stored.
 
 use std::path::PathBuf;
 
@@ -8,30 +8,30 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use super::{Catalogue, CatalogueError, Entry, tables};
 use crate::content::chunker::Chunked;
 
-/// A file about to be published.
+/// A file to be published.
 #[derive(Debug)]
 pub(crate) struct Draft {
-    /// What it is to be shared under.
+    /// The name to publish it under.
     pub name: FileName,
-    /// Where it lies.
+    /// The file's path.
     pub path: PathBuf,
-    /// What was read from it.
+    /// What was read from the file.
     pub chunked: Chunked,
-    /// How fresh copies must be.
+    /// How fresh its copies must be.
     pub policy: Policy,
 }
 
-/// What became of a draft.
+/// The outcome of a draft.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
     /// A new version, stored and not yet announced.
     New(VerifiedRecord),
-    /// The bytes and the policy are those of the version already published.
+    /// The bytes and the policy equal those of the version already published.
     Unchanged(VerifiedRecord),
 }
 
 impl Published {
-    /// The version that is published now.
+    /// The version published now.
     pub(crate) const fn record(&self) -> &VerifiedRecord {
         match self {
             Self::New(record) | Self::Unchanged(record) => record,
@@ -39,7 +39,7 @@ impl Published {
     }
 }
 
-/// What a draft is to be published as.
+/// The version that a draft becomes.
 pub(super) enum Next {
     Same(VerifiedRecord),
     /// Not signed yet.
@@ -60,14 +60,13 @@ impl Catalogue {
         }
     }
 
-    /// The average length in bytes of the chunks of the last version of `name` published here, if
-    /// there was one. Blocking.
+    /// The average chunk length in bytes of the last version of `name` published here, if any. Blocking.
     ///
     /// # Errors
     /// The database failed.
     pub(crate) fn last_average(&self, name: &FileName) -> Result<Option<u32>, CatalogueError> {
         let noted = self.tables.average(name)?;
-        // An older version of the program noted none: it always took that of the size.
+        // Older versions of the program did not store it; they derived it from the file's size.
         Ok(noted.or_else(|| self.get(name).map(|known| Cut::for_size(known.record.size).average)))
     }
 
@@ -92,7 +91,7 @@ impl Catalogue {
         let mut entries = Vec::with_capacity(drafts.len());
         for (Draft { path, chunked, .. }, published) in drafts.into_iter().zip(&results) {
             let record = published.record().clone();
-            // After all removals: a manifest that one file gave up may be another's new one.
+            // After all removals: a manifest that one entry drops may be another's new one.
             write.put_manifest(&record.manifest, &chunked.manifest, &chunked.outboard)?;
             write.set_average(&record.name, chunked.average)?;
             let (stamp, hashed_at_ns) = (chunked.stamp, chunked.hashed_at_ns);
@@ -105,7 +104,7 @@ impl Catalogue {
         Ok(results)
     }
 
-    /// What `draft` is to be published as; a version number that it needs is taken.
+    /// The version that `draft` becomes; takes a version number if it needs one.
     pub(super) fn next_record(
         &self,
         write: &tables::Write<'_>,
@@ -116,7 +115,7 @@ impl Catalogue {
         let known = self.get(name);
         let counter = write.version(name)?;
         let unchanged = known.filter(|known| {
-            Some(known.record.version) == counter // else the counter was raised past it
+            Some(known.record.version) == counter // otherwise the counter was raised past it
                 && known.record.content == chunked.content
                 && known.record.manifest == chunked.manifest_hash
                 && known.record.policy == *policy
@@ -140,8 +139,8 @@ impl Catalogue {
         }))
     }
 
-    /// Makes sure that the next version of `name` comes after `seen`: the node's own signature
-    /// on a later version than its counter says shows that the counter was lost. Blocking.
+    /// Makes the next version of `name` later than `seen`. This node's own signature on a later version than
+    /// its counter shows that the counter was lost. Blocking.
     ///
     /// # Errors
     /// The counter is as before.

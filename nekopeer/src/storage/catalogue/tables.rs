@@ -1,4 +1,4 @@
-//! The tables of the catalogue's database; the one place that names redb.
+//! The tables of the catalogue's database; the only file that uses redb.
 
 use std::{
     ffi::OsStr,
@@ -15,27 +15,27 @@ use super::{
 };
 use crate::content::outboard::SegmentHash;
 
-/// Memory the database may use to cache its pages.
+/// Size of the database's page cache in bytes.
 const CACHE_BYTES: usize = 4 * 1024 * 1024;
-/// Changes whenever a stored form does.
+/// Number of the stored forms; changes with each of them.
 const SCHEMA: u64 = 1;
 
-/// `schema` and `node`: what this database is.
+/// `schema` and `node`: identify this database.
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 /// Name -> stored entry.
 const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
-/// Name -> the last version number given to it; never removed.
+/// Name -> its last version number; never removed.
 const VERSIONS: TableDefinition<'_, &str, u64> = TableDefinition::new("versions");
-/// Name -> the average length of the chunks of its last version, in bytes; never removed. Missing for
-/// names that were last published before the table was.
+/// Name -> average chunk length of its last version, in bytes; never removed. Missing for names last
+/// published before this table existed.
 const AVERAGES: TableDefinition<'_, &str, u32> = TableDefinition::new("averages");
 /// Hash -> encoded manifest.
 const MANIFESTS: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("manifests");
 /// Name -> path of its partial download.
 const PARTIALS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("partials");
-/// Hash of a manifest -> hashes of the segments of its file.
+/// Hash of a manifest -> outboard of its file.
 const OUTBOARDS: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("outlines");
-/// Path of a partial download -> how far it has come.
+/// Path of a partial download -> its checkpoint.
 const PROGRESS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("progress");
 
 /// The open database.
@@ -45,7 +45,7 @@ pub(super) struct Tables {
     path: PathBuf,
 }
 
-/// One transaction; dropped without a commit, nothing of it remains.
+/// One transaction. Dropped without a commit, it changes nothing.
 pub(super) struct Write<'a> {
     transaction: WriteTransaction,
     tables: &'a Tables,
@@ -127,7 +127,7 @@ impl Tables {
 }
 
 impl Write<'_> {
-    /// Makes every table, and holds the database against what it should be.
+    /// Creates every table, and verifies that the database is this node's, with this schema.
     fn check_meta(&self, node: NodeId) -> Result<(), CatalogueError> {
         self.with(VERSIONS, |_| Ok(()))?;
         self.with(AVERAGES, |_| Ok(()))?;

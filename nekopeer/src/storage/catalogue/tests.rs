@@ -1,4 +1,4 @@
-//! Tests of the catalogue: what survives a restart, and that a version number is used once.
+//! Tests of the catalogue: what survives a restart, and that no version number is used twice.
 
 use std::{path::PathBuf, sync::atomic::AtomicU64};
 
@@ -37,7 +37,7 @@ impl Setup {
         catalogue.publish(vec![self.draft(file, bytes)]).unwrap().remove(0)
     }
 
-    /// An entry for somebody else's file.
+    /// An entry for another origin's file.
     fn copy(&self, file: &str, version: u64) -> Entry {
         let origin = Identity::from_seed(&[2; 32]);
         let draft = self.draft(file, b"copy");

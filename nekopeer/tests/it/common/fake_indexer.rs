@@ -1,4 +1,4 @@
-//! An indexer that answers every question as a test wants, true or not.
+//! An indexer that gives every query the answer that a test wants, true or not.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ use tokio_util::{
 
 use super::{ANY_PORT, identity};
 
-/// A made-up indexer that listens. Dropping it ends it.
+/// A fake indexer that listens. Dropping it stops it.
 pub(crate) struct FakeIndexer {
     pub(crate) addr: SocketAddr,
     _stop: DropGuard,
@@ -29,7 +29,7 @@ struct Service {
 }
 
 impl FakeIndexer {
-    /// Says `hits` to every question, and that this is all there is.
+    /// Answers every query with `hits`, as complete.
     pub(crate) fn says(hits: Vec<Hit>) -> Self {
         let config = EndpointConfig {
             identity: identity(200),

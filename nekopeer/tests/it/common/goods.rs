@@ -1,16 +1,16 @@
-//! Made-up files: bytes, manifest and signed record, for nodes that serve them as a test wants.
+//! Files made up for tests: bytes, manifest and signed record, for scripted holders.
 
 use nekoproto::{
     Chunk, ChunkHash, ContentHash, DataRequest, Freshness, Grant, Identity, Manifest, Policy, Record,
     SignedRecord, VerifiedRecord, Version, codec,
 };
 
-use super::{Answer, name};
+use super::{ScriptedReply, name};
 
-/// Bytes of each chunk but the last.
+/// Length of each chunk except the last, in bytes.
 pub(crate) const CHUNK_BYTES: usize = 64 * 1024;
 
-/// One version of a file that no peer has published.
+/// One version of a file that no peer published.
 #[derive(Clone)]
 pub(crate) struct Goods {
     pub(crate) bytes: Vec<u8>,
@@ -24,7 +24,7 @@ impl Goods {
         Self::with(origin, text, version, bytes, |_| {})
     }
 
-    /// The same with a record that is changed before it is signed.
+    /// As [`new`](Self::new), with a change to the record before it is signed.
     pub(crate) fn with(
         origin: &Identity,
         text: &str,
@@ -49,23 +49,23 @@ impl Goods {
         Self { bytes, manifest, record: record.sign(origin).unwrap() }
     }
 
-    /// What was asked for.
+    /// The bytes that an honest holder sends for `request`.
     pub(crate) fn asked(&self, request: &DataRequest) -> Vec<u8> {
         asked(&self.bytes, &self.manifest, request)
     }
 
-    /// The answer of an honest holder.
-    pub(crate) fn honest(&self, request: &DataRequest) -> Answer {
-        Answer::of(self.asked(request))
+    /// The reply of an honest holder.
+    pub(crate) fn honest(&self, request: &DataRequest) -> ScriptedReply {
+        ScriptedReply::of(self.asked(request))
     }
 }
 
-/// What was asked for of the file `bytes` with this encoded manifest.
+/// The bytes requested of the file `bytes` with this encoded manifest.
 pub(crate) fn asked(bytes: &[u8], manifest: &[u8], request: &DataRequest) -> Vec<u8> {
     let at = |offset: u64| usize::try_from(offset).unwrap();
     match request {
         DataRequest::Manifest(_) => manifest.to_vec(),
-        DataRequest::Have(_) | DataRequest::Outboard(_) => Vec::new(), // all of it, and no outboard
+        DataRequest::Have(_) | DataRequest::Outboard(_) => Vec::new(), // all chunks, and no outboard
         DataRequest::Get { ranges, .. } => ranges
             .iter()
             .flat_map(|range| &bytes[at(range.offset)..at(range.offset + range.len)])
@@ -79,13 +79,13 @@ pub(crate) fn grant(len: usize) -> Grant {
     Grant { len: len as u64, freshness: Freshness::Fresh }
 }
 
-/// Version `version` of the file of `genuine`, as if its origin had stated it: all is right but the
-/// signature, which is another node's.
+/// Version `version` of the file of `genuine`, with a record that is right except for the signature, which
+/// is another node's.
 pub(crate) fn forged(genuine: &Record, version: u64) -> SignedRecord {
     let forger = super::identity(99);
     let record = Record { origin: forger.id(), version: Version::new(version).unwrap(), ..genuine.clone() };
     let mut bytes = codec::encode(record.sign(&forger).unwrap().signed()).unwrap();
-    bytes[1..33].copy_from_slice(genuine.origin.as_bytes()); // the origin comes first, after its length
+    bytes[1..33].copy_from_slice(genuine.origin.as_bytes()); // the origin is the first field, after its length
     let forged: SignedRecord = codec::decode(&bytes).unwrap();
     assert_eq!(forged.unverified().origin, genuine.origin);
     forged

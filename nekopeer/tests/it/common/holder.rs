@@ -1,4 +1,4 @@
-//! A made-up holder: registers whatever record it is given and serves data as a script says.
+//! A scripted holder: registers any record and replies to data requests as a script says.
 
 use std::{
     net::SocketAddr,
@@ -22,35 +22,35 @@ use tokio_util::{
 
 use super::{ANY_PORT, goods::grant};
 
-/// A deadline for calls that no test waits for.
+/// Deadline of calls that no test waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What a holder does about one request.
-pub(crate) struct Answer {
+/// A scripted holder's reply to one data request.
+pub(crate) struct ScriptedReply {
     reply: DataReply,
     bytes: Vec<u8>,
     then: Then,
     gate: Option<Arc<Notify>>,
 }
 
-/// What comes after an answer.
+/// What the holder does after a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// The next request.
+    /// Waits for the next request.
     GoOn,
-    /// The end of the connection.
+    /// Closes the connection.
     Close,
-    /// Nothing at all, but the connection stays.
+    /// Sends nothing more and keeps the connection open.
     Hang,
 }
 
-impl Answer {
-    /// Grants and sends these bytes.
+impl ScriptedReply {
+    /// Grants and sends `bytes`.
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
         Self { reply: Ok(grant(bytes.len())), bytes, then: Then::GoOn, gate: None }
     }
 
-    /// Grants `len` bytes, whatever it sends.
+    /// Grants `len` bytes and sends `bytes`.
     pub(crate) fn granting(len: usize, bytes: Vec<u8>) -> Self {
         Self { reply: Ok(grant(len)), bytes, then: Then::GoOn, gate: None }
     }
@@ -63,30 +63,30 @@ impl Answer {
         Self { then, ..self }
     }
 
-    /// Answers only once `gate` is opened.
+    /// Replies only after `gate` is opened.
     pub(crate) fn behind(self, gate: &Arc<Notify>) -> Self {
         Self { gate: Some(Arc::clone(gate)), ..self }
     }
 
-    /// Grants everything, but sends only the first `len` bytes.
+    /// Grants everything, and sends only the first `len` bytes.
     pub(crate) fn cut_to(mut self, len: usize) -> Self {
         self.bytes.truncate(len);
         self
     }
 }
 
-/// Answers requests.
-type Script = Arc<dyn Fn(&DataRequest) -> Answer + Send + Sync>;
+/// Maps a data request to a reply.
+type Script = Arc<dyn Fn(&DataRequest) -> ScriptedReply + Send + Sync>;
 
-/// A made-up peer. Dropping it closes all its connections.
+/// A scripted holder. Dropping it closes all its connections.
 pub(crate) struct Holder {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) addr: SocketAddr,
-    /// The requests for data that came.
+    /// The data requests received.
     pub(crate) asked: mpsc::UnboundedReceiver<DataRequest>,
-    /// What indexers and origins tell it.
+    /// The invalidations received.
     pub(crate) told: mpsc::UnboundedReceiver<Records>,
-    /// What it tells those who ask it to confirm.
+    /// Its verdict on every copy that it is asked to confirm.
     verdict: Arc<Mutex<Verdict>>,
     told_sender: mpsc::UnboundedSender<Records>,
     sessions: Mutex<Vec<IndexerServiceClient>>,
@@ -94,7 +94,7 @@ pub(crate) struct Holder {
     _stop: DropGuard,
 }
 
-/// What it answers to control calls.
+/// Answers its control calls.
 #[derive(Clone)]
 pub(crate) struct Calls {
     told: mpsc::UnboundedSender<Records>,
@@ -103,7 +103,7 @@ pub(crate) struct Calls {
 
 impl PeerService for Calls {
     async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
-        let _ = self.told.send(records); // few tests listen
+        let _ = self.told.send(records); // few tests receive it
         Ok(())
     }
 
@@ -118,10 +118,10 @@ impl PeerService for Calls {
 }
 
 impl Holder {
-    /// Listens as `identity` and answers as `script` says. It confirms nothing.
+    /// Listens as `identity` and replies as `script` says. Confirms nothing.
     pub(crate) fn begin(
         identity: Identity,
-        script: impl Fn(&DataRequest) -> Answer + Send + Sync + 'static,
+        script: impl Fn(&DataRequest) -> ScriptedReply + Send + Sync + 'static,
     ) -> Self {
         let config = EndpointConfig {
             identity,
@@ -148,10 +148,10 @@ impl Holder {
 
     /// A node that serves nothing.
     pub(crate) fn idle(identity: Identity) -> Self {
-        Self::begin(identity, |_| Answer::refusal(FetchRefusal::NotShared))
+        Self::begin(identity, |_| ScriptedReply::refusal(FetchRefusal::NotShared))
     }
 
-    /// Says this to all who ask it to confirm from now on.
+    /// Gives this verdict from now on.
     pub(crate) fn confirms(&self, verdict: Verdict) {
         *self.verdict.lock().unwrap() = verdict;
     }
@@ -160,7 +160,7 @@ impl Holder {
         Calls { told: self.told_sender.clone(), verdict: Arc::clone(&self.verdict) }
     }
 
-    /// Registers these records with the indexer at `addr` and stays connected to it.
+    /// Registers these records with the indexer at `addr`, and stays connected to it.
     pub(crate) async fn register(
         &self,
         addr: SocketAddr,
@@ -188,7 +188,7 @@ impl Holder {
         DataStream::new(self.endpoint.dial(addr, Purpose::Data, None).await.unwrap().io).unwrap()
     }
 
-    /// What the peer at `addr` says to one request; the bytes are not taken.
+    /// The reply of the peer at `addr` to one request; its bytes are not received.
     pub(crate) async fn ask(&self, addr: SocketAddr, request: &DataRequest) -> DataReply {
         ask_over(self.data(addr).await, request).await.1
     }
@@ -219,8 +219,8 @@ async fn run(
         .await;
         stream = back;
         let Ok(request) = request else { return };
-        let Answer { reply, bytes, then, gate } = script(&request);
-        let _ = asked.send(request); // few tests listen
+        let ScriptedReply { reply, bytes, then, gate } = script(&request);
+        let _ = asked.send(request); // few tests receive it
         if let Some(gate) = gate {
             gate.notified().await;
         }
@@ -241,7 +241,7 @@ async fn run(
     }
 }
 
-/// What comes over `stream` in reply to one request; the bytes are not taken.
+/// The reply to one request over `stream`; its bytes are not received.
 pub(crate) async fn ask_over(mut stream: DataStream, request: &DataRequest) -> (DataStream, DataReply) {
     stream.send(request).unwrap();
     blocking(move || {
@@ -251,7 +251,7 @@ pub(crate) async fn ask_over(mut stream: DataStream, request: &DataRequest) -> (
     .await
 }
 
-/// Runs `work`, which blocks, away from the runtime: the peers of a test run on it.
+/// Runs `work`, which blocks, off the runtime's threads: the peers of a test run on them.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! What the tests of the peer share: folders, files, indexers and peers on free ports, time limits.
+//! Helpers for the tests of the peer: folders, files, indexers and peers on free ports, time limits.
 #![allow(clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
 use std::{
@@ -27,25 +27,25 @@ pub(crate) mod holder;
 pub(crate) mod proxy;
 
 pub(crate) use goods::Goods;
-pub(crate) use holder::{Answer, Holder, Then};
+pub(crate) use holder::{Holder, ScriptedReply, Then};
 pub(crate) use proxy::Proxy;
 
-/// Longer than any test needs: past it the test hangs, and hanging is failing.
+/// Time limit of a test; a test that exceeds it hangs, and fails.
 pub(crate) const TEST_LIMIT: Duration = Duration::from_secs(60);
-/// How often a state that announces itself to nobody is looked at.
+/// Interval between checks of a state that sends no event.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Loopback, a free port.
 pub(crate) const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// One mebibyte.
 pub(crate) const MIB: usize = 1024 * 1024;
 
-/// Runs `case` within the limit.
+/// Runs `case` within the time limit.
 pub(crate) async fn in_time<T>(case: impl Future<Output = T>) -> T {
     timeout(TEST_LIMIT, case).await.unwrap_or_else(|_| panic!("hangs"))
 }
 
-/// Looks at `sight` now and again until it is `Some`: for what announces itself to nobody. The
-/// limit of the test bounds it.
+/// Calls `sight` at intervals until it returns `Some`, for states that send no event. The time limit of the
+/// test bounds it.
 pub(crate) async fn eventually<T>(sight: impl AsyncFn() -> Option<T>) -> T {
     let mut looks = tokio::time::interval(LOOK_EVERY);
     loop {
@@ -56,14 +56,14 @@ pub(crate) async fn eventually<T>(sight: impl AsyncFn() -> Option<T>) -> T {
     }
 }
 
-/// Bytes that do not repeat, the same for the same seed.
+/// Bytes that do not repeat; equal for equal seeds.
 pub(crate) fn bytes(seed: u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     blake3::Hasher::new().update(&[seed]).finalize_xof().fill(&mut bytes);
     bytes
 }
 
-/// The node with this seed.
+/// The identity with this seed.
 pub(crate) fn identity(seed: u8) -> Identity {
     Identity::from_seed(&[seed; 32])
 }
@@ -73,7 +73,7 @@ pub(crate) fn name(text: &str) -> FileName {
     FileName::new(text).unwrap()
 }
 
-/// A policy whose bound is `secs`, whatever its mode.
+/// A policy with a bound of `secs` seconds in every mode.
 pub(crate) fn policy(mode: Mode, secs: u32) -> Policy {
     Policy::new(mode, secs, secs, true).unwrap()
 }
@@ -89,8 +89,8 @@ pub(crate) async fn indexer_at(listen: SocketAddr, neighbors: &[SocketAddr]) -> 
     Indexer::spawn(nekoindexer::Config { listen, neighbors, ..Default::default() }).await.unwrap()
 }
 
-/// A port that nobody else gets as long as the socket lives, and where nobody answers; an indexer
-/// or a peer of this test may listen there meanwhile.
+/// A free port, reserved while the socket lives. Nothing answers there until an indexer or a peer of the
+/// test listens on it.
 pub(crate) fn kept_port() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -99,7 +99,7 @@ pub(crate) fn kept_port() -> (TcpSocket, SocketAddr) {
     (socket, addr)
 }
 
-/// A folder of one peer, which outlives its peers.
+/// The folder of one peer; it outlives the peer.
 #[derive(Clone)]
 pub(crate) struct Folder(Arc<TempDir>);
 
@@ -112,7 +112,7 @@ impl Folder {
         self.0.path().canonicalize().unwrap().join(text)
     }
 
-    /// Writes a file, its folders included.
+    /// Writes a file; creates its folders.
     pub(crate) fn write(&self, text: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(text);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -128,46 +128,46 @@ impl Folder {
         self.path(text).symlink_metadata().is_ok()
     }
 
-    /// The partial downloads that lie directly in the folder.
+    /// The partial files directly in the folder.
     pub(crate) fn partials(&self) -> Vec<PathBuf> {
         let found = std::fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().path());
         let is_partial = |path: &PathBuf| path.to_string_lossy().contains(nekopeer::PARTIAL_PREFIX);
         found.filter(is_partial).collect()
     }
 
-    /// The configuration of a serving peer of this folder.
+    /// The configuration of a serving peer with this folder.
     pub(crate) fn config(&self, indexers: &[SocketAddr]) -> Config {
         Config { indexers: indexers.to_vec(), listen: Some(ANY_PORT), ..Config::new(self.0.path()) }
     }
 
-    /// A peer of this folder, registered with all of these indexers.
+    /// A peer with this folder, registered with all of these indexers.
     pub(crate) async fn peer(&self, indexers: &[SocketAddr]) -> Node {
         Node::registered(self.config(indexers)).await
     }
 }
 
-/// A peer in a folder of its own, registered with all of these indexers.
+/// A peer with a folder of its own, registered with all of these indexers.
 pub(crate) async fn peer(indexers: &[SocketAddr]) -> (Folder, Node) {
     let folder = Folder::new();
     let node = folder.peer(indexers).await;
     (folder, node)
 }
 
-/// A running peer, and what happened to it that the test did not look at yet.
+/// A running peer, and its events that the test has not received.
 pub(crate) struct Node {
     pub(crate) peer: PeerHandle,
     events: broadcast::Receiver<Event>,
 }
 
 impl Node {
-    /// A peer just started.
+    /// Starts a peer.
     pub(crate) async fn start(config: Config) -> Self {
         let peer = Peer::spawn(config).await.unwrap();
         let events = peer.events();
         Self { peer, events }
     }
 
-    /// A peer that has registered with all its indexers.
+    /// Starts a peer and waits until it is registered with all its indexers.
     pub(crate) async fn registered(config: Config) -> Self {
         let mut left = config.indexers.clone();
         let mut node = Self::start(config).await;
@@ -182,7 +182,7 @@ impl Node {
         node
     }
 
-    /// Waits for an event that `pick` takes; all before it are passed over.
+    /// Waits for an event that `pick` accepts; skips the others.
     pub(crate) async fn event<T>(&mut self, pick: impl Fn(&Event) -> Option<T>) -> T {
         loop {
             match self.events.recv().await {
@@ -202,12 +202,12 @@ impl Node {
         self.event(|event| (event == expected).then_some(())).await;
     }
 
-    /// The events that nobody looked at yet.
+    /// The events not received yet.
     pub(crate) fn unseen(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }
 
-    /// Waits until the copy of `text` is known to be outdated by version `newest`.
+    /// Waits until the copy of `text` is outdated by version `newest`.
     pub(crate) async fn invalidated(&mut self, text: &str, newest: u64) {
         self.event(|event| match event {
             Event::Invalidated { name, newest: found, .. } => {
@@ -227,7 +227,7 @@ impl Node {
         self.peer.publish(paths, PublishOptions::default(), &Arc::default()).await.unwrap()
     }
 
-    /// Publishes one file whose bytes are new, and tells all indexers.
+    /// Publishes one file with new bytes, and waits until all indexers acknowledged.
     pub(crate) async fn publish(&self, path: &Path) -> VerifiedRecord {
         let outcome = self.publish_all(&[path]).await;
         assert!(outcome.failed.is_empty(), "{outcome:?}");
@@ -246,18 +246,18 @@ impl Node {
         self.peer.download(&name(text), options, &Arc::new(Progress::default())).await
     }
 
-    /// What this peer says of `text`.
+    /// The status of `text`.
     pub(crate) async fn status(&self, text: &str) -> Option<FileStatus> {
         self.peer.files().await.into_iter().find(|file| file.record.name.as_str() == text)
     }
 
-    /// Waits until the intact copy of `text` is as fresh as that.
+    /// Waits until the copy of `text` is intact and has this freshness.
     pub(crate) async fn becomes(&self, text: &str, freshness: Freshness) {
         let wanted = Condition::Good(freshness);
         eventually(async || self.status(text).await.filter(|file| file.condition == wanted).map(drop)).await;
     }
 
-    /// The intact copy of `text` is as fresh as that.
+    /// Whether the copy of `text` is intact and has this freshness.
     pub(crate) async fn is(&self, text: &str, freshness: Freshness) -> bool {
         self.status(text).await.is_some_and(|file| file.condition == Condition::Good(freshness))
     }

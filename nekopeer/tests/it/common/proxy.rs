@@ -1,4 +1,4 @@
-//! A way to an indexer that a test can cut and mend while the indexer itself goes on.
+//! A TCP proxy in front of an indexer, which a test can cut and restore.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-/// Carries connections from one address to another. Dropping it cuts them all.
+/// Forwards connections from one address to another. Dropping it cuts them all.
 pub(crate) struct Proxy(JoinHandle<()>);
 
 impl Proxy {
@@ -22,7 +22,7 @@ impl Proxy {
             while let Ok((mut near, _)) = listener.accept().await {
                 open.spawn(async move {
                     let mut far = TcpStream::connect(to).await.unwrap();
-                    drop(copy_bidirectional(&mut near, &mut far).await); // however it ends, it is over
+                    drop(copy_bidirectional(&mut near, &mut far).await); // either end may close it
                 });
             }
         }))

@@ -1,5 +1,5 @@
-//! What the tests of the program share: the real binary with folders of its own, its output line
-//! by line, and indexers to talk to.
+//! Helpers for the tests of the program: the real binary with its own folders, its output line by line, and
+//! indexers.
 #![allow(clippy::expect_used, reason = "a helper of tests fails by panicking")]
 
 use std::{
@@ -20,14 +20,14 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{net::TcpSocket, runtime::Runtime};
 
-/// Longer than anything here takes: past it the program hangs, and hanging is failing.
+/// Time limit of a program's run; one that exceeds it hangs, and fails the test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 /// One mebibyte.
 pub(crate) const MIB: usize = 1024 * 1024;
 /// Loopback, a free port.
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// Indexers in a line, each a neighbor of the one before. They end when dropped.
+/// Indexers in a line, each a neighbor of the previous one. Dropping them stops them.
 pub(crate) struct Indexers {
     addrs: Vec<SocketAddr>,
     _handles: Vec<IndexerHandle>,
@@ -55,7 +55,7 @@ impl Indexers {
         Self { addrs, _handles: handles, _runtime: runtime }
     }
 
-    /// One at this address.
+    /// One indexer at this address.
     pub(crate) fn at(addr: SocketAddr) -> Self {
         let runtime = Runtime::new().unwrap();
         let config = Config { listen: addr, ..Config::default() };
@@ -68,7 +68,7 @@ impl Indexers {
     }
 }
 
-/// An address where nobody answers, kept free until the guard is dropped.
+/// A free address, reserved until the guard is dropped.
 pub(crate) struct FreeAddr {
     pub(crate) addr: SocketAddr,
     _socket: TcpSocket,
@@ -82,19 +82,19 @@ impl FreeAddr {
     }
 }
 
-/// A user's folder, and the indexer that the user names.
+/// A user's folder, and the indexer that the user gives.
 pub(crate) struct Home {
     folder: TempDir,
     flags: Vec<String>,
 }
 
 impl Home {
-    /// Names the indexer at `place`.
+    /// Gives the indexer at index `place` with every command.
     pub(crate) fn at(indexers: &Indexers, place: usize) -> Self {
         Self::with(&["--indexer", &indexers.addr(place)])
     }
 
-    /// Gives these flags before every command.
+    /// Gives these flags with every command.
     pub(crate) fn with(flags: &[&str]) -> Self {
         let flags = flags.iter().map(ToString::to_string).collect();
         Self { folder: TempDir::new().unwrap(), flags }
@@ -119,7 +119,7 @@ impl Home {
         fs::read(self.path(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// Bytes of the download that is on its way, 0 before it begins.
+    /// Bytes of the running download's partial file; 0 before it exists.
     pub(crate) fn partial_len(&self) -> u64 {
         let entries = fs::read_dir(self.folder.path()).unwrap().map(Result::unwrap);
         let mut partial =
@@ -127,7 +127,7 @@ impl Home {
         partial.next().and_then(|entry| entry.metadata().ok()).map_or(0, |metadata| metadata.len())
     }
 
-    /// The program with these words, run in the folder, in an environment of its own.
+    /// The program with these arguments, in this home's folder and environment.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, words: impl IntoIterator<Item = S>) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_nekopeer"));
         command.args(&self.flags).args(words);
@@ -135,7 +135,7 @@ impl Home {
         command
     }
 
-    /// Gives any command this home's folder and environment.
+    /// Sets this home's folder and environment for any command.
     pub(crate) fn settle(&self, command: &mut Command) {
         let told = std::env::vars_os().map(|(name, _)| name);
         for name in told.filter(|name| name.to_string_lossy().starts_with("NEKO")) {
@@ -144,12 +144,12 @@ impl Home {
         command.env_remove("RUST_LOG").env("TERM", "xterm").current_dir(self.folder.path());
     }
 
-    /// Runs to the end.
+    /// Runs a command to its end.
     pub(crate) fn run(&self, words: &[&str]) -> Ended {
         Running::start(self.command(words)).wait()
     }
 
-    /// Runs to the end, which must be a good one.
+    /// Runs a command to its end, which must be successful.
     pub(crate) fn done(&self, words: &[&str]) -> Ended {
         let ended = self.run(words);
         assert_eq!(ended.code, Some(0), "{words:?}: {ended:?}");
@@ -160,7 +160,7 @@ impl Home {
         Running::start(self.command(words))
     }
 
-    /// Shares these and returns once they are served and listed.
+    /// Starts to share these paths; returns once they are served and registered.
     pub(crate) fn share(&self, paths: &[&str]) -> Running {
         let mut words = vec!["share"];
         words.extend(paths);
@@ -170,7 +170,7 @@ impl Home {
     }
 }
 
-/// A program on its way; dropping it kills it.
+/// A running program; dropping it kills it.
 pub(crate) struct Running {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -178,10 +178,10 @@ pub(crate) struct Running {
     err: Lines,
 }
 
-/// How a program ended, and all it said.
+/// The exit code and output of a program.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// `None`: a signal ended it.
+    /// `None`: it was ended by a signal.
     pub(crate) code: Option<i32>,
     pub(crate) out: Vec<String>,
     pub(crate) err: Vec<String>,
@@ -198,33 +198,33 @@ impl Running {
         Self::start_with(command)
     }
 
-    /// With stdin, stdout and stderr as the command has them.
+    /// Starts it with the stdin, stdout and stderr of the command.
     pub(crate) fn start_with(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
-        drop(command); // it holds our ends of pipes
+        drop(command); // it holds our ends of the pipes
         let stdin = child.stdin.take();
         let out = Lines::of(child.stdout.take());
         let err = Lines::of(child.stderr.take());
         Self { child, stdin, out, err }
     }
 
-    /// Waits for a line on stdout with this text in it.
+    /// Waits for a line on stdout that contains `text`.
     pub(crate) fn out_line(&mut self, text: &str) -> String {
         self.out.wait_for(text).unwrap_or_else(|| panic!("no {text:?} on stdout: {}", self.said()))
     }
 
-    /// Waits for a line on stderr with this text in it.
+    /// Waits for a line on stderr that contains `text`.
     pub(crate) fn err_line(&mut self, text: &str) -> String {
         self.err.wait_for(text).unwrap_or_else(|| panic!("no {text:?} on stderr: {}", self.said()))
     }
 
-    /// Whether a line that came so far on stderr has this text in it.
+    /// Whether a line so far on stderr contains `text`.
     pub(crate) fn err_was(&mut self, text: &str) -> bool {
         self.err.seen.extend(self.err.coming.try_iter());
         self.err.seen.iter().any(|line| line.contains(text))
     }
 
-    /// Types a line.
+    /// Writes a line to its stdin.
     pub(crate) fn type_line(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().expect("stdin is open");
         writeln!(stdin, "{line}").unwrap();
@@ -240,13 +240,13 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Ends its input and waits for its end.
+    /// Closes its stdin and waits for its end.
     pub(crate) fn wait(mut self) -> Ended {
         drop(self.stdin.take());
         self.wait_with_input_open()
     }
 
-    /// Waits for its end although more input may come.
+    /// Waits for its end with stdin open.
     pub(crate) fn wait_with_input_open(mut self) -> Ended {
         let ended = self.out.wait_for_end() && self.err.wait_for_end();
         assert!(ended, "hangs: {}", self.said());
@@ -273,7 +273,7 @@ impl Ended {
         serde_json::from_str(&self.out[0]).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// Ended with this code, one line on stderr, and these texts in it.
+    /// Asserts this exit code, and one line on stderr that contains these texts.
     pub(crate) fn failed_with(&self, code: i32, texts: &[&str]) {
         assert_eq!(self.code, Some(code), "{self:?}");
         assert_eq!(self.err.len(), 1, "one line: {self:?}");
@@ -296,7 +296,7 @@ impl Lines {
         Self { coming, seen: Vec::new() }
     }
 
-    /// The first line with this text in it, whether it came already or not.
+    /// The first line that contains `text`, past or future.
     fn wait_for(&mut self, text: &str) -> Option<String> {
         if let Some(line) = self.seen.iter().find(|line| line.contains(text)) {
             return Some(line.clone());
@@ -311,7 +311,7 @@ impl Lines {
         None
     }
 
-    /// Whether the end came in time.
+    /// Whether the end comes within the time limit.
     fn wait_for_end(&mut self) -> bool {
         let until = Instant::now() + LIMIT;
         loop {
@@ -324,19 +324,19 @@ impl Lines {
     }
 }
 
-/// Bytes that do not repeat, the same for the same seed.
+/// Bytes that do not repeat; equal for equal seeds.
 pub(crate) fn bytes(seed: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     StdRng::seed_from_u64(seed).fill_bytes(&mut bytes);
     bytes
 }
 
-/// Whether both files have the same bytes.
+/// Whether both files have equal bytes.
 pub(crate) fn same(one: &Path, other: &Path) -> bool {
     fs::read(one).unwrap() == fs::read(other).unwrap()
 }
 
-/// The keys of an object.
+/// Whether `value` has all these keys.
 pub(crate) fn has_keys(value: &Value, keys: &[&str]) -> bool {
     keys.iter().all(|key| value.get(key).is_some())
 }

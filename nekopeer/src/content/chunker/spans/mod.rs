@@ -1,8 +1,8 @@
-//! Cuts and hashes one file on all cores; what comes out is what one thread would have found.
+//! Cuts and hashes one file on all cores, with the same result as one thread.
 //!
-//! Where a chunk ends depends on nothing but where it begins. Each thread therefore cuts a span of the
-//! file as if a chunk began with it, which is wrong at first. [`Joined`] goes on from the true end of
-//! the span before: at the first end that both agree on, all that was found from there on is right.
+//! Where a chunk ends depends only on where it begins. Each thread cuts a span of the file as if a chunk
+//! began at the start of the span, so its first cuts may be wrong. [`Joined`] continues from the true end
+//! of the previous span: from the first cut that both agree on, all further cuts of the span are right.
 
 use std::{
     collections::BTreeMap,
@@ -19,16 +19,17 @@ use super::{
 };
 use crate::content::outboard::{SegmentHash, SegmentHasher, Segments, of_nothing, segment_bytes};
 
-/// Bytes of a span at least; files that are not longer are cut by one thread.
+/// Minimum length of a span in bytes; a file up to this length is cut by one thread.
 const SPAN_BYTES_MIN: u64 = 16 * 1024 * 1024;
-/// Average chunks in a span at least: the first few are cut twice, and that should be few of all.
+/// Minimum length of a span in average chunks. The first chunks of a span are cut twice; this bounds their
+/// share.
 const SPAN_CHUNKS_MIN: u64 = 128;
-/// Threads for one file at most. Memory is slower than so many cores.
+/// Maximum number of threads per file: more would wait for memory.
 const WORKERS_MAX: usize = 16;
-/// Bytes of all buffers together.
+/// Maximum size of all buffers together, in bytes.
 const BUFFERS_BYTES_MAX: usize = 40 * 1024 * 1024;
 
-/// How the work on one file is shared out.
+/// How one file is divided among threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) size: u64,
@@ -47,12 +48,12 @@ pub(super) struct Found {
     pub(super) outboard: Vec<u8>,
 }
 
-/// Bytes of a span of a file of `size` bytes that is cut like this. All three are powers of two.
+/// The span length for a file of `size` bytes and this cut. All three lengths are powers of two.
 fn span_bytes(size: u64, cut: Cut) -> u64 {
     SPAN_BYTES_MIN.max(u64::from(cut.average) * SPAN_CHUNKS_MIN).max(segment_bytes(size))
 }
 
-/// Whether [`Plan::new`] gives a file of `size` bytes to more than one thread, if there are several.
+/// Whether [`Plan::new`] divides a file of `size` bytes among several threads.
 pub(super) fn is_shared_out(size: u64) -> bool {
     size > span_bytes(size, Cut::for_size(size))
 }
@@ -70,7 +71,7 @@ impl Plan {
         plan
     }
 
-    /// How many spans there are. An empty file has one all the same.
+    /// Number of spans; an empty file has one.
     fn spans(&self) -> usize {
         usize::try_from(self.size.div_ceil(self.span_bytes).max(1)).unwrap_or(usize::MAX)
     }
@@ -81,27 +82,27 @@ impl Plan {
     }
 }
 
-/// The beginning of the file whose chunks are known for certain.
+/// The part of the file, from its beginning, whose chunks are known.
 ///
 /// Invariants:
-/// - `chunks` are those of the bytes before `at`, and one ends there;
-/// - all spans before `next` are in them, none of `waiting` is;
-/// - at most one thread joins at a time, which `joining` says.
+/// - `chunks` cover the bytes before `at`, which is a chunk boundary;
+/// - `chunks` include all spans before `next`; no span in `waiting` is among them;
+/// - at most one thread joins at a time; `joining` is true while it does.
 struct Joined {
     chunks: Vec<Chunk>,
     at: u64,
     next: usize,
     joining: bool,
-    /// What was found in later spans. A file's chunks altogether are few beside it.
+    /// Results of later spans. They are small compared with the file.
     waiting: BTreeMap<usize, Vec<Chunk>>,
     segments: Segments,
 }
 
-/// What was found in one span.
+/// The result of one span.
 struct Guess {
-    /// Those that begin in it.
+    /// The chunks that begin in it.
     chunks: Vec<Chunk>,
-    /// The segments of the file that it is made of.
+    /// The segments in it.
     hashes: Vec<(usize, SegmentHash)>,
 }
 
@@ -109,18 +110,18 @@ struct Work<'a, S> {
     source: &'a S,
     plan: Plan,
     cutter: Cutter,
-    /// Gets how many bytes were read, and says when to stop.
+    /// Takes the number of bytes read; returns an error to stop.
     go_on: &'a (dyn Fn(u64) -> Result<(), Halt> + Sync),
     next_span: AtomicUsize,
-    /// A thread failed: what the others do is of no use.
+    /// A thread failed; the other threads stop.
     failed: AtomicBool,
     joined: Mutex<Joined>,
 }
 
-/// Cuts and hashes `source`; `go_on` gets how many bytes more were read, and says when to stop.
+/// Cuts and hashes `source`. `go_on` takes the number of bytes just read and returns an error to stop.
 ///
 /// # Errors
-/// The file cannot be read to its end; what was counted may be any part of it.
+/// The file cannot be read to its end. `go_on` may have counted any part of it.
 pub(super) fn cut_all<S: Source>(
     source: &S,
     plan: Plan,
@@ -180,7 +181,7 @@ impl<S: Source> Work<'_, S> {
         result
     }
 
-    /// What is in `span` if a chunk begins with it.
+    /// Cuts and hashes `span` as if a chunk began at its start.
     fn guess(&self, span: Range<u64>, buffer: &mut Vec<u8>) -> Result<Guess, Halt> {
         let (mut chunks, mut hashes) = (Vec::new(), Vec::new());
         let mut hasher = SegmentHasher::new(self.plan.size, span.start);
@@ -188,7 +189,7 @@ impl<S: Source> Work<'_, S> {
         while window.at() < span.end {
             let bytes = window.next(|fresh| {
                 let left = usize::try_from(span.end - hasher.at()).unwrap_or(usize::MAX);
-                let fresh = &fresh[..left.min(fresh.len())]; // beyond is the next span's
+                let fresh = &fresh[..left.min(fresh.len())]; // the rest belongs to the next span
                 hasher.update(fresh, |index, hash| hashes.push((index, hash)));
                 (self.go_on)(fresh.len() as u64)
             })?;
@@ -197,7 +198,7 @@ impl<S: Source> Work<'_, S> {
         Ok(Guess { chunks, hashes })
     }
 
-    /// Joins what is waiting for its turn, unless another thread does.
+    /// Joins waiting spans whose predecessor is joined, unless another thread is joining.
     fn join_waiting(&self, buffer: &mut Vec<u8>) -> Result<(), Halt> {
         let mut joined = self.joined.lock();
         while !joined.joining {
@@ -216,8 +217,8 @@ impl<S: Source> Work<'_, S> {
         Ok(())
     }
 
-    /// The chunks that begin in `span` if one begins at `at`, which is not before it, and where the
-    /// last of them ends.
+    /// The chunks that begin in `span`, given that one begins at `at`, which is inside or after it; and the
+    /// end of the last of them.
     fn correct(
         &self,
         at: u64,
@@ -244,7 +245,7 @@ impl<S: Source> Work<'_, S> {
             if window.at() >= span.end {
                 return Ok((chunks, window.at()));
             }
-            let bytes = window.next(|_| (self.go_on)(0))?; // counted when it was guessed
+            let bytes = window.next(|_| (self.go_on)(0))?; // counted when first read
             chunks.push(Chunk { len: len_u32(bytes), hash: hash(bytes) });
         }
     }

@@ -1,4 +1,4 @@
-//! Proof by example: however a file is shared out, it is cut and hashed as by one thread.
+//! Any division of a file among threads gives the same chunks and hash as one thread.
 
 use std::{
     io,
@@ -11,13 +11,13 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 
-/// The shortest span that a small file may have.
+/// The shortest span used here, in bytes.
 const SPAN: u64 = 256 * 1024;
 
 impl Source for Vec<u8> {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let rest = self.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
-        let len = rest.len().min(buffer.len()).min(100_000); // as a file may: less than was asked for
+        let len = rest.len().min(buffer.len()).min(100_000); // a read may return less than requested
         buffer[..len].copy_from_slice(&rest[..len]);
         Ok(len)
     }
@@ -27,7 +27,7 @@ fn cut(min: u32, average: u32, max: u32) -> Cut {
     Cut { min, average, max }
 }
 
-/// The chunks and the hash as one thread finds them that has all in memory.
+/// The chunks and the hash that one thread computes in memory.
 fn by_one(bytes: &[u8], cut: Cut) -> Found {
     let chunks = FastCDC::new(bytes, cut.min as usize, cut.average as usize, cut.max as usize)
         .map(|chunk| {
@@ -63,7 +63,7 @@ fn random(seed: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that let ends agree soon, late, or never: random, constant, periodic, and pieces of these.
+/// Data whose cuts agree soon, late or never: random, constant, periodic, and mixtures.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let len = || 0..5 * usize::try_from(SPAN).unwrap();
     let noise = (any::<u64>(), len()).prop_map(|(seed, len)| random(seed, len));
@@ -98,13 +98,13 @@ proptest! {
         bytes in bytes(), cut in cuts(), spans in 1..3u64, workers in 1..5usize,
     ) {
         let (many, one) = (by_many(&bytes, cut, spans * SPAN, workers), by_one(&bytes, cut));
-        // Not by `assert_eq!`: nobody can read thousands of chunks.
+        // Not `assert_eq!`: it would print thousands of chunks.
         prop_assert!(many.chunks == one.chunks, "{} and {} chunks", many.chunks.len(), one.chunks.len());
         prop_assert_eq!(many.content, one.content);
     }
 }
 
-/// Zeros are cut at the longest length, so the ends in a span agree only if spans are multiples of it.
+/// Zeros are cut at the maximum length, so cuts agree only if the span length is a multiple of it.
 #[test]
 fn ends_that_never_agree_are_found_all_the_same() {
     let zeros = vec![0; usize::try_from(7 * SPAN).unwrap() + 5];
@@ -133,7 +133,7 @@ fn a_file_that_shrinks_or_a_stop_ends_all_threads() {
     assert!(matches!(stopped, Err(Halt::Stopped)));
 }
 
-/// Whatever the size, spans are whole segments, and the buffers stay within their bound.
+/// For every size, spans are whole segments and the buffers stay within their bound.
 #[test]
 fn plans_of_all_sizes_keep_their_bounds() {
     for shift in 0..=40 {

@@ -1,4 +1,4 @@
-//! What a request of the data stream is answered with: which bytes, and how fresh they may be called.
+//! The reply to one data request: which bytes, and how fresh they are.
 
 use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
 
@@ -12,25 +12,25 @@ use crate::{
     util::clock,
 };
 
-/// File bytes of one request; a reader of ours asks for at most 8 MiB and a chunk.
+/// Maximum file bytes of one request. This program's readers request at most 8 MiB and a chunk.
 const GET_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// A reply this short is one write together with its header.
+/// A reply up to this length is read into memory and sent in one write with its header.
 const SHORT_BYTES: u64 = 64 * 1024;
 
-/// What a request is answered with.
-pub(super) struct Answer {
+/// The reply to a data request.
+pub(super) struct Reply {
     pub(super) freshness: Freshness,
     pub(super) body: Body,
 }
 
-/// The bytes behind a reply.
+/// The bytes of a reply.
 pub(super) enum Body {
     Bytes(Vec<u8>),
     Ranges { file: Arc<File>, ranges: Vec<ByteRange>, len: u64 },
 }
 
 impl Body {
-    /// Bytes.
+    /// Number of bytes.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -39,12 +39,12 @@ impl Body {
     }
 }
 
-/// The answer to `request`, or why there is none. Blocking.
-pub(super) fn answer(
+/// The reply to `request`, or the refusal. Blocking.
+pub(super) fn reply(
     library: &Library,
     partial_files: &PartialFiles,
     request: DataRequest,
-) -> Result<Answer, FetchRefusal> {
+) -> Result<Reply, FetchRefusal> {
     match request {
         DataRequest::Manifest(hash) => manifest(library, partial_files, hash),
         DataRequest::Get { content, ranges } => ranges_of(library, partial_files, content, ranges.into_vec()),
@@ -57,14 +57,14 @@ fn manifest(
     library: &Library,
     partial_files: &PartialFiles,
     hash: ManifestHash,
-) -> Result<Answer, FetchRefusal> {
+) -> Result<Reply, FetchRefusal> {
     if let Some(partial) = partial_files.with_manifest(&hash) {
         let freshness = of_partial(&partial)?;
-        return Ok(Answer { freshness, body: Body::Bytes(partial.encoded.to_vec()) });
+        return Ok(Reply { freshness, body: Body::Bytes(partial.encoded.to_vec()) });
     }
     let freshness = best(library, &library.catalogue.with_manifest(&hash))?;
     match library.catalogue.manifest(&hash) {
-        Ok(Some(bytes)) => Ok(Answer { freshness, body: Body::Bytes(bytes) }),
+        Ok(Some(bytes)) => Ok(Reply { freshness, body: Body::Bytes(bytes) }),
         Ok(None) => Err(FetchRefusal::NotShared),
         Err(error) => {
             tracing::warn!(%error, "cannot serve a manifest");
@@ -77,16 +77,16 @@ fn outboard(
     library: &Library,
     partial_files: &PartialFiles,
     hash: ManifestHash,
-) -> Result<Answer, FetchRefusal> {
+) -> Result<Reply, FetchRefusal> {
     if let Some(partial) = partial_files.with_manifest(&hash) {
         let bytes = partial.outboard.as_ref().ok_or(FetchRefusal::NotShared)?.to_outboard();
-        return Ok(Answer { freshness: of_partial(&partial)?, body: Body::Bytes(bytes) });
+        return Ok(Reply { freshness: of_partial(&partial)?, body: Body::Bytes(bytes) });
     }
     let freshness = best(library, &library.catalogue.with_manifest(&hash))?;
     match library.catalogue.outboard(&hash) {
-        Ok(Some(bytes)) => Ok(Answer { freshness, body: Body::Bytes(bytes) }),
+        Ok(Some(bytes)) => Ok(Reply { freshness, body: Body::Bytes(bytes) }),
         Ok(None) => Err(FetchRefusal::NotShared),
-        Err(_) => Err(FetchRefusal::Unreadable), // it was told when the manifest was asked for
+        Err(_) => Err(FetchRefusal::Unreadable), // logged with the manifest
     }
 }
 
@@ -95,7 +95,7 @@ fn ranges_of(
     partial_files: &PartialFiles,
     content: ContentHash,
     ranges: Vec<ByteRange>,
-) -> Result<Answer, FetchRefusal> {
+) -> Result<Reply, FetchRefusal> {
     let (file, size, freshness) = match (open(library, &content), partial_files.with_content(&content)) {
         (Ok((file, size, freshness)), _) => (Arc::new(file), size, freshness),
         (Err(_), Some(partial)) => {
@@ -110,7 +110,7 @@ fn ranges_of(
     };
     let len = total(&ranges, size).filter(|len| *len <= GET_BYTES_MAX).ok_or(FetchRefusal::BadRange)?;
     if len > SHORT_BYTES {
-        return Ok(Answer { freshness, body: Body::Ranges { file, ranges, len } });
+        return Ok(Reply { freshness, body: Body::Ranges { file, ranges, len } });
     }
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     let mut rest = bytes.as_mut_slice();
@@ -119,23 +119,23 @@ fn ranges_of(
         file.read_exact_at(now, range.offset).map_err(|_| FetchRefusal::Changed)?;
         rest = later;
     }
-    Ok(Answer { freshness, body: Body::Bytes(bytes) })
+    Ok(Reply { freshness, body: Body::Bytes(bytes) })
 }
 
 fn have(
     library: &Library,
     partial_files: &PartialFiles,
     content: ContentHash,
-) -> Result<Answer, FetchRefusal> {
+) -> Result<Reply, FetchRefusal> {
     if let Ok((_, _, freshness)) = open(library, &content) {
-        return Ok(Answer { freshness, body: Body::Bytes(Vec::new()) });
+        return Ok(Reply { freshness, body: Body::Bytes(Vec::new()) });
     }
     let partial = partial_files.with_content(&content).ok_or(FetchRefusal::NotShared)?;
     let freshness = of_partial(&partial)?;
-    Ok(Answer { freshness, body: Body::Bytes(bitfield::to_bytes(&partial.have.snapshot())) })
+    Ok(Reply { freshness, body: Body::Bytes(bitfield::to_bytes(&partial.have.snapshot())) })
 }
 
-/// How fresh a file may be called that is still being downloaded, or why it is not handed out.
+/// The freshness of a file that is being downloaded, or why it is refused.
 fn of_partial(partial: &PartialFile) -> Result<Freshness, FetchRefusal> {
     let policy = &partial.record.policy;
     if clock::now().saturating_duration_since(partial.since) < policy.bound() {
@@ -147,7 +147,7 @@ fn of_partial(partial: &PartialFile) -> Result<Freshness, FetchRefusal> {
     }
 }
 
-/// The sum of all ranges; `None` if one is empty or reaches past the end.
+/// The sum of all range lengths; `None` if there is none, one is empty, or one is outside the file.
 fn total(ranges: &[ByteRange], size: u64) -> Option<u64> {
     let mut sum = 0u64;
     for range in ranges {
@@ -160,7 +160,7 @@ fn total(ranges: &[ByteRange], size: u64) -> Option<u64> {
     (sum > 0).then_some(sum)
 }
 
-/// Opens a file with this content that is still the one that was hashed. Blocking.
+/// Opens a file with this content whose stamp is unchanged since it was hashed. Blocking.
 fn open(library: &Library, content: &ContentHash) -> Result<(File, u64, Freshness), FetchRefusal> {
     let entries = library.catalogue.with_content(content);
     let freshness = best(library, &entries)?;
