@@ -67,19 +67,20 @@ impl Indexers {
             registrations.offer(held)
         };
         let files = news.len() + held.len();
-        let told = self.told(generation).await;
-        for session in told.iter().filter(|_| files > 0) {
-            self.library.tell(Event::Registered { indexer: session.addr(), files });
-        }
-        told.len()
+        let telling = self.sessions.iter().map(async |session| {
+            let is_told = session.told(generation).await;
+            if is_told && files > 0 {
+                self.library.tell(Event::Registered { indexer: session.addr(), files });
+            }
+            is_told
+        });
+        join_all(telling).await.into_iter().filter(|is_told| *is_told).count()
     }
 
     /// Registers versions that this peer now holds. See [`announce`](Self::announce).
     pub(crate) async fn offer(&self, records: &[VerifiedRecord]) {
-        if self.library.is_serving {
-            let generation = self.registrations.lock().offer(records);
-            self.told(generation).await;
-        }
+        let generation = self.registrations.lock().offer(records);
+        self.told(generation).await;
     }
 
     /// Registers a version that is being downloaded, as a partial holder. It replaces the listing of an older
@@ -142,11 +143,12 @@ impl Indexers {
         join_all(self.sessions.iter().map(Session::tried)).await;
     }
 
-    /// Waits until each indexer has acknowledged the changes up to `generation` or cannot be told now; returns
-    /// those that acknowledged.
-    async fn told(&self, generation: Generation) -> Vec<&Session> {
-        let telling = self.sessions.iter().map(async |session| (session, session.told(generation).await));
-        join_all(telling).await.into_iter().filter(|(_, told)| *told).map(|(session, _)| session).collect()
+    /// Waits until each indexer was told the changes up to `generation`, or cannot be told now. A peer that
+    /// does not serve tells them nothing.
+    async fn told(&self, generation: Generation) {
+        if self.library.is_serving {
+            join_all(self.sessions.iter().map(|session| session.told(generation))).await;
+        }
     }
 }
 

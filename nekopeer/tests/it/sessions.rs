@@ -241,6 +241,8 @@ async fn peer_that_does_not_listen_downloads_and_is_nobody_s_holder() {
             answer.candidates[0].holders.iter().map(|holder| holder.addr).collect();
         assert_eq!(holders, [origin.addr()]);
         assert_ne!(origin.addr(), ANY_PORT);
+        reader.peer.deregister(&name("a")).await.expect("nobody is to be told");
+        assert_eq!(reader.publish_all(&[&to.write("b", b"own")]).await.indexers_told, 0);
     })
     .await;
 }
