@@ -39,7 +39,7 @@ pub struct Floor {
 }
 
 impl Floor {
-    pub async fn measure(deployment: &Deployment) -> anyhow::Result<Self> {
+    pub(crate) async fn measure(deployment: &Deployment) -> anyhow::Result<Self> {
         Ok(Self { raw: raw(deployment).await?, call: call(deployment, deployment.security).await? })
     }
 }

@@ -70,7 +70,7 @@ pub fn parse_count(said: &str) -> Option<u64> {
     line.rsplit(':').next()?.trim().replace(',', "").parse().ok()
 }
 
-pub fn read(path: &Path) -> anyhow::Result<Counts> {
+pub(crate) fn read(path: &Path) -> anyhow::Result<Counts> {
     let cannot = || {
         format!(
             "cannot read the recorded numbers in {} (run it from the top of the repository)",

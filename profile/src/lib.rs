@@ -15,7 +15,6 @@
 //! | `commands`, `outcome` | the program: arguments, exit codes |
 //!
 //! It is a library for its program and its tests alone.
-#![allow(missing_docs, reason = "no other crate uses it: what a name says is not said again")]
 
 pub mod cluster;
 pub mod commands;

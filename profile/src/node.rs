@@ -19,7 +19,7 @@ use self::usage::Usage;
 /// What a process is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Options {
-    pub role: Role,
+    pub(crate) role: Role,
     /// Plain TCP instead of TLS.
     pub insecure: bool,
     /// Threads, unless it is a peer: those have one on each core.
@@ -49,7 +49,7 @@ pub enum Role {
 pub struct PeerOptions {
     /// Its folder, in the folder of the run, which is removed when whoever started it is gone.
     pub dir: PathBuf,
-    pub indexer: SocketAddr,
+    pub(crate) indexer: SocketAddr,
     /// File bytes a second that it sends at most.
     pub cap_up: Option<NonZeroU64>,
     /// File bytes a second that it fetches at most.
@@ -61,7 +61,7 @@ pub struct PeerOptions {
 pub struct Corruption {
     /// The true file.
     pub file: PathBuf,
-    pub name: String,
+    pub(crate) name: String,
     /// Percent of its chunks that are corrupted.
     pub percent: f64,
     /// Chooses them.

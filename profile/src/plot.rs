@@ -42,17 +42,17 @@ pub struct Picture {
 
 /// Series over two axes.
 pub struct Chart {
-    pub x: Axis,
-    pub y: Axis,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
     pub series: Vec<Series>,
-    pub legend: SeriesLabelPosition,
+    pub(crate) legend: SeriesLabelPosition,
 }
 
 /// One axis.
 pub struct Axis {
     pub label: &'static str,
-    pub range: Range<f64>,
-    pub is_logarithmic: bool,
+    pub(crate) range: Range<f64>,
+    pub(crate) is_logarithmic: bool,
     /// A figure as its label.
     pub shown: Box<dyn Fn(&f64) -> String>,
 }
@@ -60,7 +60,7 @@ pub struct Axis {
 /// What is drawn of one kind of thing.
 pub struct Series {
     pub label: String,
-    pub shape: Shape,
+    pub(crate) shape: Shape,
     /// Its place in the palette.
     pub colour: usize,
     pub points: Vec<(f64, f64)>,

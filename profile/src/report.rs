@@ -21,7 +21,7 @@ pub use self::table::Table;
 pub struct Row(pub Map<String, Value>);
 
 impl Row {
-    pub fn of(values: Value) -> Self {
+    pub(crate) fn of(values: Value) -> Self {
         match values {
             Value::Object(values) => Self(values),
             _ => Self::default(),
@@ -33,7 +33,7 @@ impl Row {
         Self::default().with("scenario", scenario)
     }
 
-    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());
         self
     }
@@ -48,12 +48,12 @@ impl Row {
         self.0.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN)
     }
 
-    pub fn times(mut self, figures: &Figures) -> Self {
+    pub(crate) fn times(mut self, figures: &Figures) -> Self {
         self = self.with("times", figures.count);
         figures.by_key().into_iter().fold(self, |row, (key, us)| row.figure(key, us))
     }
 
-    pub fn and(mut self, more: Self) -> Self {
+    pub(crate) fn and(mut self, more: Self) -> Self {
         self.0.extend(more.0);
         self
     }
@@ -63,7 +63,7 @@ impl Row {
 #[derive(Clone, Debug)]
 pub struct Section {
     pub title: String,
-    pub table: Table,
+    pub(crate) table: Table,
     pub rows: Vec<Row>,
 }
 
@@ -81,7 +81,7 @@ pub struct Report {
     pub kind: Option<&'static str>,
     /// How it was measured, in lines.
     pub head: String,
-    pub sections: Vec<Section>,
+    pub(crate) sections: Vec<Section>,
     /// What is said at the end, in lines.
     pub foot: Vec<String>,
     /// Values of the results that belong to no row.
@@ -133,7 +133,7 @@ pub fn write_csv(
         .try_for_each(|line| writeln!(out, "{}", line.into_iter().map(quoted).collect::<Vec<_>>().join(",")))
 }
 
-pub const fn security_name(security: Security) -> &'static str {
+pub(crate) const fn security_name(security: Security) -> &'static str {
     match security {
         Security::Tls => "tls",
         Security::Insecure => "insecure",
@@ -152,7 +152,7 @@ pub const fn bytes(bytes: u64) -> f64 {
     bytes as f64
 }
 
-pub fn mib(count: u64) -> f64 {
+pub(crate) fn mib(count: u64) -> f64 {
     bytes(count) / f64::from(1 << 20)
 }
 

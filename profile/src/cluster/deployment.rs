@@ -55,7 +55,7 @@ impl Deployment {
         }
     }
 
-    pub async fn indexer(&self, n: usize, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
+    pub(crate) async fn indexer(&self, n: usize, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
         let offset = if self.port == 0 { 0 } else { u16::try_from(n)? };
         let port = self.port.checked_add(offset).context("there are no ports past 65535")?;
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -68,7 +68,7 @@ impl Deployment {
         Ok(Node::Here(self.runtime(n).spawn(Indexer::spawn(config)).await??))
     }
 
-    pub async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
+    pub(crate) async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
         Process::start(label.to_owned(), ANY_PORT, &self.options(role)).await
     }
 
@@ -78,7 +78,7 @@ impl Deployment {
 }
 
 impl Node {
-    pub const fn addr(&self) -> SocketAddr {
+    pub(crate) const fn addr(&self) -> SocketAddr {
         match self {
             Self::Here(indexer) => indexer.local_addr(),
             Self::Apart(process) => process.addr,

@@ -10,7 +10,7 @@ use nekoproto::{Identity, NetworkName, Role};
 pub const LEASE: Duration = Duration::from_secs(3600);
 const _: () = assert!(LEASE.as_secs() <= nekoindexer::config::LEASE_SECS_MAX as u64);
 
-pub fn indexer_config(
+pub(crate) fn indexer_config(
     listen: SocketAddr,
     neighbors: Vec<SocketAddr>,
     security: Security,

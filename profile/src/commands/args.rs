@@ -63,7 +63,7 @@ pub struct Output {
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Drawn {
     #[command(flatten)]
-    pub output: Output,
+    pub(crate) output: Output,
     /// Draw pictures into this folder, as SVG and PNG
     #[arg(long, value_name = "DIR")]
     pub plot: Option<PathBuf>,
@@ -73,7 +73,7 @@ pub struct Drawn {
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Detailed {
     #[command(flatten)]
-    pub drawn: Drawn,
+    pub(crate) drawn: Drawn,
     /// Write every single request or round into this file
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
@@ -139,11 +139,11 @@ pub struct Query {
     #[arg(long, default_value_t = 1)]
     pub holders: usize,
     #[command(flatten)]
-    pub load: Load,
+    pub(crate) load: Load,
     #[command(flatten)]
-    pub setup: Setup,
+    pub(crate) setup: Setup,
     #[command(flatten)]
-    pub output: Detailed,
+    pub(crate) output: Detailed,
 }
 
 impl Query {
@@ -158,31 +158,31 @@ impl Query {
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Alone<O: ClapArgs> {
     #[command(flatten)]
-    pub options: O,
+    pub(crate) options: O,
     #[command(flatten)]
-    pub connecting: Connecting,
+    pub(crate) connecting: Connecting,
     #[command(flatten)]
-    pub output: Output,
+    pub(crate) output: Output,
 }
 
 /// All goals.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Goals {
     #[command(flatten)]
-    pub options: goals::search::Options,
+    pub(crate) options: goals::search::Options,
     #[command(flatten)]
-    pub output: Output,
+    pub(crate) output: Output,
 }
 
 /// The whole table.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Matrix {
     #[command(flatten)]
-    pub load: Load,
+    pub(crate) load: Load,
     #[command(flatten)]
-    pub setup: Setup,
+    pub(crate) setup: Setup,
     #[command(flatten)]
-    pub output: Drawn,
+    pub(crate) output: Drawn,
 }
 
 /// Two results.

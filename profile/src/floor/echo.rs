@@ -12,7 +12,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::cluster::{deployment::ANY_PORT, endpoint::endpoint};
 
-pub const MESSAGE_BYTES: usize = 64;
+pub(crate) const MESSAGE_BYTES: usize = 64;
 
 /// The message of an echo call: 64 bytes.
 pub type Payload = (ContentHash, ContentHash);
@@ -46,7 +46,7 @@ pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
 /// Answers echo calls; dropping it ends that.
 #[derive(Debug)]
 pub struct Server {
-    pub addr: SocketAddr,
+    pub(crate) addr: SocketAddr,
     stop: CancellationToken,
 }
 

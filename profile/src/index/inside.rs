@@ -28,7 +28,7 @@ pub struct Costs {
     pub hit_us: f64,
     /// Finding that a name is not there.
     pub miss_us: f64,
-    pub verify_us: f64,
+    pub(crate) verify_us: f64,
     /// Listing a verified record.
     pub register_us: f64,
 }

@@ -28,7 +28,7 @@ pub struct Timing {
     pub names: usize,
     /// From the first call to the last answer.
     pub wall: Duration,
-    pub took: Vec<Duration>,
+    pub(crate) took: Vec<Duration>,
 }
 
 impl Timing {
@@ -98,12 +98,12 @@ impl Sample {
 #[derive(Debug)]
 pub struct Subject {
     pub node: Node,
-    pub deployment: Deployment,
+    pub(crate) deployment: Deployment,
     pub client: Client,
 }
 
 impl Subject {
-    pub async fn start(deployment: &Deployment, identity: Identity) -> anyhow::Result<Self> {
+    pub(crate) async fn start(deployment: &Deployment, identity: Identity) -> anyhow::Result<Self> {
         let node = deployment.indexer(0, Vec::new()).await?;
         let client = Client::connect(node.addr(), identity, deployment.security).await?;
         for _ in 0..WARM_UP {

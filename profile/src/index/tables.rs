@@ -27,27 +27,27 @@ const COLUMNS: [&str; 11] = [
 pub struct Tables {
     security: Security,
     floor: Floor,
-    pub grown: Vec<Row>,
-    pub depths: Vec<Row>,
-    pub batches: Vec<Row>,
+    pub(crate) grown: Vec<Row>,
+    pub(crate) depths: Vec<Row>,
+    pub(crate) batches: Vec<Row>,
     /// By registrations of a peer that left.
     pub left: Vec<Row>,
     shares: Vec<Row>,
 }
 
 impl Tables {
-    pub fn new(security: Security, floor: Floor) -> Self {
+    pub(crate) fn new(security: Security, floor: Floor) -> Self {
         let (grown, depths, batches, left, shares) = <_>::default();
         Self { security, floor, grown, depths, batches, left, shares }
     }
 
-    pub fn row(&self, scenario: String, timing: &Timing) -> Row {
+    pub(crate) fn row(&self, scenario: String, timing: &Timing) -> Row {
         let row = Row::named(scenario).with("security", security_name(self.security));
         let row = row.figure("per_s", timing.per_s()).figure("floor_us", self.floor.raw.p50);
         row.times(&timing.figures())
     }
 
-    pub fn share(&mut self, operation: String, timing: &Timing, index_us: f64) {
+    pub(crate) fn share(&mut self, operation: String, timing: &Timing, index_us: f64) {
         let us = timing.us_per_name();
         let percent = index_us / us * 100.0;
         let row = Row::named(operation).figure("us_each", us).figure("index_us", index_us);

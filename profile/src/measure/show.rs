@@ -47,7 +47,7 @@ impl Measured {
         self.hits_wrong() == 0 && self.errors() == 0 && !self.samples.interrupted
     }
 
-    pub fn queries_per_s(&self) -> f64 {
+    pub(crate) fn queries_per_s(&self) -> f64 {
         count(self.samples.answered()) / self.samples.wall.as_secs_f64()
     }
 
@@ -125,7 +125,7 @@ impl Measured {
         lines
     }
 
-    pub fn row(&self) -> Row {
+    pub(crate) fn row(&self) -> Row {
         let (scenario, samples) = (&self.scenario, &self.samples);
         let percentiles = self.figures.percentiles.iter().map(|(p, us)| json!([p, rounded(*us)]));
         let reference = reference::of(&scenario.name());

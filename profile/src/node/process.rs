@@ -22,8 +22,8 @@ pub struct Process {
     responses: Lines<BufReader<ChildStdout>>,
     pub label: String,
     pub node: String,
-    pub addr: SocketAddr,
-    pub dir: PathBuf,
+    pub(crate) addr: SocketAddr,
+    pub(crate) dir: PathBuf,
 }
 
 impl Process {

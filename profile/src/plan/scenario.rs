@@ -16,7 +16,7 @@ pub const REQUESTS_MAX: usize = 20_000_000;
 pub const FILES_MAX: usize = 200_000;
 /// Queries per second of an open loop.
 pub const RATE_MIN: f64 = 0.001;
-pub const RATE_MAX: f64 = 10_000_000.0;
+pub(crate) const RATE_MAX: f64 = 10_000_000.0;
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq)]

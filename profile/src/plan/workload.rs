@@ -84,7 +84,7 @@ impl Workload {
         (0..self.records.len()).filter(held).map(|index| self.records[index].clone()).collect()
     }
 
-    pub fn name(&self, ask: Ask) -> &FileName {
+    pub(crate) fn name(&self, ask: Ask) -> &FileName {
         match ask {
             Ask::File(index) => &self.records[index].unverified().name,
             Ask::Missing(index) => &self.missing[index],

@@ -27,7 +27,7 @@ impl Outputs {
         Ok(Self { json: json?, csv: csv?, plots: plots?, written: Vec::new() })
     }
 
-    pub fn write_json(mut self, value: &Value) -> anyhow::Result<Self> {
+    pub(crate) fn write_json(mut self, value: &Value) -> anyhow::Result<Self> {
         let text = serde_json::to_string_pretty(value)?;
         let written = self.json.take().map(|file| file.write(|out| Ok(writeln!(out, "{text}")?)));
         self.written.splice(0..0, written.transpose()?);
@@ -40,13 +40,13 @@ impl Outputs {
         Ok(self)
     }
 
-    pub fn draw(mut self, draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>) -> anyhow::Result<Self> {
+    pub(crate) fn draw(mut self, draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>) -> anyhow::Result<Self> {
         let drawn = self.plots.take().map(|folder| draw(&folder.path));
         self.written.extend(drawn.transpose()?.into_iter().flatten());
         Ok(self)
     }
 
-    pub fn written(&self) -> String {
+    pub(crate) fn written(&self) -> String {
         self.written.iter().map(|path| format!("wrote {}\n", path.display())).collect()
     }
 }

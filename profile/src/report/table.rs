@@ -17,7 +17,7 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn new<H: Into<String>>(heads: impl IntoIterator<Item = H>) -> Self {
+    pub(crate) fn new<H: Into<String>>(heads: impl IntoIterator<Item = H>) -> Self {
         Self { lines: vec![heads.into_iter().map(Into::into).collect()] }
     }
 
@@ -32,7 +32,7 @@ impl Table {
         table
     }
 
-    pub fn line(mut self, cells: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn line(mut self, cells: impl IntoIterator<Item = String>) -> Self {
         self.lines.push(cells.into_iter().collect());
         self
     }
@@ -44,7 +44,7 @@ impl Table {
         Self { lines: (0..columns).map(column).collect() }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.lines.len() < 2
     }
 }

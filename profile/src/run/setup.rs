@@ -40,7 +40,7 @@ pub struct Setup {
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     pub port: u16,
     #[command(flatten)]
-    pub connecting: Connecting,
+    pub(crate) connecting: Connecting,
 }
 
 impl Setup {

@@ -86,7 +86,7 @@ pub const METRICS: [Metric; 24] = [
 ];
 
 impl Round {
-    pub fn wall_s(&self) -> Option<f64> {
+    pub(crate) fn wall_s(&self) -> Option<f64> {
         self.took_s.iter().copied().reduce(f64::max)
     }
 

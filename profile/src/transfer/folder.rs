@@ -60,7 +60,7 @@ impl Folder {
         Ok(())
     }
 
-    pub fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         let kind = self.kind.as_deref().unwrap_or("an unknown file system");
         let memory = if self.is_memory() { ", which is memory" } else { "" };
         format!("files in {} ({kind}{memory})", self.outside().display())

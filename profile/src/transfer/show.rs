@@ -24,7 +24,7 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    pub fn is_all_well(&self) -> bool {
+    pub(crate) fn is_all_well(&self) -> bool {
         !self.interrupted && self.rows.iter().all(Measured::is_all_well)
     }
 

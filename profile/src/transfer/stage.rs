@@ -35,8 +35,8 @@ pub struct Stage {
     start: Starting,
     indexer: Node,
     asker: Client,
-    pub origin: Process,
-    pub copies: Vec<Process>,
+    pub(crate) origin: Process,
+    pub(crate) copies: Vec<Process>,
     hostile: Option<Process>,
     /// What the readers fetch, and what that must be.
     pub goods: Vec<(String, Hash)>,
@@ -143,7 +143,7 @@ impl Stage {
         }
     }
 
-    pub fn download(&self, at_s: f64) -> Request {
+    pub(crate) fn download(&self, at_s: f64) -> Request {
         Request::Download { names: self.goods.iter().map(|(name, _)| name.clone()).collect(), at_s }
     }
 

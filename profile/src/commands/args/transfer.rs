@@ -73,7 +73,7 @@ pub struct Transfer {
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     #[command(flatten)]
-    pub output: Detailed,
+    pub(crate) output: Detailed,
 }
 
 impl Transfer {
