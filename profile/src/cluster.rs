@@ -3,7 +3,7 @@
 pub mod affinity;
 pub mod client;
 pub mod deployment;
-pub mod endpoint;
+pub(crate) mod endpoint;
 pub mod layout;
 
 use std::{sync::Arc, time::Duration};

@@ -1,6 +1,6 @@
 //! What each command does: prepares, measures, writes, prints.
 
-pub mod args;
+pub(crate) mod args;
 
 use std::{io::Write, path::Path, sync::Arc};
 
@@ -8,7 +8,8 @@ use anyhow::Context;
 use nekoindexer::threads::THREADS_DEFAULT;
 use serde_json::Value;
 
-use self::args::{Alone, Args, Command, Detailed, Drawn, Output};
+pub use self::args::Args;
+use self::args::{Alone, Command, Detailed, Drawn, Output};
 use crate::cluster::deployment::Deployment;
 use crate::floor::layouts;
 use crate::measure::{Measured, measure};
@@ -152,7 +153,7 @@ fn run_instructions(args: &args::Instructions) -> Result<Outcome, Fault> {
     }
     let recorded = instructions::read(&args.recorded).or_cannot_begin()?;
     let (table, off) = instructions::judge(&recorded, &count()?, args.tolerance).or_cannot_begin()?;
-    print(&table.to_string())?;
+    print(&table)?;
     judged(&off, "off by more than the tolerance")
 }
 

@@ -1,7 +1,7 @@
 //! The floor: round trips that no query can be faster than, on the same threads as the queries.
 
-pub mod echo;
-pub mod layouts;
+pub(crate) mod echo;
+pub(crate) mod layouts;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -31,11 +31,11 @@ const CALLS: usize = 100_000;
 
 /// What a query is set beside.
 #[derive(Clone, Debug)]
-pub struct Floor {
+pub(crate) struct Floor {
     /// A raw TCP round trip of [`MESSAGE_BYTES`].
-    pub raw: Figures,
+    pub(crate) raw: Figures,
     /// An echo call through our own transport, with the security of the run.
-    pub call: Figures,
+    pub(crate) call: Figures,
 }
 
 impl Floor {
@@ -45,7 +45,7 @@ impl Floor {
 }
 
 /// Raw TCP: the bytes go to where the indexers run, and back.
-pub async fn raw(deployment: &Deployment) -> anyhow::Result<Figures> {
+pub(crate) async fn raw(deployment: &Deployment) -> anyhow::Result<Figures> {
     if deployment.layout == Layout::Processes {
         let process = deployment.process("the echo", Role::RawEcho).await?;
         let figures = ask_raw(process.addr).await;
@@ -112,7 +112,7 @@ fn patient() -> Context {
 const PAYLOAD: echo::Payload = (ContentHash::from_bytes([3; 32]), ContentHash::from_bytes([4; 32]));
 
 /// An echo call through our own transport, one at a time.
-pub async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
+pub(crate) async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
     let ask = |client: echo::Client| async move {
         let mut took = Vec::with_capacity(TRIPS);
         for _ in 0..TRIPS {
@@ -127,7 +127,11 @@ pub async fn call(deployment: &Deployment, security: Security) -> anyhow::Result
 }
 
 /// Echo calls a second over one connection, with `depth` of them in flight.
-pub async fn calls_per_s(deployment: &Deployment, security: Security, depth: usize) -> anyhow::Result<f64> {
+pub(crate) async fn calls_per_s(
+    deployment: &Deployment,
+    security: Security,
+    depth: usize,
+) -> anyhow::Result<f64> {
     let ask = move |client: echo::Client| async move {
         let one = || client.calls.echo(patient(), PAYLOAD);
         let began = Instant::now();
@@ -147,7 +151,7 @@ pub async fn calls_per_s(deployment: &Deployment, security: Security, depth: usi
 
 /// The raw round trip between two threads that block, without any runtime, on these cores: what the
 /// system alone costs.
-pub fn blocking(cores: [usize; 2]) -> anyhow::Result<Figures> {
+pub(crate) fn blocking(cores: [usize; 2]) -> anyhow::Result<Figures> {
     on_own_thread(|| ask_blocking(cores))?
 }
 

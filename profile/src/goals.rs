@@ -1,7 +1,7 @@
 //! What is aimed at, beside what was measured and the command that measures it alone: one table, for the
 //! search and for the transfer.
 
-pub mod search;
+pub(crate) mod search;
 pub mod transfer;
 
 use std::fmt;

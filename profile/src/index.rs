@@ -1,11 +1,11 @@
 //! One indexer in a process of its own: registrations and lookups a second, what a name costs in memory,
 //! and how much of the time is the index and how much the way to it.
 
-pub mod grow;
-pub mod inside;
-pub mod leave;
-pub mod subject;
-pub mod tables;
+pub(crate) mod grow;
+pub(crate) mod inside;
+pub(crate) mod leave;
+pub(crate) mod subject;
+pub(crate) mod tables;
 
 use std::{ops::Range, thread};
 

@@ -19,13 +19,13 @@
 pub mod cluster;
 pub mod commands;
 pub mod compare;
-pub mod connections;
-pub mod floor;
+pub(crate) mod connections;
+pub(crate) mod floor;
 pub mod goals;
 pub mod index;
 pub mod instructions;
-pub mod matrix;
-pub mod measure;
+pub(crate) mod matrix;
+pub(crate) mod measure;
 pub mod node;
 pub mod outcome;
 pub mod plan;

@@ -3,8 +3,8 @@
 
 pub mod fetch;
 pub mod hostile;
-pub mod process;
-pub mod serve;
+pub(crate) mod process;
+pub(crate) mod serve;
 pub mod usage;
 
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use self::usage::Usage;
 
 /// What a process is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Options {
+pub(crate) struct Options {
     pub(crate) role: Role,
     /// Plain TCP instead of TLS.
     pub insecure: bool,
@@ -28,7 +28,7 @@ pub struct Options {
 
 /// What a process is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Role {
+pub(crate) enum Role {
     Indexer {
         neighbors: Vec<SocketAddr>,
         /// Queries go to all neighbors.
@@ -46,7 +46,7 @@ pub enum Role {
 
 /// What a peer is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PeerOptions {
+pub(crate) struct PeerOptions {
     /// Its folder, in the folder of the run, which is removed when whoever started it is gone.
     pub dir: PathBuf,
     pub(crate) indexer: SocketAddr,
@@ -58,7 +58,7 @@ pub struct PeerOptions {
 
 /// What a hostile holder corrupts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Corruption {
+pub(crate) struct Corruption {
     /// The true file.
     pub file: PathBuf,
     pub(crate) name: String,
@@ -70,7 +70,7 @@ pub struct Corruption {
 
 /// What a process is asked to do. It ends when its stdin closes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Request {
+pub(crate) enum Request {
     /// Publish the file or the folder at this path.
     Publish(PathBuf),
     /// Download these files into the share folder.
@@ -89,7 +89,7 @@ pub enum Request {
 
 /// One response for each request, and one when the process is ready.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Response {
+pub(crate) enum Response {
     Ready {
         node: String,
         addr: SocketAddr,

@@ -1,8 +1,8 @@
 //! Pictures: each as SVG and as PNG, with a font of its own, so that no system library is needed.
 
 pub mod over_time;
-pub mod queries;
-pub mod scaling;
+pub(crate) mod queries;
+pub(crate) mod scaling;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -41,34 +41,34 @@ pub struct Picture {
 }
 
 /// Series over two axes.
-pub struct Chart {
+pub(crate) struct Chart {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    pub series: Vec<Series>,
+    pub(crate) series: Vec<Series>,
     pub(crate) legend: SeriesLabelPosition,
 }
 
 /// One axis.
-pub struct Axis {
-    pub label: &'static str,
+pub(crate) struct Axis {
+    pub(crate) label: &'static str,
     pub(crate) range: Range<f64>,
     pub(crate) is_logarithmic: bool,
     /// A figure as its label.
-    pub shown: Box<dyn Fn(&f64) -> String>,
+    pub(crate) shown: Box<dyn Fn(&f64) -> String>,
 }
 
 /// What is drawn of one kind of thing.
-pub struct Series {
-    pub label: String,
+pub(crate) struct Series {
+    pub(crate) label: String,
     pub(crate) shape: Shape,
     /// Its place in the palette.
-    pub colour: usize,
-    pub points: Vec<(f64, f64)>,
+    pub(crate) colour: usize,
+    pub(crate) points: Vec<(f64, f64)>,
 }
 
 /// How points are drawn.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Shape {
+pub(crate) enum Shape {
     Line,
     /// A line with its points marked.
     Marked,

@@ -3,10 +3,10 @@
 
 pub mod figures;
 pub mod machine;
-pub mod metrics;
+pub(crate) mod metrics;
 pub mod outputs;
-pub mod reference;
-pub mod table;
+pub(crate) mod reference;
+pub(crate) mod table;
 
 use std::io::{self, Write};
 
@@ -14,7 +14,7 @@ use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
 use self::figures::{Figures, rounded};
-pub use self::table::Table;
+pub(crate) use self::table::Table;
 
 /// One row: values by key. [`metrics`] says what the keys mean.
 #[derive(Clone, Debug, Default)]
@@ -61,10 +61,10 @@ impl Row {
 
 /// A part of a report: one table, and its rows in the results.
 #[derive(Clone, Debug)]
-pub struct Section {
-    pub title: String,
+pub(crate) struct Section {
+    pub(crate) title: String,
     pub(crate) table: Table,
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Section {

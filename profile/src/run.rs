@@ -1,9 +1,9 @@
 //! The run: clients that ask, each answer timed and then judged.
 
 pub mod pacer;
-pub mod progress;
+pub(crate) mod progress;
 pub mod samples;
-pub mod setup;
+pub(crate) mod setup;
 pub mod watch;
 
 use std::sync::{Arc, OnceLock};

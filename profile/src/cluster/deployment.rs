@@ -36,7 +36,7 @@ pub struct Deployment {
 
 /// A running indexer; dropping it ends it.
 #[derive(Debug)]
-pub enum Node {
+pub(crate) enum Node {
     Here(IndexerHandle),
     Apart(Box<Process>),
 }
@@ -86,14 +86,14 @@ impl Node {
     }
 
     /// Resident memory in bytes of its own process, if it has one that is still there.
-    pub fn rss_bytes(&self) -> Option<u64> {
+    pub(crate) fn rss_bytes(&self) -> Option<u64> {
         match self {
             Self::Here(_) => None,
             Self::Apart(process) => process.rss_bytes(),
         }
     }
 
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         match self {
             Self::Here(indexer) => indexer.shutdown().await,
             Self::Apart(process) => process.kill().await,

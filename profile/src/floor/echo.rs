@@ -15,11 +15,11 @@ use crate::cluster::{deployment::ANY_PORT, endpoint::endpoint};
 pub(crate) const MESSAGE_BYTES: usize = 64;
 
 /// The message of an echo call: 64 bytes.
-pub type Payload = (ContentHash, ContentHash);
+pub(crate) type Payload = (ContentHash, ContentHash);
 
 /// A call that costs nothing but itself.
 #[tarpc::service]
-pub trait EchoService {
+pub(crate) trait EchoService {
     async fn echo(payload: Payload) -> Payload;
 }
 
@@ -33,7 +33,7 @@ impl EchoService for Handler {
 }
 
 /// Sends back what comes over the first connection, until it ends.
-pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
+pub(crate) async fn serve_raw(listener: TcpListener) -> io::Result<()> {
     let (mut stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
     let mut message = [0; MESSAGE_BYTES];
@@ -45,14 +45,14 @@ pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
 
 /// Answers echo calls; dropping it ends that.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     pub(crate) addr: SocketAddr,
     stop: CancellationToken,
 }
 
 impl Server {
     /// Begins to answer, on the runtime that this is called on.
-    pub fn start(security: Security) -> anyhow::Result<Self> {
+    pub(crate) fn start(security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Indexer, security)?;
         let listener = endpoint.bind(ANY_PORT)?;
         let (addr, stop) = (listener.local_addr(), CancellationToken::new());
@@ -71,13 +71,13 @@ impl Drop for Server {
 
 /// Calls a [`Server`]; dropping it closes the connection.
 #[derive(Debug)]
-pub struct Client {
-    pub calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
+pub(crate) struct Client {
+    pub(crate) calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
     driver: JoinHandle<()>,
 }
 
 impl Client {
-    pub async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
+    pub(crate) async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Peer, security)?;
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::from);

@@ -18,7 +18,7 @@ const DEPTH: usize = 64;
 const RAW: &str = "raw TCP";
 
 /// Measures all floors; fewer if stopped.
-pub fn measure(watch: &Arc<Watch>) -> Result<Report, Fault> {
+pub(crate) fn measure(watch: &Arc<Watch>) -> Result<Report, Fault> {
     let mut rows = Vec::new();
     for (layout, cores) in [("no runtime, one core", [0, 0]), ("no runtime, two cores", [0, 1])] {
         let figures = blocking(cores).or_cannot_begin()?;

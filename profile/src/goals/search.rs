@@ -27,23 +27,23 @@ const LOOKUP_ROUNDS: usize = 9;
 
 /// How much is measured.
 #[derive(Clone, Debug, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Requests of each client
     #[arg(short = 'n', long, default_value = "3000", value_parser = within(1, 100_000))]
-    pub requests: usize,
+    pub(crate) requests: usize,
     /// Names that one indexer grows to, a row for each
     #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000", value_parser = within(100, SESSION_NAMES_MAX))]
-    pub names: Vec<usize>,
+    pub(crate) names: Vec<usize>,
     /// Connections to one indexer
     #[arg(long, default_value = "10000", value_parser = within(1, CONNECTIONS_MAX))]
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Registrations of a peer that leaves
     #[arg(long, default_value = "100000", value_parser = within(100, SESSION_NAMES_MAX))]
-    pub leave: usize,
+    pub(crate) leave: usize,
 }
 
 /// Measures all goals; fewer if stopped.
-pub fn run(options: &Options, watch: &Arc<Watch>) -> Result<Vec<Goal>, Fault> {
+pub(crate) fn run(options: &Options, watch: &Arc<Watch>) -> Result<Vec<Goal>, Fault> {
     let mut search = Search { options, watch, goals: Vec::new() };
     match search.measure_all() {
         Err(fault) if !watch.is_stopped() => Err(fault),

@@ -20,7 +20,7 @@ const LOOKUPS_IN_FLIGHT: usize = 64;
 
 /// Fills an indexer, and measures it when it is full; returns a sample of the names and what they cost
 /// without a network, or `None` if stopped before.
-pub async fn grow(
+pub(crate) async fn grow(
     subject: &Subject,
     names: usize,
     options: &Options,

@@ -21,7 +21,7 @@ const ROUNDS: usize = 5;
 const LEFT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Has a peer with `names` registrations leave, several times; less often if stopped.
-pub async fn leave(
+pub(crate) async fn leave(
     subject: &Subject,
     names: usize,
     options: &Options,

@@ -24,14 +24,14 @@ const COLUMNS: [&str; 11] = [
 
 /// The rows that were measured.
 #[derive(Debug)]
-pub struct Tables {
+pub(crate) struct Tables {
     security: Security,
     floor: Floor,
     pub(crate) grown: Vec<Row>,
     pub(crate) depths: Vec<Row>,
     pub(crate) batches: Vec<Row>,
     /// By registrations of a peer that left.
-    pub left: Vec<Row>,
+    pub(crate) left: Vec<Row>,
     shares: Vec<Row>,
 }
 
@@ -54,7 +54,7 @@ impl Tables {
         self.shares.push(row.figure("index_percent", percent).figure("ipc_percent", 100.0 - percent));
     }
 
-    pub fn report(self, options: &Options, interrupted: bool) -> Report {
+    pub(crate) fn report(self, options: &Options, interrupted: bool) -> Report {
         let (raw, call) = (self.floor.raw.p50, self.floor.call.p50);
         let (security, machine) = (security_name(self.security), machine::in_words());
         let process = format!("One indexer in a process of its own, one connection, {security}, {machine}.");

@@ -15,7 +15,7 @@ use crate::report::{
 const FLOORS_APART: f64 = 1.3;
 
 /// What is shown of each scenario in a table of several.
-pub const COLUMNS: [&str; 14] = [
+pub(crate) const COLUMNS: [&str; 14] = [
     "scenario",
     "mean_us",
     "p50_us",
@@ -34,16 +34,16 @@ pub const COLUMNS: [&str; 14] = [
 
 impl Measured {
     /// Answers that were not what they must be.
-    pub fn hits_wrong(&self) -> usize {
+    pub(crate) fn hits_wrong(&self) -> usize {
         self.samples.wrong().values().sum()
     }
 
-    pub fn errors(&self) -> usize {
+    pub(crate) fn errors(&self) -> usize {
         self.samples.failures().values().sum()
     }
 
     /// Every answer was right, none failed, and the run was not ended early.
-    pub fn is_all_well(&self) -> bool {
+    pub(crate) fn is_all_well(&self) -> bool {
         self.hits_wrong() == 0 && self.errors() == 0 && !self.samples.interrupted
     }
 
@@ -52,7 +52,7 @@ impl Measured {
     }
 
     /// The median answer beside the raw TCP round trip of the same run.
-    pub fn ratio_to_floor(&self) -> f64 {
+    pub(crate) fn ratio_to_floor(&self) -> f64 {
         self.figures.p50 / self.floor().p50
     }
 
@@ -61,7 +61,7 @@ impl Measured {
     }
 
     /// Where and how it was run, in a few words.
-    pub fn setting(&self) -> String {
+    pub(crate) fn setting(&self) -> String {
         let (topology, layout) = (option_name(&self.scenario.topology), self.layout.name());
         let (security, routing) = (security_name(self.security), option_name(&self.routing));
         let pace = match self.scenario.rate {
@@ -73,7 +73,7 @@ impl Measured {
     }
 
     /// The report of this scenario alone.
-    pub fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         let mut rows = vec![
             Row::named("response time").times(&self.figures),
             Row::named("warm-up apart").times(&self.warm_up),

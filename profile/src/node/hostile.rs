@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running hostile holder; dropping it ends it.
 #[derive(Debug)]
-pub struct Hostile {
-    pub client: Client,
+pub(crate) struct Hostile {
+    pub(crate) client: Client,
     _stop: DropGuard,
 }
 
@@ -47,7 +47,7 @@ struct Goods {
 
 impl Hostile {
     /// Asks the indexer for the record and its origin for the manifest, and registers as a holder.
-    pub async fn start(
+    pub(crate) async fn start(
         peer: &PeerOptions,
         corruption: &Corruption,
         security: Security,

@@ -12,23 +12,23 @@ use super::{Downloads, Options, Request, Response, Role, usage::Usage};
 use crate::report::machine;
 
 /// The hidden command that a process runs.
-pub const NODE: &str = "node";
+pub(crate) const NODE: &str = "node";
 
 /// A running process; dropping it ends it, and it ends when this process does.
 #[derive(Debug)]
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     stdin: ChildStdin,
     responses: Lines<BufReader<ChildStdout>>,
-    pub label: String,
-    pub node: String,
+    pub(crate) label: String,
+    pub(crate) node: String,
     pub(crate) addr: SocketAddr,
     pub(crate) dir: PathBuf,
 }
 
 impl Process {
     /// Starts a process called `label`; returns when it serves. If it does not, the error says why.
-    pub async fn start(label: String, listen: SocketAddr, options: &Options) -> anyhow::Result<Self> {
+    pub(crate) async fn start(label: String, listen: SocketAddr, options: &Options) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program to start it again")?;
         let mut command = Command::new(program);
         command.arg(NODE).arg(format!("--listen={listen}")).arg(serde_json::to_string(options)?);
@@ -51,7 +51,7 @@ impl Process {
     }
 
     /// Asks for something; [`response`](Self::response) then gives what came of it.
-    pub async fn ask(&mut self, request: &Request) -> anyhow::Result<()> {
+    pub(crate) async fn ask(&mut self, request: &Request) -> anyhow::Result<()> {
         let line = serde_json::to_string(request)? + "\n";
         self.stdin.write_all(line.as_bytes()).await.with_context(|| format!("{} has ended", self.label))
     }
@@ -71,7 +71,7 @@ impl Process {
     }
 
     /// Publishes the file or folder at `path`: the number of files, and seconds.
-    pub async fn publish(&mut self, path: &Path) -> anyhow::Result<(usize, f64)> {
+    pub(crate) async fn publish(&mut self, path: &Path) -> anyhow::Result<(usize, f64)> {
         self.ask(&Request::Publish(path.to_owned())).await?;
         match self.response().await? {
             Response::Published { files, took_s } => Ok((files, took_s)),
@@ -80,7 +80,7 @@ impl Process {
     }
 
     /// What came of the downloads that it was asked for.
-    pub async fn downloaded(&mut self) -> anyhow::Result<Downloads> {
+    pub(crate) async fn downloaded(&mut self) -> anyhow::Result<Downloads> {
         match self.response().await? {
             Response::Downloaded(downloads) => Ok(downloads),
             other => self.unexpected(&other),
@@ -88,13 +88,13 @@ impl Process {
     }
 
     /// Lets it forget what it took so far.
-    pub async fn reset(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn reset(&mut self) -> anyhow::Result<()> {
         self.ask(&Request::Reset).await?;
         self.response().await.map(drop)
     }
 
     /// What it took since then.
-    pub async fn usage(&mut self) -> anyhow::Result<Usage> {
+    pub(crate) async fn usage(&mut self) -> anyhow::Result<Usage> {
         self.ask(&Request::Usage).await?;
         match self.response().await? {
             Response::Usage(usage) => Ok(usage),
@@ -103,12 +103,12 @@ impl Process {
     }
 
     /// Resident memory in bytes, while it runs.
-    pub fn rss_bytes(&self) -> Option<u64> {
+    pub(crate) fn rss_bytes(&self) -> Option<u64> {
         machine::rss_bytes(self.child.id()?)
     }
 
     /// Lets it withdraw what it registered, and waits for its end. Its folder stays.
-    pub async fn end(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn end(&mut self) -> anyhow::Result<()> {
         self.ask(&Request::End).await?;
         self.response().await?;
         self.child.wait().await?;
@@ -116,7 +116,7 @@ impl Process {
     }
 
     /// Kills it and waits for its end.
-    pub async fn kill(mut self) {
+    pub(crate) async fn kill(mut self) {
         // Fails if it has ended already, which is as good.
         let _ = self.child.kill().await;
     }

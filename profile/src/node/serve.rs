@@ -21,7 +21,7 @@ use crate::floor::echo;
 use crate::transfer::folder;
 
 /// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
-pub fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
+pub(crate) fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
     let runtime = match options.role {
         Role::Peer(_) | Role::Hostile(..) => {
             tokio::runtime::Builder::new_multi_thread().enable_all().build()?

@@ -18,7 +18,7 @@ const BINS: usize = 80;
 const TOP_OF_P99: f64 = 1.5;
 
 /// Draws both into `folder`; returns what was written.
-pub fn draw(folder: &Path, measured: &Measured) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn draw(folder: &Path, measured: &Measured) -> anyhow::Result<Vec<PathBuf>> {
     let figures = &measured.figures;
     let top = (figures.p99 * TOP_OF_P99).min(figures.max * 1.05).max(figures.p50 * 1.2);
     let beyond = measured.samples.by_round().filter(|(_, us)| *us > top).count();

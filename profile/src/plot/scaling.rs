@@ -8,7 +8,7 @@ use crate::report::{count, reference};
 
 /// Two charts of the rows of a matrix that `at` gives a place on the axis: response times, and answers a
 /// second; `None` if these are fewer than two.
-pub fn picture(
+pub(crate) fn picture(
     rows: &[Measured],
     title: &str,
     along: &'static str,

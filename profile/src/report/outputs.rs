@@ -40,7 +40,10 @@ impl Outputs {
         Ok(self)
     }
 
-    pub(crate) fn draw(mut self, draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>) -> anyhow::Result<Self> {
+    pub(crate) fn draw(
+        mut self,
+        draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>,
+    ) -> anyhow::Result<Self> {
         let drawn = self.plots.take().map(|folder| draw(&folder.path));
         self.written.extend(drawn.transpose()?.into_iter().flatten());
         Ok(self)

@@ -11,7 +11,7 @@ const NOTHING: &str = "-";
 
 /// Lines of cells under headings.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub(crate) struct Table {
     /// The headings, then the lines.
     lines: Vec<Vec<String>>,
 }
@@ -22,7 +22,7 @@ impl Table {
     }
 
     /// The columns of `rows` that these keys name; a column without any value is left out.
-    pub fn of(rows: &[Row], keys: &[&'static str]) -> Self {
+    pub(crate) fn of(rows: &[Row], keys: &[&'static str]) -> Self {
         let has_value =
             |key: &str| rows.iter().any(|row| row.0.get(key).is_some_and(|value| !value.is_null()));
         let keys: Vec<&'static str> = keys.iter().copied().filter(|key| has_value(key)).collect();
@@ -38,7 +38,7 @@ impl Table {
     }
 
     /// The same with columns for lines.
-    pub fn transposed(self) -> Self {
+    pub(crate) fn transposed(self) -> Self {
         let columns = self.lines.first().map_or(0, Vec::len);
         let column = |n: usize| self.lines.iter().map(|line| line[n].clone()).collect();
         Self { lines: (0..columns).map(column).collect() }

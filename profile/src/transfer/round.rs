@@ -17,7 +17,7 @@ use crate::node::{Downloads, Moment, Sent};
 const BEGIN_AFTER_S: f64 = 0.03;
 
 /// Does what the scenario of `stage` says for the `n`-th time.
-pub async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
+pub(crate) async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
     let mut round = Round { files: stage.goods.len(), ..Round::default() };
     match stage.scenario.what {
         What::Publish(bulk) => {
