@@ -87,23 +87,14 @@ pub(crate) enum Request {
     End,
 }
 
-/// One response for each request, and one when the process is ready.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Response {
-    Ready {
-        node: String,
-        addr: SocketAddr,
-    },
-    /// It has published this number of files.
-    Published {
-        files: usize,
-        took_s: f64,
-    },
-    Downloaded(Downloads),
-    Usage(Usage),
-    Done,
-    Failed(String),
-}
+/// What is responded to each request, and once when the process is ready: the value, or why there is none.
+///
+/// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; usage: [`Usage`];
+/// reset and end: nothing.
+pub(crate) type Response<T> = Result<T, String>;
+
+/// A node, and where it listens.
+pub(crate) type Started = (String, SocketAddr);
 
 /// What came of the downloads of one reader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -41,10 +41,10 @@ pub struct Picture {
 }
 
 /// Series over two axes.
-pub(crate) struct Chart {
+pub struct Chart {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
-    pub(crate) series: Vec<Series>,
+    pub series: Vec<Series>,
     pub(crate) legend: SeriesLabelPosition,
 }
 
@@ -58,12 +58,12 @@ pub(crate) struct Axis {
 }
 
 /// What is drawn of one kind of thing.
-pub(crate) struct Series {
-    pub(crate) label: String,
+pub struct Series {
+    pub label: String,
     pub(crate) shape: Shape,
     /// Its place in the palette.
     pub(crate) colour: usize,
-    pub(crate) points: Vec<(f64, f64)>,
+    pub points: Vec<(f64, f64)>,
 }
 
 /// How points are drawn.
@@ -80,7 +80,7 @@ pub(crate) enum Shape {
 
 impl Axis {
     /// A linear one from 0 to `end`.
-    pub fn new(label: &'static str, end: f64, shown: impl Fn(&f64) -> String + 'static) -> Self {
+    pub(crate) fn new(label: &'static str, end: f64, shown: impl Fn(&f64) -> String + 'static) -> Self {
         Self { label, range: 0.0..end, is_logarithmic: false, shown: Box::new(shown) }
     }
 }

@@ -69,7 +69,7 @@ pub(crate) struct Section {
 
 impl Section {
     /// Rows whose table has these columns, by key.
-    pub fn new(title: impl Into<String>, columns: &[&'static str], rows: Vec<Row>) -> Self {
+    pub(crate) fn new(title: impl Into<String>, columns: &[&'static str], rows: Vec<Row>) -> Self {
         Self { title: title.into(), table: Table::of(&rows, columns), rows }
     }
 }

@@ -9,7 +9,8 @@ use nekoproto::{
     RegisterRequest, Role, SignedRecord, Verdict,
 };
 use tarpc::context::{self, Context};
-use tokio::{task::JoinHandle, time::sleep};
+use tokio::time::sleep;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::deployment::ANY_PORT;
 use super::endpoint::{LEASE, endpoint};
@@ -22,7 +23,7 @@ pub struct Client {
     pub holder: Holder,
     /// Holds the port that the indexer lists.
     listener: Option<Listener>,
-    driver: JoinHandle<()>,
+    _driver: AbortOnDropHandle<()>,
 }
 
 /// Hears what an indexer says, and does nothing about it.
@@ -60,13 +61,13 @@ impl Client {
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
         let renewals = stay_listed(calls.clone());
-        let driver = tokio::spawn(async move {
+        let driver = AbortOnDropHandle::new(tokio::spawn(async move {
             tokio::select! {
                 () = driver => {}
                 () = renewals => {}
             }
-        });
-        Ok(Self { calls, holder, listener: None, driver })
+        }));
+        Ok(Self { calls, holder, listener: None, _driver: driver })
     }
 
     /// The same without the port, for thousands of them: it is listed, and nobody is to connect there.
@@ -91,11 +92,5 @@ async fn stay_listed(calls: IndexerServiceClient) {
         sleep(LEASE / 3).await;
         // Whoever calls next hears of a broken connection.
         let _ = calls.renew(context::current()).await;
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.driver.abort();
     }
 }

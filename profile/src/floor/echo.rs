@@ -7,8 +7,8 @@ use nekoproto::{ContentHash, Identity, Purpose, Role};
 use tarpc::context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::cluster::{deployment::ANY_PORT, endpoint::endpoint};
 
@@ -47,7 +47,7 @@ pub(crate) async fn serve_raw(listener: TcpListener) -> io::Result<()> {
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) addr: SocketAddr,
-    stop: CancellationToken,
+    _stop: DropGuard,
 }
 
 impl Server {
@@ -59,13 +59,7 @@ impl Server {
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), |connection: Connection| async {
             control::open(connection.io, Handler.serve(), EchoServiceClient::from).1.await;
         }));
-        Ok(Self { addr, stop })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.cancel();
+        Ok(Self { addr, _stop: stop.drop_guard() })
     }
 }
 
@@ -73,7 +67,7 @@ impl Drop for Server {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
-    driver: JoinHandle<()>,
+    _driver: AbortOnDropHandle<()>,
 }
 
 impl Client {
@@ -81,12 +75,6 @@ impl Client {
         let endpoint = endpoint(Identity::generate(), Role::Peer, security)?;
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::from);
-        Ok(Self { calls, driver: tokio::spawn(driver) })
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        self.driver.abort();
+        Ok(Self { calls, _driver: AbortOnDropHandle::new(tokio::spawn(driver)) })
     }
 }

@@ -1,14 +1,15 @@
 //! A process as whoever started it holds it: asked over its stdin, responding over its stdout.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Stdio;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::{Downloads, Options, Request, Response, Role, usage::Usage};
+use super::{Options, Request, Response, Role, Started, usage::Usage};
 use crate::report::machine;
 
 /// The hidden command that a process runs.
@@ -43,10 +44,7 @@ impl Process {
             Role::Indexer { .. } | Role::RawEcho | Role::Echo => PathBuf::new(),
         };
         let mut process = Self { child, stdin, responses, label, node: String::new(), addr: listen, dir };
-        match process.response().await? {
-            Response::Ready { node, addr } => (process.node, process.addr) = (node, addr),
-            other => return process.unexpected(&other),
-        }
+        (process.node, process.addr) = process.response::<Started>().await?;
         Ok(process)
     }
 
@@ -57,49 +55,21 @@ impl Process {
     }
 
     /// What it responds to the last request; an error if it could not do it, or has ended.
-    async fn response(&mut self) -> anyhow::Result<Response> {
+    pub(crate) async fn response<T: DeserializeOwned>(&mut self) -> anyhow::Result<T> {
         let line = self.responses.next_line().await?;
         let line = line.with_context(|| format!("{} has ended", self.label))?;
-        match serde_json::from_str(&line)? {
-            Response::Failed(why) => bail!("{}: {why}", self.label),
-            response => Ok(response),
-        }
+        serde_json::from_str::<Response<T>>(&line)?.map_err(|why| anyhow!("{}: {why}", self.label))
     }
 
-    fn unexpected<T>(&self, response: &Response) -> anyhow::Result<T> {
-        bail!("{} responds {response:?}, which is no answer", self.label)
+    /// Asks for something, and waits for what comes of it.
+    pub(crate) async fn call<T: DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
+        self.ask(request).await?;
+        self.response().await
     }
 
-    /// Publishes the file or folder at `path`: the number of files, and seconds.
-    pub(crate) async fn publish(&mut self, path: &Path) -> anyhow::Result<(usize, f64)> {
-        self.ask(&Request::Publish(path.to_owned())).await?;
-        match self.response().await? {
-            Response::Published { files, took_s } => Ok((files, took_s)),
-            other => self.unexpected(&other),
-        }
-    }
-
-    /// What came of the downloads that it was asked for.
-    pub(crate) async fn downloaded(&mut self) -> anyhow::Result<Downloads> {
-        match self.response().await? {
-            Response::Downloaded(downloads) => Ok(downloads),
-            other => self.unexpected(&other),
-        }
-    }
-
-    /// Lets it forget what it took so far.
-    pub(crate) async fn reset(&mut self) -> anyhow::Result<()> {
-        self.ask(&Request::Reset).await?;
-        self.response().await.map(drop)
-    }
-
-    /// What it took since then.
+    /// What it took since it was told to forget that.
     pub(crate) async fn usage(&mut self) -> anyhow::Result<Usage> {
-        self.ask(&Request::Usage).await?;
-        match self.response().await? {
-            Response::Usage(usage) => Ok(usage),
-            other => self.unexpected(&other),
-        }
+        self.call(&Request::Usage).await
     }
 
     /// Resident memory in bytes, while it runs.
@@ -109,8 +79,7 @@ impl Process {
 
     /// Lets it withdraw what it registered, and waits for its end. Its folder stays.
     pub(crate) async fn end(&mut self) -> anyhow::Result<()> {
-        self.ask(&Request::End).await?;
-        self.response().await?;
+        self.call::<()>(&Request::End).await?;
         self.child.wait().await?;
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! Everything here blocks.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::{fs, io};
@@ -35,15 +35,7 @@ fn random(seed: u64) -> OutputReader {
 }
 
 fn write_random(out: &mut impl Write, random: &mut OutputReader, bytes: u64) -> io::Result<()> {
-    let mut block = vec![0; usize::try_from(bytes).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES)];
-    let mut left = bytes;
-    while left > 0 {
-        let len = usize::try_from(left).unwrap_or(BLOCK_BYTES).min(block.len());
-        random.fill(&mut block[..len]);
-        out.write_all(&block[..len])?;
-        left -= len as u64;
-    }
-    Ok(())
+    io::copy(&mut Read::by_ref(random).take(bytes), &mut BufWriter::with_capacity(BLOCK_BYTES, out)).map(drop)
 }
 
 /// Makes `count` files in the new folder `folder`; returns their names, in order.

@@ -11,7 +11,7 @@ use super::stage::Stage;
 use super::{apart, files, floor};
 use crate::node::process::Process;
 use crate::node::usage::{Usage, now_s};
-use crate::node::{Downloads, Moment, Sent};
+use crate::node::{Downloads, Moment, Request, Sent};
 
 /// Readers begin this long after they were asked, so that all of them know by then.
 const BEGIN_AFTER_S: f64 = 0.03;
@@ -74,7 +74,7 @@ async fn fetch(stage: &Stage, readers: &mut [Process], round: &mut Round) -> any
     round.began_s = at_s;
     let mut fetched = Vec::new();
     for reader in readers {
-        let downloads = reader.downloaded().await?;
+        let downloads: Downloads = reader.response().await?;
         round.took_s.push(downloads.ended_s - at_s);
         round.errors.extend(downloads.failed.iter().map(|why| format!("{}: {why}", reader.label)));
         fetched.push(downloads);
@@ -95,7 +95,7 @@ async fn change_it(stage: &mut Stage, change: Change, n: usize) -> anyhow::Resul
 
 async fn reset(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<()> {
     for node in nodes {
-        node.reset().await?;
+        node.call::<()>(&Request::Reset).await?;
     }
     Ok(())
 }

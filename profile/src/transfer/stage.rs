@@ -19,7 +19,7 @@ use crate::cluster::client::Client;
 use crate::cluster::deployment::{Deployment, Node};
 use crate::node::process::Process;
 use crate::node::usage::now_s;
-use crate::node::{Corruption, PeerOptions, Request, Role};
+use crate::node::{Corruption, Downloads, PeerOptions, Request, Role};
 
 const NAME: &str = "data.bin";
 const SMALL: &str = "small";
@@ -76,8 +76,7 @@ impl Stage {
         for n in 1..honest {
             let mut copy = self.start.peer(&format!("source {n}"), &uncapped).await?;
             self.listed(n).await?;
-            copy.ask(&self.download(now_s())).await?;
-            let failed = copy.downloaded().await?.failed;
+            let failed = copy.call::<Downloads>(&self.download(now_s())).await?.failed;
             ensure!(failed.is_empty(), "{}: {}", copy.label, failed.join("; "));
             self.copies.push(copy);
         }
@@ -109,7 +108,7 @@ impl Stage {
     /// Publishes what the readers fetch: how many files, in how many seconds.
     pub(crate) async fn publish(&mut self) -> anyhow::Result<(usize, f64)> {
         let path = self.path();
-        self.origin.publish(&path).await
+        self.origin.call(&Request::Publish(path)).await
     }
 
     /// Starts readers, with nothing in their folders.
