@@ -61,42 +61,41 @@ pub struct Options {
 pub async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
     let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
-    let mut tables = Tables::new(deployment.security, floor);
+    let mut tables = Tables::new(options.clone(), deployment.security, floor);
     let start =
         async || Subject::start(deployment, Origin::Own.identity(options.seed)).await.or_cannot_begin();
     let mut costs = None;
     for names in options.names.iter().take_while(|_| !watch.is_stopped()) {
         let subject = start().await?;
-        if let Some((sample, of_names)) = grow::grow(&subject, *names, options, &mut tables).await?
+        if let Some((sample, of_names)) = grow::grow(&subject, *names, &mut tables).await?
             && costs.is_none()
         {
-            look_up_by_depth(&subject, &sample, &of_names, options, &mut tables).await?;
+            look_up_by_depth(&subject, &sample, &of_names, &mut tables).await?;
             costs = Some(of_names);
         }
         subject.stop().await;
     }
     for batch in options.batches.iter().take_while(|_| !watch.is_stopped()) {
         let subject = start().await?;
-        call_in_batches(&subject, *batch, costs.as_ref(), options, &mut tables).await?;
+        call_in_batches(&subject, *batch, costs.as_ref(), &mut tables).await?;
         subject.stop().await;
     }
     for names in options.leave.iter().take_while(|_| !watch.is_stopped()) {
         let subject = start().await?;
-        leave::leave(&subject, *names, options, &mut tables).await?;
+        leave::leave(&subject, *names, &mut tables).await?;
         subject.stop().await;
     }
-    Ok(tables.report(options, watch.is_stopped()))
+    Ok(tables.report(watch.is_stopped()))
 }
 
 async fn look_up_by_depth(
     subject: &Subject,
     sample: &Sample,
     costs: &Costs,
-    options: &Options,
     tables: &mut Tables,
 ) -> anyhow::Result<()> {
-    for depth in options.depths.iter().copied().take_while(|_| !subject.watch().is_stopped()) {
-        let (hits, misses) = subject.hits_and_misses(sample, depth, options.lookups).await?;
+    for depth in tables.options.depths.clone().into_iter().take_while(|_| !subject.watch().is_stopped()) {
+        let (hits, misses) = subject.hits_and_misses(sample, depth, tables.options.lookups).await?;
         for (one, several, timing, index_us) in
             [("hit", "hits", &hits, costs.hit_us), ("miss", "misses", &misses, costs.miss_us)]
         {
@@ -116,13 +115,13 @@ async fn call_in_batches(
     subject: &Subject,
     batch: usize,
     costs: Option<&Costs>,
-    options: &Options,
     tables: &mut Tables,
 ) -> anyhow::Result<()> {
-    let sample = Sample::of(&sign(Origin::Own, options.seed, 0..BATCHED_NAMES), subject.client.holder);
-    let copies = sign(Origin::Other, options.seed, BATCHED_NAMES..2 * BATCHED_NAMES);
+    let Options { seed, lookups, .. } = tables.options;
+    let sample = Sample::of(&sign(Origin::Own, seed, 0..BATCHED_NAMES), subject.client.holder);
+    let copies = sign(Origin::Other, seed, BATCHED_NAMES..2 * BATCHED_NAMES);
     let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
-    let lookups = options.lookups * batch.min(LOOKUPS_BATCHED);
+    let lookups = lookups * batch.min(LOOKUPS_BATCHED);
     let _progress = Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, subject.watch());
     let new = subject.register(&sample.records, batch, 1).await?;
     let known = subject.register(&sample.records, batch, 1).await?;

@@ -14,8 +14,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use self::usage::Usage;
-
 /// What a process is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Options {
@@ -89,7 +87,7 @@ pub(crate) enum Request {
 
 /// What is responded to each request, and once when the process is ready: the value, or why there is none.
 ///
-/// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; usage: [`Usage`];
+/// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; usage: [`Usage`](usage::Usage);
 /// reset and end: nothing.
 pub(crate) type Response<T> = Result<T, String>;
 

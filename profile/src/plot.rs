@@ -57,13 +57,19 @@ pub(crate) struct Axis {
     pub(crate) shown: Box<dyn Fn(&f64) -> String>,
 }
 
+/// Places on the horizontal axis, and heights.
+pub type Points = Vec<(f64, f64)>;
+
+/// Points by what they are called.
+pub(crate) type Lines = Vec<(String, Points)>;
+
 /// What is drawn of one kind of thing.
 pub struct Series {
     pub label: String,
     pub(crate) shape: Shape,
     /// Its place in the palette.
     pub(crate) colour: usize,
-    pub points: Vec<(f64, f64)>,
+    pub points: Points,
 }
 
 /// How points are drawn.
@@ -76,6 +82,12 @@ pub(crate) enum Shape {
     Dots,
     /// From the horizontal axis up, this wide, without a label.
     Bars(f64),
+}
+
+impl Series {
+    pub(crate) fn new(label: impl Into<String>, shape: Shape, colour: usize, points: Points) -> Self {
+        Self { label: label.into(), shape, colour, points }
+    }
 }
 
 impl Axis {

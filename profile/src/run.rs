@@ -147,14 +147,12 @@ async fn closed_loop(clients: Vec<Asking>, requests: usize) -> anyhow::Result<(V
     let work = |mut client: Asking| {
         let (together, start) = (Arc::clone(&together), Arc::clone(&start));
         client.samples.reserve(requests);
-        let runtime = client.runtime.clone();
-        let work = async move {
+        (client.runtime.clone(), async move {
             together.wait().await;
             let began = *start.get_or_init(Instant::now);
             client.ask_in_turn(requests, began).await;
             (client, began.elapsed())
-        };
-        (work, runtime)
+        })
     };
     all(clients.into_iter().map(work)).await
 }
@@ -171,12 +169,10 @@ async fn open_loop(
     let pacer = Pacer { rate, requests: scenario.requests_of_all(), began };
     let pacing = pacer.start(senders, Arc::clone(watch))?;
     let work = |(mut client, due): (Asking, _)| {
-        let runtime = client.runtime.clone();
-        let work = async move {
+        (client.runtime.clone(), async move {
             client.ask_when_due(due, began).await;
             (client, began.elapsed())
-        };
-        (work, runtime)
+        })
     };
     let ended = all(clients.into_iter().zip(receivers).map(work)).await;
     // It ends by itself: it has told of all requests, or has nobody to tell any more.
@@ -186,12 +182,12 @@ async fn open_loop(
 
 /// Runs every client as a task of its own, where it belongs; returns them in order, and the longest of
 /// their times.
-async fn all<F>(work: impl Iterator<Item = (F, Handle)>) -> anyhow::Result<(Vec<Asking>, Duration)>
+async fn all<F>(work: impl Iterator<Item = (Handle, F)>) -> anyhow::Result<(Vec<Asking>, Duration)>
 where
     F: Future<Output = (Asking, Duration)> + Send + 'static,
 {
     let mut tasks = JoinSet::new();
-    for (client, runtime) in work {
+    for (runtime, client) in work {
         tasks.spawn_on(client, &runtime);
     }
     let mut ended = Vec::new();

@@ -35,7 +35,9 @@ fn random(seed: u64) -> OutputReader {
 }
 
 fn write_random(out: &mut impl Write, random: &mut OutputReader, bytes: u64) -> io::Result<()> {
-    io::copy(&mut Read::by_ref(random).take(bytes), &mut BufWriter::with_capacity(BLOCK_BYTES, out)).map(drop)
+    let mut out = BufWriter::with_capacity(BLOCK_BYTES, out);
+    io::copy(&mut Read::by_ref(random).take(bytes), &mut out)?;
+    out.flush()
 }
 
 /// Makes `count` files in the new folder `folder`; returns their names, in order.
