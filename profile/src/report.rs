@@ -86,7 +86,7 @@ pub struct Report {
     pub foot: Vec<String>,
     /// Values of the results that belong to no row.
     pub facts: Row,
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
 }
 
 impl Report {

@@ -34,7 +34,7 @@ impl Outputs {
         Ok(self)
     }
 
-    pub fn write_csv(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<Self> {
+    pub(crate) fn write_csv(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<Self> {
         let written = self.csv.take().map(|file| file.write(|out| Ok(write(out)?)));
         self.written.extend(written.transpose()?);
         Ok(self)

@@ -140,7 +140,7 @@ impl Measured {
         self.rounds.iter().all(|round| round.wrong == 0)
     }
 
-    pub fn errors(&self) -> impl Iterator<Item = &String> {
+    pub(crate) fn errors(&self) -> impl Iterator<Item = &String> {
         self.rounds.iter().flat_map(|round| &round.errors)
     }
 }

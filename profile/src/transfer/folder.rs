@@ -21,7 +21,7 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// A folder of this run; removed when dropped.
 #[derive(Debug)]
 pub struct Folder {
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     kind: Option<String>,
 }
 
