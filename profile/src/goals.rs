@@ -85,14 +85,11 @@ impl Goal {
 /// The table of `goals`; `place` says where they were measured.
 pub fn report(goals: &[Goal], place: &str, interrupted: bool) -> Report {
     let table = Table::new(["what", "goal", "measured", "verdict", "command"]);
+    let table = goals.iter().fold(table, |table, goal| table.line(goal.line()));
     Report {
         kind: Some("goals"),
         head: format!("{place}{}.", machine::in_words()),
-        sections: vec![Section {
-            title: String::new(),
-            table: goals.iter().fold(table, |table, goal| table.line(goal.line())),
-            rows: goals.iter().map(Goal::row).collect(),
-        }],
+        sections: vec![Section::of(table, goals.iter().map(Goal::row).collect())],
         interrupted,
         ..Report::default()
     }

@@ -17,14 +17,12 @@ use nekoproto::{Identity, VerifiedRecord};
 use self::inside::Costs;
 use self::subject::{Sample, Subject};
 use self::tables::Tables;
-use crate::{
-    cluster::{affinity, deployment::Deployment},
-    floor::Floor,
-    outcome::{Begin, Fault},
-    plan::workload::sign_record,
-    report::Report,
-    run::{progress::Progress, setup::within},
-};
+use crate::cluster::{affinity, deployment::Deployment};
+use crate::floor::Floor;
+use crate::outcome::{Begin, Fault};
+use crate::plan::workload::sign_record;
+use crate::report::Report;
+use crate::run::{progress::Progress, setup::within};
 
 /// Names of each row by batch size.
 const BATCHED_NAMES: usize = 10_000;

@@ -7,7 +7,6 @@
 pub mod hot;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
@@ -68,17 +67,6 @@ fn count(hot: Hot, times: u32) -> anyhow::Result<u64> {
 pub fn parse_count(said: &str) -> Option<u64> {
     let line = said.lines().find(|line| line.contains(" I ") && line.contains("refs:"))?;
     line.rsplit(':').next()?.trim().replace(',', "").parse().ok()
-}
-
-pub(crate) fn read(path: &Path) -> anyhow::Result<Counts> {
-    let cannot = || {
-        format!(
-            "cannot read the recorded numbers in {} (run it from the top of the repository)",
-            path.display()
-        )
-    };
-    let text = std::fs::read_to_string(path).with_context(cannot)?;
-    serde_json::from_str(&text).with_context(cannot)
 }
 
 /// Compares `counted` with what is `recorded`, each function within the share `tolerance`: a table, and in

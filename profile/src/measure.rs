@@ -7,14 +7,12 @@ use std::sync::Arc;
 use nekoindexer::Routing;
 use nekoproto::transport::Security;
 
-use crate::{
-    cluster::{Cluster, deployment::Deployment, layout::Layout},
-    floor::Floor,
-    outcome::{Begin, Fault},
-    plan::scenario::Scenario,
-    report::figures::Figures,
-    run::{self, Watch, progress::Progress, samples::Samples},
-};
+use crate::cluster::{Cluster, deployment::Deployment, layout::Layout};
+use crate::floor::Floor;
+use crate::outcome::{Begin, Fault};
+use crate::plan::scenario::Scenario;
+use crate::report::figures::Figures;
+use crate::run::{self, Watch, progress::Progress, samples::Samples};
 
 pub(crate) use show::COLUMNS;
 

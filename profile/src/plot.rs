@@ -192,6 +192,12 @@ impl Chart {
     }
 }
 
+/// How far these points reach to the right, down and up: at least to a height of 1.
+fn extent(lines: &Lines) -> (f64, f64, f64) {
+    let points = lines.iter().flat_map(|(_, points)| points);
+    points.fold((0.0, f64::MAX, 1.0), |(x, least, most), at| (at.0.max(x), at.1.min(least), at.1.max(most)))
+}
+
 /// Microseconds as a label: no more digits than say something.
 pub fn micros(us: &f64) -> String {
     match *us {

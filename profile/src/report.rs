@@ -68,6 +68,11 @@ pub(crate) struct Section {
 }
 
 impl Section {
+    /// A table of its own, and the rows it was made of.
+    pub(crate) fn of(table: Table, rows: Vec<Row>) -> Self {
+        Self { title: String::new(), table, rows }
+    }
+
     /// Rows whose table has these columns, by key.
     pub(crate) fn new(title: impl Into<String>, columns: &[&'static str], rows: Vec<Row>) -> Self {
         Self { title: title.into(), table: Table::of(&rows, columns), rows }

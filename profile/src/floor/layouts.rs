@@ -6,12 +6,10 @@ use clap::ValueEnum;
 use nekoproto::transport::Security;
 
 use super::{blocking, call, calls_per_s, raw};
-use crate::{
-    cluster::{deployment::Deployment, layout::Layout},
-    outcome::{Begin, Fault},
-    report::{Report, Row, Section, figures::Figures, machine},
-    run::{Watch, setup::Setup},
-};
+use crate::cluster::{deployment::Deployment, layout::Layout};
+use crate::outcome::{Begin, Fault};
+use crate::report::{Report, Row, Section, figures::Figures, machine};
+use crate::run::{Watch, setup::Setup};
 
 /// Echo calls in flight for a throughput.
 const DEPTH: usize = 64;

@@ -86,16 +86,11 @@ impl Measured {
         let columns = ["scenario", "times", "mean_us", "p50_us", "p90_us", "p99_us", "p999_us", "max_us"];
         let (name, interrupted) = (self.scenario.name(), self.samples.interrupted);
         Report {
-            kind: None,
             head: format!("{name} (indexers/clients/ttl), {}, {}", self.setting(), machine::in_words()),
-            sections: vec![Section {
-                title: String::new(),
-                table: Table::of(&rows, &columns),
-                rows: vec![self.row()],
-            }],
+            sections: vec![Section::of(Table::of(&rows, &columns), vec![self.row()])],
             foot: self.summary(),
-            facts: Row::default(),
             interrupted,
+            ..Report::default()
         }
     }
 

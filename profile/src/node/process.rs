@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::{Options, Request, Response, Role, Started, usage::Usage};
+use super::{Options, Request, Response, Role, Started};
 use crate::report::machine;
 
 /// The hidden command that a process runs.
@@ -65,11 +65,6 @@ impl Process {
     pub(crate) async fn call<T: DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
         self.ask(request).await?;
         self.response().await
-    }
-
-    /// What it took since it was told to forget that.
-    pub(crate) async fn usage(&mut self) -> anyhow::Result<Usage> {
-        self.call(&Request::Usage).await
     }
 
     /// Resident memory in bytes, while it runs.

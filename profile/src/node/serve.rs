@@ -61,14 +61,8 @@ fn read_requests(gone: CancellationToken) -> std::io::Result<mpsc::UnboundedRece
     Ok(requests)
 }
 
-/// What a process runs.
-enum Running {
-    Peer(PeerHandle, Meter),
-    /// It serves for as long as it is held.
-    Alone {
-        _held: Box<dyn Any>,
-    },
-}
+/// What a process runs: a peer, or what serves for as long as it is held.
+type Running = Result<(PeerHandle, Meter), Box<dyn Any>>;
 
 /// Whether it was told to end, or has said why it did not start; otherwise nobody is left to tell it.
 async fn serve(
@@ -90,7 +84,7 @@ async fn serve(
             Some(request) => say(obey(&mut running, request).await)?,
         }
     }
-    if let Running::Peer(peer, _) = running {
+    if let Ok((peer, _)) = running {
         peer.shutdown().await;
     }
     say(Ok(())).map(|()| true)
@@ -137,16 +131,14 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
             peer.indexers_tried().await;
             let addr = peer.local_addr().context("a peer does not listen")?;
             let node = peer.node().to_string();
-            return Ok((Running::Peer(peer, meter), (node, addr)));
+            return Ok((Ok((peer, meter)), (node, addr)));
         }
     };
-    Ok((Running::Alone { _held: held }, (node, addr)))
+    Ok((Err(held), (node, addr)))
 }
 
 async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> {
-    let Running::Peer(peer, meter) = running else {
-        bail!("a node that only serves is asked for {request:?}")
-    };
+    let Ok((peer, meter)) = running else { bail!("a node that only serves is asked for {request:?}") };
     Ok(match request {
         Request::Reset => {
             meter.reset();

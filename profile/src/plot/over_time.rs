@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
-use super::{Axis, Chart, Lines, Picture, Points, Series, Shape, whole};
+use super::{Axis, Chart, Lines, Picture, Points, Series, Shape, extent, whole};
 use crate::node::usage::SAMPLED_EVERY;
 use crate::report::{bytes, mib};
 use crate::transfer::figures::Round;
@@ -37,9 +37,8 @@ pub fn memory(round: &Round, name: &str, subtitle: String) -> Option<Picture> {
 
 fn picture(title: String, subtitle: String, up: &'static str, mut lines: Lines) -> Option<Picture> {
     lines.retain(|(_, points)| !points.is_empty());
-    let points = || lines.iter().flat_map(|(_, points)| points);
-    let right = points().map(|(x, _)| *x).fold(0.05, f64::max);
-    let top = points().map(|(_, y)| *y).fold(1.0, f64::max) * 1.35; // the legend lies above
+    let (right, _, top) = extent(&lines);
+    let (right, top) = (right.max(0.05), top * 1.35); // the legend lies above
     let decimals = if right < 5.0 { 2 } else { usize::from(right < 20.0) };
     let along = "seconds since the readers began";
     let series =

@@ -2,7 +2,7 @@
 
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
-use super::{Axis, Chart, Lines, Picture, Series, Shape, micros, whole};
+use super::{Axis, Chart, Lines, Picture, Series, Shape, extent, micros, whole};
 use crate::measure::Measured;
 use crate::report::{count, reference};
 
@@ -48,16 +48,13 @@ pub(crate) fn picture(
 
 fn chart(along: &'static str, up: &'static str, mut lines: Lines, shown: fn(&f64) -> String) -> Chart {
     lines.retain(|(_, points)| !points.is_empty());
-    let points = || lines.iter().flat_map(|(_, points)| points);
-    let right = points().map(|(x, _)| *x).fold(1.0, f64::max);
-    let (least, most) =
-        points().fold((f64::MAX, 1.0f64), |(least, most), (_, y)| (least.min(*y), most.max(*y)));
+    let (right, least, most) = extent(&lines);
     let room = (most / least).powf(0.4).max(2.0); // the legend lies above the lines
     let range = least / 1.5..most * room;
     let series =
         (1..).zip(lines).map(|(colour, (label, points))| Series::new(label, Shape::Marked, colour, points));
     Chart {
-        x: Axis::new(along, right * 1.05, whole),
+        x: Axis::new(along, right.max(1.0) * 1.05, whole),
         y: Axis { range, is_logarithmic: true, ..Axis::new(up, most, shown) },
         series: series.collect(),
         legend: UpperLeft,

@@ -103,7 +103,7 @@ async fn reset(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<()> 
 async fn usages(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<Vec<(String, Usage)>> {
     let mut usages = Vec::new();
     for node in nodes {
-        usages.push((node.label.clone(), node.usage().await?));
+        usages.push((node.label.clone(), node.call(&Request::Usage).await?));
     }
     Ok(usages)
 }
@@ -134,13 +134,10 @@ async fn wrong(stage: &Stage, readers: &[Process], round: &Round) -> anyhow::Res
     let dirs: Vec<_> = readers.iter().map(|reader| reader.dir.clone()).collect();
     let missing = round.errors.len();
     apart(move || {
-        let mut wrong = 0;
-        for dir in &dirs {
-            for (name, hash) in &goods {
-                wrong += usize::from(!files::is_right(&dir.join(name), hash)?);
-            }
-        }
-        Ok(wrong.saturating_sub(missing))
+        let all = dirs.iter().flat_map(|dir| goods.iter().map(move |(name, hash)| (dir.join(name), hash)));
+        let right = all.map(|(path, hash)| files::is_right(&path, hash));
+        let right = right.collect::<std::io::Result<Vec<bool>>>()?;
+        Ok(right.iter().filter(|right| !**right).count().saturating_sub(missing))
     })
     .await
 }

@@ -206,21 +206,20 @@ impl Scenario {
                 format!(" --files {count} --file-bytes {}-{}", exact(least), exact(most))
             }
         };
-        let counts = [("sources", self.sources, 1), ("readers", self.readers, 1)];
-        for (flag, count, usual) in counts.into_iter().chain([("rounds", self.rounds, ROUNDS_DEFAULT)]) {
-            if count != usual {
-                command += &format!(" --{flag} {count}");
-            }
+        let unless = |count: usize, usual| (count != usual).then(|| count.to_string());
+        let cap = |cap: Option<NonZeroU64>| cap.map(|cap| exact(cap.get()));
+        for (flag, value) in [
+            (" --sources ", unless(self.sources, 1)),
+            (" --readers ", unless(self.readers, 1)),
+            (" --rounds ", unless(self.rounds, ROUNDS_DEFAULT)),
+            (" --corrupt ", self.corrupt.map(|percent| percent.to_string())),
+            (" --cap-up ", cap(self.cap_up)),
+            (" --cap-down ", cap(self.cap_down)),
+            (" --insecure", (self.security == Security::Insecure).then(String::new)),
+        ] {
+            command.extend(value.map(|value| flag.to_owned() + &value));
         }
-        if let Some(percent) = self.corrupt {
-            command += &format!(" --corrupt {percent}");
-        }
-        for (flag, cap) in [("cap-up", self.cap_up), ("cap-down", self.cap_down)] {
-            if let Some(cap) = cap {
-                command += &format!(" --{flag} {}", exact(cap.get()));
-            }
-        }
-        if self.security == Security::Insecure { command + " --insecure" } else { command }
+        command
     }
 }
 

@@ -47,11 +47,7 @@ impl Transfers {
         Report {
             kind: Some("transfer"),
             head: format!("{head}; medians of {rounds} round(s)."),
-            sections: vec![Section {
-                title: String::new(),
-                table,
-                rows: self.rows.iter().map(all_rounds).collect(),
-            }],
+            sections: vec![Section::of(table, self.rows.iter().map(all_rounds).collect())],
             foot,
             facts: Row::default().with("files", self.folder.clone()),
             interrupted: self.interrupted,
