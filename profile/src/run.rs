@@ -9,11 +9,12 @@ pub mod watch;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use futures::future::try_join_all;
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{Identity, limits::QUERY_DEADLINE_DEFAULT, transport::call_until};
 use tokio::runtime::Handle;
 use tokio::sync::{Barrier, mpsc};
-use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::pacer::Pacer;
 use self::samples::{Failure, Sample, Samples};
@@ -186,17 +187,7 @@ async fn all<F>(work: impl Iterator<Item = (Handle, F)>) -> anyhow::Result<(Vec<
 where
     F: Future<Output = (Asking, Duration)> + Send + 'static,
 {
-    let mut tasks = JoinSet::new();
-    for (runtime, client) in work {
-        tasks.spawn_on(client, &runtime);
-    }
-    let mut ended = Vec::new();
-    let mut longest = Duration::ZERO;
-    while let Some(task) = tasks.join_next().await {
-        let (client, took) = task?;
-        ended.push(client);
-        longest = longest.max(took);
-    }
-    ended.sort_unstable_by_key(|client| client.asker.number);
-    Ok((ended, longest))
+    let tasks = work.map(|(runtime, client)| AbortOnDropHandle::new(runtime.spawn(client)));
+    let (clients, took): (_, Vec<Duration>) = try_join_all(tasks).await?.into_iter().unzip();
+    Ok((clients, took.into_iter().max().unwrap_or_default()))
 }
