@@ -118,6 +118,7 @@ impl Cluster {
         Ok(peer.calls.query(context::current(), request(self.workload.name(ask), 1)).await??)
     }
 
+    /// Connects a peer with this identity to indexer `n`.
     pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
         let connect = Client::connect(self.nodes[n].addr(), identity, self.deployment.security);
         self.deployment.client_runtime(n).spawn(connect).await?
@@ -133,6 +134,7 @@ impl Cluster {
         &self.peers[n]
     }
 
+    /// What is registered, and may be asked for.
     pub fn workload(&self) -> Arc<Workload> {
         Arc::clone(&self.workload)
     }
@@ -152,6 +154,7 @@ impl Cluster {
         }
     }
 
+    /// Ends all indexers and peers.
     pub async fn stop(self) {
         drop(self.peers);
         for node in self.nodes {
@@ -160,6 +163,7 @@ impl Cluster {
     }
 }
 
+/// A query with a message id of its own.
 pub fn request(name: &FileName, ttl_hops: u8) -> QueryRequest {
     QueryRequest { msg_id: MsgId::random(), name: name.clone(), ttl_hops, covered: Covered::new() }
 }

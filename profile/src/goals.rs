@@ -13,19 +13,26 @@ use crate::report::{Report, Row, Section, Table, figures::rounded, machine};
 /// What is aimed at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
+    /// No more than this.
     AtMost(f64),
+    /// No less than this.
     AtLeast(f64),
+    /// This and nothing else.
     Exactly(f64),
 }
 
 /// One goal.
 #[derive(Clone, Debug)]
 pub struct Goal {
+    /// What is measured, with its unit.
     pub what: String,
+    /// What it should be.
     pub bound: Bound,
     /// Not a number if it could not be measured.
     pub measured: f64,
+    /// The command that measures it alone.
     pub command: String,
+    /// No answer or file was wrong while it was measured.
     pub all_right: bool,
 }
 

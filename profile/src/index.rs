@@ -141,7 +141,9 @@ async fn call_in_batches(
 /// Who publishes the files: the peer itself, or somebody whose copies it holds.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin {
+    /// The peer itself.
     Own,
+    /// Another peer.
     Other,
 }
 
@@ -153,6 +155,7 @@ impl Origin {
     }
 }
 
+/// The name of the `n`-th file, of 30 bytes.
 pub fn name_of(n: usize) -> String {
     format!("data-set/part-{n:012}.bin")
 }

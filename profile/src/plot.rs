@@ -35,8 +35,11 @@ const PALETTE: [RGBColor; 8] = [
 
 /// One or more charts beside each other, under a title.
 pub struct Picture {
+    /// The first line.
     pub title: String,
+    /// The second line, smaller.
     pub subtitle: String,
+    /// Left to right.
     pub charts: Vec<Chart>,
 }
 
@@ -44,6 +47,7 @@ pub struct Picture {
 pub struct Chart {
     pub(crate) x: Axis,
     pub(crate) y: Axis,
+    /// In the order in which they are drawn.
     pub series: Vec<Series>,
     pub(crate) legend: SeriesLabelPosition,
 }
@@ -65,10 +69,12 @@ pub(crate) type Lines = Vec<(String, Points)>;
 
 /// What is drawn of one kind of thing.
 pub struct Series {
+    /// What the legend says.
     pub label: String,
     pub(crate) shape: Shape,
     /// Its place in the palette.
     pub(crate) colour: usize,
+    /// Where they lie.
     pub points: Points,
 }
 

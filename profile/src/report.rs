@@ -102,6 +102,7 @@ impl Report {
         row.map_or(f64::NAN, |row| row.get(key))
     }
 
+    /// The report for people.
     pub fn text(&self) -> String {
         let titled = |section: &Section| match &section.title[..] {
             "" => section.table.to_string(),
@@ -113,6 +114,7 @@ impl Report {
         parts.join("\n\n")
     }
 
+    /// The report for machines.
     pub fn json(&self) -> Value {
         let rows = self.sections.iter().flat_map(|section| &section.rows).cloned();
         let about = Row::default().with("commit", machine::COMMIT).with("machine", machine::describe());

@@ -33,6 +33,7 @@ const UNDER_WAY_MAX: usize = 10_000;
 /// The clients of a scenario, connected.
 pub struct Clients(Vec<Asking>);
 
+/// Connects the clients of `scenario`, each to its indexer.
 pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> anyhow::Result<Clients> {
     let expected: Vec<Arc<Expected>> = (0..scenario.indexers.min(scenario.clients))
         .map(|n| Arc::new(cluster.expected(n, scenario.ttl_hops)))

@@ -21,8 +21,11 @@ pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::
 /// How nodes are run.
 #[derive(Clone, Debug)]
 pub struct Deployment {
+    /// Which threads run what.
     pub layout: Layout,
+    /// TLS or plain TCP.
     pub security: Security,
+    /// Whom indexers send queries to.
     pub routing: Routing,
     /// The n-th indexer listens on this port plus n; 0: on free ones.
     pub port: u16,

@@ -167,6 +167,7 @@ impl Goods {
 /// Keeps what is sent to all readers together below a rate.
 #[derive(Debug)]
 pub struct Pace {
+    /// Bytes a second; `None`: as many as go.
     pub per_s: Option<NonZeroU64>,
     /// When the next piece may go.
     pub next: Mutex<Instant>,

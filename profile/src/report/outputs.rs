@@ -115,6 +115,7 @@ fn open(path: &Path) -> io::Result<Open> {
 /// A folder for pictures. Folders that were made for it are removed again if they stay empty.
 #[derive(Debug)]
 pub struct OutFolder {
+    /// Where the pictures go.
     pub path: PathBuf,
     /// Folders made for it, the innermost first.
     made: Vec<PathBuf>,

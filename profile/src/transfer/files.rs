@@ -16,6 +16,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes at either end of a sparse file that are no hole.
 const EDGE_BYTES: u64 = 64 << 10;
 
+/// Makes a large file whose bytes follow from `seed`.
 pub fn make(path: &Path, bulk: Bulk, seed: u64) -> io::Result<()> {
     let mut random = random(seed);
     let mut file = File::create(path)?;
@@ -96,6 +97,7 @@ fn insert(path: &Path, places: &[u64], each: u64, random: &mut OutputReader) -> 
     fs::rename(fresh, path)
 }
 
+/// The hash of all bytes of a file.
 pub fn hash(path: &Path) -> io::Result<Hash> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;
@@ -123,6 +125,7 @@ pub fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
     }
 }
 
+/// Reads `len` bytes at `offset`.
 pub fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     file.read_exact_at(&mut bytes, offset)?;

@@ -44,6 +44,7 @@ impl Folder {
         Ok(Self { path: folder.keep(), kind })
     }
 
+    /// An error if this number of bytes does not fit.
     pub fn has_room(&self, bytes: u64) -> anyhow::Result<()> {
         let room = rustix::fs::statvfs(&self.path).context("cannot ask for free space")?;
         let mut free = room.f_bavail.saturating_mul(room.f_frsize);

@@ -18,8 +18,11 @@ const ERRORS_SHOWN: usize = 5;
 /// What came of some scenarios.
 #[derive(Clone, Debug)]
 pub struct Transfers {
+    /// A row for each scenario.
     pub rows: Vec<Measured>,
+    /// Where the files are, in words.
     pub folder: String,
+    /// It was ended early.
     pub interrupted: bool,
 }
 
@@ -54,6 +57,7 @@ impl Transfers {
         }
     }
 
+    /// Writes a line for each round.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         let lines = self.rows.iter().flat_map(|row| {
             let (name, security) = (row.scenario.name(), security_name(row.scenario.security).to_owned());
