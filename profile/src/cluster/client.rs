@@ -9,8 +9,7 @@ use nekoproto::{
     RegisterRequest, Role, SignedRecord, Verdict,
 };
 use tarpc::context::{self, Context};
-use tokio::time::sleep;
-use tokio_util::task::AbortOnDropHandle;
+use tokio::{task::JoinHandle, time::sleep};
 
 use super::deployment::ANY_PORT;
 use super::endpoint::{LEASE, endpoint};
@@ -24,7 +23,7 @@ pub struct Client {
     pub holder: Holder,
     /// Holds the port that the indexer lists.
     listener: Option<Listener>,
-    _driver: AbortOnDropHandle<()>,
+    driver: JoinHandle<()>,
 }
 
 /// Hears what an indexer says, and does nothing about it.
@@ -62,13 +61,13 @@ impl Client {
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
         let renewals = stay_listed(calls.clone());
-        let driver = AbortOnDropHandle::new(tokio::spawn(async move {
+        let driver = tokio::spawn(async move {
             tokio::select! {
                 () = driver => {}
                 () = renewals => {}
             }
-        }));
-        Ok(Self { calls, holder, listener: None, _driver: driver })
+        });
+        Ok(Self { calls, holder, listener: None, driver })
     }
 
     /// The same without the port, for thousands of them: it is listed, and nobody is to connect there.
@@ -93,5 +92,11 @@ async fn stay_listed(calls: IndexerServiceClient) {
         sleep(LEASE / 3).await;
         // Whoever calls next hears of a broken connection.
         let _ = calls.renew(context::current()).await;
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.driver.abort();
     }
 }

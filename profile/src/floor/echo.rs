@@ -7,8 +7,9 @@ use nekoproto::{ContentHash, Identity, Purpose, Role};
 use tarpc::context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+use tokio_util::task::TaskTracker;
 
 use crate::cluster::{deployment::ANY_PORT, endpoint::endpoint};
 
@@ -67,7 +68,7 @@ impl Server {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
-    _driver: AbortOnDropHandle<()>,
+    driver: JoinHandle<()>,
 }
 
 impl Client {
@@ -75,6 +76,12 @@ impl Client {
         let endpoint = endpoint(Identity::generate(), Role::Peer, security)?;
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::from);
-        Ok(Self { calls, _driver: AbortOnDropHandle::new(tokio::spawn(driver)) })
+        Ok(Self { calls, driver: tokio::spawn(driver) })
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.driver.abort();
     }
 }
