@@ -3,12 +3,12 @@
 pub mod affinity;
 pub mod client;
 pub mod deployment;
-pub mod endpoint;
+pub(crate) mod endpoint;
 pub mod layout;
 
 use std::{sync::Arc, time::Duration};
 
-use anyhow::bail;
+use anyhow::{Context, ensure};
 use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, limits::BATCH_MAX};
 use tarpc::context;
 use tokio::runtime::Handle;
@@ -73,19 +73,11 @@ impl Cluster {
 
     /// Waits until a query from each indexer goes to all its neighbors.
     async fn linked(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + LINKED_WITHIN;
         for (n, peer) in self.peers.iter().enumerate() {
-            let neighbors = self.graph.neighbors(n).len();
-            loop {
-                let reply = self.ask(peer, Ask::Missing(0)).await?;
-                if reply.complete && usize::try_from(reply.messages)? == neighbors {
-                    break;
-                }
-                if Instant::now() > deadline {
-                    bail!("indexer {n} found {} of its {neighbors} neighbors in time", reply.messages);
-                }
-                sleep(LOOK_AGAIN_AFTER).await;
-            }
+            let neighbors = u32::try_from(self.graph.neighbors(n).len())?;
+            let is_linked = |reply: &QueryReply| reply.complete && reply.messages == neighbors;
+            let linked = self.ask_until(peer, Ask::Missing(0), is_linked).await;
+            linked.with_context(|| format!("indexer {n} did not find its {neighbors} neighbors in time"))?;
         }
         Ok(())
     }
@@ -93,28 +85,40 @@ impl Cluster {
     /// Waits until each indexer knows of the files of all others what it will know: a summary says
     /// within some milliseconds what is new.
     async fn settled(&self) -> anyhow::Result<()> {
-        let deadline = Instant::now() + LINKED_WITHIN;
+        let (files, peers) = (self.workload.records().len(), self.peers.len());
         for (n, peer) in self.peers.iter().enumerate() {
             let expected = self.expected(n, 1);
-            let last =
-                (1..=self.peers.len()).map(|files| files * self.workload.records().len() / self.peers.len());
-            for ask in last.map(|end| Ask::File(end - 1)) {
-                while expected.judge(ask, &self.ask(peer, ask).await?) != Verdict::Right {
-                    anyhow::ensure!(
-                        Instant::now() < deadline,
-                        "indexer {n} does not find what is registered"
-                    );
-                    sleep(LOOK_AGAIN_AFTER).await;
-                }
+            for ask in (1..=peers).map(|end| Ask::File(end * files / peers - 1)) {
+                let found = self.ask_until(peer, ask, |reply| expected.judge(ask, reply) == Verdict::Right);
+                found.await.with_context(|| format!("indexer {n} does not find what is registered"))?;
             }
         }
         Ok(())
+    }
+
+    /// Asks again until the answer is as it must become.
+    async fn ask_until(
+        &self,
+        peer: &Client,
+        ask: Ask,
+        is_so: impl Fn(&QueryReply) -> bool,
+    ) -> anyhow::Result<()> {
+        let deadline = Instant::now() + LINKED_WITHIN;
+        loop {
+            let reply = self.ask(peer, ask).await?;
+            if is_so(&reply) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < deadline, "the last answer: {reply:?}");
+            sleep(LOOK_AGAIN_AFTER).await;
+        }
     }
 
     async fn ask(&self, peer: &Client, ask: Ask) -> anyhow::Result<QueryReply> {
         Ok(peer.calls.query(context::current(), request(self.workload.name(ask), 1)).await??)
     }
 
+    /// Connects a peer with this identity to indexer `n`.
     pub async fn client(&self, n: usize, identity: Identity) -> anyhow::Result<Client> {
         let connect = Client::connect(self.nodes[n].addr(), identity, self.deployment.security);
         self.deployment.client_runtime(n).spawn(connect).await?
@@ -130,6 +134,7 @@ impl Cluster {
         &self.peers[n]
     }
 
+    /// What is registered, and may be asked for.
     pub fn workload(&self) -> Arc<Workload> {
         Arc::clone(&self.workload)
     }
@@ -149,6 +154,7 @@ impl Cluster {
         }
     }
 
+    /// Ends all indexers and peers.
     pub async fn stop(self) {
         drop(self.peers);
         for node in self.nodes {
@@ -157,6 +163,7 @@ impl Cluster {
     }
 }
 
+/// A query with a message id of its own.
 pub fn request(name: &FileName, ttl_hops: u8) -> QueryRequest {
     QueryRequest { msg_id: MsgId::random(), name: name.clone(), ttl_hops, covered: Covered::new() }
 }

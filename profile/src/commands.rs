@@ -1,14 +1,16 @@
 //! What each command does: prepares, measures, writes, prints.
 
-pub mod args;
+pub(crate) mod args;
 
 use std::{io::Write, path::Path, sync::Arc};
 
 use anyhow::Context;
 use nekoindexer::threads::THREADS_DEFAULT;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use self::args::{Alone, Args, Command, Detailed, Drawn, Output};
+pub use self::args::Args;
+use self::args::{Alone, Command, Detailed, Drawn, Output};
 use crate::cluster::deployment::Deployment;
 use crate::floor::layouts;
 use crate::measure::{Measured, measure};
@@ -123,12 +125,8 @@ fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
 }
 
 fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {
-    let read = |path: &Path| -> anyhow::Result<Value> {
-        let cannot = || format!("cannot read the result {}", path.display());
-        let text = std::fs::read_to_string(path).with_context(cannot)?;
-        serde_json::from_str(&text).with_context(cannot)
-    };
-    let (before, after) = (read(&args.before).or_cannot_begin()?, read(&args.after).or_cannot_begin()?);
+    let read = |path: &Path| read::<Value>(path, &format!("cannot read the result {}", path.display()));
+    let (before, after) = (read(&args.before)?, read(&args.after)?);
     let rule = compare::Rule { tolerance: args.tolerance, per_floor: args.per_floor };
     let comparison = compare::compare(&before, &after, rule).or_cannot_begin()?;
     print(&comparison.table)?;
@@ -150,10 +148,19 @@ fn run_instructions(args: &args::Instructions) -> Result<Outcome, Fault> {
         print(&outputs.write_json(&counted)?.written())?;
         return Ok(Outcome::Done);
     }
-    let recorded = instructions::read(&args.recorded).or_cannot_begin()?;
+    let recorded = args.recorded.display();
+    let cannot =
+        format!("cannot read the recorded numbers in {recorded} (run it from the top of the repository)");
+    let recorded = read(&args.recorded, &cannot)?;
     let (table, off) = instructions::judge(&recorded, &count()?, args.tolerance).or_cannot_begin()?;
-    print(&table.to_string())?;
+    print(&table)?;
     judged(&off, "off by more than the tolerance")
+}
+
+/// Reads a JSON file.
+fn read<T: DeserializeOwned>(path: &Path, cannot: &str) -> Result<T, Fault> {
+    let text = std::fs::read_to_string(path).with_context(|| cannot.to_owned()).or_cannot_begin()?;
+    serde_json::from_str(&text).with_context(|| cannot.to_owned()).or_cannot_begin()
 }
 
 fn prepare(output: &Output, csv: Option<&Path>, plot: Option<&Path>) -> Result<Outputs, Fault> {

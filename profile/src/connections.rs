@@ -29,20 +29,20 @@ const SETTLED_AFTER: Duration = Duration::from_millis(500);
 
 /// What to measure.
 #[derive(Clone, Debug, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Connections, each of a peer of its own
     #[arg(short = 'n', long, default_value = "10000", value_parser = within(1, CONNECTIONS_MAX))]
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// How many of them look names up
     #[arg(long, default_value = "100", value_parser = within(1, CONNECTIONS_MAX))]
-    pub active: usize,
+    pub(crate) active: usize,
     /// Lookups of each of these
     #[arg(long, default_value = "200", value_parser = within(1, 1_000_000))]
-    pub lookups: usize,
+    pub(crate) lookups: usize,
 }
 
 /// Opens the connections and measures, on an indexer of its own.
-pub async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
     let watch = &deployment.watch;
     let options = Options { connections: options.connections.max(options.active), ..options.clone() };
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;

@@ -1,13 +1,13 @@
 //! The floor: round trips that no query can be faster than, on the same threads as the queries.
 
-pub mod echo;
-pub mod layouts;
+pub(crate) mod echo;
+pub(crate) mod layouts;
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{StreamExt, stream};
 use nekoproto::ContentHash;
 use nekoproto::transport::{Security, call_until};
 use tarpc::context::Context;
@@ -29,23 +29,36 @@ const WARM_UP: usize = 400;
 /// Calls for a throughput.
 const CALLS: usize = 100_000;
 
+/// The times of a round trip that is made again and again; the first of them do not count.
+macro_rules! trips {
+    ($trip:block) => {{
+        let mut took = Vec::with_capacity(TRIPS);
+        for _ in 0..TRIPS {
+            let began = Instant::now();
+            $trip
+            took.push(began.elapsed());
+        }
+        Figures::of(took.into_iter().skip(WARM_UP))
+    }};
+}
+
 /// What a query is set beside.
 #[derive(Clone, Debug)]
-pub struct Floor {
+pub(crate) struct Floor {
     /// A raw TCP round trip of [`MESSAGE_BYTES`].
-    pub raw: Figures,
+    pub(crate) raw: Figures,
     /// An echo call through our own transport, with the security of the run.
-    pub call: Figures,
+    pub(crate) call: Figures,
 }
 
 impl Floor {
-    pub async fn measure(deployment: &Deployment) -> anyhow::Result<Self> {
+    pub(crate) async fn measure(deployment: &Deployment) -> anyhow::Result<Self> {
         Ok(Self { raw: raw(deployment).await?, call: call(deployment, deployment.security).await? })
     }
 }
 
 /// Raw TCP: the bytes go to where the indexers run, and back.
-pub async fn raw(deployment: &Deployment) -> anyhow::Result<Figures> {
+pub(crate) async fn raw(deployment: &Deployment) -> anyhow::Result<Figures> {
     if deployment.layout == Layout::Processes {
         let process = deployment.process("the echo", Role::RawEcho).await?;
         let figures = ask_raw(process.addr).await;
@@ -67,21 +80,15 @@ async fn ask_raw(addr: SocketAddr) -> anyhow::Result<Figures> {
     let asking = tokio::spawn(async move {
         let mut stream = TcpStream::connect(addr).await?;
         stream.set_nodelay(true)?;
-        let (mut took, mut message) = (Vec::with_capacity(TRIPS), [7; MESSAGE_BYTES]);
-        for _ in 0..TRIPS {
-            let began = Instant::now();
+        let mut message = [7; MESSAGE_BYTES];
+        let figures = trips!({
             stream.write_all(&message).await?;
             stream.read_exact(&mut message).await?;
-            took.push(began.elapsed());
-        }
+        });
         ensure!(message == [7; MESSAGE_BYTES], "the echo returned other bytes");
-        Ok(without_warm_up(&took))
+        Ok(figures)
     });
     asking.await?
-}
-
-fn without_warm_up(took: &[Duration]) -> Figures {
-    Figures::of(took.iter().skip(WARM_UP).copied())
 }
 
 /// An echo server where the indexers run, and a client here that does `work`, in a task of its own.
@@ -112,33 +119,27 @@ fn patient() -> Context {
 const PAYLOAD: echo::Payload = (ContentHash::from_bytes([3; 32]), ContentHash::from_bytes([4; 32]));
 
 /// An echo call through our own transport, one at a time.
-pub async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
+pub(crate) async fn call(deployment: &Deployment, security: Security) -> anyhow::Result<Figures> {
     let ask = |client: echo::Client| async move {
-        let mut took = Vec::with_capacity(TRIPS);
-        for _ in 0..TRIPS {
-            let began = Instant::now();
-            let returned = client.calls.echo(patient(), PAYLOAD).await?;
-            took.push(began.elapsed());
-            ensure!(returned == PAYLOAD, "the echo returned other bytes");
-        }
-        Ok(without_warm_up(&took))
+        Ok(trips!({
+            ensure!(client.calls.echo(patient(), PAYLOAD).await? == PAYLOAD, "the echo returned other bytes");
+        }))
     };
     with_echo(deployment, security, ask).await
 }
 
 /// Echo calls a second over one connection, with `depth` of them in flight.
-pub async fn calls_per_s(deployment: &Deployment, security: Security, depth: usize) -> anyhow::Result<f64> {
+pub(crate) async fn calls_per_s(
+    deployment: &Deployment,
+    security: Security,
+    depth: usize,
+) -> anyhow::Result<f64> {
     let ask = move |client: echo::Client| async move {
-        let one = || client.calls.echo(patient(), PAYLOAD);
         let began = Instant::now();
-        let mut in_flight: FuturesUnordered<_> = (0..depth.min(CALLS)).map(|_| one()).collect();
-        let mut left = CALLS - in_flight.len();
-        while let Some(returned) = in_flight.next().await {
+        let calls = stream::iter(0..CALLS).map(|_| client.calls.echo(patient(), PAYLOAD));
+        let mut returned = calls.buffer_unordered(depth);
+        while let Some(returned) = returned.next().await {
             ensure!(returned? == PAYLOAD, "the echo returned other bytes");
-            if left > 0 {
-                left -= 1;
-                in_flight.push(one());
-            }
         }
         Ok(count(CALLS) / began.elapsed().as_secs_f64())
     };
@@ -147,7 +148,7 @@ pub async fn calls_per_s(deployment: &Deployment, security: Security, depth: usi
 
 /// The raw round trip between two threads that block, without any runtime, on these cores: what the
 /// system alone costs.
-pub fn blocking(cores: [usize; 2]) -> anyhow::Result<Figures> {
+pub(crate) fn blocking(cores: [usize; 2]) -> anyhow::Result<Figures> {
     on_own_thread(|| ask_blocking(cores))?
 }
 
@@ -168,14 +169,12 @@ fn ask_blocking([here, there]: [usize; 2]) -> anyhow::Result<Figures> {
     keep_on_core(here);
     let mut stream = std::net::TcpStream::connect(addr)?;
     stream.set_nodelay(true)?;
-    let (mut took, mut message) = (Vec::with_capacity(TRIPS), [7; MESSAGE_BYTES]);
-    for _ in 0..TRIPS {
-        let began = Instant::now();
+    let mut message = [7; MESSAGE_BYTES];
+    let figures = trips!({
         stream.write_all(&message)?;
         stream.read_exact(&mut message)?;
-        took.push(began.elapsed());
-    }
+    });
     drop(stream);
     echo.join().map_err(|_| anyhow::anyhow!("the echo panicked"))??;
-    Ok(without_warm_up(&took))
+    Ok(figures)
 }

@@ -1,7 +1,7 @@
 //! What is aimed at, beside what was measured and the command that measures it alone: one table, for the
 //! search and for the transfer.
 
-pub mod search;
+pub(crate) mod search;
 pub mod transfer;
 
 use std::fmt;
@@ -13,19 +13,26 @@ use crate::report::{Report, Row, Section, Table, figures::rounded, machine};
 /// What is aimed at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
+    /// No more than this.
     AtMost(f64),
+    /// No less than this.
     AtLeast(f64),
+    /// This and nothing else.
     Exactly(f64),
 }
 
 /// One goal.
 #[derive(Clone, Debug)]
 pub struct Goal {
+    /// What is measured, with its unit.
     pub what: String,
+    /// What it should be.
     pub bound: Bound,
     /// Not a number if it could not be measured.
     pub measured: f64,
+    /// The command that measures it alone.
     pub command: String,
+    /// No answer or file was wrong while it was measured.
     pub all_right: bool,
 }
 
@@ -85,14 +92,11 @@ impl Goal {
 /// The table of `goals`; `place` says where they were measured.
 pub fn report(goals: &[Goal], place: &str, interrupted: bool) -> Report {
     let table = Table::new(["what", "goal", "measured", "verdict", "command"]);
+    let table = goals.iter().fold(table, |table, goal| table.line(goal.line()));
     Report {
         kind: Some("goals"),
         head: format!("{place}{}.", machine::in_words()),
-        sections: vec![Section {
-            title: String::new(),
-            table: goals.iter().fold(table, |table, goal| table.line(goal.line())),
-            rows: goals.iter().map(Goal::row).collect(),
-        }],
+        sections: vec![Section::of(table, goals.iter().map(Goal::row).collect())],
         interrupted,
         ..Report::default()
     }

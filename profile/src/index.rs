@@ -1,11 +1,11 @@
 //! One indexer in a process of its own: registrations and lookups a second, what a name costs in memory,
 //! and how much of the time is the index and how much the way to it.
 
-pub mod grow;
-pub mod inside;
-pub mod leave;
-pub mod subject;
-pub mod tables;
+pub(crate) mod grow;
+pub(crate) mod inside;
+pub(crate) mod leave;
+pub(crate) mod subject;
+pub(crate) mod tables;
 
 use std::{ops::Range, thread};
 
@@ -17,14 +17,12 @@ use nekoproto::{Identity, VerifiedRecord};
 use self::inside::Costs;
 use self::subject::{Sample, Subject};
 use self::tables::Tables;
-use crate::{
-    cluster::{affinity, deployment::Deployment},
-    floor::Floor,
-    outcome::{Begin, Fault},
-    plan::workload::sign_record,
-    report::Report,
-    run::{progress::Progress, setup::within},
-};
+use crate::cluster::{affinity, deployment::Deployment};
+use crate::floor::Floor;
+use crate::outcome::{Begin, Fault};
+use crate::plan::workload::sign_record;
+use crate::report::Report;
+use crate::run::{progress::Progress, setup::within};
 
 /// Names of each row by batch size.
 const BATCHED_NAMES: usize = 10_000;
@@ -61,42 +59,41 @@ pub struct Options {
 pub async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
     let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
-    let mut tables = Tables::new(deployment.security, floor);
+    let mut tables = Tables::new(options.clone(), deployment.security, floor);
     let start =
         async || Subject::start(deployment, Origin::Own.identity(options.seed)).await.or_cannot_begin();
     let mut costs = None;
     for names in options.names.iter().take_while(|_| !watch.is_stopped()) {
         let subject = start().await?;
-        if let Some((sample, of_names)) = grow::grow(&subject, *names, options, &mut tables).await?
+        if let Some((sample, of_names)) = grow::grow(&subject, *names, &mut tables).await?
             && costs.is_none()
         {
-            look_up_by_depth(&subject, &sample, &of_names, options, &mut tables).await?;
+            look_up_by_depth(&subject, &sample, &of_names, &mut tables).await?;
             costs = Some(of_names);
         }
         subject.stop().await;
     }
     for batch in options.batches.iter().take_while(|_| !watch.is_stopped()) {
         let subject = start().await?;
-        call_in_batches(&subject, *batch, costs.as_ref(), options, &mut tables).await?;
+        call_in_batches(&subject, *batch, costs.as_ref(), &mut tables).await?;
         subject.stop().await;
     }
     for names in options.leave.iter().take_while(|_| !watch.is_stopped()) {
         let subject = start().await?;
-        leave::leave(&subject, *names, options, &mut tables).await?;
+        leave::leave(&subject, *names, &mut tables).await?;
         subject.stop().await;
     }
-    Ok(tables.report(options, watch.is_stopped()))
+    Ok(tables.report(watch.is_stopped()))
 }
 
 async fn look_up_by_depth(
     subject: &Subject,
     sample: &Sample,
     costs: &Costs,
-    options: &Options,
     tables: &mut Tables,
 ) -> anyhow::Result<()> {
-    for depth in options.depths.iter().copied().take_while(|_| !subject.watch().is_stopped()) {
-        let (hits, misses) = subject.hits_and_misses(sample, depth, options.lookups).await?;
+    for depth in tables.options.depths.clone().into_iter().take_while(|_| !subject.watch().is_stopped()) {
+        let (hits, misses) = subject.hits_and_misses(sample, depth, tables.options.lookups).await?;
         for (one, several, timing, index_us) in
             [("hit", "hits", &hits, costs.hit_us), ("miss", "misses", &misses, costs.miss_us)]
         {
@@ -116,13 +113,13 @@ async fn call_in_batches(
     subject: &Subject,
     batch: usize,
     costs: Option<&Costs>,
-    options: &Options,
     tables: &mut Tables,
 ) -> anyhow::Result<()> {
-    let sample = Sample::of(&sign(Origin::Own, options.seed, 0..BATCHED_NAMES), subject.client.holder);
-    let copies = sign(Origin::Other, options.seed, BATCHED_NAMES..2 * BATCHED_NAMES);
+    let Options { seed, lookups, .. } = tables.options;
+    let sample = Sample::of(&sign(Origin::Own, seed, 0..BATCHED_NAMES), subject.client.holder);
+    let copies = sign(Origin::Other, seed, BATCHED_NAMES..2 * BATCHED_NAMES);
     let copies: Vec<_> = copies.iter().map(VerifiedRecord::to_signed).collect();
-    let lookups = options.lookups * batch.min(LOOKUPS_BATCHED);
+    let lookups = lookups * batch.min(LOOKUPS_BATCHED);
     let _progress = Progress::begin(&format!("batch {batch}"), 3 * BATCHED_NAMES + lookups, subject.watch());
     let new = subject.register(&sample.records, batch, 1).await?;
     let known = subject.register(&sample.records, batch, 1).await?;
@@ -144,7 +141,9 @@ async fn call_in_batches(
 /// Who publishes the files: the peer itself, or somebody whose copies it holds.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin {
+    /// The peer itself.
     Own,
+    /// Another peer.
     Other,
 }
 
@@ -156,6 +155,7 @@ impl Origin {
     }
 }
 
+/// The name of the `n`-th file, of 30 bytes.
 pub fn name_of(n: usize) -> String {
     format!("data-set/part-{n:012}.bin")
 }

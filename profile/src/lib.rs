@@ -15,18 +15,17 @@
 //! | `commands`, `outcome` | the program: arguments, exit codes |
 //!
 //! It is a library for its program and its tests alone.
-#![allow(missing_docs, reason = "no other crate uses it: what a name says is not said again")]
 
 pub mod cluster;
 pub mod commands;
 pub mod compare;
-pub mod connections;
-pub mod floor;
+pub(crate) mod connections;
+pub(crate) mod floor;
 pub mod goals;
 pub mod index;
 pub mod instructions;
-pub mod matrix;
-pub mod measure;
+pub(crate) mod matrix;
+pub(crate) mod measure;
 pub mod node;
 pub mod outcome;
 pub mod plan;

@@ -3,7 +3,7 @@
 use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
-use profile::commands::{self, args::Args};
+use profile::commands::{self, Args};
 
 fn main() -> ExitCode {
     match commands::run(Args::parse()) {

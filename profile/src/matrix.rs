@@ -11,7 +11,7 @@ use crate::plot::scaling;
 use crate::report::{Report, Section, machine};
 
 /// Indexers, clients, TTL of each row: those of the forerunner's report, and beyond.
-pub const ROWS: [(usize, usize, u8); 9] = [
+pub(crate) const ROWS: [(usize, usize, u8); 9] = [
     (1, 1, 0),
     (1, 10, 0),
     (10, 1, 1),
@@ -25,16 +25,16 @@ pub const ROWS: [(usize, usize, u8); 9] = [
 
 /// The rows that were measured, and why there are no more.
 #[derive(Debug)]
-pub struct Matrix {
-    pub rows: Vec<Measured>,
+pub(crate) struct Matrix {
+    pub(crate) rows: Vec<Measured>,
     /// It was ended early: rows are missing, or the last is not whole.
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
     /// What kept the next row from being measured.
-    pub fault: Option<Fault>,
+    pub(crate) fault: Option<Fault>,
 }
 
 /// Runs every row on `deployment`, each a variation of `base`; ends early when stopped.
-pub async fn run(base: &Scenario, deployment: &Deployment) -> Result<Matrix, Fault> {
+pub(crate) async fn run(base: &Scenario, deployment: &Deployment) -> Result<Matrix, Fault> {
     let mut rows = Vec::new();
     let mut fault = None;
     for (indexers, clients, ttl_hops) in ROWS {
@@ -54,7 +54,7 @@ pub async fn run(base: &Scenario, deployment: &Deployment) -> Result<Matrix, Fau
 }
 
 impl Matrix {
-    pub fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         let setting = self.rows.first().map(Measured::setting).unwrap_or_default();
         let foot = self.interrupted.then(|| format!("interrupted: {} whole rows were meant", ROWS.len()));
         Report {
@@ -69,7 +69,7 @@ impl Matrix {
 }
 
 /// Draws scatter and histogram of each row, and how they scale over clients and over hops.
-pub fn draw(folder: &Path, rows: &[Measured]) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn draw(folder: &Path, rows: &[Measured]) -> anyhow::Result<Vec<PathBuf>> {
     let mut written = Vec::new();
     for row in rows {
         written.extend(plot::queries::draw(folder, row)?);

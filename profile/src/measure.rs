@@ -1,59 +1,57 @@
 //! One scenario from start to end: floor, cluster, run, floor again, and all of it stopped.
 
-pub mod show;
+pub(crate) mod show;
 
 use std::sync::Arc;
 
 use nekoindexer::Routing;
 use nekoproto::transport::Security;
 
-use crate::{
-    cluster::{Cluster, deployment::Deployment, layout::Layout},
-    floor::Floor,
-    outcome::{Begin, Fault},
-    plan::scenario::Scenario,
-    report::figures::Figures,
-    run::{self, Watch, progress::Progress, samples::Samples},
-};
+use crate::cluster::{Cluster, deployment::Deployment, layout::Layout};
+use crate::floor::Floor;
+use crate::outcome::{Begin, Fault};
+use crate::plan::scenario::Scenario;
+use crate::report::figures::Figures;
+use crate::run::{self, Watch, progress::Progress, samples::Samples};
 
-pub use show::COLUMNS;
+pub(crate) use show::COLUMNS;
 
 /// What came of one scenario.
 #[derive(Clone, Debug)]
-pub struct Measured {
-    pub scenario: Scenario,
-    pub layout: Layout,
-    pub security: Security,
-    pub routing: Routing,
+pub(crate) struct Measured {
+    pub(crate) scenario: Scenario,
+    pub(crate) layout: Layout,
+    pub(crate) security: Security,
+    pub(crate) routing: Routing,
     /// Every request.
-    pub samples: Samples,
+    pub(crate) samples: Samples,
     /// Response times of the answers.
-    pub figures: Figures,
+    pub(crate) figures: Figures,
     /// Response times of the answers before the measurement.
-    pub warm_up: Figures,
+    pub(crate) warm_up: Figures,
     /// The floor before the run, and the one after it.
-    pub floors: [Floor; 2],
+    pub(crate) floors: [Floor; 2],
     /// Resident memory in bytes: of the indexers' processes, or of this one with all that is in it.
-    pub rss_bytes: u64,
+    pub(crate) rss_bytes: u64,
 }
 
 impl Measured {
     /// A raw TCP round trip on the same threads: of the two measurements the one that the machine
     /// disturbed less.
-    pub fn floor(&self) -> &Figures {
+    pub(crate) fn floor(&self) -> &Figures {
         let [before, after] = &self.floors;
         if after.raw.p50 < before.raw.p50 { &after.raw } else { &before.raw }
     }
 
     /// An echo call through our own transport, likewise.
-    pub fn floor_call(&self) -> &Figures {
+    pub(crate) fn floor_call(&self) -> &Figures {
         let [before, after] = &self.floors;
         if after.call.p50 < before.call.p50 { &after.call } else { &before.call }
     }
 }
 
 /// Runs `scenario`; if that fails, nothing is left running.
-pub async fn measure(scenario: &Scenario, deployment: &Deployment) -> Result<Measured, Fault> {
+pub(crate) async fn measure(scenario: &Scenario, deployment: &Deployment) -> Result<Measured, Fault> {
     let watch = &deployment.watch;
     let before = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
     let cluster = watch.unless_stopped(Cluster::start(scenario, deployment)).await.or_cannot_begin()?;

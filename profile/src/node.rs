@@ -3,8 +3,8 @@
 
 pub mod fetch;
 pub mod hostile;
-pub mod process;
-pub mod serve;
+pub(crate) mod process;
+pub(crate) mod serve;
 pub mod usage;
 
 use std::net::SocketAddr;
@@ -14,12 +14,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use self::usage::Usage;
-
 /// What a process is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Options {
-    pub role: Role,
+pub(crate) struct Options {
+    pub(crate) role: Role,
     /// Plain TCP instead of TLS.
     pub insecure: bool,
     /// Threads, unless it is a peer: those have one on each core.
@@ -28,7 +26,7 @@ pub struct Options {
 
 /// What a process is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub enum Role {
+pub(crate) enum Role {
     Indexer {
         neighbors: Vec<SocketAddr>,
         /// Queries go to all neighbors.
@@ -46,10 +44,10 @@ pub enum Role {
 
 /// What a peer is made of.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct PeerOptions {
+pub(crate) struct PeerOptions {
     /// Its folder, in the folder of the run, which is removed when whoever started it is gone.
     pub dir: PathBuf,
-    pub indexer: SocketAddr,
+    pub(crate) indexer: SocketAddr,
     /// File bytes a second that it sends at most.
     pub cap_up: Option<NonZeroU64>,
     /// File bytes a second that it fetches at most.
@@ -58,10 +56,10 @@ pub struct PeerOptions {
 
 /// What a hostile holder corrupts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Corruption {
+pub(crate) struct Corruption {
     /// The true file.
     pub file: PathBuf,
-    pub name: String,
+    pub(crate) name: String,
     /// Percent of its chunks that are corrupted.
     pub percent: f64,
     /// Chooses them.
@@ -70,7 +68,7 @@ pub struct Corruption {
 
 /// What a process is asked to do. It ends when its stdin closes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Request {
+pub(crate) enum Request {
     /// Publish the file or the folder at this path.
     Publish(PathBuf),
     /// Download these files into the share folder.
@@ -87,23 +85,14 @@ pub enum Request {
     End,
 }
 
-/// One response for each request, and one when the process is ready.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Response {
-    Ready {
-        node: String,
-        addr: SocketAddr,
-    },
-    /// It has published this number of files.
-    Published {
-        files: usize,
-        took_s: f64,
-    },
-    Downloaded(Downloads),
-    Usage(Usage),
-    Done,
-    Failed(String),
-}
+/// What is responded to each request, and once when the process is ready: the value, or why there is none.
+///
+/// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; usage: [`Usage`](usage::Usage);
+/// reset and end: nothing.
+pub(crate) type Response<T> = Result<T, String>;
+
+/// A node, and where it listens.
+pub(crate) type Started = (String, SocketAddr);
 
 /// What came of the downloads of one reader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

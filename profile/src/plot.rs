@@ -1,8 +1,8 @@
 //! Pictures: each as SVG and as PNG, with a font of its own, so that no system library is needed.
 
 pub mod over_time;
-pub mod queries;
-pub mod scaling;
+pub(crate) mod queries;
+pub(crate) mod scaling;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -35,40 +35,52 @@ const PALETTE: [RGBColor; 8] = [
 
 /// One or more charts beside each other, under a title.
 pub struct Picture {
+    /// The first line.
     pub title: String,
+    /// The second line, smaller.
     pub subtitle: String,
+    /// Left to right.
     pub charts: Vec<Chart>,
 }
 
 /// Series over two axes.
 pub struct Chart {
-    pub x: Axis,
-    pub y: Axis,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    /// In the order in which they are drawn.
     pub series: Vec<Series>,
-    pub legend: SeriesLabelPosition,
+    pub(crate) legend: SeriesLabelPosition,
 }
 
 /// One axis.
-pub struct Axis {
-    pub label: &'static str,
-    pub range: Range<f64>,
-    pub is_logarithmic: bool,
+pub(crate) struct Axis {
+    pub(crate) label: &'static str,
+    pub(crate) range: Range<f64>,
+    pub(crate) is_logarithmic: bool,
     /// A figure as its label.
-    pub shown: Box<dyn Fn(&f64) -> String>,
+    pub(crate) shown: Box<dyn Fn(&f64) -> String>,
 }
+
+/// Places on the horizontal axis, and heights.
+pub type Points = Vec<(f64, f64)>;
+
+/// Points by what they are called.
+pub(crate) type Lines = Vec<(String, Points)>;
 
 /// What is drawn of one kind of thing.
 pub struct Series {
+    /// What the legend says.
     pub label: String,
-    pub shape: Shape,
+    pub(crate) shape: Shape,
     /// Its place in the palette.
-    pub colour: usize,
-    pub points: Vec<(f64, f64)>,
+    pub(crate) colour: usize,
+    /// Where they lie.
+    pub points: Points,
 }
 
 /// How points are drawn.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Shape {
+pub(crate) enum Shape {
     Line,
     /// A line with its points marked.
     Marked,
@@ -78,9 +90,15 @@ pub enum Shape {
     Bars(f64),
 }
 
+impl Series {
+    pub(crate) fn new(label: impl Into<String>, shape: Shape, colour: usize, points: Points) -> Self {
+        Self { label: label.into(), shape, colour, points }
+    }
+}
+
 impl Axis {
     /// A linear one from 0 to `end`.
-    pub fn new(label: &'static str, end: f64, shown: impl Fn(&f64) -> String + 'static) -> Self {
+    pub(crate) fn new(label: &'static str, end: f64, shown: impl Fn(&f64) -> String + 'static) -> Self {
         Self { label, range: 0.0..end, is_logarithmic: false, shown: Box::new(shown) }
     }
 }
@@ -178,6 +196,12 @@ impl Chart {
             .margin(8)
             .draw()
     }
+}
+
+/// How far these points reach to the right, down and up: at least to a height of 1.
+fn extent(lines: &Lines) -> (f64, f64, f64) {
+    let points = lines.iter().flat_map(|(_, points)| points);
+    points.fold((0.0, f64::MAX, 1.0), |(x, least, most), at| (at.0.max(x), at.1.min(least), at.1.max(most)))
 }
 
 /// Microseconds as a label: no more digits than say something.

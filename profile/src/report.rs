@@ -3,10 +3,10 @@
 
 pub mod figures;
 pub mod machine;
-pub mod metrics;
+pub(crate) mod metrics;
 pub mod outputs;
-pub mod reference;
-pub mod table;
+pub(crate) mod reference;
+pub(crate) mod table;
 
 use std::io::{self, Write};
 
@@ -14,14 +14,14 @@ use nekoproto::transport::Security;
 use serde_json::{Map, Value, json};
 
 use self::figures::{Figures, rounded};
-pub use self::table::Table;
+pub(crate) use self::table::Table;
 
 /// One row: values by key. [`metrics`] says what the keys mean.
 #[derive(Clone, Debug, Default)]
 pub struct Row(pub Map<String, Value>);
 
 impl Row {
-    pub fn of(values: Value) -> Self {
+    pub(crate) fn of(values: Value) -> Self {
         match values {
             Value::Object(values) => Self(values),
             _ => Self::default(),
@@ -33,7 +33,7 @@ impl Row {
         Self::default().with("scenario", scenario)
     }
 
-    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+    pub(crate) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());
         self
     }
@@ -48,12 +48,12 @@ impl Row {
         self.0.get(key).and_then(Value::as_f64).unwrap_or(f64::NAN)
     }
 
-    pub fn times(mut self, figures: &Figures) -> Self {
+    pub(crate) fn times(mut self, figures: &Figures) -> Self {
         self = self.with("times", figures.count);
         figures.by_key().into_iter().fold(self, |row, (key, us)| row.figure(key, us))
     }
 
-    pub fn and(mut self, more: Self) -> Self {
+    pub(crate) fn and(mut self, more: Self) -> Self {
         self.0.extend(more.0);
         self
     }
@@ -61,15 +61,20 @@ impl Row {
 
 /// A part of a report: one table, and its rows in the results.
 #[derive(Clone, Debug)]
-pub struct Section {
-    pub title: String,
-    pub table: Table,
-    pub rows: Vec<Row>,
+pub(crate) struct Section {
+    pub(crate) title: String,
+    pub(crate) table: Table,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Section {
+    /// A table of its own, and the rows it was made of.
+    pub(crate) fn of(table: Table, rows: Vec<Row>) -> Self {
+        Self { title: String::new(), table, rows }
+    }
+
     /// Rows whose table has these columns, by key.
-    pub fn new(title: impl Into<String>, columns: &[&'static str], rows: Vec<Row>) -> Self {
+    pub(crate) fn new(title: impl Into<String>, columns: &[&'static str], rows: Vec<Row>) -> Self {
         Self { title: title.into(), table: Table::of(&rows, columns), rows }
     }
 }
@@ -81,12 +86,12 @@ pub struct Report {
     pub kind: Option<&'static str>,
     /// How it was measured, in lines.
     pub head: String,
-    pub sections: Vec<Section>,
+    pub(crate) sections: Vec<Section>,
     /// What is said at the end, in lines.
     pub foot: Vec<String>,
     /// Values of the results that belong to no row.
     pub facts: Row,
-    pub interrupted: bool,
+    pub(crate) interrupted: bool,
 }
 
 impl Report {
@@ -97,6 +102,7 @@ impl Report {
         row.map_or(f64::NAN, |row| row.get(key))
     }
 
+    /// The report for people.
     pub fn text(&self) -> String {
         let titled = |section: &Section| match &section.title[..] {
             "" => section.table.to_string(),
@@ -108,6 +114,7 @@ impl Report {
         parts.join("\n\n")
     }
 
+    /// The report for machines.
     pub fn json(&self) -> Value {
         let rows = self.sections.iter().flat_map(|section| &section.rows).cloned();
         let about = Row::default().with("commit", machine::COMMIT).with("machine", machine::describe());
@@ -133,7 +140,7 @@ pub fn write_csv(
         .try_for_each(|line| writeln!(out, "{}", line.into_iter().map(quoted).collect::<Vec<_>>().join(",")))
 }
 
-pub const fn security_name(security: Security) -> &'static str {
+pub(crate) const fn security_name(security: Security) -> &'static str {
     match security {
         Security::Tls => "tls",
         Security::Insecure => "insecure",
@@ -152,7 +159,7 @@ pub const fn bytes(bytes: u64) -> f64 {
     bytes as f64
 }
 
-pub fn mib(count: u64) -> f64 {
+pub(crate) fn mib(count: u64) -> f64 {
     bytes(count) / f64::from(1 << 20)
 }
 

@@ -1,19 +1,20 @@
 //! The run: clients that ask, each answer timed and then judged.
 
 pub mod pacer;
-pub mod progress;
+pub(crate) mod progress;
 pub mod samples;
-pub mod setup;
+pub(crate) mod setup;
 pub mod watch;
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use futures::future::try_join_all;
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{Identity, limits::QUERY_DEADLINE_DEFAULT, transport::call_until};
 use tokio::runtime::Handle;
 use tokio::sync::{Barrier, mpsc};
-use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::pacer::Pacer;
 use self::samples::{Failure, Sample, Samples};
@@ -32,6 +33,7 @@ const UNDER_WAY_MAX: usize = 10_000;
 /// The clients of a scenario, connected.
 pub struct Clients(Vec<Asking>);
 
+/// Connects the clients of `scenario`, each to its indexer.
 pub async fn connect(scenario: &Scenario, cluster: &Cluster, watch: &Arc<Watch>) -> anyhow::Result<Clients> {
     let expected: Vec<Arc<Expected>> = (0..scenario.indexers.min(scenario.clients))
         .map(|n| Arc::new(cluster.expected(n, scenario.ttl_hops)))
@@ -147,14 +149,12 @@ async fn closed_loop(clients: Vec<Asking>, requests: usize) -> anyhow::Result<(V
     let work = |mut client: Asking| {
         let (together, start) = (Arc::clone(&together), Arc::clone(&start));
         client.samples.reserve(requests);
-        let runtime = client.runtime.clone();
-        let work = async move {
+        (client.runtime.clone(), async move {
             together.wait().await;
             let began = *start.get_or_init(Instant::now);
             client.ask_in_turn(requests, began).await;
             (client, began.elapsed())
-        };
-        (work, runtime)
+        })
     };
     all(clients.into_iter().map(work)).await
 }
@@ -171,12 +171,10 @@ async fn open_loop(
     let pacer = Pacer { rate, requests: scenario.requests_of_all(), began };
     let pacing = pacer.start(senders, Arc::clone(watch))?;
     let work = |(mut client, due): (Asking, _)| {
-        let runtime = client.runtime.clone();
-        let work = async move {
+        (client.runtime.clone(), async move {
             client.ask_when_due(due, began).await;
             (client, began.elapsed())
-        };
-        (work, runtime)
+        })
     };
     let ended = all(clients.into_iter().zip(receivers).map(work)).await;
     // It ends by itself: it has told of all requests, or has nobody to tell any more.
@@ -186,21 +184,11 @@ async fn open_loop(
 
 /// Runs every client as a task of its own, where it belongs; returns them in order, and the longest of
 /// their times.
-async fn all<F>(work: impl Iterator<Item = (F, Handle)>) -> anyhow::Result<(Vec<Asking>, Duration)>
+async fn all<F>(work: impl Iterator<Item = (Handle, F)>) -> anyhow::Result<(Vec<Asking>, Duration)>
 where
     F: Future<Output = (Asking, Duration)> + Send + 'static,
 {
-    let mut tasks = JoinSet::new();
-    for (client, runtime) in work {
-        tasks.spawn_on(client, &runtime);
-    }
-    let mut ended = Vec::new();
-    let mut longest = Duration::ZERO;
-    while let Some(task) = tasks.join_next().await {
-        let (client, took) = task?;
-        ended.push(client);
-        longest = longest.max(took);
-    }
-    ended.sort_unstable_by_key(|client| client.asker.number);
-    Ok((ended, longest))
+    let tasks = work.map(|(runtime, client)| AbortOnDropHandle::new(runtime.spawn(client)));
+    let (clients, took): (_, Vec<Duration>) = try_join_all(tasks).await?.into_iter().unzip();
+    Ok((clients, took.into_iter().max().unwrap_or_default()))
 }

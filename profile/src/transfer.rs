@@ -6,10 +6,10 @@ pub mod figures;
 pub mod files;
 pub mod floor;
 pub mod folder;
-pub mod round;
+pub(crate) mod round;
 pub mod scenario;
 pub mod show;
-pub mod stage;
+pub(crate) mod stage;
 pub mod units;
 
 use std::thread;

@@ -28,6 +28,7 @@ pub fn on_any_core() {
     }
 }
 
+/// The number of cores this process may use.
 pub fn cores() -> usize {
     let all = |allowed: CpuSet| usize::try_from(allowed.count()).unwrap_or(1);
     allowed().map_or_else(|| thread::available_parallelism().map_or(1, std::num::NonZero::get), all)

@@ -17,6 +17,7 @@ use super::endpoint::{LEASE, endpoint};
 /// A connection to one indexer; dropping it closes it.
 #[derive(Debug)]
 pub struct Client {
+    /// Calls to the indexer.
     pub calls: IndexerServiceClient,
     /// The client as it is listed.
     pub holder: Holder,

@@ -21,8 +21,11 @@ pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::
 /// How nodes are run.
 #[derive(Clone, Debug)]
 pub struct Deployment {
+    /// Which threads run what.
     pub layout: Layout,
+    /// TLS or plain TCP.
     pub security: Security,
+    /// Whom indexers send queries to.
     pub routing: Routing,
     /// The n-th indexer listens on this port plus n; 0: on free ones.
     pub port: u16,
@@ -36,7 +39,7 @@ pub struct Deployment {
 
 /// A running indexer; dropping it ends it.
 #[derive(Debug)]
-pub enum Node {
+pub(crate) enum Node {
     Here(IndexerHandle),
     Apart(Box<Process>),
 }
@@ -55,7 +58,7 @@ impl Deployment {
         }
     }
 
-    pub async fn indexer(&self, n: usize, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
+    pub(crate) async fn indexer(&self, n: usize, neighbors: Vec<SocketAddr>) -> anyhow::Result<Node> {
         let offset = if self.port == 0 { 0 } else { u16::try_from(n)? };
         let port = self.port.checked_add(offset).context("there are no ports past 65535")?;
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -68,7 +71,7 @@ impl Deployment {
         Ok(Node::Here(self.runtime(n).spawn(Indexer::spawn(config)).await??))
     }
 
-    pub async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
+    pub(crate) async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
         Process::start(label.to_owned(), ANY_PORT, &self.options(role)).await
     }
 
@@ -78,7 +81,7 @@ impl Deployment {
 }
 
 impl Node {
-    pub const fn addr(&self) -> SocketAddr {
+    pub(crate) const fn addr(&self) -> SocketAddr {
         match self {
             Self::Here(indexer) => indexer.local_addr(),
             Self::Apart(process) => process.addr,
@@ -86,14 +89,14 @@ impl Node {
     }
 
     /// Resident memory in bytes of its own process, if it has one that is still there.
-    pub fn rss_bytes(&self) -> Option<u64> {
+    pub(crate) fn rss_bytes(&self) -> Option<u64> {
         match self {
             Self::Here(_) => None,
             Self::Apart(process) => process.rss_bytes(),
         }
     }
 
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         match self {
             Self::Here(indexer) => indexer.shutdown().await,
             Self::Apart(process) => process.kill().await,

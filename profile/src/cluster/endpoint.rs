@@ -7,10 +7,10 @@ use nekoproto::transport::{Endpoint, EndpointConfig, Security};
 use nekoproto::{Identity, NetworkName, Role};
 
 /// How long a peer of a measured cluster stays listed without a renewal: no renewal shows in a measurement.
-pub const LEASE: Duration = Duration::from_secs(3600);
+pub(crate) const LEASE: Duration = Duration::from_secs(3600);
 const _: () = assert!(LEASE.as_secs() <= nekoindexer::config::LEASE_SECS_MAX as u64);
 
-pub fn indexer_config(
+pub(crate) fn indexer_config(
     listen: SocketAddr,
     neighbors: Vec<SocketAddr>,
     security: Security,
@@ -20,10 +20,10 @@ pub fn indexer_config(
 }
 
 /// One end of measured connections.
-pub fn endpoint(identity: Identity, role: Role, security: Security) -> anyhow::Result<Arc<Endpoint>> {
+pub(crate) fn endpoint(identity: Identity, role: Role, security: Security) -> anyhow::Result<Arc<Endpoint>> {
     Ok(Endpoint::new(EndpointConfig { identity, role, network: NetworkName::default(), security })?)
 }
 
-pub const fn security(insecure: bool) -> Security {
+pub(crate) const fn security(insecure: bool) -> Security {
     if insecure { Security::Insecure } else { Security::Tls }
 }

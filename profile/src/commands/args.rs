@@ -1,13 +1,13 @@
 //! The arguments.
 
-pub mod transfer;
+pub(crate) mod transfer;
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 use nekoproto::limits::TTL_MAX;
 
-pub use self::transfer::Transfer;
+pub(crate) use self::transfer::Transfer;
 use crate::plan::scenario::Scenario;
 use crate::plan::topology::Topology;
 use crate::run::setup::{Connecting, Setup};
@@ -22,12 +22,12 @@ use crate::{connections, goals, index, instructions};
 pub struct Args {
     /// What to measure.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Response time of queries in one scenario
     Query(Query),
     /// The round trips that no query can be faster than, in every layout of threads
@@ -53,30 +53,30 @@ pub enum Command {
 
 /// Where the results go.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Output {
+pub(crate) struct Output {
     /// Write the results into this file
     #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    pub(crate) json: Option<PathBuf>,
 }
 
 /// Results, and pictures of them.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Drawn {
+pub(crate) struct Drawn {
     #[command(flatten)]
-    pub output: Output,
+    pub(crate) output: Output,
     /// Draw pictures into this folder, as SVG and PNG
     #[arg(long, value_name = "DIR")]
-    pub plot: Option<PathBuf>,
+    pub(crate) plot: Option<PathBuf>,
 }
 
 /// Results, pictures, and all that they are made of.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Detailed {
+pub(crate) struct Detailed {
     #[command(flatten)]
-    pub drawn: Drawn,
+    pub(crate) drawn: Drawn,
     /// Write every single request or round into this file
     #[arg(long, value_name = "FILE")]
-    pub csv: Option<PathBuf>,
+    pub(crate) csv: Option<PathBuf>,
 }
 
 /// A share that a figure may be off by.
@@ -87,37 +87,37 @@ fn tolerance(text: &str) -> Result<f64, String> {
 
 /// What clients ask.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Load {
+pub(crate) struct Load {
     /// Measured requests of each client
     #[arg(short = 'n', long, default_value_t = 1000)]
-    pub requests: usize,
+    pub(crate) requests: usize,
     /// Requests of each client before those
     #[arg(long, default_value_t = 100)]
-    pub warm_up: usize,
+    pub(crate) warm_up: usize,
     /// How the indexers are linked
     #[arg(long, default_value = "mesh")]
-    pub topology: Topology,
+    pub(crate) topology: Topology,
     /// Neighbors of each indexer in the random topology
     #[arg(long, default_value_t = 3)]
-    pub degree: usize,
+    pub(crate) degree: usize,
     /// Share of queries for names that nobody has
     #[arg(long, default_value_t = 0.1)]
-    pub miss: f64,
+    pub(crate) miss: f64,
     /// Files registered with each indexer
     #[arg(long, default_value_t = 16)]
-    pub files: usize,
+    pub(crate) files: usize,
     /// Queries per second of all clients together, begun whether or not earlier ones are answered; without it
     /// each client waits for its answer
     #[arg(long, value_name = "PER_S")]
-    pub rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
     /// Seed of files, questions and the random topology
     #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl Load {
     /// A scenario with this load.
-    pub fn scenario(&self) -> Scenario {
+    pub(crate) fn scenario(&self) -> Scenario {
         let Self { requests, warm_up, topology, degree, miss, files, rate, seed } = *self;
         Scenario { requests, warm_up, topology, degree, miss, files, rate, seed, ..Scenario::default() }
     }
@@ -125,30 +125,30 @@ impl Load {
 
 /// Response time of queries in one scenario.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Query {
+pub(crate) struct Query {
     /// Indexers
     #[arg(short, long, default_value_t = 10)]
-    pub indexers: usize,
+    pub(crate) indexers: usize,
     /// Clients, spread over the indexers
     #[arg(short, long, default_value_t = 1)]
-    pub clients: usize,
+    pub(crate) clients: usize,
     /// Hops of each query
     #[arg(short = 'q', long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=i64::from(TTL_MAX)))]
-    pub ttl: u8,
+    pub(crate) ttl: u8,
     /// Peers that hold each file, each at another indexer
     #[arg(long, default_value_t = 1)]
-    pub holders: usize,
+    pub(crate) holders: usize,
     #[command(flatten)]
-    pub load: Load,
+    pub(crate) load: Load,
     #[command(flatten)]
-    pub setup: Setup,
+    pub(crate) setup: Setup,
     #[command(flatten)]
-    pub output: Detailed,
+    pub(crate) output: Detailed,
 }
 
 impl Query {
     /// What to run.
-    pub fn scenario(&self) -> Scenario {
+    pub(crate) fn scenario(&self) -> Scenario {
         let (indexers, clients) = (self.indexers, self.clients);
         Scenario { indexers, clients, ttl_hops: self.ttl, holders: self.holders, ..self.load.scenario() }
     }
@@ -156,76 +156,76 @@ impl Query {
 
 /// Measurements of one indexer in a process of its own.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Alone<O: ClapArgs> {
+pub(crate) struct Alone<O: ClapArgs> {
     #[command(flatten)]
-    pub options: O,
+    pub(crate) options: O,
     #[command(flatten)]
-    pub connecting: Connecting,
+    pub(crate) connecting: Connecting,
     #[command(flatten)]
-    pub output: Output,
+    pub(crate) output: Output,
 }
 
 /// All goals.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Goals {
+pub(crate) struct Goals {
     #[command(flatten)]
-    pub options: goals::search::Options,
+    pub(crate) options: goals::search::Options,
     #[command(flatten)]
-    pub output: Output,
+    pub(crate) output: Output,
 }
 
 /// The whole table.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Matrix {
+pub(crate) struct Matrix {
     #[command(flatten)]
-    pub load: Load,
+    pub(crate) load: Load,
     #[command(flatten)]
-    pub setup: Setup,
+    pub(crate) setup: Setup,
     #[command(flatten)]
-    pub output: Drawn,
+    pub(crate) output: Drawn,
 }
 
 /// Two results.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Compare {
+pub(crate) struct Compare {
     /// The result before
-    pub before: PathBuf,
+    pub(crate) before: PathBuf,
     /// The result after
-    pub after: PathBuf,
+    pub(crate) after: PathBuf,
     /// By how much a figure may be worse, as a share
     #[arg(long, default_value_t = 0.1, value_parser = tolerance)]
-    pub tolerance: f64,
+    pub(crate) tolerance: f64,
     /// Count times in floors of their own run: for results of different machines, or of a noisy one
     #[arg(long)]
-    pub per_floor: bool,
+    pub(crate) per_floor: bool,
 }
 
 /// Instructions of the hot functions.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Instructions {
+pub(crate) struct Instructions {
     /// Record what is counted instead of comparing with what is recorded
     #[arg(long, conflicts_with = "count")]
-    pub record: bool,
+    pub(crate) record: bool,
     /// File of the recorded numbers
     #[arg(long, value_name = "FILE", default_value = instructions::RECORDED)]
-    pub recorded: PathBuf,
+    pub(crate) recorded: PathBuf,
     /// By how much a function may exceed its recorded number, as a share
     #[arg(long, default_value_t = 0.05, value_parser = tolerance)]
-    pub tolerance: f64,
+    pub(crate) tolerance: f64,
     /// Run one function and count nothing; started by the others, under valgrind
     #[arg(long, hide = true, requires = "times")]
-    pub count: Option<instructions::Hot>,
+    pub(crate) count: Option<instructions::Hot>,
     /// How often
     #[arg(long, hide = true)]
-    pub times: Option<u32>,
+    pub(crate) times: Option<u32>,
 }
 
 /// A process of a measurement.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Node {
+pub(crate) struct Node {
     /// Where to listen
     #[arg(long)]
-    pub listen: SocketAddr,
+    pub(crate) listen: SocketAddr,
     /// What to be, in JSON
-    pub options: String,
+    pub(crate) options: String,
 }

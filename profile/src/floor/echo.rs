@@ -8,18 +8,19 @@ use tarpc::context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::TaskTracker;
 
 use crate::cluster::{deployment::ANY_PORT, endpoint::endpoint};
 
-pub const MESSAGE_BYTES: usize = 64;
+pub(crate) const MESSAGE_BYTES: usize = 64;
 
 /// The message of an echo call: 64 bytes.
-pub type Payload = (ContentHash, ContentHash);
+pub(crate) type Payload = (ContentHash, ContentHash);
 
 /// A call that costs nothing but itself.
 #[tarpc::service]
-pub trait EchoService {
+pub(crate) trait EchoService {
     async fn echo(payload: Payload) -> Payload;
 }
 
@@ -33,7 +34,7 @@ impl EchoService for Handler {
 }
 
 /// Sends back what comes over the first connection, until it ends.
-pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
+pub(crate) async fn serve_raw(listener: TcpListener) -> io::Result<()> {
     let (mut stream, _) = listener.accept().await?;
     stream.set_nodelay(true)?;
     let mut message = [0; MESSAGE_BYTES];
@@ -45,39 +46,33 @@ pub async fn serve_raw(listener: TcpListener) -> io::Result<()> {
 
 /// Answers echo calls; dropping it ends that.
 #[derive(Debug)]
-pub struct Server {
-    pub addr: SocketAddr,
-    stop: CancellationToken,
+pub(crate) struct Server {
+    pub(crate) addr: SocketAddr,
+    _stop: DropGuard,
 }
 
 impl Server {
     /// Begins to answer, on the runtime that this is called on.
-    pub fn start(security: Security) -> anyhow::Result<Self> {
+    pub(crate) fn start(security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Indexer, security)?;
         let listener = endpoint.bind(ANY_PORT)?;
         let (addr, stop) = (listener.local_addr(), CancellationToken::new());
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), |connection: Connection| async {
             control::open(connection.io, Handler.serve(), EchoServiceClient::from).1.await;
         }));
-        Ok(Self { addr, stop })
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.stop.cancel();
+        Ok(Self { addr, _stop: stop.drop_guard() })
     }
 }
 
 /// Calls a [`Server`]; dropping it closes the connection.
 #[derive(Debug)]
-pub struct Client {
-    pub calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
+pub(crate) struct Client {
+    pub(crate) calls: EchoServiceClient<Calls<EchoServiceRequest, EchoServiceResponse>>,
     driver: JoinHandle<()>,
 }
 
 impl Client {
-    pub async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
+    pub(crate) async fn connect(addr: SocketAddr, security: Security) -> anyhow::Result<Self> {
         let endpoint = endpoint(Identity::generate(), Role::Peer, security)?;
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Handler.serve(), EchoServiceClient::from);

@@ -6,19 +6,17 @@ use clap::ValueEnum;
 use nekoproto::transport::Security;
 
 use super::{blocking, call, calls_per_s, raw};
-use crate::{
-    cluster::{deployment::Deployment, layout::Layout},
-    outcome::{Begin, Fault},
-    report::{Report, Row, Section, figures::Figures, machine},
-    run::{Watch, setup::Setup},
-};
+use crate::cluster::{deployment::Deployment, layout::Layout};
+use crate::outcome::{Begin, Fault};
+use crate::report::{Report, Row, Section, figures::Figures, machine};
+use crate::run::{Watch, setup::Setup};
 
 /// Echo calls in flight for a throughput.
 const DEPTH: usize = 64;
 const RAW: &str = "raw TCP";
 
 /// Measures all floors; fewer if stopped.
-pub fn measure(watch: &Arc<Watch>) -> Result<Report, Fault> {
+pub(crate) fn measure(watch: &Arc<Watch>) -> Result<Report, Fault> {
     let mut rows = Vec::new();
     for (layout, cores) in [("no runtime, one core", [0, 0]), ("no runtime, two cores", [0, 1])] {
         let figures = blocking(cores).or_cannot_begin()?;

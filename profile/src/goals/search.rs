@@ -27,23 +27,23 @@ const LOOKUP_ROUNDS: usize = 9;
 
 /// How much is measured.
 #[derive(Clone, Debug, Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Requests of each client
     #[arg(short = 'n', long, default_value = "3000", value_parser = within(1, 100_000))]
-    pub requests: usize,
+    pub(crate) requests: usize,
     /// Names that one indexer grows to, a row for each
     #[arg(long, value_delimiter = ',', default_value = "10000,100000,1000000", value_parser = within(100, SESSION_NAMES_MAX))]
-    pub names: Vec<usize>,
+    pub(crate) names: Vec<usize>,
     /// Connections to one indexer
     #[arg(long, default_value = "10000", value_parser = within(1, CONNECTIONS_MAX))]
-    pub connections: usize,
+    pub(crate) connections: usize,
     /// Registrations of a peer that leaves
     #[arg(long, default_value = "100000", value_parser = within(100, SESSION_NAMES_MAX))]
-    pub leave: usize,
+    pub(crate) leave: usize,
 }
 
 /// Measures all goals; fewer if stopped.
-pub fn run(options: &Options, watch: &Arc<Watch>) -> Result<Vec<Goal>, Fault> {
+pub(crate) fn run(options: &Options, watch: &Arc<Watch>) -> Result<Vec<Goal>, Fault> {
     let mut search = Search { options, watch, goals: Vec::new() };
     match search.measure_all() {
         Err(fault) if !watch.is_stopped() => Err(fault),
@@ -62,13 +62,8 @@ impl Search<'_> {
         for (insecure, most) in [(true, 1.6), (false, 1.8)] {
             let setup = setup(Layout::One, Routing::Summary, insecure);
             let alone = self.measure(&self.scenario(1, 1, 0), &setup)?;
-            self.query(
-                "1/1/0, p50 in floors",
-                &setup,
-                &[&alone],
-                alone.ratio_to_floor(),
-                Bound::AtMost(most),
-            );
+            let ratio = alone.ratio_to_floor();
+            self.query("1/1/0, p50 in floors", &setup, &[&alone], ratio, Bound::AtMost(most));
         }
         self.mesh()?;
         for (insecure, most_kib) in [(true, 24.0), (false, 64.0)] {
@@ -138,36 +133,38 @@ impl Search<'_> {
             }
         }
         let [plain, tls] = rates.map(median);
-        let (command, goal) = ("profile index --insecure", Bound::AtLeast(250_000.0));
-        self.add("lookups/s, 64 in flight".to_owned(), plain, goal, command);
-        let what = "the same over TLS, as a share".to_owned();
-        self.add(what, tls / plain, Bound::AtLeast(0.9), "profile index");
+        let goal = Bound::AtLeast(250_000.0);
+        self.add("lookups/s, 64 in flight", plain, goal, "profile index --insecure");
+        self.add("the same over TLS, as a share", tls / plain, Bound::AtLeast(0.9), "profile index");
         Ok(())
     }
 
     fn index(&mut self) -> Result<(), Fault> {
         let report = self.measure_index(&self.index_options(), true)?;
         let Options { names, leave, .. } = self.options;
-        let mut add = |what: String, scenario: &str, key, bound| {
+        let mut add = |what: &str, scenario: &str, key, bound| {
             self.add(what, report.of(scenario, key), bound, "profile index --insecure");
         };
-        let (each, hits) = ("names looked up/s, 100 in a call", "hits, batches of 100");
-        add(each.to_owned(), hits, "per_s", Bound::AtLeast(1_500_000.0));
+        let each = "names looked up/s, 100 in a call";
+        add(each, "hits, batches of 100", "per_s", Bound::AtLeast(1_500_000.0));
         for names in names {
             let [register, renew] = ["register", "renew"].map(|what| format!("{names} names, {what}"));
-            add(format!("{names} names, registered/s"), &register, "per_s", Bound::AtLeast(200_000.0));
-            add(format!("{names} names, renewed/s"), &renew, "per_s", Bound::AtLeast(500_000.0));
+            add(&format!("{names} names, registered/s"), &register, "per_s", Bound::AtLeast(200_000.0));
+            add(&format!("{names} names, renewed/s"), &renew, "per_s", Bound::AtLeast(500_000.0));
         }
         if let Some(names) = names.last() {
-            let (what, register) =
-                (format!("bytes of each name, {names} names"), format!("{names} names, register"));
-            add(what, &register, "bytes_per_name", Bound::AtMost(320.0));
+            let register = format!("{names} names, register");
+            add(
+                &format!("bytes of each name, {names} names"),
+                &register,
+                "bytes_per_name",
+                Bound::AtMost(320.0),
+            );
         }
         let meanwhile = format!("lookups while {leave} leave");
-        let what = format!("ms until {leave} registrations are gone");
-        add(what, &meanwhile, "left_after_ms", Bound::AtMost(100.0));
-        let what = "p99 of lookups meanwhile, in p99 before".to_owned();
-        add(what, &meanwhile, "p99_ratio", Bound::AtMost(2.0));
+        let gone = format!("ms until {leave} registrations are gone");
+        add(&gone, &meanwhile, "left_after_ms", Bound::AtMost(100.0));
+        add("p99 of lookups meanwhile, in p99 before", &meanwhile, "p99_ratio", Bound::AtMost(2.0));
         Ok(())
     }
 
@@ -230,8 +227,14 @@ impl Search<'_> {
         self.goals.push(Goal { what: format!("{what}, {how}"), bound, measured, command, all_right });
     }
 
-    fn add(&mut self, what: String, measured: f64, bound: Bound, command: &str) {
-        self.goals.push(Goal { what, bound, measured, command: command.to_owned(), all_right: true });
+    fn add(&mut self, what: impl Into<String>, measured: f64, bound: Bound, command: &str) {
+        self.goals.push(Goal {
+            what: what.into(),
+            bound,
+            measured,
+            command: command.to_owned(),
+            all_right: true,
+        });
     }
 }
 

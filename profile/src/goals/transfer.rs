@@ -25,11 +25,15 @@ pub const FILES: usize = 10_000;
 /// How much is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
+    /// Bytes of a large file.
     pub size: u64,
+    /// Number of small files.
     pub files: usize,
+    /// The least and the most bytes of a small file.
     pub file_bytes: (u64, u64),
     /// Times of each row that depends on the machine.
     pub rounds: usize,
+    /// Seed of all bytes.
     pub seed: u64,
 }
 

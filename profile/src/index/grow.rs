@@ -6,7 +6,7 @@ use nekoproto::{SignedRecord, VerifiedRecord};
 use super::inside::{Costs, Inside};
 use super::subject::{Sample, Subject, Timing};
 use super::tables::Tables;
-use super::{Options, Origin, sign};
+use super::{Origin, sign};
 use crate::report::{bytes, count};
 use crate::run::progress::Progress;
 
@@ -20,23 +20,22 @@ const LOOKUPS_IN_FLIGHT: usize = 64;
 
 /// Fills an indexer, and measures it when it is full; returns a sample of the names and what they cost
 /// without a network, or `None` if stopped before.
-pub async fn grow(
+pub(crate) async fn grow(
     subject: &Subject,
     names: usize,
-    options: &Options,
     tables: &mut Tables,
 ) -> anyhow::Result<Option<(Sample, Costs)>> {
     let memory = || subject.node.rss_bytes().context("the indexer's memory cannot be read");
     let mut inside = Inside::new(subject.client.holder);
     let empty = memory()?;
-    let (filled, kept) = fill(subject, &mut inside, names, options).await?;
+    let (filled, kept) = fill(subject, &mut inside, names, tables.options.seed).await?;
     if subject.watch().is_stopped() {
         return Ok(None);
     }
     let bytes_per_name = bytes(memory()?.saturating_sub(empty)) / count(names);
     let sample = Sample::known_to(&inside, kept);
     let renewed = subject.register(&sample.records, BATCH, IN_FLIGHT).await?;
-    let (hits, misses) = subject.hits_and_misses(&sample, LOOKUPS_IN_FLIGHT, options.lookups).await?;
+    let (hits, misses) = subject.hits_and_misses(&sample, LOOKUPS_IN_FLIGHT, tables.options.lookups).await?;
     let costs = inside.costs(&sample.records, &sample.missing);
     let tenth = names / 10;
     let part = |is_in: &dyn Fn(usize) -> bool| {
@@ -73,7 +72,7 @@ async fn fill(
     subject: &Subject,
     inside: &mut Inside,
     names: usize,
-    options: &Options,
+    seed: u64,
 ) -> anyhow::Result<(Vec<(usize, Timing)>, Vec<SignedRecord>)> {
     let _progress = Progress::begin(&format!("{names} names"), names, subject.watch());
     let (mut registered, mut sample) = (Vec::new(), Vec::new());
@@ -82,7 +81,7 @@ async fn fill(
     let mut from = 0;
     while from < names && !subject.watch().is_stopped() {
         let end = ends.into_iter().filter(|end| *end > from).fold(from + CHUNK, usize::min);
-        let records = sign(Origin::Own, options.seed, from..end);
+        let records = sign(Origin::Own, seed, from..end);
         inside.register(&records);
         let signed: Vec<SignedRecord> = records.iter().map(VerifiedRecord::to_signed).collect();
         registered.push((end, subject.register(&signed, BATCH, IN_FLIGHT).await?));

@@ -14,7 +14,7 @@ const LEASE: Duration = Duration::from_secs(24 * 3600);
 
 /// An index in this process.
 #[derive(Debug)]
-pub struct Inside {
+pub(crate) struct Inside {
     state: State,
     session: Arc<Session>,
     registering: Duration,
@@ -23,19 +23,19 @@ pub struct Inside {
 
 /// What the work itself costs, in microseconds for each name.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Costs {
+pub(crate) struct Costs {
     /// Finding a name that is there, and making the answer.
-    pub hit_us: f64,
+    pub(crate) hit_us: f64,
     /// Finding that a name is not there.
-    pub miss_us: f64,
-    pub verify_us: f64,
+    pub(crate) miss_us: f64,
+    pub(crate) verify_us: f64,
     /// Listing a verified record.
-    pub register_us: f64,
+    pub(crate) register_us: f64,
 }
 
 impl Inside {
     /// An empty index, to be called within a runtime, with `holder` as the only peer.
-    pub fn new(holder: Holder) -> Self {
+    pub(crate) fn new(holder: Holder) -> Self {
         let now = Instant::now();
         let state = State::new(now);
         let session = state.index.open_session(holder, LEASE, now);
@@ -43,7 +43,7 @@ impl Inside {
     }
 
     /// Registers `records`, and times that.
-    pub fn register(&mut self, records: &[VerifiedRecord]) {
+    pub(crate) fn register(&mut self, records: &[VerifiedRecord]) {
         let records = records.to_vec();
         self.registered += records.len();
         let began = Instant::now();
@@ -52,13 +52,13 @@ impl Inside {
     }
 
     /// What an indexer with these names answers.
-    pub fn search(&self, name: &FileName) -> QueryReply {
+    pub(crate) fn search(&self, name: &FileName) -> QueryReply {
         Merge::new(self.state.index.lookup(name, Instant::now())).finish()
     }
 
     /// What the work costs with the names that are registered now: for some that are (`records`) and
     /// some that are not.
-    pub fn costs(&self, records: &[SignedRecord], missing: &[FileName]) -> Costs {
+    pub(crate) fn costs(&self, records: &[SignedRecord], missing: &[FileName]) -> Costs {
         let names = records.iter().map(|record| &record.unverified().name);
         Costs {
             hit_us: us_each(names, |name| drop(black_box(self.search(name)))),

@@ -21,13 +21,8 @@ const ROUNDS: usize = 5;
 const LEFT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Has a peer with `names` registrations leave, several times; less often if stopped.
-pub async fn leave(
-    subject: &Subject,
-    names: usize,
-    options: &Options,
-    tables: &mut Tables,
-) -> anyhow::Result<()> {
-    let (watch, seed) = (subject.watch(), options.seed);
+pub(crate) async fn leave(subject: &Subject, names: usize, tables: &mut Tables) -> anyhow::Result<()> {
+    let (watch, &Options { seed, lookups, .. }) = (subject.watch(), &tables.options);
     let identity = Origin::Other.identity(seed);
     let leaver = Client::connect(subject.node.addr(), identity, subject.deployment.security).await?;
     let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.client.holder);
@@ -35,14 +30,14 @@ pub async fn leave(
         subject.client.register(batch.to_vec()).await?;
     }
     let leaving = sign(Origin::Other, seed, STAYING_NAMES..STAYING_NAMES + names);
-    let _progress = Progress::begin(&format!("{names} leave"), ROUNDS * (names + options.lookups), watch);
+    let _progress = Progress::begin(&format!("{names} leave"), ROUNDS * (names + lookups), watch);
     let (mut longest, mut quiet, mut busy) = (Duration::ZERO, Timing::default(), Timing::default());
     for _ in (0..ROUNDS).take_while(|_| !watch.is_stopped()) {
         for batch in leaving.chunks(BATCH_MAX) {
             leaver.register(batch.iter().map(VerifiedRecord::to_signed).collect()).await?;
             watch.add_done(batch.len() as u64);
         }
-        let goes_on = |n| n < options.lookups && !watch.is_stopped();
+        let goes_on = |n| n < lookups && !watch.is_stopped();
         let before = subject.look_up_while(&sample, true, goes_on, IN_FLIGHT).await?;
         let is_leaving = AtomicBool::new(true);
         let leave = async {

@@ -23,12 +23,12 @@ const WARM_UP: usize = 500;
 
 /// A number of calls, and how long they took.
 #[derive(Clone, Debug, Default)]
-pub struct Timing {
+pub(crate) struct Timing {
     /// Names that the calls were about.
-    pub names: usize,
+    pub(crate) names: usize,
     /// From the first call to the last answer.
-    pub wall: Duration,
-    pub took: Vec<Duration>,
+    pub(crate) wall: Duration,
+    pub(crate) took: Vec<Duration>,
 }
 
 impl Timing {
@@ -45,7 +45,7 @@ impl Timing {
     }
 
     /// One after the other.
-    pub fn sum<'a>(timings: impl IntoIterator<Item = &'a Self>) -> Self {
+    pub(crate) fn sum<'a>(timings: impl IntoIterator<Item = &'a Self>) -> Self {
         timings.into_iter().fold(Self::default(), |mut sum, timing| {
             sum.names += timing.names;
             sum.wall += timing.wall;
@@ -54,40 +54,40 @@ impl Timing {
         })
     }
 
-    pub fn per_s(&self) -> f64 {
+    pub(crate) fn per_s(&self) -> f64 {
         count(self.names) / self.wall.as_secs_f64()
     }
 
     /// Microseconds for each name, all calls together.
-    pub fn us_per_name(&self) -> f64 {
+    pub(crate) fn us_per_name(&self) -> f64 {
         1e6 / self.per_s()
     }
 
-    pub fn figures(&self) -> Figures {
+    pub(crate) fn figures(&self) -> Figures {
         Figures::of(self.took.iter().copied())
     }
 }
 
 /// Names that are looked up and registered again, and what must be found.
 #[derive(Debug, Default)]
-pub struct Sample {
-    pub records: Vec<SignedRecord>,
+pub(crate) struct Sample {
+    pub(crate) records: Vec<SignedRecord>,
     /// What the index without a network answers for each.
     answers: Vec<QueryReply>,
     /// Names that are not registered, as many.
-    pub missing: Vec<FileName>,
+    pub(crate) missing: Vec<FileName>,
 }
 
 impl Sample {
     /// All of `records`, on an index of its own where `holder` has registered them.
-    pub fn of(records: &[VerifiedRecord], holder: Holder) -> Self {
+    pub(crate) fn of(records: &[VerifiedRecord], holder: Holder) -> Self {
         let mut inside = Inside::new(holder);
         inside.register(records);
         Self::known_to(&inside, records.iter().map(VerifiedRecord::to_signed).collect())
     }
 
     /// These records, with the answers of the index without a network.
-    pub fn known_to(inside: &Inside, records: Vec<SignedRecord>) -> Self {
+    pub(crate) fn known_to(inside: &Inside, records: Vec<SignedRecord>) -> Self {
         let answers = records.iter().map(|record| inside.search(&record.unverified().name)).collect();
         let missing = |n: usize| FileName::new(&format!("data-set/none-{n:012}.bin")).ok();
         Self { missing: (0..records.len()).filter_map(missing).collect(), answers, records }
@@ -96,14 +96,14 @@ impl Sample {
 
 /// An indexer in a process of its own, and one peer connected to it.
 #[derive(Debug)]
-pub struct Subject {
-    pub node: Node,
-    pub deployment: Deployment,
-    pub client: Client,
+pub(crate) struct Subject {
+    pub(crate) node: Node,
+    pub(crate) deployment: Deployment,
+    pub(crate) client: Client,
 }
 
 impl Subject {
-    pub async fn start(deployment: &Deployment, identity: Identity) -> anyhow::Result<Self> {
+    pub(crate) async fn start(deployment: &Deployment, identity: Identity) -> anyhow::Result<Self> {
         let node = deployment.indexer(0, Vec::new()).await?;
         let client = Client::connect(node.addr(), identity, deployment.security).await?;
         for _ in 0..WARM_UP {
@@ -113,12 +113,12 @@ impl Subject {
     }
 
     /// How far it has come, and whether it goes on.
-    pub const fn watch(&self) -> &Arc<Watch> {
+    pub(crate) const fn watch(&self) -> &Arc<Watch> {
         &self.deployment.watch
     }
 
     /// Registers `records`, `batch` of them in a call, with `in_flight` calls in flight; all must be listed.
-    pub async fn register(
+    pub(crate) async fn register(
         &self,
         records: &[SignedRecord],
         batch: usize,
@@ -135,7 +135,7 @@ impl Subject {
     }
 
     /// Looks up `count` names that are there, and as many that are not; fewer if stopped.
-    pub async fn hits_and_misses(
+    pub(crate) async fn hits_and_misses(
         &self,
         sample: &Sample,
         in_flight: usize,
@@ -149,7 +149,7 @@ impl Subject {
 
     /// Looks up names as long as `goes_on` says so of their number; every answer must be what the index
     /// without a network says.
-    pub async fn look_up_while(
+    pub(crate) async fn look_up_while(
         &self,
         sample: &Sample,
         is_hit: bool,
@@ -178,7 +178,7 @@ impl Subject {
 
     /// Looks up `count` names that are there, `batch` of them in a call; fewer if stopped. Every answer must
     /// be what the index without a network says.
-    pub async fn look_up_all(
+    pub(crate) async fn look_up_all(
         &self,
         sample: &Sample,
         count: usize,
@@ -203,7 +203,7 @@ impl Subject {
         Timing::of(stream::iter(calls.take_while(|_| !self.watch().is_stopped())).map(call), in_flight).await
     }
 
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         drop(self.client);
         self.node.stop().await;
     }

@@ -24,43 +24,45 @@ const COLUMNS: [&str; 11] = [
 
 /// The rows that were measured.
 #[derive(Debug)]
-pub struct Tables {
+pub(crate) struct Tables {
+    pub(crate) options: Options,
     security: Security,
     floor: Floor,
-    pub grown: Vec<Row>,
-    pub depths: Vec<Row>,
-    pub batches: Vec<Row>,
+    pub(crate) grown: Vec<Row>,
+    pub(crate) depths: Vec<Row>,
+    pub(crate) batches: Vec<Row>,
     /// By registrations of a peer that left.
-    pub left: Vec<Row>,
+    pub(crate) left: Vec<Row>,
     shares: Vec<Row>,
 }
 
 impl Tables {
-    pub fn new(security: Security, floor: Floor) -> Self {
+    pub(crate) fn new(options: Options, security: Security, floor: Floor) -> Self {
         let (grown, depths, batches, left, shares) = <_>::default();
-        Self { security, floor, grown, depths, batches, left, shares }
+        Self { options, security, floor, grown, depths, batches, left, shares }
     }
 
-    pub fn row(&self, scenario: String, timing: &Timing) -> Row {
+    pub(crate) fn row(&self, scenario: String, timing: &Timing) -> Row {
         let row = Row::named(scenario).with("security", security_name(self.security));
         let row = row.figure("per_s", timing.per_s()).figure("floor_us", self.floor.raw.p50);
         row.times(&timing.figures())
     }
 
-    pub fn share(&mut self, operation: String, timing: &Timing, index_us: f64) {
+    pub(crate) fn share(&mut self, operation: String, timing: &Timing, index_us: f64) {
         let us = timing.us_per_name();
         let percent = index_us / us * 100.0;
         let row = Row::named(operation).figure("us_each", us).figure("index_us", index_us);
         self.shares.push(row.figure("index_percent", percent).figure("ipc_percent", 100.0 - percent));
     }
 
-    pub fn report(self, options: &Options, interrupted: bool) -> Report {
+    pub(crate) fn report(self, interrupted: bool) -> Report {
         let (raw, call) = (self.floor.raw.p50, self.floor.call.p50);
         let (security, machine) = (security_name(self.security), machine::in_words());
         let process = format!("One indexer in a process of its own, one connection, {security}, {machine}.");
         let floor =
             format!("Floor between two processes: raw TCP p50 {raw:.1} us, echo call p50 {call:.1} us.");
-        let names = options.names.first().copied().unwrap_or_default();
+        let Options { names, seed, lookups, .. } = self.options;
+        let names = names.first().copied().unwrap_or_default();
         let shares = ["scenario", "us_each", "index_us", "index_percent", "ipc_percent"];
         let title = "Where the time goes (index: the same work in this process, without a network; IPC: all the rest):";
         let shares = Section { rows: Vec::new(), ..Section::new(title, &shares, self.shares) };
@@ -84,8 +86,8 @@ impl Tables {
             ],
             foot: Vec::from_iter(interrupted.then(|| "Interrupted: rows are missing.".to_owned())),
             facts: Row::default()
-                .with("seed", options.seed)
-                .with("lookups", options.lookups)
+                .with("seed", seed)
+                .with("lookups", lookups)
                 .figure("floor_us", raw)
                 .figure("floor_call_us", call),
             interrupted,

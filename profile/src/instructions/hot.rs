@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use nekoindexer::state::index::Session;
 use nekoindexer::state::merge::{Found, Merge};
 use nekoindexer::state::{QueryPlan, State};
 use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, codec};
+use serde::{Serialize, de::DeserializeOwned};
 
 use crate::plan::workload::sign_record;
 
@@ -107,18 +109,8 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         }),
         Hot::EncodeQuery => encode(rounds, &bench.forwarded())?,
         Hot::EncodeReply => encode(rounds, &bench.reply())?,
-        Hot::DecodeQuery => {
-            let bytes = codec::encode(&bench.forwarded())?;
-            for _ in rounds {
-                black_box(codec::decode::<QueryRequest>(black_box(&bytes))?);
-            }
-        }
-        Hot::DecodeReply => {
-            let bytes = codec::encode(&bench.reply())?;
-            for _ in rounds {
-                black_box(codec::decode::<QueryReply>(black_box(&bytes))?);
-            }
-        }
+        Hot::DecodeQuery => decode(rounds, &bench.forwarded())?,
+        Hot::DecodeReply => decode(rounds, &bench.reply())?,
         Hot::AnswerQuery => {
             for n in rounds {
                 match bench.state.on_query(&bench.request(n), None, DEADLINE, bench.now)? {
@@ -140,7 +132,15 @@ fn look_up(bench: &Bench, name: &FileName) {
     drop(black_box(bench.state.index.lookup(black_box(name), bench.now)));
 }
 
-fn encode<T: serde::Serialize>(rounds: std::ops::Range<usize>, value: &T) -> anyhow::Result<()> {
+fn decode<T: Serialize + DeserializeOwned>(rounds: Range<usize>, value: &T) -> anyhow::Result<()> {
+    let bytes = codec::encode(value)?;
+    for _ in rounds {
+        black_box(codec::decode::<T>(black_box(&bytes))?);
+    }
+    Ok(())
+}
+
+fn encode<T: Serialize>(rounds: Range<usize>, value: &T) -> anyhow::Result<()> {
     for _ in rounds {
         black_box(codec::encode(black_box(value))?);
     }

@@ -15,7 +15,7 @@ use crate::report::{
 const FLOORS_APART: f64 = 1.3;
 
 /// What is shown of each scenario in a table of several.
-pub const COLUMNS: [&str; 14] = [
+pub(crate) const COLUMNS: [&str; 14] = [
     "scenario",
     "mean_us",
     "p50_us",
@@ -34,25 +34,25 @@ pub const COLUMNS: [&str; 14] = [
 
 impl Measured {
     /// Answers that were not what they must be.
-    pub fn hits_wrong(&self) -> usize {
+    pub(crate) fn hits_wrong(&self) -> usize {
         self.samples.wrong().values().sum()
     }
 
-    pub fn errors(&self) -> usize {
+    pub(crate) fn errors(&self) -> usize {
         self.samples.failures().values().sum()
     }
 
     /// Every answer was right, none failed, and the run was not ended early.
-    pub fn is_all_well(&self) -> bool {
+    pub(crate) fn is_all_well(&self) -> bool {
         self.hits_wrong() == 0 && self.errors() == 0 && !self.samples.interrupted
     }
 
-    pub fn queries_per_s(&self) -> f64 {
+    pub(crate) fn queries_per_s(&self) -> f64 {
         count(self.samples.answered()) / self.samples.wall.as_secs_f64()
     }
 
     /// The median answer beside the raw TCP round trip of the same run.
-    pub fn ratio_to_floor(&self) -> f64 {
+    pub(crate) fn ratio_to_floor(&self) -> f64 {
         self.figures.p50 / self.floor().p50
     }
 
@@ -61,7 +61,7 @@ impl Measured {
     }
 
     /// Where and how it was run, in a few words.
-    pub fn setting(&self) -> String {
+    pub(crate) fn setting(&self) -> String {
         let (topology, layout) = (option_name(&self.scenario.topology), self.layout.name());
         let (security, routing) = (security_name(self.security), option_name(&self.routing));
         let pace = match self.scenario.rate {
@@ -73,7 +73,7 @@ impl Measured {
     }
 
     /// The report of this scenario alone.
-    pub fn report(&self) -> Report {
+    pub(crate) fn report(&self) -> Report {
         let mut rows = vec![
             Row::named("response time").times(&self.figures),
             Row::named("warm-up apart").times(&self.warm_up),
@@ -86,16 +86,11 @@ impl Measured {
         let columns = ["scenario", "times", "mean_us", "p50_us", "p90_us", "p99_us", "p999_us", "max_us"];
         let (name, interrupted) = (self.scenario.name(), self.samples.interrupted);
         Report {
-            kind: None,
             head: format!("{name} (indexers/clients/ttl), {}, {}", self.setting(), machine::in_words()),
-            sections: vec![Section {
-                title: String::new(),
-                table: Table::of(&rows, &columns),
-                rows: vec![self.row()],
-            }],
+            sections: vec![Section::of(Table::of(&rows, &columns), vec![self.row()])],
             foot: self.summary(),
-            facts: Row::default(),
             interrupted,
+            ..Report::default()
         }
     }
 
@@ -125,7 +120,7 @@ impl Measured {
         lines
     }
 
-    pub fn row(&self) -> Row {
+    pub(crate) fn row(&self) -> Row {
         let (scenario, samples) = (&self.scenario, &self.samples);
         let percentiles = self.figures.percentiles.iter().map(|(p, us)| json!([p, rounded(*us)]));
         let reference = reference::of(&scenario.name());

@@ -32,8 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running hostile holder; dropping it ends it.
 #[derive(Debug)]
-pub struct Hostile {
-    pub client: Client,
+pub(crate) struct Hostile {
+    pub(crate) client: Client,
     _stop: DropGuard,
 }
 
@@ -47,7 +47,7 @@ struct Goods {
 
 impl Hostile {
     /// Asks the indexer for the record and its origin for the manifest, and registers as a holder.
-    pub async fn start(
+    pub(crate) async fn start(
         peer: &PeerOptions,
         corruption: &Corruption,
         security: Security,
@@ -167,6 +167,7 @@ impl Goods {
 /// Keeps what is sent to all readers together below a rate.
 #[derive(Debug)]
 pub struct Pace {
+    /// Bytes a second; `None`: as many as go.
     pub per_s: Option<NonZeroU64>,
     /// When the next piece may go.
     pub next: Mutex<Instant>,

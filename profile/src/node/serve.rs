@@ -10,18 +10,20 @@ use std::{fs, thread};
 use anyhow::{Context, bail};
 use nekoindexer::{Indexer, Routing};
 use nekopeer::{Config, Peer, PeerHandle};
+use serde::Serialize;
+use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::hostile::Hostile;
 use super::usage::{Meter, now_s};
-use super::{Options, PeerOptions, Request, Response, Role, fetch};
+use super::{Options, PeerOptions, Request, Response, Role, Started, fetch};
 use crate::cluster::endpoint::{indexer_config, security};
 use crate::floor::echo;
 use crate::transfer::folder;
 
 /// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
-pub fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
+pub(crate) fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
     let runtime = match options.role {
         Role::Peer(_) | Role::Hostile(..) => {
             tokio::runtime::Builder::new_multi_thread().enable_all().build()?
@@ -59,14 +61,8 @@ fn read_requests(gone: CancellationToken) -> std::io::Result<mpsc::UnboundedRece
     Ok(requests)
 }
 
-/// What a process runs.
-enum Running {
-    Peer(PeerHandle, Meter),
-    /// It serves for as long as it is held.
-    Alone {
-        _held: Box<dyn Any>,
-    },
-}
+/// What a process runs: a peer, or what serves for as long as it is held.
+type Running = Result<(PeerHandle, Meter), Box<dyn Any>>;
 
 /// Whether it was told to end, or has said why it did not start; otherwise nobody is left to tell it.
 async fn serve(
@@ -75,30 +71,27 @@ async fn serve(
     mut requests: mpsc::UnboundedReceiver<Request>,
 ) -> anyhow::Result<bool> {
     let mut running = match start(listen, options).await {
-        Ok((running, node, addr)) => {
-            say(&Response::Ready { node, addr })?;
+        Ok((running, started)) => {
+            say(Ok(started))?;
             running
         }
-        Err(error) => return say(&Response::Failed(format!("{error:#}"))).map(|()| true),
+        Err(error) => return say::<()>(Err(error)).map(|()| true),
     };
     loop {
         match requests.recv().await {
             None => return Ok(false),
             Some(Request::End) => break,
-            Some(request) => {
-                let done = obey(&mut running, request).await;
-                say(&done.unwrap_or_else(|error| Response::Failed(format!("{error:#}"))))?;
-            }
+            Some(request) => say(obey(&mut running, request).await)?,
         }
     }
-    if let Running::Peer(peer, _) = running {
+    if let Ok((peer, _)) = running {
         peer.shutdown().await;
     }
-    say(&Response::Done).map(|()| true)
+    say(Ok(())).map(|()| true)
 }
 
 /// Starts it; who it is, and where it listens.
-async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running, String, SocketAddr)> {
+async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running, Started)> {
     let security = security(options.insecure);
     let (held, node, addr): (Box<dyn Any>, _, _) = match &options.role {
         Role::Indexer { neighbors, flood } => {
@@ -138,29 +131,28 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
             peer.indexers_tried().await;
             let addr = peer.local_addr().context("a peer does not listen")?;
             let node = peer.node().to_string();
-            return Ok((Running::Peer(peer, meter), node, addr));
+            return Ok((Ok((peer, meter)), (node, addr)));
         }
     };
-    Ok((Running::Alone { _held: held }, node, addr))
+    Ok((Err(held), (node, addr)))
 }
 
-async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Response> {
-    let Running::Peer(peer, meter) = running else {
-        bail!("a node that only serves is asked for {request:?}")
-    };
+async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> {
+    let Ok((peer, meter)) = running else { bail!("a node that only serves is asked for {request:?}") };
     Ok(match request {
         Request::Reset => {
             meter.reset();
-            Response::Done
+            Value::Null
         }
-        Request::Usage => Response::Usage(meter.usage()),
-        Request::Publish(path) => publish(peer, path).await?,
-        Request::Download { names, at_s } => Response::Downloaded(fetch::fetch(peer, names, at_s).await?),
+        Request::Usage => json!(meter.usage()),
+        Request::Publish(path) => json!(publish(peer, path).await?),
+        Request::Download { names, at_s } => json!(fetch::fetch(peer, names, at_s).await?),
         Request::End => bail!("the end is no request like others"),
     })
 }
 
-async fn publish(peer: &PeerHandle, path: PathBuf) -> anyhow::Result<Response> {
+/// Publishes a file or a folder: the number of files, and seconds.
+async fn publish(peer: &PeerHandle, path: PathBuf) -> anyhow::Result<(usize, f64)> {
     let began_s = now_s();
     let outcome = peer.publish(vec![path], <_>::default(), &<_>::default()).await?;
     let took_s = now_s() - began_s;
@@ -170,12 +162,13 @@ async fn publish(peer: &PeerHandle, path: PathBuf) -> anyhow::Result<Response> {
     if outcome.indexers_told == 0 {
         bail!("no indexer knows what was published");
     }
-    Ok(Response::Published { files: outcome.published.len(), took_s })
+    Ok((outcome.published.len(), took_s))
 }
 
-/// Says `response` to whoever started this process.
-fn say(response: &Response) -> anyhow::Result<()> {
+/// Says what came of a request to whoever started this process.
+fn say<T: Serialize>(done: anyhow::Result<T>) -> anyhow::Result<()> {
+    let response: Response<T> = done.map_err(|error| format!("{error:#}"));
     let mut stdout = std::io::stdout().lock();
-    writeln!(stdout, "{}", serde_json::to_string(response)?).context("cannot write to stdout")?;
+    writeln!(stdout, "{}", serde_json::to_string(&response)?).context("cannot write to stdout")?;
     stdout.flush().context("cannot write to stdout")
 }

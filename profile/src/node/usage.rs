@@ -35,6 +35,7 @@ fn seconds(clock: ClockId) -> f64 {
 /// What a process took since its meter was reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
+    /// Seconds of processor time, of all threads.
     pub cpu_s: f64,
     /// The most memory that was resident at once, in bytes; unknown where the system does not say.
     pub peak_bytes: Option<u64>,

@@ -16,19 +16,22 @@ pub const REQUESTS_MAX: usize = 20_000_000;
 pub const FILES_MAX: usize = 200_000;
 /// Queries per second of an open loop.
 pub const RATE_MIN: f64 = 0.001;
-pub const RATE_MAX: f64 = 10_000_000.0;
+pub(crate) const RATE_MAX: f64 = 10_000_000.0;
 
 /// One measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
+    /// Number of indexers.
     pub indexers: usize,
     /// Clients; the n-th asks indexer n modulo their number.
     pub clients: usize,
+    /// Hops of each query.
     pub ttl_hops: u8,
     /// Measured requests of each client.
     pub requests: usize,
     /// Requests of each client before the measured ones.
     pub warm_up: usize,
+    /// How the indexers are linked.
     pub topology: Topology,
     /// Neighbors of each indexer in the random topology.
     pub degree: usize,
@@ -41,6 +44,7 @@ pub struct Scenario {
     /// Queries per second of all clients together, begun whether or not earlier ones are answered;
     /// `None`: each client waits for its answer before it asks again.
     pub rate: Option<f64>,
+    /// Seed of keys, questions and the random topology.
     pub seed: u64,
 }
 

@@ -108,6 +108,7 @@ impl Graph {
         reached
     }
 
+    /// Whether everyone is reached from everyone.
     pub fn is_connected(&self) -> bool {
         self.reach(0, u8::MAX).into_iter().all(|reached| reached)
     }

@@ -67,6 +67,7 @@ impl Workload {
         }
     }
 
+    /// The records of all files.
     pub fn records(&self) -> &[SignedRecord] {
         &self.records
     }
@@ -84,7 +85,7 @@ impl Workload {
         (0..self.records.len()).filter(held).map(|index| self.records[index].clone()).collect()
     }
 
-    pub fn name(&self, ask: Ask) -> &FileName {
+    pub(crate) fn name(&self, ask: Ask) -> &FileName {
         match ask {
             Ask::File(index) => &self.records[index].unverified().name,
             Ask::Missing(index) => &self.missing[index],
@@ -108,6 +109,7 @@ impl Draw {
         Self { rng: StdRng::seed_from_u64(seed), miss: scenario.miss, files }
     }
 
+    /// What is asked next.
     pub fn ask(&mut self) -> Ask {
         if self.rng.random_bool(self.miss) {
             return Ask::Missing(self.rng.random_range(0..MISSING_NAMES));

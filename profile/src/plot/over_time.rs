@@ -4,16 +4,13 @@ use std::collections::BTreeSet;
 
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
-use super::{Axis, Chart, Picture, Series, Shape, whole};
+use super::{Axis, Chart, Lines, Picture, Points, Series, Shape, extent, whole};
 use crate::node::usage::SAMPLED_EVERY;
 use crate::report::{bytes, mib};
 use crate::transfer::figures::Round;
 
 /// What all sources send together.
 const TOTAL: &str = "total";
-
-/// Labels, and points of seconds and heights.
-type Lines = Vec<(String, Vec<(f64, f64)>)>;
 
 /// MB/s that came from each source to all readers together; `None` if nothing came.
 pub fn throughput(round: &Round, name: &str, subtitle: String) -> Option<Picture> {
@@ -40,13 +37,13 @@ pub fn memory(round: &Round, name: &str, subtitle: String) -> Option<Picture> {
 
 fn picture(title: String, subtitle: String, up: &'static str, mut lines: Lines) -> Option<Picture> {
     lines.retain(|(_, points)| !points.is_empty());
-    let points = || lines.iter().flat_map(|(_, points)| points);
-    let right = points().map(|(x, _)| *x).fold(0.05, f64::max);
-    let top = points().map(|(_, y)| *y).fold(1.0, f64::max) * 1.35; // the legend lies above
+    let (right, _, top) = extent(&lines);
+    let (right, top) = (right.max(0.05), top * 1.35); // the legend lies above
     let decimals = if right < 5.0 { 2 } else { usize::from(right < 20.0) };
     let along = "seconds since the readers began";
-    let series = |(colour, (label, points))| Series { label, shape: Shape::Line, colour, points };
-    let series: Vec<Series> = lines.into_iter().enumerate().map(series).collect();
+    let series =
+        (0..).zip(lines).map(|(colour, (label, points))| Series::new(label, Shape::Line, colour, points));
+    let series: Vec<Series> = series.collect();
     let chart = Chart {
         x: Axis::new(along, right * 1.02, move |x| format!("{x:.decimals$}")),
         y: Axis::new(up, top, whole),
@@ -58,7 +55,7 @@ fn picture(title: String, subtitle: String, up: &'static str, mut lines: Lines) 
 
 /// MB/s of a source, or of all: what came between two looks at it. Readers that began at once are looked
 /// at together: what came to them is summed.
-fn rates(round: &Round, source: Option<&String>) -> Vec<(f64, f64)> {
+fn rates(round: &Round, source: Option<&String>) -> Points {
     let came = |came: &[(String, u64)]| -> u64 {
         came.iter().filter(|(from, _)| source.is_none_or(|source| source == from)).map(|(_, b)| *b).sum()
     };

@@ -18,7 +18,7 @@ const BINS: usize = 80;
 const TOP_OF_P99: f64 = 1.5;
 
 /// Draws both into `folder`; returns what was written.
-pub fn draw(folder: &Path, measured: &Measured) -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn draw(folder: &Path, measured: &Measured) -> anyhow::Result<Vec<PathBuf>> {
     let figures = &measured.figures;
     let top = (figures.p99 * TOP_OF_P99).min(figures.max * 1.05).max(figures.p50 * 1.2);
     let beyond = measured.samples.by_round().filter(|(_, us)| *us > top).count();
@@ -50,22 +50,16 @@ fn scatter(measured: &Measured, top: f64) -> Chart {
         let middle = count(n * together) + (count(some.len()) + 1.0) / 2.0;
         (middle, (some.iter().sum::<f64>() / count(some.len())).min(top))
     };
-    let requests = Series {
-        label: "a request".to_owned(),
-        shape: Shape::Dots,
-        colour: 1,
-        points: shown.map(|(round, us)| (count(round) + 1.0, us)).collect(),
-    };
-    let line = Series {
-        label: format!("mean by round (of all: {})", micros(&measured.figures.mean)),
-        shape: Shape::Line,
-        colour: 2,
-        points: means.chunks(together).enumerate().map(mean).collect(),
-    };
+    let requests = shown.map(|(round, us)| (count(round) + 1.0, us)).collect();
+    let line = means.chunks(together).enumerate().map(mean).collect();
+    let label = format!("mean by round (of all: {})", micros(&measured.figures.mean));
     Chart {
         x: Axis::new("round: the n-th request of each client", count(means.len()) * 1.01, whole),
         y: Axis::new("response time", top, micros),
-        series: vec![requests, line],
+        series: vec![
+            Series::new("a request", Shape::Dots, 1, requests),
+            Series::new(label, Shape::Line, 2, line),
+        ],
         legend: UpperRight,
     }
 }
@@ -82,19 +76,13 @@ fn histogram(measured: &Measured, top: f64) -> Chart {
     }
     let highest = f64::from(bins.iter().copied().max().unwrap_or(0).max(1)) * 1.08;
     let width = top / count(BINS);
-    let bars = Series {
-        label: String::new(),
-        shape: Shape::Bars(width * 0.92),
-        colour: 1,
-        points: bins.iter().enumerate().map(|(n, bin)| (count(n) * width, f64::from(*bin))).collect(),
-    };
+    let bars = bins.iter().enumerate().map(|(n, bin)| (count(n) * width, f64::from(*bin))).collect();
+    let bars = Series::new("", Shape::Bars(width * 0.92), 1, bars);
     let figures = &measured.figures;
     let marks = [("p50", figures.p50, 3), ("p90", figures.p90, 4), ("p99", figures.p99, 2)];
-    let marks = marks.map(|(name, us, colour)| Series {
-        label: format!("{name}  {}", micros(&us)),
-        shape: Shape::Line,
-        colour,
-        points: vec![(us, 0.0), (us, highest)],
+    let marks = marks.map(|(name, us, colour)| {
+        let ends = vec![(us, 0.0), (us, highest)];
+        Series::new(format!("{name}  {}", micros(&us)), Shape::Line, colour, ends)
     });
     Chart {
         x: Axis::new("response time", top, micros),

@@ -2,13 +2,13 @@
 
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
-use super::{Axis, Chart, Picture, Series, Shape, micros, whole};
+use super::{Axis, Chart, Lines, Picture, Series, Shape, extent, micros, whole};
 use crate::measure::Measured;
 use crate::report::{count, reference};
 
 /// Two charts of the rows of a matrix that `at` gives a place on the axis: response times, and answers a
 /// second; `None` if these are fewer than two.
-pub fn picture(
+pub(crate) fn picture(
     rows: &[Measured],
     title: &str,
     along: &'static str,
@@ -46,27 +46,15 @@ pub fn picture(
     })
 }
 
-fn chart(
-    along: &'static str,
-    up: &'static str,
-    mut lines: Vec<(String, Vec<(f64, f64)>)>,
-    shown: fn(&f64) -> String,
-) -> Chart {
+fn chart(along: &'static str, up: &'static str, mut lines: Lines, shown: fn(&f64) -> String) -> Chart {
     lines.retain(|(_, points)| !points.is_empty());
-    let points = || lines.iter().flat_map(|(_, points)| points);
-    let right = points().map(|(x, _)| *x).fold(1.0, f64::max);
-    let (least, most) =
-        points().fold((f64::MAX, 1.0f64), |(least, most), (_, y)| (least.min(*y), most.max(*y)));
+    let (right, least, most) = extent(&lines);
     let room = (most / least).powf(0.4).max(2.0); // the legend lies above the lines
     let range = least / 1.5..most * room;
-    let series = (1..).zip(lines).map(|(colour, (label, points))| Series {
-        label,
-        shape: Shape::Marked,
-        colour,
-        points,
-    });
+    let series =
+        (1..).zip(lines).map(|(colour, (label, points))| Series::new(label, Shape::Marked, colour, points));
     Chart {
-        x: Axis::new(along, right * 1.05, whole),
+        x: Axis::new(along, right.max(1.0) * 1.05, whole),
         y: Axis { range, is_logarithmic: true, ..Axis::new(up, most, shown) },
         series: series.collect(),
         legend: UpperLeft,

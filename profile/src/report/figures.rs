@@ -17,12 +17,19 @@ const PERCENTILES: [f64; 14] =
 /// What is said of a number of response times, all in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
+    /// Number of times.
     pub count: u64,
+    /// Mean, in microseconds.
     pub mean: f64,
+    /// Median, in microseconds.
     pub p50: f64,
+    /// 90th percentile, in microseconds.
     pub p90: f64,
+    /// 99th percentile, in microseconds.
     pub p99: f64,
+    /// 99.9th percentile, in microseconds.
     pub p999: f64,
+    /// Longest, in microseconds.
     pub max: f64,
     /// Pairs of percentile and time.
     pub percentiles: Vec<(f64, f64)>,

@@ -2,7 +2,7 @@
 
 /// Which way a figure should go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Better {
+pub(crate) enum Better {
     /// Less is better.
     Lower,
     /// More is better.
@@ -17,19 +17,19 @@ pub enum Better {
 
 /// One figure of the results.
 #[derive(Clone, Copy, Debug)]
-pub struct Metric {
+pub(crate) struct Metric {
     /// Its key in JSON and CSV.
-    pub key: &'static str,
+    pub(crate) key: &'static str,
     /// The heading of its column, with its unit.
-    pub label: &'static str,
+    pub(crate) label: &'static str,
     /// Which way it should go.
-    pub better: Better,
+    pub(crate) better: Better,
     decimals: Option<usize>,
 }
 
 impl Metric {
     /// `figure` with the decimals of this metric; without a fixed number, with about three digits.
-    pub fn shown(&self, figure: f64) -> String {
+    pub(crate) fn shown(&self, figure: f64) -> String {
         let decimals = self.decimals.unwrap_or(match figure.abs() {
             whole if whole.fract() == 0.0 || whole >= 100.0 => 0,
             middle if middle >= 10.0 => 1,
@@ -40,7 +40,7 @@ impl Metric {
 }
 
 /// The metric with this key; one that is not listed is labelled by its key.
-pub fn metric(key: &'static str) -> Metric {
+pub(crate) fn metric(key: &'static str) -> Metric {
     METRICS.into_iter().find(|metric| metric.key == key).unwrap_or(free(key, key, Better::Aside))
 }
 
@@ -53,7 +53,7 @@ const fn free(key: &'static str, label: &'static str, better: Better) -> Metric 
 }
 
 /// All that have a heading or a direction of their own; comparisons follow this order.
-pub const METRICS: [Metric; 49] = [
+pub(crate) const METRICS: [Metric; 49] = [
     fixed("scenario", "what", Better::Aside, 0),
     fixed("mean_us", "mean us", Better::Lower, 1),
     fixed("p50_us", "p50 us", Better::Lower, 1),

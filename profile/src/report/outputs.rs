@@ -27,26 +27,32 @@ impl Outputs {
         Ok(Self { json: json?, csv: csv?, plots: plots?, written: Vec::new() })
     }
 
-    pub fn write_json(mut self, value: &Value) -> anyhow::Result<Self> {
+    pub(crate) fn write_json(mut self, value: &Value) -> anyhow::Result<Self> {
         let text = serde_json::to_string_pretty(value)?;
         let written = self.json.take().map(|file| file.write(|out| Ok(writeln!(out, "{text}")?)));
         self.written.splice(0..0, written.transpose()?);
         Ok(self)
     }
 
-    pub fn write_csv(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<Self> {
+    pub(crate) fn write_csv(
+        mut self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> anyhow::Result<Self> {
         let written = self.csv.take().map(|file| file.write(|out| Ok(write(out)?)));
         self.written.extend(written.transpose()?);
         Ok(self)
     }
 
-    pub fn draw(mut self, draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>) -> anyhow::Result<Self> {
+    pub(crate) fn draw(
+        mut self,
+        draw: impl FnOnce(&Path) -> anyhow::Result<Vec<PathBuf>>,
+    ) -> anyhow::Result<Self> {
         let drawn = self.plots.take().map(|folder| draw(&folder.path));
         self.written.extend(drawn.transpose()?.into_iter().flatten());
         Ok(self)
     }
 
-    pub fn written(&self) -> String {
+    pub(crate) fn written(&self) -> String {
         self.written.iter().map(|path| format!("wrote {}\n", path.display())).collect()
     }
 }
@@ -55,11 +61,11 @@ impl Outputs {
 #[derive(Debug)]
 pub struct OutFile {
     path: PathBuf,
-    place: OutPlace,
+    open: Open,
 }
 
 #[derive(Debug)]
-enum OutPlace {
+enum Open {
     /// Written beside its place, then renamed into it: the name is that of the file itself.
     Beside(NamedTempFile, PathBuf),
     /// Something that is no regular file, such as a pipe or a device: written where it is.
@@ -69,55 +75,47 @@ enum OutPlace {
 impl OutFile {
     /// Makes sure that `path` can be written.
     pub fn prepare(path: &Path) -> anyhow::Result<Self> {
-        let place = OutPlace::of(path).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path: path.to_owned(), place })
+        let open = open(path).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { path: path.to_owned(), open })
     }
 
     /// Writes it with `write` and puts it in its place.
     pub fn write(self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
-        let cannot = format!("cannot write {}", self.path.display());
-        self.place.write(write).context(cannot)?;
+        let mut out = BufWriter::new(match &self.open {
+            Open::Beside(file, _) => file.as_file(),
+            Open::There(file) => file,
+        });
+        let written = write(&mut out).and_then(|()| Ok(out.flush()?));
+        drop(out);
+        let placed = written.and_then(|()| match self.open {
+            Open::Beside(file, place) => Ok(file.persist(place).map(drop)?),
+            Open::There(_) => Ok(()),
+        });
+        placed.with_context(|| format!("cannot write {}", self.path.display()))?;
         Ok(self.path)
     }
 }
 
-impl OutPlace {
-    fn of(path: &Path) -> io::Result<Self> {
-        // What is there already may be reached by a link: the link stays, and the file is written.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        match fs::metadata(&path) {
-            Ok(known) if known.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Ok(known) if !known.is_file() => {
-                return Ok(Self::There(fs::OpenOptions::new().write(true).open(&path)?));
-            }
-            Ok(_) | Err(_) => {}
+fn open(path: &Path) -> io::Result<Open> {
+    // What is there already may be reached by a link: the link stays, and the file is written.
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    match fs::metadata(&path) {
+        Ok(known) if known.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(known) if !known.is_file() => {
+            return Ok(Open::There(fs::OpenOptions::new().write(true).open(&path)?));
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let mut builder = tempfile::Builder::new();
-        builder.permissions(fs::Permissions::from_mode(0o666)); // less what the user's umask says
-        Ok(Self::Beside(builder.tempfile_in(folder.unwrap_or_else(|| Path::new(".")))?, path))
+        Ok(_) | Err(_) => {}
     }
-
-    fn write(self, write: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> anyhow::Result<()> {
-        let all = |file: &fs::File| {
-            let mut out = BufWriter::new(file);
-            write(&mut out)?;
-            anyhow::Ok(out.flush()?)
-        };
-        match self {
-            Self::There(file) => all(&file),
-            Self::Beside(file, path) => {
-                all(file.as_file())?;
-                file.persist(path)?;
-                Ok(())
-            }
-        }
-    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut builder = tempfile::Builder::new();
+    builder.permissions(fs::Permissions::from_mode(0o666)); // less what the user's umask says
+    Ok(Open::Beside(builder.tempfile_in(folder.unwrap_or_else(|| Path::new(".")))?, path))
 }
 
 /// A folder for pictures. Folders that were made for it are removed again if they stay empty.
 #[derive(Debug)]
 pub struct OutFolder {
+    /// Where the pictures go.
     pub path: PathBuf,
     /// Folders made for it, the innermost first.
     made: Vec<PathBuf>,

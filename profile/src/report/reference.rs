@@ -3,12 +3,12 @@
 
 /// Mean response times of the forerunner in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Reference {
+pub(crate) struct Reference {
     /// As its authors published them, on their machine.
-    pub published_us: Option<f64>,
+    pub(crate) published_us: Option<f64>,
     /// As measured on 2026-11-21, built with `--release`, on 2 cores of an AMD EPYC; infinite where it did
     /// not come to an end.
-    pub rebuilt_us: f64,
+    pub(crate) rebuilt_us: f64,
 }
 
 const ROWS: [(&str, Option<f64>, f64); 8] = [
@@ -23,7 +23,7 @@ const ROWS: [(&str, Option<f64>, f64); 8] = [
 ];
 
 /// The forerunner's figures for the scenario called `name`, where it has any.
-pub fn of(name: &str) -> Option<Reference> {
+pub(crate) fn of(name: &str) -> Option<Reference> {
     let (_, published_us, rebuilt_us) = ROWS.into_iter().find(|(of, ..)| *of == name)?;
     Some(Reference { published_us, rebuilt_us })
 }

@@ -11,18 +11,18 @@ const NOTHING: &str = "-";
 
 /// Lines of cells under headings.
 #[derive(Clone, Debug)]
-pub struct Table {
+pub(crate) struct Table {
     /// The headings, then the lines.
     lines: Vec<Vec<String>>,
 }
 
 impl Table {
-    pub fn new<H: Into<String>>(heads: impl IntoIterator<Item = H>) -> Self {
+    pub(crate) fn new<H: Into<String>>(heads: impl IntoIterator<Item = H>) -> Self {
         Self { lines: vec![heads.into_iter().map(Into::into).collect()] }
     }
 
     /// The columns of `rows` that these keys name; a column without any value is left out.
-    pub fn of(rows: &[Row], keys: &[&'static str]) -> Self {
+    pub(crate) fn of(rows: &[Row], keys: &[&'static str]) -> Self {
         let has_value =
             |key: &str| rows.iter().any(|row| row.0.get(key).is_some_and(|value| !value.is_null()));
         let keys: Vec<&'static str> = keys.iter().copied().filter(|key| has_value(key)).collect();
@@ -32,19 +32,19 @@ impl Table {
         table
     }
 
-    pub fn line(mut self, cells: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn line(mut self, cells: impl IntoIterator<Item = String>) -> Self {
         self.lines.push(cells.into_iter().collect());
         self
     }
 
     /// The same with columns for lines.
-    pub fn transposed(self) -> Self {
+    pub(crate) fn transposed(self) -> Self {
         let columns = self.lines.first().map_or(0, Vec::len);
         let column = |n: usize| self.lines.iter().map(|line| line[n].clone()).collect();
         Self { lines: (0..columns).map(column).collect() }
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.lines.len() < 2
     }
 }

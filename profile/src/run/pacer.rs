@@ -21,7 +21,9 @@ const LOOK_UP_EVERY: Duration = Duration::from_millis(50);
 pub struct Pacer {
     /// Requests per second, of all clients together.
     pub rate: f64,
+    /// Number of requests, of all clients together.
     pub requests: usize,
+    /// When the first one is due.
     pub began: Instant,
 }
 

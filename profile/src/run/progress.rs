@@ -16,14 +16,14 @@ const DRAWN_EVERY: Duration = Duration::from_millis(200);
 
 /// A bar on stderr, if that is a terminal; gone when dropped.
 #[derive(Debug)]
-pub struct Progress {
+pub(crate) struct Progress {
     ended: Arc<AtomicBool>,
     drawing: Option<thread::JoinHandle<()>>,
 }
 
 impl Progress {
     /// Something else begins: shows how far `watch` has come with it, of `total` requests or names.
-    pub fn begin(label: &str, total: usize, watch: &Arc<Watch>) -> Self {
+    pub(crate) fn begin(label: &str, total: usize, watch: &Arc<Watch>) -> Self {
         watch.begin();
         let bar = ProgressBar::new(total as u64).with_message(label.to_owned());
         if let Ok(style) = ProgressStyle::with_template("{msg:>12} {bar:40} {pos}/{len}  {rate}  {eta} left")

@@ -14,12 +14,15 @@ use crate::report::{key, write_csv};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
+    /// No answer came in time.
     DeadlinePassed,
+    /// The connection ended before the answer.
     ConnectionLost,
     /// The indexer was at a limit.
     Busy,
     /// The indexer refused the query.
     Refused,
+    /// The indexer failed.
     Internal,
 }
 
@@ -50,6 +53,7 @@ const _: () = assert!(size_of::<Sample>() == SAMPLE_BYTES);
 /// One request.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
+    /// Number of the client.
     pub client: u32,
     /// When it was meant to begin, since the measurement began.
     pub begun: Duration,
@@ -61,6 +65,7 @@ pub struct Sample {
     pub outcome: Result<Verdict, Failure>,
     /// Whether something was to be found.
     pub is_hit: bool,
+    /// Messages between indexers, as the answer says.
     pub messages: u32,
 }
 
@@ -73,6 +78,7 @@ pub struct Samples {
     pub warm_up: Vec<Sample>,
     /// From the first measured request to the last answer.
     pub wall: Duration,
+    /// The run was ended early.
     pub interrupted: bool,
 }
 
@@ -93,6 +99,7 @@ impl Samples {
         self.warm_up.iter().chain(&self.measured)
     }
 
+    /// Number of answers.
     pub fn answered(&self) -> usize {
         answers(&self.measured).count()
     }
@@ -107,10 +114,12 @@ impl Samples {
         answers(&self.measured).map(|sample| u64::from(sample.messages)).sum()
     }
 
+    /// Response times of the answers.
     pub fn figures(&self) -> Figures {
         Figures::of(answers(&self.measured).map(|sample| sample.took))
     }
 
+    /// Response times of the answers before the measurement.
     pub fn warm_up_figures(&self) -> Figures {
         Figures::of(answers(&self.warm_up).map(|sample| sample.took))
     }
@@ -144,6 +153,7 @@ impl Samples {
         })
     }
 
+    /// Writes a line for each measured request.
     pub fn write_csv(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let heads = ["client", "begun_us", "took_us", "late_us", "outcome", "hit", "messages"];
         let line = |sample: &Sample| {

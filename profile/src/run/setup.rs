@@ -15,48 +15,48 @@ use crate::outcome::{Begin, Fault};
 
 /// TLS or not, and the threads of a process.
 #[derive(Clone, Debug, Args)]
-pub struct Connecting {
+pub(crate) struct Connecting {
     /// Plain TCP instead of TLS
     #[arg(long)]
-    pub insecure: bool,
+    pub(crate) insecure: bool,
     /// Threads of each indexer that is a process of its own
     #[arg(long, value_name = "N", default_value_t = THREADS_DEFAULT)]
-    pub threads: NonZeroUsize,
+    pub(crate) threads: NonZeroUsize,
 }
 
 /// How indexers and clients are run.
 #[derive(Clone, Debug, Args)]
-pub struct Setup {
+pub(crate) struct Setup {
     /// Which threads run what
     #[arg(long, default_value = "one")]
-    pub layout: Layout,
+    pub(crate) layout: Layout,
     /// Each indexer a process of its own
     #[arg(long, conflicts_with = "layout")]
-    pub processes: bool,
+    pub(crate) processes: bool,
     /// Whom indexers send queries to
     #[arg(long, default_value = "summary")]
-    pub routing: Routing,
+    pub(crate) routing: Routing,
     /// The n-th indexer listens on this port plus n [default: free ones]
     #[arg(long, default_value_t = 0, hide_default_value = true)]
-    pub port: u16,
+    pub(crate) port: u16,
     #[command(flatten)]
-    pub connecting: Connecting,
+    pub(crate) connecting: Connecting,
 }
 
 impl Setup {
     /// All on one thread, over plain TCP.
-    pub const fn plain() -> Self {
+    pub(crate) const fn plain() -> Self {
         let connecting = Connecting { insecure: true, threads: THREADS_DEFAULT };
         Self { layout: Layout::One, processes: false, routing: Routing::Summary, port: 0, connecting }
     }
 
     /// Each indexer a process of its own.
-    pub const fn apart(connecting: Connecting) -> Self {
+    pub(crate) const fn apart(connecting: Connecting) -> Self {
         Self { layout: Layout::Processes, connecting, ..Self::plain() }
     }
 
     /// Runs `work` on a thread of its own, where the clients run, with Ctrl-C stopping `watch`.
-    pub fn on_threads<T: Send>(
+    pub(crate) fn on_threads<T: Send>(
         &self,
         watch: &Arc<Watch>,
         work: impl AsyncFnOnce(Deployment) -> Result<T, Fault> + Send,
@@ -76,7 +76,7 @@ impl Setup {
 }
 
 /// A number from `least` to `most`, on the command line.
-pub fn within(least: u64, most: usize) -> RangedU64ValueParser<usize> {
+pub(crate) fn within(least: u64, most: usize) -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(least..=most as u64)
 }
 

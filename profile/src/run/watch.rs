@@ -20,7 +20,7 @@ impl Watch {
         self.done.load(Ordering::Relaxed)
     }
 
-    pub fn begin(&self) {
+    pub(crate) fn begin(&self) {
         self.done.store(0, Ordering::Relaxed);
     }
 
@@ -35,7 +35,7 @@ impl Watch {
         self.stopped.cancel();
     }
 
-    pub fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 

@@ -11,7 +11,9 @@ pub const ORIGIN: &str = "origin";
 /// What came of one scenario.
 #[derive(Clone, Debug)]
 pub struct Measured {
+    /// What was measured.
     pub scenario: Scenario,
+    /// One after the other; fewer if stopped.
     pub rounds: Vec<Round>,
 }
 
@@ -20,12 +22,15 @@ pub struct Measured {
 pub struct Round {
     /// When the readers began, by [`now_s`](crate::node::usage::now_s).
     pub began_s: f64,
+    /// Seconds of each reader.
     pub took_s: Vec<f64>,
+    /// Number of files that each reader fetches.
     pub files: usize,
     /// Bytes of these files, of all readers.
     pub wanted_bytes: u64,
     /// The number of files published, and seconds.
     pub published: Option<(usize, f64)>,
+    /// The floors of the same file, where they are measured.
     pub floors: Option<Floors>,
     /// What each source sent to all readers together, by label.
     pub sources: Vec<Sent>,
@@ -37,7 +42,9 @@ pub struct Round {
     pub moments: Vec<Vec<Moment>>,
     /// It is only the second fetch, of what changed, that counts.
     pub is_change: bool,
+    /// Number of files that arrived with wrong bytes.
     pub wrong: usize,
+    /// Why single files did not arrive.
     pub errors: Vec<String>,
 }
 
@@ -86,7 +93,7 @@ pub const METRICS: [Metric; 24] = [
 ];
 
 impl Round {
-    pub fn wall_s(&self) -> Option<f64> {
+    pub(crate) fn wall_s(&self) -> Option<f64> {
         self.took_s.iter().copied().reduce(f64::max)
     }
 
@@ -136,11 +143,12 @@ impl Measured {
         self.rounds.len() == self.scenario.rounds && self.is_right() && self.errors().next().is_none()
     }
 
+    /// No file was wrong.
     pub fn is_right(&self) -> bool {
         self.rounds.iter().all(|round| round.wrong == 0)
     }
 
-    pub fn errors(&self) -> impl Iterator<Item = &String> {
+    pub(crate) fn errors(&self) -> impl Iterator<Item = &String> {
         self.rounds.iter().flat_map(|round| &round.errors)
     }
 }

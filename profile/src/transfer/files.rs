@@ -2,7 +2,7 @@
 //! Everything here blocks.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::{fs, io};
@@ -16,6 +16,7 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// Bytes at either end of a sparse file that are no hole.
 const EDGE_BYTES: u64 = 64 << 10;
 
+/// Makes a large file whose bytes follow from `seed`.
 pub fn make(path: &Path, bulk: Bulk, seed: u64) -> io::Result<()> {
     let mut random = random(seed);
     let mut file = File::create(path)?;
@@ -35,15 +36,9 @@ fn random(seed: u64) -> OutputReader {
 }
 
 fn write_random(out: &mut impl Write, random: &mut OutputReader, bytes: u64) -> io::Result<()> {
-    let mut block = vec![0; usize::try_from(bytes).unwrap_or(BLOCK_BYTES).min(BLOCK_BYTES)];
-    let mut left = bytes;
-    while left > 0 {
-        let len = usize::try_from(left).unwrap_or(BLOCK_BYTES).min(block.len());
-        random.fill(&mut block[..len]);
-        out.write_all(&block[..len])?;
-        left -= len as u64;
-    }
-    Ok(())
+    let mut out = BufWriter::with_capacity(BLOCK_BYTES, out);
+    io::copy(&mut Read::by_ref(random).take(bytes), &mut out)?;
+    out.flush()
 }
 
 /// Makes `count` files in the new folder `folder`; returns their names, in order.
@@ -102,6 +97,7 @@ fn insert(path: &Path, places: &[u64], each: u64, random: &mut OutputReader) -> 
     fs::rename(fresh, path)
 }
 
+/// The hash of all bytes of a file.
 pub fn hash(path: &Path) -> io::Result<Hash> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;
@@ -129,6 +125,7 @@ pub fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
     }
 }
 
+/// Reads `len` bytes at `offset`.
 pub fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
     file.read_exact_at(&mut bytes, offset)?;

@@ -20,7 +20,9 @@ const SENT_AT_ONCE: usize = 1 << 30;
 pub struct Floors {
     /// Sent by the system from the file to a socket, received by another thread in blocks and written.
     pub tcp_s: f64,
+    /// Copied by the system.
     pub copy_s: f64,
+    /// Read and written in blocks.
     pub read_write_s: f64,
 }
 
@@ -39,6 +41,7 @@ pub fn measure(source: &Path, folder: &Path) -> anyhow::Result<Floors> {
     Ok(Floors { tcp_s: timed(over_tcp)?, copy_s: timed(copied)?, read_write_s: timed(read_and_written)? })
 }
 
+/// Sends a file over a socket into another file.
 pub fn over_tcp(source: &Path, target: &Path) -> io::Result<()> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let addr = listener.local_addr()?;
@@ -56,10 +59,12 @@ pub fn over_tcp(source: &Path, target: &Path) -> io::Result<()> {
     })
 }
 
+/// Lets the system copy a file.
 pub fn copied(source: &Path, target: &Path) -> io::Result<()> {
     io::copy(&mut File::open(source)?, &mut File::create(target)?).map(drop)
 }
 
+/// Copies a file in blocks.
 pub fn read_and_written(source: &Path, target: &Path) -> io::Result<()> {
     in_blocks(File::open(source)?, target)
 }

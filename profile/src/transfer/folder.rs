@@ -21,7 +21,7 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// A folder of this run; removed when dropped.
 #[derive(Debug)]
 pub struct Folder {
-    pub path: PathBuf,
+    pub(crate) path: PathBuf,
     kind: Option<String>,
 }
 
@@ -44,6 +44,7 @@ impl Folder {
         Ok(Self { path: folder.keep(), kind })
     }
 
+    /// An error if this number of bytes does not fit.
     pub fn has_room(&self, bytes: u64) -> anyhow::Result<()> {
         let room = rustix::fs::statvfs(&self.path).context("cannot ask for free space")?;
         let mut free = room.f_bavail.saturating_mul(room.f_frsize);
@@ -60,7 +61,7 @@ impl Folder {
         Ok(())
     }
 
-    pub fn in_words(&self) -> String {
+    pub(crate) fn in_words(&self) -> String {
         let kind = self.kind.as_deref().unwrap_or("an unknown file system");
         let memory = if self.is_memory() { ", which is memory" } else { "" };
         format!("files in {} ({kind}{memory})", self.outside().display())

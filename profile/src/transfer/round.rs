@@ -11,13 +11,13 @@ use super::stage::Stage;
 use super::{apart, files, floor};
 use crate::node::process::Process;
 use crate::node::usage::{Usage, now_s};
-use crate::node::{Downloads, Moment, Sent};
+use crate::node::{Downloads, Moment, Request, Sent};
 
 /// Readers begin this long after they were asked, so that all of them know by then.
 const BEGIN_AFTER_S: f64 = 0.03;
 
 /// Does what the scenario of `stage` says for the `n`-th time.
-pub async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
+pub(crate) async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
     let mut round = Round { files: stage.goods.len(), ..Round::default() };
     match stage.scenario.what {
         What::Publish(bulk) => {
@@ -74,7 +74,7 @@ async fn fetch(stage: &Stage, readers: &mut [Process], round: &mut Round) -> any
     round.began_s = at_s;
     let mut fetched = Vec::new();
     for reader in readers {
-        let downloads = reader.downloaded().await?;
+        let downloads: Downloads = reader.response().await?;
         round.took_s.push(downloads.ended_s - at_s);
         round.errors.extend(downloads.failed.iter().map(|why| format!("{}: {why}", reader.label)));
         fetched.push(downloads);
@@ -95,7 +95,7 @@ async fn change_it(stage: &mut Stage, change: Change, n: usize) -> anyhow::Resul
 
 async fn reset(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<()> {
     for node in nodes {
-        node.reset().await?;
+        node.call::<()>(&Request::Reset).await?;
     }
     Ok(())
 }
@@ -103,7 +103,7 @@ async fn reset(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<()> 
 async fn usages(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<Vec<(String, Usage)>> {
     let mut usages = Vec::new();
     for node in nodes {
-        usages.push((node.label.clone(), node.usage().await?));
+        usages.push((node.label.clone(), node.call(&Request::Usage).await?));
     }
     Ok(usages)
 }
@@ -134,13 +134,10 @@ async fn wrong(stage: &Stage, readers: &[Process], round: &Round) -> anyhow::Res
     let dirs: Vec<_> = readers.iter().map(|reader| reader.dir.clone()).collect();
     let missing = round.errors.len();
     apart(move || {
-        let mut wrong = 0;
-        for dir in &dirs {
-            for (name, hash) in &goods {
-                wrong += usize::from(!files::is_right(&dir.join(name), hash)?);
-            }
-        }
-        Ok(wrong.saturating_sub(missing))
+        let all = dirs.iter().flat_map(|dir| goods.iter().map(move |(name, hash)| (dir.join(name), hash)));
+        let right = all.map(|(path, hash)| files::is_right(&path, hash));
+        let right = right.collect::<std::io::Result<Vec<bool>>>()?;
+        Ok(right.iter().filter(|right| !**right).count().saturating_sub(missing))
     })
     .await
 }

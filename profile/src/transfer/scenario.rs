@@ -22,24 +22,32 @@ const ROUNDS_MAX: usize = 1000;
 /// One transfer that is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
+    /// What is transferred.
     pub what: What,
     /// Who has it when the readers begin: the origin, copies of it, and one hostile holder if any.
     pub sources: usize,
     /// Who fetch it, all beginning at once.
     pub readers: usize,
+    /// TLS or plain TCP.
     pub security: Security,
+    /// Bytes a second that each peer sends at most.
     pub cap_up: Option<NonZeroU64>,
+    /// Bytes a second that each peer fetches at most.
     pub cap_down: Option<NonZeroU64>,
     /// Percent of the chunks that one of the sources corrupts.
     pub corrupt: Option<f64>,
+    /// Times it is measured.
     pub rounds: usize,
+    /// Floors are measured too.
     pub floors: bool,
+    /// Seed of all bytes.
     pub seed: u64,
 }
 
 /// What is transferred.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
+    /// A file is fetched.
     Whole(Bulk),
     /// A file is published, and nobody fetches it.
     Publish(Bulk),
@@ -47,6 +55,7 @@ pub enum What {
     Change(Bulk, Change),
     /// Small files are published, and fetched.
     Files {
+        /// Number of files.
         count: usize,
         /// The least and the most bytes of one.
         bytes: (u64, u64),
@@ -56,6 +65,7 @@ pub enum What {
 /// A large file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bulk {
+    /// Bytes, the hole included.
     pub size: u64,
     /// Nearly all of it is a hole.
     pub sparse: bool,
@@ -64,9 +74,11 @@ pub struct Bulk {
 /// What becomes different in a file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
+    /// Share of the bytes that change, in percent.
     pub percent: f64,
     /// The places it is spread over.
     pub places: u64,
+    /// Whether the file grows.
     pub how: How,
 }
 
@@ -104,6 +116,7 @@ impl Scenario {
         }
     }
 
+    /// The first thing that makes no sense is the error.
     pub fn check(&self) -> anyhow::Result<()> {
         let within = |what: &str, is: u64, most: u64| {
             ensure!((1..=most).contains(&is), "the number of {what} must be 1 to {most}, not {is}");
@@ -206,21 +219,20 @@ impl Scenario {
                 format!(" --files {count} --file-bytes {}-{}", exact(least), exact(most))
             }
         };
-        let counts = [("sources", self.sources, 1), ("readers", self.readers, 1)];
-        for (flag, count, usual) in counts.into_iter().chain([("rounds", self.rounds, ROUNDS_DEFAULT)]) {
-            if count != usual {
-                command += &format!(" --{flag} {count}");
-            }
+        let unless = |count: usize, usual| (count != usual).then(|| count.to_string());
+        let cap = |cap: Option<NonZeroU64>| cap.map(|cap| exact(cap.get()));
+        for (flag, value) in [
+            (" --sources ", unless(self.sources, 1)),
+            (" --readers ", unless(self.readers, 1)),
+            (" --rounds ", unless(self.rounds, ROUNDS_DEFAULT)),
+            (" --corrupt ", self.corrupt.map(|percent| percent.to_string())),
+            (" --cap-up ", cap(self.cap_up)),
+            (" --cap-down ", cap(self.cap_down)),
+            (" --insecure", (self.security == Security::Insecure).then(String::new)),
+        ] {
+            command.extend(value.map(|value| flag.to_owned() + &value));
         }
-        if let Some(percent) = self.corrupt {
-            command += &format!(" --corrupt {percent}");
-        }
-        for (flag, cap) in [("cap-up", self.cap_up), ("cap-down", self.cap_down)] {
-            if let Some(cap) = cap {
-                command += &format!(" --{flag} {}", exact(cap.get()));
-            }
-        }
-        if self.security == Security::Insecure { command + " --insecure" } else { command }
+        command
     }
 }
 

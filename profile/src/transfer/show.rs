@@ -18,13 +18,16 @@ const ERRORS_SHOWN: usize = 5;
 /// What came of some scenarios.
 #[derive(Clone, Debug)]
 pub struct Transfers {
+    /// A row for each scenario.
     pub rows: Vec<Measured>,
+    /// Where the files are, in words.
     pub folder: String,
+    /// It was ended early.
     pub interrupted: bool,
 }
 
 impl Transfers {
-    pub fn is_all_well(&self) -> bool {
+    pub(crate) fn is_all_well(&self) -> bool {
         !self.interrupted && self.rows.iter().all(Measured::is_all_well)
     }
 
@@ -47,17 +50,14 @@ impl Transfers {
         Report {
             kind: Some("transfer"),
             head: format!("{head}; medians of {rounds} round(s)."),
-            sections: vec![Section {
-                title: String::new(),
-                table,
-                rows: self.rows.iter().map(all_rounds).collect(),
-            }],
+            sections: vec![Section::of(table, self.rows.iter().map(all_rounds).collect())],
             foot,
             facts: Row::default().with("files", self.folder.clone()),
             interrupted: self.interrupted,
         }
     }
 
+    /// Writes a line for each round.
     pub fn write_csv(&self, out: &mut dyn Write) -> io::Result<()> {
         let lines = self.rows.iter().flat_map(|row| {
             let (name, security) = (row.scenario.name(), security_name(row.scenario.security).to_owned());

@@ -19,7 +19,7 @@ use crate::cluster::client::Client;
 use crate::cluster::deployment::{Deployment, Node};
 use crate::node::process::Process;
 use crate::node::usage::now_s;
-use crate::node::{Corruption, PeerOptions, Request, Role};
+use crate::node::{Corruption, Downloads, PeerOptions, Request, Role};
 
 const NAME: &str = "data.bin";
 const SMALL: &str = "small";
@@ -30,22 +30,26 @@ const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// All nodes but the readers; dropping it ends them.
 #[derive(Debug)]
-pub struct Stage {
-    pub scenario: Scenario,
+pub(crate) struct Stage {
+    pub(crate) scenario: Scenario,
     start: Starting,
     indexer: Node,
     asker: Client,
-    pub origin: Process,
-    pub copies: Vec<Process>,
+    pub(crate) origin: Process,
+    pub(crate) copies: Vec<Process>,
     hostile: Option<Process>,
     /// What the readers fetch, and what that must be.
-    pub goods: Vec<(String, Hash)>,
+    pub(crate) goods: Vec<(String, Hash)>,
 }
 
 impl Stage {
     /// Makes the files in `folder`, starts the nodes, and waits until the indexer knows all holders. What
     /// was in the folder is gone. If something does not start, nothing is left running.
-    pub async fn start(scenario: &Scenario, deployment: &Deployment, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start(
+        scenario: &Scenario,
+        deployment: &Deployment,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
         let deployment = Deployment { security: scenario.security, ..deployment.clone() };
         clear(folder)?;
         let indexer = deployment.indexer(0, Vec::new()).await?;
@@ -72,8 +76,7 @@ impl Stage {
         for n in 1..honest {
             let mut copy = self.start.peer(&format!("source {n}"), &uncapped).await?;
             self.listed(n).await?;
-            copy.ask(&self.download(now_s())).await?;
-            let failed = copy.downloaded().await?.failed;
+            let failed = copy.call::<Downloads>(&self.download(now_s())).await?.failed;
             ensure!(failed.is_empty(), "{}: {}", copy.label, failed.join("; "));
             self.copies.push(copy);
         }
@@ -95,7 +98,7 @@ impl Stage {
     }
 
     /// Ends the origin and starts one that has published nothing yet.
-    pub async fn fresh_origin(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn fresh_origin(&mut self) -> anyhow::Result<()> {
         self.origin.end().await?;
         fs::remove_dir_all(self.origin.dir.join(DATA)).context("cannot remove what was published")?;
         self.origin = self.start.peer(ORIGIN, &self.scenario).await?;
@@ -103,13 +106,13 @@ impl Stage {
     }
 
     /// Publishes what the readers fetch: how many files, in how many seconds.
-    pub async fn publish(&mut self) -> anyhow::Result<(usize, f64)> {
+    pub(crate) async fn publish(&mut self) -> anyhow::Result<(usize, f64)> {
         let path = self.path();
-        self.origin.publish(&path).await
+        self.origin.call(&Request::Publish(path)).await
     }
 
     /// Starts readers, with nothing in their folders.
-    pub async fn readers(&self) -> anyhow::Result<Vec<Process>> {
+    pub(crate) async fn readers(&self) -> anyhow::Result<Vec<Process>> {
         let mut readers = Vec::new();
         for n in 1..=self.scenario.readers {
             readers.push(self.start.peer(&format!("reader {n}"), &self.scenario).await?);
@@ -118,7 +121,7 @@ impl Stage {
     }
 
     /// Ends readers, and removes their folders.
-    pub async fn dismiss(&self, readers: Vec<Process>) -> anyhow::Result<()> {
+    pub(crate) async fn dismiss(&self, readers: Vec<Process>) -> anyhow::Result<()> {
         for mut reader in readers {
             let dir = reader.dir.clone();
             reader.end().await?;
@@ -128,7 +131,7 @@ impl Stage {
     }
 
     /// Waits until the indexer lists exactly this number of holders: earlier readers are forgotten.
-    pub async fn listed(&self, holders: usize) -> anyhow::Result<()> {
+    pub(crate) async fn listed(&self, holders: usize) -> anyhow::Result<()> {
         let Some((name, _)) = self.goods.last() else { return Ok(()) };
         let name = FileName::new(name)?;
         let deadline = Instant::now() + LISTED_WITHIN;
@@ -143,28 +146,28 @@ impl Stage {
         }
     }
 
-    pub fn download(&self, at_s: f64) -> Request {
+    pub(crate) fn download(&self, at_s: f64) -> Request {
         Request::Download { names: self.goods.iter().map(|(name, _)| name.clone()).collect(), at_s }
     }
 
     /// What each node is called, the readers among them.
-    pub fn labels(&self, readers: &[Process]) -> HashMap<String, String> {
+    pub(crate) fn labels(&self, readers: &[Process]) -> HashMap<String, String> {
         let nodes = [&self.origin].into_iter().chain(&self.copies).chain(&self.hostile).chain(readers);
         nodes.map(|process| (process.node.clone(), process.label.clone())).collect()
     }
 
     /// The honest ones that send.
-    pub fn senders(&mut self) -> impl Iterator<Item = &mut Process> {
+    pub(crate) fn senders(&mut self) -> impl Iterator<Item = &mut Process> {
         [&mut self.origin].into_iter().chain(&mut self.copies)
     }
 
     /// The file that is published, or the folder.
-    pub fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         path_in(&self.scenario, &self.start.folder)
     }
 
     /// Bytes of all that one reader fetches.
-    pub fn bytes(&self) -> std::io::Result<u64> {
+    pub(crate) fn bytes(&self) -> std::io::Result<u64> {
         let path = self.path();
         let file = |(name, _): &(String, Hash)| match self.scenario.what {
             What::Files { .. } => path.join(name),
@@ -173,7 +176,7 @@ impl Stage {
         self.goods.iter().map(|goods| Ok(fs::metadata(file(goods))?.len())).sum()
     }
 
-    pub async fn stop(self) -> anyhow::Result<()> {
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
         for mut process in [self.origin].into_iter().chain(self.copies).chain(self.hostile) {
             process.end().await?;
         }

@@ -15,70 +15,70 @@ use crate::transfer::units;
 /// Bytes are given as 4096, 64MiB, 1GiB (units of 1024) or 50MB (units of 1000). Every node is a process of
 /// its own; every file that arrives is held against the one that was published.
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Transfer {
+pub(crate) struct Transfer {
     /// Bytes of the file; several, separated by commas, are measured one after the other
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "1GiB", value_parser = units::bytes)]
-    pub size: Vec<u64>,
+    pub(crate) size: Vec<u64>,
     /// Who has the file when the readers begin: the origin and copies, 1 to 16
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub sources: usize,
+    pub(crate) sources: usize,
     /// Who fetch it, all beginning at once, 1 to 64
     #[arg(long, value_name = "N", default_value_t = 1)]
-    pub readers: usize,
+    pub(crate) readers: usize,
     /// Plain TCP instead of TLS
     #[arg(long)]
-    pub insecure: bool,
+    pub(crate) insecure: bool,
     /// Bytes a second that each peer sends at most, such as 50MB [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
-    pub cap_up: Option<NonZeroU64>,
+    pub(crate) cap_up: Option<NonZeroU64>,
     /// Bytes a second that each peer fetches at most, such as 50MB [default: no limit]
     #[arg(long, value_name = "RATE", value_parser = units::rate)]
-    pub cap_down: Option<NonZeroU64>,
+    pub(crate) cap_down: Option<NonZeroU64>,
     /// One of the sources is hostile and corrupts this share of the chunks, in percent; needs 2 sources
     #[arg(long, value_name = "PERCENT", value_parser = units::percent)]
-    pub corrupt: Option<f64>,
+    pub(crate) corrupt: Option<f64>,
     /// Many small files instead of a large one: how many are published, and fetched
     #[arg(long, value_name = "N", conflicts_with_all = ["change", "publish", "sparse"])]
-    pub files: Option<usize>,
+    pub(crate) files: Option<usize>,
     /// The least and the most bytes of a small file
     #[arg(long, value_name = "MIN-MAX", default_value = "1KiB-10KiB", value_parser = units::range)]
-    pub file_bytes: (u64, u64),
+    pub(crate) file_bytes: (u64, u64),
     /// The file is fetched, changes by this share, in percent, and is fetched again: how much moves
     #[arg(long, value_name = "PERCENT", value_parser = units::percent, conflicts_with_all = ["publish", "sparse"])]
-    pub change: Option<f64>,
+    pub(crate) change: Option<f64>,
     /// At how many places it changes
     #[arg(long, value_name = "N", default_value_t = 20, requires = "change")]
-    pub places: u64,
+    pub(crate) places: u64,
     /// How it changes
     #[arg(long, default_value = "in-place", requires = "change")]
-    pub how: How,
+    pub(crate) how: How,
     /// The file is only published, and nobody fetches it
     #[arg(long, conflicts_with_all = ["readers", "sources", "corrupt"])]
-    pub publish: bool,
+    pub(crate) publish: bool,
     /// The file is a hole but for 64 KiB at either end
     #[arg(long)]
-    pub sparse: bool,
+    pub(crate) sparse: bool,
     /// All goals in one run: what is aimed at, what was measured, reached or missed
     #[arg(long, conflicts_with_all = ["sources", "readers", "insecure", "cap_up", "cap_down", "corrupt", "change",
           "publish", "sparse", "csv", "plot"])]
-    pub goals: bool,
+    pub(crate) goals: bool,
     /// How often each is measured, floors and transfer in turns; medians count
     #[arg(long, value_name = "N", default_value_t = ROUNDS_DEFAULT)]
-    pub rounds: usize,
+    pub(crate) rounds: usize,
     /// Where the files go, in a folder that is removed at the end [default: in memory if the system has such a
     /// place, as /dev/shm]
     #[arg(long, value_name = "DIR")]
-    pub dir: Option<PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
     /// Seed of all bytes, of what changes and of what is corrupted
     #[arg(long, default_value_t = 1)]
-    pub seed: u64,
+    pub(crate) seed: u64,
     #[command(flatten)]
-    pub output: Detailed,
+    pub(crate) output: Detailed,
 }
 
 impl Transfer {
     /// What to measure.
-    pub fn scenarios(&self) -> Vec<Scenario> {
+    pub(crate) fn scenarios(&self) -> Vec<Scenario> {
         if self.goals {
             return goals::scenarios(&self.goals());
         }
@@ -109,7 +109,7 @@ impl Transfer {
     }
 
     /// How much is measured for the goals.
-    pub fn goals(&self) -> goals::Options {
+    pub(crate) fn goals(&self) -> goals::Options {
         let Self { file_bytes, rounds, seed, .. } = *self;
         let size = self.size.first().copied().unwrap_or(1);
         goals::Options { size, files: self.files.unwrap_or(goals::FILES), file_bytes, rounds, seed }
