@@ -210,9 +210,9 @@ impl Worker {
         if !self.library.is_serving {
             return;
         }
+        self.registrations.lock().connected(self.index);
         loop {
             self.look_at_files().await;
-            self.registrations.lock().connected(self.index);
             let (mut is_first, mut renewed_at) = (true, Instant::now());
             loop {
                 let told = match self.tell_changes(client).await {
@@ -231,6 +231,7 @@ impl Worker {
                     () = self.changed.notified() => {}
                     () = sleep_until((renewed_at + lease / RENEW_AT).into()) => {
                         if !self.renew(client).await {
+                            self.registrations.lock().lost_track(self.index);
                             break;
                         }
                         renewed_at = Instant::now();

@@ -77,6 +77,8 @@ struct Listing {
     is_partial: bool,
     /// Whether the indexer counts it for the lease, as far as this peer knows.
     counts: bool,
+    /// Whether the indexer may have lost it since: it is to be registered again, or withdrawn.
+    may_be_lost: bool,
 }
 
 /// The next calls to an indexer: first the withdrawals, then the registrations.
@@ -194,13 +196,27 @@ impl Registrations {
         }
     }
 
-    /// The indexer has a new connection, or lost the registrations: everything is to be registered.
+    /// The indexer has a new connection, over which it lists nothing: everything is to be registered.
     pub(crate) fn connected(&mut self, index: IndexerIndex) {
         let rest = self.offers.keys().cloned().collect();
         let indexer = &mut self.indexers[index];
         let unannounced = std::mem::take(&mut indexer.unannounced);
         let (began, failed) = (self.generation, indexer.failed);
         *indexer = Indexer { is_connected: true, unannounced, rest, began, failed, ..Indexer::default() };
+    }
+
+    /// The indexer lists fewer names than it was told, over the same connection: everything is to be registered
+    /// again, and what is no longer offered is still to be withdrawn, as it may be listed.
+    pub(crate) fn lost_track(&mut self, index: IndexerIndex) {
+        let indexer = &mut self.indexers[index];
+        for listing in indexer.listed.values_mut() {
+            (listing.may_be_lost, listing.counts) = (true, false);
+        }
+        (indexer.counted, indexer.unlisted, indexer.began) = (0, 0, self.generation);
+        indexer.changes.clear();
+        let all: HashSet<&FileName> =
+            self.offers.keys().chain(indexer.listed.keys()).chain(&indexer.unsure).collect();
+        indexer.rest = all.into_iter().cloned().collect();
     }
 
     /// The indexer is disconnected; everything is registered when it is connected again.
@@ -254,7 +270,7 @@ impl Registrations {
             }
             let counts = !counts_none && !newer.iter().any(|newer| newer.same_file(record));
             indexer.unsure.remove(&record.name);
-            let listing = Listing { record: record.clone(), is_partial, counts };
+            let listing = Listing { record: record.clone(), is_partial, counts, may_be_lost: false };
             indexer.counted += usize::from(counts);
             if indexer.listed.insert(record.name.clone(), listing).is_some_and(|before| before.counts) {
                 indexer.counted -= 1;
@@ -333,7 +349,9 @@ impl Indexer {
             return is_listed;
         };
         let is_news = !is_partial && self.unannounced.contains(name);
-        let is_same = |listed: &Listing| listed.record == *record && listed.is_partial == is_partial;
+        let is_same = |listed: &Listing| {
+            !listed.may_be_lost && listed.record == *record && listed.is_partial == is_partial
+        };
         if !is_unsure && !is_news && listed.is_some_and(is_same) {
             return false;
         }

@@ -110,6 +110,22 @@ fn look_at_the_disk_does_not_undo_what_changed_since() {
 }
 
 #[test]
+fn withdrawal_that_waits_survives_that_the_indexer_loses_track() {
+    let mut registrations = connected();
+    registrations.offer(&[record(1, 1), record(2, 1), record(3, 1)]);
+    assert_eq!(tell_all(&mut registrations).len(), 3);
+    registrations.withdraw(&[name(1)]);
+    let batch = registrations.next(0, 9).unwrap();
+    registrations.failed(0, batch);
+    registrations.withdraw(&[name(2)]);
+    registrations.lost_track(0);
+    let batch = registrations.next(0, 9).unwrap();
+    let mut withdrawn = batch.withdraw.clone();
+    withdrawn.sort();
+    assert_eq!((withdrawn.as_slice(), batch.held.as_slice()), (&[name(1), name(2)][..], &[record(3, 1)][..]));
+}
+
+#[test]
 fn full_indexer_is_not_asked_again_and_again() {
     let mut registrations = connected();
     registrations.offer(&[record(1, 1), record(2, 1)]);
@@ -196,7 +212,7 @@ impl Sim {
         let n = self.random.random_range(0..5);
         let index = self.random.random_range(0..INDEXERS);
         let whole = self.registrations.offers.get(&name(n)).and_then(|offer| offer.whole.clone());
-        match self.random.random_range(0..7) {
+        match self.random.random_range(0..9) {
             0 | 1 => {
                 let record = record(n, 1 + time / 8);
                 if whole.is_none_or(|whole| record.replaces(&whole)) {
@@ -212,6 +228,7 @@ impl Sim {
                 self.news.remove(&name(n));
             }
             5 => self.reconnect(index),
+            6 => self.lose_some(index),
             _ => _ = self.tell(index),
         }
     }
@@ -220,6 +237,14 @@ impl Sim {
         self.registrations.disconnected(index);
         self.models[index].listed.clear();
         self.registrations.connected(index);
+    }
+
+    /// An indexer loses some of what it lists, and the next renewal shows it.
+    fn lose_some(&mut self, index: IndexerIndex) {
+        if self.registrations.indexers[index].is_connected {
+            self.models[index].listed.retain(|_, _| self.random.random_bool(0.5));
+            self.registrations.lost_track(index);
+        }
     }
 
     /// Sends an indexer the next batch, which may fail; false if there is none.
