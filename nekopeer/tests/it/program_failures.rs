@@ -110,6 +110,8 @@ fn get_on_full_disk(home: &Home, indexer: &str, name: &str, mib: usize) -> crate
     let mut command = Command::new("bash");
     let program = env!("CARGO_BIN_EXE_nekopeer");
     command.args(["-c", &script, "bash", program, "--indexer", indexer, "get", name]);
+    // Both connections keep pace, so that most of what fits is written before one of them meets the end.
+    command.args(["--limit-down", "20MB"]);
     home.settle(&mut command);
     Running::start(command).wait()
 }
