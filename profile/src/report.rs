@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use self::figures::{Figures, rounded};
 pub(crate) use self::table::Table;
 
-/// One row: values by key. [`metrics`] says what the keys mean.
+/// One row: values by key. `metrics` says what the keys mean.
 #[derive(Clone, Debug, Default)]
 pub struct Row(pub Map<String, Value>);
 
