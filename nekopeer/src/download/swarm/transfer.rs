@@ -255,7 +255,7 @@ impl Transfer {
         Some(stream)
     }
 
-    /// The source refused these chunks for now.
+    /// The source refused these chunks: they are leased to others, or asked for later.
     pub(super) fn refused(&self, stream: StreamId, run: Range<usize>) {
         self.state.lock().schedule.refused(stream, run);
         self.changed.notify_all();
