@@ -5,6 +5,8 @@
 //! | room | what happens there |
 //! |---|---|
 //! | [`cli`] | command line, REPL and demo; the only room that prints |
+//! | `door` | one running peer a folder: hands commands to it over a local socket |
+//! | `commands` | commands and their answers as values, and carrying them out |
 //! | `peer` | builds the rooms, and hands out [`PeerHandle`] |
 //! | `watch` | acts on news: refetches, drops, republishes, forwards, confirms with origins |
 //! | `publish` | from files to signed versions |
@@ -21,8 +23,10 @@
 //! [`Peer::spawn`] starts a peer inside any program.
 
 pub mod cli;
+mod commands;
 mod config;
 mod content;
+mod door;
 mod download;
 mod indexers;
 mod library;
@@ -44,7 +48,7 @@ pub use library::{
     status::{Condition, FileStatus},
 };
 pub use peer::{Peer, PeerHandle, StartError};
-pub use publish::{PublishError, PublishOptions, PublishOutcome};
+pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome};
 pub use state::{choice::Candidate, freshness::OnStale};
 pub use storage::{StoreError, catalogue::CatalogueError, lock::LockError, partial::PARTIAL_PREFIX};
 pub use util::progress::{Progress, SourceProgress};

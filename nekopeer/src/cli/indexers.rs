@@ -1,6 +1,9 @@
 //! Which indexers to use: those given, one found, or one started here.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
 
 use anyhow::Context;
 use nekoindexer::{Indexer, IndexerHandle, StartError};
@@ -50,8 +53,8 @@ impl Indexers {
     /// Warns if peers beyond a remote indexer cannot connect to this peer.
     pub(super) fn note_if_unreachable(&self, args: &NodeArgs, output: &Output) {
         let far = self.addrs.iter().find(|addr| !addr.ip().is_loopback());
-        if let Some(far) = far.filter(|_| args.listen.ip().is_loopback()) {
-            let here = args.listen.ip();
+        let here = args.config(Vec::new(), true).listen.map(|listen| listen.ip());
+        if let (Some(far), Some(here)) = (far, here.filter(IpAddr::is_loopback)) {
             output.note(&format!(
                 "note: serving on {here} only, where nobody beyond {far} can connect; --listen 0.0.0.0:0 serves all"
             ));

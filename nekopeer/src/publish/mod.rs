@@ -3,6 +3,7 @@
 mod error;
 mod from_pipe;
 mod listing;
+mod policy_change;
 mod read_files;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
@@ -11,14 +12,15 @@ use futures::{StreamExt, stream};
 use nekoproto::{FileName, Policy, VerifiedRecord};
 use tracing::debug;
 
-pub use self::error::PublishError;
+pub use self::{error::PublishError, policy_change::PolicyChange};
+use self::read_files::Terms;
 use crate::{
     content::chunker::chunk_file,
     indexers::Indexers,
     library::Library,
     peers::Peers,
     storage::catalogue::Draft,
-    util::{clock, progress::Progress},
+    util::{clock, progress::Progress, tasks::finished},
 };
 
 /// Maximum number of subscribers told concurrently.
@@ -29,8 +31,9 @@ const TOLD_AT_ONCE: usize = 64;
 pub struct PublishOptions {
     /// The name of a single file; `None`: derived from its path.
     pub name: Option<FileName>,
-    /// The policy; `None`: the peer's default.
-    pub policy: Option<Policy>,
+    /// What was said about the policy; about what was not said, a file keeps its previous policy, and a new
+    /// one gets the peer's default.
+    pub policy: Option<PolicyChange>,
 }
 
 /// The outcome of a publish.
@@ -71,19 +74,27 @@ impl Publisher {
 
     /// See [`PeerHandle::publish`](crate::PeerHandle::publish).
     pub(crate) async fn publish(
-        &self,
+        self: &Arc<Self>,
         paths: Vec<PathBuf>,
         options: PublishOptions,
         progress: &Arc<Progress>,
     ) -> Result<PublishOutcome, PublishError> {
-        let (progress, indexers) = (Arc::clone(progress), Arc::clone(&self.indexers));
-        let policy = options.policy.unwrap_or(self.policy);
-        let read = move |library: &Arc<Library>| {
-            read_files::read_and_store(library, &indexers, paths, options.name, policy, &progress)
+        let (publisher, progress) = (Arc::clone(self), Arc::clone(progress));
+        let stop = self.library.tasks.stop.child_token();
+        // Dropping this future ends the reading; what was stored by then is announced all the same.
+        let _stop_reading = stop.clone().drop_guard();
+        let said = options.policy.unwrap_or_default();
+        let terms = Terms { said, default: self.policy, stop };
+        let publishing = async move {
+            let indexers = Arc::clone(&publisher.indexers);
+            let read = move |library: &Arc<Library>| {
+                read_files::read_and_store(library, &indexers, paths, options.name, &terms, &progress)
+            };
+            let mut outcome = publisher.library.blocking(read).await?;
+            outcome.indexers_told = publisher.announce(&outcome.published, &outcome.unchanged).await;
+            Ok(outcome)
         };
-        let mut outcome = self.library.blocking(read).await?;
-        outcome.indexers_told = self.announce(&outcome.published, &outcome.unchanged).await;
-        Ok(outcome)
+        finished(self.library.tasks.tracker.spawn(publishing)).await
     }
 
     /// Announces new versions to the indexers and subscribers; returns how many indexers acknowledged.

@@ -4,9 +4,10 @@ use std::{path::PathBuf, sync::mpsc};
 
 use nekoproto::{FileName, Policy, VerifiedRecord};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    PublishOutcome,
+    PolicyChange, PublishOutcome,
     error::PublishError,
     listing::{NamedFile, list_files},
 };
@@ -25,6 +26,32 @@ const BATCH_FILES_MAX: usize = 1024;
 const BATCH_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Maximum number of batches waiting to be stored.
 const BATCHES_WAITING_MAX: usize = 1;
+
+/// How the files of one publish are treated.
+pub(super) struct Terms {
+    /// What was said about their policy.
+    pub(super) said: PolicyChange,
+    /// The policy of new files, where nothing was said.
+    pub(super) default: Policy,
+    /// Ends the reading.
+    pub(super) stop: CancellationToken,
+}
+
+impl Terms {
+    /// The policy of the next version of `name`.
+    fn policy(&self, library: &Library, name: &FileName) -> Policy {
+        let previous = library.catalogue.get(name).filter(|entry| library.catalogue.is_own(entry));
+        match previous {
+            Some(entry) => self.policy_after(&entry.record),
+            None => self.said.over(self.default).unwrap_or(self.default),
+        }
+    }
+
+    /// The policy of the version after `previous`. A change outside of the limits is no change.
+    fn policy_after(&self, previous: &VerifiedRecord) -> Policy {
+        self.said.over(previous.policy).unwrap_or(previous.policy)
+    }
+}
 
 /// What was found at a file's path.
 enum Seen {
@@ -45,7 +72,7 @@ pub(super) fn read_and_store(
     indexers: &Indexers,
     paths: Vec<PathBuf>,
     name: Option<FileName>,
-    policy: Policy,
+    terms: &Terms,
     progress: &Progress,
 ) -> Result<PublishOutcome, PublishError> {
     let mut outcome = PublishOutcome::default();
@@ -56,13 +83,13 @@ pub(super) fn read_and_store(
         scope.spawn(move || {
             let mut files = files.into_iter().peekable();
             while files.peek().is_some() {
-                let batch = look_at_all(library, next_batch(&mut files), policy, progress);
+                let batch = look_at_all(library, next_batch(&mut files), terms, progress);
                 if sender.send(batch).is_err() {
                     return; // the catalogue failed
                 }
             }
         });
-        receiver.into_iter().try_for_each(|batch| store(library, indexers, batch, policy, &mut outcome))
+        receiver.into_iter().try_for_each(|batch| store(library, indexers, batch, terms, &mut outcome))
     })?;
     Ok(outcome)
 }
@@ -82,49 +109,50 @@ fn next_batch(files: &mut std::iter::Peekable<impl Iterator<Item = NamedFile>>) 
 fn look_at_all(
     library: &Library,
     batch: Vec<NamedFile>,
-    policy: Policy,
+    terms: &Terms,
     progress: &Progress,
 ) -> Vec<(NamedFile, Seen)> {
     let look_at_small = |file: &NamedFile| {
-        (!takes_all_cores(file.stamp.size())).then(|| look_at(library, file, policy, progress))
+        (!takes_all_cores(file.stamp.size())).then(|| look_at(library, file, terms, progress))
     };
     let small: Vec<Option<Seen>> = batch.par_iter().map(look_at_small).collect();
     let all = batch.into_iter().zip(small);
     all.map(|(file, seen)| {
-        let seen = seen.unwrap_or_else(|| look_at(library, &file, policy, progress));
+        let seen = seen.unwrap_or_else(|| look_at(library, &file, terms, progress));
         (file, seen)
     })
     .collect()
 }
 
-fn look_at(library: &Library, file: &NamedFile, policy: Policy, progress: &Progress) -> Seen {
-    if let Some(known) = known_as(library, file, policy) {
+fn look_at(library: &Library, file: &NamedFile, terms: &Terms, progress: &Progress) -> Seen {
+    if let Some(known) = known_as(library, file, terms) {
         if matches!(known, Seen::Unchanged(_)) {
             progress.add_done(file.stamp.size());
         }
         return known;
     }
-    if library.tasks.stop.is_cancelled() {
+    if terms.stop.is_cancelled() {
         return Seen::Failed(ChunkError::Stopped.into());
     }
     let last_average = match library.catalogue.last_average(&file.name) {
         Ok(last_average) => last_average,
         Err(error) => return Seen::Failed(error.into()),
     };
-    match chunk_file(&file.path, last_average, progress.counter(), &library.tasks.stop) {
+    match chunk_file(&file.path, last_average, progress.counter(), &terms.stop) {
         Ok(chunked) => Seen::Read(Box::new(chunked)),
         Err(error) => Seen::Failed(error.into()),
     }
 }
 
 /// What the stamp alone proves about the file, if anything.
-fn known_as(library: &Library, file: &NamedFile, policy: Policy) -> Option<Seen> {
+fn known_as(library: &Library, file: &NamedFile, terms: &Terms) -> Option<Seen> {
     let entry = library.catalogue.get(&file.name)?;
     if entry.path != file.path || entry.stamp != file.stamp {
         None
     } else if !library.catalogue.is_own(&entry) {
         Some(Seen::Copy)
-    } else if file.stamp.is_settled(entry.hashed_at_ns) && entry.record.policy == policy {
+    } else if file.stamp.is_settled(entry.hashed_at_ns) && terms.policy_after(&entry.record) == entry.record.policy
+    {
         Some(Seen::Unchanged(entry.record.clone()))
     } else {
         None
@@ -135,7 +163,7 @@ fn store(
     library: &Library,
     indexers: &Indexers,
     batch: Vec<(NamedFile, Seen)>,
-    policy: Policy,
+    terms: &Terms,
     outcome: &mut PublishOutcome,
 ) -> Result<(), PublishError> {
     let mut drafts = Vec::new();
@@ -148,6 +176,7 @@ fn store(
             Seen::Failed(error) => outcome.failed.push((path, error)),
             Seen::Read(chunked) => match library.catalogue.may_publish(&name) {
                 Ok(()) => {
+                    let policy = terms.policy(library, &name);
                     drafts.push(Draft { name, path, chunked: *chunked, policy });
                     known.push(None);
                 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nekoproto::{Freshness, VerifiedRecord, transport::Backoff};
+use serde::{Deserialize, Serialize};
 
 /// Maximum time before the bound expires at which the origin is asked again, so that a copy whose origin
 /// answers stays fresh.
@@ -12,7 +13,7 @@ const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 
 /// What a reader does with an outdated copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnStale {
     /// Keep the file, marked as stale.
     #[default]

@@ -12,6 +12,7 @@ mod program;
 mod program_commands;
 mod program_failures;
 mod program_pipes;
+mod program_shells;
 mod publishing;
 mod repl_script;
 mod repl_terminal;

@@ -99,7 +99,7 @@ impl Actor {
     }
 
     pub(super) async fn publish(&self, path: &str, policy: Option<Policy>) -> anyhow::Result<PublishOutcome> {
-        let options = PublishOptions { name: None, policy };
+        let options = PublishOptions { name: None, policy: policy.map(Into::into) };
         Ok(self.peer.publish(vec![self.file(path)], options, &std::sync::Arc::default()).await?)
     }
 
