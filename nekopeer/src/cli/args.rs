@@ -221,7 +221,8 @@ mod tests {
 
     #[test]
     fn both_words_of_a_verb_are_read_and_the_nearest_is_suggested() {
-        for words in [["share", "a"], ["register", "a"], ["get", "a"], ["download", "a"], ["deregister", "a"]] {
+        for words in [["share", "a"], ["register", "a"], ["get", "a"], ["download", "a"], ["deregister", "a"]]
+        {
             assert!(Args::try_parse_from(["nekopeer"].iter().chain(&words)).is_ok(), "{words:?}");
         }
         let error = Args::try_parse_from(["nekopeer", "serach", "a"]).unwrap_err().to_string();

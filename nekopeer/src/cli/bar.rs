@@ -8,7 +8,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{output::Output, show::size};
+use super::{output::Output, units::size};
 use crate::commands::Snapshot;
 
 /// The speed shown is that of this time.
@@ -47,7 +47,8 @@ impl Bar {
 }
 
 fn bar(what: &str, has_total: bool) -> ProgressBar {
-    let template = if has_total { "{msg} {bar:30} {bytes}/{total_bytes} {prefix}" } else { "{msg} {bytes} {prefix}" };
+    let template =
+        if has_total { "{msg} {bar:30} {bytes}/{total_bytes} {prefix}" } else { "{msg} {bytes} {prefix}" };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr()).with_style(style);
     bar.set_message(what.to_owned());

@@ -8,20 +8,27 @@ use super::{
     output::Output,
     reach::{Need, Reached},
 };
-use crate::{door::Facts, state::freshness::OnStale};
+use crate::{commands::Command, door::Facts, state::freshness::OnStale};
 
 /// The flags among `args` that matter to a command with this need, and differ from what the running peer was
 /// told.
 ///
 /// # Errors
 /// The command must not be carried out by this peer.
-fn not_followed(args: &NodeArgs, facts: &Facts, need: Need) -> Result<Vec<&'static str>, String> {
+fn not_followed(
+    args: &NodeArgs,
+    facts: &Facts,
+    need: Need,
+    stores_files: bool,
+) -> Result<Vec<&'static str>, String> {
     if need == Need::Catalogue {
         return Ok(Vec::new());
     }
     let process = facts.process;
     let refused = |what: String| {
-        Err(format!("the running peer (process {process}) {what}: end it first (nekopeer stop), or use another --data-dir"))
+        Err(format!(
+            "the running peer (process {process}) {what}: end it first (nekopeer stop), or use another --data-dir"
+        ))
     };
     if args.insecure && !facts.insecure {
         return refused("uses TLS, and --insecure was given".to_owned());
@@ -30,15 +37,21 @@ fn not_followed(args: &NodeArgs, facts: &Facts, need: Need) -> Result<Vec<&'stat
         let own = &facts.network;
         return refused(format!("belongs to the network {own}, and --network {network} was given"));
     }
-    if !is_same_folder(&args.dir, &facts.dir.0) {
+    if stores_files && !is_same_folder(&args.dir, &facts.dir.0) {
         let (own, given) = (facts.dir.0.display(), args.dir.display());
-        return refused(format!("has its files in {own}, and not in {given}"));
+        return Err(format!(
+            "the running peer (process {process}) has its files in {own}, not in {given}: give that with --dir, \
+             or use another --data-dir"
+        ));
     }
     let (serves, reads) = (need == Need::Serving, need == Need::Indexer);
     let other_ttr = |secs: u32| facts.ttr.is_none_or(|ttr| ttr.as_secs() != u64::from(secs));
     let differs = [
         ("--indexer", !args.indexer.iter().all(|addr| facts.indexers.contains(addr))),
-        ("--listen", serves && args.listen.is_some_and(|addr| ![facts.listen, facts.serves_on].contains(&Some(addr)))),
+        (
+            "--listen",
+            serves && args.listen.is_some_and(|addr| ![facts.listen, facts.serves_on].contains(&Some(addr))),
+        ),
         ("--limit-up", serves && args.limit_up.is_some() && args.limit_up != facts.limit_up),
         ("--limit-down", reads && args.limit_down.is_some() && args.limit_down != facts.limit_down),
         ("--ttr", reads && args.policy.ttr.is_some_and(other_ttr)),
@@ -47,13 +60,28 @@ fn not_followed(args: &NodeArgs, facts: &Facts, need: Need) -> Result<Vec<&'stat
     Ok(differs.into_iter().filter(|(_, differs)| *differs).map(|(flag, _)| flag).collect())
 }
 
+/// Whether the command names or places files by the share folder.
+pub(super) const fn stores_files(command: &Command) -> bool {
+    match command {
+        Command::Publish(_) | Command::Store(_) => true,
+        Command::Download(download) => download.output.is_none(),
+        _ => false,
+    }
+}
+
 /// Says which flags the peer that was reached does not follow.
 ///
 /// # Errors
 /// It must not carry out the command.
-pub(super) fn check(args: &NodeArgs, reached: &Reached, need: Need, output: Output) -> anyhow::Result<()> {
+pub(super) fn check(
+    args: &NodeArgs,
+    reached: &Reached,
+    need: Need,
+    stores_files: bool,
+    output: Output,
+) -> anyhow::Result<()> {
     let Reached::There(caller) = reached else { return Ok(()) };
-    let flags = not_followed(args, &caller.facts, need).map_err(|why| anyhow::anyhow!(why))?;
+    let flags = not_followed(args, &caller.facts, need, stores_files).map_err(|why| anyhow::anyhow!(why))?;
     if !flags.is_empty() {
         let (process, flags) = (caller.facts.process, flags.join(", "));
         output.note(&format!("note: the running peer (process {process}) keeps its own {flags}"));
@@ -95,13 +123,17 @@ mod tests {
     fn what_matters_and_differs_is_named_or_refused() {
         let dir = tempfile::tempdir().unwrap();
         let said = |flags: &str, need| {
-            let dir = dir.path().to_str().unwrap();
-            let words = ["nekopeer", "--dir", dir].into_iter().chain(flags.split_whitespace());
-            not_followed(&Args::parse_from(words).node, &facts(Path::new(dir)), need)
+            let mut node = Args::parse_from(["nekopeer"].into_iter().chain(flags.split_whitespace())).node;
+            if node.dir == Path::new(".") {
+                node.dir = dir.path().to_owned();
+            }
+            not_followed(&node, &facts(dir.path()), need, true)
         };
         let named = |flags, need| said(flags, need).unwrap();
         assert!(named("", Need::Serving).is_empty());
-        assert!(named("--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5", Need::Serving).is_empty());
+        assert!(
+            named("--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5", Need::Serving).is_empty()
+        );
         let all = "--indexer 127.0.0.1:3 --listen 127.0.0.1:6 --limit-up 1MB --limit-down 1MB --ttr 5 --on-stale drop";
         assert_eq!(named(all, Need::Serving), ["--indexer", "--listen", "--limit-up", "--on-stale"]);
         assert_eq!(named(all, Need::Indexer), ["--indexer", "--limit-down", "--ttr", "--on-stale"]);

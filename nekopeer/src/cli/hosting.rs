@@ -79,8 +79,14 @@ impl Hosted {
         self.host.stop.cancelled().await;
     }
 
-    /// Withdraws everything, and waits until all has ended.
-    pub(super) async fn end(self, ending: Ending) {
+    /// Withdraws everything, and waits until all has ended. If `is_patient`, commands of others have a moment
+    /// to end by themselves.
+    pub(super) async fn end(self, is_patient: bool) {
+        let ending = match (self.host.stop.is_cancelled(), is_patient) {
+            (true, _) => Ending::Stopped,
+            (false, true) => Ending::Done,
+            (false, false) => Ending::Left,
+        };
         let Self { host, door, showing, indexers, .. } = self;
         drop(showing);
         if let Some(door) = door {

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     commands::{Answer, Command},
-    door::{DoorError, Ending},
+    door::DoorError,
     storage::lock::DataLock,
 };
 
@@ -27,7 +27,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs what a verb means, once.
 pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> anyhow::Result<Ended> {
-    let command = match verb.command(Saying::at_start(args)) {
+    let saying = Saying { dir: &args.dir, policy: args.policy.change(), has_stdin: true };
+    let command = match verb.command(saying) {
         Ok(Command::Read(_)) if output.is_json() => {
             output.note("error: --json and -o - would both write to stdout");
             return Ok(Ended::Usage);
@@ -46,16 +47,17 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
             () = stop.wait() => Ok(Ended::Failed),
         };
     }
+    let need = Need::of(&command);
     loop {
-        let Some(mut reached) = reached(args, Need::of(&command), output, &mut stop).await? else {
+        let Some(mut reached) = reached(args, need, output, &mut stop).await? else {
             return Ok(Ended::Failed);
         };
         match on_reached(&mut reached, args, &command, output, &mut stop).await {
-            Ok(Run::Moved) => reached.end(Ending::Done).await,
+            Ok(Run::Moved) => reached.end(false).await,
             ended => {
-                let ending = if matches!(ended, Ok(Run::Interrupted)) { Ending::Stopped } else { Ending::Done };
+                let is_patient = !matches!(ended, Ok(Run::Interrupted)) && need != Need::Serving;
                 tokio::select! {
-                    () = reached.end(ending) => {}
+                    () = reached.end(is_patient) => {}
                     () = stop.wait() => {} // the user does not want to wait
                 }
                 return match ended? {
@@ -91,7 +93,7 @@ async fn on_reached(
     stop: &mut Stop,
 ) -> anyhow::Result<Run> {
     let need = Need::of(command);
-    flags::check(args, reached, need, output)?;
+    flags::check(args, reached, need, flags::stores_files(command), output)?;
     if let (Reached::Here(hosted), Need::Serving) = (&mut *reached, need) {
         hosted.show_events(output);
     }
@@ -132,7 +134,7 @@ pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<End
         () = hosted.stopped() => {}
     }
     tokio::select! {
-        () = hosted.end(Ending::Stopped) => {}
+        () = hosted.end(false) => {}
         () = stop.wait() => {} // the user does not want to wait
     }
     Ok(Ended::Well)
@@ -165,7 +167,12 @@ pub(super) async fn stop_peer(args: &NodeArgs, output: Output) -> anyhow::Result
             }
             // It has just started, or is about to end.
             Some(_) if began.elapsed() < LOCKED_MAX => sleep(LOOK_EVERY).await,
-            Some(process) => return Err(anyhow!("process {process} has locked {} and takes no commands", folder.display())),
+            Some(process) => {
+                return Err(anyhow!(
+                    "process {process} has locked {} and takes no commands",
+                    folder.display()
+                ));
+            }
         }
     };
     let process = caller.facts.process;

@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 use super::{args::NodeArgs, hosting::Hosted, indexers::Indexers, output::Output};
 use crate::{
     commands::Command,
-    door::{Caller, DoorError, Ending, Facts, knock},
+    door::{Caller, DoorError, Facts, knock},
     peer::StartError,
     storage::lock::LockError,
 };
@@ -127,7 +127,8 @@ pub(super) async fn running(folder: PathBuf, output: Output) -> Result<Caller, D
     if let Ok(knocked) = timeout(SILENT_AFTER, &mut knocking).await {
         return knocked;
     }
-    output.note(&format!("the running peer of {} does not answer; Ctrl-C ends the waiting", folder.display()));
+    output
+        .note(&format!("the running peer of {} does not answer; Ctrl-C ends the waiting", folder.display()));
     knocking.await
 }
 
@@ -152,10 +153,11 @@ async fn find_indexers(args: &NodeArgs, need: Need, output: Output) -> anyhow::R
 }
 
 impl Reached {
-    /// Ends what was started here, or the command on a peer that ran already, which goes on.
-    pub(super) async fn end(self, ending: Ending) {
+    /// Ends what was started here, see [`Hosted::end`]; or the command on a peer that ran already, which goes
+    /// on.
+    pub(super) async fn end(self, is_patient: bool) {
         match self {
-            Self::Here(hosted) => hosted.end(ending).await,
+            Self::Here(hosted) => hosted.end(is_patient).await,
             Self::There(caller) => caller.interrupt().await,
         }
     }

@@ -3,9 +3,13 @@
 use std::{
     io::{self, Read},
     thread,
+    time::Duration,
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::timeout,
+};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Ended, output::Output, reach::Reached, show, stop::Stop};
@@ -16,6 +20,9 @@ use crate::commands::{
 
 /// Printed when a command is interrupted.
 const INTERRUPTED: &str = "interrupted; what came so far is kept";
+
+/// Time limit for the output of an interrupted command.
+const SHOWN_WITHIN: Duration = Duration::from_millis(300);
 
 /// How a run ended.
 pub(super) enum Run {
@@ -48,35 +55,28 @@ pub(super) async fn run(
         }
     };
     let (sender, shown) = show_on_thread(command.clone(), output);
-    let ended = {
-        let working = carried_out(reached, command, sender);
-        tokio::pin!(working);
-        let showing = async { shown.await.unwrap_or_else(|_| Err(anyhow::anyhow!("the output failed"))) };
-        tokio::pin!(showing);
-        let is_interrupted = tokio::select! {
-            biased;
-            is_moved = &mut working => {
-                if is_moved {
-                    return Ok(Run::Moved);
-                }
-                false
+    let showing = async { shown.await.unwrap_or_else(|_| Err(anyhow::anyhow!("the output failed"))) };
+    tokio::pin!(showing);
+    let is_interrupted = tokio::select! {
+        biased;
+        is_moved = carried_out(reached, command, sender) => {
+            if is_moved {
+                return Ok(Run::Moved);
             }
-            shown = &mut showing => return shown.map(Run::Ended),
-            () = stop.wait() => true,
-            () = stopped => true,
-        };
-        if is_interrupted {
-            None
-        } else {
-            tokio::select! {
-                shown = &mut showing => Some(shown?),
-                () = stop.wait() => None, // nobody takes what is printed
-            }
+            false
         }
+        shown = &mut showing => return shown.map(Run::Ended), // the output failed
+        () = stop.wait() => true,
+        () = stopped => true,
     };
-    if let Some(ended) = ended {
-        return Ok(Run::Ended(ended));
+    if !is_interrupted {
+        tokio::select! {
+            shown = &mut showing => return shown.map(Run::Ended),
+            () = stop.wait() => {} // nobody takes what is printed
+        }
     }
+    // It ends, unless nobody takes what it prints.
+    let _ = timeout(SHOWN_WITHIN, showing).await;
     output.note(INTERRUPTED);
     Ok(Run::Interrupted)
 }

@@ -11,7 +11,7 @@ use nekoproto::{
     limits::{TTL_DEFAULT, TTL_MAX},
 };
 
-use super::{args::NodeArgs, names};
+use super::names;
 use crate::{
     commands::{Command, Download, LocalPath, Publish, Read, Store, Wanted},
     publish::PolicyChange,
@@ -127,13 +127,6 @@ pub(super) struct Saying<'a> {
     pub(super) policy: PolicyChange,
     /// Whether stdin is free to be read by the command.
     pub(super) has_stdin: bool,
-}
-
-impl<'a> Saying<'a> {
-    /// On the command line.
-    pub(super) fn at_start(node: &'a NodeArgs) -> Self {
-        Self { dir: &node.dir, policy: node.policy.change(), has_stdin: true }
-    }
 }
 
 fn id_digits(text: &str) -> Result<String, String> {

@@ -40,10 +40,14 @@ pub(crate) async fn carry_out(
         }
         Command::Store(store) => return store_input(peer, store, input, answer).await,
         Command::Withdraw { names } => {
+            let mut failures = Vec::new();
             for name in names {
-                peer.deregister(&name).await?;
-                answer.rows(vec![Row::Withdrawn(name)]).await?;
+                match peer.deregister(&name).await {
+                    Ok(()) => answer.rows(vec![Row::Withdrawn(name)]).await?,
+                    Err(error) => failures.push(Failure::from(error)),
+                }
             }
+            return failures.into_iter().reduce(Failure::and).map_or(Ok(Summary::Done), Err);
         }
         Command::Search { names } => {
             let answers = peer.search_all(&names).await?;

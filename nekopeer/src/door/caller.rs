@@ -85,7 +85,9 @@ impl Caller {
     ) -> Result<Summary, Failure> {
         let process = self.facts.process;
         let ended = |error: io::Error| {
-            Failure::new(format!("the running peer (process {process}) ended before the command did: {error}"))
+            Failure::new(format!(
+                "the running peer (process {process}) ended before the command did: {error}"
+            ))
         };
         let asked = self.sender.send(&Request::Command(Box::new(command))).await;
         if let Err(error) = asked {

@@ -45,7 +45,9 @@ pub(crate) enum DoorError {
     #[error("the peer of {0} belongs to another user: {1}")]
     NotAllowed(PathBuf, io::Error),
     /// The peer is of another version of the program.
-    #[error("the running peer of {0} is another version of nekopeer: end it with that version, or by a signal")]
+    #[error(
+        "the running peer of {0} is another version of nekopeer: end it with that version, or by a signal"
+    )]
     OtherVersion(PathBuf),
     /// The socket failed.
     #[error("the running peer of {0} cannot be asked: {1}")]

@@ -37,9 +37,11 @@ const OTHERS_WITHIN: Duration = Duration::from_secs(2);
 /// Why a door is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Its own command is done; those of others are repeated elsewhere.
+    /// Its own command is done: those of others have a moment, and are then repeated elsewhere.
     Done,
-    /// The user ends the peer; the commands of others end too.
+    /// Its user left: the commands of others are repeated elsewhere.
+    Left,
+    /// A command asked for the end: the commands of others end too.
     Stopped,
 }
 
@@ -161,7 +163,7 @@ impl Shared {
                 Ok(Err(error)) => return Err(error),
                 _ => return Ok(()),
             },
-            () = self.closed.cancelled() => return self.farewell(sender, Ending::Done).await,
+            () = self.closed.cancelled() => return self.farewell(sender, Ending::Left).await,
         };
         let permit = match command {
             Command::Stop => None, // always has room
@@ -180,12 +182,7 @@ impl Shared {
     }
 
     /// Runs the command until it is done, the caller leaves, or the door is closed; then returns false.
-    async fn run(
-        &self,
-        command: Command,
-        receiver: &mut Receiver,
-        sender: &mut Sender,
-    ) -> io::Result<bool> {
+    async fn run(&self, command: Command, receiver: &mut Receiver, sender: &mut Sender) -> io::Result<bool> {
         let (answers, mut replies) = mpsc::channel(REPLIES_WAITING_MAX);
         let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
         let working = async {
@@ -221,7 +218,7 @@ impl Shared {
 
     async fn farewell(&self, sender: &mut Sender, ending: Ending) -> io::Result<()> {
         let failure = match ending {
-            Ending::Done => {
+            Ending::Done | Ending::Left => {
                 Failure { kind: FailureKind::Moved, message: "the running peer ended".to_owned() }
             }
             Ending::Stopped => Failure::new("the running peer was stopped; what came so far is kept"),

@@ -12,8 +12,8 @@ use futures::{StreamExt, stream};
 use nekoproto::{FileName, Policy, VerifiedRecord};
 use tracing::debug;
 
-pub use self::{error::PublishError, policy_change::PolicyChange};
 use self::read_files::Terms;
+pub use self::{error::PublishError, policy_change::PolicyChange};
 use crate::{
     content::chunker::chunk_file,
     indexers::Indexers,

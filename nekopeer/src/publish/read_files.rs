@@ -151,7 +151,8 @@ fn known_as(library: &Library, file: &NamedFile, terms: &Terms) -> Option<Seen> 
         None
     } else if !library.catalogue.is_own(&entry) {
         Some(Seen::Copy)
-    } else if file.stamp.is_settled(entry.hashed_at_ns) && terms.policy_after(&entry.record) == entry.record.policy
+    } else if file.stamp.is_settled(entry.hashed_at_ns)
+        && terms.policy_after(&entry.record) == entry.record.policy
     {
         Some(Seen::Unchanged(entry.record.clone()))
     } else {

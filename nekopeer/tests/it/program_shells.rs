@@ -21,7 +21,7 @@ fn until(running: &mut Running, what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// A reader's running download of a large file, of which some bytes have come.
 fn downloading(home: &Home, name: &str) -> Running {
-    let mut getting = home.start(&["get", name]);
+    let mut getting = home.start(&["get", name, "--limit-down", "40MB"]);
     until(&mut getting, "some bytes came", || home.partial_len() > MIB as u64);
     getting
 }
@@ -91,7 +91,8 @@ fn share_beside_a_running_peer_publishes_and_returns() {
     // What was not said about the policy stays as it was.
     home.write("b.txt", "b again\n");
     home.done(&["register", "b.txt"]);
-    let row = |home: &Home| home.done(&["ls"]).out.into_iter().find(|line| line.starts_with("b.txt")).unwrap();
+    let row =
+        |home: &Home| home.done(&["ls"]).out.into_iter().find(|line| line.starts_with("b.txt")).unwrap();
     assert!(row(&home).contains("push"), "{}", row(&home));
     home.done(&["deregister", "b.txt"]);
     reader.run(&["query", "b.txt", "--ttl", "0"]).failed_with(1, &["nobody offers b.txt"]);
@@ -148,7 +149,10 @@ fn bytes_travel_through_the_running_peers_of_both_ends() {
     let content = bytes(1, 9 * MIB);
     origin.write("source.bin", &content);
     let mut command = origin.command(["share", "-", "--name", "piped.bin"]);
-    command.stdin(fs::File::open(origin.path("source.bin")).unwrap()).stdout(Stdio::null()).stderr(Stdio::piped());
+    command
+        .stdin(fs::File::open(origin.path("source.bin")).unwrap())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
     let shared = command.output().unwrap();
     assert!(shared.status.success(), "{}", String::from_utf8_lossy(&shared.stderr));
     assert!(origin.read("piped.bin") == content);
@@ -299,8 +303,7 @@ fn shells_that_start_at_once_all_get_their_answer() {
         }
     }
     // Of several that would serve, one does.
-    let mut sharing: Vec<Running> =
-        (0..4).map(|n| home.start(&["share", &format!("own-{n}.txt")])).collect();
+    let mut sharing: Vec<Running> = (0..4).map(|n| home.start(&["share", &format!("own-{n}.txt")])).collect();
     for running in &mut sharing {
         running.err_line(" as "); // "serving on ..." or "served by ..."
     }
@@ -332,6 +335,42 @@ fn commands_beside_one_that_does_not_serve_wait_or_run_in_it() {
 }
 
 #[test]
+fn command_goes_on_by_itself_when_the_process_that_carries_it_out_leaves() {
+    let indexers = Indexers::one();
+    let (origin, home) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let source = origin.write("big.bin", bytes(5, 64 * MIB));
+    origin.write("other.bin", bytes(6, 64 * MIB));
+    let _theirs = origin.share(&["big.bin", "other.bin"]);
+    let first = downloading(&home, "other.bin");
+    let before = home.partial_len();
+    let mut second = home.start(&["get", "big.bin", "--json"]);
+    let partials = || {
+        let entries = fs::read_dir(home.path("")).unwrap().map(Result::unwrap);
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(".neko-part-")).count()
+    };
+    until(&mut second, "its first bytes came", || partials() == 2 || before == 0);
+    first.signal("INT");
+    assert_eq!(first.wait().code, Some(3));
+    let second = second.wait();
+    assert_eq!(second.code, Some(0), "{second:?}");
+    assert_eq!(second.json()["size"], 64 * MIB);
+    assert!(same(&source, &home.path("big.bin")));
+}
+
+#[test]
+fn folder_that_is_locked_for_a_moment_is_waited_for() {
+    let home = Home::with(&["--indexer", "127.0.0.1:1"]);
+    home.done(&["ls"]);
+    let lock = fs::File::open(home.path(".neko/lock")).unwrap();
+    lock.lock().unwrap();
+    let mut listing = home.start(&["ls"]);
+    std::thread::sleep(Duration::from_millis(300)); // it may or may not have looked by now
+    assert!(listing.is_running());
+    drop(lock);
+    assert_eq!(listing.wait().code, Some(0));
+}
+
+#[test]
 fn what_stands_in_the_sockets_place_is_left_alone_and_long_paths_work() {
     let indexers = Indexers::one();
     let home = Home::at(&indexers, 0);
@@ -343,13 +382,14 @@ fn what_stands_in_the_sockets_place_is_left_alone_and_long_paths_work() {
     drop(sharing);
     home.done(&["ls"]);
 
-    let deep = format!("{}/deep", vec!["a-folder-with-a-long-name"; 8].join("/"));
+    let deep = format!("{}/deep", ["a-folder-with-a-long-name"; 8].join("/"));
     fs::create_dir_all(home.path(&deep)).unwrap();
     let data = ["--data-dir", &home.text(&format!("{deep}/data"))];
     let mut sharing = home.start(&[&data[..], &["share", "a.txt"]].concat());
     sharing.err_line("serving on ");
     assert!(home.done(&[&data[..], &["ls"]].concat()).out[1].starts_with("a.txt"));
-    let mode = |name: &str| fs::metadata(home.path(&format!("{deep}/data/{name}"))).unwrap().permissions().mode();
+    let mode =
+        |name: &str| fs::metadata(home.path(&format!("{deep}/data/{name}"))).unwrap().permissions().mode();
     assert_eq!((mode("run") & 0o777, mode("run/peer.sock") & 0o777), (0o700, 0o600));
 }
 

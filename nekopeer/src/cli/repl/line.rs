@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn errors_are_one_line_and_say_what_to_do() {
         for (text, part) in [
-            ("fetch a", "help lists the commands"),
+            ("nonsense a", "help lists the commands"),
             ("serach a", "'search'"),
             ("downlaod a", "'download'"),
             ("query", "NAME"),
@@ -126,7 +126,10 @@ mod tests {
     fn help_and_completion_know_every_command() {
         for command in COMMANDS {
             assert!(USAGE.lines().any(|line| line.starts_with(command)), "{command}");
-            assert!(matches!(parse(&format!("{command} a")), Ok(Some(_))) || parse(command).is_ok(), "{command}");
+            assert!(
+                matches!(parse(&format!("{command} a")), Ok(Some(_))) || parse(command).is_ok(),
+                "{command}"
+            );
         }
     }
 }

@@ -11,8 +11,10 @@ mod session;
 use std::{
     collections::BTreeSet,
     io::{self, BufRead, IsTerminal},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use self::{
@@ -48,10 +50,10 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
 }
 
 async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> anyhow::Result<Ended> {
-    session.show_events(move |text| {
+    session.show_events(Arc::new(Mutex::new(move |text: String| {
         output.note(&text);
         true
-    });
+    })));
     let mut lines = lines_of_stdin();
     tokio::select! {
         () = session.indexers_tried() => {}
@@ -94,7 +96,7 @@ fn lines_of_stdin() -> mpsc::Receiver<io::Result<String>> {
 async fn interactive(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> anyhow::Result<Ended> {
     output.line(&session.greeting())?;
     let mut editor = editor::Editor::start(session.data_dir().join("history"))?;
-    session.show_events(editor.printer());
+    session.show_events(Arc::new(Mutex::new(editor.printer())));
     let mut named = BTreeSet::new();
     loop {
         let line = tokio::select! {

@@ -1,7 +1,8 @@
 //! Who carries out the lines of a REPL.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{sync::mpsc, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -18,7 +19,7 @@ use crate::{
         verbs::{NoCommand, Saying, Verb},
     },
     commands::{Answer, Command, REPLIES_WAITING_MAX, Reply, Row, carry_out},
-    door::{Ending, Facts},
+    door::Facts,
 };
 
 /// Names offered for completion, at most.
@@ -34,18 +35,22 @@ pub(super) struct Session<'a> {
     facts: Facts,
     /// A peer of this process, or a connection for the next line.
     reached: Option<Reached>,
+    show: Option<Show>,
     showing: Option<AbortOnDropHandle<()>>,
 }
+
+/// Shows an event; returns whether it could.
+pub(super) type Show = Arc<Mutex<dyn FnMut(String) -> bool + Send>>;
 
 impl<'a> Session<'a> {
     pub(super) async fn open(args: &'a NodeArgs, output: Output) -> anyhow::Result<Self> {
         let reached = reach(args, Need::Serving, output).await?;
-        flags::check(args, &reached, Need::Serving, output)?;
+        flags::check(args, &reached, Need::Serving, true, output)?;
         let facts = match &reached {
             Reached::Here(hosted) => hosted.facts.clone(),
             Reached::There(caller) => caller.facts.clone(),
         };
-        Ok(Self { args, output, facts, reached: Some(reached), showing: None })
+        Ok(Self { args, output, facts, reached: Some(reached), show: None, showing: None })
     }
 
     /// What is said at the start.
@@ -64,7 +69,14 @@ impl<'a> Session<'a> {
     }
 
     /// Shows events from now on, those of the start included.
-    pub(super) fn show_events(&mut self, show: impl FnMut(String) -> bool + Send + 'static) {
+    pub(super) fn show_events(&mut self, show: Show) {
+        self.show = Some(show);
+        self.watch();
+    }
+
+    /// Shows the events of the peer that was reached. A connection is used up by that.
+    fn watch(&mut self) {
+        let Some(show) = self.show.clone() else { return };
         let source = match self.reached.take() {
             Some(Reached::Here(mut hosted)) => {
                 let events = hosted.events();
@@ -74,7 +86,8 @@ impl<'a> Session<'a> {
             Some(Reached::There(caller)) => Source::There(caller),
             None => return,
         };
-        self.showing = Some(AbortOnDropHandle::new(tokio::spawn(events::show(source, show))));
+        let showing = tokio::spawn(events::show(source, move |text| show.lock()(text)));
+        self.showing = Some(AbortOnDropHandle::new(showing));
     }
 
     /// Waits until the first attempt to connect to each indexer of a peer of this process has ended.
@@ -125,19 +138,35 @@ impl<'a> Session<'a> {
             let mut reached = match self.reached.take() {
                 Some(reached) => reached,
                 None => tokio::select! {
-                    reached = reach(self.args, Need::Serving, self.output) => reached?,
+                    reached = self.reach_again() => reached?,
                     () = stop.wait() => return Ok(None),
                 },
             };
             let ended = run(&mut reached, &command, self.output, stop).await;
             match reached {
                 Reached::Here(_) => self.reached = Some(reached),
-                Reached::There(_) => reached.end(Ending::Done).await,
+                Reached::There(_) => reached.end(false).await,
             }
             match ended? {
                 Run::Ended(ended) => return Ok(Some(ended)),
                 Run::Interrupted => return Ok(None),
                 Run::Moved => {}
+            }
+        }
+    }
+
+    /// Finds who carries out the next line. Events are those of another peer if the one before has ended.
+    async fn reach_again(&mut self) -> anyhow::Result<Reached> {
+        let has_ended = self.showing.as_ref().is_some_and(AbortOnDropHandle::is_finished);
+        loop {
+            let reached = reach(self.args, Need::Serving, self.output).await?;
+            if !has_ended || self.reached.is_some() {
+                return Ok(reached);
+            }
+            self.reached = Some(reached);
+            self.watch();
+            if let Some(here) = self.reached.take() {
+                return Ok(here);
             }
         }
     }
@@ -178,7 +207,7 @@ impl<'a> Session<'a> {
     pub(super) async fn close(self) {
         drop(self.showing);
         if let Some(reached) = self.reached {
-            reached.end(Ending::Stopped).await;
+            reached.end(false).await;
         }
     }
 }

@@ -4,13 +4,9 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use super::{
-    View, about,
-    table::{JsonList, size},
-    version_json,
-};
+use super::{View, about, table::JsonList, version_json};
 use crate::{
-    cli::{Ended, output::Output},
+    cli::{Ended, output::Output, units::size},
     commands::{DownloadedRow, FailureKind, Row, Summary},
 };
 
@@ -104,7 +100,10 @@ impl View for Many {
             let (moved, bytes) = (size(self.moved), size(self.bytes));
             let all = self.done + self.failed;
             let secs = seconds(self.took_us);
-            output.line(&format!("{} of {all} files here, {moved} of {bytes} moved in {secs:.2} s", self.done))?;
+            output.line(&format!(
+                "{} of {all} files here, {moved} of {bytes} moved in {secs:.2} s",
+                self.done
+            ))?;
             let errors = self.failures.iter().filter_map(|failure| failure["error"].as_str());
             errors.for_each(|error| output.note(&format!("error: {error}")));
             if let Some(more) = self.failed.checked_sub(FAILURES_TOLD_MAX).filter(|more| *more > 0) {

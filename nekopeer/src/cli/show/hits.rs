@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use super::{
     View,
-    table::{JsonList, Table, size},
+    table::{JsonList, Table},
     version_json,
 };
 use crate::{
-    cli::{Ended, output::Output},
+    cli::{Ended, output::Output, units::size},
     commands::{FoundRow, Row, Summary},
 };
 

@@ -12,7 +12,6 @@ use nekoproto::Freshness;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-pub(super) use self::table::size;
 use super::{Ended, bar::Bar, output::Output};
 use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow};
 
@@ -76,7 +75,7 @@ fn view(command: &Command) -> Box<dyn View> {
         Command::Download(_) => Box::new(downloads::One { to_stdout: false }),
         Command::Read(_) => Box::new(downloads::One { to_stdout: true }),
         Command::List { .. } | Command::Check => Box::<files::Files>::default(),
-        Command::Withdraw { .. } | Command::Events | Command::Stop => Box::new(Lines),
+        Command::Withdraw { .. } | Command::Events | Command::Stop => Box::<Lines>::default(),
     }
 }
 
@@ -109,21 +108,26 @@ fn failed(failure: &Failure, output: Output) -> Ended {
     }
 }
 
-/// One line for each row.
-struct Lines;
+/// One line for each row; one object with all lines.
+#[derive(Default)]
+struct Lines(Vec<String>);
 
 impl View for Lines {
     fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
         for row in rows {
-            if let Row::Withdrawn(name) = row {
-                output.say(&format!("{name} is no longer offered; the file stays"))?;
-            }
+            let Row::Withdrawn(name) = row else { continue };
+            let line = format!("{name} is no longer offered; the file stays");
+            if output.is_json() { self.0.push(line) } else { output.line(&line)? }
         }
         Ok(())
     }
 
-    fn finish(&mut self, _: Summary, _: Output) -> io::Result<Ended> {
-        Ok(Ended::Well)
+    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
+        self.abandon(output).map(|()| Ended::Well)
+    }
+
+    fn abandon(&mut self, output: Output) -> io::Result<()> {
+        if self.0.is_empty() { Ok(()) } else { output.say(&self.0.join("; ")) }
     }
 }
 

@@ -4,13 +4,9 @@ use std::io;
 
 use serde_json::{Value, json};
 
-use super::{
-    View,
-    table::{JsonList, size},
-    version_json,
-};
+use super::{View, table::JsonList, version_json};
 use crate::{
-    cli::{Ended, output::Output},
+    cli::{Ended, output::Output, units::size},
     commands::{PublishedRow, Row, Summary, VersionRow},
 };
 
@@ -52,7 +48,9 @@ impl View for Published {
     fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
         if output.is_json() {
             let versions = rows.iter().filter_map(|row| match row {
-                Row::Published(PublishedRow::New(version) | PublishedRow::Unchanged(version)) => Some(version),
+                Row::Published(PublishedRow::New(version) | PublishedRow::Unchanged(version)) => {
+                    Some(version)
+                }
                 _ => None,
             });
             self.list.add(versions.map(version_json), output)?;

@@ -1,27 +1,10 @@
-//! Aligned tables, lists in JSON that are printed as they come, and sizes.
+//! Aligned tables, and lists in JSON that are printed as they come.
 
 use std::io::{self, Write};
 
 use serde_json::Value;
 
 use crate::cli::output::Output;
-
-/// A number of bytes with a binary unit.
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub(in crate::cli) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    match unit {
-        0 => format!("{bytes} B"),
-        _ if value < 10.0 => format!("{value:.1} {}", UNITS[unit]),
-        _ => format!("{value:.0} {}", UNITS[unit]),
-    }
-}
 
 /// A table that is printed as its rows come: the columns are as wide as the widest cell so far.
 pub(super) struct Table {
@@ -105,15 +88,6 @@ impl JsonList {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_are_short() {
-        let cases =
-            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (12 << 20, "12 MiB"), (1 << 30, "1.0 GiB")];
-        for (bytes, text) in cases {
-            assert_eq!(size(bytes), text);
-        }
-    }
 
     #[test]
     fn columns_line_up_also_with_wide_letters() {
