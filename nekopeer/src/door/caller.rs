@@ -21,8 +21,8 @@ const INTERRUPTED_WITHIN: Duration = Duration::from_secs(1);
 pub(crate) struct Caller {
     /// What the peer is.
     pub(crate) facts: Facts,
-    receiver: Receiver,
-    sender: Sender,
+    pub(super) receiver: Receiver,
+    pub(super) sender: Sender,
     is_answered: bool,
 }
 

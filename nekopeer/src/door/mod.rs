@@ -9,6 +9,8 @@ mod facts;
 mod frames;
 mod place;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use std::{io, path::PathBuf};
 

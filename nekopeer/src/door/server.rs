@@ -95,6 +95,11 @@ impl Door {
         Ok(Self { shared })
     }
 
+    #[cfg(test)]
+    pub(super) fn free_commands(&self) -> usize {
+        self.shared.commands.available_permits()
+    }
+
     /// Closes the door: takes no further command, ends those that run, and returns when all have ended.
     pub(crate) async fn close(self, ending: Ending) {
         let Shared { closing, closed, tasks, .. } = &*self.shared;
