@@ -2,7 +2,7 @@
 
 use std::{ptr, sync::Arc};
 
-use nekoproto::{FileName, PackedRecord, SignedRecord, VerifiedRecord, limits::HITS_MAX};
+use nekoproto::{FileName, ListedRecord, PackedRecord, SignedRecord, limits::HITS_MAX};
 
 use super::{
     Noted, Session,
@@ -28,7 +28,7 @@ const _: () = assert!(size_of::<Entry>() == 16, "a million of them are in the ta
 
 impl Entry {
     /// The entry of a name that nobody held before.
-    pub(super) fn new(session: &Arc<Session>, record: &VerifiedRecord, partial: bool) -> Self {
+    pub(super) fn new(session: &Arc<Session>, record: &ListedRecord, partial: bool) -> Self {
         if partial {
             let held = Holding { session: Arc::clone(session), version: record.version, partial };
             let listing = Listing { record: PackedRecord::new(record), holdings: vec![held] };
@@ -50,7 +50,7 @@ impl Entry {
     pub(super) fn list(
         &mut self,
         session: &Arc<Session>,
-        record: &VerifiedRecord,
+        record: &ListedRecord,
         partial: bool,
     ) -> (Noted, bool) {
         if let Self::Single { record: known, holder } = self
@@ -95,7 +95,7 @@ impl Entry {
     }
 
     /// Notes a newer version without a holder.
-    pub(super) fn invalidate(&mut self, record: &VerifiedRecord) -> Noted {
+    pub(super) fn invalidate(&mut self, record: &ListedRecord) -> Noted {
         let noted = match self.listings().iter_mut().find(|listing| listing.is_of(record)) {
             Some(listing) if listing.record.version() > record.version => {
                 Noted::Outdated(listing.record.unpack())

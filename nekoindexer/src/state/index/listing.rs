@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nekoproto::{FileName, Holder, PackedRecord, Record, VerifiedRecord, Version, limits::HOLDERS_MAX};
+use nekoproto::{FileName, Holder, ListedRecord, PackedRecord, Record, Version, limits::HOLDERS_MAX};
 use rand::random_range;
 
 use super::{Noted, Session};
@@ -36,7 +36,7 @@ impl Listing {
     }
 
     /// Takes note of `record`, which is not older than the one known.
-    pub(super) fn note(&mut self, record: &VerifiedRecord) -> Noted {
+    pub(super) fn note(&mut self, record: &ListedRecord) -> Noted {
         if record.version <= self.record.version() {
             return Noted::Known;
         }

@@ -15,7 +15,7 @@ use std::{
 };
 
 use dashmap::DashMap;
-use nekoproto::{FileName, Holder, SignedRecord, VerifiedRecord, summary::NameKey};
+use nekoproto::{FileName, Holder, ListedRecord, SignedRecord, summary::NameKey};
 use nohash_hasher::BuildNoHashHasher;
 
 pub use self::session::{SESSION_NAMES_MAX, Session, SessionId, Withdrawn};
@@ -39,7 +39,7 @@ pub enum Noted {
         outdated: Vec<SessionId>,
     },
     /// A newer version is known, or other bytes under the same number; the holder was not listed.
-    Outdated(VerifiedRecord),
+    Outdated(ListedRecord),
     /// A limit is reached; the holder was not listed.
     Full,
 }
@@ -105,17 +105,17 @@ impl<S: BuildHasher> Index<S> {
     }
 
     /// Lists `session` as a holder of the version in `record`.
-    pub fn register(&self, session: &Arc<Session>, record: &VerifiedRecord) -> Noted {
+    pub fn register(&self, session: &Arc<Session>, record: &ListedRecord) -> Noted {
         self.register_as(session, record, false)
     }
 
     /// Lists `session` as a holder of a part of the version in `record`, also where it was listed as a
     /// holder of all of it: the latest registration counts.
-    pub fn register_partial(&self, session: &Arc<Session>, record: &VerifiedRecord) -> Noted {
+    pub fn register_partial(&self, session: &Arc<Session>, record: &ListedRecord) -> Noted {
         self.register_as(session, record, true)
     }
 
-    fn register_as(&self, session: &Arc<Session>, record: &VerifiedRecord, partial: bool) -> Noted {
+    fn register_as(&self, session: &Arc<Session>, record: &ListedRecord, partial: bool) -> Noted {
         let hash = self.hash(&record.name);
         let mut names = session.names();
         if !names.has_room_for(hash) {
@@ -135,7 +135,7 @@ impl<S: BuildHasher> Index<S> {
     }
 
     /// Notes a newer version without a holder. A name that nobody here holds is left alone.
-    pub fn invalidate(&self, record: &VerifiedRecord) -> Noted {
+    pub fn invalidate(&self, record: &ListedRecord) -> Noted {
         let entry = self.entries.get_mut(&self.hash(&record.name));
         entry.map_or(Noted::Known, |mut entry| entry.invalidate(record))
     }
@@ -161,7 +161,7 @@ impl<S: BuildHasher> Index<S> {
     /// # Errors
     /// It is not, and comes back.
     #[expect(clippy::result_large_err, reason = "the record comes back to be checked otherwise")]
-    pub fn vouch(&self, record: SignedRecord) -> Result<VerifiedRecord, SignedRecord> {
+    pub fn vouch(&self, record: SignedRecord) -> Result<ListedRecord, SignedRecord> {
         let hash = self.hash(&record.unverified().name);
         let listed = self.entries.view(&hash, |_, entry| entry.record_that_is(&record).cloned()).flatten();
         match listed {

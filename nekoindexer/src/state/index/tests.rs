@@ -256,7 +256,7 @@ fn one_number_for_two_contents_is_told_to_whoever_comes_second() {
     let first = record(1, "a", 1);
     let mut twin = nekoproto::Record::clone(&first);
     twin.content = nekoproto::ContentHash::from_bytes([99; 32]);
-    let twin = twin.sign(&other).unwrap();
+    let twin = twin.sign(&other).unwrap().into();
     setup.index.register(&setup.session(2), &first);
     assert_eq!(setup.index.register(&setup.session(1), &twin), Noted::Outdated(first));
     assert_eq!(setup.found(setup.now), [(1, vec![holder(2)])]);
