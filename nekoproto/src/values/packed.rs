@@ -65,6 +65,12 @@ impl PackedRecord {
         &self.0.slice[self.name_at()..]
     }
 
+    /// Who published it.
+    #[must_use]
+    pub fn origin(&self) -> &NodeId {
+        &self.ids().origin
+    }
+
     /// Whether `origin` published it.
     #[must_use]
     pub fn is_of(&self, origin: &NodeId) -> bool {

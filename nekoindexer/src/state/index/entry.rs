@@ -46,12 +46,16 @@ impl Entry {
         single.into_iter().chain(listings.iter().map(|listing| &listing.record))
     }
 
-    /// Lists `session` as a holder of `record`, or of a part of it, and says whether it is listed now.
+    /// Lists `session` as a holder of `record`, or of a part of it, and says whether it is listed now. If the
+    /// file had no holder, `instead` tells its newer version; the last versions of files that lose theirs are
+    /// to be remembered.
     pub(super) fn list(
         &mut self,
         session: &Arc<Session>,
         record: &ListedRecord,
         partial: bool,
+        instead: impl FnOnce() -> Option<ListedRecord>,
+        remember: impl FnMut(PackedRecord),
     ) -> (Noted, bool) {
         if let Self::Single { record: known, holder } = self
             && !partial
@@ -63,12 +67,14 @@ impl Entry {
         let node = session.holder.node;
         let listings = self.listings();
         let of_origin = listings.iter().position(|listing| listing.is_of(record));
-        match of_origin.map(|place| listings[place].record.unpack()) {
+        match of_origin.map_or_else(instead, |place| Some(listings[place].record.unpack())) {
             Some(known) if known.replaces(record) || known.contradicts(record) => {
                 self.make_small();
                 return (Noted::Outdated(known), false);
             }
-            None if listings.iter().filter(|listing| listing.has_name(&record.name)).count() >= HITS_MAX => {
+            _ if of_origin.is_none()
+                && listings.iter().filter(|listing| listing.has_name(&record.name)).count() >= HITS_MAX =>
+            {
                 return (Noted::Full, false);
             }
             _ => {}
@@ -89,7 +95,7 @@ impl Entry {
                 Noted::News { outdated: Vec::new() }
             }
         };
-        listings.retain(|listing| !listing.holdings.is_empty());
+        remove_unheld(listings, remember);
         self.make_small();
         (noted, true)
     }
@@ -118,14 +124,23 @@ impl Entry {
         }
     }
 
-    /// Lists `session` no longer; true if nobody is left, and the entry must go.
+    /// Lists `session` no longer; true if nobody is left, and the entry must go. The last versions of files that
+    /// lose their holder are to be remembered.
     #[must_use]
-    pub(super) fn unlist(&mut self, session: &Session) -> bool {
-        let Self::Many(listings) = self else { return self.lists(session) };
+    pub(super) fn unlist(&mut self, session: &Session, mut remember: impl FnMut(PackedRecord)) -> bool {
+        let is_listed = self.lists(session);
+        let listings = match self {
+            Self::Single { record, .. } if is_listed => {
+                remember(record.clone());
+                return true;
+            }
+            Self::Many(listings) if is_listed => listings,
+            _ => return false,
+        };
         for listing in listings.iter_mut() {
             listing.holdings.retain(|held| !ptr::eq(&raw const *held.session, session));
         }
-        listings.retain(|listing| !listing.holdings.is_empty());
+        remove_unheld(listings, remember);
         let is_empty = listings.is_empty();
         self.make_small();
         is_empty
@@ -195,4 +210,12 @@ impl Entry {
             }
         }
     }
+}
+
+/// Removes the listings that nobody holds.
+fn remove_unheld(listings: &mut Vec<Listing>, remember: impl FnMut(PackedRecord)) {
+    listings
+        .extract_if(.., |listing| listing.holdings.is_empty())
+        .map(|listing| listing.record)
+        .for_each(remember);
 }

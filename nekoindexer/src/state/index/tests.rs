@@ -348,6 +348,24 @@ fn crowd_of_holders_of_parts_leaves_room_for_the_whole_and_takes_turns() {
     assert_eq!(seen.len(), usize::from(crowd), "each of them has its turn");
 }
 
+#[test]
+fn newest_version_is_known_after_its_last_holder_left() {
+    let setup = Setup::new();
+    let (origin, reader) = (setup.session(1), setup.session(2));
+    let newest = record(1, "a", 5);
+    setup.index.register(&origin, &newest);
+    setup.index.close_session(&origin);
+    assert_eq!(setup.found(setup.now), []);
+    assert_eq!(setup.index.register(&reader, &record(1, "a", 4)), Noted::Outdated(newest.clone()));
+    // The same where another origin's file keeps the entry.
+    setup.index.register(&setup.session(3), &record(3, "a", 1));
+    assert_eq!(setup.index.register(&reader, &record(1, "a", 4)), Noted::Outdated(newest.clone()));
+    assert_eq!(setup.index.register(&reader, &newest), Noted::News { outdated: vec![] });
+    setup.index.register(&reader, &record(3, "a", 1)); // in place of the other
+    assert_eq!(setup.index.register(&setup.session(4), &record(1, "a", 4)), Noted::Outdated(newest));
+    setup.index.check();
+}
+
 /// Goal: whatever happens, the invariants hold, and an emptied index is empty.
 #[test]
 fn random_histories_keep_the_invariants() {
