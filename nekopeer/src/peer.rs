@@ -284,7 +284,7 @@ impl PeerHandle {
     /// Asks the origins of all copies now whether they are still the newest. The result is in
     /// [`files`](Self::files).
     pub async fn check_copies(&self) {
-        self.peers.confirm(self.library.due(None)).await;
+        self.peers.confirm(self.library.all_copies()).await;
     }
 
     /// Waits until the first attempt to connect to each indexer has ended.

@@ -98,9 +98,21 @@ impl Catalogue {
     /// # Errors
     /// The catalogue is as before.
     pub(crate) fn remove(&self, name: &FileName) -> Result<Option<Arc<Entry>>, CatalogueError> {
+        self.remove_if(name, |_| true)
+    }
+
+    /// As [`remove`](Self::remove), if `is_it` returns true of the entry; nothing changes the catalogue meanwhile.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn remove_if(
+        &self,
+        name: &FileName,
+        is_it: impl FnOnce(&Entry) -> bool,
+    ) -> Result<Option<Arc<Entry>>, CatalogueError> {
         let _changing = self.changing.lock();
         let write = self.tables.begin()?;
-        let Some(known) = self.get(name) else { return Ok(None) };
+        let Some(known) = self.get(name).filter(|known| is_it(known)) else { return Ok(None) };
         write.remove_entry(name)?;
         if self.is_last_user(&known) {
             write.remove_manifest(&known.record.manifest)?;
