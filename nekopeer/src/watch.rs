@@ -64,6 +64,9 @@ impl Watch {
     pub(crate) async fn run(self: Arc<Self>) {
         let asks = self.library.is_serving;
         if asks {
+            if let Err(error) = self.library.blocking(|library| library.watch_all()).await {
+                tracing::error!(%error, "not all copies are watched");
+            }
             // Outdated copies that the last run did not handle.
             self.library.outdated().into_iter().for_each(|name| self.act_on_outdated(name));
         }

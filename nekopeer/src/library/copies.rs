@@ -4,8 +4,12 @@ use std::time::Instant;
 
 use nekoproto::{FileName, Freshness, VerifiedRecord};
 
-use super::{Library, events::Event};
-use crate::{state::freshness::CopyState, storage::catalogue::Entry, util::clock};
+use super::{ENTRIES_AT_ONCE, Library, events::Event};
+use crate::{
+    state::freshness::CopyState,
+    storage::catalogue::{CatalogueError, Entry, PageStart},
+    util::clock,
+};
 
 impl Library {
     /// Starts to watch the copies in `entries`.
@@ -23,6 +27,33 @@ impl Library {
         self.wake();
     }
 
+    /// Starts to watch the copies among `entries` that are not watched yet. Call it with what the catalogue has
+    /// now.
+    pub(crate) fn watch<'a>(&self, entries: impl Iterator<Item = &'a Entry>) {
+        let now = clock::now();
+        let mut copies = self.copies.lock();
+        for Entry { record, newest, .. } in entries.filter(|entry| !self.catalogue.is_own(entry)) {
+            if copies.get(&record.name).is_none_or(|copy| copy.held() != record) {
+                let copy = CopyState::new(record.clone(), newest.clone(), self.ttr, now);
+                copies.insert(record.name.clone(), copy);
+            }
+        }
+    }
+
+    /// Starts to watch all copies. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue failed; some are watched.
+    pub(crate) fn watch_all(&self) -> Result<(), CatalogueError> {
+        let mut start = Some(PageStart::default());
+        while let Some(from) = start {
+            let page = self.catalogue.page(&from, ENTRIES_AT_ONCE)?;
+            self.watch(page.entries.iter().flatten());
+            start = page.next;
+        }
+        Ok(())
+    }
+
     /// Stops watching the copy of `name`.
     pub(crate) fn forget(&self, name: &FileName) {
         self.copies.lock().remove(name);
@@ -33,6 +64,11 @@ impl Library {
         let copies = self.copies.lock();
         let copy = copies.get(&record.name).filter(|copy| copy.held() == record);
         copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
+    }
+
+    /// Whether the last question about the copy of `record` to its origin, if any, was answered.
+    pub(crate) fn is_reachable(&self, record: &VerifiedRecord) -> bool {
+        self.copies.lock().get(&record.name).is_none_or(CopyState::is_reachable)
     }
 
     /// Whether a newer version of the copy of `name` is known.
