@@ -4,10 +4,10 @@ use std::{collections::HashMap, time::Instant};
 
 use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord};
 
-use super::{Library, events::Event};
+use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
     state::freshness::{CopyState, NoAnswer},
-    storage::catalogue::Entry,
+    storage::catalogue::{CatalogueError, Entry, PageStart},
     util::clock,
 };
 
@@ -27,6 +27,33 @@ impl Library {
         self.wake();
     }
 
+    /// Starts to watch the copies among `entries` that are not watched yet. Call it with what the catalogue has
+    /// now.
+    pub(crate) fn watch<'a>(&self, entries: impl Iterator<Item = &'a Entry>) {
+        let now = clock::now();
+        let mut copies = self.copies.lock();
+        for Entry { record, newest, .. } in entries.filter(|entry| !self.catalogue.is_own(entry)) {
+            if copies.get(&record.name).is_none_or(|copy| copy.held() != record) {
+                let copy = CopyState::new(record.clone(), newest.clone(), self.ttr, now);
+                copies.insert(record.name.clone(), copy);
+            }
+        }
+    }
+
+    /// Starts to watch all copies. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue failed; some are watched.
+    pub(crate) fn watch_all(&self) -> Result<(), CatalogueError> {
+        let mut start = Some(PageStart::default());
+        while let Some(from) = start {
+            let page = self.catalogue.page(&from, ENTRIES_AT_ONCE)?;
+            self.watch(page.entries.iter().flatten());
+            start = page.next;
+        }
+        Ok(())
+    }
+
     /// Stops watching the copy of `name`.
     pub(crate) fn forget(&self, name: &FileName) {
         self.copies.lock().remove(name);
@@ -37,6 +64,11 @@ impl Library {
         let copies = self.copies.lock();
         let copy = copies.get(&record.name).filter(|copy| copy.held() == record);
         copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
+    }
+
+    /// Whether the last question about the copy of `record` to its origin, if any, was answered.
+    pub(crate) fn is_reachable(&self, record: &VerifiedRecord) -> bool {
+        self.copies.lock().get(&record.name).is_none_or(CopyState::is_reachable)
     }
 
     /// Whether a newer version of the copy of `name` is known.
@@ -65,11 +97,6 @@ impl Library {
             }
         }
         due
-    }
-
-    /// What the origins of all copies may be asked about now.
-    pub(crate) fn all_copies(&self) -> Vec<VerifiedRecord> {
-        self.copies.lock().values().map(|copy| copy.asks_for().clone()).collect()
     }
 
     /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
 
-use super::{Library, events::Event};
-use crate::{content::stamp::Stamp, storage::catalogue::Entry};
+use super::{ENTRIES_AT_ONCE, Library, events::Event};
+use crate::{
+    content::stamp::Stamp,
+    storage::catalogue::{CatalogueError, Entry, Page, PageStart},
+};
 
 /// One file of this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,18 +50,14 @@ impl std::fmt::Display for Condition {
 }
 
 impl Library {
-    /// Every file, by name. Blocking.
-    pub(crate) fn files(&self) -> Vec<FileStatus> {
-        self.catalogue.all().into_iter().map(|entry| self.status(&entry)).collect()
-    }
-
-    fn status(&self, entry: &Entry) -> FileStatus {
+    /// The condition of the file of `entry`. Blocking.
+    pub(crate) fn status(&self, entry: Entry) -> FileStatus {
         FileStatus {
-            record: entry.record.clone(),
-            path: entry.path.clone(),
-            own: self.catalogue.is_own(entry),
-            condition: on_disk(entry).unwrap_or_else(|| self.confirmed(entry)),
+            own: self.catalogue.is_own(&entry),
+            condition: on_disk(&entry).unwrap_or_else(|| self.confirmed(&entry)),
             newest: entry.newest.as_ref().map(|newest| newest.version),
+            record: entry.record,
+            path: entry.path,
         }
     }
 
@@ -74,14 +73,34 @@ impl Library {
 
     /// The freshness of the bytes of `entry` now.
     pub(crate) fn freshness_of(&self, entry: &Entry) -> Freshness {
-        if self.catalogue.is_own(entry) { Freshness::Fresh } else { self.freshness(&entry.record) }
+        if self.catalogue.is_own(entry) {
+            Freshness::Fresh
+        } else if entry.newest.is_some() {
+            Freshness::Stale
+        } else {
+            self.freshness(&entry.record)
+        }
     }
 
-    /// The records of all files, and whether this peer can serve each: the file is unchanged on disk and not an
-    /// outdated copy. Sends an event for each file that changed. Blocking.
-    pub(crate) fn offered(&self) -> Vec<(VerifiedRecord, bool)> {
-        let all = self.catalogue.all();
-        all.iter().map(|entry| (entry.record.clone(), self.may_be_offered(entry))).collect()
+    /// The records of the files from `start` on, at most [`ENTRIES_AT_ONCE`], whether this peer can serve each, and
+    /// where the next ones begin. A file is served if it is unchanged on disk and not an outdated copy. Sends an
+    /// event for each file that changed. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue failed.
+    pub(crate) fn offered(
+        &self,
+        start: &PageStart,
+    ) -> Result<(Vec<(VerifiedRecord, bool)>, Option<PageStart>), CatalogueError> {
+        let Page { entries, next } = self.catalogue.page(start, ENTRIES_AT_ONCE)?;
+        let found = entries.into_iter().filter_map(|entry| match entry {
+            Ok(entry) => Some((entry.record.clone(), self.may_be_offered(&entry))),
+            Err(error) => {
+                tracing::error!(%error, "a file is not offered");
+                None
+            }
+        });
+        Ok((found.collect(), next))
     }
 
     /// The record that this peer can serve under `name`. Sends an event if the file changed. Blocking.

@@ -64,6 +64,9 @@ impl Watch {
         let asks = self.library.is_serving;
         let mut outdated = Outdated::default();
         if asks {
+            if let Err(error) = self.library.blocking(|library| library.watch_all()).await {
+                tracing::error!(%error, "not all copies are watched");
+            }
             // Outdated copies that the last run did not handle.
             self.line_up(&mut outdated, self.library.outdated());
         }
