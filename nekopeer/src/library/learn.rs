@@ -34,14 +34,11 @@ impl Library {
             self.news.lock().own.extend(own);
             self.wake();
         }
-        let newer: Vec<VerifiedRecord> = {
-            let copies = self.copies.lock();
-            let is_newer = |record: &VerifiedRecord| {
-                let copy = copies.get(&record.name);
-                copy.is_some_and(|copy| record.replaces(copy.newest().unwrap_or(copy.held())))
-            };
-            others.into_iter().filter(is_newer).collect()
+        let is_newer = |record: &VerifiedRecord| {
+            let held = self.catalogue.get(&record.name);
+            held.is_some_and(|held| record.replaces(held.newest.as_ref().unwrap_or(&held.record)))
         };
+        let newer: Vec<VerifiedRecord> = others.into_iter().filter(is_newer).collect();
         newer.is_empty() || self.note_newer(newer).await
     }
 
@@ -67,7 +64,7 @@ impl Library {
                     let Some(newest) = &entry.newest else { continue };
                     let (name, held) = (entry.record.name.clone(), entry.record.version);
                     self.tell(Event::Invalidated { name: name.clone(), held, newest: newest.version });
-                    outdated.push(name);
+                    outdated.push((name, newest.origin));
                 }
             }
             Err(error) => {

@@ -4,8 +4,11 @@ use std::path::PathBuf;
 
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
 
-use super::{Library, events::Event};
-use crate::{content::stamp::Stamp, storage::catalogue::Entry};
+use super::{ENTRIES_AT_ONCE, Library, events::Event};
+use crate::{
+    content::stamp::Stamp,
+    storage::catalogue::{CatalogueError, Entry, Page, PageStart},
+};
 
 /// One file of this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub struct FileStatus {
 pub enum Condition {
     /// The bytes are those of the record; their freshness.
     Good(Freshness),
+    /// The bytes are those of the record, the newest known version, which its origin does not offer any more.
+    Withdrawn,
     /// The file on disk was changed.
     Changed,
     /// The file does not exist.
@@ -37,6 +42,7 @@ impl std::fmt::Display for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Good(freshness) => freshness.fmt(f),
+            Self::Withdrawn => f.pad("withdrawn"),
             Self::Changed => f.pad("changed"),
             Self::Missing => f.pad("missing"),
         }
@@ -44,31 +50,57 @@ impl std::fmt::Display for Condition {
 }
 
 impl Library {
-    /// Every file, by name. Blocking.
-    pub(crate) fn files(&self) -> Vec<FileStatus> {
-        self.catalogue.all().into_iter().map(|entry| self.status(&entry)).collect()
+    /// The condition of the file of `entry`. Blocking.
+    pub(crate) fn status(&self, entry: Entry) -> FileStatus {
+        FileStatus {
+            own: self.catalogue.is_own(&entry),
+            condition: on_disk(&entry).unwrap_or_else(|| self.confirmed(&entry)),
+            newest: entry.newest.as_ref().map(|newest| newest.version),
+            record: entry.record,
+            path: entry.path,
+        }
     }
 
-    fn status(&self, entry: &Entry) -> FileStatus {
-        FileStatus {
-            record: entry.record.clone(),
-            path: entry.path.clone(),
-            own: self.catalogue.is_own(entry),
-            condition: on_disk(entry).unwrap_or_else(|| Condition::Good(self.freshness_of(entry))),
-            newest: entry.newest.as_ref().map(|newest| newest.version),
+    /// What the origin of `entry` last said.
+    fn confirmed(&self, entry: &Entry) -> Condition {
+        match self.freshness_of(entry) {
+            Freshness::Fresh | Freshness::Unverified if self.is_withdrawn(&entry.record) => {
+                Condition::Withdrawn
+            }
+            freshness => Condition::Good(freshness),
         }
     }
 
     /// The freshness of the bytes of `entry` now.
     pub(crate) fn freshness_of(&self, entry: &Entry) -> Freshness {
-        if self.catalogue.is_own(entry) { Freshness::Fresh } else { self.freshness(&entry.record) }
+        if self.catalogue.is_own(entry) {
+            Freshness::Fresh
+        } else if entry.newest.is_some() {
+            Freshness::Stale
+        } else {
+            self.freshness(&entry.record)
+        }
     }
 
-    /// The records of all files, and whether this peer can serve each: the file is unchanged on disk and not an
-    /// outdated copy. Sends an event for each file that changed. Blocking.
-    pub(crate) fn offered(&self) -> Vec<(VerifiedRecord, bool)> {
-        let all = self.catalogue.all();
-        all.iter().map(|entry| (entry.record.clone(), self.may_be_offered(entry))).collect()
+    /// The records of the files from `start` on, at most [`ENTRIES_AT_ONCE`], whether this peer can serve each, and
+    /// where the next ones begin. A file is served if it is unchanged on disk and not an outdated copy. Sends an
+    /// event for each file that changed. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue failed.
+    pub(crate) fn offered(
+        &self,
+        start: &PageStart,
+    ) -> Result<(Vec<(VerifiedRecord, bool)>, Option<PageStart>), CatalogueError> {
+        let Page { entries, next } = self.catalogue.page(start, ENTRIES_AT_ONCE)?;
+        let found = entries.into_iter().filter_map(|entry| match entry {
+            Ok(entry) => Some((entry.record.clone(), self.may_be_offered(&entry))),
+            Err(error) => {
+                tracing::error!(%error, "a file is not offered");
+                None
+            }
+        });
+        Ok((found.collect(), next))
     }
 
     /// The record that this peer can serve under `name`. Sends an event if the file changed. Blocking.

@@ -144,7 +144,7 @@ impl Publisher {
             let name = name.clone();
             self.library.blocking(move |library| library.catalogue.remove(&name)).await?
         };
-        if removed.is_none() {
+        if !removed {
             return Err(PublishError::NotRegistered(name.clone()));
         }
         self.library.forget(name);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nekoproto::FileName;
 
-use super::{Catalogue, CatalogueError, tables};
+use super::{Catalogue, CatalogueError, write::Write};
 
 impl Catalogue {
     /// The path of the partial download of `name`. Blocking.
@@ -26,7 +26,7 @@ impl Catalogue {
     ) -> Result<Option<PathBuf>, CatalogueError> {
         let write = self.tables.begin()?;
         let before = set_partial(&write, name, path)?;
-        write.commit()?;
+        self.tables.commit(write)?;
         Ok(before)
     }
 
@@ -42,7 +42,7 @@ impl Catalogue {
         for (name, path) in partials {
             set_partial(&write, name, Some(&path))?;
         }
-        write.commit()
+        self.tables.commit(write)
     }
 
     /// Stores the checkpoint of the partial download at `path`. Blocking.
@@ -52,7 +52,7 @@ impl Catalogue {
     pub(crate) fn note_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         write.set_progress(path, Some(note))?;
-        write.commit()
+        self.tables.commit(write)
     }
 
     /// The checkpoint of the partial download at `path`. Blocking.
@@ -65,7 +65,7 @@ impl Catalogue {
 }
 
 fn set_partial(
-    write: &tables::Write<'_>,
+    write: &Write<'_>,
     name: &FileName,
     path: Option<&Path>,
 ) -> Result<Option<PathBuf>, CatalogueError> {
@@ -76,6 +76,6 @@ fn set_partial(
     Ok(before)
 }
 
-pub(super) fn forget_partial(write: &tables::Write<'_>, name: &FileName) -> Result<(), CatalogueError> {
+pub(super) fn forget_partial(write: &Write<'_>, name: &FileName) -> Result<(), CatalogueError> {
     set_partial(write, name, None).map(drop)
 }
