@@ -126,7 +126,7 @@ impl SignedRecord {
     /// on this node's own disk, where a checksum shows changed bytes.
     #[must_use]
     pub fn verified_when_stored(self) -> VerifiedRecord {
-        VerifiedRecord(Arc::new(self))
+        VerifiedRecord::checked_before(self)
     }
 
     /// Checks the signature and the stated size. Takes 30 to 45 us.
