@@ -31,8 +31,7 @@ impl Entry {
     pub(super) fn new(session: &Arc<Session>, record: &ListedRecord, partial: bool) -> Self {
         if partial {
             let held = Holding { session: Arc::clone(session), version: record.version, partial };
-            let listing = Listing { record: PackedRecord::new(record), holdings: vec![held] };
-            return Self::Many(Box::new(vec![listing]));
+            return Self::Many(Box::new(vec![Listing::new(PackedRecord::new(record), held)]));
         }
         Self::Single { record: PackedRecord::new(record), holder: Arc::clone(session) }
     }
@@ -91,7 +90,7 @@ impl Entry {
                 noted
             }
             None => {
-                listings.push(Listing { record: PackedRecord::new(record), holdings: vec![holding] });
+                listings.push(Listing::new(PackedRecord::new(record), holding));
                 Noted::News { outdated: Vec::new() }
             }
         };
@@ -106,7 +105,11 @@ impl Entry {
             Some(listing) if listing.record.version() > record.version => {
                 Noted::Outdated(listing.record.unpack())
             }
-            Some(listing) => listing.note(record),
+            Some(listing) => {
+                let noted = listing.note(record);
+                listing.is_complete |= noted != Noted::Known;
+                noted
+            }
             None => Noted::Known,
         };
         self.make_small();
@@ -169,8 +172,7 @@ impl Entry {
     fn listings(&mut self) -> &mut Vec<Listing> {
         if let Self::Single { record, holder } = self {
             let held = Holding { session: Arc::clone(holder), version: record.version(), partial: false };
-            let listing = Listing { record: record.clone(), holdings: vec![held] };
-            *self = Self::Many(Box::new(vec![listing]));
+            *self = Self::Many(Box::new(vec![Listing::new(record.clone(), held)]));
         }
         match self {
             Self::Many(listings) => listings,
@@ -180,7 +182,7 @@ impl Entry {
 
     fn make_small(&mut self) {
         if let Self::Many(listings) = self
-            && let [Listing { record, holdings }] = listings.as_slice()
+            && let [Listing { record, holdings, .. }] = listings.as_slice()
             && let [Holding { session, version, partial: false }] = holdings.as_slice()
             && *version == record.version()
         {
@@ -212,10 +214,8 @@ impl Entry {
     }
 }
 
-/// Removes the listings that nobody holds.
+/// Removes the listings that nobody holds; the versions that could be had are to be remembered.
 fn remove_unheld(listings: &mut Vec<Listing>, remember: impl FnMut(PackedRecord)) {
-    listings
-        .extract_if(.., |listing| listing.holdings.is_empty())
-        .map(|listing| listing.record)
-        .for_each(remember);
+    let unheld = listings.extract_if(.., |listing| listing.holdings.is_empty());
+    unheld.filter(|listing| listing.is_complete).map(|listing| listing.record).for_each(remember);
 }

@@ -366,6 +366,16 @@ fn newest_version_is_known_after_its_last_holder_left() {
     setup.index.check();
 }
 
+#[test]
+fn version_that_nobody_held_whole_does_not_keep_an_older_one_out() {
+    let setup = Setup::new();
+    let reader = setup.session(2);
+    setup.index.register(&reader, &record(1, "a", 1));
+    setup.index.register_partial(&reader, &record(1, "a", 2));
+    setup.index.deregister(&reader, &name("a"));
+    assert_eq!(setup.index.register(&reader, &record(1, "a", 1)), Noted::News { outdated: vec![] });
+}
+
 /// Goal: whatever happens, the invariants hold, and an emptied index is empty.
 #[test]
 fn random_histories_keep_the_invariants() {
