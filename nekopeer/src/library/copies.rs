@@ -54,9 +54,10 @@ impl Library {
         Ok(())
     }
 
-    /// Stops watching the copy of `name`.
-    pub(crate) fn forget(&self, name: &FileName) {
-        self.copies.lock().remove(name);
+    /// Stops watching the copies of `names`.
+    pub(crate) fn forget<'a>(&self, names: impl IntoIterator<Item = &'a FileName>) {
+        let mut copies = self.copies.lock();
+        names.into_iter().for_each(|name| drop(copies.remove(name)));
     }
 
     /// The freshness of the copy of `record`: fresh only if the origin confirmed it within the bound.
