@@ -71,8 +71,9 @@ impl Listing {
     async fn ask(&mut self, peers: &Arc<Peers>, entries: &[Result<Entry, CatalogueError>]) {
         let (library, entries) = (&self.library, entries.iter().flatten());
         library.watch(entries.clone());
-        let copies = entries.filter(|entry| !library.catalogue.is_own(entry) && entry.newest.is_none());
-        let asked = copies.map(|entry| &entry.record).filter(|record| !self.away.contains(&record.origin));
+        let copies = entries.filter(|entry| !library.catalogue.is_own(entry));
+        let newest = copies.map(|entry| entry.newest.as_ref().unwrap_or(&entry.record));
+        let asked = newest.filter(|record| !self.away.contains(&record.origin));
         let asked: Vec<VerifiedRecord> = asked.cloned().collect();
         peers.confirm(asked.clone()).await;
         let (here, away): (Vec<_>, Vec<_>) = asked.iter().partition(|record| library.is_reachable(record));

@@ -1,12 +1,12 @@
 //! Copies of other origins' files: their freshness, and when to ask their origins.
 
-use std::time::Instant;
+use std::{collections::HashMap, time::Instant};
 
-use nekoproto::{FileName, Freshness, VerifiedRecord};
+use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord};
 
 use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
-    state::freshness::CopyState,
+    state::freshness::{CopyState, NoAnswer},
     storage::catalogue::{CatalogueError, Entry, PageStart},
     util::clock,
 };
@@ -77,46 +77,85 @@ impl Library {
         self.copies.lock().get(name).is_some_and(|copy| copy.newest().is_some())
     }
 
-    /// Names of all outdated copies.
-    pub(crate) fn outdated(&self) -> Vec<FileName> {
+    /// All outdated copies, with their origins.
+    pub(crate) fn outdated(&self) -> Vec<(FileName, NodeId)> {
         let copies = self.copies.lock();
-        copies.iter().filter(|(_, copy)| copy.newest().is_some()).map(|(name, _)| name.clone()).collect()
+        let outdated = copies.iter().filter(|(_, copy)| copy.newest().is_some());
+        outdated.map(|(name, copy)| (name.clone(), copy.held().origin)).collect()
     }
 
-    /// Copies whose origin is to be asked by `now`; with `None`, all copies that are not outdated.
-    pub(crate) fn due(&self, now: Option<Instant>) -> Vec<VerifiedRecord> {
-        let copies = self.copies.lock();
-        let is_due = |at: Instant| now.is_none_or(|now| at <= now);
-        let due = copies.values().filter(|copy| copy.ask_at().is_some_and(is_due));
-        due.map(|copy| copy.held().clone()).collect()
-    }
-
-    /// When the next copy is due.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.copies.lock().values().filter_map(CopyState::ask_at).min()
+    /// The copies that their origins are to be asked about by `now`, by origin. Those of origins that are `passed`
+    /// over are left out.
+    pub(crate) fn due(&self, now: Instant, passed: impl Fn(&NodeId) -> bool) -> Due {
+        let mut due = Due::default();
+        for copy in self.copies.lock().values().filter(|copy| !passed(&copy.held().origin)) {
+            if copy.ask_at() <= now {
+                let of = due.origins.entry(copy.held().origin).or_default();
+                of.is_doubtful |= !copy.is_reachable();
+                of.asked.push(copy.asks_for().clone());
+            } else {
+                due.next = due.next.into_iter().chain([copy.ask_at()]).min();
+            }
+        }
+        due
     }
 
     /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
     pub(crate) fn note_confirmed(&self, record: &VerifiedRecord, asked_at: Instant) {
-        if let Some(copy) = self.copies.lock().get_mut(&record.name).filter(|copy| copy.held() == record) {
-            copy.confirmed(asked_at);
+        if let Some(copy) = self.copies.lock().get_mut(&record.name).filter(|copy| is_of(copy, record)) {
+            copy.confirmed(record, asked_at);
         }
     }
 
-    /// The origin did not answer about `record`, or does not know it.
-    pub(crate) fn note_unconfirmed(&self, record: &VerifiedRecord) {
+    /// The origin did not confirm `record`, and told of no later version.
+    pub(crate) fn note_unconfirmed(&self, record: &VerifiedRecord, why: NoAnswer) {
         let now = clock::now();
-        let went_away = {
+        let is_news = {
             let mut copies = self.copies.lock();
-            let Some(copy) = copies.get_mut(&record.name).filter(|copy| copy.held() == record) else {
+            let Some(copy) = copies.get_mut(&record.name).filter(|copy| is_of(copy, record)) else {
                 return;
             };
-            let was_reachable = copy.is_reachable();
-            copy.not_confirmed(now, rand::random());
-            was_reachable && copy.freshness(now) != Freshness::Stale
+            let (was_reachable, was_withdrawn) = (copy.is_reachable(), copy.is_withdrawn());
+            copy.not_confirmed(why, now, rand::random());
+            match why {
+                NoAnswer::Away => was_reachable && !was_withdrawn && copy.freshness(now) != Freshness::Stale,
+                NoAnswer::Withdrawn => !was_withdrawn,
+            }
         };
-        if went_away {
-            self.tell(Event::OriginAway(record.name.clone()));
+        if is_news {
+            self.tell(match why {
+                NoAnswer::Away => Event::OriginAway(record.name.clone()),
+                NoAnswer::Withdrawn => Event::Withdrawn(record.name.clone()),
+            });
         }
     }
+
+    /// Whether the origin of the copy of `record` does not offer it any more.
+    pub(crate) fn is_withdrawn(&self, record: &VerifiedRecord) -> bool {
+        let copies = self.copies.lock();
+        copies.get(&record.name).is_some_and(|copy| copy.held() == record && copy.is_withdrawn())
+    }
+}
+
+/// Copies to be confirmed.
+#[derive(Debug, Default)]
+pub(crate) struct Due {
+    /// By origin.
+    pub(crate) origins: HashMap<NodeId, DueOf>,
+    /// When a further copy is due.
+    pub(crate) next: Option<Instant>,
+}
+
+/// Copies to be confirmed by one origin.
+#[derive(Debug, Default)]
+pub(crate) struct DueOf {
+    /// Whether it did not answer the last question.
+    pub(crate) is_doubtful: bool,
+    /// What it is asked about.
+    pub(crate) asked: Vec<VerifiedRecord>,
+}
+
+/// Whether `record` is the held or the newest version of `copy`.
+fn is_of(copy: &CopyState, record: &VerifiedRecord) -> bool {
+    copy.held() == record || copy.newest() == Some(record)
 }

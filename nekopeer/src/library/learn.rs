@@ -64,7 +64,7 @@ impl Library {
                     let Some(newest) = &entry.newest else { continue };
                     let (name, held) = (entry.record.name.clone(), entry.record.version);
                     self.tell(Event::Invalidated { name: name.clone(), held, newest: newest.version });
-                    outdated.push(name);
+                    outdated.push((name, newest.origin));
                 }
             }
             Err(error) => {

@@ -1,14 +1,14 @@
 //! What this peer knows of its files: what it publishes and holds, how fresh its copies are, and which
 //! peers subscribe. News is *recorded* here, durably; [`watch`](crate::watch) acts on it.
 
-mod copies;
+pub(crate) mod copies;
 pub(crate) mod events;
 mod learn;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -71,7 +71,7 @@ pub(crate) struct Opened {
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// Outdated copies.
-    pub(crate) outdated: BTreeSet<FileName>,
+    pub(crate) outdated: BTreeMap<FileName, NodeId>,
     /// Versions that this node signed and its catalogue does not have.
     pub(crate) own: BTreeMap<FileName, VerifiedRecord>,
     /// Newer versions that the own indexers may not know.

@@ -30,6 +30,8 @@ pub struct FileStatus {
 pub enum Condition {
     /// The bytes are those of the record; their freshness.
     Good(Freshness),
+    /// The bytes are those of the record, the newest known version, which its origin does not offer any more.
+    Withdrawn,
     /// The file on disk was changed.
     Changed,
     /// The file does not exist.
@@ -40,6 +42,7 @@ impl std::fmt::Display for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Good(freshness) => freshness.fmt(f),
+            Self::Withdrawn => f.pad("withdrawn"),
             Self::Changed => f.pad("changed"),
             Self::Missing => f.pad("missing"),
         }
@@ -51,10 +54,20 @@ impl Library {
     pub(crate) fn status(&self, entry: Entry) -> FileStatus {
         FileStatus {
             own: self.catalogue.is_own(&entry),
-            condition: on_disk(&entry).unwrap_or_else(|| Condition::Good(self.freshness_of(&entry))),
+            condition: on_disk(&entry).unwrap_or_else(|| self.confirmed(&entry)),
             newest: entry.newest.as_ref().map(|newest| newest.version),
             record: entry.record,
             path: entry.path,
+        }
+    }
+
+    /// What the origin of `entry` last said.
+    fn confirmed(&self, entry: &Entry) -> Condition {
+        match self.freshness_of(entry) {
+            Freshness::Fresh | Freshness::Unverified if self.is_withdrawn(&entry.record) => {
+                Condition::Withdrawn
+            }
+            freshness => Condition::Good(freshness),
         }
     }
 

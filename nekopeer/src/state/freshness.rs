@@ -10,6 +10,19 @@ const ASK_EARLY_MAX: Duration = Duration::from_secs(2);
 /// Minimum and maximum pause between attempts to reach an origin.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Pause between questions about a copy that is outdated or withdrawn, in bounds of the copy, and its limits.
+const SELDOM_FACTOR: u32 = 2;
+const SELDOM_MIN: Duration = Duration::from_secs(1);
+const SELDOM_MAX: Duration = Duration::from_secs(600);
+
+/// Why a question to an origin was not answered with a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// It cannot be asked, or its answer is not valid.
+    Away,
+    /// It does not offer the file any more.
+    Withdrawn,
+}
 
 /// What a reader does with an outdated copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +51,8 @@ pub(crate) struct CopyState {
     ask_at: Instant,
     /// Backoff between attempts while the origin does not answer.
     retry: Option<Box<Backoff>>,
+    /// The origin said that it does not offer the file any more.
+    is_withdrawn: bool,
     /// How long a confirmation counts.
     bound: Duration,
 }
@@ -54,7 +69,7 @@ impl CopyState {
         let bound = held.policy.bound();
         let bound = reader_ttr.map_or(bound, |ttr| ttr.min(bound));
         let newest = newest.filter(|newest| newest.replaces(&held));
-        Self { held, newest, confirmed_at: None, ask_at: now, retry: None, bound }
+        Self { held, newest, confirmed_at: None, ask_at: now, retry: None, is_withdrawn: false, bound }
     }
 
     /// The version on disk.
@@ -78,23 +93,55 @@ impl CopyState {
         }
     }
 
-    /// When to ask the origin next; `None` for an outdated copy.
-    pub(crate) const fn ask_at(&self) -> Option<Instant> {
-        if self.newest.is_some() { None } else { Some(self.ask_at) }
+    /// The version that the origin is asked about: the newest known one, so that the answer tells of later ones,
+    /// and subscribes to them, for an outdated copy too.
+    pub(crate) fn asks_for(&self) -> &VerifiedRecord {
+        self.newest.as_ref().unwrap_or(&self.held)
     }
 
-    /// The origin confirmed, to a question sent at `asked_at`, that this is the newest version.
-    pub(crate) fn confirmed(&mut self, asked_at: Instant) {
-        self.retry = None;
-        self.confirmed_at = self.confirmed_at.max(Some(asked_at));
-        self.ask_at = asked_at + self.bound.saturating_sub(ASK_EARLY_MAX.min(self.bound / 4));
+    /// When to ask the origin next.
+    pub(crate) const fn ask_at(&self) -> Instant {
+        self.ask_at
     }
 
-    /// The origin did not answer, or does not know the file. The bound keeps running. `random` is uniform in
-    /// 0..1 and spreads the retries of copies whose origin became unreachable at the same time.
-    pub(crate) fn not_confirmed(&mut self, now: Instant, random: f64) {
-        let retry = self.retry.get_or_insert_with(|| Box::new(Backoff::new(RETRY_MIN, RETRY_MAX)));
-        self.ask_at = now + retry.pause(random);
+    /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
+    pub(crate) fn confirmed(&mut self, record: &VerifiedRecord, asked_at: Instant) {
+        (self.retry, self.is_withdrawn) = (None, false);
+        if *record == self.held {
+            self.confirmed_at = self.confirmed_at.max(Some(asked_at));
+        }
+        let pause = match self.newest {
+            None => self.bound.saturating_sub(ASK_EARLY_MAX.min(self.bound / 4)),
+            Some(_) => self.seldom(),
+        };
+        self.ask_at = asked_at + pause;
+    }
+
+    /// The origin did not answer with a version. The bound keeps running. `random` is uniform in 0..1 and spreads
+    /// the retries of copies whose origin became unreachable at the same time.
+    pub(crate) fn not_confirmed(&mut self, why: NoAnswer, now: Instant, random: f64) {
+        self.is_withdrawn = why == NoAnswer::Withdrawn || self.is_withdrawn;
+        let pause = match why {
+            NoAnswer::Withdrawn => {
+                self.retry = None;
+                self.seldom()
+            }
+            NoAnswer::Away => {
+                let retry = self.retry.get_or_insert_with(|| Box::new(Backoff::new(RETRY_MIN, RETRY_MAX)));
+                let pause = retry.pause(random);
+                if self.newest.is_some() { pause.max(self.seldom()) } else { pause }
+            }
+        };
+        self.ask_at = now + pause;
+    }
+
+    fn seldom(&self) -> Duration {
+        self.bound.saturating_mul(SELDOM_FACTOR).clamp(SELDOM_MIN, SELDOM_MAX)
+    }
+
+    /// Whether the origin said last that it does not offer the file any more.
+    pub(crate) const fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn
     }
 
     /// Whether the last question to the origin, if any, was answered.
@@ -108,7 +155,7 @@ impl CopyState {
         let known = self.newest.as_ref().unwrap_or(&self.held);
         let news = record.replaces(known);
         if news {
-            self.newest = Some(record.clone());
+            (self.newest, self.is_withdrawn) = (Some(record.clone()), false);
         }
         news
     }
@@ -142,10 +189,10 @@ mod tests {
         let asked = Instant::now();
         let mut copy = CopyState::new(record(1), None, None, asked);
         assert_eq!(copy.freshness(asked), Freshness::Unverified, "nobody confirmed it yet");
-        copy.confirmed(asked);
+        copy.confirmed(&record(1), asked);
         assert_eq!(copy.freshness(asked + TTR - Duration::from_millis(1)), Freshness::Fresh);
         assert_eq!(copy.freshness(asked + TTR), Freshness::Unverified);
-        let again = copy.ask_at().unwrap();
+        let again = copy.ask_at();
         assert!(asked < again && again < asked + TTR, "asked again before the bound ends");
     }
 
@@ -153,8 +200,8 @@ mod tests {
     fn a_late_answer_to_an_early_question_does_not_shorten_a_later_one() {
         let now = Instant::now();
         let mut copy = CopyState::new(record(1), None, None, now);
-        copy.confirmed(now + Duration::from_secs(2));
-        copy.confirmed(now);
+        copy.confirmed(&record(1), now + Duration::from_secs(2));
+        copy.confirmed(&record(1), now);
         assert_eq!(copy.freshness(now + Duration::from_secs(6)), Freshness::Fresh);
     }
 
@@ -162,13 +209,13 @@ mod tests {
     fn an_unreachable_origin_makes_the_copy_unverified_and_is_asked_less_and_less() {
         let now = Instant::now();
         let mut copy = CopyState::new(record(1), None, None, now);
-        copy.confirmed(now);
+        copy.confirmed(&record(1), now);
         let mut at = now + TTR;
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            copy.not_confirmed(at, 1.0);
-            pauses.push(copy.ask_at().unwrap() - at);
-            at = copy.ask_at().unwrap();
+            copy.not_confirmed(NoAnswer::Away, at, 1.0);
+            pauses.push(copy.ask_at() - at);
+            at = copy.ask_at();
         }
         assert_eq!(copy.freshness(at), Freshness::Unverified);
         assert!(pauses.is_sorted() && pauses[0] == RETRY_MIN && pauses[7] == RETRY_MAX);
@@ -179,7 +226,7 @@ mod tests {
         let now = Instant::now();
         for (reader, fresh_for) in [(Some(2), 2), (Some(99), 5), (None, 5)] {
             let mut copy = CopyState::new(record(1), None, reader.map(Duration::from_secs), now);
-            copy.confirmed(now);
+            copy.confirmed(&record(1), now);
             let end = now + Duration::from_secs(fresh_for);
             assert_eq!(copy.freshness(end - Duration::from_millis(1)), Freshness::Fresh);
             assert_eq!(copy.freshness(end), Freshness::Unverified);
@@ -190,9 +237,48 @@ mod tests {
     fn stale_is_remembered_over_a_restart_and_survives_a_late_confirmation() {
         let now = Instant::now();
         let mut copy = CopyState::new(record(1), Some(record(2)), None, now);
-        copy.confirmed(now);
-        assert_eq!((copy.freshness(now), copy.ask_at()), (Freshness::Stale, None));
+        copy.confirmed(&record(1), now);
+        assert_eq!(copy.freshness(now), Freshness::Stale);
         assert_eq!(CopyState::new(record(2), Some(record(2)), None, now).newest(), None);
+    }
+
+    #[test]
+    fn an_outdated_copy_is_asked_about_less_often_and_always_again() {
+        let now = Instant::now();
+        let mut copy = CopyState::new(record(1), None, None, now);
+        copy.confirmed(&record(1), now);
+        copy.learn(&record(2));
+        assert_eq!(
+            (copy.asks_for(), copy.ask_at() <= now + TTR),
+            (&record(2), true),
+            "within the bound at first"
+        );
+        let mut at = copy.ask_at();
+        for answers in [true, false, true, false, false, false] {
+            if answers {
+                copy.confirmed(&record(2), at);
+            } else {
+                copy.not_confirmed(NoAnswer::Away, at, 0.0);
+            }
+            let pause = copy.ask_at() - at;
+            assert!(TTR < pause && pause <= SELDOM_MAX, "{pause:?}");
+            at = copy.ask_at();
+        }
+        assert_eq!(copy.freshness(now), Freshness::Stale);
+    }
+
+    #[test]
+    fn a_withdrawn_copy_is_no_copy_of_an_origin_that_is_away() {
+        let now = Instant::now();
+        let mut copy = CopyState::new(record(1), None, None, now);
+        copy.not_confirmed(NoAnswer::Away, now, 0.5);
+        assert!(!copy.is_reachable() && !copy.is_withdrawn());
+        copy.not_confirmed(NoAnswer::Withdrawn, now, 0.5);
+        assert!(copy.is_reachable() && copy.is_withdrawn() && copy.ask_at() > now);
+        copy.not_confirmed(NoAnswer::Away, now, 0.5);
+        assert!(copy.is_withdrawn(), "it has not said otherwise");
+        copy.confirmed(&record(1), now);
+        assert!(!copy.is_withdrawn());
     }
 
     proptest! {

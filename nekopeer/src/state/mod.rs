@@ -2,5 +2,7 @@
 
 pub(crate) mod choice;
 pub(crate) mod freshness;
+pub(crate) mod outdated;
 pub(crate) mod registrations;
 pub(crate) mod schedule;
+pub(crate) mod turns;

@@ -137,6 +137,26 @@ impl Catalogue {
         }
         Ok(is_removed)
     }
+
+    /// Removes `name` if `is_it` returns true of its entry; nothing changes the catalogue meanwhile. Whether it
+    /// did. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn remove_if(
+        &self,
+        name: &FileName,
+        is_it: impl FnOnce(&Entry) -> bool,
+    ) -> Result<bool, CatalogueError> {
+        let _changing = self.changing.lock();
+        let write = self.tables.begin()?;
+        if !self.entry(name)?.is_some_and(|entry| is_it(&entry)) {
+            return Ok(false);
+        }
+        write.remove_entry(name)?;
+        self.tables.commit(write)?;
+        Ok(true)
+    }
 }
 
 fn found(entries: Result<Vec<Entry>, CatalogueError>) -> Vec<Arc<Entry>> {
