@@ -122,6 +122,7 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> 
         let lock = DataLock::take(&folder)?;
         let identity = Identity::load_or_create(&folder.join("peer.key"))?;
         let catalogue = Catalogue::open(&folder, identity.clone())?;
+        catalogue.settle_all()?;
         let unusable = |source| LockError::Unusable { path: folder.clone(), source };
         let data_dir = folder.canonicalize().map_err(unusable)?;
         Ok((Opened { share, data_dir, catalogue, lock }, identity))

@@ -1,6 +1,6 @@
 //! The files that this peer publishes and holds, and their condition.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
 
@@ -52,12 +52,28 @@ impl std::fmt::Display for Condition {
 impl Library {
     /// The condition of the file of `entry`. Blocking.
     pub(crate) fn status(&self, entry: Entry) -> FileStatus {
+        let (entry, damage) = self.looked_at(entry);
         FileStatus {
             own: self.catalogue.is_own(&entry),
-            condition: on_disk(&entry).unwrap_or_else(|| self.confirmed(&entry)),
+            condition: damage.unwrap_or_else(|| self.confirmed(&entry)),
             newest: entry.newest.as_ref().map(|newest| newest.version),
             record: entry.record,
             path: entry.path,
+        }
+    }
+
+    /// `entry`, or what has replaced it since it was read, and what is wrong with its file. A file that this peer is
+    /// replacing is not taken for one that a user changed.
+    fn looked_at(&self, mut entry: Entry) -> (Entry, Option<Condition>) {
+        loop {
+            let damage = on_disk(&entry);
+            if damage.is_none() || self.catalogue.is_placing(&entry.record.name) {
+                return (entry, None);
+            }
+            match self.catalogue.get(&entry.record.name) {
+                Some(now) if *now != entry => entry = Arc::unwrap_or_clone(now),
+                _ => return (entry, damage),
+            }
         }
     }
 
@@ -94,7 +110,7 @@ impl Library {
     ) -> Result<(Vec<(VerifiedRecord, bool)>, Option<PageStart>), CatalogueError> {
         let Page { entries, next } = self.catalogue.page(start, ENTRIES_AT_ONCE)?;
         let found = entries.into_iter().filter_map(|entry| match entry {
-            Ok(entry) => Some((entry.record.clone(), self.may_be_offered(&entry))),
+            Ok(entry) => Some(self.may_be_offered(entry)),
             Err(error) => {
                 tracing::error!(%error, "a file is not offered");
                 None
@@ -106,15 +122,16 @@ impl Library {
     /// The record that this peer can serve under `name`. Sends an event if the file changed. Blocking.
     pub(crate) fn offered_as(&self, name: &FileName) -> Option<VerifiedRecord> {
         let entry = self.catalogue.get(name)?;
-        self.may_be_offered(&entry).then(|| entry.record.clone())
+        let (record, may_be_offered) = self.may_be_offered(Arc::unwrap_or_clone(entry));
+        may_be_offered.then_some(record)
     }
 
-    fn may_be_offered(&self, entry: &Entry) -> bool {
-        let is_intact = on_disk(entry).is_none();
-        if !is_intact {
+    fn may_be_offered(&self, entry: Entry) -> (VerifiedRecord, bool) {
+        let (entry, damage) = self.looked_at(entry);
+        if damage.is_some() {
             self.tell(Event::Changed(entry.record.name.clone()));
         }
-        is_intact && entry.newest.is_none()
+        (entry.record, damage.is_none() && entry.newest.is_none())
     }
 }
 

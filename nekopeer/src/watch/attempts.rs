@@ -61,7 +61,7 @@ impl Watch {
         };
         match dropped {
             Ok(Dropped::Gone) => {
-                library.forget(name);
+                library.forget([name]);
                 self.indexers.withdraw(std::slice::from_ref(name)).await;
                 library.tell(Event::Dropped(name.clone()));
                 (Ended::Done, None)
@@ -84,6 +84,8 @@ enum Dropped {
 /// Removes the file and its entry, if the entry is that of an outdated copy at that moment: the name may have been
 /// deregistered and published meanwhile. Blocking.
 fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError> {
+    library.catalogue.settle(name)?;
+    let _removing = library.catalogue.removing(name);
     let mut dropped = Dropped::NotOutdated;
     let is_removed = library.catalogue.remove_if(name, |entry| {
         if library.catalogue.is_own(entry) || entry.newest.is_none() {

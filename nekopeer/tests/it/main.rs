@@ -12,6 +12,7 @@ mod places;
 mod program;
 mod program_commands;
 mod program_failures;
+mod program_kills;
 mod program_pipes;
 mod publishing;
 mod refetch;

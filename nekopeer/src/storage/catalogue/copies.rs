@@ -41,7 +41,7 @@ impl Catalogue {
     }
 
     /// Stores many downloaded copies in one transaction; each replaces any earlier one. Forgets their partial
-    /// downloads. Blocking.
+    /// downloads, and that they are on their way. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before. The error of a single copy is in its result; the others are stored.
@@ -54,6 +54,7 @@ impl Catalogue {
         let mut results = Vec::with_capacity(copies.len());
         let mut entries = Vec::with_capacity(copies.len());
         for Copy { mut entry, manifest, outboard } in copies {
+            write.end_placing(&entry.record.name)?;
             if let Err(error) = self.may_hold(&entry.record) {
                 results.push(Err(error));
                 continue;

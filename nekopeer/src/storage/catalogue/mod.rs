@@ -12,13 +12,14 @@ mod copies;
 mod entry;
 mod error;
 mod migrate;
+mod placing;
 mod progress;
 mod publish;
 mod schema;
 mod tables;
 mod write;
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
 use nekoproto::{ContentHash, FileName, Identity, Manifest, ManifestHash};
 use parking_lot::Mutex;
@@ -42,6 +43,8 @@ pub(crate) struct Catalogue {
     tables: Tables,
     /// Held during a whole change: what the change read stays true until its result is visible.
     changing: Mutex<()>,
+    /// Names whose files are being replaced or removed.
+    placing: Mutex<HashSet<FileName>>,
 }
 
 impl Catalogue {
@@ -51,7 +54,7 @@ impl Catalogue {
     /// It cannot be used; the files are unchanged.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join("catalogue.redb"), identity.id())?;
-        Ok(Self { identity, tables, changing: Mutex::new(()) })
+        Ok(Self { identity, tables, changing: Mutex::new(()), placing: Mutex::default() })
     }
 
     /// The entry of `name`. A damaged one is reported and counts as none; where that would lose something, use

@@ -30,21 +30,6 @@ impl Catalogue {
         Ok(before)
     }
 
-    /// Stores the paths of many partial downloads. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
-    pub(crate) fn note_partials<'a>(
-        &self,
-        partials: impl Iterator<Item = (&'a FileName, PathBuf)>,
-    ) -> Result<(), CatalogueError> {
-        let write = self.tables.begin()?;
-        for (name, path) in partials {
-            set_partial(&write, name, Some(&path))?;
-        }
-        self.tables.commit(write)
-    }
-
     /// Stores the checkpoint of the partial download at `path`. Blocking.
     ///
     /// # Errors
@@ -64,7 +49,7 @@ impl Catalogue {
     }
 }
 
-fn set_partial(
+pub(super) fn set_partial(
     write: &Write<'_>,
     name: &FileName,
     path: Option<&Path>,

@@ -4,6 +4,8 @@ use redb::TableDefinition;
 
 /// The first half of a hash. Two hashes with the same half share a key in an index; the entries tell them apart.
 pub(super) type HalfHash = [u8; 16];
+/// Row, encoded manifest and outboard of a copy.
+pub(super) type Placed = (&'static [u8], &'static [u8], &'static [u8]);
 /// A table of key and value.
 pub(super) type Definition<K, V> = TableDefinition<'static, K, V>;
 
@@ -26,6 +28,8 @@ pub(super) const AVERAGES: Definition<&str, u32> = Definition::new("averages");
 pub(super) const MANIFESTS: Definition<&[u8; 32], &[u8]> = Definition::new("manifests");
 /// Name -> path of its partial download.
 pub(super) const PARTIALS: Definition<&str, &[u8]> = Definition::new("partials");
+/// Name -> row, manifest and outboard of a copy that is about to be moved to its place.
+pub(super) const PLACING: Definition<&str, Placed> = Definition::new("placing");
 /// Hash of a manifest -> outboard of its file.
 pub(super) const OUTBOARDS: Definition<&[u8; 32], &[u8]> = Definition::new("outlines");
 /// Path of a partial download -> its checkpoint.

@@ -18,11 +18,12 @@ use redb::ReadableTableMetadata;
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase};
 
 use super::{
+    copies::Copy,
     entry::{Entry, from_row},
     error::CatalogueError,
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS,
-        PROGRESS, SIZES, half,
+        PLACING, PROGRESS, SIZES, half,
     },
     write::Write,
 };
@@ -192,6 +193,23 @@ impl Tables {
 
     pub(super) fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
         self.read(PARTIALS, name.as_str(), |path| PathBuf::from(OsStr::from_bytes(path)))
+    }
+
+    /// The copy that is about to be moved to its place under `name`; none if its row is damaged.
+    pub(super) fn placing(&self, name: &FileName) -> Result<Option<Copy>, CatalogueError> {
+        let copy = self.read(PLACING, name.as_str(), |(row, manifest, outboard)| {
+            let entry = from_row(name.as_str(), row)?;
+            Some(Copy { entry, manifest: manifest.to_vec(), outboard: outboard.to_vec() })
+        });
+        Ok(copy?.flatten())
+    }
+
+    /// The names of all copies that are about to be moved to their places.
+    pub(super) fn all_placing(&self) -> Result<Vec<FileName>, CatalogueError> {
+        let rows = self.table(PLACING)?.range::<&str>(..).map_err(|error| self.failed(error))?;
+        let names = rows.map(|row| row.map(|(name, _)| FileName::new(name.value())));
+        let names = names.collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
+        Ok(names.into_iter().flatten().collect())
     }
 
     pub(super) fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {

@@ -10,11 +10,12 @@ use nekoproto::{FileName, ManifestHash, Version, codec::CodecError};
 use redb::{ReadableTable, Table, WriteTransaction};
 
 use super::{
+    copies::Copy,
     entry::{Entry, from_row, to_row},
     error::CatalogueError,
     schema::{
-        AVERAGES, CONTENTS, Definition, FILES, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS, PROGRESS,
-        SIZES, VERSIONS, half,
+        AVERAGES, CONTENTS, Definition, FILES, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS, PLACING,
+        PROGRESS, SIZES, VERSIONS, half,
     },
 };
 use crate::content::outboard::SegmentHash;
@@ -37,12 +38,7 @@ impl Write<'_> {
     /// Stores entries in place of those under their names, and removes the manifests that none uses now. Call
     /// it after [`put_manifest`](Self::put_manifest).
     pub(super) fn put_entries(&self, entries: &[Entry]) -> Result<(), CatalogueError> {
-        let rows = entries.iter().map(to_row).collect::<Result<Vec<_>, _>>();
-        let too_long = |error: CodecError| CatalogueError::Damaged {
-            path: self.path.to_owned(),
-            what: error.to_string(),
-        };
-        let rows = rows.map_err(too_long)?;
+        let rows = entries.iter().map(|entry| self.row(entry)).collect::<Result<Vec<_>, _>>()?;
         let mut replaced = Vec::with_capacity(entries.len());
         self.with(FILES, |files| {
             for (entry, row) in entries.iter().zip(rows) {
@@ -58,6 +54,14 @@ impl Write<'_> {
             before.iter().map(|before| (before, Change::Gone)).chain([(entry, Change::New)])
         });
         self.change_indexes(changes.collect())
+    }
+
+    fn row(&self, entry: &Entry) -> Result<Vec<u8>, CatalogueError> {
+        let too_long = |error: CodecError| CatalogueError::Damaged {
+            path: self.path.to_owned(),
+            what: error.to_string(),
+        };
+        to_row(entry).map_err(too_long)
     }
 
     /// Removes the entry of `name`, and its manifest if none uses it now; whether there was one, even a damaged
@@ -165,6 +169,16 @@ impl Write<'_> {
             };
             Ok(before.map(|bytes| PathBuf::from(OsStr::from_bytes(bytes.value()))))
         })
+    }
+
+    pub(super) fn put_placing(&self, copy: &Copy) -> Result<(), CatalogueError> {
+        let row = self.row(&copy.entry)?;
+        let placed = (row.as_slice(), copy.manifest.as_slice(), copy.outboard.as_slice());
+        self.with(PLACING, |table| table.insert(copy.entry.record.name.as_str(), placed).map(drop))
+    }
+
+    pub(super) fn end_placing(&self, name: &FileName) -> Result<(), CatalogueError> {
+        self.with(PLACING, |table| table.remove(name.as_str()).map(drop))
     }
 
     pub(super) fn set_progress(&self, path: &Path, note: Option<&[u8]>) -> Result<(), CatalogueError> {
