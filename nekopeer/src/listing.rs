@@ -37,22 +37,32 @@ impl Listing {
     /// Safe: the next call returns the same files.
     pub async fn next(&mut self) -> Result<Option<Vec<Result<FileStatus, CatalogueError>>>, CatalogueError> {
         let Some(start) = self.next.clone() else { return Ok(None) };
+        let Some(peers) = self.peers.clone() else {
+            let read = move |library: &Arc<Library>| {
+                let Page { entries, next } = library.catalogue.page(&start, ENTRIES_AT_ONCE)?;
+                let files: Vec<_> = entries.into_iter().map(|entry| Ok(library.status(entry?))).collect();
+                Ok::<_, CatalogueError>((files, next))
+            };
+            let (files, next) = self.library.blocking(read).await?;
+            self.next = next;
+            return Ok(Some(files));
+        };
         let read = move |library: &Arc<Library>| library.catalogue.page(&start, ENTRIES_AT_ONCE);
         let Page { entries, next } = self.library.blocking(read).await?;
-        if let Some(peers) = self.peers.clone() {
-            self.ask(&peers, &entries).await;
-        }
+        self.ask(&peers, &entries).await;
         let look = move |library: &Arc<Library>| {
             let look = |entry: Entry| {
                 // The origin may just have told of a newer version.
-                let now = library
-                    .is_outdated(&entry.record.name)
-                    .then(|| library.catalogue.get(&entry.record.name));
-                library.status(now.flatten().map_or(entry, Arc::unwrap_or_clone))
+                let is_outdated = library.is_outdated(&entry.record.name);
+                let now = is_outdated.then(|| library.catalogue.get(&entry.record.name)).flatten();
+                library.status(now.map_or(entry, Arc::unwrap_or_clone))
             };
             entries.into_iter().map(|entry| entry.map(look)).collect()
         };
-        let files = self.library.blocking(look).await;
+        let files: Vec<Result<FileStatus, CatalogueError>> = self.library.blocking(look).await;
+        if !self.library.is_serving {
+            self.library.forget(files.iter().flatten().map(|file| &file.record.name));
+        }
         self.next = next;
         Ok(Some(files))
     }

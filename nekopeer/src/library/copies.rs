@@ -1,12 +1,15 @@
 //! Copies of other origins' files: their freshness, and when to ask their origins.
 
-use std::{collections::HashMap, time::Instant};
+use std::time::Instant;
 
 use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord};
 
 use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
-    state::freshness::{CopyState, NoAnswer},
+    state::{
+        copies::Due,
+        freshness::{CopyState, NoAnswer},
+    },
     storage::catalogue::{CatalogueError, Entry, PageStart},
     util::clock,
 };
@@ -20,8 +23,8 @@ impl Library {
                 // The catalogue knows the news that arrived since the commit. Later news is recorded in
                 // `copies`, which is locked until the entries are in it.
                 let newest = self.catalogue.get(&record.name).and_then(|entry| entry.newest.clone());
-                let copy = CopyState::new(record.clone(), newest, self.ttr, clock::now());
-                copies.insert(record.name.clone(), copy);
+                let copy = CopyState::new(record, newest, self.ttr, clock::now());
+                copies.insert(&record.name, record.origin, copy);
             }
         }
         self.wake();
@@ -33,9 +36,9 @@ impl Library {
         let now = clock::now();
         let mut copies = self.copies.lock();
         for Entry { record, newest, .. } in entries.filter(|entry| !self.catalogue.is_own(entry)) {
-            if copies.get(&record.name).is_none_or(|copy| copy.held() != record) {
-                let copy = CopyState::new(record.clone(), newest.clone(), self.ttr, now);
-                copies.insert(record.name.clone(), copy);
+            if copies.get(&record.name).is_none_or(|copy| !copy.holds(record)) {
+                let copy = CopyState::new(record, newest.clone(), self.ttr, now);
+                copies.insert(&record.name, record.origin, copy);
             }
         }
     }
@@ -54,15 +57,16 @@ impl Library {
         Ok(())
     }
 
-    /// Stops watching the copy of `name`.
-    pub(crate) fn forget(&self, name: &FileName) {
-        self.copies.lock().remove(name);
+    /// Stops watching the copies of `names`.
+    pub(crate) fn forget<'a>(&self, names: impl IntoIterator<Item = &'a FileName>) {
+        let mut copies = self.copies.lock();
+        names.into_iter().for_each(|name| copies.remove(name));
     }
 
     /// The freshness of the copy of `record`: fresh only if the origin confirmed it within the bound.
     pub(crate) fn freshness(&self, record: &VerifiedRecord) -> Freshness {
         let copies = self.copies.lock();
-        let copy = copies.get(&record.name).filter(|copy| copy.held() == record);
+        let copy = copies.get(&record.name).filter(|copy| copy.holds(record));
         copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
     }
 
@@ -78,42 +82,45 @@ impl Library {
 
     /// All outdated copies, with their origins.
     pub(crate) fn outdated(&self) -> Vec<(FileName, NodeId)> {
-        let copies = self.copies.lock();
-        let outdated = copies.iter().filter(|(_, copy)| copy.newest().is_some());
-        outdated.map(|(name, copy)| (name.clone(), copy.held().origin)).collect()
+        self.copies.lock().outdated().map(|(name, origin)| (name.clone(), origin)).collect()
     }
 
     /// The copies that their origins are to be asked about by `now`, by origin. Those of origins that are `passed`
     /// over are left out.
     pub(crate) fn due(&self, now: Instant, passed: impl Fn(&NodeId) -> bool) -> Due {
-        let mut due = Due::default();
-        for copy in self.copies.lock().values().filter(|copy| !passed(&copy.held().origin)) {
-            if copy.ask_at() <= now {
-                let of = due.origins.entry(copy.held().origin).or_default();
-                of.is_doubtful |= !copy.is_reachable();
-                of.asked.push(copy.asks_for().clone());
-            } else {
-                due.next = due.next.into_iter().chain([copy.ask_at()]).min();
+        self.copies.lock().due(now, passed)
+    }
+
+    /// The versions that origins are asked about for the copies of `names`: the newest known ones, so that the
+    /// answers tell of later ones, and subscribe to them, for outdated copies too. What is no copy any more is
+    /// forgotten. Blocking.
+    pub(crate) fn asked_for(&self, names: &[FileName]) -> Vec<VerifiedRecord> {
+        let mut asked = Vec::with_capacity(names.len());
+        for name in names {
+            match self.catalogue.get(name).filter(|entry| !self.catalogue.is_own(entry)) {
+                Some(entry) => asked.push(entry.newest.as_ref().unwrap_or(&entry.record).clone()),
+                None => self.forget([name]),
             }
         }
-        due
+        asked
     }
 
     /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
     pub(crate) fn note_confirmed(&self, record: &VerifiedRecord, asked_at: Instant) {
-        if let Some(copy) = self.copies.lock().get_mut(&record.name).filter(|copy| is_of(copy, record)) {
-            copy.confirmed(record, asked_at);
-        }
+        self.copies.lock().change(&record.name, |copy| {
+            if copy.is_of(record) {
+                copy.confirmed(record, asked_at);
+            }
+        });
     }
 
     /// The origin did not confirm `record`, and told of no later version.
     pub(crate) fn note_unconfirmed(&self, record: &VerifiedRecord, why: NoAnswer) {
         let now = clock::now();
-        let is_news = {
-            let mut copies = self.copies.lock();
-            let Some(copy) = copies.get_mut(&record.name).filter(|copy| is_of(copy, record)) else {
-                return;
-            };
+        let note = |copy: &mut CopyState| {
+            if !copy.is_of(record) {
+                return false;
+            }
             let (was_reachable, was_withdrawn) = (copy.is_reachable(), copy.is_withdrawn());
             copy.not_confirmed(why, now, rand::random());
             match why {
@@ -121,7 +128,7 @@ impl Library {
                 NoAnswer::Withdrawn => !was_withdrawn,
             }
         };
-        if is_news {
+        if self.copies.lock().change(&record.name, note) == Some(true) {
             self.tell(match why {
                 NoAnswer::Away => Event::OriginAway(record.name.clone()),
                 NoAnswer::Withdrawn => Event::Withdrawn(record.name.clone()),
@@ -129,32 +136,26 @@ impl Library {
         }
     }
 
+    /// `origin` did not answer: all its copies that are due are asked about later.
+    pub(crate) fn note_away(&self, origin: &NodeId) {
+        let (now, mut went_away) = (clock::now(), Vec::new());
+        {
+            let mut copies = self.copies.lock();
+            for name in copies.due_of(origin, now) {
+                let went = copies.change(&name, |copy| {
+                    let was_told = !copy.is_reachable() || copy.is_withdrawn();
+                    copy.not_confirmed(NoAnswer::Away, now, rand::random());
+                    !was_told && copy.freshness(now) != Freshness::Stale
+                });
+                went_away.extend((went == Some(true)).then_some(name));
+            }
+        }
+        went_away.into_iter().for_each(|name| self.tell(Event::OriginAway(name)));
+    }
+
     /// Whether the origin of the copy of `record` does not offer it any more.
     pub(crate) fn is_withdrawn(&self, record: &VerifiedRecord) -> bool {
         let copies = self.copies.lock();
-        copies.get(&record.name).is_some_and(|copy| copy.held() == record && copy.is_withdrawn())
+        copies.get(&record.name).is_some_and(|copy| copy.holds(record) && copy.is_withdrawn())
     }
-}
-
-/// Copies to be confirmed.
-#[derive(Debug, Default)]
-pub(crate) struct Due {
-    /// By origin.
-    pub(crate) origins: HashMap<NodeId, DueOf>,
-    /// When a further copy is due.
-    pub(crate) next: Option<Instant>,
-}
-
-/// Copies to be confirmed by one origin.
-#[derive(Debug, Default)]
-pub(crate) struct DueOf {
-    /// Whether it did not answer the last question.
-    pub(crate) is_doubtful: bool,
-    /// What it is asked about.
-    pub(crate) asked: Vec<VerifiedRecord>,
-}
-
-/// Whether `record` is the held or the newest version of `copy`.
-fn is_of(copy: &CopyState, record: &VerifiedRecord) -> bool {
-    copy.held() == record || copy.newest() == Some(record)
 }

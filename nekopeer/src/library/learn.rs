@@ -51,9 +51,7 @@ impl Library {
             // After the write: what is visible in memory must be on disk.
             let mut copies = self.copies.lock();
             for record in &newer {
-                if let Some(copy) = copies.get_mut(&record.name) {
-                    copy.learn(record);
-                }
+                copies.change(&record.name, |copy| copy.learn(record));
             }
         }
         let is_noted = stored.is_ok();

@@ -8,7 +8,7 @@ pub(crate) mod status;
 pub(crate) mod subscribers;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -23,7 +23,7 @@ use self::{
     subscribers::Subscribers,
 };
 use crate::{
-    state::freshness::CopyState,
+    state::copies::Copies,
     storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
     util::tasks::Tasks,
 };
@@ -47,7 +47,7 @@ pub(crate) struct Library {
     /// As a reader: how long a confirmation counts, if shorter than the policy of a file says.
     ttr: Option<Duration>,
     /// Freshness of the copies of other origins' files that were asked about, or are watched.
-    copies: Mutex<HashMap<FileName, CopyState>>,
+    copies: Mutex<Copies>,
     /// Names whose file is being written, by a download or from a pipe.
     in_use: Mutex<HashSet<FileName>>,
     news: Mutex<News>,

@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use nekoproto::{
     FileName, Held, Holder, List, NodeId, PeerServiceClient, Records, Verdict, VerifiedRecord,
     limits::{BATCH_MAX, TTL_DEFAULT},
@@ -33,17 +33,21 @@ impl Peers {
             by_origin.entry(copy.origin).or_default().push(copy);
         }
         stream::iter(by_origin)
-            .for_each_concurrent(ORIGINS_AT_ONCE, |(origin, copies)| self.confirm_with(origin, copies))
+            .for_each_concurrent(ORIGINS_AT_ONCE, |(origin, copies)| {
+                self.confirm_with(origin, copies).map(drop)
+            })
             .await;
     }
 
-    /// Asks one origin about its files `copies`, many per call over one connection, and records its answers.
-    pub(crate) async fn confirm_with(&self, origin: NodeId, copies: Vec<VerifiedRecord>) {
+    /// Asks one origin about its files `copies`, many per call over one connection, and records its answers;
+    /// whether it answered about all of them.
+    pub(crate) async fn confirm_with(&self, origin: NodeId, copies: Vec<VerifiedRecord>) -> bool {
         let mut left = copies.as_slice();
         if let Err(error) = self.ask(origin, &mut left).await {
             debug!(origin = %origin.short(), %error, "the origin cannot be asked");
         }
         left.iter().for_each(|copy| self.library.note_unconfirmed(copy, NoAnswer::Away));
+        left.is_empty()
     }
 
     /// Asks the origin at its last known addresses, then at that which the indexers list. What is in `left`

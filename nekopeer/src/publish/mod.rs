@@ -147,7 +147,7 @@ impl Publisher {
         if !removed {
             return Err(PublishError::NotRegistered(name.clone()));
         }
-        self.library.forget(name);
+        self.library.forget([name]);
         self.indexers.withdraw(std::slice::from_ref(name)).await;
         Ok(())
     }

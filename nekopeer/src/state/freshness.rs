@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nekoproto::{Freshness, VerifiedRecord, transport::Backoff};
+use nekoproto::{Freshness, VerifiedRecord, Version, transport::Backoff};
 
 /// Maximum time before the bound expires at which the origin is asked again, so that a copy whose origin
 /// answers stays fresh.
@@ -36,14 +36,17 @@ pub enum OnStale {
     Drop,
 }
 
-/// The freshness of one copy.
+/// The freshness of one copy. There may be very many: the record itself is in the catalogue.
 ///
 /// Invariants:
-/// - `newest` is `None` or a later version of the same file than `held`;
+/// - `newest` is `None` or a later version of the same file than the one held;
 /// - neither is ever replaced by an earlier version.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyState {
-    held: VerifiedRecord,
+    /// The version on disk.
+    version: Version,
+    /// The beginning of its record's signature, which stands for the record.
+    mark: [u8; 8],
     newest: Option<VerifiedRecord>,
     /// When the last confirmed question was *sent*. The answer does not cover changes after that time.
     confirmed_at: Option<Instant>,
@@ -53,28 +56,41 @@ pub(crate) struct CopyState {
     retry: Option<Box<Backoff>>,
     /// The origin said that it does not offer the file any more.
     is_withdrawn: bool,
-    /// How long a confirmation counts.
-    bound: Duration,
+    /// How long a confirmation counts, in milliseconds.
+    bound_ms: u32,
 }
 
 impl CopyState {
     /// An unconfirmed copy of `held`; `newest` was known before a restart. The bound is the policy's, or the
     /// reader's own if shorter.
     pub(crate) fn new(
-        held: VerifiedRecord,
+        held: &VerifiedRecord,
         newest: Option<VerifiedRecord>,
         reader_ttr: Option<Duration>,
         now: Instant,
     ) -> Self {
         let bound = held.policy.bound();
         let bound = reader_ttr.map_or(bound, |ttr| ttr.min(bound));
-        let newest = newest.filter(|newest| newest.replaces(&held));
-        Self { held, newest, confirmed_at: None, ask_at: now, retry: None, is_withdrawn: false, bound }
+        Self {
+            version: held.version,
+            mark: held.signed().signature().mark(),
+            newest: newest.filter(|newest| newest.replaces(held)),
+            confirmed_at: None,
+            ask_at: now,
+            retry: None,
+            is_withdrawn: false,
+            bound_ms: u32::try_from(bound.as_millis()).unwrap_or(u32::MAX),
+        }
     }
 
-    /// The version on disk.
-    pub(crate) const fn held(&self) -> &VerifiedRecord {
-        &self.held
+    /// Whether `record` is that of the version on disk.
+    pub(crate) fn holds(&self, record: &VerifiedRecord) -> bool {
+        self.version == record.version && self.mark == record.signed().signature().mark()
+    }
+
+    /// Whether `record` is that of the version on disk, or of the newest later one known.
+    pub(crate) fn is_of(&self, record: &VerifiedRecord) -> bool {
+        self.holds(record) || self.newest.as_ref() == Some(record)
     }
 
     /// The newest later version known.
@@ -88,15 +104,9 @@ impl CopyState {
             return Freshness::Stale;
         }
         match self.confirmed_at {
-            Some(at) if now.saturating_duration_since(at) < self.bound => Freshness::Fresh,
+            Some(at) if now.saturating_duration_since(at) < self.bound() => Freshness::Fresh,
             _ => Freshness::Unverified,
         }
-    }
-
-    /// The version that the origin is asked about: the newest known one, so that the answer tells of later ones,
-    /// and subscribes to them, for an outdated copy too.
-    pub(crate) fn asks_for(&self) -> &VerifiedRecord {
-        self.newest.as_ref().unwrap_or(&self.held)
     }
 
     /// When to ask the origin next.
@@ -107,11 +117,11 @@ impl CopyState {
     /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
     pub(crate) fn confirmed(&mut self, record: &VerifiedRecord, asked_at: Instant) {
         (self.retry, self.is_withdrawn) = (None, false);
-        if *record == self.held {
+        if self.holds(record) {
             self.confirmed_at = self.confirmed_at.max(Some(asked_at));
         }
         let pause = match self.newest {
-            None => self.bound.saturating_sub(ASK_EARLY_MAX.min(self.bound / 4)),
+            None => self.bound().saturating_sub(ASK_EARLY_MAX.min(self.bound() / 4)),
             Some(_) => self.seldom(),
         };
         self.ask_at = asked_at + pause;
@@ -135,8 +145,12 @@ impl CopyState {
         self.ask_at = now + pause;
     }
 
+    fn bound(&self) -> Duration {
+        Duration::from_millis(self.bound_ms.into())
+    }
+
     fn seldom(&self) -> Duration {
-        self.bound.saturating_mul(SELDOM_FACTOR).clamp(SELDOM_MIN, SELDOM_MAX)
+        self.bound().saturating_mul(SELDOM_FACTOR).clamp(SELDOM_MIN, SELDOM_MAX)
     }
 
     /// Whether the origin said last that it does not offer the file any more.
@@ -149,11 +163,11 @@ impl CopyState {
         self.retry.is_none()
     }
 
-    /// Records `record`; true if it is newer than what was known. The result does not depend on the order of
-    /// the records; duplicates and records of other files are ignored.
+    /// Records `record`, of the same file; true if it is newer than what was known. The result does not depend
+    /// on the order of the records; duplicates are ignored.
     pub(crate) fn learn(&mut self, record: &VerifiedRecord) -> bool {
-        let known = self.newest.as_ref().unwrap_or(&self.held);
-        let news = record.replaces(known);
+        let known = self.newest.as_ref().map_or(self.version, |newest| newest.version);
+        let news = record.version > known;
         if news {
             (self.newest, self.is_withdrawn) = (Some(record.clone()), false);
         }
@@ -187,7 +201,7 @@ mod tests {
     #[test]
     fn a_copy_is_fresh_for_its_bound_after_the_question_not_the_answer() {
         let asked = Instant::now();
-        let mut copy = CopyState::new(record(1), None, None, asked);
+        let mut copy = CopyState::new(&record(1), None, None, asked);
         assert_eq!(copy.freshness(asked), Freshness::Unverified, "nobody confirmed it yet");
         copy.confirmed(&record(1), asked);
         assert_eq!(copy.freshness(asked + TTR - Duration::from_millis(1)), Freshness::Fresh);
@@ -199,7 +213,7 @@ mod tests {
     #[test]
     fn a_late_answer_to_an_early_question_does_not_shorten_a_later_one() {
         let now = Instant::now();
-        let mut copy = CopyState::new(record(1), None, None, now);
+        let mut copy = CopyState::new(&record(1), None, None, now);
         copy.confirmed(&record(1), now + Duration::from_secs(2));
         copy.confirmed(&record(1), now);
         assert_eq!(copy.freshness(now + Duration::from_secs(6)), Freshness::Fresh);
@@ -208,7 +222,7 @@ mod tests {
     #[test]
     fn an_unreachable_origin_makes_the_copy_unverified_and_is_asked_less_and_less() {
         let now = Instant::now();
-        let mut copy = CopyState::new(record(1), None, None, now);
+        let mut copy = CopyState::new(&record(1), None, None, now);
         copy.confirmed(&record(1), now);
         let mut at = now + TTR;
         let mut pauses = Vec::new();
@@ -225,7 +239,7 @@ mod tests {
     fn a_reader_may_be_stricter_but_not_laxer() {
         let now = Instant::now();
         for (reader, fresh_for) in [(Some(2), 2), (Some(99), 5), (None, 5)] {
-            let mut copy = CopyState::new(record(1), None, reader.map(Duration::from_secs), now);
+            let mut copy = CopyState::new(&record(1), None, reader.map(Duration::from_secs), now);
             copy.confirmed(&record(1), now);
             let end = now + Duration::from_secs(fresh_for);
             assert_eq!(copy.freshness(end - Duration::from_millis(1)), Freshness::Fresh);
@@ -236,23 +250,19 @@ mod tests {
     #[test]
     fn stale_is_remembered_over_a_restart_and_survives_a_late_confirmation() {
         let now = Instant::now();
-        let mut copy = CopyState::new(record(1), Some(record(2)), None, now);
+        let mut copy = CopyState::new(&record(1), Some(record(2)), None, now);
         copy.confirmed(&record(1), now);
         assert_eq!(copy.freshness(now), Freshness::Stale);
-        assert_eq!(CopyState::new(record(2), Some(record(2)), None, now).newest(), None);
+        assert_eq!(CopyState::new(&record(2), Some(record(2)), None, now).newest(), None);
     }
 
     #[test]
     fn an_outdated_copy_is_asked_about_less_often_and_always_again() {
         let now = Instant::now();
-        let mut copy = CopyState::new(record(1), None, None, now);
+        let mut copy = CopyState::new(&record(1), None, None, now);
         copy.confirmed(&record(1), now);
         copy.learn(&record(2));
-        assert_eq!(
-            (copy.asks_for(), copy.ask_at() <= now + TTR),
-            (&record(2), true),
-            "within the bound at first"
-        );
+        assert!(copy.ask_at() <= now + TTR, "within the bound at first");
         let mut at = copy.ask_at();
         for answers in [true, false, true, false, false, false] {
             if answers {
@@ -270,7 +280,7 @@ mod tests {
     #[test]
     fn a_withdrawn_copy_is_no_copy_of_an_origin_that_is_away() {
         let now = Instant::now();
-        let mut copy = CopyState::new(record(1), None, None, now);
+        let mut copy = CopyState::new(&record(1), None, None, now);
         copy.not_confirmed(NoAnswer::Away, now, 0.5);
         assert!(!copy.is_reachable() && !copy.is_withdrawn());
         copy.not_confirmed(NoAnswer::Withdrawn, now, 0.5);
@@ -286,7 +296,7 @@ mod tests {
         #[test]
         fn knowledge_only_grows(held in 1..5u64, heard in prop::collection::vec(1..9u64, 0..30)) {
             let now = Instant::now();
-            let mut copy = CopyState::new(record(held), None, None, now);
+            let mut copy = CopyState::new(&record(held), None, None, now);
             let mut best = held;
             for version in heard {
                 prop_assert_eq!(copy.learn(&record(version)), version > best);

@@ -61,7 +61,7 @@ impl Watch {
         };
         match dropped {
             Ok(Dropped::Gone) => {
-                library.forget(name);
+                library.forget([name]);
                 self.indexers.withdraw(std::slice::from_ref(name)).await;
                 library.tell(Event::Dropped(name.clone()));
                 (Ended::Done, None)

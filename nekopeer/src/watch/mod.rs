@@ -13,10 +13,11 @@ use tokio::time::sleep;
 use crate::{
     download::Downloader,
     indexers::Indexers,
-    library::{Library, News, copies::Due, events::Event},
+    library::{Library, News, events::Event},
     peers::{ORIGINS_AT_ONCE, Peers},
     publish::Publisher,
     state::{
+        copies::Due,
         freshness::OnStale,
         outdated::{Ended, Outdated},
         turns::{Limits, Turns},
@@ -116,8 +117,14 @@ impl Watch {
     }
 
     /// Asks one origin about some of its files. A panic in it ends this question alone.
-    async fn ask(&self, origin: NodeId, copies: Vec<VerifiedRecord>) -> NodeId {
-        drop(AssertUnwindSafe(self.peers.confirm_with(origin, copies)).catch_unwind().await);
+    async fn ask(&self, origin: NodeId, names: Vec<FileName>) -> NodeId {
+        let asking = async {
+            let copies = self.library.blocking(move |library| library.asked_for(&names)).await;
+            if !copies.is_empty() && !self.peers.confirm_with(origin, copies).await {
+                self.library.note_away(&origin);
+            }
+        };
+        drop(AssertUnwindSafe(asking).catch_unwind().await);
         origin
     }
 
