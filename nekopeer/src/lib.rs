@@ -8,6 +8,7 @@
 //! | `door` | one running peer a folder: hands commands to it over a local socket |
 //! | `commands` | commands and their answers as values, and carrying them out |
 //! | `peer` | builds the rooms, and hands out [`PeerHandle`] |
+//! | `listing` | lists the files piece by piece, after asking their origins |
 //! | `watch` | acts on news: refetches, drops, republishes, forwards, confirms with origins |
 //! | `publish` | from files to signed versions |
 //! | `download` | from a name to a verified file |
@@ -30,6 +31,7 @@ mod door;
 mod download;
 mod indexers;
 mod library;
+mod listing;
 mod peer;
 mod peers;
 mod publish;
@@ -47,6 +49,7 @@ pub use library::{
     events::Event,
     status::{Condition, FileStatus},
 };
+pub use listing::Listing;
 pub use peer::{Peer, PeerHandle, StartError};
 pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome};
 pub use state::{choice::Candidate, freshness::OnStale};

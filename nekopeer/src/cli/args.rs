@@ -10,11 +10,8 @@ use nekoproto::{
     transport::{Security, resolve},
 };
 
-use super::{units, verbs::Verb};
+use super::{listen::listen_towards, units, verbs::Verb};
 use crate::{config::Config, publish::PolicyChange, state::freshness::OnStale};
-
-/// Where a peer serves unless told otherwise: here, on a free port.
-const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
 #[derive(Debug, Parser)]
@@ -41,7 +38,8 @@ pub struct NodeArgs {
     #[arg(long, global = true, value_name = "ADDR", value_parser = resolve,
           default_value_t = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))]
     pub discover: SocketAddr,
-    /// Address to serve on; port 0 picks a free one [default: 127.0.0.1:0]
+    /// Address to serve on; port 0 picks a free one [default: a free port of the address that reaches the
+    /// indexer; of 127.0.0.1 if that is on this machine]
     #[arg(long, global = true, value_name = "ADDR", value_parser = resolve, env = "NEKOPEER_LISTEN")]
     pub listen: Option<SocketAddr>,
     /// The folder that files are downloaded to, and that names are relative to
@@ -153,8 +151,8 @@ impl NodeArgs {
     #[must_use]
     pub fn config(&self, indexers: Vec<SocketAddr>, serving: bool) -> Config {
         Config {
+            listen: serving.then(|| self.listen.unwrap_or_else(|| listen_towards(&indexers))),
             indexers,
-            listen: serving.then_some(self.listen.unwrap_or(LISTEN_DEFAULT)),
             data_dir: self.data_dir.clone(),
             network: self.network.clone().unwrap_or_default(),
             security: self.security(),

@@ -1,9 +1,6 @@
 //! Which indexers to use: those given, one found, or one started here.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context;
 use nekoindexer::{Indexer, IndexerHandle, StartError};
@@ -13,7 +10,7 @@ use nekoproto::{
 };
 use tokio::time::timeout;
 
-use super::{args::NodeArgs, output::Output};
+use super::{args::NodeArgs, listen::listen_towards, output::Output};
 
 /// Time limit for probing whether an indexer answers.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
@@ -50,13 +47,17 @@ impl Indexers {
         Ok(Self { addrs: vec![addr], embedded: Some(embedded) })
     }
 
-    /// Warns if peers beyond a remote indexer cannot connect to this peer.
-    pub(super) fn note_if_unreachable(&self, args: &NodeArgs, output: &Output) {
-        let far = self.addrs.iter().find(|addr| !addr.ip().is_loopback());
-        let here = args.config(Vec::new(), true).listen.map(|listen| listen.ip());
-        if let (Some(far), Some(here)) = (far, here.filter(IpAddr::is_loopback)) {
+    /// Tells where a peer with a remote indexer serves, and whether that can be reached from there.
+    pub(super) fn note_reach(&self, args: &NodeArgs, output: &Output) {
+        let Some(far) = self.addrs.iter().find(|addr| !addr.ip().is_loopback()) else { return };
+        let ip = args.listen.unwrap_or_else(|| listen_towards(&self.addrs)).ip();
+        if ip.is_loopback() {
             output.note(&format!(
-                "note: serving on {here} only, where nobody beyond {far} can connect; --listen 0.0.0.0:0 serves all"
+                "note: serving on {ip} only, so {far} lists nothing for others; leave out --listen to serve them"
+            ));
+        } else if args.listen.is_none() {
+            output.note(&format!(
+                "note: serving on {ip}, which reaches {far}; --listen 127.0.0.1:0 serves this machine only"
             ));
         }
     }

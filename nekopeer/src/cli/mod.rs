@@ -7,6 +7,7 @@ mod events;
 mod flags;
 mod hosting;
 mod indexers;
+mod listen;
 mod names;
 mod one_shot;
 mod output;

@@ -100,7 +100,7 @@ async fn on_reached(
     let ended = run(reached, command, output, stop).await?;
     if let (Run::Ended(ended), Need::Serving) = (&ended, need) {
         match reached {
-            Reached::Here(hosted) if *ended == Ended::Well || !hosted.host.peer.files().await.is_empty() => {
+            Reached::Here(hosted) if *ended == Ended::Well || has_files(hosted).await => {
                 serve_until(hosted, output, stop).await;
             }
             Reached::There(caller) if *ended == Ended::Well => {
@@ -113,6 +113,11 @@ async fn on_reached(
         }
     }
     Ok(ended)
+}
+
+async fn has_files(hosted: &Hosted) -> bool {
+    let first = hosted.host.peer.listing(false).next().await;
+    matches!(first, Ok(Some(files)) if !files.is_empty())
 }
 
 /// Serves what is published, until the user or another command ends it.

@@ -146,7 +146,7 @@ async fn find_indexers(args: &NodeArgs, need: Need, output: Output) -> anyhow::R
         Need::Indexer => Indexers::find_or_start(args, &output).await,
         Need::Serving => {
             let found = Indexers::find_or_start(args, &output).await?;
-            found.note_if_unreachable(args, &output);
+            found.note_reach(args, &output);
             Ok(found)
         }
     }

@@ -12,6 +12,7 @@ use crate::{
     commands::in_one_line,
     download::DownloadOptions,
     indexers,
+    listing::Listing,
     peer::PeerHandle,
     publish::{PublishError, PublishOptions, PublishOutcome},
     util::progress::Progress,
@@ -65,11 +66,8 @@ pub(crate) async fn carry_out(
             let done = answer.reporting(&progress, reading).await;
             answer.rows(vec![Row::downloaded(&name, &Ok(done?))]).await?;
         }
-        Command::List { first } => list(peer, first, answer).await?,
-        Command::Check => {
-            peer.check_copies().await;
-            list(peer, None, answer).await?;
-        }
+        Command::List { first } => list(peer.listing(false), first, answer).await?,
+        Command::Check => list(peer.listing(true), None, answer).await?,
         Command::Events => pass_events(peer.events(), answer).await,
         Command::Stop => host.stop.cancel(),
     }
@@ -129,10 +127,18 @@ async fn found(names: Vec<FileName>, found: Vec<indexers::Answer>, answer: &Answ
     answer.rows_of(&found, |(name, found)| Row::found(name, found)).await
 }
 
-async fn list(peer: &PeerHandle, first: Option<u32>, answer: &Answer) -> Result<(), Failure> {
-    let files = peer.files().await;
-    let first = first.map_or(files.len(), |first| files.len().min(first as usize));
-    answer.rows_of(&files[..first], |file| Row::from(file)).await
+/// Lists at most `first` files, piece by piece as they are read.
+async fn list(mut listing: Listing, first: Option<u32>, answer: &Answer) -> Result<(), Failure> {
+    let mut left = first.map_or(usize::MAX, |first| first as usize);
+    while left > 0 {
+        let Some(files) = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))? else {
+            break;
+        };
+        let files = &files[..files.len().min(left)];
+        left -= files.len();
+        answer.rows_of(files, Row::listed).await?;
+    }
+    Ok(())
 }
 
 fn options(wanted: Wanted, output: Option<PathBuf>, force: bool) -> DownloadOptions {

@@ -5,11 +5,12 @@ use std::{net::SocketAddr, path::Path};
 use nekoproto::{ContentHash, FileName, Freshness, Holder, Mode, NodeId, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, LocalPath};
+use super::{Failure, LocalPath, in_one_line};
 use crate::{
     download::{Delivery, DownloadError, Downloaded},
     indexers::Answer,
     library::status::{Condition, FileStatus},
+    storage::catalogue::CatalogueError,
 };
 
 /// One row of a result.
@@ -17,6 +18,11 @@ use crate::{
 pub(crate) enum Row {
     /// A file that is published or held here.
     File(FileRow),
+    /// An entry of the catalogue that cannot be read.
+    Damaged {
+        /// Why.
+        why: String,
+    },
     /// What was found under one name.
     Found(FoundRow),
     /// A download, or why it failed.
@@ -115,6 +121,7 @@ impl Row {
         let record = |record: &VersionRow| BASE + record.name.as_str().len();
         match self {
             Self::File(file) => record(&file.record) + path(&file.path),
+            Self::Damaged { why } => BASE + why.len(),
             Self::Found(found) => {
                 let hits = found.hits.iter();
                 BASE + hits.map(|(version, holders)| record(version) + holders.len() * 64).sum::<usize>()
@@ -128,6 +135,19 @@ impl Row {
             Self::Published(PublishedRow::New(version) | PublishedRow::Unchanged(version)) => record(version),
             Self::Published(PublishedRow::Copy(name)) | Self::Withdrawn(name) => BASE + name.as_str().len(),
             Self::Published(PublishedRow::Failed { path: at, why }) => BASE + path(at) + why.len(),
+        }
+    }
+
+    pub(super) fn listed(file: &Result<FileStatus, CatalogueError>) -> Self {
+        match file {
+            Ok(file) => Self::File(FileRow {
+                record: (&file.record).into(),
+                path: file.path.clone().into(),
+                own: file.own,
+                condition: file.condition,
+                newest: file.newest,
+            }),
+            Err(error) => Self::Damaged { why: in_one_line(error) },
         }
     }
 
@@ -155,18 +175,6 @@ impl From<&VerifiedRecord> for VersionRow {
             content: record.content,
             mode: record.policy.mode(),
         }
-    }
-}
-
-impl From<&FileStatus> for Row {
-    fn from(file: &FileStatus) -> Self {
-        Self::File(FileRow {
-            record: (&file.record).into(),
-            path: file.path.clone().into(),
-            own: file.own,
-            condition: file.condition,
-            newest: file.newest,
-        })
     }
 }
 

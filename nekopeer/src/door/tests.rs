@@ -104,7 +104,8 @@ async fn caller_that_takes_nothing_of_a_long_list_holds_up_nobody() {
     let name = |n: usize| format!("{}-{n}", "x".repeat(200));
     (0..FILES).for_each(|n| std::fs::write(many.join(name(n)), "").unwrap());
     let progress = Arc::default();
-    let published = fixture.host.peer.publish(vec![many], PublishOptions::default(), &progress).await.unwrap();
+    let published =
+        fixture.host.peer.publish(vec![many], PublishOptions::default(), &progress).await.unwrap();
     assert_eq!(published.published.len(), FILES);
 
     let mut slow = fixture.knock().await;

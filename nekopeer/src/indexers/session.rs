@@ -27,6 +27,7 @@ use crate::{
     library::{Library, events::Event},
     serve::control::PeerControl,
     state::registrations::{Batch, Generation, IndexerIndex, Kind, Registrations},
+    storage::catalogue::{CatalogueError, PageStart},
 };
 
 /// Time limit for a reply to a registration or a renewal.
@@ -245,13 +246,20 @@ impl Worker {
     async fn look_at_files(&self) {
         let registrations = Arc::clone(&self.registrations);
         let look = move |library: &Arc<Library>| {
-            let found = library.offered();
-            let is_current = |record: &VerifiedRecord| {
-                library.catalogue.get(&record.name).is_some_and(|entry| entry.record == *record)
-            };
-            registrations.lock().refresh(found, is_current);
+            let mut start = Some(PageStart::default());
+            while let Some(from) = start {
+                let (found, next) = library.offered(&from)?;
+                let is_current = |record: &VerifiedRecord| {
+                    library.catalogue.get(&record.name).is_some_and(|entry| entry.record == *record)
+                };
+                registrations.lock().refresh(found, is_current);
+                start = next;
+            }
+            Ok::<(), CatalogueError>(())
         };
-        self.library.blocking(look).await;
+        if let Err(error) = self.library.blocking(look).await {
+            tracing::error!(%error, "not all files are offered");
+        }
     }
 
     /// Registers all changes that the indexer has not acknowledged.

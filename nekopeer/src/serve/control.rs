@@ -52,7 +52,8 @@ fn verdict(library: &Library, held: &Held) -> Verdict {
         Some(entry) if entry.record.version > held.version => {
             Verdict::Newer(Box::new(entry.record.to_signed()))
         }
-        _ => Verdict::Unpublished,
+        Some(_) => Verdict::Unknown,
+        None => Verdict::Unpublished,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::output::Output;
@@ -62,12 +63,17 @@ impl JsonList {
     }
 
     /// Prints further elements.
-    pub(super) fn add(&mut self, elements: impl Iterator<Item = Value>, output: Output) -> io::Result<()> {
+    pub(super) fn add<T: Serialize>(
+        &mut self,
+        elements: impl Iterator<Item = T>,
+        output: Output,
+    ) -> io::Result<()> {
         let mut out = output.lines();
         for element in elements {
             let before = if self.is_begun { "," } else { &format!("{{\"{}\":[", self.key) };
             self.is_begun = true;
-            write!(out, "{before}{element}")?;
+            out.write_all(before.as_bytes())?;
+            serde_json::to_writer(&mut out, &element)?;
         }
         out.flush()
     }

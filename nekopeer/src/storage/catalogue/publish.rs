@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use nekoproto::{Cut, FileName, Policy, Record, RecordError, VerifiedRecord, Version};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use super::{Catalogue, CatalogueError, Entry, tables};
+use super::{Catalogue, CatalogueError, Entry, write::Write};
 use crate::content::chunker::Chunked;
 
 /// A file to be published.
@@ -50,9 +50,9 @@ impl Catalogue {
     /// Whether `name` may be published here: it is not a copy of another origin's file.
     ///
     /// # Errors
-    /// `CopyOfOther`.
+    /// `CopyOfOther`, or the entry of the name is damaged.
     pub(crate) fn may_publish(&self, name: &FileName) -> Result<(), CatalogueError> {
-        match self.get(name).filter(|known| !self.is_own(known)) {
+        match self.entry(name)?.filter(|known| !self.is_own(known)) {
             Some(other) => {
                 Err(CatalogueError::CopyOfOther { name: name.clone(), origin: other.record.origin })
             }
@@ -85,31 +85,24 @@ impl Catalogue {
             Next::New(record) => record.sign(&self.identity).map(Published::New),
         });
         let results = results.collect::<Result<Vec<Published>, RecordError>>()?;
-        for published in &results {
-            self.drop_replaced_manifest(&write, published.record())?;
-        }
         let mut entries = Vec::with_capacity(drafts.len());
         for (Draft { path, chunked, .. }, published) in drafts.into_iter().zip(&results) {
             let record = published.record().clone();
-            // After all removals: a manifest that one entry drops may be another's new one.
-            write.put_manifest(&record.manifest, &chunked.manifest, &chunked.outboard)?;
             write.set_average(&record.name, chunked.average)?;
             let (stamp, hashed_at_ns) = (chunked.stamp, chunked.hashed_at_ns);
             let entry = Entry { record, path, stamp, hashed_at_ns, newest: None, origin_addr: None };
-            write.put_entry(&entry)?;
+            if entry.stores_manifest() {
+                write.put_manifest(&entry.record.manifest, &chunked.manifest, &chunked.outboard)?;
+            }
             entries.push(entry);
         }
-        write.commit()?;
-        self.remember(entries);
+        write.put_entries(&entries)?;
+        self.tables.commit(write)?;
         Ok(results)
     }
 
     /// The version that `draft` becomes; takes a version number if it needs one.
-    pub(super) fn next_record(
-        &self,
-        write: &tables::Write<'_>,
-        draft: &Draft,
-    ) -> Result<Next, CatalogueError> {
+    pub(super) fn next_record(&self, write: &Write<'_>, draft: &Draft) -> Result<Next, CatalogueError> {
         let Draft { name, chunked, policy, .. } = draft;
         self.may_publish(name)?;
         let known = self.get(name);
@@ -150,6 +143,6 @@ impl Catalogue {
         if write.version(name)?.is_none_or(|last| last < seen) {
             write.set_version(name, seen)?;
         }
-        write.commit()
+        self.tables.commit(write)
     }
 }
