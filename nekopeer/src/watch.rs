@@ -1,10 +1,10 @@
 //! The only module that acts on news, which [`Library`] records: it refetches or drops outdated copies,
-//! republishes own files whose version counter was lost, and forwards newer versions to the own indexers.
+//! settles numbers that were used elsewhere with the same key, withdraws files that changed on disk, and forwards newer versions to the own indexers.
 //! It also asks origins before the bound of a copy expires, so that a lost push is found within the bound.
 
 use std::{sync::Arc, time::Duration};
 
-use nekoproto::{FileName, VerifiedRecord, transport::Backoff};
+use nekoproto::{FileName, transport::Backoff};
 use tokio::{sync::Semaphore, task::JoinSet, time::sleep};
 
 use crate::{
@@ -87,10 +87,20 @@ impl Watch {
     }
 
     fn act(self: &Arc<Self>, news: News) {
-        let News { outdated, own, heard } = news;
+        let News { outdated, changed, heard } = news;
         outdated.into_iter().for_each(|name| self.act_on_outdated(name));
-        own.into_values().for_each(|seen| self.spawn(|watch| async move { watch.publish_above(seen).await }));
-        if self.library.is_serving && !heard.is_empty() {
+        if !self.library.is_serving {
+            return;
+        }
+        if !changed.is_empty() {
+            let changed = changed.into_iter().collect();
+            self.spawn(|watch| async move { watch.indexers.look_at(changed).await });
+        }
+        let own = self.library.take_own_news();
+        if !own.is_empty() {
+            self.spawn(|watch| Arc::clone(&watch.publisher).resolve(own));
+        }
+        if !heard.is_empty() {
             self.spawn(|watch| async move { watch.indexers.pass_on(&heard).await });
         }
     }
@@ -173,17 +183,5 @@ impl Watch {
             (None, _) => Event::Failed { name, why: "the outdated copy was changed and is kept".to_owned() },
             (_, Err(error)) => Event::Failed { name, why: error.to_string() },
         });
-    }
-
-    /// Republishes an own file above the version that others know, if the own version is still behind.
-    async fn publish_above(&self, seen: VerifiedRecord) {
-        if !self.library.is_behind(&seen) {
-            return;
-        }
-        if let Err(error) = self.publisher.publish_above(&seen).await {
-            let (name, seen) = (seen.name.clone(), seen.version);
-            let why = format!("others know version {seen}, and it cannot be published again: {error}");
-            self.library.tell(Event::Failed { name, why });
-        }
     }
 }

@@ -50,18 +50,26 @@ impl Library {
     }
 
     fn status(&self, entry: &Entry) -> FileStatus {
+        let disk = on_disk(entry);
+        if disk.is_some() {
+            self.note_changed(&entry.record.name);
+        }
         FileStatus {
             record: entry.record.clone(),
             path: entry.path.clone(),
             own: self.catalogue.is_own(entry),
-            condition: on_disk(entry).unwrap_or_else(|| Condition::Good(self.freshness_of(entry))),
+            condition: disk.unwrap_or_else(|| Condition::Good(self.freshness_of(entry))),
             newest: entry.newest.as_ref().map(|newest| newest.version),
         }
     }
 
     /// The freshness of the bytes of `entry` now.
     pub(crate) fn freshness_of(&self, entry: &Entry) -> Freshness {
-        if self.catalogue.is_own(entry) { Freshness::Fresh } else { self.freshness(&entry.record) }
+        match (self.catalogue.is_own(entry), &entry.newest) {
+            (true, None) => Freshness::Fresh,
+            (true, Some(_)) => Freshness::Stale, // published elsewhere with this key
+            (false, _) => self.freshness(&entry.record),
+        }
     }
 
     /// The records of all files, and whether this peer can serve each: the file is unchanged on disk and not an
@@ -73,16 +81,39 @@ impl Library {
 
     /// The record that this peer can serve under `name`. Sends an event if the file changed. Blocking.
     pub(crate) fn offered_as(&self, name: &FileName) -> Option<VerifiedRecord> {
+        self.looked_at(name).filter(|(_, is_served)| *is_served).map(|(record, _)| record)
+    }
+
+    /// The record of `name`, and whether this peer can serve it. Sends an event if the file changed.
+    /// Blocking.
+    pub(crate) fn looked_at(&self, name: &FileName) -> Option<(VerifiedRecord, bool)> {
         let entry = self.catalogue.get(name)?;
-        self.may_be_offered(&entry).then(|| entry.record.clone())
+        Some((entry.record.clone(), self.may_be_offered(&entry)))
     }
 
     fn may_be_offered(&self, entry: &Entry) -> bool {
-        let is_intact = on_disk(entry).is_none();
-        if !is_intact {
-            self.tell(Event::Changed(entry.record.name.clone()));
+        self.is_intact(entry, on_disk(entry).is_none()) && entry.newest.is_none()
+    }
+
+    /// Takes note of whether the file of `entry` is as it was hashed; sends an event when it no longer is.
+    fn is_intact(&self, entry: &Entry, is_intact: bool) -> bool {
+        let name = &entry.record.name;
+        let mut changed = self.changed.lock();
+        if is_intact {
+            changed.remove(name);
+        } else if changed.insert(name.clone()) {
+            drop(changed);
+            self.tell(Event::Changed(name.clone()));
         }
-        is_intact && entry.newest.is_none()
+        is_intact
+    }
+
+    /// The file of `name` was found to be other than when it was hashed: it is looked at, and offered no more.
+    pub(crate) fn note_changed(&self, name: &FileName) {
+        if !self.changed.lock().contains(name) {
+            self.news.lock().changed.insert(name.clone());
+            self.wake();
+        }
     }
 }
 

@@ -61,10 +61,10 @@ impl Catalogue {
             // A newer version that became known before or during the download stays known.
             let known = self.get(&entry.record.name).and_then(|known| known.newest.clone());
             entry.newest = known.filter(|newest| newest.replaces(&entry.record));
-            self.drop_replaced_manifest(&write, &entry.record)?;
             results.push(Ok(()));
             stored.push(Copy { entry, manifest, outboard });
         }
+        self.drop_replaced_manifests(&write, stored.iter().map(|copy| &copy.entry.record))?;
         // After all removals: a manifest that one entry drops may be another's new one.
         for Copy { entry, manifest, outboard } in &stored {
             write.put_manifest(&entry.record.manifest, manifest, outboard)?;

@@ -8,13 +8,19 @@ mod copies;
 mod entry;
 mod error;
 mod memory;
+pub(crate) mod numbering;
 mod progress;
 mod publish;
 mod tables;
+mod untold;
 
-use std::{path::Path, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    sync::Arc,
+};
 
-use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Record};
+use nekoproto::{ContentHash, FileName, Identity, ManifestHash, VerifiedRecord};
 use parking_lot::{Mutex, RwLock};
 
 pub use self::error::CatalogueError;
@@ -23,7 +29,7 @@ pub(crate) use self::{
     entry::Entry,
     publish::{Draft, Published},
 };
-use self::{memory::Memory, tables::Tables};
+use self::{memory::Memory, tables::Tables, untold::Untold};
 
 /// The catalogue of one data folder.
 #[derive(Debug)]
@@ -31,6 +37,8 @@ pub(crate) struct Catalogue {
     identity: Identity,
     tables: Tables,
     memory: RwLock<Memory>,
+    /// What `tables` has of versions that not every indexer has listed.
+    untold: Mutex<Untold>,
     /// Held during a whole change: what the change read stays true until its result is visible.
     changing: Mutex<()>,
 }
@@ -46,7 +54,8 @@ impl Catalogue {
         for entry in tables.load()? {
             memory.put(Arc::new(entry));
         }
-        Ok(Self { identity, tables, memory: RwLock::new(memory), changing: Mutex::new(()) })
+        let untold = Mutex::new(Untold::new(tables.load_untold()?));
+        Ok(Self { identity, tables, memory: RwLock::new(memory), untold, changing: Mutex::new(()) })
     }
 
     /// The entry of `name`.
@@ -102,30 +111,49 @@ impl Catalogue {
         let write = self.tables.begin()?;
         let Some(known) = self.get(name) else { return Ok(None) };
         write.remove_entry(name)?;
-        if self.is_last_user(&known) {
+        write.set_untold([(name, None)].into_iter())?;
+        if self.users_of(&known.record.manifest) <= 1 {
             write.remove_manifest(&known.record.manifest)?;
         }
         write.commit()?;
+        self.untold.lock().take(name);
         self.memory.write().take(name);
         Ok(Some(known))
     }
 
-    /// Removes the manifest of the entry that `record` replaces, unless another entry uses it.
-    fn drop_replaced_manifest(
+    /// Removes the manifests of the entries that `records` replace, unless an entry that stays uses them.
+    fn drop_replaced_manifests<'a>(
         &self,
         write: &tables::Write<'_>,
-        record: &Record,
+        records: impl Iterator<Item = &'a VerifiedRecord>,
     ) -> Result<(), CatalogueError> {
-        match self.get(&record.name) {
-            Some(old) if old.record.manifest != record.manifest && self.is_last_user(&old) => {
-                write.remove_manifest(&old.record.manifest)
+        let mut left: HashMap<ManifestHash, HashSet<&FileName>> = HashMap::new();
+        for record in records {
+            let old = self.get(&record.name).filter(|old| old.record.manifest != record.manifest);
+            if let Some(old) = old {
+                left.entry(old.record.manifest).or_default().insert(&record.name);
             }
-            _ => Ok(()),
         }
+        let unused = left.iter().filter(|(manifest, names)| self.users_of(manifest) <= names.len());
+        unused.map(|(manifest, _)| manifest).try_for_each(|manifest| write.remove_manifest(manifest))
     }
 
-    fn is_last_user(&self, entry: &Entry) -> bool {
-        self.memory.read().with_manifest(&entry.record.manifest).len() <= 1
+    /// Number of entries that use this manifest.
+    fn users_of(&self, manifest: &ManifestHash) -> usize {
+        self.memory.read().with_manifest(manifest).len()
+    }
+
+    /// At most `max` names, those after `last` in the order of their text; from the first with `None`.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn names_after(
+        &self,
+        last: Option<&FileName>,
+        max: usize,
+    ) -> Result<Vec<FileName>, CatalogueError> {
+        self.tables.names_after(last.map_or("", FileName::as_str), max)
     }
 
     fn remember(&self, entries: Vec<Entry>) {

@@ -1,17 +1,20 @@
 //! The tables of the catalogue's database; the only file that uses redb.
 
 use std::{
+    collections::HashMap,
     ffi::OsStr,
+    ops::Bound,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
 use nekoproto::{FileName, ManifestHash, NodeId, Version, codec};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::{
     entry::{Entry, StoredEntry},
     error::CatalogueError,
+    untold::Row,
 };
 use crate::content::outboard::SegmentHash;
 
@@ -35,6 +38,8 @@ const MANIFESTS: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("m
 const PARTIALS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("partials");
 /// Hash of a manifest -> outboard of its file.
 const OUTBOARDS: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("outlines");
+/// Name -> the version published here that not every indexer has listed, see [`Row`].
+const UNTOLD: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("untold");
 /// Path of a partial download -> its checkpoint.
 const PROGRESS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("progress");
 
@@ -83,6 +88,33 @@ impl Tables {
             entries.push(entry);
         }
         Ok(entries)
+    }
+
+    pub(super) fn load_untold(&self) -> Result<HashMap<FileName, Row>, CatalogueError> {
+        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
+        let table = read.open_table(UNTOLD).map_err(|error| self.failed(error))?;
+        let mut rows = HashMap::new();
+        for row in table.iter().map_err(|error| self.failed(error))? {
+            let (name, bytes) = row.map_err(|error| self.failed(error))?;
+            let damaged = |why: String| self.damaged(format!("{}: {why}", name.value()));
+            let row = codec::decode(bytes.value()).map_err(|error| damaged(error.to_string()))?;
+            rows.insert(FileName::new(name.value()).map_err(|error| damaged(error.to_string()))?, row);
+        }
+        Ok(rows)
+    }
+
+    /// At most `max` names of entries, those after `last` in the order of their text.
+    pub(super) fn names_after(&self, last: &str, max: usize) -> Result<Vec<FileName>, CatalogueError> {
+        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
+        let table = read.open_table(ENTRIES).map_err(|error| self.failed(error))?;
+        let after = (Bound::Excluded(last), Bound::Unbounded);
+        let rows = table.range::<&str>(after).map_err(|error| self.failed(error))?;
+        let mut names = Vec::new();
+        for row in rows.take(max) {
+            let (name, _) = row.map_err(|error| self.failed(error))?;
+            names.extend(FileName::new(name.value())); // what is no name has no entry in memory either
+        }
+        Ok(names)
     }
 
     pub(super) fn manifest(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
@@ -136,6 +168,7 @@ impl Write<'_> {
         self.with(PARTIALS, |_| Ok(()))?;
         self.with(PROGRESS, |_| Ok(()))?;
         self.with(OUTBOARDS, |_| Ok(()))?;
+        self.with(UNTOLD, |_| Ok(()))?;
         let expected = [("schema", SCHEMA.to_le_bytes().to_vec()), ("node", node.as_bytes().to_vec())];
         for (key, value) in expected {
             let found = self.with(META, |table| {
@@ -203,6 +236,30 @@ impl Write<'_> {
             table.insert(name.as_str(), version.get())?;
             Ok(())
         })
+    }
+
+    /// Stores these rows, removes those without a value.
+    pub(super) fn set_untold<'a>(
+        &self,
+        rows: impl Iterator<Item = (&'a FileName, Option<Row>)>,
+    ) -> Result<(), CatalogueError> {
+        self.with(UNTOLD, |table| {
+            for (name, row) in rows {
+                let bytes = row.as_ref().and_then(|row| codec::encode(row).ok()); // a row is small
+                match bytes {
+                    Some(bytes) => drop(table.insert(name.as_str(), bytes.as_slice())?),
+                    None => drop(table.remove(name.as_str())?),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Commits without waiting for the disk: the change lasts once a later one does.
+    pub(super) fn commit_lazily(mut self) -> Result<(), CatalogueError> {
+        let failed = |error: redb::SetDurabilityError| self.tables.failed(error);
+        self.transaction.set_durability(Durability::None).map_err(failed)?;
+        self.commit()
     }
 
     pub(super) fn set_average(&self, name: &FileName, average: u32) -> Result<(), CatalogueError> {
