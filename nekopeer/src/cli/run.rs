@@ -122,7 +122,7 @@ async fn share(
     };
     let publishing = async {
         peer.indexers_tried().await; // so that files are registered before the command reports them as served
-        let options = PublishOptions { name: name.cloned(), policy: None };
+        let options = PublishOptions { name: name.cloned(), policy: args.policy_change() };
         let paths = match name.filter(|_| from_stdin) {
             Some(name) => vec![pipes::take_stdin(&peer, name, force, output).await?],
             None => paths.to_vec(),

@@ -168,8 +168,7 @@ async fn execute(peer: &PeerHandle, args: &NodeArgs, text: &str, output: &Output
 async fn command(peer: &PeerHandle, args: &NodeArgs, line: Line, output: &Output) -> anyhow::Result<Ended> {
     match line {
         Line::Register { path, name, policy } => {
-            let policy = policy.over(args)?;
-            run::publish(peer, vec![path], PublishOptions { name, policy: Some(policy) }, output).await
+            run::publish(peer, vec![path], PublishOptions { name, policy: policy.over(args) }, output).await
         }
         Line::Deregister { name } => {
             match peer.deregister(&name).await {

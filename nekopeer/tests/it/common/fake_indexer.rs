@@ -62,7 +62,7 @@ const LEASE: LeaseReply = LeaseReply { lease_ms: 60_000, names: 0 };
 
 impl IndexerService for Service {
     async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {
-        Ok(RegisterReply { lease: LEASE, newer: Records::new(), unlisted: 0 })
+        Ok(RegisterReply { lease: LEASE, newer: Records::new(), unlisted: Default::default() })
     }
 
     async fn deregister(self, _: Context, _: Names) -> Result<(), Refusal> {
