@@ -107,7 +107,7 @@ async fn share(
     }
     let mut stop = Stop::new()?;
     let indexers = Indexers::find_or_start(args, output).await?;
-    indexers.note_if_unreachable(args, output);
+    indexers.note_reach(args, output);
     let peer = Peer::spawn(args.config(indexers.addrs.clone(), true)?).await?;
     let mut events = peer.events();
     let showing = {

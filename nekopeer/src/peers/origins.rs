@@ -142,6 +142,35 @@ impl Peers {
         Records::first_of(lost)
     }
 
+    /// Asks an origin for the newest versions of files of which `known` are versions; returns them in any order.
+    /// What it does not offer is left out, and everything if it does not answer.
+    pub(crate) async fn newest(&self, origin: Holder, known: Vec<VerifiedRecord>) -> Vec<VerifiedRecord> {
+        let batches = u32::try_from(known.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
+        let ask = |client: PeerServiceClient| async move {
+            let mut newest = Vec::new();
+            for batch in known.chunks(BATCH_MAX) {
+                let asked = List::first_of(batch.iter().map(held));
+                let verdicts = match client.confirm(call_within(ANSWER_WITHIN), asked).await? {
+                    Ok(verdicts) => verdicts,
+                    Err(refusal) => return Ok(Err(refusal)),
+                };
+                newest.extend(batch.iter().zip(verdicts).filter_map(|(known, verdict)| match verdict {
+                    Verdict::Current => Some(known.clone()),
+                    Verdict::Newer(record) => {
+                        self.library.verifier.verify(*record).ok().filter(|record| record.replaces(known))
+                    }
+                    Verdict::Unpublished | Verdict::Unknown => None,
+                }));
+            }
+            Ok(Ok(newest))
+        };
+        let answer = self.call(origin, ANSWER_WITHIN.saturating_mul(batches), ask).await;
+        answer.unwrap_or_else(|error| {
+            debug!(origin = %origin.node.short(), %error, "the origin cannot be asked");
+            Vec::new()
+        })
+    }
+
     async fn remember_origin(&self, name: FileName, addr: SocketAddr) {
         let remember = move |library: &Arc<Library>| {
             library.catalogue.update(&name, |entry| entry.origin_addr.replace(addr) != Some(addr))

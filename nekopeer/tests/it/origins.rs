@@ -6,7 +6,7 @@ use crate::common::{
     Folder, Goods, Holder, Node, eventually, holder::Question, holder::patient, identity, in_time, indexer,
     kept_port, name, peer, policy,
 };
-use nekopeer::{Condition, Config, Event};
+use nekopeer::{Condition, Config, Event, OnStale};
 use nekoproto::{Freshness, Mode, Records, Verdict, Version};
 
 /// Version `version` of `text`, confirmed every second.
@@ -83,6 +83,62 @@ async fn stale_copy_is_subscribed_to_what_comes_next() {
         reader.peer.check_copies().await;
         origin.publish(&from.write("a", b"version 3")).await;
         reader.invalidated("a", 3).await;
+    })
+    .await;
+}
+
+/// An origin that pushed version 2 of `a` and `b` to a reader with version 1, while no indexer is there.
+async fn pushed_without_indexer(on_stale: OnStale) -> (Folder, Node, Folder, Node) {
+    let indexer = indexer(&[]).await;
+    let (from, to) = (Folder::new(), Folder::new());
+    let config = Config { policy: policy(Mode::Push, 600), ..from.config(&[indexer.local_addr()]) };
+    let origin = Node::registered(config).await;
+    let config = Config { on_stale, ..to.config(&[indexer.local_addr()]) };
+    let mut reader = Node::registered(config).await;
+    for text in ["a", "b"] {
+        origin.publish(&from.write(text, format!("{text} 1").as_bytes())).await;
+        reader.get(text).await.unwrap();
+    }
+    reader.peer.check_copies().await;
+    indexer.shutdown().await;
+    for text in ["a", "b"] {
+        origin.publish(&from.write(text, format!("{text} 2").as_bytes())).await;
+        reader.invalidated(text, 2).await;
+    }
+    (from, origin, to, reader)
+}
+
+#[tokio::test]
+async fn origin_is_asked_for_a_copy_when_no_indexer_answers() {
+    in_time(async {
+        let (_from, _origin, to, reader) = pushed_without_indexer(OnStale::Keep).await;
+        let done = reader.get("a").await.unwrap();
+        assert_eq!((done.record.version.get(), done.freshness), (2, Freshness::Fresh));
+        assert_eq!(to.read("a"), b"a 2");
+        let names = [name("a"), name("b"), name("unknown")];
+        let options = nekopeer::DownloadOptions::default();
+        let outcomes = reader.peer.download_all(&names, &options, &Default::default()).await;
+        let versions: Vec<_> = outcomes
+            .iter()
+            .map(|(_, done)| done.as_ref().map(|done| done.record.version.get()).ok())
+            .collect();
+        assert_eq!(versions, [Some(2), Some(2), None]);
+        assert_eq!(to.read("b"), b"b 2");
+        reader.peer.deregister(&name("a")).await.unwrap();
+        std::fs::remove_file(to.path("a")).unwrap();
+        assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2, "held before");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn refetch_needs_no_indexer() {
+    in_time(async {
+        let (_from, _origin, to, mut reader) = pushed_without_indexer(OnStale::Refetch).await;
+        for _ in 0..2 {
+            reader.event(|event| matches!(event, Event::Refreshed { .. }).then_some(())).await;
+        }
+        assert_eq!((to.read("a"), to.read("b")), (b"a 2".to_vec(), b"b 2".to_vec()));
     })
     .await;
 }

@@ -19,17 +19,16 @@ pub(crate) struct Copy {
 
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
-    /// same file is held.
+    /// same file is or was held.
     ///
     /// # Errors
     /// `Overtaken`, or the entry of the name is damaged.
     pub(crate) fn may_hold(&self, record: &Record) -> Result<(), CatalogueError> {
-        match self.entry(&record.name)? {
-            Some(known) if self.is_own(&known) || known.record.replaces(record) => {
-                Err(CatalogueError::Overtaken(record.name.clone()))
-            }
-            _ => Ok(()),
-        }
+        let (known, floor) = (self.entry(&record.name)?, self.floor(&record.name, &record.origin)?);
+        let is_own = known.as_ref().is_some_and(|known| self.is_own(known));
+        let later = known.as_ref().is_some_and(|known| known.record.replaces(record))
+            || floor.is_some_and(|floor| floor.record.replaces(record));
+        if is_own || later { Err(CatalogueError::Overtaken(record.name.clone())) } else { Ok(()) }
     }
 
     /// Stores a downloaded copy; it replaces any earlier one. Blocking.
@@ -53,15 +52,16 @@ impl Catalogue {
         let write = self.tables.begin()?;
         let mut results = Vec::with_capacity(copies.len());
         let mut entries = Vec::with_capacity(copies.len());
-        for Copy { mut entry, manifest, outboard } in copies {
-            write.end_placing(&entry.record.name)?;
-            if let Err(error) = self.may_hold(&entry.record) {
+        for mut copy in copies {
+            write.end_placing(&copy.entry.record.name)?;
+            if let Err(error) = self.may_hold(&copy.entry.record) {
                 results.push(Err(error));
                 continue;
             }
             // A newer version that became known before or during the download stays known.
-            let known = self.get(&entry.record.name).and_then(|known| known.newest.clone());
-            entry.newest = known.filter(|newest| newest.replaces(&entry.record));
+            self.complete(&write, &mut copy)?;
+            let Copy { entry, manifest, outboard } = copy;
+            write.remove_floor(&entry.record)?;
             if entry.stores_manifest() {
                 write.put_manifest(&entry.record.manifest, &manifest, &outboard)?;
             }

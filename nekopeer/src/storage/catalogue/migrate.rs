@@ -9,8 +9,8 @@ use super::{
     entry::{Entry, from_row_without_sum},
     error::CatalogueError,
     schema::{
-        AVERAGES, CONTENTS, Definition, FILES, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS, PARTIALS, PLACING,
-        PROGRESS, SIZES, UNTOLD, VERSIONS,
+        AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS, PARTIALS,
+        PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
     },
     write::Write,
 };
@@ -60,6 +60,7 @@ impl Write<'_> {
         self.with(AVERAGES, |_| Ok(()))?;
         self.with(MANIFESTS, |_| Ok(()))?;
         self.with(PARTIALS, |_| Ok(()))?;
+        self.with(FLOORS, |_| Ok(()))?;
         self.with(PLACING, |_| Ok(()))?;
         self.with(OUTBOARDS, |_| Ok(()))?;
         self.with(PROGRESS, |_| Ok(()))?;

@@ -11,6 +11,7 @@
 mod copies;
 mod entry;
 mod error;
+mod floors;
 mod migrate;
 pub(crate) mod numbering;
 mod placing;
@@ -146,13 +147,16 @@ impl Catalogue {
         self.tables.outboard(hash)
     }
 
-    /// Removes `name`, also a damaged entry; its version counter stays. Whether there was one. Blocking.
+    /// Removes `name`, also a damaged entry; its version counter stays, or what is known of a copy. Whether there was one. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
     pub(crate) fn remove(&self, name: &FileName) -> Result<bool, CatalogueError> {
         let _changing = self.changing.lock();
         let write = self.tables.begin()?;
+        if let Some(copy) = self.get(name).filter(|entry| !self.is_own(entry)) {
+            write.put_floor(&copy)?;
+        }
         let is_removed = write.remove_entry(name)?;
         if is_removed {
             write.set_untold([(name, None)].into_iter())?;
@@ -174,8 +178,9 @@ impl Catalogue {
     ) -> Result<bool, CatalogueError> {
         let _changing = self.changing.lock();
         let write = self.tables.begin()?;
-        if !self.entry(name)?.is_some_and(|entry| is_it(&entry)) {
-            return Ok(false);
+        let Some(entry) = self.entry(name)?.filter(|entry| is_it(entry)) else { return Ok(false) };
+        if !self.is_own(&entry) {
+            write.put_floor(&entry)?;
         }
         write.remove_entry(name)?;
         write.set_untold([(name, None)].into_iter())?;

@@ -30,6 +30,8 @@ pub(super) const MANIFESTS: Definition<&[u8; 32], &[u8]> = Definition::new("mani
 pub(super) const PARTIALS: Definition<&str, &[u8]> = Definition::new("partials");
 /// Name -> row, manifest and outboard of a copy that is about to be moved to its place.
 pub(super) const PLACING: Definition<&str, Placed> = Definition::new("placing");
+/// Name and origin -> row of the last entry of a copy that is held no more.
+pub(super) const FLOORS: Definition<(&str, &[u8; 32]), &[u8]> = Definition::new("floors");
 /// Hash of a manifest -> outboard of its file.
 pub(super) const OUTBOARDS: Definition<&[u8; 32], &[u8]> = Definition::new("outlines");
 /// Path of a partial download -> its checkpoint.

@@ -23,8 +23,8 @@ use super::{
     entry::{Entry, from_row},
     error::CatalogueError,
     schema::{
-        AVERAGES, CONTENTS, Definition, FILES, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS,
-        PLACING, PROGRESS, SIZES, UNTOLD, half,
+        AVERAGES, CONTENTS, Definition, FILES, FLOORS, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS,
+        PARTIALS, PLACING, PROGRESS, SIZES, UNTOLD, half,
     },
     untold,
     write::Write,
@@ -227,6 +227,16 @@ impl Tables {
 
     pub(super) fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
         self.read(PARTIALS, name.as_str(), |path| PathBuf::from(OsStr::from_bytes(path)))
+    }
+
+    /// What is remembered of copies of `name` that are held no more; a damaged row is left out.
+    pub(super) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, CatalogueError> {
+        let name = name.as_str();
+        let all = (name, &[0; 32])..=(name, &[u8::MAX; 32]);
+        let rows = self.table(FLOORS)?.range(all).map_err(|error| self.failed(error))?;
+        let floors = rows.map(|row| row.map(|(_, row)| from_row(name, row.value())));
+        let floors = floors.collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
+        Ok(floors.into_iter().flatten().collect())
     }
 
     /// The copy that is about to be moved to its place under `name`; none if its row is damaged.

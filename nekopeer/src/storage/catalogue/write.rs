@@ -7,7 +7,7 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, ManifestHash, Version,
+    FileName, ManifestHash, Record, Version,
     codec::{self, CodecError},
 };
 use redb::{Durability, ReadableTable, Table, WriteTransaction};
@@ -17,8 +17,8 @@ use super::{
     entry::{Entry, from_row, to_row},
     error::CatalogueError,
     schema::{
-        AVERAGES, CONTENTS, Definition, FILES, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS, PLACING,
-        PROGRESS, SIZES, UNTOLD, VERSIONS, half,
+        AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS,
+        PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS, half,
     },
     untold::Row,
 };
@@ -190,6 +190,17 @@ impl Write<'_> {
             };
             Ok(before.map(|bytes| PathBuf::from(OsStr::from_bytes(bytes.value()))))
         })
+    }
+
+    pub(super) fn put_floor(&self, entry: &Entry) -> Result<(), CatalogueError> {
+        let (row, record) = (self.row(entry)?, &entry.record);
+        let key = (record.name.as_str(), record.origin.as_bytes());
+        self.with(FLOORS, |table| table.insert(key, row.as_slice()).map(drop))
+    }
+
+    pub(super) fn remove_floor(&self, record: &Record) -> Result<(), CatalogueError> {
+        let key = (record.name.as_str(), record.origin.as_bytes());
+        self.with(FLOORS, |table| table.remove(key).map(drop))
     }
 
     pub(super) fn put_placing(&self, copy: &Copy) -> Result<(), CatalogueError> {
