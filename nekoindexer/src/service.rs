@@ -125,7 +125,7 @@ impl IndexerService for Service {
         Ok(RegisterReply {
             lease,
             newer: Records::first_of(plan.newer.iter().map(ListedRecord::to_signed)),
-            unlisted: u32::try_from(plan.unlisted).unwrap_or(u32::MAX),
+            unlisted: Names::first_of(plan.unlisted),
         })
     }
 

@@ -126,7 +126,7 @@ impl State {
                     }
                 }
                 Noted::Outdated(newer) => plan.newer.push(newer),
-                Noted::Full => plan.unlisted += 1,
+                Noted::Full => plan.unlisted.push(record.name.clone()),
             }
         }
         // Includes what other registrations have added and neighbors have not acknowledged yet.

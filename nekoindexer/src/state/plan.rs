@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use nekoproto::ListedRecord;
+use nekoproto::{FileName, ListedRecord};
 
 use super::{index::SessionId, merge::Found, summary::Position};
 
@@ -37,8 +37,8 @@ pub struct Announcement {
 pub struct RegisterPlan {
     /// Newer versions to tell the caller.
     pub newer: Vec<ListedRecord>,
-    /// How many records a limit kept from being listed.
-    pub unlisted: usize,
+    /// Names whose records a limit kept from being listed.
+    pub unlisted: Vec<FileName>,
     /// Whom to tell.
     pub announcement: Announcement,
     /// Whether our summary has changed.

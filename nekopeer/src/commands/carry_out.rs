@@ -37,7 +37,7 @@ pub(crate) async fn carry_out(
     match command {
         Command::Publish(Publish { paths, name, policy }) => {
             let paths = paths.into_iter().map(|path| path.0).collect();
-            return publish(peer, paths, PublishOptions { name, policy: Some(policy) }, answer).await;
+            return publish(peer, paths, PublishOptions { name, policy }, answer).await;
         }
         Command::Store(store) => return store_input(peer, store, input, answer).await,
         Command::Withdraw { names } => {
@@ -83,7 +83,7 @@ async fn publish(
     peer.indexers_tried().await; // so that files are registered before they are reported as published
     let progress = Arc::new(Progress::default());
     let publishing = peer.publish(paths, options, &progress);
-    let PublishOutcome { published, unchanged, copies, failed, indexers_told } =
+    let PublishOutcome { published, unchanged, copies, failed, indexers_told, is_confirmed } =
         answer.reporting(&progress, publishing).await?;
     answer.rows_of(&published, |record| Row::Published(PublishedRow::New(record.into()))).await?;
     answer.rows_of(&unchanged, |record| Row::Published(PublishedRow::Unchanged(record.into()))).await?;
@@ -92,7 +92,7 @@ async fn publish(
         Row::Published(PublishedRow::failed(path, in_one_line(error)))
     };
     answer.rows_of(&failed, row).await?;
-    Ok(Summary::Published { indexers_told: indexers_told as u64 })
+    Ok(Summary::Published { indexers_told: indexers_told as u64, is_confirmed })
 }
 
 async fn store_input(
@@ -106,7 +106,7 @@ async fn store_input(
     let progress = Arc::new(Progress::default());
     let storing = peer.store(&name, InputReader::new(input), force, &progress);
     let path = answer.reporting(&progress, storing).await?;
-    publish(peer, vec![path], PublishOptions { name: Some(name), policy: Some(policy) }, answer).await
+    publish(peer, vec![path], PublishOptions { name: Some(name), policy }, answer).await
 }
 
 async fn get(peer: &PeerHandle, download: Download, answer: &Answer) -> Result<(), Failure> {

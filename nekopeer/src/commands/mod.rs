@@ -156,6 +156,8 @@ pub(crate) enum Summary {
     Published {
         /// Indexers that acknowledged.
         indexers_told: u64,
+        /// Whether each new version is listed by an indexer; until then its number may change.
+        is_confirmed: bool,
     },
 }
 

@@ -1,6 +1,6 @@
 //! The caller's side: knocks, hands over a command, and passes its answer on.
 
-use std::{io, path::Path, time::Duration};
+use std::{convert::Infallible, io, path::Path, time::Duration};
 
 use tokio::{net::UnixStream, time::timeout};
 
@@ -107,7 +107,7 @@ impl Caller {
                     break; // the answer says why
                 }
             }
-            std::future::pending::<()>().await;
+            std::future::pending::<Infallible>().await
         };
         let receiving = async {
             loop {
@@ -126,7 +126,7 @@ impl Caller {
         };
         tokio::select! {
             result = receiving => result,
-            () = sending => Err(Failure::new("unreachable")),
+            never = sending => match never {},
         }
     }
 

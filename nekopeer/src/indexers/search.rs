@@ -1,16 +1,20 @@
 //! Searches: from a name to hits, from all indexers concurrently; only signed records count.
 
 use std::{
+    collections::HashMap,
     net::SocketAddr,
     slice,
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoproto::{
-    Answers, Covered, FileName, IndexerServiceClient, MsgId, Names, QueryAllRequest, QueryReply,
-    QueryRequest, Refusal, VerifiedRecord, Verifier, limits::BATCH_MAX, transport::call_within,
+    Answers, Covered, FileName, Hit, IndexerServiceClient, MsgId, Names, QueryAllRequest, QueryReply,
+    QueryRequest, Refusal, VerifiedRecord, Verifier,
+    limits::{BATCH_MAX, TTL_DEFAULT},
+    transport::call_within,
 };
+use parking_lot::Mutex;
 use tarpc::client::RpcError;
 
 use super::{Indexers, session::Session};
@@ -104,6 +108,45 @@ impl Indexers {
         let found = merged.iter().flat_map(|answer| &answer.candidates);
         self.library.learn(found.map(|candidate| candidate.record.clone()).collect()).await;
         Ok(merged)
+    }
+}
+
+impl Indexers {
+    /// Asks the network for the newest versions of `names` that were published with this node's key, and adds
+    /// the answers to `known` as they come. Asks nobody if no indexer is connected.
+    ///
+    /// # Cancel safety
+    /// Safe: what was answered is in `known`.
+    pub(crate) async fn ask_own(&self, names: &[FileName], known: &Mutex<HashMap<FileName, VerifiedRecord>>) {
+        // The same ids for all indexers: the network handles each query once.
+        let batches: Vec<_> = names.chunks(BATCH_MAX).map(|names| (MsgId::random(), names)).collect();
+        let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
+        let asked =
+            self.sessions.iter().filter(|session| session.is_connected()).map(async |session| {
+                for (msg_id, names) in &batches {
+                    let deadline = Instant::now() + self.query_deadline;
+                    let replies = ask_one(session, scope, *msg_id, names, deadline).await;
+                    let Ok(replies) = replies else { return };
+                    for (name, hit) in names.iter().zip(replies).flat_map(|(name, reply)| {
+                        reply.hits.into_vec().into_iter().map(move |hit| (name, hit))
+                    }) {
+                        self.note_own_hit(name, hit, known);
+                    }
+                }
+            });
+        join_all(asked).await;
+    }
+
+    fn note_own_hit(&self, name: &FileName, hit: Hit, known: &Mutex<HashMap<FileName, VerifiedRecord>>) {
+        let record = hit.record.unverified();
+        if record.origin != self.library.node || record.name != *name {
+            return;
+        }
+        let Ok(record) = self.library.verifier.verify(hit.record) else { return };
+        let mut known = known.lock();
+        if known.get(name).is_none_or(|known| record.replaces(known)) {
+            known.insert(name.clone(), record);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
 /// Files that are listed one by one.
 const LISTED_MAX: usize = 20;
 
-/// Lines, file by file if there are few; or `{"files":[...],"failed":[...],"indexers_told"}`.
+/// Lines, file by file if there are few; or `{"files":[...],"failed":[...],"indexers_told","confirmed"}`.
 pub(super) struct Published {
     list: JsonList,
     new: usize,
@@ -76,14 +76,16 @@ impl View for Published {
     }
 
     fn finish(&mut self, summary: Summary, output: Output) -> io::Result<Ended> {
+        let (told, is_confirmed) = match summary {
+            Summary::Published { indexers_told, is_confirmed } => (indexers_told, is_confirmed),
+            Summary::Done => (0, false),
+        };
         if output.is_json() {
             let failed = self.failed.iter().map(|(path, why)| json!({ "path": path, "error": why }));
             let failed = Value::Array(failed.collect());
-            let told = match summary {
-                Summary::Published { indexers_told } => indexers_told,
-                Summary::Done => 0,
-            };
-            self.list.end(&[("failed", failed), ("indexers_told", told.into())], output)?;
+            let fields =
+                [("failed", failed), ("indexers_told", told.into()), ("confirmed", is_confirmed.into())];
+            self.list.end(&fields, output)?;
         } else {
             if let Some(more) = (self.new + self.unchanged).checked_sub(LISTED_MAX).filter(|more| *more > 0) {
                 output.line(&format!("... and {more} more"))?;
@@ -92,7 +94,8 @@ impl View for Published {
                 output.line(&format!("kept as a copy {name}: another origin's file"))?;
             }
             let Self { new, unchanged, bytes, .. } = self;
-            output.line(&format!("{new} new, {unchanged} unchanged, {}", size(*bytes)))?;
+            let unconfirmed = if is_confirmed { "" } else { ", not confirmed by an indexer yet" };
+            output.line(&format!("{new} new, {unchanged} unchanged, {}{unconfirmed}", size(*bytes)))?;
         }
         self.failed.iter().for_each(|(_, why)| output.note(&format!("error: {why}")));
         Ok(if self.failed.is_empty() { Ended::Well } else { Ended::Failed })

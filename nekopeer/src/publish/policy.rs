@@ -1,23 +1,24 @@
-//! [`PolicyChange`]: what was said about the policy of a file that is published.
+//! [`PolicyChange`]: what a publish says of a file's policy; the rest stays as it is.
 
 use nekoproto::{Mode, Policy, policy::BadPolicy};
 use serde::{Deserialize, Serialize};
 
-/// What was said about the policy of a file. About what was not said, the file keeps its previous policy.
+/// The terms of a policy that are said; each other one is kept from the version before, or is the peer's
+/// default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyChange {
     /// How copies are kept coherent.
     pub mode: Option<Mode>,
-    /// Seconds that a copy counts as fresh under push.
+    /// Seconds for which a confirmation is valid under push.
     pub lease_secs: Option<u32>,
-    /// Seconds that a copy counts as fresh under pull.
+    /// Seconds for which a confirmation is valid under pull.
     pub ttr_secs: Option<u32>,
-    /// Whether a copy past its time is handed out.
+    /// Whether a holder may serve a copy past its bound.
     pub serve_stale: Option<bool>,
 }
 
 impl PolicyChange {
-    /// This change, and where it says nothing, `other`.
+    /// These terms, and those of `other` that are not among them.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -28,22 +29,22 @@ impl PolicyChange {
         }
     }
 
-    /// `previous`, changed as said.
+    /// `policy` with these terms.
     ///
     /// # Errors
-    /// A term is outside of its limits.
-    pub fn over(self, previous: Policy) -> Result<Policy, BadPolicy> {
+    /// A term is zero or longer than a week.
+    pub fn over(self, policy: Policy) -> Result<Policy, BadPolicy> {
         Policy::new(
-            self.mode.unwrap_or(previous.mode()),
-            self.lease_secs.unwrap_or(previous.lease_secs()),
-            self.ttr_secs.unwrap_or(previous.ttr_secs()),
-            self.serve_stale.unwrap_or(previous.serve_stale()),
+            self.mode.unwrap_or(policy.mode()),
+            self.lease_secs.unwrap_or(policy.lease_secs()),
+            self.ttr_secs.unwrap_or(policy.ttr_secs()),
+            self.serve_stale.unwrap_or(policy.serve_stale()),
         )
     }
 }
 
 impl From<Policy> for PolicyChange {
-    /// Says everything.
+    /// All terms.
     fn from(policy: Policy) -> Self {
         Self {
             mode: Some(policy.mode()),
