@@ -86,6 +86,9 @@ impl Library {
     /// Queues those of `heard`, signed by this node, that the catalogue does not have: see
     /// [`contest`](crate::state::contest).
     fn note_own(&self, heard: Vec<VerifiedRecord>) {
+        if !self.is_serving {
+            return; // it offers nothing, and tells no user
+        }
         let mut is_queued = false;
         for record in heard {
             if self.judge(&record, Turn::First).is_some_and(|judgment| judgment != Judgment::Stands) {
@@ -164,6 +167,9 @@ impl Drop for Settling {
                     own.settling.remove(name);
                 }
             }
+        }
+        if own.settling.is_empty() {
+            own.settling.shrink_to_fit();
         }
         let is_left = !own.heard.is_empty();
         drop(own);
