@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`cli`] | command line, REPL and demo; the only room that prints |
 //! | `peer` | builds the rooms, and hands out [`PeerHandle`] |
+//! | `listing` | lists the files piece by piece, after asking their origins |
 //! | `watch` | acts on news: refetches, drops, republishes, forwards, confirms with origins |
 //! | `publish` | from files to signed versions |
 //! | `download` | from a name to a verified file |
@@ -26,6 +27,7 @@ mod content;
 mod download;
 mod indexers;
 mod library;
+mod listing;
 mod peer;
 mod peers;
 mod publish;
@@ -43,6 +45,7 @@ pub use library::{
     events::Event,
     status::{Condition, FileStatus},
 };
+pub use listing::Listing;
 pub use peer::{Peer, PeerHandle, StartError};
 pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome};
 pub use state::{choice::Candidate, freshness::OnStale};

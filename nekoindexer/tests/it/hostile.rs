@@ -110,14 +110,14 @@ async fn nobody_invalidates_the_file_of_another() {
 }
 
 #[tokio::test]
-async fn lies_of_a_neighbor_are_left_out_and_the_answer_called_incomplete() {
+async fn lies_of_a_neighbor_are_left_out() {
     let junk = (0..HITS_MAX).map(|n| forged(ATTACKER + u16::try_from(n).unwrap(), ORIGIN, "a", 99));
     let cases = [
-        ("forged", says([forged(ATTACKER, ORIGIN, "a", 99)])),
-        ("another name", says([record(ATTACKER, "b", 99)])),
-        ("nothing but junk", says(junk)),
+        ("forged", says([forged(ATTACKER, ORIGIN, "a", 99)]), true),
+        ("another name", says([record(ATTACKER, "b", 99)]), false),
+        ("nothing but junk", says(junk), true),
     ];
-    for (case, habit) in cases {
+    for (case, habit, complete) in cases {
         over_both(async |security| {
             let liar = Fake::begin(ATTACKER, security, habit.clone());
             let honest = indexer(security, &[]).await;
@@ -129,10 +129,27 @@ async fn lies_of_a_neighbor_are_left_out_and_the_answer_called_incomplete() {
                 peer.register([record(ORIGIN, "a", 1)]).await;
             }
             let reply = near.query("a", 1).await;
-            assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([2, 3]))], false), "{case}");
+            assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([2, 3]))], complete), "{case}");
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn origin_that_signs_wrongly_harms_its_own_file_alone() {
+    over_both(async |security| {
+        let far = indexer(security, &[]).await;
+        let near = indexer(security, &[far.local_addr()]).await;
+        near.neighbors_reach(1).await;
+        let honest = Peer::join(ORIGIN, far.local_addr(), security).await;
+        honest.register([record(ORIGIN, "a", 1)]).await;
+        let wrong = Peer::join(ATTACKER, far.local_addr(), security).await;
+        wrong.register([forged(ORIGIN, ATTACKER, "a", 1)]).await;
+        let asker = Peer::join(2, near.local_addr(), security).await;
+        let reply = asker.query("a", 1).await;
+        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([ORIGIN]))], true));
+    })
+    .await;
 }
 
 #[tokio::test]

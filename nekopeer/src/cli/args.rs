@@ -11,7 +11,7 @@ use nekoproto::{
     transport::{Security, resolve},
 };
 
-use super::units;
+use super::{indexers::listen_towards, units};
 use crate::{config::Config, publish::PolicyChange, state::freshness::OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
@@ -39,10 +39,10 @@ pub struct NodeArgs {
     #[arg(long, global = true, value_name = "ADDR", value_parser = resolve,
           default_value_t = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))]
     pub discover: SocketAddr,
-    /// Address to serve on; port 0 picks a free one
-    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve,
-          default_value_t = SocketAddr::from(([127, 0, 0, 1], 0)), env = "NEKOPEER_LISTEN")]
-    pub listen: SocketAddr,
+    /// Address to serve on; port 0 picks a free one [default: a free port of the address that reaches the
+    /// indexer; of 127.0.0.1 if that is on this machine]
+    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve, env = "NEKOPEER_LISTEN")]
+    pub listen: Option<SocketAddr>,
     /// The folder that files are downloaded to, and that names are relative to
     #[arg(long, global = true, value_name = "DIR", default_value = ".", env = "NEKOPEER_DIR")]
     pub dir: PathBuf,
@@ -199,8 +199,8 @@ impl NodeArgs {
     pub fn config(&self, indexers: Vec<SocketAddr>, serving: bool) -> Result<Config, BadPolicy> {
         let default = Config::new(&self.dir);
         Ok(Config {
+            listen: serving.then(|| self.listen.unwrap_or_else(|| listen_towards(&indexers))),
             indexers,
-            listen: serving.then_some(self.listen),
             data_dir: self.data_dir.clone(),
             network: self.network.clone().unwrap_or_default(),
             security: self.security(),

@@ -3,6 +3,7 @@
 mod args;
 mod demo;
 mod indexers;
+mod list;
 mod outcome;
 mod output;
 mod pipes;

@@ -36,6 +36,11 @@ impl Output {
         stdout.flush()
     }
 
+    /// Prints a piece of a line of the result.
+    pub(super) fn piece(self, text: &str) -> io::Result<()> {
+        io::stdout().lock().write_all(text.as_bytes())
+    }
+
     /// Prints the result as JSON.
     pub(super) fn object(self, value: &serde_json::Value) -> io::Result<()> {
         self.line(&value.to_string())

@@ -12,6 +12,7 @@ use super::{
     Ended,
     args::{Command, NodeArgs},
     indexers::Indexers,
+    list::list,
     outcome::{failed, report_corrupt_sources},
     output::Output,
     pipes, show,
@@ -106,7 +107,7 @@ async fn share(
     }
     let mut stop = Stop::new()?;
     let indexers = Indexers::find_or_start(args, output).await?;
-    indexers.note_if_unreachable(args, output);
+    indexers.note_reach(args, output);
     let peer = Peer::spawn(args.config(indexers.addrs.clone(), true)?).await?;
     let mut events = peer.events();
     let showing = {
@@ -279,19 +280,10 @@ fn show_hits(names: &[FileName], answers: &[Answer], output: &Output) -> anyhow:
 
 /// Shows what is published and held here.
 pub(super) async fn ls(peer: &PeerHandle, output: &Output) -> anyhow::Result<Ended> {
-    let files = peer.files().await;
-    if output.is_json() {
-        output.object(&show::files_json(&files))?;
-    } else if files.is_empty() {
-        output.note("nothing is published or held here");
-    } else {
-        output.line(&show::files(&files))?;
-    }
-    Ok(Ended::Well)
+    list(peer.listing(false), output).await
 }
 
-/// Asks the origins, then shows what is published and held here.
+/// Shows what is published and held here, once its origins were asked.
 pub(super) async fn status(peer: &PeerHandle, output: &Output) -> anyhow::Result<Ended> {
-    peer.check_copies().await;
-    ls(peer, output).await
+    list(peer.listing(true), output).await
 }

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use crate::{
     download::{Delivery, DownloadError, Downloaded},
     indexers::Answer,
-    library::status::FileStatus,
     publish::PublishOutcome,
 };
 
@@ -29,21 +28,57 @@ pub(super) fn size(bytes: u64) -> String {
 
 /// A table with headings and aligned columns; the columns listed in `right` are right-aligned.
 pub(super) fn table(headings: &[&str], right: &[usize], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([headings[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
-    let line = |cells: Vec<&str>| {
-        let cells = cells.iter().enumerate().map(|(column, cell)| {
-            let width = widths[column];
-            if right.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    let heading = line(headings.to_vec());
-    let rows = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
-    [heading].into_iter().chain(rows).collect::<Vec<_>>().join("\n")
+    Table::new(headings, right).text(rows)
+}
+
+/// A table that is shown in pieces: its columns are as wide as the cells so far.
+#[derive(Debug)]
+pub(super) struct Table<'a> {
+    headings: &'a [&'a str],
+    right: &'a [usize],
+    widths: Vec<usize>,
+    is_begun: bool,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn new(headings: &'a [&'a str], right: &'a [usize]) -> Self {
+        let widths = headings.iter().map(|heading| heading.len()).collect();
+        Self { headings, right, widths, is_begun: false }
+    }
+
+    /// The lines of the next rows, the first after the headings.
+    pub(super) fn text(&mut self, rows: &[Vec<String>]) -> String {
+        for row in rows {
+            for (width, cell) in self.widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let mut text = String::new();
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.line(self.headings.iter().copied(), &mut text);
+        }
+        rows.iter().for_each(|row| self.line(row.iter().map(String::as_str), &mut text));
+        text.pop(); // the last line break
+        text
+    }
+
+    fn line<'b>(&self, cells: impl Iterator<Item = &'b str>, text: &mut String) {
+        for (column, (cell, width)) in cells.zip(&self.widths).enumerate() {
+            if column > 0 {
+                text.push_str("  ");
+            }
+            let blanks = std::iter::repeat_n(' ', width - cell.chars().count());
+            if self.right.contains(&column) {
+                text.extend(blanks);
+                text.push_str(cell);
+            } else {
+                text.push_str(cell);
+                text.extend(blanks);
+            }
+        }
+        text.truncate(text.trim_end_matches(' ').len());
+        text.push('\n');
+    }
 }
 
 /// A table of hits, one row per holder.
@@ -153,38 +188,6 @@ pub(super) fn all_downloaded_json(outcomes: &[(FileName, Result<Downloaded, Down
         }
     }
     json!({ "files": files, "failed": failed })
-}
-
-/// A table of the files published and held here.
-pub(super) fn files(files: &[FileStatus]) -> String {
-    let rows = files.iter().map(|file| {
-        let newest = file.newest.map_or_else(String::new, |newest| format!("version {newest} is out"));
-        vec![
-            file.record.name.to_string(),
-            file.record.version.to_string(),
-            size(file.record.size),
-            if file.own { "origin" } else { "copy" }.to_owned(),
-            file.record.policy.mode().to_string(),
-            file.condition.to_string(),
-            newest,
-        ]
-    });
-    let headings = ["NAME", "VERSION", "SIZE", "ROLE", "POLICY", "FRESHNESS", ""];
-    table(&headings, &[1, 2], &rows.collect::<Vec<_>>())
-}
-
-/// `{"files":[...]}`
-pub(super) fn files_json(files: &[FileStatus]) -> Value {
-    let files = files.iter().map(|file| {
-        let mut value = record_json(&file.record);
-        value["role"] = if file.own { "origin" } else { "copy" }.into();
-        value["policy"] = file.record.policy.mode().to_string().into();
-        value["freshness"] = file.condition.to_string().into();
-        value["newest"] = file.newest.map(nekoproto::Version::get).into();
-        value["path"] = file.path.to_string_lossy().into();
-        value
-    });
-    json!({ "files": files.collect::<Vec<_>>() })
 }
 
 /// The outcome of a publish, file by file if there are few.

@@ -216,15 +216,16 @@ async fn call_all(
     }
 }
 
-/// Merges one reply. Parts that are unsigned, misnamed or invalid are dropped and make it incomplete.
+/// Merges one reply. A record that its origin did not sign is dropped: it says nothing of any file. A record of
+/// another name is dropped and makes the answer incomplete.
 fn absorb(verifier: &Verifier, merged: &mut Answer, name: &FileName, reply: QueryReply) {
     merged.complete &= reply.complete;
     for hit in reply.hits {
-        let verified = verifier.verify(hit.record).ok().filter(|record| record.name == *name);
-        let Some(record) = verified else {
+        if hit.record.unverified().name != *name {
             merged.complete = false;
             continue;
-        };
+        }
+        let Ok(record) = verifier.verify(hit.record) else { continue };
         let usable =
             |addr: &SocketAddr| addr.port() != 0 && !addr.ip().is_unspecified() && !addr.ip().is_multicast();
         let holders = hit.holders.into_iter().filter(|holder| usable(&holder.addr)).collect();

@@ -28,6 +28,7 @@ use crate::{
     library::{Library, events::Event},
     serve::control::PeerControl,
     state::registrations::{Batch, Generation, IndexerIndex, Kind, Registrations},
+    storage::catalogue::{CatalogueError, PageStart},
 };
 
 /// Time limit for a reply to a registration or a renewal.
@@ -272,8 +273,18 @@ impl Worker {
     /// Updates the offers from the files on disk.
     async fn look_at_files(&self) {
         let registrations = Arc::clone(&self.registrations);
-        let look = move |library: &Arc<Library>| refresh(library, &registrations, library.offered());
-        self.library.blocking(look).await;
+        let look = move |library: &Arc<Library>| {
+            let mut start = Some(PageStart::default());
+            while let Some(from) = start {
+                let (found, next) = library.offered(&from)?;
+                refresh(library, &registrations, found);
+                start = next;
+            }
+            Ok::<(), CatalogueError>(())
+        };
+        if let Err(error) = self.library.blocking(look).await {
+            tracing::error!(%error, "not all files are offered");
+        }
     }
 
     /// Registers all changes that the indexer has not acknowledged.

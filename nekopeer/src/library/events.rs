@@ -48,6 +48,8 @@ pub enum Event {
     Dropped(FileName),
     /// The origin of a copy does not answer; the copy is kept.
     OriginAway(FileName),
+    /// The origin of a copy does not offer the file any more; the copy is kept.
+    Withdrawn(FileName),
     /// A published file changed on disk and is no longer offered.
     Changed(FileName),
     /// A version published here got a later number, because its number had been used with this key.
@@ -98,6 +100,9 @@ impl fmt::Display for Event {
             }
             Self::Dropped(name) => write!(f, "dropped the outdated copy of {name}"),
             Self::OriginAway(name) => write!(f, "the origin of {name} cannot be asked; the copy is kept"),
+            Self::Withdrawn(name) => {
+                write!(f, "the origin of {name} does not offer it any more; the copy is kept")
+            }
             Self::Changed(name) => {
                 write!(f, "{name} changed on disk and is not offered: register it again")
             }

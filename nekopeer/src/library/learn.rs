@@ -33,14 +33,11 @@ impl Library {
         let (own, others): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| record.origin == self.node);
         self.note_own(own);
-        let newer: Vec<VerifiedRecord> = {
-            let copies = self.copies.lock();
-            let is_newer = |record: &VerifiedRecord| {
-                let copy = copies.get(&record.name);
-                copy.is_some_and(|copy| record.replaces(copy.newest().unwrap_or(copy.held())))
-            };
-            others.into_iter().filter(is_newer).collect()
+        let is_newer = |record: &VerifiedRecord| {
+            let held = self.catalogue.get(&record.name);
+            held.is_some_and(|held| record.replaces(held.newest.as_ref().unwrap_or(&held.record)))
         };
+        let newer: Vec<VerifiedRecord> = others.into_iter().filter(is_newer).collect();
         newer.is_empty() || self.note_newer(newer).await
     }
 
@@ -53,9 +50,7 @@ impl Library {
             // After the write: what is visible in memory must be on disk.
             let mut copies = self.copies.lock();
             for record in &newer {
-                if let Some(copy) = copies.get_mut(&record.name) {
-                    copy.learn(record);
-                }
+                copies.change(&record.name, |copy| copy.learn(record));
             }
         }
         let is_noted = stored.is_ok();
@@ -66,7 +61,7 @@ impl Library {
                     let Some(newest) = &entry.newest else { continue };
                     let (name, held) = (entry.record.name.clone(), entry.record.version);
                     self.tell(Event::Invalidated { name: name.clone(), held, newest: newest.version });
-                    outdated.push(name);
+                    outdated.push((name, newest.origin));
                 }
             }
             Err(error) => {

@@ -1,14 +1,14 @@
 //! What this peer knows of its files: what it publishes and holds, how fresh its copies are, and which
 //! peers subscribe. News is *recorded* here, durably; [`watch`](crate::watch) acts on it.
 
-mod copies;
+pub(crate) mod copies;
 pub(crate) mod events;
 pub(crate) mod learn;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -24,10 +24,13 @@ use self::{
     subscribers::Subscribers,
 };
 use crate::{
-    state::freshness::CopyState,
+    state::copies::Copies,
     storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
-    util::{clock, tasks::Tasks},
+    util::tasks::Tasks,
 };
+
+/// Entries of the catalogue that are read at once where all are gone through.
+pub(crate) const ENTRIES_AT_ONCE: usize = 1024;
 
 /// What this peer knows of its files.
 #[derive(Debug)]
@@ -44,8 +47,8 @@ pub(crate) struct Library {
     pub(crate) is_serving: bool,
     /// As a reader: how long a confirmation counts, if shorter than the policy of a file says.
     ttr: Option<Duration>,
-    /// Freshness of the copies of other origins' files.
-    copies: Mutex<HashMap<FileName, CopyState>>,
+    /// Freshness of the copies of other origins' files that were asked about, or are watched.
+    copies: Mutex<Copies>,
     /// Names whose file is being written, by a download or from a pipe.
     in_use: Mutex<HashSet<FileName>>,
     news: Mutex<News>,
@@ -72,7 +75,7 @@ pub(crate) struct Opened {
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// Outdated copies.
-    pub(crate) outdated: BTreeSet<FileName>,
+    pub(crate) outdated: BTreeMap<FileName, NodeId>,
     /// Files found changed on disk, or as they were again.
     pub(crate) changed: BTreeSet<FileName>,
     /// Newer versions that the own indexers may not know.
@@ -87,12 +90,6 @@ impl Library {
         ttr: Option<Duration>,
     ) -> (Arc<Self>, broadcast::Receiver<Event>) {
         let Opened { share, data_dir, catalogue, lock } = opened;
-        let now = clock::now();
-        let copies = catalogue.all().into_iter().filter(|entry| !catalogue.is_own(entry)).map(|entry| {
-            let state = CopyState::new(entry.record.clone(), entry.newest.clone(), ttr, now);
-            (entry.record.name.clone(), state)
-        });
-        let copies = Mutex::new(copies.collect());
         let (events, first_events) = broadcast::channel(EVENTS_KEPT);
         let library = Self {
             node,
@@ -104,7 +101,7 @@ impl Library {
             tasks: Tasks::default(),
             is_serving,
             ttr,
-            copies,
+            copies: Mutex::default(),
             in_use: Mutex::default(),
             news: Mutex::default(),
             own_news: Mutex::default(),

@@ -1,11 +1,14 @@
 //! The files that this peer publishes and holds, and their condition.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
 
-use super::{Library, events::Event};
-use crate::{content::stamp::Stamp, storage::catalogue::Entry};
+use super::{ENTRIES_AT_ONCE, Library, events::Event};
+use crate::{
+    content::stamp::Stamp,
+    storage::catalogue::{CatalogueError, Entry, Page, PageStart},
+};
 
 /// One file of this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +30,8 @@ pub struct FileStatus {
 pub enum Condition {
     /// The bytes are those of the record; their freshness.
     Good(Freshness),
+    /// The bytes are those of the record, the newest known version, which its origin does not offer any more.
+    Withdrawn,
     /// The file on disk was changed.
     Changed,
     /// The file does not exist.
@@ -37,6 +42,7 @@ impl std::fmt::Display for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Good(freshness) => freshness.fmt(f),
+            Self::Withdrawn => f.pad("withdrawn"),
             Self::Changed => f.pad("changed"),
             Self::Missing => f.pad("missing"),
         }
@@ -44,39 +50,74 @@ impl std::fmt::Display for Condition {
 }
 
 impl Library {
-    /// Every file, by name. Blocking.
-    pub(crate) fn files(&self) -> Vec<FileStatus> {
-        self.catalogue.all().into_iter().map(|entry| self.status(&entry)).collect()
-    }
-
-    fn status(&self, entry: &Entry) -> FileStatus {
-        let disk = on_disk(entry);
-        if disk.is_some() {
+    /// The condition of the file of `entry`. Blocking.
+    pub(crate) fn status(&self, entry: Entry) -> FileStatus {
+        let (entry, damage) = self.settled(entry);
+        if damage.is_some() {
             self.note_changed(&entry.record.name);
         }
         FileStatus {
-            record: entry.record.clone(),
-            path: entry.path.clone(),
-            own: self.catalogue.is_own(entry),
-            condition: disk.unwrap_or_else(|| Condition::Good(self.freshness_of(entry))),
+            own: self.catalogue.is_own(&entry),
+            condition: damage.unwrap_or_else(|| self.confirmed(&entry)),
             newest: entry.newest.as_ref().map(|newest| newest.version),
+            record: entry.record,
+            path: entry.path,
+        }
+    }
+
+    /// `entry`, or what has replaced it since it was read, and what is wrong with its file. A file that this peer is
+    /// replacing is not taken for one that a user changed.
+    fn settled(&self, mut entry: Entry) -> (Entry, Option<Condition>) {
+        loop {
+            let damage = on_disk(&entry);
+            if damage.is_none() || self.catalogue.is_placing(&entry.record.name) {
+                return (entry, None);
+            }
+            match self.catalogue.get(&entry.record.name) {
+                Some(now) if *now != entry => entry = Arc::unwrap_or_clone(now),
+                _ => return (entry, damage),
+            }
+        }
+    }
+
+    /// What the origin of `entry` last said.
+    fn confirmed(&self, entry: &Entry) -> Condition {
+        match self.freshness_of(entry) {
+            Freshness::Fresh | Freshness::Unverified if self.is_withdrawn(&entry.record) => {
+                Condition::Withdrawn
+            }
+            freshness => Condition::Good(freshness),
         }
     }
 
     /// The freshness of the bytes of `entry` now.
     pub(crate) fn freshness_of(&self, entry: &Entry) -> Freshness {
         match (self.catalogue.is_own(entry), &entry.newest) {
+            (_, Some(_)) => Freshness::Stale, // an own file: published elsewhere with this key
             (true, None) => Freshness::Fresh,
-            (true, Some(_)) => Freshness::Stale, // published elsewhere with this key
-            (false, _) => self.freshness(&entry.record),
+            (false, None) => self.freshness(&entry.record),
         }
     }
 
-    /// The records of all files, and whether this peer can serve each: the file is unchanged on disk and not an
-    /// outdated copy. Sends an event for each file that changed. Blocking.
-    pub(crate) fn offered(&self) -> Vec<(VerifiedRecord, bool)> {
-        let all = self.catalogue.all();
-        all.iter().map(|entry| (entry.record.clone(), self.may_be_offered(entry))).collect()
+    /// The records of the files from `start` on, at most [`ENTRIES_AT_ONCE`], whether this peer can serve each, and
+    /// where the next ones begin. A file is served if it is unchanged on disk and not an outdated copy. Sends an
+    /// event for each file that changed. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue failed.
+    pub(crate) fn offered(
+        &self,
+        start: &PageStart,
+    ) -> Result<(Vec<(VerifiedRecord, bool)>, Option<PageStart>), CatalogueError> {
+        let Page { entries, next } = self.catalogue.page(start, ENTRIES_AT_ONCE)?;
+        let found = entries.into_iter().filter_map(|entry| match entry {
+            Ok(entry) => Some(self.may_be_offered(entry)),
+            Err(error) => {
+                tracing::error!(%error, "a file is not offered");
+                None
+            }
+        });
+        Ok((found.collect(), next))
     }
 
     /// The record that this peer can serve under `name`. Sends an event if the file changed. Blocking.
@@ -88,11 +129,13 @@ impl Library {
     /// Blocking.
     pub(crate) fn looked_at(&self, name: &FileName) -> Option<(VerifiedRecord, bool)> {
         let entry = self.catalogue.get(name)?;
-        Some((entry.record.clone(), self.may_be_offered(&entry)))
+        Some(self.may_be_offered(Arc::unwrap_or_clone(entry)))
     }
 
-    fn may_be_offered(&self, entry: &Entry) -> bool {
-        self.is_intact(entry, on_disk(entry).is_none()) && entry.newest.is_none()
+    fn may_be_offered(&self, entry: Entry) -> (VerifiedRecord, bool) {
+        let (entry, damage) = self.settled(entry);
+        let is_intact = self.is_intact(&entry, damage.is_none());
+        (entry.record, is_intact && entry.newest.is_none())
     }
 
     /// Takes note of whether the file of `entry` is as it was hashed; sends an event when it no longer is.

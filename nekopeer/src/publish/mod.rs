@@ -125,10 +125,10 @@ impl Publisher {
             let name = name.clone();
             self.library.blocking(move |library| library.catalogue.remove(&name)).await?
         };
-        if removed.is_none() {
+        if !removed {
             return Err(PublishError::NotRegistered(name.clone()));
         }
-        self.library.forget(name);
+        self.library.forget([name]);
         self.indexers.withdraw(std::slice::from_ref(name)).await;
         Ok(())
     }

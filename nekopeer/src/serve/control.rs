@@ -58,7 +58,7 @@ fn verdict(library: &Library, held: &Held) -> Verdict {
             if newest.version > held.version {
                 Verdict::Newer(Box::new(newest.to_signed()))
             } else {
-                Verdict::Unpublished
+                Verdict::Unknown
             }
         }
         None => Verdict::Unpublished,

@@ -62,8 +62,10 @@ fn manifest(
         let freshness = of_partial(&partial)?;
         return Ok(Reply { freshness, body: Body::Bytes(partial.encoded.to_vec()) });
     }
-    let freshness = best(library, &library.catalogue.with_manifest(&hash))?;
-    match library.catalogue.manifest(&hash) {
+    let entries = library.catalogue.with_manifest(&hash);
+    let freshness = best(library, &entries)?;
+    let Some(entry) = entries.first() else { return Err(FetchRefusal::NotShared) };
+    match library.catalogue.manifest_of(entry) {
         Ok(Some(bytes)) => Ok(Reply { freshness, body: Body::Bytes(bytes) }),
         Ok(None) => Err(FetchRefusal::NotShared),
         Err(error) => {

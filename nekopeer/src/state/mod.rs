@@ -2,6 +2,9 @@
 
 pub(crate) mod choice;
 pub(crate) mod contest;
+pub(crate) mod copies;
 pub(crate) mod freshness;
+pub(crate) mod outdated;
 pub(crate) mod registrations;
 pub(crate) mod schedule;
+pub(crate) mod turns;

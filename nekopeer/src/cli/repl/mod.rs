@@ -34,7 +34,7 @@ enum After {
 /// Runs until `exit` or the end of input.
 pub(super) async fn run(args: &NodeArgs, output: &Output) -> anyhow::Result<Ended> {
     let indexers = Indexers::find_or_start(args, output).await?;
-    indexers.note_if_unreachable(args, output);
+    indexers.note_reach(args, output);
     let peer = Peer::spawn(args.config(indexers.addrs.clone(), true)?).await?;
     let ended = if io::stdin().is_terminal() && io::stdout().is_terminal() {
         interactive(&peer, args, output).await

@@ -8,8 +8,8 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use super::{
     Catalogue, CatalogueError, Entry,
     numbering::{Known, Numbered, Substance},
-    tables,
     untold::Row,
+    write::Write,
 };
 use crate::content::chunker::Chunked;
 
@@ -57,9 +57,9 @@ impl Catalogue {
     /// Whether `name` may be published here: it is not a copy of another origin's file.
     ///
     /// # Errors
-    /// `CopyOfOther`.
+    /// `CopyOfOther`, or the entry of the name is damaged.
     pub(crate) fn may_publish(&self, name: &FileName) -> Result<(), CatalogueError> {
-        match self.get(name).filter(|known| !self.is_own(known)) {
+        match self.entry(name)?.filter(|known| !self.is_own(known)) {
             Some(other) => {
                 Err(CatalogueError::CopyOfOther { name: name.clone(), origin: other.record.origin })
             }
@@ -97,19 +97,17 @@ impl Catalogue {
                 Next::New(record) => Ok(Published::New(record.sign(&self.identity)?)),
             })
             .collect();
-        let stored = || results.iter().flatten().map(Published::record);
-        self.drop_replaced_manifests(&write, stored())?;
         let mut entries = Vec::with_capacity(drafts.len());
         for (Draft { path, chunked, .. }, published) in drafts.into_iter().zip(&results) {
             let Ok(published) = published else { continue };
             let record = published.record().clone();
-            // After all removals: a manifest that one entry drops may be another's new one.
-            write.put_manifest(&record.manifest, &chunked.manifest, &chunked.outboard)?;
             write.set_average(&record.name, chunked.average)?;
             write.set_version(&record.name, record.version)?;
             let (stamp, hashed_at_ns) = (chunked.stamp, chunked.hashed_at_ns);
             let entry = Entry { record, path, stamp, hashed_at_ns, newest: None, origin_addr: None };
-            write.put_entry(&entry)?;
+            if entry.stores_manifest() {
+                write.put_manifest(&entry.record.manifest, &chunked.manifest, &chunked.outboard)?;
+            }
             entries.push(entry);
         }
         let is_new = |published: &Published| match published {
@@ -122,11 +120,7 @@ impl Catalogue {
     }
 
     /// The version that `draft` becomes.
-    pub(super) fn next_record(
-        &self,
-        write: &tables::Write<'_>,
-        draft: &Draft,
-    ) -> Result<Next, CatalogueError> {
+    pub(super) fn next_record(&self, write: &Write<'_>, draft: &Draft) -> Result<Next, CatalogueError> {
         let Draft { name, chunked, policy, known, .. } = draft;
         self.may_publish(name)?;
         let entry = self.get(name);
@@ -179,7 +173,6 @@ impl Catalogue {
             write.set_version(&seen.name, version)?;
             let taken = entry.record.version;
             let entry = Entry { record: record.clone(), newest: None, ..Entry::clone(&entry) };
-            write.put_entry(&entry)?;
             records.push((taken, record));
             entries.push(entry);
         }
@@ -208,7 +201,6 @@ impl Catalogue {
             write.set_version(&record.name, last)?;
             let newest = entry.newest.clone().filter(|newest| newest.replaces(record));
             let entry = Entry { record: record.clone(), newest, ..Entry::clone(&entry) };
-            write.put_entry(&entry)?;
             adopted.push(record.clone());
             entries.push(entry);
         }
@@ -219,21 +211,19 @@ impl Catalogue {
     /// Commits `entries`, of which `new` are versions that no indexer was told.
     fn commit_published(
         &self,
-        write: tables::Write<'_>,
+        write: Write<'_>,
         new: Vec<VerifiedRecord>,
         entries: Vec<Entry>,
     ) -> Result<(), CatalogueError> {
         let outdated = self.untold.lock().outdated(&entries);
         write.set_untold(outdated.iter().map(|name| (name, None)))?;
         write.set_untold(new.iter().map(|record| (&record.name, Some(Row::of(record)))))?;
-        write.commit()?;
-        {
+        write.put_entries(&entries)?;
+        self.tables.commit(write, || {
             // Before the entries are visible: a session that registers them must know that they are news.
             let mut untold = self.untold.lock();
             outdated.iter().for_each(|name| untold.take(name));
             new.iter().for_each(|record| untold.put(record));
-        }
-        self.remember(entries);
-        Ok(())
+        })
     }
 }

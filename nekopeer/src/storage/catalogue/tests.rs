@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, sync::atomic::AtomicU64};
 
-use nekoproto::{Policy, Record, Version};
+use nekoproto::{Policy, Record, VerifiedRecord, Version};
 use tokio_util::sync::CancellationToken;
 
-use super::*;
+use super::{tables::Counts, *};
 use crate::content::chunker::chunk_file;
 
 fn name(text: &str) -> FileName {
@@ -61,6 +61,12 @@ impl Setup {
     }
 }
 
+/// The names of all entries.
+fn names(catalogue: &Catalogue) -> Vec<String> {
+    let entries = catalogue.page(&PageStart::default(), 1000).unwrap().entries;
+    entries.into_iter().map(|entry| entry.unwrap().record.name.to_string()).collect()
+}
+
 /// Publishes drafts, none of which fails.
 fn published(catalogue: &Catalogue, drafts: Vec<Draft>) -> Vec<Published> {
     catalogue.publish(drafts).unwrap().into_iter().map(Result::unwrap).collect()
@@ -82,7 +88,7 @@ fn versions_count_up_over_restarts_and_removals() {
         let catalogue = setup.open();
         seen.push(version(&setup.publish(&catalogue, "a", &[round])));
         if round == 1 {
-            assert!(catalogue.remove(&name("a")).unwrap().is_some());
+            assert!(catalogue.remove(&name("a")).unwrap());
         }
     }
     assert_eq!(seen, [1, 2, 3, 4]);
@@ -109,14 +115,14 @@ fn everything_is_there_after_a_restart() {
         catalogue.put_copy(stored(setup.copy("b", 7), b"manifest")).unwrap();
         catalogue.note_partial(&name("c"), Some(Path::new("/somewhere"))).unwrap();
         let entry = catalogue.get(&name("a")).unwrap();
-        (entry.clone(), catalogue.manifest(&entry.record.manifest).unwrap())
+        (entry.clone(), catalogue.manifest_of(&entry).unwrap())
     };
     let catalogue = setup.open();
     assert_eq!(catalogue.get(&name("a")), Some(entry.clone()));
-    assert_eq!(catalogue.manifest(&entry.record.manifest).unwrap(), manifest);
+    assert_eq!(catalogue.manifest_of(&entry).unwrap(), manifest);
     assert_eq!(catalogue.with_content(&entry.record.content), std::slice::from_ref(&entry));
     assert_eq!(catalogue.with_manifest(&entry.record.manifest), [entry]);
-    assert_eq!(catalogue.all().len(), 2);
+    assert_eq!(names(&catalogue), ["a", "b"]);
     assert_eq!(catalogue.note_partial(&name("c"), None).unwrap(), Some(PathBuf::from("/somewhere")));
 }
 
@@ -237,7 +243,7 @@ fn renumbered_version_is_above_both_and_has_the_same_bytes() {
     assert_eq!(numbers(&elsewhere(&setup, &first, 8, 8)), [(2, 9)]);
     let entry = catalogue.get(&name("a")).unwrap();
     assert_eq!(entry.record.content, first.content);
-    assert!(catalogue.manifest(&entry.record.manifest).unwrap().is_some());
+    assert!(catalogue.manifest_of(&entry).unwrap().is_some());
     drop(catalogue);
     let catalogue = setup.open();
     assert!(catalogue.is_pending(&catalogue.get(&name("a")).unwrap().record));
@@ -272,10 +278,10 @@ fn version_is_pending_until_told_and_news_until_told_to_all_over_restarts() {
     drop(catalogue);
     let catalogue = setup.open();
     assert_eq!(state(&catalogue), (false, false, false));
-    assert_eq!(catalogue.tables.load_untold().unwrap().len(), 0);
+    assert_eq!(catalogue.tables.untold().unwrap().len(), 0);
     setup.publish(&catalogue, "a", b"two");
     catalogue.remove(&name("a")).unwrap();
-    assert_eq!(catalogue.tables.load_untold().unwrap().len(), 0);
+    assert_eq!(catalogue.tables.untold().unwrap().len(), 0);
 }
 
 #[test]
@@ -288,27 +294,53 @@ fn another_key_or_damage_is_refused() {
     assert!(Catalogue::open(setup.folder.path(), setup.identity.clone()).is_err());
 }
 
+/// Bytes of several chunks: their manifest is stored.
+fn large(seed: u8) -> Vec<u8> {
+    (0..300_000u32).flat_map(|n| (n.wrapping_mul(2_654_435_761) ^ u32::from(seed)).to_le_bytes()).collect()
+}
+
 #[test]
 fn manifests_go_with_the_last_entry_that_uses_them() {
     let setup = Setup::new();
     let catalogue = setup.open();
-    setup.publish(&catalogue, "a", b"same");
-    setup.publish(&catalogue, "b", b"same");
-    let manifest = catalogue.get(&name("a")).unwrap().record.manifest;
+    setup.publish(&catalogue, "a", &large(1));
+    setup.publish(&catalogue, "b", &large(1));
+    let entry = catalogue.get(&name("a")).unwrap();
+    assert!(entry.stores_manifest());
     catalogue.remove(&name("a")).unwrap();
-    assert!(catalogue.manifest(&manifest).unwrap().is_some());
+    assert!(catalogue.manifest_of(&entry).unwrap().is_some());
     catalogue.remove(&name("b")).unwrap();
-    assert!(catalogue.manifest(&manifest).unwrap().is_none());
+    assert!(catalogue.manifest_of(&entry).unwrap().is_none());
 }
 
 #[test]
-fn manifest_goes_with_two_entries_that_leave_it_together() {
+fn a_manifest_goes_with_its_last_users_when_they_leave_it_in_one_batch_and_stays_with_one_that_takes_it() {
     let setup = Setup::new();
     let catalogue = setup.open();
-    let draft = |file, bytes: &[u8]| setup.draft(file, bytes);
-    published(&catalogue, vec![draft("a", b"same"), draft("b", b"same"), draft("c", b"other")]);
-    let [same, other] = ["a", "c"].map(|text| catalogue.get(&name(text)).unwrap().record.manifest);
-    published(&catalogue, vec![draft("a", b"other"), draft("b", b"new"), draft("c", b"own")]);
-    assert!(catalogue.manifest(&same).unwrap().is_none(), "nobody uses it");
-    assert!(catalogue.manifest(&other).unwrap().is_some(), "left by one and taken by another");
+    setup.publish(&catalogue, "a", &large(1));
+    setup.publish(&catalogue, "b", &large(1));
+    let left = catalogue.get(&name("a")).unwrap();
+    catalogue.publish(vec![setup.draft("a", &large(2)), setup.draft("b", &large(3))]).unwrap();
+    assert!(catalogue.manifest_of(&left).unwrap().is_none(), "both left it");
+    let (second, third) = (catalogue.get(&name("a")).unwrap(), catalogue.get(&name("b")).unwrap());
+    catalogue.publish(vec![setup.draft("a", &large(3)), setup.draft("b", &large(2))]).unwrap();
+    assert!(
+        catalogue.manifest_of(&second).unwrap().is_some() && catalogue.manifest_of(&third).unwrap().is_some()
+    );
+}
+
+#[test]
+fn the_first_of_two_versions_of_a_name_in_one_batch_leaves_nothing_behind() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    let drafts = vec![setup.draft("a", &large(1)), setup.draft("a", &large(2))];
+    let first = drafts[0].chunked.content;
+    catalogue.publish(drafts).unwrap();
+    assert!(catalogue.with_content(&first).is_empty());
+    assert_eq!(
+        catalogue.tables.counts().unwrap(),
+        Counts { files: 1, contents: 1, users: 1, sizes: 1, manifests: 1 }
+    );
+    catalogue.remove(&name("a")).unwrap();
+    assert_eq!(catalogue.tables.counts().unwrap(), Counts::default());
 }
