@@ -142,6 +142,16 @@ pub(crate) struct Settling {
 }
 
 impl Settling {
+    /// Keeps the names for which `is_kept` says so, in their order, and releases the others.
+    pub(crate) fn keep(&mut self, is_kept: impl Iterator<Item = bool>) {
+        let mut released = Settling { library: Arc::clone(&self.library), names: Vec::new() };
+        let mut is_kept = is_kept.fuse();
+        for name in std::mem::take(&mut self.names) {
+            let names = if is_kept.next() == Some(true) { &mut self.names } else { &mut released.names };
+            names.push(name);
+        }
+    }
+
     /// Takes the queued records of these names.
     pub(crate) fn take(&self) -> Vec<VerifiedRecord> {
         let mut own = self.library.own_news.lock();

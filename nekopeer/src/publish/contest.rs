@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::{PublishOutcome, Publisher};
 use crate::{
-    library::{Library, events::Event, status::on_disk},
+    library::{Library, events::Event, learn::Settling, status::on_disk},
     state::contest::{Judgment, Turn},
     storage::catalogue::CatalogueError,
 };
@@ -68,28 +68,28 @@ enum Occasion {
 
 impl Publisher {
     /// Registers what was published, and gives it other numbers until they stand; `outcome` then has the last
-    /// ones.
-    pub(super) async fn settle(&self, outcome: &mut PublishOutcome) {
-        let names: Vec<FileName> = outcome.published.iter().map(|record| record.name.clone()).collect();
-        self.contested.forget(&names);
-        let settling = self.library.settle(names);
+    /// ones. The names are `settling` since before they were stored.
+    pub(super) async fn settle(&self, outcome: &mut PublishOutcome, settling: Vec<Settling>) {
+        self.contested.forget(outcome.published.iter().map(|record| &record.name));
         outcome.indexers_told = self.indexers.announce(&outcome.published, &outcome.unchanged).await;
         for _ in 0..ROUNDS_MAX {
-            let heard = settling.take();
+            let heard: Vec<VerifiedRecord> = settling.iter().flat_map(Settling::take).collect();
             if heard.is_empty() {
                 break;
             }
             let Ok(done) = self.carry_out(self.plan(heard, Occasion::Publish)).await else { break };
             let renumbered: Vec<_> = done.renumbered.into_iter().map(|(_, record)| record).collect();
             outcome.indexers_told = self.indexers.announce(&renumbered, &done.adopted).await;
-        }
-        drop(settling);
-        let catalogue = &self.library.catalogue;
-        for record in &mut outcome.published {
-            if let Some(entry) = catalogue.get(&record.name).filter(|entry| catalogue.is_own(entry)) {
-                *record = entry.record.clone();
+            let now = renumbered.into_iter().chain(done.adopted);
+            let mut now: HashMap<FileName, VerifiedRecord> =
+                now.map(|record| (record.name.clone(), record)).collect();
+            for record in &mut outcome.published {
+                if let Some(now) = now.remove(&record.name) {
+                    *record = now;
+                }
             }
         }
+        let catalogue = &self.library.catalogue;
         outcome.is_confirmed = !outcome.published.iter().any(|record| catalogue.is_pending(record));
     }
 
@@ -208,7 +208,7 @@ impl Publisher {
 
 impl Contested {
     /// The user publishes these names: what was before counts no more.
-    fn forget(&self, names: &[FileName]) {
+    fn forget<'a>(&self, names: impl Iterator<Item = &'a FileName>) {
         let mut tries = self.0.lock();
         if !tries.is_empty() {
             for name in names {

@@ -15,7 +15,7 @@ use futures::{StreamExt, stream};
 use nekoproto::{FileName, Policy, VerifiedRecord};
 use tracing::debug;
 
-use self::{asking::Asking, contest::Contested};
+use self::{asking::Asking, contest::Contested, read_files::Stored};
 pub use self::{error::PublishError, policy::PolicyChange};
 use crate::{
     indexers::Indexers,
@@ -87,9 +87,9 @@ impl Publisher {
         let read = move |library: &Arc<Library>| {
             read_files::read_and_store(library, &asking, paths, &options, policy, &progress)
         };
-        let (mut outcome, newer) = self.library.blocking(read).await?;
+        let Stored { mut outcome, newer, settling } = self.library.blocking(read).await?;
         if self.library.is_serving {
-            self.settle(&mut outcome).await;
+            self.settle(&mut outcome, settling).await;
             self.tell_subscribers(&outcome.published);
             self.library.learn(newer).await; // what was published elsewhere since
         }

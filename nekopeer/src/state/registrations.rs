@@ -102,13 +102,15 @@ impl Registrations {
         Self { offers: HashMap::new(), indexers, generation: 0, is_closed: false }
     }
 
-    /// These versions are complete. A newer version being downloaded under a name stays its offer.
+    /// These versions are complete. A newer version, complete or being downloaded, stays the offer of its name.
     pub(crate) fn offer(&mut self, records: &[VerifiedRecord]) -> Generation {
         self.generation += 1;
         for record in records {
             self.change(&record.name, |offer| {
                 offer.part.take_if(|part| !part.replaces(record));
-                offer.whole = Some(record.clone());
+                if !offer.whole.as_ref().is_some_and(|whole| whole.replaces(record)) {
+                    offer.whole = Some(record.clone());
+                }
             });
         }
         self.generation
