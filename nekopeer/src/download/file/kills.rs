@@ -87,7 +87,7 @@ fn download(library: &Library, version: u64, killed: Killed) {
         return;
     }
     let (record, catalogue) = (record(version), &library.catalogue);
-    let stamp = match destination(library, &record, &DownloadOptions::default()) {
+    let stamp = match destination(library, &record, &DownloadOptions::default(), &Default::default()) {
         Ok(Destination::Replaceable(stamp)) => stamp,
         other => panic!("version {version} has no place: {other:?}"),
     };
@@ -174,7 +174,7 @@ fn file_that_a_user_put_in_the_place_after_a_kill_is_the_user_s() {
         download(&start(folder.path()), 1, killed);
         std::fs::write(folder.path().join("docs/a"), b"my own work").unwrap();
         let library = start(folder.path());
-        let found = destination(&library, &record(2), &DownloadOptions::default());
+        let found = destination(&library, &record(2), &DownloadOptions::default(), &Default::default());
         assert!(matches!(found, Err(crate::DownloadError::Exists(_))), "{killed:?}: {found:?}");
     }
 }
