@@ -165,7 +165,7 @@ impl Downloader {
             Ok(target) => return Ok(target),
             Err(error) => error,
         };
-        let mut found = self.from_origins(vec![(name.clone(), error)], options).await;
+        let mut found = self.ask_origins(vec![(name.clone(), error)], options).await;
         found.remove(0).1
     }
 

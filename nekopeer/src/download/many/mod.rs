@@ -114,7 +114,7 @@ impl Bulk<'_> {
                 failed.extend(names.into_iter().map(|name| (name.clone(), error(&name))));
             }
         }
-        for (name, found) in self.downloader.from_origins(failed, self.options).await {
+        for (name, found) in self.downloader.ask_origins(failed, self.options).await {
             match found {
                 Ok(target) => targets.push(target),
                 Err(error) => self.ended(&name, Err(error)),

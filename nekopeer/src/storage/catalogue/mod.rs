@@ -28,8 +28,7 @@ use parking_lot::Mutex;
 pub use self::error::CatalogueError;
 use self::tables::Tables;
 pub(crate) use self::{
-    copies::Copy,
-    entry::Entry,
+    entry::{Copy, Entry},
     publish::{Draft, Published},
     tables::{Page, PageStart},
 };
