@@ -11,8 +11,8 @@ use nekoproto::{
     transport::{Security, resolve},
 };
 
-use super::units;
-use crate::{config::Config, state::freshness::OnStale};
+use super::{indexers::listen_towards, units};
+use crate::{config::Config, publish::PolicyChange, state::freshness::OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
 #[derive(Debug, Parser)]
@@ -39,10 +39,10 @@ pub struct NodeArgs {
     #[arg(long, global = true, value_name = "ADDR", value_parser = resolve,
           default_value_t = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))]
     pub discover: SocketAddr,
-    /// Address to serve on; port 0 picks a free one
-    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve,
-          default_value_t = SocketAddr::from(([127, 0, 0, 1], 0)), env = "NEKOPEER_LISTEN")]
-    pub listen: SocketAddr,
+    /// Address to serve on; port 0 picks a free one [default: a free port of the address that reaches the
+    /// indexer; of 127.0.0.1 if that is on this machine]
+    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve, env = "NEKOPEER_LISTEN")]
+    pub listen: Option<SocketAddr>,
     /// The folder that files are downloaded to, and that names are relative to
     #[arg(long, global = true, value_name = "DIR", default_value = ".", env = "NEKOPEER_DIR")]
     pub dir: PathBuf,
@@ -98,7 +98,8 @@ pub enum StaleArg {
 pub enum Command {
     /// Publish files or folders, then keep serving until Ctrl-C
     Share {
-        /// Files and folders; the files of a folder are named by their paths within it. `-` is what comes on
+        /// Files and folders; the files of a folder are named by their paths below --dir, or
+        /// below the folder's own name if it is elsewhere. `-` is what comes on
         /// stdin: it is stored as DIR/NAME, see --name
         #[arg(required = true)]
         paths: Vec<PathBuf>,
@@ -198,12 +199,12 @@ impl NodeArgs {
     pub fn config(&self, indexers: Vec<SocketAddr>, serving: bool) -> Result<Config, BadPolicy> {
         let default = Config::new(&self.dir);
         Ok(Config {
+            listen: serving.then(|| self.listen.unwrap_or_else(|| listen_towards(&indexers))),
             indexers,
-            listen: serving.then_some(self.listen),
             data_dir: self.data_dir.clone(),
             network: self.network.clone().unwrap_or_default(),
             security: self.security(),
-            policy: policy(self.policy, self.lease, self.ttr, !self.no_serve_stale)?,
+            policy: self.policy_change().over(Policy::default())?,
             ttr: self.ttr.map(|secs| Duration::from_secs(secs.into())),
             limit_up: self.limit_up,
             limit_down: self.limit_down,
@@ -216,27 +217,22 @@ impl NodeArgs {
         })
     }
 
+    /// What the flags say of the policy of published files.
+    #[must_use]
+    pub fn policy_change(&self) -> PolicyChange {
+        PolicyChange {
+            mode: self.policy,
+            lease_secs: self.lease,
+            ttr_secs: self.ttr,
+            serve_stale: self.no_serve_stale.then_some(false),
+        }
+    }
+
     /// TLS, or plain TCP.
     #[must_use]
     pub const fn security(&self) -> Security {
         if self.insecure { Security::Insecure } else { Security::Tls }
     }
-}
-
-/// The default policy, changed by what is given.
-pub(super) fn policy(
-    mode: Option<Mode>,
-    lease: Option<u32>,
-    ttr: Option<u32>,
-    serve_stale: bool,
-) -> Result<Policy, BadPolicy> {
-    let default = Policy::default();
-    Policy::new(
-        mode.unwrap_or(default.mode()),
-        lease.unwrap_or(default.lease_secs()),
-        ttr.unwrap_or(default.ttr_secs()),
-        serve_stale,
-    )
 }
 
 #[cfg(test)]

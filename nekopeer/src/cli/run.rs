@@ -107,7 +107,7 @@ async fn share(
     }
     let mut stop = Stop::new()?;
     let indexers = Indexers::find_or_start(args, output).await?;
-    indexers.note_if_unreachable(args, output);
+    indexers.note_reach(args, output);
     let peer = Peer::spawn(args.config(indexers.addrs.clone(), true)?).await?;
     let mut events = peer.events();
     let showing = {
@@ -122,7 +122,7 @@ async fn share(
     };
     let publishing = async {
         peer.indexers_tried().await; // so that files are registered before the command reports them as served
-        let options = PublishOptions { name: name.cloned(), policy: None };
+        let options = PublishOptions { name: name.cloned(), policy: args.policy_change() };
         let paths = match name.filter(|_| from_stdin) {
             Some(name) => vec![pipes::take_stdin(&peer, name, force, output).await?],
             None => paths.to_vec(),

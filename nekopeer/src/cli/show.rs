@@ -207,8 +207,9 @@ pub(super) fn published(outcome: &PublishOutcome) -> String {
     }
     lines.extend(outcome.copies.iter().map(|name| format!("kept as a copy {name}: another origin's file")));
     let bytes = all.iter().map(|(record, _)| record.size).sum();
+    let unconfirmed = if outcome.is_confirmed { "" } else { ", not confirmed by an indexer yet" };
     lines.push(format!(
-        "{} new, {} unchanged, {}",
+        "{} new, {} unchanged, {}{unconfirmed}",
         outcome.published.len(),
         outcome.unchanged.len(),
         size(bytes)
@@ -227,6 +228,7 @@ pub(super) fn published_json(outcome: &PublishOutcome) -> Value {
         "files": files.collect::<Vec<_>>(),
         "failed": failed.collect::<Vec<_>>(),
         "indexers_told": outcome.indexers_told,
+        "confirmed": outcome.is_confirmed,
     })
 }
 

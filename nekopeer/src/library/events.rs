@@ -52,6 +52,22 @@ pub enum Event {
     Withdrawn(FileName),
     /// A published file changed on disk and is no longer offered.
     Changed(FileName),
+    /// A version published here got a later number, because its number had been used with this key.
+    Renumbered {
+        /// Which file.
+        name: FileName,
+        /// The number used already.
+        taken: Version,
+        /// Its number now.
+        version: Version,
+    },
+    /// Another data folder with this key published a newer version; the file here is not offered any more.
+    PublishedElsewhere {
+        /// Which file.
+        name: FileName,
+        /// The version published elsewhere.
+        version: Version,
+    },
     /// A background operation failed.
     Failed {
         /// Which file.
@@ -90,6 +106,16 @@ impl fmt::Display for Event {
             Self::Changed(name) => {
                 write!(f, "{name} changed on disk and is not offered: register it again")
             }
+            Self::Renumbered { name, taken, version } => {
+                write!(
+                    f,
+                    "published {name} as version {version}: number {taken} was already used with this key"
+                )
+            }
+            Self::PublishedElsewhere { name, version } => write!(
+                f,
+                "version {version} of {name} was published with this key elsewhere: publish again to replace it"
+            ),
             Self::Failed { name, why } => write!(f, "{name}: {why}"),
         }
     }

@@ -3,12 +3,12 @@
 
 pub(crate) mod copies;
 pub(crate) mod events;
-mod learn;
+pub(crate) mod learn;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -20,6 +20,7 @@ use tokio::sync::{Notify, broadcast};
 
 use self::{
     events::{EVENTS_KEPT, Event},
+    learn::OwnNews,
     subscribers::Subscribers,
 };
 use crate::{
@@ -51,6 +52,9 @@ pub(crate) struct Library {
     /// Names whose file is being written, by a download or from a pipe.
     in_use: Mutex<HashSet<FileName>>,
     news: Mutex<News>,
+    own_news: Mutex<OwnNews>,
+    /// Files that are not offered because they changed on disk; the user was told.
+    changed: Mutex<HashSet<FileName>>,
     /// Wakes [`watch`](crate::watch) when there may be news, or a copy to confirm.
     wake: Notify,
     events: broadcast::Sender<Event>,
@@ -72,8 +76,8 @@ pub(crate) struct Opened {
 pub(crate) struct News {
     /// Outdated copies.
     pub(crate) outdated: BTreeMap<FileName, NodeId>,
-    /// Versions that this node signed and its catalogue does not have.
-    pub(crate) own: BTreeMap<FileName, VerifiedRecord>,
+    /// Files found changed on disk, or as they were again.
+    pub(crate) changed: BTreeSet<FileName>,
     /// Newer versions that the own indexers may not know.
     pub(crate) heard: Vec<VerifiedRecord>,
 }
@@ -100,6 +104,8 @@ impl Library {
             copies: Mutex::default(),
             in_use: Mutex::default(),
             news: Mutex::default(),
+            own_news: Mutex::default(),
+            changed: Mutex::default(),
             wake: Notify::new(),
             events,
             lock,
@@ -130,6 +136,11 @@ impl Library {
     pub(crate) fn reserve(self: &Arc<Self>, name: &FileName) -> Option<NameInUse> {
         let is_free = self.in_use.lock().insert(name.clone());
         is_free.then(|| NameInUse { library: Arc::clone(self), name: name.clone() })
+    }
+
+    /// Whether the file of `name` is being written.
+    pub(crate) fn is_in_use(&self, name: &FileName) -> bool {
+        self.in_use.lock().contains(name)
     }
 
     /// Takes the queued news.

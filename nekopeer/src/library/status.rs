@@ -52,7 +52,10 @@ impl std::fmt::Display for Condition {
 impl Library {
     /// The condition of the file of `entry`. Blocking.
     pub(crate) fn status(&self, entry: Entry) -> FileStatus {
-        let (entry, damage) = self.looked_at(entry);
+        let (entry, damage) = self.settled(entry);
+        if damage.is_some() {
+            self.note_changed(&entry.record.name);
+        }
         FileStatus {
             own: self.catalogue.is_own(&entry),
             condition: damage.unwrap_or_else(|| self.confirmed(&entry)),
@@ -64,7 +67,7 @@ impl Library {
 
     /// `entry`, or what has replaced it since it was read, and what is wrong with its file. A file that this peer is
     /// replacing is not taken for one that a user changed.
-    fn looked_at(&self, mut entry: Entry) -> (Entry, Option<Condition>) {
+    fn settled(&self, mut entry: Entry) -> (Entry, Option<Condition>) {
         loop {
             let damage = on_disk(&entry);
             if damage.is_none() || self.catalogue.is_placing(&entry.record.name) {
@@ -89,12 +92,10 @@ impl Library {
 
     /// The freshness of the bytes of `entry` now.
     pub(crate) fn freshness_of(&self, entry: &Entry) -> Freshness {
-        if self.catalogue.is_own(entry) {
-            Freshness::Fresh
-        } else if entry.newest.is_some() {
-            Freshness::Stale
-        } else {
-            self.freshness(&entry.record)
+        match (self.catalogue.is_own(entry), &entry.newest) {
+            (_, Some(_)) => Freshness::Stale, // an own file: published elsewhere with this key
+            (true, None) => Freshness::Fresh,
+            (false, None) => self.freshness(&entry.record),
         }
     }
 
@@ -121,17 +122,41 @@ impl Library {
 
     /// The record that this peer can serve under `name`. Sends an event if the file changed. Blocking.
     pub(crate) fn offered_as(&self, name: &FileName) -> Option<VerifiedRecord> {
+        self.looked_at(name).filter(|(_, is_served)| *is_served).map(|(record, _)| record)
+    }
+
+    /// The record of `name`, and whether this peer can serve it. Sends an event if the file changed.
+    /// Blocking.
+    pub(crate) fn looked_at(&self, name: &FileName) -> Option<(VerifiedRecord, bool)> {
         let entry = self.catalogue.get(name)?;
-        let (record, may_be_offered) = self.may_be_offered(Arc::unwrap_or_clone(entry));
-        may_be_offered.then_some(record)
+        Some(self.may_be_offered(Arc::unwrap_or_clone(entry)))
     }
 
     fn may_be_offered(&self, entry: Entry) -> (VerifiedRecord, bool) {
-        let (entry, damage) = self.looked_at(entry);
-        if damage.is_some() {
-            self.tell(Event::Changed(entry.record.name.clone()));
+        let (entry, damage) = self.settled(entry);
+        let is_intact = self.is_intact(&entry, damage.is_none());
+        (entry.record, is_intact && entry.newest.is_none())
+    }
+
+    /// Takes note of whether the file of `entry` is as it was hashed; sends an event when it no longer is.
+    fn is_intact(&self, entry: &Entry, is_intact: bool) -> bool {
+        let name = &entry.record.name;
+        let mut changed = self.changed.lock();
+        if is_intact {
+            changed.remove(name);
+        } else if changed.insert(name.clone()) {
+            drop(changed);
+            self.tell(Event::Changed(name.clone()));
         }
-        (entry.record, damage.is_none() && entry.newest.is_none())
+        is_intact
+    }
+
+    /// The file of `name` was found to be other than when it was hashed: it is looked at, and offered no more.
+    pub(crate) fn note_changed(&self, name: &FileName) {
+        if !self.changed.lock().contains(name) {
+            self.news.lock().changed.insert(name.clone());
+            self.wake();
+        }
     }
 }
 

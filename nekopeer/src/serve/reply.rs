@@ -170,7 +170,10 @@ fn open(library: &Library, content: &ContentHash) -> Result<(File, u64, Freshnes
     for entry in &entries {
         match open_entry(entry) {
             Ok(file) => return Ok((file, entry.record.size, freshness)),
-            Err(why) => refusal = why,
+            Err(why) => {
+                library.note_changed(&entry.record.name);
+                refusal = why;
+            }
         }
     }
     Err(refusal)

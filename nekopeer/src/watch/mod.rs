@@ -1,13 +1,13 @@
 //! The only module that acts on news, which [`Library`] records: it refetches or drops outdated copies,
-//! republishes own files whose version counter was lost, and forwards newer versions to the own indexers.
-//! It also asks origins before the bound of a copy expires, so that a lost push is found within the bound.
+//! settles numbers that were used elsewhere with the same key, withdraws files that changed on disk, and
+//! forwards newer versions to the own indexers. It also asks origins before the bound of a copy expires, so that a lost push is found within the bound.
 
 mod attempts;
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
-use nekoproto::{FileName, NodeId, VerifiedRecord};
+use nekoproto::{FileName, NodeId};
 use tokio::time::sleep;
 
 use crate::{
@@ -102,9 +102,19 @@ impl Watch {
 
     /// Acts on what needs no turn; returns the copies that are newly outdated.
     fn act(self: &Arc<Self>, news: News) -> Vec<(FileName, NodeId)> {
-        let News { outdated, own, heard } = news;
-        own.into_values().for_each(|seen| self.spawn(|watch| async move { watch.publish_above(seen).await }));
-        if self.library.is_serving && !heard.is_empty() {
+        let News { outdated, changed, heard } = news;
+        if !self.library.is_serving {
+            return outdated.into_iter().collect();
+        }
+        if !changed.is_empty() {
+            let changed = changed.into_iter().collect();
+            self.spawn(|watch| async move { watch.indexers.look_at(changed).await });
+        }
+        let own = self.library.take_own_news();
+        if !own.is_empty() {
+            self.spawn(|watch| Arc::clone(&watch.publisher).resolve(own));
+        }
+        if !heard.is_empty() {
             self.spawn(|watch| async move { watch.indexers.pass_on(&heard).await });
         }
         outdated.into_iter().collect()
@@ -144,17 +154,5 @@ impl Watch {
 
     fn spawn<F: Future<Output = ()> + Send + 'static>(self: &Arc<Self>, work: impl FnOnce(Arc<Self>) -> F) {
         self.library.tasks.spawn_until_stop(work(Arc::clone(self)));
-    }
-
-    /// Republishes an own file above the version that others know, if the own version is still behind.
-    async fn publish_above(&self, seen: VerifiedRecord) {
-        if !self.library.is_behind(&seen) {
-            return;
-        }
-        if let Err(error) = self.publisher.publish_above(&seen).await {
-            let (name, seen) = (seen.name.clone(), seen.version);
-            let why = format!("others know version {seen}, and it cannot be published again: {error}");
-            self.library.tell(Event::Failed { name, why });
-        }
     }
 }

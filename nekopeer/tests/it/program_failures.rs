@@ -227,7 +227,7 @@ fn folder_with_one_impossible_name_is_shared_without_it() {
     assert!(sharing.err_line("error: ").contains("f/"));
     assert!(sharing.err_line("back\\slash.txt").contains("backslash"));
     assert!(sharing.err_line("latin-").contains("UTF-8"));
-    reader.done(&["get", "good.txt"]);
+    reader.done(&["get", "f/good.txt"]);
     sharing.signal("TERM");
     assert_eq!(sharing.wait().code, Some(3));
 }

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Parser;
-use nekoproto::{FileName, Mode, Policy, policy::BadPolicy};
+use nekoproto::{FileName, Mode};
 
 use super::super::args::{self, NodeArgs, Reach, Which};
+use crate::publish::PolicyChange;
 
 /// The text that `help` prints.
 pub(super) const USAGE: &str = "\
@@ -82,14 +83,15 @@ pub(super) struct PolicyWords {
 }
 
 impl PolicyWords {
-    /// This policy; where it is silent, the command line's flags apply.
-    pub(super) fn over(self, node: &NodeArgs) -> Result<Policy, BadPolicy> {
-        args::policy(
-            self.policy.or(node.policy),
-            self.lease.or(node.lease),
-            self.ttr.or(node.ttr),
-            !node.no_serve_stale,
-        )
+    /// What is said here; where it is silent, the command line's flags.
+    pub(super) fn over(self, node: &NodeArgs) -> PolicyChange {
+        let said = node.policy_change();
+        PolicyChange {
+            mode: self.policy.or(said.mode),
+            lease_secs: self.lease.or(said.lease_secs),
+            ttr_secs: self.ttr.or(said.ttr_secs),
+            ..said
+        }
     }
 }
 

@@ -34,7 +34,7 @@ enum After {
 /// Runs until `exit` or the end of input.
 pub(super) async fn run(args: &NodeArgs, output: &Output) -> anyhow::Result<Ended> {
     let indexers = Indexers::find_or_start(args, output).await?;
-    indexers.note_if_unreachable(args, output);
+    indexers.note_reach(args, output);
     let peer = Peer::spawn(args.config(indexers.addrs.clone(), true)?).await?;
     let ended = if io::stdin().is_terminal() && io::stdout().is_terminal() {
         interactive(&peer, args, output).await
@@ -168,8 +168,7 @@ async fn execute(peer: &PeerHandle, args: &NodeArgs, text: &str, output: &Output
 async fn command(peer: &PeerHandle, args: &NodeArgs, line: Line, output: &Output) -> anyhow::Result<Ended> {
     match line {
         Line::Register { path, name, policy } => {
-            let policy = policy.over(args)?;
-            run::publish(peer, vec![path], PublishOptions { name, policy: Some(policy) }, output).await
+            run::publish(peer, vec![path], PublishOptions { name, policy: policy.over(args) }, output).await
         }
         Line::Deregister { name } => {
             match peer.deregister(&name).await {

@@ -10,7 +10,7 @@ use super::{
     error::CatalogueError,
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS, PARTIALS,
-        PLACING, PROGRESS, SIZES, VERSIONS,
+        PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
     },
     write::Write,
 };
@@ -63,7 +63,8 @@ impl Write<'_> {
         self.with(FLOORS, |_| Ok(()))?;
         self.with(PLACING, |_| Ok(()))?;
         self.with(OUTBOARDS, |_| Ok(()))?;
-        self.with(PROGRESS, |_| Ok(()))
+        self.with(PROGRESS, |_| Ok(()))?;
+        self.with(UNTOLD, |_| Ok(()))
     }
 
     /// Writes every entry of the first form in this one. A row that does not decode, or whose signature is

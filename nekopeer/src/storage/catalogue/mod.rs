@@ -13,11 +13,13 @@ mod entry;
 mod error;
 mod floors;
 mod migrate;
+pub(crate) mod numbering;
 mod placing;
 mod progress;
 mod publish;
 mod schema;
 mod tables;
+mod untold;
 mod write;
 
 use std::{collections::HashSet, path::Path, sync::Arc};
@@ -27,6 +29,7 @@ use parking_lot::Mutex;
 
 pub use self::error::CatalogueError;
 use self::tables::Tables;
+use self::untold::Untold;
 pub(crate) use self::{
     entry::{Copy, Entry},
     publish::{Draft, Published},
@@ -41,6 +44,8 @@ const SAME_BYTES_MAX: usize = 256;
 pub(crate) struct Catalogue {
     identity: Identity,
     tables: Tables,
+    /// What `tables` has of versions that not every indexer has listed.
+    untold: Mutex<Untold>,
     /// Held during a whole change: what the change read stays true until its result is visible.
     changing: Mutex<()>,
     /// Names whose files are being replaced or removed.
@@ -54,7 +59,8 @@ impl Catalogue {
     /// It cannot be used; the files are unchanged.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join("catalogue.redb"), identity.id())?;
-        Ok(Self { identity, tables, changing: Mutex::new(()), placing: Mutex::default() })
+        let untold = Mutex::new(Untold::new(tables.untold()?));
+        Ok(Self { identity, tables, untold, changing: Mutex::new(()), placing: Mutex::default() })
     }
 
     /// The entry of `name`. A damaged one is reported and counts as none; where that would lose something, use
@@ -80,6 +86,19 @@ impl Catalogue {
     /// The database failed.
     pub(crate) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
         self.tables.page(start, limit)
+    }
+
+    /// At most `max` names, those after `last` in the order of their text; from the first with `None`.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn names_after(
+        &self,
+        last: Option<&FileName>,
+        max: usize,
+    ) -> Result<Vec<FileName>, CatalogueError> {
+        self.tables.names_after(last.map_or("", FileName::as_str), max)
     }
 
     /// Entries whose file has this content, at most [`SAME_BYTES_MAX`]. Blocking.
@@ -139,7 +158,9 @@ impl Catalogue {
         }
         let is_removed = write.remove_entry(name)?;
         if is_removed {
-            self.tables.commit(write)?;
+            write.set_untold([(name, None)].into_iter())?;
+            self.tables.commit(write, || {})?;
+            self.untold.lock().take(name);
         }
         Ok(is_removed)
     }
@@ -161,7 +182,9 @@ impl Catalogue {
             write.put_floor(&entry)?;
         }
         write.remove_entry(name)?;
-        self.tables.commit(write)?;
+        write.set_untold([(name, None)].into_iter())?;
+        self.tables.commit(write, || {})?;
+        self.untold.lock().take(name);
         Ok(true)
     }
 }

@@ -36,6 +36,9 @@ pub(super) const FLOORS: Definition<(&str, &[u8; 32]), &[u8]> = Definition::new(
 pub(super) const OUTBOARDS: Definition<&[u8; 32], &[u8]> = Definition::new("outlines");
 /// Path of a partial download -> its checkpoint.
 pub(super) const PROGRESS: Definition<&[u8], &[u8]> = Definition::new("progress");
+/// Name -> the version published here that not every indexer has listed.
+pub(super) const UNTOLD: Definition<&str, &[u8]> = Definition::new("untold");
+
 /// The first half of `hash`.
 pub(super) fn half(hash: &[u8; 32]) -> &HalfHash {
     hash.first_chunk().unwrap_or(&[0; 16]) // 16 of 32 are there

@@ -3,6 +3,7 @@
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
+    collections::HashMap,
     ffi::OsStr,
     fmt,
     ops::Bound,
@@ -11,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use nekoproto::{ContentHash, FileName, ManifestHash, NodeId};
+use nekoproto::{ContentHash, FileName, ManifestHash, NodeId, codec};
 use parking_lot::RwLock;
 #[cfg(test)]
 use redb::ReadableTableMetadata;
@@ -22,8 +23,9 @@ use super::{
     error::CatalogueError,
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS,
-        PARTIALS, PLACING, PROGRESS, SIZES, half,
+        PARTIALS, PLACING, PROGRESS, SIZES, UNTOLD, half,
     },
+    untold,
     write::Write,
 };
 
@@ -95,9 +97,14 @@ impl Tables {
         begin(&self.database, &self.path)
     }
 
-    /// Makes a transaction durable, then visible.
-    pub(super) fn commit(&self, write: Write<'_>) -> Result<(), CatalogueError> {
+    /// Makes a transaction durable, calls `before_visible`, then makes it visible.
+    pub(super) fn commit(
+        &self,
+        write: Write<'_>,
+        before_visible: impl FnOnce(),
+    ) -> Result<(), CatalogueError> {
         write.commit()?;
+        before_visible();
         *self.committed.write() = Arc::new(Committed::of(&self.database, &self.path)?);
         Ok(())
     }
@@ -176,6 +183,33 @@ impl Tables {
         near.sort_unstable();
         near.truncate(limit);
         Ok(near.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// All rows of versions that not every indexer has listed.
+    pub(super) fn untold(&self) -> Result<HashMap<FileName, untold::Row>, CatalogueError> {
+        let table = self.table(UNTOLD)?;
+        let mut rows = HashMap::new();
+        for row in table.range::<&str>(..).map_err(|error| self.failed(error))? {
+            let (name, row) = row.map_err(|error| self.failed(error))?;
+            let damaged = |why: String| CatalogueError::Damaged {
+                path: self.path.clone(),
+                what: format!("{}: {why}", name.value()),
+            };
+            let row = codec::decode(row.value()).map_err(|error| damaged(error.to_string()))?;
+            rows.insert(FileName::new(name.value()).map_err(|error| damaged(error.to_string()))?, row);
+        }
+        Ok(rows)
+    }
+
+    /// At most `max` names of entries, those after `last` in the order of their text.
+    pub(super) fn names_after(&self, last: &str, max: usize) -> Result<Vec<FileName>, CatalogueError> {
+        let rows = self.committed().files.range::<&str>((Bound::Excluded(last), Bound::Unbounded));
+        let mut names = Vec::new();
+        for row in rows.map_err(|error| self.failed(error))?.take(max) {
+            let (name, _) = row.map_err(|error| self.failed(error))?;
+            names.extend(FileName::new(name.value())); // what is no name has no entry either
+        }
+        Ok(names)
     }
 
     pub(super) fn manifest(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {

@@ -6,16 +6,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use nekoproto::{FileName, ManifestHash, Record, Version, codec::CodecError};
-use redb::{ReadableTable, Table, WriteTransaction};
+use nekoproto::{
+    FileName, ManifestHash, Record, Version,
+    codec::{self, CodecError},
+};
+use redb::{Durability, ReadableTable, Table, WriteTransaction};
 
 use super::{
     entry::{Copy, Entry, from_row, to_row},
     error::CatalogueError,
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS,
-        PLACING, PROGRESS, SIZES, VERSIONS, half,
+        PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS, half,
     },
+    untold::Row,
 };
 use crate::content::outboard::SegmentHash;
 
@@ -152,6 +156,23 @@ impl Write<'_> {
         self.with(VERSIONS, |table| table.insert(name.as_str(), version.get()).map(drop))
     }
 
+    /// Stores these rows, removes those without a value.
+    pub(super) fn set_untold<'a>(
+        &self,
+        rows: impl Iterator<Item = (&'a FileName, Option<Row>)>,
+    ) -> Result<(), CatalogueError> {
+        self.with(UNTOLD, |table| {
+            for (name, row) in rows {
+                let bytes = row.as_ref().and_then(|row| codec::encode(row).ok()); // a row is small
+                match bytes {
+                    Some(bytes) => drop(table.insert(name.as_str(), bytes.as_slice())?),
+                    None => drop(table.remove(name.as_str())?),
+                }
+            }
+            Ok(())
+        })
+    }
+
     pub(super) fn set_average(&self, name: &FileName, average: u32) -> Result<(), CatalogueError> {
         self.with(AVERAGES, |table| table.insert(name.as_str(), average).map(drop))
     }
@@ -204,6 +225,13 @@ impl Write<'_> {
 
     pub(super) fn commit(self) -> Result<(), CatalogueError> {
         self.transaction.commit().map_err(|error| CatalogueError::database(self.path, error))
+    }
+
+    /// Commits without waiting for the disk: the change lasts once a later one does.
+    pub(super) fn commit_lazily(mut self) -> Result<(), CatalogueError> {
+        let failed = |error: redb::SetDurabilityError| CatalogueError::database(self.path, error);
+        self.transaction.set_durability(Durability::None).map_err(failed)?;
+        self.commit()
     }
 
     /// Opens a table, and works in it.
