@@ -46,8 +46,8 @@ impl Library {
             let newer = newer.clone();
             self.blocking(move |library| library.catalogue.note_newer(&newer)).await
         };
-        {
-            // After the write: what is visible in memory must be on disk.
+        if stored.is_ok() {
+            // After the write: what is visible in memory is on disk.
             let mut copies = self.copies.lock();
             for record in &newer {
                 copies.change(&record.name, |copy| copy.learn(record));

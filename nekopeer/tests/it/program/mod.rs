@@ -231,6 +231,10 @@ impl Running {
         stdin.flush().unwrap();
     }
 
+    pub(crate) fn id(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let line = format!("kill -s {name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
