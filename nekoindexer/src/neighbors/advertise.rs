@@ -26,9 +26,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(50);
 const RELAYED_AFTER: Duration = Duration::from_millis(10);
 /// News of our links are gathered for this long: by then a node that joins has told who its neighbors are.
 const LINKS_AFTER: Duration = Duration::from_millis(250);
-/// The same over a connection that has been up for less than [`YOUNG_FOR`].
+/// The same over a connection that has just begun.
 const LINKS_AFTER_YOUNG: Duration = Duration::from_millis(20);
-const YOUNG_FOR: Duration = Duration::from_secs(1);
 /// The end that only answers heartbeats counts from the one before: it is told something two heartbeats old.
 const _: () = assert!(2 * HEARTBEAT_EVERY.as_millis() + 500 < TRUSTED_FOR.as_millis());
 
@@ -64,12 +63,11 @@ impl Neighborhood {
         neighbor: &IndexerServiceClient,
     ) {
         let _open = self.acknowledged.add(channel);
-        let up_since = TokioInstant::now();
         let mut own = self.own_news.subscribe();
         let mut links = self.links_news.subscribe();
         let mut relays = self.relays_news.subscribe();
         let mut links_at = None;
-        let mut tick = self.next_tick(up_since);
+        let mut tick = self.next_tick(TokioInstant::now());
         let (mut cause, mut failures) = (Cause::default(), 0);
         loop {
             own.mark_unchanged(); // all of it is told now
@@ -95,7 +93,7 @@ impl Neighborhood {
                     }
                     _ = links.changed(), if links_at.is_none() => {
                         let now = TokioInstant::now();
-                        let is_young = now < up_since + YOUNG_FOR;
+                        let is_young = channel.is_young(now.into());
                         links_at = Some(now + if is_young { LINKS_AFTER_YOUNG } else { LINKS_AFTER });
                     }
                     () = sleep_until(due) => break,
@@ -195,13 +193,14 @@ impl Neighborhood {
         let tells_links = begins
             || cause.is_tick
             || is_urgent
-            || (cause.links && self.needs_links(&told, channel.to, &neighbors));
+            || (cause.links && (channel.is_young(now) || needs_links(&told, channel.to, &neighbors)));
         told.tell_own(self.me, &state.own_summary(), tells_links.then_some(&neighbors.sorted));
         let tells_others = begins || channel.progress.lock().relays_seen != relays || {
             cause.is_tick && (told.is_put_off() || !trusts_all(&told, &neighbors, now))
         };
         if tells_others {
-            told.tell_others(&self.relays(channel.to, &neighbors, now), begins || cause.is_tick);
+            let (relays, is_early) = self.relays(channel, &neighbors, now);
+            told.tell_others(&relays, cause.is_tick, is_early);
         }
         let position = told.position().unwrap_or_default();
         let messages = told.messages(begins);
@@ -212,15 +211,6 @@ impl Neighborhood {
         let links_before = progress.acknowledged.map_or(0, |(_, links)| links);
         let links = if tells_links { neighbors.version } else { links_before };
         Next { messages, acknowledges: (position, links) }
-    }
-
-    /// Whether the neighbor `to` has to hear at once of a link of ours. It need not where it asks the other end itself:
-    /// who joins a mesh costs the others no messages.
-    fn needs_links(&self, told: &Told, to: NodeTag, neighbors: &Neighbors) -> bool {
-        let is_told = |tag: &NodeTag| told.neighbors().is_some_and(|told| told.binary_search(tag).is_ok());
-        neighbors.reachable.iter().map(|neighbor| &neighbor.connected.channel).any(|channel| {
-            channel.to != to && !is_told(&channel.to) && !channel.theirs.read().has_neighbor(&to)
-        })
     }
 
     /// The number up to which all that the neighbor was told is up to date; 0 if it is not. News of links and of others
@@ -252,4 +242,15 @@ fn trusts_all(told: &Told, neighbors: &Neighbors, now: Instant) -> bool {
             neighbors.channel(via).is_some_and(|channel| channel.theirs.read().is_trusted(now))
         }
     })
+}
+
+/// Whether the neighbor `to` has to hear at once of a link of ours. It need not where it asks the other end itself:
+/// who joins a mesh costs the others no messages.
+fn needs_links(told: &Told, to: NodeTag, neighbors: &Neighbors) -> bool {
+    let is_told = |tag: &NodeTag| told.neighbors().is_some_and(|told| told.binary_search(tag).is_ok());
+    neighbors
+        .reachable
+        .iter()
+        .map(|neighbor| &neighbor.connected.channel)
+        .any(|channel| channel.to != to && !is_told(&channel.to) && !channel.theirs.read().has_neighbor(&to))
 }

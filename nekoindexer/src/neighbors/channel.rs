@@ -1,11 +1,14 @@
 //! What the two ends of one connection told each other of names, and how far that is acknowledged and trusted.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nekoproto::NodeTag;
 use parking_lot::{Mutex, RwLock};
 
 use crate::state::summary::{Position, TRUSTED_FOR, TheirSummary, Told};
+
+/// Time for a node that begins to make its connections, and to tell of them with a heartbeat.
+const YOUNG_FOR: Duration = Duration::from_secs(2);
 
 /// What the two ends of one connection told each other of names.
 #[derive(Debug)]
@@ -14,6 +17,8 @@ pub(crate) struct Channel {
     pub(crate) to: NodeTag,
     /// This end opened the connection, and sends the heartbeats.
     pub(super) leads: bool,
+    /// When the connection began.
+    since: Instant,
     /// What the other end advertises.
     pub(crate) theirs: RwLock<TheirSummary>,
     /// What was advertised to the other end.
@@ -40,7 +45,12 @@ impl Channel {
     /// Of a connection to `to` that was just opened, by this end if it `leads`.
     pub(crate) fn new(to: NodeTag, leads: bool) -> Self {
         let (theirs, told, progress) = <_>::default();
-        Self { to, leads, theirs, told, progress }
+        Self { to, leads, since: Instant::now(), theirs, told, progress }
+    }
+
+    /// Whether the other end may still be making its connections, and does not know its neighbors yet.
+    pub(super) fn is_young(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.since) < YOUNG_FOR
     }
 }
 

@@ -151,16 +151,18 @@ impl Neighborhood {
         theirs.compare(from, self.me, &self.links.current().sorted)
     }
 
-    /// What is passed on to neighbor `to`.
-    fn relays(&self, to: NodeTag, neighbors: &Neighbors, now: Instant) -> Vec<Relayed> {
-        let mut advertised = Vec::new();
-        for neighbor in &neighbors.reachable {
+    /// What is passed on over the connection `to`, and whether something may have to follow soon. The neighbors of whoever
+    /// has just connected are not known yet: in a mesh, all of it would be passed on in vain.
+    fn relays(&self, to: &Channel, neighbors: &Neighbors, now: Instant) -> (Vec<Relayed>, bool) {
+        let (mut advertised, mut is_early) = (Vec::new(), to.is_young(now));
+        for neighbor in neighbors.reachable.iter().filter(|_| !is_early) {
             let channel = &neighbor.connected.channel;
             let theirs = channel.theirs.read();
-            if theirs.is_passed_on() {
+            if theirs.is_passed_on() && !channel.is_young(now) {
                 advertised.extend(theirs.advertised(channel.to, now));
             }
         }
-        relays(to, self.me, advertised.into_iter())
+        is_early |= neighbors.reachable.iter().any(|neighbor| neighbor.connected.channel.is_young(now));
+        (relays(to.to, self.me, advertised.into_iter()), is_early)
     }
 }

@@ -238,7 +238,7 @@ impl World {
         let begins = told.position().is_none();
         let tells_links = begins || is_tick || needs_links;
         told.tell_own(TAGS[from], own, tells_links.then_some(&neighbors));
-        told.tell_others(&relays, begins || is_tick);
+        told.tell_others(&relays, is_tick, false);
         channel.relays_seen = *version;
         let mut messages = told.messages(begins);
         assert!(messages.len() <= 1, "all changes fit one message");

@@ -33,7 +33,7 @@ impl Line {
     fn tell(&mut self, own: &OwnSummary, neighbors: &[usize], relays: &[Relayed], now: Instant) -> usize {
         let begins = self.told.position().is_none();
         self.told.tell_own(tag(self.from), own, Some(&tags(neighbors)));
-        self.told.tell_others(relays, true);
+        self.told.tell_others(relays, true, false);
         let mut messages = self.told.messages(begins);
         let count = messages.len();
         messages.push(self.told.heartbeat());
@@ -171,7 +171,7 @@ fn a_summary_is_passed_on_while_it_is_confirmed_and_costs_what_is_new() {
     assert!(!rules_out(&further, 1, now) && rules_out(&further, 2, now));
     own.add(key(2));
     line.tell(&own, &[1, 5], &[], now);
-    further.told.tell_others(&relays(&line, now), false);
+    further.told.tell_others(&relays(&line, now), false, false);
     let news = further.told.messages(false);
     assert!(matches!(&news[0].changes[..], [change] if matches!(&change.what,
         nekoproto::summary::What::Added(keys) if **keys == [key(2)])));
@@ -195,7 +195,7 @@ fn a_whole_filter_of_another_node_waits_until_it_is_due_and_the_older_one_is_wit
     own.begin_rebuild();
     own.renew(Fresh::of(&[key(1)]));
     let rebuilt = [known(0, &own, &[1], now)];
-    further.told.tell_others(&rebuilt, false);
+    further.told.tell_others(&rebuilt, false, false);
     assert!(further.told.is_put_off());
     for message in further.told.messages(false) {
         assert_eq!(message.changes.len(), 1);

@@ -82,10 +82,10 @@ impl Told {
     }
 
     /// Adds what is new in what is passed on: `relays`, and nothing else. Whole filters only if it `is_due`, so that
-    /// a node that rebuilds its filter often cannot flood us.
-    pub fn tell_others(&mut self, relays: &[Relayed], is_due: bool) {
+    /// a node that rebuilds its filter often cannot flood us. `is_early`: more is to be passed on soon.
+    pub fn tell_others(&mut self, relays: &[Relayed], is_due: bool, is_early: bool) {
         let mut before = mem::take(&mut self.relayed);
-        self.is_put_off = false;
+        self.is_put_off = is_early;
         for Relayed { of, via, known } in relays {
             let told = before.get(of).filter(|told| known.source().added(told.position).is_some());
             if told.is_none() && !is_due {
