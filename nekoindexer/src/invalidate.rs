@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use nekoproto::{
-    Covered, IndexerServiceClient, InvalidateRequest, MsgId, PeerServiceClient, Records, VerifiedRecord,
+    Covered, IndexerServiceClient, InvalidateRequest, ListedRecord, MsgId, PeerServiceClient, Records,
     limits::BATCH_MAX, transport::call_within,
 };
 use tracing::debug;
@@ -50,9 +50,9 @@ async fn tell_all(shared: &Shared, announcement: Announcement, envelope: Envelop
     futures::join!(holders, tell_neighbors(shared, announcement.neighbors, envelope));
 }
 
-async fn tell_holder(client: &PeerServiceClient, records: Vec<VerifiedRecord>) {
+async fn tell_holder(client: &PeerServiceClient, records: Vec<ListedRecord>) {
     for batch in records.chunks(BATCH_MAX) {
-        let records = Records::first_of(batch.iter().map(VerifiedRecord::to_signed));
+        let records = Records::first_of(batch.iter().map(ListedRecord::to_signed));
         if let Err(error) = client.invalidate(call_within(ACKNOWLEDGE_WITHIN), records).await {
             debug!(%error, "a holder did not acknowledge an invalidation");
             return;
@@ -60,13 +60,13 @@ async fn tell_holder(client: &PeerServiceClient, records: Vec<VerifiedRecord>) {
     }
 }
 
-async fn tell_neighbors(shared: &Shared, records: Vec<VerifiedRecord>, envelope: Envelope) {
+async fn tell_neighbors(shared: &Shared, records: Vec<ListedRecord>, envelope: Envelope) {
     let Some(ttl_hops) = envelope.ttl_hops.filter(|_| !records.is_empty()) else { return };
     let neighbors = shared.neighbors.links.current();
     let route = route(shared.tag, &neighbors.tags, &neighbors.away, &envelope.covered);
     let request = InvalidateRequest {
         msg_id: envelope.msg_id,
-        records: Records::first_of(records.iter().map(VerifiedRecord::to_signed)),
+        records: Records::first_of(records.iter().map(ListedRecord::to_signed)),
         ttl_hops,
         covered: route.covered,
     };

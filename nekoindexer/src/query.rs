@@ -118,8 +118,9 @@ fn count(neighbors: &[usize]) -> u32 {
     u32::try_from(neighbors.len()).unwrap_or(u32::MAX)
 }
 
-/// Takes in what a neighbor says, none of it on trust: other names and records that their
-/// origins did not sign are left out, and then the answer is not complete.
+/// Takes in what a neighbor says, none of it on trust. A record that its origin did not sign is left out: it
+/// says nothing of any file, and an origin that signs wrongly harms its own file alone. A record of another
+/// name is left out too, and then the answer is not complete, as the neighbor answered something else.
 fn absorb(
     merge: &mut Merge,
     neighbor: &Neighbor,
@@ -142,18 +143,14 @@ fn absorb(
     if !reply.complete {
         merge.lacks_something();
     }
-    for hit in reply.hits {
-        match check(hit, name, verifier) {
-            Some(found) => merge.absorb(found),
-            None => merge.lacks_something(),
+    for Hit { record, holders } in reply.hits {
+        if record.unverified().name != *name {
+            merge.lacks_something();
+            continue;
+        }
+        match verifier.verify(record) {
+            Ok(record) => merge.absorb(Found { record: record.into(), holders: holders.into_vec() }),
+            Err(error) => debug!(neighbor = %neighbor.node.short(), %error, "a hit is left out"),
         }
     }
-}
-
-fn check(hit: Hit, name: &FileName, verifier: &Verifier) -> Option<Found> {
-    if hit.record.unverified().name != *name {
-        return None;
-    }
-    let record = verifier.verify(hit.record).ok()?;
-    Some(Found { record, holders: hit.holders.into_vec() })
 }

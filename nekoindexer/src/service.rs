@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
-    Answers, Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, MsgId, Names, NodeTag,
-    QueryAllRequest, QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest, Role,
-    SignedRecord, VerifiedRecord,
+    Answers, Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, ListedRecord, MsgId, Names,
+    NodeTag, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest,
+    Role, SignedRecord,
     indexer::answers,
     limits::TTL_MAX,
     summary::{SummaryNews, SummaryReply},
@@ -69,7 +69,7 @@ impl Service {
 
     /// The records that the caller registers: its own, those that are listed already, and those whose
     /// signatures hold. One that is none of these refuses them all.
-    async fn believed(&self, records: Records) -> Result<Vec<VerifiedRecord>, Refusal> {
+    async fn believed(&self, records: Records) -> Result<Vec<ListedRecord>, Refusal> {
         let index = &self.shared.state.index;
         let (mut believed, mut unknown) = (Vec::with_capacity(records.len()), Vec::new());
         for record in records {
@@ -87,9 +87,10 @@ impl Service {
 
     /// Checks the signatures of `records`, which takes 40 us each: more than [`VERIFIED_INLINE`] on a
     /// blocking thread, so that no other call waits.
-    async fn verified(&self, records: Vec<SignedRecord>) -> Result<Vec<VerifiedRecord>, Refusal> {
+    async fn verified(&self, records: Vec<SignedRecord>) -> Result<Vec<ListedRecord>, Refusal> {
         let verify = |shared: &Shared, records: Vec<SignedRecord>| {
-            let verified = records.into_iter().map(|record| shared.verifier.verify(record));
+            let verified =
+                records.into_iter().map(|record| shared.verifier.verify(record).map(ListedRecord::from));
             verified.collect::<Result<_, _>>().map_err(|_| Refusal::Forged)
         };
         if records.len() <= VERIFIED_INLINE {
@@ -130,8 +131,8 @@ impl IndexerService for Service {
         }
         Ok(RegisterReply {
             lease,
-            newer: Records::first_of(plan.newer.iter().map(VerifiedRecord::to_signed)),
-            unlisted: u32::try_from(plan.unlisted).unwrap_or(u32::MAX),
+            newer: Records::first_of(plan.newer.iter().map(ListedRecord::to_signed)),
+            unlisted: Names::first_of(plan.unlisted),
         })
     }
 

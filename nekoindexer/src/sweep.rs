@@ -21,6 +21,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         let now = Instant::now();
         end_sessions(shared, now).await;
         shared.neighbors.links.forget_missed(now);
+        shared.state.index.forget_departed(now);
         renew_own_summary(shared).await;
     }
 }

@@ -5,7 +5,10 @@
 //! | room | what happens there |
 //! |---|---|
 //! | [`cli`] | command line, REPL and demo; the only room that prints |
+//! | `door` | one running peer a folder: hands commands to it over a local socket |
+//! | `commands` | commands and their answers as values, and carrying them out |
 //! | `peer` | builds the rooms, and hands out [`PeerHandle`] |
+//! | `listing` | lists the files piece by piece, after asking their origins |
 //! | `watch` | acts on news: refetches, drops, republishes, forwards, confirms with origins |
 //! | `publish` | from files to signed versions |
 //! | `download` | from a name to a verified file |
@@ -21,11 +24,14 @@
 //! [`Peer::spawn`] starts a peer inside any program.
 
 pub mod cli;
+mod commands;
 mod config;
 mod content;
+mod door;
 mod download;
 mod indexers;
 mod library;
+mod listing;
 mod peer;
 mod peers;
 mod publish;
@@ -43,8 +49,9 @@ pub use library::{
     events::Event,
     status::{Condition, FileStatus},
 };
+pub use listing::Listing;
 pub use peer::{Peer, PeerHandle, StartError};
-pub use publish::{PublishError, PublishOptions, PublishOutcome};
+pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome};
 pub use state::{choice::Candidate, freshness::OnStale};
 pub use storage::{StoreError, catalogue::CatalogueError, lock::LockError, partial::PARTIAL_PREFIX};
 pub use util::progress::{Progress, SourceProgress};

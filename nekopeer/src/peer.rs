@@ -19,6 +19,7 @@ use crate::{
     download::{DownloadError, DownloadOptions, Downloaded, Downloader},
     indexers::{Answer, Indexers, Scope, SearchError},
     library::{Library, Opened, events::Event, status::FileStatus},
+    listing::Listing,
     peers::Peers,
     publish::{PublishError, PublishOptions, PublishOutcome, Publisher},
     serve::{Uploads, partial_files::PartialFiles},
@@ -121,6 +122,7 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> 
         let lock = DataLock::take(&folder)?;
         let identity = Identity::load_or_create(&folder.join("peer.key"))?;
         let catalogue = Catalogue::open(&folder, identity.clone())?;
+        catalogue.settle_all()?;
         let unusable = |source| LockError::Unusable { path: folder.clone(), source };
         let data_dir = folder.canonicalize().map_err(unusable)?;
         Ok((Opened { share, data_dir, catalogue, lock }, identity))
@@ -276,15 +278,37 @@ impl PeerHandle {
         self.publisher.store(name, from, force, progress).await
     }
 
-    /// The files published and held here, without asking any other node.
+    /// The files published and held here, by name, in pieces. With `ask_origins` the origins of copies are asked
+    /// first whether they are still the newest; otherwise no other node is asked.
+    #[must_use]
+    pub fn listing(&self, ask_origins: bool) -> Listing {
+        Listing::new(&self.library, ask_origins.then_some(&self.peers))
+    }
+
+    /// All files published and held here, without asking any other node. For few files: see
+    /// [`listing`](Self::listing). What cannot be read is left out, and logged.
     pub async fn files(&self) -> Vec<FileStatus> {
-        self.library.blocking(|library| library.files()).await
+        self.listed(false).await
     }
 
     /// Asks the origins of all copies now whether they are still the newest. The result is in
     /// [`files`](Self::files).
     pub async fn check_copies(&self) {
-        self.peers.confirm(self.library.due(None)).await;
+        self.listed(true).await;
+    }
+
+    async fn listed(&self, ask_origins: bool) -> Vec<FileStatus> {
+        let (mut listing, mut files) = (self.listing(ask_origins), Vec::new());
+        loop {
+            match listing.next().await {
+                Ok(Some(more)) => files.extend(more.into_iter().flatten()),
+                Ok(None) => return files,
+                Err(error) => {
+                    tracing::error!(%error, "not all files are listed");
+                    return files;
+                }
+            }
+        }
     }
 
     /// Waits until the first attempt to connect to each indexer has ended.

@@ -2,7 +2,7 @@
 //! holders of all of a version before holders of a part.
 
 use nekoproto::{
-    Hit, Holder, List, QueryReply, VerifiedRecord,
+    Hit, Holder, List, ListedRecord, QueryReply,
     limits::{HITS_MAX, HOLDERS_MAX, HOLDERS_WHOLE_MIN},
 };
 
@@ -10,7 +10,7 @@ use nekoproto::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The origin's statement.
-    pub record: VerifiedRecord,
+    pub record: ListedRecord,
     /// Nodes that hold exactly this version; first those that hold all of it.
     pub holders: Vec<Holder>,
 }

@@ -18,8 +18,7 @@ use std::{
 };
 
 use nekoproto::{
-    InvalidateRequest, MsgId, NodeTag, QueryRequest, Refusal, VerifiedRecord, limits::TTL_MAX,
-    summary::NameKey,
+    InvalidateRequest, ListedRecord, MsgId, NodeTag, QueryRequest, Refusal, limits::TTL_MAX, summary::NameKey,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -62,7 +61,7 @@ impl State {
     pub fn on_register(
         &self,
         session: &Arc<Session>,
-        records: Vec<VerifiedRecord>,
+        records: Vec<ListedRecord>,
         announce: bool,
     ) -> RegisterPlan {
         self.registered(records, announce, |record| self.index.register(session, record))
@@ -70,15 +69,15 @@ impl State {
 
     /// A holder registers versions that it has a part of. They are not announced to neighbors:
     /// that is for the origin, not for those who download.
-    pub fn on_register_partial(&self, session: &Arc<Session>, records: Vec<VerifiedRecord>) -> RegisterPlan {
+    pub fn on_register_partial(&self, session: &Arc<Session>, records: Vec<ListedRecord>) -> RegisterPlan {
         self.registered(records, false, |record| self.index.register_partial(session, record))
     }
 
     fn registered(
         &self,
-        records: Vec<VerifiedRecord>,
+        records: Vec<ListedRecord>,
         announce: bool,
-        register: impl Fn(&VerifiedRecord) -> Noted,
+        register: impl Fn(&ListedRecord) -> Noted,
     ) -> RegisterPlan {
         let mut plan = RegisterPlan::default();
         for record in records {
@@ -97,7 +96,7 @@ impl State {
                     }
                 }
                 Noted::Outdated(newer) => plan.newer.push(newer),
-                Noted::Full => plan.unlisted += 1,
+                Noted::Full => plan.unlisted.push(record.name.clone()),
             }
         }
         // Includes what other registrations have added and neighbors have not acknowledged yet.
@@ -144,7 +143,7 @@ impl State {
     pub fn on_invalidate(
         &self,
         request: &InvalidateRequest,
-        records: Vec<VerifiedRecord>,
+        records: Vec<ListedRecord>,
         deadline: Duration,
         now: Instant,
     ) -> Result<Announcement, Refusal> {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use nekoproto::VerifiedRecord;
+use nekoproto::{FileName, ListedRecord};
 
 use super::{index::SessionId, merge::Found, summary::Position};
 
@@ -27,18 +27,18 @@ pub enum QueryPlan {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Announcement {
     /// Holders of older versions, each with the records that concern it.
-    pub holders: HashMap<SessionId, Vec<VerifiedRecord>>,
+    pub holders: HashMap<SessionId, Vec<ListedRecord>>,
     /// What neighbors are told.
-    pub neighbors: Vec<VerifiedRecord>,
+    pub neighbors: Vec<ListedRecord>,
 }
 
 /// The result of a registration, and what is left to do.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct RegisterPlan {
     /// Newer versions to tell the caller.
-    pub newer: Vec<VerifiedRecord>,
-    /// How many records a limit kept from being listed.
-    pub unlisted: usize,
+    pub newer: Vec<ListedRecord>,
+    /// Names whose records a limit kept from being listed.
+    pub unlisted: Vec<FileName>,
     /// Whom to tell.
     pub announcement: Announcement,
     /// Whether our summary has changed.
@@ -48,7 +48,7 @@ pub struct RegisterPlan {
 }
 
 impl Announcement {
-    pub(super) fn tell(&mut self, sessions: &[SessionId], record: &VerifiedRecord) {
+    pub(super) fn tell(&mut self, sessions: &[SessionId], record: &ListedRecord) {
         for session in sessions {
             self.holders.entry(*session).or_default().push(record.clone());
         }

@@ -1,7 +1,7 @@
 //! Small made-up values for the tests of this room.
 
 use nekoproto::{
-    ContentHash, FileName, Identity, ManifestHash, NodeTag, Policy, Record, VerifiedRecord, Version,
+    ContentHash, FileName, Identity, ListedRecord, ManifestHash, NodeTag, Policy, Record, Version,
 };
 
 /// The tag of the n-th made-up node.
@@ -12,7 +12,7 @@ pub(crate) fn tag(n: usize) -> NodeTag {
 }
 
 /// A version of a file of a made-up origin.
-pub(crate) fn record(origin: u8, name: &str, version: u64) -> VerifiedRecord {
+pub(crate) fn record(origin: u8, name: &str, version: u64) -> ListedRecord {
     let origin = Identity::from_seed(&[origin; 32]);
     let record = Record {
         origin: origin.id(),
@@ -23,5 +23,5 @@ pub(crate) fn record(origin: u8, name: &str, version: u64) -> VerifiedRecord {
         manifest: ManifestHash::from_bytes([0; 32]),
         policy: Policy::default(),
     };
-    record.sign(&origin).unwrap()
+    record.sign(&origin).unwrap().into()
 }

@@ -7,8 +7,8 @@ use std::{
 
 use nekoindexer::{Config, Indexer, IndexerHandle};
 use nekoproto::{
-    ContentHash, Covered, FileName, Identity, ManifestHash, MsgId, NodeId, Policy, QueryReply, QueryRequest,
-    Record, Records, RegisterRequest, SignedRecord, VerifiedRecord, Version, codec, transport::Security,
+    ContentHash, Covered, FileName, Identity, ListedRecord, ManifestHash, MsgId, NodeId, Policy, QueryReply,
+    QueryRequest, Record, Records, RegisterRequest, SignedRecord, Version, codec, transport::Security,
 };
 use tarpc::context::{self, Context};
 use tokio::{net::TcpSocket, time::timeout};
@@ -86,7 +86,7 @@ pub(crate) fn long_name(n: usize) -> FileName {
 }
 
 /// A version of a file of the node with the seed `origin`.
-pub(crate) fn verified(origin: u16, name: FileName, version: u64) -> VerifiedRecord {
+pub(crate) fn verified(origin: u16, name: FileName, version: u64) -> ListedRecord {
     let origin = identity(origin);
     let record = Record {
         origin: origin.id(),
@@ -97,7 +97,7 @@ pub(crate) fn verified(origin: u16, name: FileName, version: u64) -> VerifiedRec
         manifest: ManifestHash::from_bytes([2; 32]),
         policy: Policy::default(),
     };
-    record.sign(&origin).unwrap()
+    record.sign(&origin).unwrap().into()
 }
 
 /// A version of a file of the node with the seed `origin`, as it travels.

@@ -110,14 +110,14 @@ async fn nobody_invalidates_the_file_of_another() {
 }
 
 #[tokio::test]
-async fn lies_of_a_neighbor_are_left_out_and_the_answer_called_incomplete() {
+async fn lies_of_a_neighbor_are_left_out() {
     let junk = (0..HITS_MAX).map(|n| forged(ATTACKER + u16::try_from(n).unwrap(), ORIGIN, "a", 99));
     let cases = [
-        ("forged", says([forged(ATTACKER, ORIGIN, "a", 99)])),
-        ("another name", says([record(ATTACKER, "b", 99)])),
-        ("nothing but junk", says(junk)),
+        ("forged", says([forged(ATTACKER, ORIGIN, "a", 99)]), true),
+        ("another name", says([record(ATTACKER, "b", 99)]), false),
+        ("nothing but junk", says(junk), true),
     ];
-    for (case, habit) in cases {
+    for (case, habit, complete) in cases {
         over_both(async |security| {
             let liar = Fake::begin(ATTACKER, security, habit.clone());
             let honest = indexer(security, &[]).await;
@@ -129,10 +129,27 @@ async fn lies_of_a_neighbor_are_left_out_and_the_answer_called_incomplete() {
                 peer.register([record(ORIGIN, "a", 1)]).await;
             }
             let reply = near.query("a", 1).await;
-            assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([2, 3]))], false), "{case}");
+            assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([2, 3]))], complete), "{case}");
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn origin_that_signs_wrongly_harms_its_own_file_alone() {
+    over_both(async |security| {
+        let far = indexer(security, &[]).await;
+        let near = indexer(security, &[far.local_addr()]).await;
+        near.neighbors_reach(1).await;
+        let honest = Peer::join(ORIGIN, far.local_addr(), security).await;
+        honest.register([record(ORIGIN, "a", 1)]).await;
+        let wrong = Peer::join(ATTACKER, far.local_addr(), security).await;
+        wrong.register([forged(ORIGIN, ATTACKER, "a", 1)]).await;
+        let asker = Peer::join(2, near.local_addr(), security).await;
+        let reply = asker.query("a", 1).await;
+        assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([ORIGIN]))], true));
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -165,18 +182,18 @@ async fn one_peer_cannot_fill_a_name_and_many_are_counted() {
         let attacker = Peer::join(ATTACKER, indexer.local_addr(), Security::Tls).await;
         let origins = 1000..1003 + u16::try_from(HITS_MAX).unwrap();
         let reply = attacker.register(origins.clone().map(|origin| record(origin, "a", 1))).await;
-        assert_eq!((reply.unlisted, reply.lease.names), (0, 1));
+        assert_eq!((reply.unlisted.len(), reply.lease.names), (0, 1));
         assert_eq!(attacker.search("a").await.hits.len(), 1, "a node holds one file under a name");
         let mut peers = Vec::new();
         let mut unlisted = 0;
         for origin in origins {
             let peer = Peer::join(origin, indexer.local_addr(), Security::Tls).await;
-            unlisted += peer.register([record(origin, "a", 1)]).await.unlisted;
+            unlisted += peer.register([record(origin, "a", 1)]).await.unlisted.len();
             peers.push(peer);
         }
         // The attacker still holds one of these names; all others are one each.
         assert_eq!((unlisted, attacker.search("a").await.hits.len()), (3, HITS_MAX));
-        assert_eq!(attacker.register([record(ORIGIN, "b", 1)]).await.unlisted, 0);
+        assert_eq!(attacker.register([record(ORIGIN, "b", 1)]).await.unlisted.len(), 0);
     })
     .await;
 }

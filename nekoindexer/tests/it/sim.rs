@@ -17,7 +17,7 @@ use self::flood::{Flood, Holding, NAME};
 use self::graph::{Graph, Shape};
 use self::news::News;
 use crate::common::{name, verified};
-use nekoproto::{NodeId, QueryReply, VerifiedRecord, limits::TTL_MAX};
+use nekoproto::{ListedRecord, NodeId, QueryReply, limits::TTL_MAX};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 
 const SEEDS: u64 = 200;
@@ -26,7 +26,7 @@ const ORIGINS: u16 = 3;
 const VERSIONS: usize = 6;
 
 /// The versions of each origin, signed once.
-static RECORDS: LazyLock<Vec<Vec<VerifiedRecord>>> = LazyLock::new(|| {
+static RECORDS: LazyLock<Vec<Vec<ListedRecord>>> = LazyLock::new(|| {
     let versions = |origin| (1..=VERSIONS as u64).map(|v| verified(1000 + origin, name(NAME), v)).collect();
     (0..ORIGINS).map(versions).collect()
 });

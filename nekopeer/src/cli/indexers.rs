@@ -1,6 +1,9 @@
 //! Which indexers to use: those given, one found, or one started here.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    time::Duration,
+};
 
 use anyhow::Context;
 use nekoindexer::{Indexer, IndexerHandle, StartError};
@@ -47,13 +50,17 @@ impl Indexers {
         Ok(Self { addrs: vec![addr], embedded: Some(embedded) })
     }
 
-    /// Warns if peers beyond a remote indexer cannot connect to this peer.
-    pub(super) fn note_if_unreachable(&self, args: &NodeArgs, output: &Output) {
-        let far = self.addrs.iter().find(|addr| !addr.ip().is_loopback());
-        if let Some(far) = far.filter(|_| args.listen.ip().is_loopback()) {
-            let here = args.listen.ip();
+    /// Tells where a peer with a remote indexer serves, and whether that can be reached from there.
+    pub(super) fn note_reach(&self, args: &NodeArgs, output: &Output) {
+        let Some(far) = self.addrs.iter().find(|addr| !addr.ip().is_loopback()) else { return };
+        let ip = args.listen.unwrap_or_else(|| listen_towards(&self.addrs)).ip();
+        if ip.is_loopback() {
             output.note(&format!(
-                "note: serving on {here} only, where nobody beyond {far} can connect; --listen 0.0.0.0:0 serves all"
+                "note: serving on {ip} only, so {far} lists nothing for others; leave out --listen to serve them"
+            ));
+        } else if args.listen.is_none() {
+            output.note(&format!(
+                "note: serving on {ip}, which reaches {far}; --listen 127.0.0.1:0 serves this machine only"
             ));
         }
     }
@@ -64,6 +71,24 @@ impl Indexers {
             embedded.shutdown().await;
         }
     }
+}
+
+/// A free port of the address from which the first indexer that is not on this machine is reached; of
+/// 127.0.0.1 if there is none, or no way to it.
+pub(super) fn listen_towards(indexers: &[SocketAddr]) -> SocketAddr {
+    let any = |far: &SocketAddr| match far {
+        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
+        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
+    };
+    // Connecting a UDP socket sends nothing; it asks the system for the route.
+    let source = |far: &SocketAddr| {
+        let socket = UdpSocket::bind(any(far))?;
+        socket.connect(far)?;
+        socket.local_addr()
+    };
+    let far = indexers.iter().find(|addr| !addr.ip().is_loopback());
+    let ip = far.and_then(|far| source(far).ok()).map_or(Ipv4Addr::LOCALHOST.into(), |addr| addr.ip());
+    SocketAddr::new(ip, 0)
 }
 
 async fn is_there(args: &NodeArgs) -> anyhow::Result<bool> {

@@ -40,6 +40,12 @@ impl Stamp {
         self.size
     }
 
+    /// Whether a file with this stamp has stamp `there` after it was moved: a move changes nothing but the time of
+    /// the last change.
+    pub(crate) fn is_moved_to(&self, there: &Self) -> bool {
+        Self { changed_ns: there.changed_ns, ..*self } == *there
+    }
+
     /// Whether an equal stamp proves that the file, hashed at `hashed_at_ns`, is unchanged.
     pub(crate) const fn is_settled(&self, hashed_at_ns: i128) -> bool {
         self.changed_ns + SETTLED_AFTER_NS < hashed_at_ns

@@ -51,14 +51,14 @@ pub enum DownloadError {
         /// The existing file.
         existing: PathBuf,
     },
-    /// Every version found is older than the one held.
-    #[error("only version {found} of {name} can be found, and version {held} is here")]
+    /// Every version found is older than one that is or was held.
+    #[error("only version {found} of {name} can be found, and version {held} is or was here")]
     Older {
         /// The name.
         name: FileName,
         /// The newest version found.
         found: Version,
-        /// The version here.
+        /// The version that is or was here.
         held: Version,
     },
     /// No source delivered all chunks.
@@ -105,6 +105,14 @@ pub enum DownloadError {
 }
 
 impl DownloadError {
+    /// Whether it may be found where no indexer looks.
+    pub(super) const fn is_not_found(&self) -> bool {
+        matches!(
+            self,
+            Self::Search(_) | Self::NotFound { .. } | Self::NobodyAsked { .. } | Self::Older { .. }
+        )
+    }
+
     /// Whether a later attempt may succeed.
     #[must_use]
     pub const fn may_pass(&self) -> bool {

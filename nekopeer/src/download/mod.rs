@@ -7,6 +7,7 @@ mod error;
 mod file;
 mod manifest;
 mod many;
+mod origins;
 mod swarm;
 mod to_pipe;
 mod version;
@@ -156,8 +157,16 @@ impl Downloader {
     async fn find(&self, name: &FileName, options: &DownloadOptions) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let scope = Scope::Network { ttl_hops: options.ttl_hops };
-        let Answer { candidates, complete } = self.indexers.search(name, scope).await?;
-        self.choose(name, options, candidates, complete)
+        let found = match self.indexers.search(name, scope).await {
+            Ok(Answer { candidates, complete }) => self.choose(name, options, candidates, complete),
+            Err(error) => Err(error.into()),
+        };
+        let error = match found {
+            Ok(target) => return Ok(target),
+            Err(error) => error,
+        };
+        let mut found = self.from_origins(vec![(name.clone(), error)], options).await;
+        found.remove(0).1
     }
 
     fn refuse_own(&self, name: &FileName) -> Result<(), DownloadError> {
@@ -166,7 +175,7 @@ impl Downloader {
         own.map_or(Ok(()), |_| Err(DownloadError::Own(name.clone())))
     }
 
-    /// Chooses a version: never older than the one held, and of the same origin unless another is given.
+    /// Chooses a version: never older than one that is or was held, and of the same origin unless another is given.
     fn choose(
         &self,
         name: &FileName,
@@ -183,13 +192,16 @@ impl Downloader {
             NoChoice::Ambiguous(origins) => DownloadError::Ambiguous { name: name.clone(), origins },
         })?;
         target.sources.retain(|source| source.node != self.library.node);
-        match here {
-            Some(entry) if entry.record.replaces(&target.record) => Err(DownloadError::Older {
+        let was_here = self.library.catalogue.floor(name, &target.record.origin)?.map(Arc::new);
+        let later =
+            [here, was_here].into_iter().flatten().find(|known| known.record.replaces(&target.record));
+        match later {
+            Some(known) => Err(DownloadError::Older {
                 name: name.clone(),
                 found: target.record.version,
-                held: entry.record.version,
+                held: known.record.version,
             }),
-            _ => Ok(target),
+            None => Ok(target),
         }
     }
 

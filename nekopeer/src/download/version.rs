@@ -128,13 +128,14 @@ fn open(
 ) -> Result<(Assembly, LocalChunks), DownloadError> {
     let catalogue = &library.catalogue;
     let before = place.open().ok();
-    let partial = place.partial(&record.content)?;
-    let path = partial.path();
-    let noted = catalogue.note_partial(&record.name, Some(&path))?;
-    if let Some(abandoned) = noted.filter(|noted| *noted != path) {
+    let path = place.partial_path(&record.content);
+    if let Some(abandoned) = catalogue.partial(&record.name)?.filter(|noted| *noted != path) {
         // The partial file of an older version, which will not be completed. It may be gone already.
         drop(std::fs::remove_file(abandoned));
     }
+    // Before it is made, so that no crash leaves one of which nobody knows.
+    catalogue.note_partial(&record.name, Some(&path))?;
+    let partial = place.partial(&record.content)?;
     let (had, segments, maybe_more) = checkpoint::recall(catalogue, &manifest, &partial)?;
     let assembly = Assembly::open(manifest, outboard, partial, &had, segments);
     let local = LocalChunks::find(catalogue, record, before, &assembly, maybe_more);

@@ -8,8 +8,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use futures::future::join_all;
 use nekoproto::{FileName, VerifiedRecord, transport::Endpoint};
 use parking_lot::Mutex;
-use tokio::time::timeout;
-use tracing::debug;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
 
 pub(crate) use self::search::Scope;
 pub use self::search::{Answer, SearchError};
@@ -21,6 +21,10 @@ use crate::{
 
 /// Time limit for withdrawing everything when the peer shuts down.
 const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
+/// Interval between looks at files on disk, and the number of files looked at each time: 10^5 files are looked
+/// at in seven minutes, for less than a thousandth of a core.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+const LOOKED_AT: usize = 512;
 
 /// The indexers of this peer.
 #[derive(Debug)]
@@ -40,33 +44,33 @@ impl Indexers {
         library: &Arc<Library>,
     ) -> Arc<Self> {
         let registrations = Arc::new(Mutex::new(Registrations::new(addrs.len())));
-        let session = |(index, addr)| Session::spawn(index, addr, endpoint, library, &registrations);
-        let sessions = addrs.iter().copied().enumerate().map(session).collect();
-        Arc::new(Self { library: Arc::clone(library), sessions, registrations, query_deadline })
+        let all: Arc<[SocketAddr]> = addrs.into();
+        let session = |index| Session::spawn(index, &all, endpoint, library, &registrations);
+        let sessions = (0..addrs.len()).map(session).collect();
+        let indexers =
+            Arc::new(Self { library: Arc::clone(library), sessions, registrations, query_deadline });
+        if library.is_serving && !addrs.is_empty() {
+            let looking = Arc::clone(&indexers);
+            library.tasks.spawn_until_stop(async move { looking.look_at_files().await });
+        }
+        indexers
     }
 
-    /// Announces the next versions registered under these names. Call this before they are in the catalogue:
-    /// a session that registers everything in between would register them as held, not as news.
-    pub(crate) fn expect_news<'a>(&self, names: impl Iterator<Item = &'a FileName> + Clone) {
-        self.registrations.lock().expect_news(names);
-    }
-
-    /// Registers new versions, which are announced, and `held` versions, which are not. Returns the number of
-    /// indexers that acknowledged; the others are told when they are connected again.
+    /// Registers versions published here, `news` and others. What an indexer was not told before is announced.
+    /// Returns the number of indexers that acknowledged; the others are told as soon as they answer.
     ///
     /// # Cancel safety
     /// Safe: the indexers are told in the background.
-    pub(crate) async fn announce(&self, news: &[VerifiedRecord], held: &[VerifiedRecord]) -> usize {
+    pub(crate) async fn announce(&self, news: &[VerifiedRecord], others: &[VerifiedRecord]) -> usize {
         if !self.library.is_serving {
             return 0;
         }
         let generation = {
             let mut registrations = self.registrations.lock();
-            registrations.expect_news(news.iter().map(|record| &record.name));
             registrations.offer(news);
-            registrations.offer(held)
+            registrations.offer(others)
         };
-        let files = news.len() + held.len();
+        let files = news.len() + others.len();
         let telling = self.sessions.iter().map(async |session| {
             let is_told = session.told(generation).await;
             if is_told && files > 0 {
@@ -110,6 +114,40 @@ impl Indexers {
         self.told(generation).await;
     }
 
+    /// Looks at the files of these names, and offers what can be served. A file that is being written is left
+    /// alone.
+    pub(crate) async fn look_at(&self, names: Vec<FileName>) {
+        if !self.library.is_serving {
+            return;
+        }
+        let registrations = Arc::clone(&self.registrations);
+        let look = move |library: &Arc<Library>| {
+            let names = names.iter().filter(|name| !library.is_in_use(name));
+            let found = names.filter_map(|name| library.looked_at(name)).collect();
+            refresh(library, &registrations, found);
+        };
+        self.library.blocking(look).await;
+        self.sessions.iter().for_each(Session::wake);
+    }
+
+    /// Looks at some files every now and then, so that one that changed is withdrawn.
+    async fn look_at_files(&self) {
+        let mut last: Option<FileName> = None;
+        loop {
+            sleep(LOOK_EVERY).await;
+            let after = last.take();
+            let next = move |library: &Arc<Library>| library.catalogue.names_after(after.as_ref(), LOOKED_AT);
+            let names = self.library.blocking(next).await.unwrap_or_else(|error| {
+                warn!(%error, "cannot look at the files");
+                Vec::new()
+            });
+            last = names.last().cloned();
+            if !names.is_empty() {
+                self.look_at(names).await;
+            }
+        }
+    }
+
     /// Withdraws these names. At an unreachable indexer their lease expires.
     pub(crate) async fn withdraw(&self, names: &[FileName]) {
         let generation = self.registrations.lock().withdraw(names);
@@ -143,13 +181,21 @@ impl Indexers {
         join_all(self.sessions.iter().map(Session::tried)).await;
     }
 
-    /// Waits until each indexer was told the changes up to `generation`, or cannot be told now. A peer that
+    /// Waits until each indexer was told the changes up to `generation`, or cannot be told now or soon. A peer that
     /// does not serve tells them nothing.
     async fn told(&self, generation: Generation) {
         if self.library.is_serving {
             join_all(self.sessions.iter().map(|session| session.told(generation))).await;
         }
     }
+}
+
+/// Offers of the files that were looked at those that can be served. Blocking.
+fn refresh(library: &Library, registrations: &Mutex<Registrations>, found: Vec<(VerifiedRecord, bool)>) {
+    let is_current = |record: &VerifiedRecord| {
+        library.catalogue.get(&record.name).is_some_and(|entry| entry.record == *record)
+    };
+    registrations.lock().refresh(found, is_current);
 }
 
 #[cfg(test)]

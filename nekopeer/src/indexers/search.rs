@@ -1,16 +1,20 @@
 //! Searches: from a name to hits, from all indexers concurrently; only signed records count.
 
 use std::{
+    collections::HashMap,
     net::SocketAddr,
     slice,
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoproto::{
-    Answers, Covered, FileName, IndexerServiceClient, MsgId, Names, QueryAllRequest, QueryReply,
-    QueryRequest, Refusal, VerifiedRecord, Verifier, limits::BATCH_MAX, transport::call_within,
+    Answers, Covered, FileName, Hit, IndexerServiceClient, MsgId, Names, QueryAllRequest, QueryReply,
+    QueryRequest, Refusal, VerifiedRecord, Verifier,
+    limits::{BATCH_MAX, TTL_DEFAULT},
+    transport::call_within,
 };
+use parking_lot::Mutex;
 use tarpc::client::RpcError;
 
 use super::{Indexers, session::Session};
@@ -107,6 +111,45 @@ impl Indexers {
     }
 }
 
+impl Indexers {
+    /// Asks the network for the newest versions of `names` that were published with this node's key, and adds
+    /// the answers to `known` as they come. Asks nobody if no indexer is connected.
+    ///
+    /// # Cancel safety
+    /// Safe: what was answered is in `known`.
+    pub(crate) async fn ask_own(&self, names: &[FileName], known: &Mutex<HashMap<FileName, VerifiedRecord>>) {
+        // The same ids for all indexers: the network handles each query once.
+        let batches: Vec<_> = names.chunks(BATCH_MAX).map(|names| (MsgId::random(), names)).collect();
+        let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
+        let asked =
+            self.sessions.iter().filter(|session| session.is_connected()).map(async |session| {
+                for (msg_id, names) in &batches {
+                    let deadline = Instant::now() + self.query_deadline;
+                    let replies = ask_one(session, scope, *msg_id, names, deadline).await;
+                    let Ok(replies) = replies else { return };
+                    for (name, hit) in names.iter().zip(replies).flat_map(|(name, reply)| {
+                        reply.hits.into_vec().into_iter().map(move |hit| (name, hit))
+                    }) {
+                        self.note_own_hit(name, hit, known);
+                    }
+                }
+            });
+        join_all(asked).await;
+    }
+
+    fn note_own_hit(&self, name: &FileName, hit: Hit, known: &Mutex<HashMap<FileName, VerifiedRecord>>) {
+        let record = hit.record.unverified();
+        if record.origin != self.library.node || record.name != *name {
+            return;
+        }
+        let Ok(record) = self.library.verifier.verify(hit.record) else { return };
+        let mut known = known.lock();
+        if known.get(name).is_none_or(|known| record.replaces(known)) {
+            known.insert(name.clone(), record);
+        }
+    }
+}
+
 /// Asks one indexer for at most [`BATCH_MAX`] names; returns one reply per name.
 async fn ask_one(
     session: &Session,
@@ -173,15 +216,16 @@ async fn call_all(
     }
 }
 
-/// Merges one reply. Parts that are unsigned, misnamed or invalid are dropped and make it incomplete.
+/// Merges one reply. A record that its origin did not sign is dropped: it says nothing of any file. A record of
+/// another name is dropped and makes the answer incomplete.
 fn absorb(verifier: &Verifier, merged: &mut Answer, name: &FileName, reply: QueryReply) {
     merged.complete &= reply.complete;
     for hit in reply.hits {
-        let verified = verifier.verify(hit.record).ok().filter(|record| record.name == *name);
-        let Some(record) = verified else {
+        if hit.record.unverified().name != *name {
             merged.complete = false;
             continue;
-        };
+        }
+        let Ok(record) = verifier.verify(hit.record) else { continue };
         let usable =
             |addr: &SocketAddr| addr.port() != 0 && !addr.ip().is_unspecified() && !addr.ip().is_multicast();
         let holders = hit.holders.into_iter().filter(|holder| usable(&holder.addr)).collect();

@@ -23,14 +23,18 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
+use super::refresh;
 use crate::{
     library::{Library, events::Event},
     serve::control::PeerControl,
     state::registrations::{Batch, Generation, IndexerIndex, Kind, Registrations},
+    storage::catalogue::{CatalogueError, PageStart},
 };
 
 /// Time limit for a reply to a registration or a renewal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Time without an answer after which nobody waits for an indexer: it is told when it answers again.
+const HANGS_AFTER: Duration = Duration::from_secs(1);
 /// The lease is renewed after 1/`RENEW_AT` of it.
 const RENEW_AT: u32 = 3;
 /// Assumed lease until the indexer grants one.
@@ -47,6 +51,8 @@ pub(super) struct Session {
 #[derive(Debug)]
 struct Worker {
     index: IndexerIndex,
+    /// The addresses of all indexers of this peer.
+    all: Arc<[SocketAddr]>,
     library: Arc<Library>,
     link: Link<IndexerServiceClient>,
     registrations: Arc<Mutex<Registrations>>,
@@ -54,6 +60,8 @@ struct Worker {
     changed: Notify,
     /// Sends when a change was acknowledged, or failed.
     told: watch::Sender<()>,
+    /// Since when the indexer is waited for.
+    asked_at: Mutex<Option<Instant>>,
     /// The lease that the indexer grants, in milliseconds.
     lease_ms: AtomicU64,
 }
@@ -70,10 +78,10 @@ pub(super) enum SessionError {
 }
 
 impl Session {
-    /// Starts to connect to the indexer at `addr`, and keeps the offers registered there.
+    /// Starts to connect to the indexer `all[index]`, and keeps the offers registered there.
     pub(super) fn spawn(
         index: IndexerIndex,
-        addr: SocketAddr,
+        all: &Arc<[SocketAddr]>,
         endpoint: &Arc<Endpoint>,
         library: &Arc<Library>,
         registrations: &Arc<Mutex<Registrations>>,
@@ -87,11 +95,13 @@ impl Session {
         };
         let worker = Arc::new(Worker {
             index,
+            all: Arc::clone(all),
             library: Arc::clone(library),
-            link: Link::spawn(Arc::clone(endpoint), addr, tasks.stop.clone(), &tasks.tracker, open),
+            link: Link::spawn(Arc::clone(endpoint), all[index], tasks.stop.clone(), &tasks.tracker, open),
             registrations: Arc::clone(registrations),
             changed: Notify::new(),
             told: watch::Sender::default(),
+            asked_at: Mutex::new(None),
             lease_ms: AtomicU64::new(u64::try_from(LEASE_FIRST.as_millis()).unwrap_or(u64::MAX)),
         });
         let working = Arc::clone(&worker);
@@ -109,8 +119,18 @@ impl Session {
         self.worker.link.tried().await;
     }
 
+    /// Wakes the session: there are changes to register.
+    pub(super) fn wake(&self) {
+        self.worker.changed.notify_one();
+    }
+
+    /// Whether it is connected.
+    pub(super) fn is_connected(&self) -> bool {
+        self.worker.link.client().is_some()
+    }
+
     /// Waits until the indexer has acknowledged all changes up to `generation` (true), or cannot be told now
-    /// (false): it is told when it is connected again.
+    /// or soon (false): it is told when it is connected again, or answers.
     pub(super) async fn told(&self, generation: Generation) -> bool {
         let worker = &*self.worker;
         let mut told = worker.told.subscribe();
@@ -121,9 +141,18 @@ impl Session {
                     return false;
                 }
                 let outcome = worker.registrations.lock().is_told(worker.index, generation);
-                match outcome {
-                    Some(outcome) => return outcome,
-                    None => drop(told.changed().await), // the sender lives as long as the session
+                if let Some(outcome) = outcome {
+                    return outcome;
+                }
+                let asked_at = *worker.asked_at.lock();
+                let hangs_at = asked_at.unwrap_or_else(Instant::now) + HANGS_AFTER;
+                tokio::select! {
+                    _ = told.changed() => {} // the sender lives as long as the session
+                    () = sleep_until(hangs_at.into()) => {
+                        if asked_at.is_some() && *worker.asked_at.lock() == asked_at {
+                            return false;
+                        }
+                    }
                 }
             }
         };
@@ -245,19 +274,25 @@ impl Worker {
     async fn look_at_files(&self) {
         let registrations = Arc::clone(&self.registrations);
         let look = move |library: &Arc<Library>| {
-            let found = library.offered();
-            let is_current = |record: &VerifiedRecord| {
-                library.catalogue.get(&record.name).is_some_and(|entry| entry.record == *record)
-            };
-            registrations.lock().refresh(found, is_current);
+            let mut start = Some(PageStart::default());
+            while let Some(from) = start {
+                let (found, next) = library.offered(&from)?;
+                refresh(library, &registrations, found);
+                start = next;
+            }
+            Ok::<(), CatalogueError>(())
         };
-        self.library.blocking(look).await;
+        if let Err(error) = self.library.blocking(look).await {
+            tracing::error!(%error, "not all files are offered");
+        }
     }
 
     /// Registers all changes that the indexer has not acknowledged.
     async fn tell_changes(&self, client: &IndexerServiceClient) -> Result<(), SessionError> {
         loop {
-            let Some(batch) = self.registrations.lock().next(self.index, BATCH_MAX) else { break };
+            let (library, addr) = (&self.library, self.link.addr());
+            let is_news = |record: &VerifiedRecord| library.catalogue.is_news_to(addr, record);
+            let Some(batch) = self.registrations.lock().next(self.index, BATCH_MAX, is_news) else { break };
             let told = self.tell(client, &batch).await;
             match told {
                 Ok(()) => self.registrations.lock().done(self.index),
@@ -267,13 +302,26 @@ impl Worker {
             told?;
         }
         self.told.send_replace(());
+        if let Err(error) = self.library.blocking(|library| library.catalogue.save_told()).await {
+            warn!(%error, "cannot store what an indexer was told"); // it is told once more after a restart
+        }
         Ok(())
+    }
+
+    /// Waits for the answer to a call of the indexer.
+    async fn answer<T>(
+        &self,
+        call: impl Future<Output = Result<Result<T, Refusal>, RpcError>>,
+    ) -> Result<T, SessionError> {
+        *self.asked_at.lock() = Some(Instant::now());
+        scopeguard::defer! { *self.asked_at.lock() = None }
+        Ok(call.await??)
     }
 
     async fn tell(&self, client: &IndexerServiceClient, batch: &Batch) -> Result<(), SessionError> {
         if !batch.withdraw.is_empty() {
             let names = Names::first_of(batch.withdraw.iter().cloned());
-            client.deregister(call_within(ANSWER_WITHIN), names).await??;
+            self.answer(client.deregister(call_within(ANSWER_WITHIN), names)).await?;
             self.registrations.lock().withdrawn(self.index, &batch.withdraw);
         }
         let kinds = [(Kind::Held, &batch.held), (Kind::News, &batch.news), (Kind::Partial, &batch.partial)];
@@ -283,17 +331,21 @@ impl Worker {
                 announce: kind == Kind::News,
                 partial: kind == Kind::Partial,
             };
-            let reply = client.register(call_within(ANSWER_WITHIN), request).await??;
+            let reply = self.answer(client.register(call_within(ANSWER_WITHIN), request)).await?;
             self.note_lease(reply.lease);
-            if reply.unlisted > 0 {
-                let (indexer, files) = (self.link.addr(), reply.unlisted);
+            let indexer = self.link.addr();
+            if !reply.unlisted.is_empty() {
+                let files = reply.unlisted.len();
                 warn!(%indexer, files, "the indexer is full and lists not all");
             }
             let verifier = &self.library.verifier;
             let newer = reply.newer.into_iter().filter_map(|record| verifier.verify(record).ok());
             let newer: Vec<VerifiedRecord> = newer.collect();
-            let unlisted = reply.unlisted as usize;
-            self.registrations.lock().registered(self.index, kind, records, &newer, unlisted);
+            let listed =
+                self.registrations.lock().registered(self.index, kind, records, &newer, &reply.unlisted);
+            if kind != Kind::Partial {
+                self.library.catalogue.note_told(indexer, &listed, &self.all);
+            }
             self.library.learn(newer).await; // a failure was sent as an event
         }
         Ok(())
@@ -303,7 +355,7 @@ impl Worker {
     async fn all_registered(&self, client: &IndexerServiceClient) -> Result<(), SessionError> {
         let files = self.registrations.lock().counted(self.index);
         if files == 0 {
-            let lease = client.renew(call_within(ANSWER_WITHIN)).await??;
+            let lease = self.answer(client.renew(call_within(ANSWER_WITHIN))).await?;
             self.note_lease(lease);
         }
         self.library.tell(Event::Registered { indexer: self.link.addr(), files });
@@ -312,12 +364,12 @@ impl Worker {
 
     /// Renews the lease; false if everything must be registered again.
     async fn renew(&self, client: &IndexerServiceClient) -> bool {
-        match client.renew(call_within(ANSWER_WITHIN)).await {
-            Ok(Ok(lease)) => {
+        match self.answer(client.renew(call_within(ANSWER_WITHIN))).await {
+            Ok(lease) => {
                 self.note_lease(lease);
                 self.registrations.lock().is_all(self.index, lease.names as usize)
             }
-            Ok(Err(error)) => {
+            Err(SessionError::Refused(error)) => {
                 debug!(%error, "renewal refused");
                 false
             }

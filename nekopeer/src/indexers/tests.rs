@@ -104,7 +104,12 @@ impl Reader {
     /// What its indexer lists: the version, and for each holder whether it is this peer and whether it is
     /// partial.
     async fn listed(&self) -> Option<(u64, Vec<(bool, bool)>)> {
-        let answer = self.indexers().search(&name(), Scope::Own).await.unwrap();
+        self.listed_for(self).await
+    }
+
+    /// The same, looked up by `viewer`: a peer learns from what it finds which of its own copies are outdated.
+    async fn listed_for(&self, viewer: &Self) -> Option<(u64, Vec<(bool, bool)>)> {
+        let answer = viewer.indexers().search(&name(), Scope::Own).await.unwrap();
         let found = answer.candidates.first()?;
         let holder = |holder: &Holder| (holder.node == self.peer.node(), holder.partial);
         Some((found.record.version.get(), found.holders.iter().map(holder).collect()))
@@ -163,16 +168,16 @@ async fn part_becomes_the_whole_when_its_download_is_done() {
 async fn older_copy_is_listed_again_when_the_download_of_a_newer_version_is_given_up() {
     in_time(async {
         let indexer = indexer(any_port()).await;
-        let reader = Reader::start(&indexer).await;
+        let (reader, viewer) = (Reader::start(&indexer).await, Reader::start(&indexer).await);
         reader.holds(record(1), &reader.write());
         reader.indexers().offer(&[record(1)]).await;
-        assert_eq!(reader.listed().await, Some((1, vec![OWN_WHOLE])));
+        assert_eq!(reader.listed_for(&viewer).await, Some((1, vec![OWN_WHOLE])));
         reader.indexers().offer_part(&record(2)).await;
-        assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])));
+        assert_eq!(reader.listed_for(&viewer).await, Some((2, vec![OWN_PART])));
         reader.indexers().offer(&[record(1)]).await;
-        assert_eq!(reader.listed().await, Some((2, vec![OWN_PART])), "the download goes on");
+        assert_eq!(reader.listed_for(&viewer).await, Some((2, vec![OWN_PART])), "the download goes on");
         reader.indexers().end_part(&name()).await;
-        assert_eq!(reader.listed().await, Some((1, vec![OWN_WHOLE])));
+        assert_eq!(reader.listed_for(&viewer).await, Some((1, vec![OWN_WHOLE])));
         let registrations = reader.indexers().registrations.lock();
         assert!(registrations.counted(0) == 1 && registrations.is_all(0, 1) && !registrations.is_all(0, 0));
     })

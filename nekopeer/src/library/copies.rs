@@ -2,10 +2,17 @@
 
 use std::time::Instant;
 
-use nekoproto::{FileName, Freshness, VerifiedRecord};
+use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord};
 
-use super::{Library, events::Event};
-use crate::{state::freshness::CopyState, storage::catalogue::Entry, util::clock};
+use super::{ENTRIES_AT_ONCE, Library, events::Event};
+use crate::{
+    state::{
+        copies::Due,
+        freshness::{CopyState, NoAnswer},
+    },
+    storage::catalogue::{CatalogueError, Entry, PageStart},
+    util::clock,
+};
 
 impl Library {
     /// Starts to watch the copies in `entries`.
@@ -16,23 +23,56 @@ impl Library {
                 // The catalogue knows the news that arrived since the commit. Later news is recorded in
                 // `copies`, which is locked until the entries are in it.
                 let newest = self.catalogue.get(&record.name).and_then(|entry| entry.newest.clone());
-                let copy = CopyState::new(record.clone(), newest, self.ttr, clock::now());
-                copies.insert(record.name.clone(), copy);
+                let copy = CopyState::new(record, newest, self.ttr, clock::now());
+                copies.insert(&record.name, record.origin, copy);
             }
         }
         self.wake();
     }
 
-    /// Stops watching the copy of `name`.
-    pub(crate) fn forget(&self, name: &FileName) {
-        self.copies.lock().remove(name);
+    /// Starts to watch the copies among `entries` that are not watched yet. Call it with what the catalogue has
+    /// now.
+    pub(crate) fn watch<'a>(&self, entries: impl Iterator<Item = &'a Entry>) {
+        let now = clock::now();
+        let mut copies = self.copies.lock();
+        for Entry { record, newest, .. } in entries.filter(|entry| !self.catalogue.is_own(entry)) {
+            if copies.get(&record.name).is_none_or(|copy| !copy.holds(record)) {
+                let copy = CopyState::new(record, newest.clone(), self.ttr, now);
+                copies.insert(&record.name, record.origin, copy);
+            }
+        }
+    }
+
+    /// Starts to watch all copies. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue failed; some are watched.
+    pub(crate) fn watch_all(&self) -> Result<(), CatalogueError> {
+        let mut start = Some(PageStart::default());
+        while let Some(from) = start {
+            let page = self.catalogue.page(&from, ENTRIES_AT_ONCE)?;
+            self.watch(page.entries.iter().flatten());
+            start = page.next;
+        }
+        Ok(())
+    }
+
+    /// Stops watching the copies of `names`.
+    pub(crate) fn forget<'a>(&self, names: impl IntoIterator<Item = &'a FileName>) {
+        let mut copies = self.copies.lock();
+        names.into_iter().for_each(|name| copies.remove(name));
     }
 
     /// The freshness of the copy of `record`: fresh only if the origin confirmed it within the bound.
     pub(crate) fn freshness(&self, record: &VerifiedRecord) -> Freshness {
         let copies = self.copies.lock();
-        let copy = copies.get(&record.name).filter(|copy| copy.held() == record);
+        let copy = copies.get(&record.name).filter(|copy| copy.holds(record));
         copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
+    }
+
+    /// Whether the last question about the copy of `record` to its origin, if any, was answered.
+    pub(crate) fn is_reachable(&self, record: &VerifiedRecord) -> bool {
+        self.copies.lock().get(&record.name).is_none_or(CopyState::is_reachable)
     }
 
     /// Whether a newer version of the copy of `name` is known.
@@ -40,46 +80,82 @@ impl Library {
         self.copies.lock().get(name).is_some_and(|copy| copy.newest().is_some())
     }
 
-    /// Names of all outdated copies.
-    pub(crate) fn outdated(&self) -> Vec<FileName> {
-        let copies = self.copies.lock();
-        copies.iter().filter(|(_, copy)| copy.newest().is_some()).map(|(name, _)| name.clone()).collect()
+    /// All outdated copies, with their origins.
+    pub(crate) fn outdated(&self) -> Vec<(FileName, NodeId)> {
+        self.copies.lock().outdated().map(|(name, origin)| (name.clone(), origin)).collect()
     }
 
-    /// Copies whose origin is to be asked by `now`; with `None`, all copies that are not outdated.
-    pub(crate) fn due(&self, now: Option<Instant>) -> Vec<VerifiedRecord> {
-        let copies = self.copies.lock();
-        let is_due = |at: Instant| now.is_none_or(|now| at <= now);
-        let due = copies.values().filter(|copy| copy.ask_at().is_some_and(is_due));
-        due.map(|copy| copy.held().clone()).collect()
+    /// The copies that their origins are to be asked about by `now`, by origin. Those of origins that are `passed`
+    /// over are left out.
+    pub(crate) fn due(&self, now: Instant, passed: impl Fn(&NodeId) -> bool) -> Due {
+        self.copies.lock().due(now, passed)
     }
 
-    /// When the next copy is due.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
-        self.copies.lock().values().filter_map(CopyState::ask_at).min()
+    /// The versions that origins are asked about for the copies of `names`: the newest known ones, so that the
+    /// answers tell of later ones, and subscribe to them, for outdated copies too. What is no copy any more is
+    /// forgotten. Blocking.
+    pub(crate) fn asked_for(&self, names: &[FileName]) -> Vec<VerifiedRecord> {
+        let mut asked = Vec::with_capacity(names.len());
+        for name in names {
+            match self.catalogue.get(name).filter(|entry| !self.catalogue.is_own(entry)) {
+                Some(entry) => asked.push(entry.newest.as_ref().unwrap_or(&entry.record).clone()),
+                None => self.forget([name]),
+            }
+        }
+        asked
     }
 
     /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
     pub(crate) fn note_confirmed(&self, record: &VerifiedRecord, asked_at: Instant) {
-        if let Some(copy) = self.copies.lock().get_mut(&record.name).filter(|copy| copy.held() == record) {
-            copy.confirmed(asked_at);
+        self.copies.lock().change(&record.name, |copy| {
+            if copy.is_of(record) {
+                copy.confirmed(record, asked_at);
+            }
+        });
+    }
+
+    /// The origin did not confirm `record`, and told of no later version.
+    pub(crate) fn note_unconfirmed(&self, record: &VerifiedRecord, why: NoAnswer) {
+        let now = clock::now();
+        let note = |copy: &mut CopyState| {
+            if !copy.is_of(record) {
+                return false;
+            }
+            let (was_reachable, was_withdrawn) = (copy.is_reachable(), copy.is_withdrawn());
+            copy.not_confirmed(why, now, rand::random());
+            match why {
+                NoAnswer::Away => was_reachable && !was_withdrawn && copy.freshness(now) != Freshness::Stale,
+                NoAnswer::Withdrawn => !was_withdrawn,
+            }
+        };
+        if self.copies.lock().change(&record.name, note) == Some(true) {
+            self.tell(match why {
+                NoAnswer::Away => Event::OriginAway(record.name.clone()),
+                NoAnswer::Withdrawn => Event::Withdrawn(record.name.clone()),
+            });
         }
     }
 
-    /// The origin did not answer about `record`, or does not know it.
-    pub(crate) fn note_unconfirmed(&self, record: &VerifiedRecord) {
-        let now = clock::now();
-        let went_away = {
+    /// `origin` did not answer: all its copies that are due are asked about later.
+    pub(crate) fn note_away(&self, origin: &NodeId) {
+        let (now, mut went_away) = (clock::now(), Vec::new());
+        {
             let mut copies = self.copies.lock();
-            let Some(copy) = copies.get_mut(&record.name).filter(|copy| copy.held() == record) else {
-                return;
-            };
-            let was_reachable = copy.is_reachable();
-            copy.not_confirmed(now, rand::random());
-            was_reachable && copy.freshness(now) != Freshness::Stale
-        };
-        if went_away {
-            self.tell(Event::OriginAway(record.name.clone()));
+            for name in copies.due_of(origin, now) {
+                let went = copies.change(&name, |copy| {
+                    let was_told = !copy.is_reachable() || copy.is_withdrawn();
+                    copy.not_confirmed(NoAnswer::Away, now, rand::random());
+                    !was_told && copy.freshness(now) != Freshness::Stale
+                });
+                went_away.extend((went == Some(true)).then_some(name));
+            }
         }
+        went_away.into_iter().for_each(|name| self.tell(Event::OriginAway(name)));
+    }
+
+    /// Whether the origin of the copy of `record` does not offer it any more.
+    pub(crate) fn is_withdrawn(&self, record: &VerifiedRecord) -> bool {
+        let copies = self.copies.lock();
+        copies.get(&record.name).is_some_and(|copy| copy.holds(record) && copy.is_withdrawn())
     }
 }

@@ -3,12 +3,13 @@
 use std::{fmt, net::SocketAddr};
 
 use nekoproto::{FileName, Version};
+use serde::{Deserialize, Serialize};
 
 /// Number of events kept for a slow receiver; it misses older ones.
 pub(crate) const EVENTS_KEPT: usize = 1024;
 
 /// Something that happened in the background.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// An indexer is connected.
     Connected(SocketAddr),
@@ -48,8 +49,26 @@ pub enum Event {
     Dropped(FileName),
     /// The origin of a copy does not answer; the copy is kept.
     OriginAway(FileName),
+    /// The origin of a copy does not offer the file any more; the copy is kept.
+    Withdrawn(FileName),
     /// A published file changed on disk and is no longer offered.
     Changed(FileName),
+    /// A version published here got a later number, because its number had been used with this key.
+    Renumbered {
+        /// Which file.
+        name: FileName,
+        /// The number used already.
+        taken: Version,
+        /// Its number now.
+        version: Version,
+    },
+    /// Another data folder with this key published a newer version; the file here is not offered any more.
+    PublishedElsewhere {
+        /// Which file.
+        name: FileName,
+        /// The version published elsewhere.
+        version: Version,
+    },
     /// A background operation failed.
     Failed {
         /// Which file.
@@ -82,9 +101,22 @@ impl fmt::Display for Event {
             }
             Self::Dropped(name) => write!(f, "dropped the outdated copy of {name}"),
             Self::OriginAway(name) => write!(f, "the origin of {name} cannot be asked; the copy is kept"),
+            Self::Withdrawn(name) => {
+                write!(f, "the origin of {name} does not offer it any more; the copy is kept")
+            }
             Self::Changed(name) => {
                 write!(f, "{name} changed on disk and is not offered: register it again")
             }
+            Self::Renumbered { name, taken, version } => {
+                write!(
+                    f,
+                    "published {name} as version {version}: number {taken} was already used with this key"
+                )
+            }
+            Self::PublishedElsewhere { name, version } => write!(
+                f,
+                "version {version} of {name} was published with this key elsewhere: publish again to replace it"
+            ),
             Self::Failed { name, why } => write!(f, "{name}: {why}"),
         }
     }

@@ -1,11 +1,15 @@
 //! News of newer versions: verified records are recorded durably, and queued for
 //! [`watch`](crate::watch).
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
-use nekoproto::VerifiedRecord;
+use nekoproto::{FileName, VerifiedRecord};
 
 use super::{Library, events::Event};
+use crate::state::contest::{Judgment, Mine, Turn};
 
 impl Library {
     /// Records verified records durably; returns once that is done. [`watch`](crate::watch) acts on them in
@@ -28,20 +32,12 @@ impl Library {
     async fn note_all(self: &Arc<Self>, records: Vec<VerifiedRecord>) -> bool {
         let (own, others): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| record.origin == self.node);
-        let own = own.into_iter().filter(|record| self.is_behind(record));
-        let own: Vec<_> = own.map(|record| (record.name.clone(), record)).collect();
-        if !own.is_empty() {
-            self.news.lock().own.extend(own);
-            self.wake();
-        }
-        let newer: Vec<VerifiedRecord> = {
-            let copies = self.copies.lock();
-            let is_newer = |record: &VerifiedRecord| {
-                let copy = copies.get(&record.name);
-                copy.is_some_and(|copy| record.replaces(copy.newest().unwrap_or(copy.held())))
-            };
-            others.into_iter().filter(is_newer).collect()
+        self.note_own(own);
+        let is_newer = |record: &VerifiedRecord| {
+            let held = self.catalogue.get(&record.name);
+            held.is_some_and(|held| record.replaces(held.newest.as_ref().unwrap_or(&held.record)))
         };
+        let newer: Vec<VerifiedRecord> = others.into_iter().filter(is_newer).collect();
         newer.is_empty() || self.note_newer(newer).await
     }
 
@@ -54,9 +50,7 @@ impl Library {
             // After the write: what is visible in memory must be on disk.
             let mut copies = self.copies.lock();
             for record in &newer {
-                if let Some(copy) = copies.get_mut(&record.name) {
-                    copy.learn(record);
-                }
+                copies.change(&record.name, |copy| copy.learn(record));
             }
         }
         let is_noted = stored.is_ok();
@@ -67,7 +61,7 @@ impl Library {
                     let Some(newest) = &entry.newest else { continue };
                     let (name, held) = (entry.record.name.clone(), entry.record.version);
                     self.tell(Event::Invalidated { name: name.clone(), held, newest: newest.version });
-                    outdated.push(name);
+                    outdated.push((name, newest.origin));
                 }
             }
             Err(error) => {
@@ -84,11 +78,92 @@ impl Library {
         is_noted
     }
 
-    /// Whether `record`, signed by this node, is later than the version published here, or has other bytes
-    /// under the same number: the version counter was lost, for example because the data folder was deleted
-    /// or restored from an old copy.
-    pub(crate) fn is_behind(&self, record: &VerifiedRecord) -> bool {
-        let entry = self.catalogue.get(&record.name);
-        entry.is_some_and(|entry| record.replaces(&entry.record) || record.contradicts(&entry.record))
+    /// Queues those of `heard`, signed by this node, that the catalogue does not have: see
+    /// [`contest`](crate::state::contest).
+    fn note_own(&self, heard: Vec<VerifiedRecord>) {
+        let mut is_queued = false;
+        for record in heard {
+            if self.judge(&record, Turn::First).is_some_and(|judgment| judgment != Judgment::Stands) {
+                let mut own = self.own_news.lock();
+                let known = own.heard.get(&record.name);
+                if known.is_none_or(|known| record.version >= known.version) {
+                    own.heard.insert(record.name.clone(), record);
+                    is_queued = true;
+                }
+            }
+        }
+        if is_queued {
+            self.wake();
+        }
+    }
+
+    /// What to do about `heard`, signed by this node; `None` if nothing is published under its name.
+    pub(crate) fn judge(&self, heard: &VerifiedRecord, turn: Turn) -> Option<Judgment> {
+        let entry = self.catalogue.get(&heard.name).filter(|entry| self.catalogue.is_own(entry))?;
+        let is_pending = self.catalogue.is_pending(&entry.record);
+        let newest = entry.newest.as_deref();
+        Some(Mine { record: &entry.record, newest, is_pending }.judge(heard, turn))
+    }
+
+    /// Takes the queued records of this node, but for the names that a running publish settles by itself.
+    pub(crate) fn take_own_news(&self) -> Vec<VerifiedRecord> {
+        let mut own = self.own_news.lock();
+        let OwnNews { heard, settling } = &mut *own;
+        heard.extract_if(.., |name, _| !settling.contains_key(name)).map(|(_, record)| record).collect()
+    }
+
+    /// While the guard lives, a publish settles the numbers of `names` by itself.
+    pub(crate) fn settle(self: &Arc<Self>, names: Vec<FileName>) -> Settling {
+        let mut own = self.own_news.lock();
+        for name in &names {
+            *own.settling.entry(name.clone()).or_default() += 1;
+        }
+        drop(own);
+        Settling { library: Arc::clone(self), names }
+    }
+}
+
+/// Records of this node that its catalogue does not have.
+#[derive(Debug, Default)]
+pub(super) struct OwnNews {
+    heard: BTreeMap<FileName, VerifiedRecord>,
+    /// Names whose numbers a publish settles, and by how many publishes.
+    settling: HashMap<FileName, usize>,
+}
+
+/// Names whose numbers a publish settles.
+#[derive(Debug)]
+pub(crate) struct Settling {
+    library: Arc<Library>,
+    names: Vec<FileName>,
+}
+
+impl Settling {
+    /// Takes the queued records of these names.
+    pub(crate) fn take(&self) -> Vec<VerifiedRecord> {
+        let mut own = self.library.own_news.lock();
+        if own.heard.is_empty() {
+            return Vec::new();
+        }
+        self.names.iter().filter_map(|name| own.heard.remove(name)).collect()
+    }
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        let mut own = self.library.own_news.lock();
+        for name in &self.names {
+            if let Some(publishes) = own.settling.get_mut(name) {
+                *publishes -= 1;
+                if *publishes == 0 {
+                    own.settling.remove(name);
+                }
+            }
+        }
+        let is_left = !own.heard.is_empty();
+        drop(own);
+        if is_left {
+            self.library.wake();
+        }
     }
 }

@@ -1,14 +1,14 @@
 //! What this peer knows of its files: what it publishes and holds, how fresh its copies are, and which
 //! peers subscribe. News is *recorded* here, durably; [`watch`](crate::watch) acts on it.
 
-mod copies;
+pub(crate) mod copies;
 pub(crate) mod events;
-mod learn;
+pub(crate) mod learn;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -20,13 +20,17 @@ use tokio::sync::{Notify, broadcast};
 
 use self::{
     events::{EVENTS_KEPT, Event},
+    learn::OwnNews,
     subscribers::Subscribers,
 };
 use crate::{
-    state::freshness::CopyState,
+    state::copies::Copies,
     storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
-    util::{clock, tasks::Tasks},
+    util::tasks::Tasks,
 };
+
+/// Entries of the catalogue that are read at once where all are gone through.
+pub(crate) const ENTRIES_AT_ONCE: usize = 1024;
 
 /// What this peer knows of its files.
 #[derive(Debug)]
@@ -43,11 +47,14 @@ pub(crate) struct Library {
     pub(crate) is_serving: bool,
     /// As a reader: how long a confirmation counts, if shorter than the policy of a file says.
     ttr: Option<Duration>,
-    /// Freshness of the copies of other origins' files.
-    copies: Mutex<HashMap<FileName, CopyState>>,
+    /// Freshness of the copies of other origins' files that were asked about, or are watched.
+    copies: Mutex<Copies>,
     /// Names whose file is being written, by a download or from a pipe.
     in_use: Mutex<HashSet<FileName>>,
     news: Mutex<News>,
+    own_news: Mutex<OwnNews>,
+    /// Files that are not offered because they changed on disk; the user was told.
+    changed: Mutex<HashSet<FileName>>,
     /// Wakes [`watch`](crate::watch) when there may be news, or a copy to confirm.
     wake: Notify,
     events: broadcast::Sender<Event>,
@@ -68,9 +75,9 @@ pub(crate) struct Opened {
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// Outdated copies.
-    pub(crate) outdated: BTreeSet<FileName>,
-    /// Versions that this node signed and its catalogue does not have.
-    pub(crate) own: BTreeMap<FileName, VerifiedRecord>,
+    pub(crate) outdated: BTreeMap<FileName, NodeId>,
+    /// Files found changed on disk, or as they were again.
+    pub(crate) changed: BTreeSet<FileName>,
     /// Newer versions that the own indexers may not know.
     pub(crate) heard: Vec<VerifiedRecord>,
 }
@@ -83,12 +90,6 @@ impl Library {
         ttr: Option<Duration>,
     ) -> (Arc<Self>, broadcast::Receiver<Event>) {
         let Opened { share, data_dir, catalogue, lock } = opened;
-        let now = clock::now();
-        let copies = catalogue.all().into_iter().filter(|entry| !catalogue.is_own(entry)).map(|entry| {
-            let state = CopyState::new(entry.record.clone(), entry.newest.clone(), ttr, now);
-            (entry.record.name.clone(), state)
-        });
-        let copies = Mutex::new(copies.collect());
         let (events, first_events) = broadcast::channel(EVENTS_KEPT);
         let library = Self {
             node,
@@ -100,9 +101,11 @@ impl Library {
             tasks: Tasks::default(),
             is_serving,
             ttr,
-            copies,
+            copies: Mutex::default(),
             in_use: Mutex::default(),
             news: Mutex::default(),
+            own_news: Mutex::default(),
+            changed: Mutex::default(),
             wake: Notify::new(),
             events,
             lock,
@@ -133,6 +136,11 @@ impl Library {
     pub(crate) fn reserve(self: &Arc<Self>, name: &FileName) -> Option<NameInUse> {
         let is_free = self.in_use.lock().insert(name.clone());
         is_free.then(|| NameInUse { library: Arc::clone(self), name: name.clone() })
+    }
+
+    /// Whether the file of `name` is being written.
+    pub(crate) fn is_in_use(&self, name: &FileName) -> bool {
+        self.in_use.lock().contains(name)
     }
 
     /// Takes the queued news.

@@ -1,11 +1,15 @@
 //! The files that this peer publishes and holds, and their condition.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
+use serde::{Deserialize, Serialize};
 
-use super::{Library, events::Event};
-use crate::{content::stamp::Stamp, storage::catalogue::Entry};
+use super::{ENTRIES_AT_ONCE, Library, events::Event};
+use crate::{
+    content::stamp::Stamp,
+    storage::catalogue::{CatalogueError, Entry, Page, PageStart},
+};
 
 /// One file of this peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +27,12 @@ pub struct FileStatus {
 }
 
 /// The condition of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition {
     /// The bytes are those of the record; their freshness.
     Good(Freshness),
+    /// The bytes are those of the record, the newest known version, which its origin does not offer any more.
+    Withdrawn,
     /// The file on disk was changed.
     Changed,
     /// The file does not exist.
@@ -37,6 +43,7 @@ impl std::fmt::Display for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Good(freshness) => freshness.fmt(f),
+            Self::Withdrawn => f.pad("withdrawn"),
             Self::Changed => f.pad("changed"),
             Self::Missing => f.pad("missing"),
         }
@@ -44,45 +51,113 @@ impl std::fmt::Display for Condition {
 }
 
 impl Library {
-    /// Every file, by name. Blocking.
-    pub(crate) fn files(&self) -> Vec<FileStatus> {
-        self.catalogue.all().into_iter().map(|entry| self.status(&entry)).collect()
+    /// The condition of the file of `entry`. Blocking.
+    pub(crate) fn status(&self, entry: Entry) -> FileStatus {
+        let (entry, damage) = self.settled(entry);
+        if damage.is_some() {
+            self.note_changed(&entry.record.name);
+        }
+        FileStatus {
+            own: self.catalogue.is_own(&entry),
+            condition: damage.unwrap_or_else(|| self.confirmed(&entry)),
+            newest: entry.newest.as_ref().map(|newest| newest.version),
+            record: entry.record,
+            path: entry.path,
+        }
     }
 
-    fn status(&self, entry: &Entry) -> FileStatus {
-        FileStatus {
-            record: entry.record.clone(),
-            path: entry.path.clone(),
-            own: self.catalogue.is_own(entry),
-            condition: on_disk(entry).unwrap_or_else(|| Condition::Good(self.freshness_of(entry))),
-            newest: entry.newest.as_ref().map(|newest| newest.version),
+    /// `entry`, or what has replaced it since it was read, and what is wrong with its file. A file that this peer is
+    /// replacing is not taken for one that a user changed.
+    fn settled(&self, mut entry: Entry) -> (Entry, Option<Condition>) {
+        loop {
+            let damage = on_disk(&entry);
+            if damage.is_none() || self.catalogue.is_placing(&entry.record.name) {
+                return (entry, None);
+            }
+            match self.catalogue.get(&entry.record.name) {
+                Some(now) if *now != entry => entry = Arc::unwrap_or_clone(now),
+                _ => return (entry, damage),
+            }
+        }
+    }
+
+    /// What the origin of `entry` last said.
+    fn confirmed(&self, entry: &Entry) -> Condition {
+        match self.freshness_of(entry) {
+            Freshness::Fresh | Freshness::Unverified if self.is_withdrawn(&entry.record) => {
+                Condition::Withdrawn
+            }
+            freshness => Condition::Good(freshness),
         }
     }
 
     /// The freshness of the bytes of `entry` now.
     pub(crate) fn freshness_of(&self, entry: &Entry) -> Freshness {
-        if self.catalogue.is_own(entry) { Freshness::Fresh } else { self.freshness(&entry.record) }
+        match (self.catalogue.is_own(entry), &entry.newest) {
+            (_, Some(_)) => Freshness::Stale, // an own file: published elsewhere with this key
+            (true, None) => Freshness::Fresh,
+            (false, None) => self.freshness(&entry.record),
+        }
     }
 
-    /// The records of all files, and whether this peer can serve each: the file is unchanged on disk and not an
-    /// outdated copy. Sends an event for each file that changed. Blocking.
-    pub(crate) fn offered(&self) -> Vec<(VerifiedRecord, bool)> {
-        let all = self.catalogue.all();
-        all.iter().map(|entry| (entry.record.clone(), self.may_be_offered(entry))).collect()
+    /// The records of the files from `start` on, at most [`ENTRIES_AT_ONCE`], whether this peer can serve each, and
+    /// where the next ones begin. A file is served if it is unchanged on disk and not an outdated copy. Sends an
+    /// event for each file that changed. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue failed.
+    pub(crate) fn offered(
+        &self,
+        start: &PageStart,
+    ) -> Result<(Vec<(VerifiedRecord, bool)>, Option<PageStart>), CatalogueError> {
+        let Page { entries, next } = self.catalogue.page(start, ENTRIES_AT_ONCE)?;
+        let found = entries.into_iter().filter_map(|entry| match entry {
+            Ok(entry) => Some(self.may_be_offered(entry)),
+            Err(error) => {
+                tracing::error!(%error, "a file is not offered");
+                None
+            }
+        });
+        Ok((found.collect(), next))
     }
 
     /// The record that this peer can serve under `name`. Sends an event if the file changed. Blocking.
     pub(crate) fn offered_as(&self, name: &FileName) -> Option<VerifiedRecord> {
-        let entry = self.catalogue.get(name)?;
-        self.may_be_offered(&entry).then(|| entry.record.clone())
+        self.looked_at(name).filter(|(_, is_served)| *is_served).map(|(record, _)| record)
     }
 
-    fn may_be_offered(&self, entry: &Entry) -> bool {
-        let is_intact = on_disk(entry).is_none();
-        if !is_intact {
-            self.tell(Event::Changed(entry.record.name.clone()));
+    /// The record of `name`, and whether this peer can serve it. Sends an event if the file changed.
+    /// Blocking.
+    pub(crate) fn looked_at(&self, name: &FileName) -> Option<(VerifiedRecord, bool)> {
+        let entry = self.catalogue.get(name)?;
+        Some(self.may_be_offered(Arc::unwrap_or_clone(entry)))
+    }
+
+    fn may_be_offered(&self, entry: Entry) -> (VerifiedRecord, bool) {
+        let (entry, damage) = self.settled(entry);
+        let is_intact = self.is_intact(&entry, damage.is_none());
+        (entry.record, is_intact && entry.newest.is_none())
+    }
+
+    /// Takes note of whether the file of `entry` is as it was hashed; sends an event when it no longer is.
+    fn is_intact(&self, entry: &Entry, is_intact: bool) -> bool {
+        let name = &entry.record.name;
+        let mut changed = self.changed.lock();
+        if is_intact {
+            changed.remove(name);
+        } else if changed.insert(name.clone()) {
+            drop(changed);
+            self.tell(Event::Changed(name.clone()));
         }
-        is_intact && entry.newest.is_none()
+        is_intact
+    }
+
+    /// The file of `name` was found to be other than when it was hashed: it is looked at, and offered no more.
+    pub(crate) fn note_changed(&self, name: &FileName) {
+        if !self.changed.lock().contains(name) {
+            self.news.lock().changed.insert(name.clone());
+            self.wake();
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod origins;
 
+pub(crate) use self::origins::ORIGINS_AT_ONCE;
+
 use std::{sync::Arc, time::Duration};
 
 use nekoproto::{

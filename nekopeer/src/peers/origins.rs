@@ -1,119 +1,186 @@
 //! Asks origins whether copies are still the newest versions.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::Instant,
+};
 
-use futures::{StreamExt, stream};
+use futures::{FutureExt, StreamExt, stream};
 use nekoproto::{
-    FileName, Held, Holder, List, NodeId, PeerServiceClient, Verdict, VerifiedRecord,
+    FileName, Held, Holder, List, NodeId, PeerServiceClient, Records, Verdict, VerifiedRecord,
     limits::{BATCH_MAX, TTL_DEFAULT},
     transport::call_within,
 };
 use tracing::debug;
 
 use super::{ANSWER_WITHIN, CallError, Peers};
-use crate::{indexers::Scope, util::clock};
+use crate::{indexers::Scope, library::Library, state::freshness::NoAnswer, util::clock};
 
 /// Maximum number of origins asked concurrently.
-const ASKED_AT_ONCE: usize = 16;
+pub(crate) const ORIGINS_AT_ONCE: usize = 64;
 /// Addresses of an origin that are tried before the indexers are asked for more.
 const ADDRESSES_TRIED: usize = 2;
 /// Names for which the indexers are asked to find an origin's address.
 const NAMES_TRIED: usize = 2;
 
 impl Peers {
-    /// Asks the origins of `copies`, many copies per call, and records their answers.
+    /// Asks the origins of `copies`, and records their answers. An origin that hangs delays no other answer.
     pub(crate) async fn confirm(self: &Arc<Self>, copies: Vec<VerifiedRecord>) {
         let mut by_origin: HashMap<NodeId, Vec<VerifiedRecord>> = HashMap::new();
         for copy in copies {
             by_origin.entry(copy.origin).or_default().push(copy);
         }
         stream::iter(by_origin)
-            .for_each_concurrent(ASKED_AT_ONCE, |(origin, copies)| async move {
-                let mut batches = copies.chunks(BATCH_MAX);
-                while let Some(batch) = batches.next() {
-                    if !self.confirm_with(origin, batch).await {
-                        // After one failed call the origin's remaining batches are not tried.
-                        batches.by_ref().flatten().for_each(|copy| self.library.note_unconfirmed(copy));
-                    }
-                }
+            .for_each_concurrent(ORIGINS_AT_ONCE, |(origin, copies)| {
+                self.confirm_with(origin, copies).map(drop)
             })
             .await;
     }
 
-    /// Asks one origin about some of its files; returns whether it answered.
-    async fn confirm_with(&self, origin: NodeId, copies: &[VerifiedRecord]) -> bool {
-        let asked_at = clock::now();
-        let verdicts = self.verdicts(origin, copies).await;
-        if let Err(error) = &verdicts {
+    /// Asks one origin about its files `copies`, many per call over one connection, and records its answers;
+    /// whether it answered about all of them.
+    pub(crate) async fn confirm_with(&self, origin: NodeId, copies: Vec<VerifiedRecord>) -> bool {
+        let mut left = copies.as_slice();
+        if let Err(error) = self.ask(origin, &mut left).await {
             debug!(origin = %origin.short(), %error, "the origin cannot be asked");
         }
-        let is_answered = verdicts.is_ok();
-        let mut verdicts = verdicts.unwrap_or_default().into_iter(); // no verdicts if the call failed
-        let mut news = Vec::new();
-        for copy in copies {
-            match verdicts.next() {
-                Some(Verdict::Current) => self.library.note_confirmed(copy, asked_at),
-                Some(Verdict::Newer(record)) => match self.library.verifier.verify(*record) {
-                    Ok(record) if record.replaces(copy) => news.push(record),
-                    _ => self.library.note_unconfirmed(copy),
-                },
-                Some(Verdict::Unpublished) | None => self.library.note_unconfirmed(copy),
-            }
-        }
-        self.library.learn(news).await;
-        is_answered
+        left.iter().for_each(|copy| self.library.note_unconfirmed(copy, NoAnswer::Away));
+        left.is_empty()
     }
 
-    /// Calls the origin at its last known address, then at those that the indexers list.
-    async fn verdicts(
-        &self,
-        origin: NodeId,
-        copies: &[VerifiedRecord],
-    ) -> Result<List<Verdict, BATCH_MAX>, CallError> {
-        let held: List<Held, BATCH_MAX> = List::first_of(copies.iter().map(|copy| Held {
-            name: copy.name.clone(),
-            version: copy.version,
-            content: copy.content,
-        }));
-        let ask = |addr, held| {
-            let call = |client: PeerServiceClient| async move {
-                client.confirm(call_within(ANSWER_WITHIN), held).await
-            };
-            self.call(Holder::new(origin, addr), ANSWER_WITHIN, call)
-        };
-        let mut tried = Vec::new();
+    /// Asks the origin at its last known addresses, then at that which the indexers list. What is in `left`
+    /// afterwards has no answer.
+    async fn ask(&self, origin: NodeId, left: &mut &[VerifiedRecord]) -> Result<(), CallError> {
+        let mut tried = HashSet::new();
         let mut failed = CallError::TooLong;
-        let known = copies.iter().filter_map(|copy| self.library.catalogue.get(&copy.name)?.origin_addr);
+        let known = left.iter().filter_map(|copy| self.library.catalogue.get(&copy.name)?.origin_addr);
+        let mut known: Vec<SocketAddr> = known.take(BATCH_MAX).collect();
+        known.dedup();
         for addr in known {
-            if !tried.contains(&addr) && tried.len() < ADDRESSES_TRIED {
-                tried.push(addr);
-                match ask(addr, held.clone()).await {
-                    Ok(verdicts) => return Ok(verdicts),
+            if tried.len() < ADDRESSES_TRIED && tried.insert(addr) {
+                match self.ask_at(Holder::new(origin, addr), left).await {
+                    Ok(()) => return Ok(()),
                     Err(error) => failed = error,
                 }
             }
         }
         // One of the names may have been withdrawn, so two are searched for.
-        for copy in copies.iter().take(NAMES_TRIED) {
+        for copy in left.iter().take(NAMES_TRIED) {
             let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
             let answer = self.indexers.search(&copy.name, scope).await.unwrap_or_default();
             let mut holders = answer.candidates.into_iter().flat_map(|candidate| candidate.holders);
             let found = holders.find(|holder| holder.node == origin).map(|holder| holder.addr);
             if let Some(addr) = found.filter(|addr| !tried.contains(addr)) {
-                let verdicts = ask(addr, held).await?;
-                self.remember_origin(copy.name.clone(), addr).await;
-                return Ok(verdicts);
+                let name = copy.name.clone();
+                self.ask_at(Holder::new(origin, addr), left).await?;
+                self.remember_origin(name, addr).await;
+                return Ok(());
             }
         }
         Err(failed)
     }
 
-    async fn remember_origin(&self, name: FileName, addr: std::net::SocketAddr) {
-        let remember = move |library: &Arc<crate::library::Library>| {
+    /// Asks the origin at one address about all that is `left`, and records each answer as it comes.
+    async fn ask_at(&self, origin: Holder, left: &mut &[VerifiedRecord]) -> Result<(), CallError> {
+        let batches = u32::try_from(left.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
+        let ask = |client: PeerServiceClient| async move {
+            while !left.is_empty() {
+                let (batch, later) = left.split_at(left.len().min(BATCH_MAX));
+                let held = List::first_of(batch.iter().map(held));
+                let asked_at = clock::now();
+                let verdicts = match client.confirm(call_within(ANSWER_WITHIN), held).await? {
+                    Ok(verdicts) => verdicts,
+                    Err(refusal) => return Ok(Err(refusal)),
+                };
+                let lost = self.record(batch, verdicts, asked_at).await;
+                *left = later;
+                if !lost.is_empty() {
+                    // Its own signature shows the origin that it lost its counter; it publishes above it.
+                    let told = client.invalidate(call_within(ANSWER_WITHIN), lost).await?;
+                    debug!(?told, "an origin lost its version counter");
+                }
+            }
+            Ok(Ok(()))
+        };
+        self.call(origin, ANSWER_WITHIN.saturating_mul(batches), ask).await
+    }
+
+    /// Records the answers to one call; returns versions that the origin signed and does not know.
+    async fn record(
+        &self,
+        batch: &[VerifiedRecord],
+        verdicts: List<Verdict, BATCH_MAX>,
+        asked_at: Instant,
+    ) -> Records {
+        let (mut news, mut lost) = (Vec::new(), Vec::new());
+        let mut verdicts = verdicts.into_iter();
+        for copy in batch {
+            let why = match verdicts.next() {
+                Some(Verdict::Current) => {
+                    self.library.note_confirmed(copy, asked_at);
+                    continue;
+                }
+                Some(Verdict::Newer(record)) => match self.library.verifier.verify(*record) {
+                    Ok(record) if record.replaces(copy) => {
+                        news.push(record);
+                        continue;
+                    }
+                    _ => NoAnswer::Away,
+                },
+                Some(Verdict::Unpublished) => NoAnswer::Withdrawn,
+                Some(Verdict::Unknown) => {
+                    lost.push(copy.to_signed());
+                    NoAnswer::Away
+                }
+                None => NoAnswer::Away,
+            };
+            self.library.note_unconfirmed(copy, why);
+        }
+        self.library.learn(news).await;
+        Records::first_of(lost)
+    }
+
+    /// Asks an origin for the newest versions of files of which `known` are versions; returns them in any order.
+    /// What it does not offer is left out, and everything if it does not answer.
+    pub(crate) async fn newest(&self, origin: Holder, known: Vec<VerifiedRecord>) -> Vec<VerifiedRecord> {
+        let batches = u32::try_from(known.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
+        let ask = |client: PeerServiceClient| async move {
+            let mut newest = Vec::new();
+            for batch in known.chunks(BATCH_MAX) {
+                let asked = List::first_of(batch.iter().map(held));
+                let verdicts = match client.confirm(call_within(ANSWER_WITHIN), asked).await? {
+                    Ok(verdicts) => verdicts,
+                    Err(refusal) => return Ok(Err(refusal)),
+                };
+                newest.extend(batch.iter().zip(verdicts).filter_map(|(known, verdict)| match verdict {
+                    Verdict::Current => Some(known.clone()),
+                    Verdict::Newer(record) => {
+                        self.library.verifier.verify(*record).ok().filter(|record| record.replaces(known))
+                    }
+                    Verdict::Unpublished | Verdict::Unknown => None,
+                }));
+            }
+            Ok(Ok(newest))
+        };
+        let answer = self.call(origin, ANSWER_WITHIN.saturating_mul(batches), ask).await;
+        answer.unwrap_or_else(|error| {
+            debug!(origin = %origin.node.short(), %error, "the origin cannot be asked");
+            Vec::new()
+        })
+    }
+
+    async fn remember_origin(&self, name: FileName, addr: SocketAddr) {
+        let remember = move |library: &Arc<Library>| {
             library.catalogue.update(&name, |entry| entry.origin_addr.replace(addr) != Some(addr))
         };
         if let Err(error) = self.library.blocking(remember).await {
             tracing::warn!(%error, "cannot store where an origin is"); // found by a search next time
         }
     }
+}
+
+fn held(copy: &VerifiedRecord) -> Held {
+    Held { name: copy.name.clone(), version: copy.version, content: copy.content }
 }

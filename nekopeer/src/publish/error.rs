@@ -1,8 +1,8 @@
 //! Why a publish fails.
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, sync::Arc};
 
-use nekoproto::{FileName, NameError};
+use nekoproto::{FileName, NameError, policy::BadPolicy};
 
 use crate::{content::chunker::ChunkError, storage::catalogue::CatalogueError};
 
@@ -44,6 +44,17 @@ pub enum PublishError {
     /// The name to withdraw is not registered.
     #[error("{0} is not registered here")]
     NotRegistered(FileName),
+    /// The policy is out of its bounds.
+    #[error(transparent)]
+    Policy(#[from] BadPolicy),
+    /// The catalogue cannot store it, nor the others of its batch.
+    #[error("{path} is not published: {source}")]
+    NotStored {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: Arc<CatalogueError>,
+    },
     /// The file cannot be read as one version.
     #[error(transparent)]
     Chunk(#[from] ChunkError),

@@ -30,10 +30,11 @@ pub(super) struct NamedFile {
 pub(super) fn list_files(
     library: &Library,
     paths: Vec<PathBuf>,
-    name: Option<FileName>,
+    name: Option<&FileName>,
     outcome: &mut PublishOutcome,
 ) -> Result<Vec<NamedFile>, PublishError> {
     let mut files = Vec::new();
+    let root = library.share.root();
     for path in paths {
         let unreadable = |source| PublishError::Unreadable { path: path.clone(), source };
         let metadata = std::fs::metadata(&path).map_err(unreadable)?;
@@ -41,14 +42,18 @@ pub(super) fn list_files(
         if absolute.starts_with(&library.data_dir) {
             return Err(PublishError::OwnData(path));
         }
-        match (&name, metadata.is_dir()) {
+        match (name, metadata.is_dir()) {
             (Some(_), true) => return Err(PublishError::NameForFolder(path)),
-            (None, true) => list_folder(&absolute, &library.data_dir, &mut files, outcome),
+            (None, true) => {
+                let prefix = absolute.strip_prefix(root).ok().map(Path::to_owned);
+                let prefix = prefix.or_else(|| absolute.file_name().map(PathBuf::from)).unwrap_or_default();
+                list_folder(&absolute, &prefix, &library.data_dir, &mut files, outcome);
+            }
             (Some(name), false) => {
                 files.push(NamedFile { name: name.clone(), path: absolute, stamp: Stamp::of(&metadata) });
             }
             (None, false) => {
-                let relative = absolute.strip_prefix(library.share.root()).ok().map(Path::to_owned);
+                let relative = absolute.strip_prefix(root).ok().map(Path::to_owned);
                 let relative = relative.or_else(|| path.file_name().map(PathBuf::from));
                 let name = FileName::from_path(&relative.unwrap_or_default())
                     .map_err(|source| PublishError::Name { path: path.clone(), source })?;
@@ -56,18 +61,41 @@ pub(super) fn list_files(
             }
         }
     }
-    let mut seen: HashMap<&FileName, &Path> = HashMap::with_capacity(files.len());
-    for NamedFile { name, path, .. } in &files {
-        if let Some(first) = seen.insert(name, path).filter(|first| first != path) {
-            let (name, first, second) = (name.clone(), first.to_owned(), path.clone());
-            return Err(PublishError::SameName { name, first, second });
-        }
-    }
-    Ok(files)
+    each_once(files)
 }
 
-/// Lists every regular file below `folder`; links are not followed, this peer's own data is skipped.
-fn list_folder(folder: &Path, data_dir: &Path, files: &mut Vec<NamedFile>, outcome: &mut PublishOutcome) {
+/// The files without those that are listed again.
+///
+/// # Errors
+/// Two different files have one name.
+fn each_once(files: Vec<NamedFile>) -> Result<Vec<NamedFile>, PublishError> {
+    let mut seen: HashMap<FileName, PathBuf> = HashMap::with_capacity(files.len());
+    let mut once = Vec::with_capacity(files.len());
+    for file in files {
+        match seen.get(&file.name) {
+            None => {
+                seen.insert(file.name.clone(), file.path.clone());
+                once.push(file);
+            }
+            Some(first) if *first == file.path => {}
+            Some(first) => {
+                let (name, first, second) = (file.name, first.clone(), file.path);
+                return Err(PublishError::SameName { name, first, second });
+            }
+        }
+    }
+    Ok(once)
+}
+
+/// Lists every regular file below `folder`, named by its path within it below `prefix`; links are not followed,
+/// this peer's own data is skipped.
+fn list_folder(
+    folder: &Path,
+    prefix: &Path,
+    data_dir: &Path,
+    files: &mut Vec<NamedFile>,
+    outcome: &mut PublishOutcome,
+) {
     let is_ours = |name: &std::ffi::OsStr| {
         name.as_encoded_bytes().starts_with(nekoproto::name::RESERVED_PREFIX.as_bytes())
     };
@@ -90,7 +118,7 @@ fn list_folder(folder: &Path, data_dir: &Path, files: &mut Vec<NamedFile>, outco
             continue;
         }
         let relative = path.strip_prefix(folder).unwrap_or(&path);
-        match FileName::from_path(relative) {
+        match FileName::from_path(&prefix.join(relative)) {
             Ok(name) => files.push(NamedFile { name, path, stamp: Stamp::of(&metadata) }),
             Err(source) => outcome.failed.push((path.clone(), PublishError::Name { path, source })),
         }

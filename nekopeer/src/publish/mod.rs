@@ -1,8 +1,12 @@
-//! Publishing: chunk and hash, commit the next version durably, then announce it.
+//! Publishing: chunk and hash, commit the next version durably, then register it: its number stands once an
+//! indexer lists it.
 
+mod asking;
+mod contest;
 mod error;
 mod from_pipe;
 mod listing;
+mod policy;
 mod read_files;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
@@ -11,14 +15,13 @@ use futures::{StreamExt, stream};
 use nekoproto::{FileName, Policy, VerifiedRecord};
 use tracing::debug;
 
-pub use self::error::PublishError;
+use self::{asking::Asking, contest::Contested};
+pub use self::{error::PublishError, policy::PolicyChange};
 use crate::{
-    content::chunker::chunk_file,
     indexers::Indexers,
     library::Library,
     peers::Peers,
-    storage::catalogue::Draft,
-    util::{clock, progress::Progress},
+    util::{clock, progress::Progress, tasks::finished},
 };
 
 /// Maximum number of subscribers told concurrently.
@@ -29,23 +32,26 @@ const TOLD_AT_ONCE: usize = 64;
 pub struct PublishOptions {
     /// The name of a single file; `None`: derived from its path.
     pub name: Option<FileName>,
-    /// The policy; `None`: the peer's default.
-    pub policy: Option<Policy>,
+    /// What is said of the policy. The rest is that of the version before, or the peer's default.
+    pub policy: PolicyChange,
 }
 
 /// The outcome of a publish.
 #[derive(Debug, Default)]
 pub struct PublishOutcome {
-    /// New versions.
+    /// New versions, with their final numbers if `is_confirmed`.
     pub published: Vec<VerifiedRecord>,
-    /// Files whose bytes and policy equal the version already published.
+    /// Files whose bytes and policy equal a version already published.
     pub unchanged: Vec<VerifiedRecord>,
     /// Copies of other origins' files in a published folder; they are not published.
     pub copies: Vec<FileName>,
     /// Files that cannot be published, and why.
     pub failed: Vec<(PathBuf, PublishError)>,
-    /// Number of indexers that acknowledged; the others are told when they are connected again.
+    /// Number of indexers that acknowledged; the others are told when they are connected again, or answer.
     pub indexers_told: usize,
+    /// Whether each new version is listed by an indexer. Until then its number may change; an
+    /// [event](crate::Event::Renumbered) says so.
+    pub is_confirmed: bool,
 }
 
 /// Publishes for one peer.
@@ -56,6 +62,7 @@ pub(crate) struct Publisher {
     peers: Arc<Peers>,
     /// The default policy.
     policy: Policy,
+    contested: Contested,
 }
 
 impl Publisher {
@@ -66,33 +73,34 @@ impl Publisher {
         policy: Policy,
     ) -> Arc<Self> {
         let (library, indexers, peers) = (Arc::clone(library), Arc::clone(indexers), Arc::clone(peers));
-        Arc::new(Self { library, indexers, peers, policy })
+        Arc::new(Self { library, indexers, peers, policy, contested: Contested::default() })
     }
 
     /// See [`PeerHandle::publish`](crate::PeerHandle::publish).
     pub(crate) async fn publish(
-        &self,
+        self: &Arc<Self>,
         paths: Vec<PathBuf>,
         options: PublishOptions,
         progress: &Arc<Progress>,
     ) -> Result<PublishOutcome, PublishError> {
-        let (progress, indexers) = (Arc::clone(progress), Arc::clone(&self.indexers));
-        let policy = options.policy.unwrap_or(self.policy);
-        let read = move |library: &Arc<Library>| {
-            read_files::read_and_store(library, &indexers, paths, options.name, policy, &progress)
+        let (publisher, progress) = (Arc::clone(self), Arc::clone(progress));
+        let stop = self.library.tasks.stop.child_token();
+        // Dropping this future ends the reading; what was stored by then is announced.
+        let _stop_reading = stop.clone().drop_guard();
+        let publishing = async move {
+            let (asking, policy) = (Asking::new(&publisher.indexers), publisher.policy);
+            let read = move |library: &Arc<Library>| {
+                read_files::read_and_store(library, &asking, paths, &options, policy, &progress, &stop)
+            };
+            let (mut outcome, newer) = publisher.library.blocking(read).await?;
+            if publisher.library.is_serving {
+                publisher.settle(&mut outcome).await;
+                publisher.tell_subscribers(&outcome.published);
+                publisher.library.learn(newer).await; // what was published elsewhere since
+            }
+            Ok(outcome)
         };
-        let mut outcome = self.library.blocking(read).await?;
-        outcome.indexers_told = self.announce(&outcome.published, &outcome.unchanged).await;
-        Ok(outcome)
-    }
-
-    /// Announces new versions to the indexers and subscribers; returns how many indexers acknowledged.
-    async fn announce(&self, news: &[VerifiedRecord], unchanged: &[VerifiedRecord]) -> usize {
-        if !self.library.is_serving {
-            return 0;
-        }
-        self.tell_subscribers(news);
-        self.indexers.announce(news, unchanged).await
+        finished(self.library.tasks.tracker.spawn(publishing)).await
     }
 
     /// Tells subscribers directly, in the background. If a message is lost, their lease bounds the delay.
@@ -118,36 +126,16 @@ impl Publisher {
         });
     }
 
-    /// Republishes `name` above version `seen`, when its counter is behind what others have seen.
-    pub(crate) async fn publish_above(&self, seen: &VerifiedRecord) -> Result<(), PublishError> {
-        let seen = seen.clone();
-        let publish = move |library: &Arc<Library>| {
-            let catalogue = &library.catalogue;
-            let Some(entry) = catalogue.get(&seen.name) else { return Ok(Vec::new()) };
-            catalogue.raise_version(&seen.name, seen.version)?;
-            let last_average = catalogue.last_average(&seen.name)?;
-            let progress = Progress::default();
-            let stop = &library.tasks.stop;
-            let chunked = chunk_file(&entry.path, last_average, progress.counter(), stop)?;
-            let (name, path, policy) = (seen.name.clone(), entry.path.clone(), entry.record.policy);
-            catalogue.publish(vec![Draft { name, path, chunked, policy }]).map_err(PublishError::from)
-        };
-        let published = self.library.blocking(publish).await?;
-        let news: Vec<_> = published.iter().map(|published| published.record().clone()).collect();
-        self.announce(&news, &[]).await;
-        Ok(())
-    }
-
     /// See [`PeerHandle::deregister`](crate::PeerHandle::deregister).
     pub(crate) async fn deregister(&self, name: &FileName) -> Result<(), PublishError> {
         let removed = {
             let name = name.clone();
             self.library.blocking(move |library| library.catalogue.remove(&name)).await?
         };
-        if removed.is_none() {
+        if !removed {
             return Err(PublishError::NotRegistered(name.clone()));
         }
-        self.library.forget(name);
+        self.library.forget([name]);
         self.indexers.withdraw(std::slice::from_ref(name)).await;
         Ok(())
     }

@@ -1,20 +1,25 @@
 //! Reads files on all cores, and stores one batch of results while the next is read.
 
-use std::{path::PathBuf, sync::mpsc};
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, OnceLock, mpsc},
+};
 
 use nekoproto::{FileName, Policy, VerifiedRecord};
-use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    PublishOutcome,
+    PolicyChange, PublishOptions, PublishOutcome,
+    asking::{Asked, Asking, Patience},
     error::PublishError,
     listing::{NamedFile, list_files},
 };
 use crate::{
     content::chunker::{ChunkError, Chunked, chunk_file, takes_all_cores},
-    indexers::Indexers,
     library::Library,
-    storage::catalogue::{Draft, Published},
+    storage::catalogue::{CatalogueError, Draft, Published},
     util::progress::Progress,
 };
 
@@ -32,39 +37,66 @@ enum Seen {
     Unchanged(VerifiedRecord),
     /// An unchanged copy of another origin's file.
     Copy,
-    Read(Box<Chunked>),
+    Read(Box<Chunked>, Policy),
     Failed(PublishError),
 }
 
-/// Lists, reads and stores the files. Blocking; the results are in the order of the list.
+/// Files that were read, and the names that the network was asked for.
+type Batch = (Vec<(NamedFile, Seen)>, Asked);
+
+/// Reads the files of one publish.
+struct Reader<'a> {
+    library: &'a Library,
+    asking: &'a Asking,
+    policy: PolicyChange,
+    /// Where the change says nothing, for a name that is not published yet.
+    default: Policy,
+    progress: &'a Progress,
+    /// Ends the reading.
+    stop: &'a CancellationToken,
+    /// Why the catalogue stores nothing any more.
+    failure: OnceLock<Arc<CatalogueError>>,
+}
+
+/// Lists, reads and stores the files. Blocking; the results are in the order of the list. Returns also the
+/// newer versions of unchanged files that the network knows.
 ///
 /// # Errors
-/// Nothing was read; or the catalogue failed and holds the files of the earlier commits.
+/// Nothing was read. If the catalogue fails, the files that it did not store are in the outcome.
 pub(super) fn read_and_store(
     library: &Library,
-    indexers: &Indexers,
+    asking: &Asking,
     paths: Vec<PathBuf>,
-    name: Option<FileName>,
-    policy: Policy,
+    options: &PublishOptions,
+    default: Policy,
     progress: &Progress,
-) -> Result<PublishOutcome, PublishError> {
+    stop: &CancellationToken,
+) -> Result<(PublishOutcome, Vec<VerifiedRecord>), PublishError> {
     let mut outcome = PublishOutcome::default();
-    let files = list_files(library, paths, name, &mut outcome)?;
+    let files = list_files(library, paths, options.name.as_ref(), &mut outcome)?;
     progress.set_total(files.iter().map(|file| file.stamp.size()).sum());
+    let (policy, failure) = (options.policy, OnceLock::new());
+    let reader = Reader { library, asking, policy, default, progress, stop, failure };
+    let mut newer = Vec::new();
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::sync_channel(BATCHES_WAITING_MAX);
+        let reader = &reader;
         scope.spawn(move || {
             let mut files = files.into_iter().peekable();
             while files.peek().is_some() {
-                let batch = look_at_all(library, next_batch(&mut files), policy, progress);
+                let batch = reader.look_at_all(next_batch(&mut files));
                 if sender.send(batch).is_err() {
-                    return; // the catalogue failed
+                    return; // the receiver panicked
                 }
             }
         });
-        receiver.into_iter().try_for_each(|batch| store(library, indexers, batch, policy, &mut outcome))
-    })?;
-    Ok(outcome)
+        let mut patience = Patience::default();
+        for (batch, asked) in receiver {
+            let known = asking.end(asked, &mut patience);
+            store(reader, batch, known, &mut outcome, &mut newer);
+        }
+    });
+    Ok((outcome, newer))
 }
 
 fn next_batch(files: &mut std::iter::Peekable<impl Iterator<Item = NamedFile>>) -> Vec<NamedFile> {
@@ -78,100 +110,127 @@ fn next_batch(files: &mut std::iter::Peekable<impl Iterator<Item = NamedFile>>) 
     batch
 }
 
-/// Reads small files concurrently, one core each; then large files one by one, each on all cores.
-fn look_at_all(
-    library: &Library,
-    batch: Vec<NamedFile>,
-    policy: Policy,
-    progress: &Progress,
-) -> Vec<(NamedFile, Seen)> {
-    let look_at_small = |file: &NamedFile| {
-        (!takes_all_cores(file.stamp.size())).then(|| look_at(library, file, policy, progress))
-    };
-    let small: Vec<Option<Seen>> = batch.par_iter().map(look_at_small).collect();
-    let all = batch.into_iter().zip(small);
-    all.map(|(file, seen)| {
-        let seen = seen.unwrap_or_else(|| look_at(library, &file, policy, progress));
-        (file, seen)
-    })
-    .collect()
-}
+impl Reader<'_> {
+    /// Reads small files concurrently, one core each; then large files one by one, each on all cores.
+    /// Meanwhile the network is asked for their names.
+    fn look_at_all(&self, batch: Vec<NamedFile>) -> Batch {
+        let files: Vec<(NamedFile, Result<Seen, Policy>)> = batch
+            .into_iter()
+            .map(|file| (self.known_as(&file), file))
+            .map(|(seen, file)| (file, seen))
+            .collect();
+        let unknown = files.iter().filter(|(_, seen)| seen.is_err());
+        let asked = self.asking.begin(unknown.map(|(file, _)| file.name.clone()).collect());
+        let read_small = |(file, seen): (NamedFile, Result<Seen, Policy>)| match seen {
+            Err(policy) if !takes_all_cores(file.stamp.size()) => {
+                let seen = self.read(&file, policy);
+                (file, Ok(seen))
+            }
+            seen => (file, seen),
+        };
+        let small: Vec<(NamedFile, Result<Seen, Policy>)> = files.into_par_iter().map(read_small).collect();
+        let read_large = |(file, seen): (NamedFile, Result<Seen, Policy>)| {
+            let seen = seen.unwrap_or_else(|policy| self.read(&file, policy));
+            (file, seen)
+        };
+        (small.into_iter().map(read_large).collect(), asked)
+    }
 
-fn look_at(library: &Library, file: &NamedFile, policy: Policy, progress: &Progress) -> Seen {
-    if let Some(known) = known_as(library, file, policy) {
-        if matches!(known, Seen::Unchanged(_)) {
-            progress.add_done(file.stamp.size());
+    /// Reads a file that is to be published under `policy`.
+    fn read(&self, file: &NamedFile, policy: Policy) -> Seen {
+        let (library, path) = (self.library, &file.path);
+        if let Some(failure) = self.failure.get() {
+            return Seen::Failed(not_stored(path, failure));
         }
-        return known;
+        if self.stop.is_cancelled() {
+            return Seen::Failed(ChunkError::Stopped.into());
+        }
+        let last_average = match library.catalogue.last_average(&file.name) {
+            Ok(last_average) => last_average,
+            Err(error) => return Seen::Failed(error.into()),
+        };
+        match chunk_file(path, last_average, self.progress.counter(), self.stop) {
+            Ok(chunked) => Seen::Read(Box::new(chunked), policy),
+            Err(error) => Seen::Failed(error.into()),
+        }
     }
-    if library.tasks.stop.is_cancelled() {
-        return Seen::Failed(ChunkError::Stopped.into());
-    }
-    let last_average = match library.catalogue.last_average(&file.name) {
-        Ok(last_average) => last_average,
-        Err(error) => return Seen::Failed(error.into()),
-    };
-    match chunk_file(&file.path, last_average, progress.counter(), &library.tasks.stop) {
-        Ok(chunked) => Seen::Read(Box::new(chunked)),
-        Err(error) => Seen::Failed(error.into()),
+
+    /// What the stamp alone proves about the file; otherwise the policy to publish it under.
+    fn known_as(&self, file: &NamedFile) -> Result<Seen, Policy> {
+        let catalogue = &self.library.catalogue;
+        let entry = catalogue.get(&file.name);
+        let own = entry.as_ref().filter(|entry| catalogue.is_own(entry));
+        let before = own.map_or(self.default, |own| own.record.policy);
+        let policy = match self.policy.over(before) {
+            Ok(policy) => policy,
+            Err(error) => return Ok(Seen::Failed(error.into())),
+        };
+        match entry.filter(|entry| entry.path == file.path && entry.stamp == file.stamp) {
+            Some(entry) if !catalogue.is_own(&entry) => Ok(Seen::Copy),
+            Some(entry)
+                if file.stamp.is_settled(entry.hashed_at_ns)
+                    && entry.record.policy == policy
+                    && entry.newest.is_none() =>
+            {
+                self.progress.add_done(file.stamp.size());
+                Ok(Seen::Unchanged(entry.record.clone()))
+            }
+            _ => Err(policy),
+        }
     }
 }
 
-/// What the stamp alone proves about the file, if anything.
-fn known_as(library: &Library, file: &NamedFile, policy: Policy) -> Option<Seen> {
-    let entry = library.catalogue.get(&file.name)?;
-    if entry.path != file.path || entry.stamp != file.stamp {
-        None
-    } else if !library.catalogue.is_own(&entry) {
-        Some(Seen::Copy)
-    } else if file.stamp.is_settled(entry.hashed_at_ns) && entry.record.policy == policy {
-        Some(Seen::Unchanged(entry.record.clone()))
-    } else {
-        None
-    }
+fn not_stored(path: &Path, source: &Arc<CatalogueError>) -> PublishError {
+    PublishError::NotStored { path: path.to_owned(), source: Arc::clone(source) }
 }
 
+/// Stores a batch. Files that fail do not keep the others from being stored.
 fn store(
-    library: &Library,
-    indexers: &Indexers,
+    reader: &Reader<'_>,
     batch: Vec<(NamedFile, Seen)>,
-    policy: Policy,
+    mut known: HashMap<FileName, VerifiedRecord>,
     outcome: &mut PublishOutcome,
-) -> Result<(), PublishError> {
+    newer: &mut Vec<VerifiedRecord>,
+) {
     let mut drafts = Vec::new();
-    // For each file that is neither a copy nor failed: its record; `None` stands for the next draft.
-    let mut known = Vec::with_capacity(batch.len());
+    // For each file that is neither a copy nor failed: its record, or the path of the next draft.
+    let mut files = Vec::with_capacity(batch.len());
     for (NamedFile { name, path, .. }, seen) in batch {
         match seen {
-            Seen::Unchanged(record) => known.push(Some(record)),
+            Seen::Unchanged(record) => files.push(Ok(record)),
             Seen::Copy => outcome.copies.push(name),
             Seen::Failed(error) => outcome.failed.push((path, error)),
-            Seen::Read(chunked) => match library.catalogue.may_publish(&name) {
-                Ok(()) => {
-                    drafts.push(Draft { name, path, chunked: *chunked, policy });
-                    known.push(None);
-                }
-                Err(error) => outcome.failed.push((path, error.into())),
-            },
+            Seen::Read(chunked, policy) => {
+                let known = known.remove(&name);
+                files.push(Err((path.clone(), known.clone())));
+                drafts.push(Draft { name, path, chunked: *chunked, policy, known });
+            }
         }
     }
-    let published = if drafts.is_empty() {
-        Vec::new()
-    } else {
-        // Before the commit: a session that registers everything right after it would otherwise register these
-        // versions as held, and the indexer would not announce them.
-        indexers.expect_news(drafts.iter().map(|draft| &draft.name));
-        library.catalogue.publish(drafts)?
-    };
-    let mut published = published.into_iter();
-    for record in known {
-        match record.map(Published::Unchanged).or_else(|| published.next()) {
-            Some(Published::New(record)) => outcome.published.push(record),
-            Some(Published::Unchanged(record)) => outcome.unchanged.push(record),
-            None => {} // each draft has a result
+    let published = if drafts.is_empty() { Ok(Vec::new()) } else { reader.library.catalogue.publish(drafts) };
+    let mut published = published.map(Vec::into_iter).map_err(Arc::new);
+    for file in files {
+        let (path, known) = match file {
+            Ok(record) => {
+                outcome.unchanged.push(record);
+                continue;
+            }
+            Err(draft) => draft,
+        };
+        match published.as_mut().map(Iterator::next) {
+            Ok(Some(Ok(Published::New(record)))) => outcome.published.push(record),
+            Ok(Some(Ok(Published::Unchanged(record)))) => {
+                newer.extend(known.filter(|known| known.replaces(&record)));
+                outcome.unchanged.push(record);
+            }
+            Ok(Some(Err(error))) => outcome.failed.push((path, error.into())),
+            Ok(None) => {} // each draft has a result
+            Err(failure) => {
+                outcome.failed.push((path.clone(), not_stored(&path, failure)));
+                drop(reader.failure.set(Arc::clone(failure))); // set already: it is the same failure
+            }
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]

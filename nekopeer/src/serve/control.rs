@@ -46,13 +46,22 @@ impl PeerService for PeerControl {
 fn verdict(library: &Library, held: &Held) -> Verdict {
     let own = library.catalogue.get(&held.name).filter(|entry| library.catalogue.is_own(entry));
     match own {
-        Some(entry) if entry.record.version == held.version && entry.record.content == held.content => {
+        Some(entry)
+            if entry.newest.is_none()
+                && entry.record.version == held.version
+                && entry.record.content == held.content =>
+        {
             Verdict::Current
         }
-        Some(entry) if entry.record.version > held.version => {
-            Verdict::Newer(Box::new(entry.record.to_signed()))
+        Some(entry) => {
+            let newest = entry.newest.as_ref().unwrap_or(&entry.record);
+            if newest.version > held.version {
+                Verdict::Newer(Box::new(newest.to_signed()))
+            } else {
+                Verdict::Unknown
+            }
         }
-        _ => Verdict::Unpublished,
+        None => Verdict::Unpublished,
     }
 }
 

@@ -62,8 +62,10 @@ fn manifest(
         let freshness = of_partial(&partial)?;
         return Ok(Reply { freshness, body: Body::Bytes(partial.encoded.to_vec()) });
     }
-    let freshness = best(library, &library.catalogue.with_manifest(&hash))?;
-    match library.catalogue.manifest(&hash) {
+    let entries = library.catalogue.with_manifest(&hash);
+    let freshness = best(library, &entries)?;
+    let Some(entry) = entries.first() else { return Err(FetchRefusal::NotShared) };
+    match library.catalogue.manifest_of(entry) {
         Ok(Some(bytes)) => Ok(Reply { freshness, body: Body::Bytes(bytes) }),
         Ok(None) => Err(FetchRefusal::NotShared),
         Err(error) => {
@@ -168,7 +170,10 @@ fn open(library: &Library, content: &ContentHash) -> Result<(File, u64, Freshnes
     for entry in &entries {
         match open_entry(entry) {
             Ok(file) => return Ok((file, entry.record.size, freshness)),
-            Err(why) => refusal = why,
+            Err(why) => {
+                library.note_changed(&entry.record.name);
+                refusal = why;
+            }
         }
     }
     Err(refusal)

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use nekoproto::{Freshness, VerifiedRecord, transport::Backoff};
+use nekoproto::{Freshness, VerifiedRecord, Version, transport::Backoff};
+use serde::{Deserialize, Serialize};
 
 /// Maximum time before the bound expires at which the origin is asked again, so that a copy whose origin
 /// answers stays fresh.
@@ -10,9 +11,22 @@ const ASK_EARLY_MAX: Duration = Duration::from_secs(2);
 /// Minimum and maximum pause between attempts to reach an origin.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Pause between questions about a copy that is outdated or withdrawn, in bounds of the copy, and its limits.
+const SELDOM_FACTOR: u32 = 2;
+const SELDOM_MIN: Duration = Duration::from_secs(1);
+const SELDOM_MAX: Duration = Duration::from_secs(600);
+
+/// Why a question to an origin was not answered with a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// It cannot be asked, or its answer is not valid.
+    Away,
+    /// It does not offer the file any more.
+    Withdrawn,
+}
 
 /// What a reader does with an outdated copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnStale {
     /// Keep the file, marked as stale.
     #[default]
@@ -23,14 +37,17 @@ pub enum OnStale {
     Drop,
 }
 
-/// The freshness of one copy.
+/// The freshness of one copy. There may be very many: the record itself is in the catalogue.
 ///
 /// Invariants:
-/// - `newest` is `None` or a later version of the same file than `held`;
+/// - `newest` is `None` or a later version of the same file than the one held;
 /// - neither is ever replaced by an earlier version.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyState {
-    held: VerifiedRecord,
+    /// The version on disk.
+    version: Version,
+    /// The beginning of its record's signature, which stands for the record.
+    mark: [u8; 8],
     newest: Option<VerifiedRecord>,
     /// When the last confirmed question was *sent*. The answer does not cover changes after that time.
     confirmed_at: Option<Instant>,
@@ -38,28 +55,43 @@ pub(crate) struct CopyState {
     ask_at: Instant,
     /// Backoff between attempts while the origin does not answer.
     retry: Option<Box<Backoff>>,
-    /// How long a confirmation counts.
-    bound: Duration,
+    /// The origin said that it does not offer the file any more.
+    is_withdrawn: bool,
+    /// How long a confirmation counts, in milliseconds.
+    bound_ms: u32,
 }
 
 impl CopyState {
     /// An unconfirmed copy of `held`; `newest` was known before a restart. The bound is the policy's, or the
     /// reader's own if shorter.
     pub(crate) fn new(
-        held: VerifiedRecord,
+        held: &VerifiedRecord,
         newest: Option<VerifiedRecord>,
         reader_ttr: Option<Duration>,
         now: Instant,
     ) -> Self {
         let bound = held.policy.bound();
         let bound = reader_ttr.map_or(bound, |ttr| ttr.min(bound));
-        let newest = newest.filter(|newest| newest.replaces(&held));
-        Self { held, newest, confirmed_at: None, ask_at: now, retry: None, bound }
+        Self {
+            version: held.version,
+            mark: held.signed().signature().mark(),
+            newest: newest.filter(|newest| newest.replaces(held)),
+            confirmed_at: None,
+            ask_at: now,
+            retry: None,
+            is_withdrawn: false,
+            bound_ms: u32::try_from(bound.as_millis()).unwrap_or(u32::MAX),
+        }
     }
 
-    /// The version on disk.
-    pub(crate) const fn held(&self) -> &VerifiedRecord {
-        &self.held
+    /// Whether `record` is that of the version on disk.
+    pub(crate) fn holds(&self, record: &VerifiedRecord) -> bool {
+        self.version == record.version && self.mark == record.signed().signature().mark()
+    }
+
+    /// Whether `record` is that of the version on disk, or of the newest later one known.
+    pub(crate) fn is_of(&self, record: &VerifiedRecord) -> bool {
+        self.holds(record) || self.newest.as_ref() == Some(record)
     }
 
     /// The newest later version known.
@@ -73,28 +105,58 @@ impl CopyState {
             return Freshness::Stale;
         }
         match self.confirmed_at {
-            Some(at) if now.saturating_duration_since(at) < self.bound => Freshness::Fresh,
+            Some(at) if now.saturating_duration_since(at) < self.bound() => Freshness::Fresh,
             _ => Freshness::Unverified,
         }
     }
 
-    /// When to ask the origin next; `None` for an outdated copy.
-    pub(crate) const fn ask_at(&self) -> Option<Instant> {
-        if self.newest.is_some() { None } else { Some(self.ask_at) }
+    /// When to ask the origin next.
+    pub(crate) const fn ask_at(&self) -> Instant {
+        self.ask_at
     }
 
-    /// The origin confirmed, to a question sent at `asked_at`, that this is the newest version.
-    pub(crate) fn confirmed(&mut self, asked_at: Instant) {
-        self.retry = None;
-        self.confirmed_at = self.confirmed_at.max(Some(asked_at));
-        self.ask_at = asked_at + self.bound.saturating_sub(ASK_EARLY_MAX.min(self.bound / 4));
+    /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
+    pub(crate) fn confirmed(&mut self, record: &VerifiedRecord, asked_at: Instant) {
+        (self.retry, self.is_withdrawn) = (None, false);
+        if self.holds(record) {
+            self.confirmed_at = self.confirmed_at.max(Some(asked_at));
+        }
+        let pause = match self.newest {
+            None => self.bound().saturating_sub(ASK_EARLY_MAX.min(self.bound() / 4)),
+            Some(_) => self.seldom(),
+        };
+        self.ask_at = asked_at + pause;
     }
 
-    /// The origin did not answer, or does not know the file. The bound keeps running. `random` is uniform in
-    /// 0..1 and spreads the retries of copies whose origin became unreachable at the same time.
-    pub(crate) fn not_confirmed(&mut self, now: Instant, random: f64) {
-        let retry = self.retry.get_or_insert_with(|| Box::new(Backoff::new(RETRY_MIN, RETRY_MAX)));
-        self.ask_at = now + retry.pause(random);
+    /// The origin did not answer with a version. The bound keeps running. `random` is uniform in 0..1 and spreads
+    /// the retries of copies whose origin became unreachable at the same time.
+    pub(crate) fn not_confirmed(&mut self, why: NoAnswer, now: Instant, random: f64) {
+        self.is_withdrawn = why == NoAnswer::Withdrawn || self.is_withdrawn;
+        let pause = match why {
+            NoAnswer::Withdrawn => {
+                self.retry = None;
+                self.seldom()
+            }
+            NoAnswer::Away => {
+                let retry = self.retry.get_or_insert_with(|| Box::new(Backoff::new(RETRY_MIN, RETRY_MAX)));
+                let pause = retry.pause(random);
+                if self.newest.is_some() { pause.max(self.seldom()) } else { pause }
+            }
+        };
+        self.ask_at = now + pause;
+    }
+
+    fn bound(&self) -> Duration {
+        Duration::from_millis(self.bound_ms.into())
+    }
+
+    fn seldom(&self) -> Duration {
+        self.bound().saturating_mul(SELDOM_FACTOR).clamp(SELDOM_MIN, SELDOM_MAX)
+    }
+
+    /// Whether the origin said last that it does not offer the file any more.
+    pub(crate) const fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn
     }
 
     /// Whether the last question to the origin, if any, was answered.
@@ -102,13 +164,13 @@ impl CopyState {
         self.retry.is_none()
     }
 
-    /// Records `record`; true if it is newer than what was known. The result does not depend on the order of
-    /// the records; duplicates and records of other files are ignored.
+    /// Records `record`, of the same file; true if it is newer than what was known. The result does not depend
+    /// on the order of the records; duplicates are ignored.
     pub(crate) fn learn(&mut self, record: &VerifiedRecord) -> bool {
-        let known = self.newest.as_ref().unwrap_or(&self.held);
-        let news = record.replaces(known);
+        let known = self.newest.as_ref().map_or(self.version, |newest| newest.version);
+        let news = record.version > known;
         if news {
-            self.newest = Some(record.clone());
+            (self.newest, self.is_withdrawn) = (Some(record.clone()), false);
         }
         news
     }
@@ -140,35 +202,35 @@ mod tests {
     #[test]
     fn a_copy_is_fresh_for_its_bound_after_the_question_not_the_answer() {
         let asked = Instant::now();
-        let mut copy = CopyState::new(record(1), None, None, asked);
+        let mut copy = CopyState::new(&record(1), None, None, asked);
         assert_eq!(copy.freshness(asked), Freshness::Unverified, "nobody confirmed it yet");
-        copy.confirmed(asked);
+        copy.confirmed(&record(1), asked);
         assert_eq!(copy.freshness(asked + TTR - Duration::from_millis(1)), Freshness::Fresh);
         assert_eq!(copy.freshness(asked + TTR), Freshness::Unverified);
-        let again = copy.ask_at().unwrap();
+        let again = copy.ask_at();
         assert!(asked < again && again < asked + TTR, "asked again before the bound ends");
     }
 
     #[test]
     fn a_late_answer_to_an_early_question_does_not_shorten_a_later_one() {
         let now = Instant::now();
-        let mut copy = CopyState::new(record(1), None, None, now);
-        copy.confirmed(now + Duration::from_secs(2));
-        copy.confirmed(now);
+        let mut copy = CopyState::new(&record(1), None, None, now);
+        copy.confirmed(&record(1), now + Duration::from_secs(2));
+        copy.confirmed(&record(1), now);
         assert_eq!(copy.freshness(now + Duration::from_secs(6)), Freshness::Fresh);
     }
 
     #[test]
     fn an_unreachable_origin_makes_the_copy_unverified_and_is_asked_less_and_less() {
         let now = Instant::now();
-        let mut copy = CopyState::new(record(1), None, None, now);
-        copy.confirmed(now);
+        let mut copy = CopyState::new(&record(1), None, None, now);
+        copy.confirmed(&record(1), now);
         let mut at = now + TTR;
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            copy.not_confirmed(at, 1.0);
-            pauses.push(copy.ask_at().unwrap() - at);
-            at = copy.ask_at().unwrap();
+            copy.not_confirmed(NoAnswer::Away, at, 1.0);
+            pauses.push(copy.ask_at() - at);
+            at = copy.ask_at();
         }
         assert_eq!(copy.freshness(at), Freshness::Unverified);
         assert!(pauses.is_sorted() && pauses[0] == RETRY_MIN && pauses[7] == RETRY_MAX);
@@ -178,8 +240,8 @@ mod tests {
     fn a_reader_may_be_stricter_but_not_laxer() {
         let now = Instant::now();
         for (reader, fresh_for) in [(Some(2), 2), (Some(99), 5), (None, 5)] {
-            let mut copy = CopyState::new(record(1), None, reader.map(Duration::from_secs), now);
-            copy.confirmed(now);
+            let mut copy = CopyState::new(&record(1), None, reader.map(Duration::from_secs), now);
+            copy.confirmed(&record(1), now);
             let end = now + Duration::from_secs(fresh_for);
             assert_eq!(copy.freshness(end - Duration::from_millis(1)), Freshness::Fresh);
             assert_eq!(copy.freshness(end), Freshness::Unverified);
@@ -189,10 +251,45 @@ mod tests {
     #[test]
     fn stale_is_remembered_over_a_restart_and_survives_a_late_confirmation() {
         let now = Instant::now();
-        let mut copy = CopyState::new(record(1), Some(record(2)), None, now);
-        copy.confirmed(now);
-        assert_eq!((copy.freshness(now), copy.ask_at()), (Freshness::Stale, None));
-        assert_eq!(CopyState::new(record(2), Some(record(2)), None, now).newest(), None);
+        let mut copy = CopyState::new(&record(1), Some(record(2)), None, now);
+        copy.confirmed(&record(1), now);
+        assert_eq!(copy.freshness(now), Freshness::Stale);
+        assert_eq!(CopyState::new(&record(2), Some(record(2)), None, now).newest(), None);
+    }
+
+    #[test]
+    fn an_outdated_copy_is_asked_about_less_often_and_always_again() {
+        let now = Instant::now();
+        let mut copy = CopyState::new(&record(1), None, None, now);
+        copy.confirmed(&record(1), now);
+        copy.learn(&record(2));
+        assert!(copy.ask_at() <= now + TTR, "within the bound at first");
+        let mut at = copy.ask_at();
+        for answers in [true, false, true, false, false, false] {
+            if answers {
+                copy.confirmed(&record(2), at);
+            } else {
+                copy.not_confirmed(NoAnswer::Away, at, 0.0);
+            }
+            let pause = copy.ask_at() - at;
+            assert!(TTR < pause && pause <= SELDOM_MAX, "{pause:?}");
+            at = copy.ask_at();
+        }
+        assert_eq!(copy.freshness(now), Freshness::Stale);
+    }
+
+    #[test]
+    fn a_withdrawn_copy_is_no_copy_of_an_origin_that_is_away() {
+        let now = Instant::now();
+        let mut copy = CopyState::new(&record(1), None, None, now);
+        copy.not_confirmed(NoAnswer::Away, now, 0.5);
+        assert!(!copy.is_reachable() && !copy.is_withdrawn());
+        copy.not_confirmed(NoAnswer::Withdrawn, now, 0.5);
+        assert!(copy.is_reachable() && copy.is_withdrawn() && copy.ask_at() > now);
+        copy.not_confirmed(NoAnswer::Away, now, 0.5);
+        assert!(copy.is_withdrawn(), "it has not said otherwise");
+        copy.confirmed(&record(1), now);
+        assert!(!copy.is_withdrawn());
     }
 
     proptest! {
@@ -200,7 +297,7 @@ mod tests {
         #[test]
         fn knowledge_only_grows(held in 1..5u64, heard in prop::collection::vec(1..9u64, 0..30)) {
             let now = Instant::now();
-            let mut copy = CopyState::new(record(held), None, None, now);
+            let mut copy = CopyState::new(&record(held), None, None, now);
             let mut best = held;
             for version in heard {
                 prop_assert_eq!(copy.learn(&record(version)), version > best);

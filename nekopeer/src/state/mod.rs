@@ -1,6 +1,10 @@
 //! Pure decisions, from facts and the time. No sockets, no files, no clock.
 
 pub(crate) mod choice;
+pub(crate) mod contest;
+pub(crate) mod copies;
 pub(crate) mod freshness;
+pub(crate) mod outdated;
 pub(crate) mod registrations;
 pub(crate) mod schedule;
+pub(crate) mod turns;

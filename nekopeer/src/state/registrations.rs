@@ -56,10 +56,6 @@ struct Indexer {
     /// Names in failed calls: the indexer may or may not have processed them.
     unsure: HashSet<FileName>,
     counted: usize,
-    /// Number of registrations that it refused because it is full.
-    unlisted: usize,
-    /// Names whose newest version is news that was not registered yet.
-    unannounced: HashSet<FileName>,
     /// Changes not registered yet, the oldest first.
     changes: VecDeque<(Generation, FileName)>,
     /// Names left of a full registration, which started at generation `began`.
@@ -106,13 +102,6 @@ impl Registrations {
         Self { offers: HashMap::new(), indexers, generation: 0, is_closed: false }
     }
 
-    /// Announces the next versions registered under these names.
-    pub(crate) fn expect_news<'a>(&mut self, names: impl Iterator<Item = &'a FileName> + Clone) {
-        for indexer in &mut self.indexers {
-            indexer.unannounced.extend(names.clone().cloned());
-        }
-    }
-
     /// These versions are complete. A newer version being downloaded under a name stays its offer.
     pub(crate) fn offer(&mut self, records: &[VerifiedRecord]) -> Generation {
         self.generation += 1;
@@ -151,9 +140,6 @@ impl Registrations {
     pub(crate) fn withdraw(&mut self, names: &[FileName]) -> Generation {
         self.generation += 1;
         for name in names {
-            self.indexers.iter_mut().for_each(|indexer| {
-                indexer.unannounced.remove(name);
-            });
             self.change(name, |offer| *offer = Offer::default());
         }
         self.generation
@@ -200,9 +186,8 @@ impl Registrations {
     pub(crate) fn connected(&mut self, index: IndexerIndex) {
         let rest = self.offers.keys().cloned().collect();
         let indexer = &mut self.indexers[index];
-        let unannounced = std::mem::take(&mut indexer.unannounced);
         let (began, failed) = (self.generation, indexer.failed);
-        *indexer = Indexer { is_connected: true, unannounced, rest, began, failed, ..Indexer::default() };
+        *indexer = Indexer { is_connected: true, rest, began, failed, ..Indexer::default() };
     }
 
     /// The indexer lists fewer names than it was told, over the same connection: everything is to be registered
@@ -212,7 +197,7 @@ impl Registrations {
         for listing in indexer.listed.values_mut() {
             (listing.may_be_lost, listing.counts) = (true, false);
         }
-        (indexer.counted, indexer.unlisted, indexer.began) = (0, 0, self.generation);
+        (indexer.counted, indexer.began) = (0, self.generation);
         indexer.changes.clear();
         let all: HashSet<&FileName> =
             self.offers.keys().chain(indexer.listed.keys()).chain(&indexer.unsure).collect();
@@ -221,15 +206,19 @@ impl Registrations {
 
     /// The indexer is disconnected; everything is registered when it is connected again.
     pub(crate) fn disconnected(&mut self, index: IndexerIndex) {
-        let indexer = &mut self.indexers[index];
-        let unannounced = std::mem::take(&mut indexer.unannounced);
-        *indexer = Indexer { unannounced, failed: self.generation, ..Indexer::default() };
+        self.indexers[index] = Indexer { failed: self.generation, ..Indexer::default() };
     }
 
     /// Takes the next batch for the indexer, at most `names_max` names: changes first, then the rest of a full
-    /// registration. Record the outcome with [`registered`](Self::registered) and
-    /// [`withdrawn`](Self::withdrawn), the end with [`done`](Self::done) or [`failed`](Self::failed).
-    pub(crate) fn next(&mut self, index: IndexerIndex, names_max: usize) -> Option<Batch> {
+    /// registration. A version for which `is_news` holds is announced. Record the outcome with
+    /// [`registered`](Self::registered) and [`withdrawn`](Self::withdrawn), the end with
+    /// [`done`](Self::done) or [`failed`](Self::failed).
+    pub(crate) fn next(
+        &mut self,
+        index: IndexerIndex,
+        names_max: usize,
+        is_news: impl Fn(&VerifiedRecord) -> bool,
+    ) -> Option<Batch> {
         let indexer = &mut self.indexers[index];
         let mut batch = Batch::default();
         while batch.names.len() < names_max {
@@ -239,7 +228,7 @@ impl Registrations {
             };
             let is_planned = batch.names.iter().any(|(_, planned)| *planned == name); // changed twice
             let offered = self.offers.get(&name).and_then(Offer::now);
-            if !is_planned && indexer.plan(&name, offered, &mut batch) {
+            if !is_planned && indexer.plan(&name, offered, &is_news, &mut batch) {
                 batch.names.push((generation, name));
             }
         }
@@ -247,28 +236,27 @@ impl Registrations {
         indexer.in_flight.is_some().then_some(batch)
     }
 
-    /// The indexer acknowledged `records`. It knows `newer` versions of some, and had no room for `unlisted`
-    /// of them.
+    /// The indexer acknowledged `records`. It knows `newer` versions of some, or other content under the same
+    /// number, and had no room for those named in `unlisted`. Returns the records that it lists now.
     pub(crate) fn registered(
         &mut self,
         index: IndexerIndex,
         kind: Kind,
         records: &[VerifiedRecord],
         newer: &[VerifiedRecord],
-        unlisted: usize,
-    ) {
+        unlisted: &[FileName],
+    ) -> Vec<VerifiedRecord> {
         let indexer = &mut self.indexers[index];
         let is_partial = kind == Kind::Partial;
-        // Which partial offers a full indexer took is not known: they count once they are complete.
-        let counts_none = is_partial && unlisted > 0;
-        if !is_partial {
-            indexer.unlisted += unlisted;
-        }
+        let is_listed = |record: &VerifiedRecord| {
+            !newer.iter().any(|newer| newer.same_file(record)) && !unlisted.contains(&record.name)
+        };
+        let mut listed = Vec::with_capacity(records.len());
         for record in records {
-            if !is_partial {
-                indexer.unannounced.remove(&record.name);
+            let counts = is_listed(record);
+            if counts {
+                listed.push(record.clone());
             }
-            let counts = !counts_none && !newer.iter().any(|newer| newer.same_file(record));
             indexer.unsure.remove(&record.name);
             let listing = Listing { record: record.clone(), is_partial, counts, may_be_lost: false };
             indexer.counted += usize::from(counts);
@@ -276,6 +264,7 @@ impl Registrations {
                 indexer.counted -= 1;
             }
         }
+        listed
     }
 
     /// The indexer acknowledged the withdrawal of these names.
@@ -332,14 +321,19 @@ impl Registrations {
 
     /// Whether a lease over `names` names covers everything registered with the indexer.
     pub(crate) fn is_all(&self, index: IndexerIndex, names: usize) -> bool {
-        let indexer = &self.indexers[index];
-        names + indexer.unlisted >= indexer.counted
+        names >= self.indexers[index].counted
     }
 }
 
 impl Indexer {
     /// Adds to `batch` what this indexer needs for `name`, now `offered`; returns whether it needed anything.
-    fn plan(&self, name: &FileName, offered: Option<(&VerifiedRecord, bool)>, batch: &mut Batch) -> bool {
+    fn plan(
+        &self,
+        name: &FileName,
+        offered: Option<(&VerifiedRecord, bool)>,
+        is_news: impl Fn(&VerifiedRecord) -> bool,
+        batch: &mut Batch,
+    ) -> bool {
         let (listed, is_unsure) = (self.listed.get(name), self.unsure.contains(name));
         let Some((record, is_partial)) = offered else {
             let is_listed = listed.is_some() || is_unsure;
@@ -348,7 +342,7 @@ impl Indexer {
             }
             return is_listed;
         };
-        let is_news = !is_partial && self.unannounced.contains(name);
+        let is_news = !is_partial && is_news(record);
         let is_same = |listed: &Listing| {
             !listed.may_be_lost && listed.record == *record && listed.is_partial == is_partial
         };

@@ -200,27 +200,51 @@ impl Partial {
     /// # Errors
     /// The file in its place is unchanged.
     pub(crate) fn commit(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
-        let failed = error_at(&self.place.path);
-        self.file.set_len(size).map_err(&failed)?;
-        self.file.sync_all().map_err(&failed)?;
-        let folder = self.place.folder.try_clone().map_err(&failed)?;
-        drop(failed);
-        let path = self.place.path.clone();
-        let stamp = self.commit_synced(size, replaceable)?;
-        folder.open(".").and_then(|folder| folder.sync_all()).map_err(error_at(&path))?;
+        self.complete(size)?;
+        self.commit_synced(replaceable)
+    }
+
+    /// Truncates it to `size` and makes it durable; returns its stamp.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub(crate) fn complete(&self, size: u64) -> Result<Stamp, StoreError> {
+        let stamp = self.cut(size)?;
+        self.file.sync_all().map_err(error_at(&self.place.path))?;
         Ok(stamp)
     }
 
-    /// As [`commit`](Self::commit), for a file that is durable already; does not sync the folder.
+    /// Truncates it to `size`; returns its stamp. Nothing else may change it before it is moved to its place.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub(crate) fn cut(&self, size: u64) -> Result<Stamp, StoreError> {
+        let failed = error_at(&self.place.path);
+        if self.bytes()? != size {
+            self.file.set_len(size).map_err(&failed)?;
+        }
+        self.file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(&failed)
+    }
+
+    /// As [`commit`](Self::commit), for a file that has its size and is durable already.
+    ///
+    /// # Errors
+    /// The file in its place is unchanged, unless only making its new name durable failed.
+    pub(crate) fn commit_synced(self, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
+        let path = self.place.path.clone();
+        let folder = self.place.folder.open(".").map_err(error_at(&path))?;
+        let stamp = self.rename(replaceable)?;
+        folder.sync_all().map_err(error_at(&path))?;
+        Ok(stamp)
+    }
+
+    /// As [`commit_synced`](Self::commit_synced); does not sync the folder.
     ///
     /// # Errors
     /// The file in its place is unchanged.
-    pub(crate) fn commit_synced(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
+    pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
         let Self { place, file, name } = self;
         let failed = error_at(&place.path);
-        if file.metadata().map_err(&failed)?.len() != size {
-            file.set_len(size).map_err(&failed)?;
-        }
         if place.stamp()? != replaceable {
             return Err(StoreError::ChangedMeanwhile(place.path.clone()));
         }

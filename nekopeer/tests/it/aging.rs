@@ -192,6 +192,56 @@ async fn older_version_in_the_network_does_not_replace_a_newer_copy() {
     .await;
 }
 
+/// As [`older_version_in_the_network_does_not_replace_a_newer_copy`], of a copy that is held no more.
+#[tokio::test]
+async fn older_version_in_the_network_does_not_take_the_place_of_a_copy_that_was_withdrawn_here() {
+    in_time(async {
+        let (old, new) = (version(1, Policy::default()), version(2, Policy::default()));
+        let served = origin(&new);
+        let holder = nekoproto::Holder::new(identity(1).id(), served.addr);
+        let says = |goods: &Goods| {
+            let holders = List::first_of([holder]);
+            FakeIndexer::says(vec![Hit { record: goods.record.to_signed(), holders }])
+        };
+        let (before, after) = (says(&new), says(&old));
+        let (to, reader) = peer(&[before.addr]).await;
+        reader.get("a").await.unwrap();
+        reader.peer.deregister(&name("a")).await.unwrap();
+        std::fs::remove_file(to.path("a")).unwrap();
+        reader.peer.shutdown().await;
+        let reader = Node::start(to.config(&[after.addr])).await;
+        let error = reader.get("a").await.unwrap_err();
+        assert!(matches!(error, DownloadError::Older { .. }), "{error}");
+        assert!(!to.has("a"));
+        reader.peer.shutdown().await;
+        let reader = Node::start(to.config(&[before.addr])).await;
+        assert_eq!(reader.get("a").await.unwrap().record.version.get(), 2, "the same version is none older");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn version_that_was_dropped_as_outdated_is_stale_when_it_comes_again() {
+    in_time(async {
+        let old = version(1, Policy::default());
+        let served = origin(&old);
+        served.confirms(Verdict::Current);
+        let holder = nekoproto::Holder::new(identity(1).id(), served.addr);
+        let hit = Hit { record: old.record.to_signed(), holders: List::first_of([holder]) };
+        let indexer = FakeIndexer::says(vec![hit]);
+        let to = Folder::new();
+        let config = Config { on_stale: OnStale::Drop, ..to.config(&[indexer.addr]) };
+        let mut reader = Node::start(config).await;
+        reader.get("a").await.unwrap();
+        let client = served.call(reader.addr()).await;
+        let newer = version(2, Policy::default()).record.to_signed();
+        client.invalidate(patient(), Records::first_of([newer])).await.unwrap().unwrap();
+        reader.sees(&Event::Dropped(name("a"))).await;
+        assert_eq!(reader.get("a").await.unwrap().freshness, Freshness::Stale);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn copy_known_to_be_outdated_is_called_stale_whatever_indexers_list() {
     in_time(async {
@@ -229,7 +279,7 @@ async fn origin_that_lost_its_data_publishes_beyond_what_others_have_seen() {
         std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
         let origin = fresh.peer(&[indexer.local_addr()]).await;
         assert_eq!(origin.peer.node(), node);
-        assert_eq!(origin.publish(&fresh.write("a", b"4")).await.version.get(), 1, "it cannot know better");
+        assert_eq!(origin.publish(&fresh.write("a", b"4")).await.version.get(), 4, "and says so at once");
         reader.invalidated("a", 4).await;
         assert_eq!(origin.status("a").await.unwrap().record.version.get(), 4);
         assert_eq!(reader.get("a").await.unwrap().record.version.get(), 4);

@@ -2,10 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Folder, Holder, Node, identity, in_time, indexer, kept_port, name, peer, policy};
+use crate::common::{
+    Folder, Goods, Holder, Node, bytes, holder::patient, identity, in_time, indexer, kept_port, name, peer,
+    policy,
+};
 use nekoindexer::IndexerHandle;
 use nekopeer::{Config, Event, OnStale};
-use nekoproto::{Freshness, Mode, Policy};
+use nekoproto::{DataRequest, Freshness, Mode, Policy, Records};
 
 /// An origin that published version 1 of `a`, and a reader with a confirmed copy.
 struct Stage {
@@ -186,27 +189,31 @@ async fn refetch_of_a_copy_elsewhere_replaces_it_there() {
 #[tokio::test]
 async fn refetch_that_finds_nothing_newer_is_tried_again_until_it_does() {
     in_time(async {
-        let refetch = |config: &mut Config| config.on_stale = OnStale::Refetch;
-        let (port, addr) = kept_port();
-        let indexer = crate::common::indexer_at(addr, &[]).await;
-        let (from, to) = (Folder::new(), Folder::new());
-        let mut config = from.config(&[addr]);
-        config.policy = lasting_push();
-        let origin = Node::registered(config).await;
-        origin.publish(&from.write("a", b"version 1")).await;
-        let mut config = to.config(&[addr]);
-        refetch(&mut config);
-        let mut reader = Node::registered(config).await;
+        let indexer = indexer(&[]).await;
+        let (old, new) =
+            (Goods::new(&identity(1), "a", 1, bytes(1, 9)), Goods::new(&identity(1), "a", 2, bytes(2, 9)));
+        let (scripts, to) = ([old.clone(), new.clone()], Folder::new());
+        let origin = Holder::begin(identity(1), move |request| match request {
+            DataRequest::Get { content, .. } if *content == scripts[0].record.content => {
+                scripts[0].honest(request)
+            }
+            _ => scripts[1].honest(request),
+        });
+        origin.register(indexer.local_addr(), [old.record.to_signed()]).await;
+        let config = to.config(&[indexer.local_addr()]);
+        let mut reader = Node::registered(Config { on_stale: OnStale::Refetch, ..config }).await;
         reader.get("a").await.unwrap();
-        reader.peer.check_copies().await;
-        indexer.shutdown().await;
-        origin.publish(&from.write("a", b"version 2")).await; // sent to the subscriber, but listed nowhere
-        reader.event(|event| matches!(event, Event::Failed { .. }).then_some(())).await;
-        assert_eq!(to.read("a"), b"version 1");
-        let _indexer = crate::common::indexer_at(addr, &[]).await;
+        let news = Records::first_of([new.record.to_signed()]); // listed nowhere
+        origin.call(reader.addr()).await.invalidate(patient(), news).await.unwrap().unwrap();
+        let failed = |event: &Event| match event {
+            Event::Failed { why, .. } => Some(why.clone()),
+            _ => None,
+        };
+        assert_eq!(reader.event(failed).await, "only version 1 can be found");
+        assert_eq!(to.read("a"), old.bytes);
+        origin.register(indexer.local_addr(), [new.record.to_signed()]).await;
         assert_eq!(reader.event(refreshed).await.0, 2);
-        assert_eq!(to.read("a"), b"version 2");
-        drop(port);
+        assert_eq!(to.read("a"), new.bytes);
     })
     .await;
 }

@@ -289,7 +289,7 @@ async fn folder_and_two_files_cannot_be_published_under_one_name() {
         let (one, two) = (from.write("one/a", b"1"), Folder::new());
         let two = two.write("a", b"2");
         let publish = async |paths: Vec<_>| {
-            let options = PublishOptions { name: Some(name("a")), policy: None };
+            let options = PublishOptions { name: Some(name("a")), ..PublishOptions::default() };
             origin.peer.publish(paths, options, &Default::default()).await.unwrap_err()
         };
         let error = publish(vec![from.path("one")]).await;

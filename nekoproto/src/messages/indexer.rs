@@ -74,8 +74,8 @@ pub struct RegisterReply {
     /// Newer versions that the indexer knows of registered files, or other content under the same version
     /// number: the caller's copies of these are not listed.
     pub newer: Records,
-    /// Number of records not listed because a limit of the indexer is reached.
-    pub unlisted: u32,
+    /// The names whose records are not listed because a limit of the indexer is reached.
+    pub unlisted: Names,
 }
 
 /// The caller's lease.

@@ -29,6 +29,8 @@ pub enum Verdict {
     Current,
     /// This version is newer.
     Newer(Box<SignedRecord>),
-    /// The origin does not publish that name, or does not know that version.
+    /// The origin does not publish that name.
     Unpublished,
+    /// The origin publishes that name and does not know that version: it lost its version counter.
+    Unknown,
 }

@@ -2,13 +2,11 @@
 
 use std::{
     fmt, io,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU16, Ordering},
-    },
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
 };
 
+use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsStream;
@@ -53,8 +51,8 @@ pub struct EndpointConfig {
 pub struct Endpoint {
     config: EndpointConfig,
     tls: Option<Tls>,
-    /// The port it listens on, 0 if it does not.
-    listen_port: AtomicU16,
+    /// Where it listens, if it does.
+    listens_on: Mutex<Option<SocketAddr>>,
 }
 
 /// The node at the other end of a connection.
@@ -91,7 +89,7 @@ impl Endpoint {
             Security::Tls => Some(Tls::new(&config.identity)?),
             Security::Insecure => None,
         };
-        Ok(Arc::new(Self { config, tls, listen_port: AtomicU16::new(0) }))
+        Ok(Arc::new(Self { config, tls, listens_on: Mutex::default() }))
     }
 
     /// This node's id.
@@ -106,9 +104,9 @@ impl Endpoint {
         &self.config.identity
     }
 
-    /// From now on hellos name this port.
-    pub(super) fn announce_port(&self, port: u16) {
-        self.listen_port.store(port, Ordering::Relaxed);
+    /// From now on hellos name this port, where it can be reached.
+    pub(super) fn announce(&self, listens_on: SocketAddr) {
+        *self.listens_on.lock() = Some(listens_on);
     }
 
     /// Connects to `addr` and does the handshake. With `expected`, any other node is refused.
@@ -139,6 +137,7 @@ impl Endpoint {
         let stream =
             TcpStream::connect(addr).await.map_err(|source| ConnectError::Unreachable { addr, source })?;
         prepare(&stream)?;
+        let here = stream.local_addr()?.ip();
         let (mut io, proven) = match &self.tls {
             Some(tls) => {
                 let stream = tls
@@ -152,7 +151,7 @@ impl Endpoint {
             }
             None => (Io::Plain(stream), None),
         };
-        let hello = self.hello(purpose);
+        let hello = self.hello(purpose, here);
         let theirs = handshake::connect(&mut io, self.identity(), &hello, proven).await?;
         if theirs.node == self.node() {
             return Err(ConnectError::Refused(HelloRefusal::Yourself));
@@ -162,7 +161,7 @@ impl Endpoint {
 
     /// Does the handshake of an accepted TCP connection.
     pub(super) async fn welcome(&self, stream: TcpStream) -> Result<Connection, ConnectError> {
-        let addr = stream.peer_addr()?;
+        let (addr, here) = (stream.peer_addr()?, stream.local_addr()?.ip());
         prepare(&stream)?;
         let (mut io, proven) = match &self.tls {
             Some(tls) => {
@@ -172,12 +171,12 @@ impl Endpoint {
             }
             None => (Io::Plain(stream), None),
         };
-        let answer = |theirs: &Hello| self.answer(theirs);
+        let answer = |theirs: &Hello| self.answer(theirs, here);
         let theirs = handshake::accept(&mut io, self.identity(), proven, answer).await?;
         Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose })
     }
 
-    fn answer(&self, theirs: &Hello) -> Result<Hello, HelloRefusal> {
+    fn answer(&self, theirs: &Hello, here: IpAddr) -> Result<Hello, HelloRefusal> {
         if theirs.network != self.config.network {
             return Err(HelloRefusal::OtherNetwork);
         }
@@ -187,16 +186,18 @@ impl Endpoint {
         if theirs.purpose == Purpose::Data && self.config.role != Role::Peer {
             return Err(HelloRefusal::WrongPurpose);
         }
-        Ok(self.hello(theirs.purpose))
+        Ok(self.hello(theirs.purpose, here))
     }
 
-    fn hello(&self, purpose: Purpose) -> Hello {
+    /// The hello of a connection whose end here has the address `here`, which the other end observes.
+    fn hello(&self, purpose: Purpose, here: IpAddr) -> Hello {
+        let listens_on = self.listens_on.lock().filter(|bound| is_reached_at(bound.ip(), here));
         Hello {
             node: self.node(),
             role: self.config.role,
             purpose,
             network: self.config.network.clone(),
-            listen_port: self.listen_port.load(Ordering::Relaxed),
+            listen_port: listens_on.map_or(0, |bound| bound.port()),
             nonce: rand::random(),
         }
     }
@@ -212,6 +213,12 @@ fn explain_tls(error: io::Error) -> ConnectError {
     }
 }
 
+/// Whether a socket bound to `bound` accepts connections to `here`: a node that listens on a loopback address
+/// must not be listed under its address in the network.
+fn is_reached_at(bound: IpAddr, here: IpAddr) -> bool {
+    bound.is_unspecified() || bound == here || (bound.is_loopback() && here.is_loopback())
+}
+
 fn remote(hello: &Hello, addr: SocketAddr) -> Remote {
     let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
     Remote { node: hello.node, role: hello.role, addr, listens_at }
@@ -220,5 +227,27 @@ fn remote(hello: &Hello, addr: SocketAddr) -> Remote {
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_is_named_only_where_it_can_be_reached() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let cases = [
+            ("0.0.0.0", "192.0.2.1", true),
+            ("::", "192.0.2.1", true),
+            ("192.0.2.1", "192.0.2.1", true),
+            ("127.0.0.1", "127.0.0.2", true),
+            ("127.0.0.1", "192.0.2.1", false),
+            ("::1", "2001:db8::1", false),
+            ("192.0.2.1", "127.0.0.1", false),
+        ];
+        for (bound, here, reached) in cases {
+            assert_eq!(is_reached_at(ip(bound), ip(here)), reached, "{bound} at {here}");
+        }
     }
 }

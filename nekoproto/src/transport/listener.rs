@@ -41,7 +41,8 @@ pub struct Listener {
 }
 
 impl Endpoint {
-    /// Listens on `addr`; port 0 picks a free one. From now on hellos name that port.
+    /// Listens on `addr`; port 0 picks a free one. From now on hellos name that port
+    /// to those who can reach it.
     ///
     /// # Errors
     /// The address is in use or not of this host.
@@ -51,7 +52,7 @@ impl Endpoint {
         socket.bind(addr)?;
         let socket = socket.listen(BACKLOG)?;
         let local_addr = socket.local_addr()?;
-        self.announce_port(local_addr.port());
+        self.announce(local_addr);
         Ok(Listener { endpoint: Arc::clone(self), socket, local_addr })
     }
 }

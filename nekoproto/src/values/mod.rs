@@ -24,6 +24,6 @@ pub use self::{
     name::{FileName, NameError},
     packed::PackedRecord,
     policy::{Mode, Policy},
-    record::{Record, RecordError, SignedRecord, VerifiedRecord},
+    record::{ListedRecord, Record, RecordError, SignedRecord, TrustedRecord, VerifiedRecord},
     signature::Signature,
 };

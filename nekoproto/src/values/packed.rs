@@ -1,4 +1,4 @@
-//! [`PackedRecord`], a verified record in one allocation little larger than its bytes.
+//! [`PackedRecord`], a listed record in one allocation little larger than its bytes.
 
 use std::fmt;
 
@@ -8,12 +8,12 @@ use super::{
     id::{ContentHash, ManifestHash, NodeId, Version},
     name::FileName,
     policy::Policy,
-    record::{Record, SignedRecord, VerifiedRecord},
+    record::{ListedRecord, Record, SignedRecord},
     signature::Signature,
 };
 use crate::codec;
 
-/// A [`VerifiedRecord`] for a table of a million: one allocation of about 200 bytes, where the other form
+/// A [`ListedRecord`] for a table of a million: one allocation of about 200 bytes, where the other form
 /// takes two with more than 300. A clone copies a pointer.
 ///
 /// The bytes after the ids are the length of the numbers, the numbers, and the name.
@@ -39,7 +39,7 @@ impl PackedRecord {
     /// Packs `record`.
     #[must_use]
     #[expect(clippy::expect_used, reason = "NUMBERS_MAX is the longest encoding of any numbers")]
-    pub fn new(record: &VerifiedRecord) -> Self {
+    pub fn new(record: &ListedRecord) -> Self {
         let name = record.name.as_str().as_bytes();
         let mut bytes = Vec::with_capacity(1 + usize::from(NUMBERS_MAX) + name.len());
         bytes.push(0);
@@ -51,18 +51,24 @@ impl PackedRecord {
 
     /// The record as it was packed.
     #[must_use]
-    pub fn unpack(&self) -> VerifiedRecord {
+    pub fn unpack(&self) -> ListedRecord {
         let Ids { origin, content, manifest, signature } = *self.ids();
         let (version, size, policy) = self.numbers();
         let name = FileName::checked_before(self.name_bytes());
         let record = Record { origin, name, version, size, content, manifest, policy };
-        VerifiedRecord::checked_before(SignedRecord::new(record, signature))
+        ListedRecord::checked_before(SignedRecord::new(record, signature))
     }
 
     /// The name's UTF-8.
     #[must_use]
     pub fn name_bytes(&self) -> &[u8] {
         &self.0.slice[self.name_at()..]
+    }
+
+    /// Who published it.
+    #[must_use]
+    pub fn origin(&self) -> &NodeId {
+        &self.ids().origin
     }
 
     /// Whether `origin` published it.
@@ -77,14 +83,13 @@ impl PackedRecord {
         self.numbers().0
     }
 
-    /// Accepts `record` without checking its signature if it equals this one, signature included: that one
-    /// was checked before.
+    /// Lists `record` without checking its signature if it equals this one, signature included.
     ///
     /// # Errors
     /// It differs, and is returned.
     #[expect(clippy::result_large_err, reason = "the caller gets the record back and verifies it")]
-    pub fn vouch(&self, record: SignedRecord) -> Result<VerifiedRecord, SignedRecord> {
-        if self.is(&record) { Ok(VerifiedRecord::checked_before(record)) } else { Err(record) }
+    pub fn vouch(&self, record: SignedRecord) -> Result<ListedRecord, SignedRecord> {
+        if self.is(&record) { Ok(ListedRecord::checked_before(record)) } else { Err(record) }
     }
 
     /// Whether this equals `record`, signature included.
@@ -138,7 +143,7 @@ mod tests {
         values::Mode,
     };
 
-    fn record(name: &str, version: u64, size: u64, secs: u32) -> VerifiedRecord {
+    fn record(name: &str, version: u64, size: u64, secs: u32) -> ListedRecord {
         let origin = Identity::from_seed(&[1; 32]);
         let record = Record {
             origin: origin.id(),
@@ -149,7 +154,7 @@ mod tests {
             manifest: ManifestHash::from_bytes([3; 32]),
             policy: Policy::new(Mode::Pull, secs, 1, true).unwrap(),
         };
-        record.sign(&origin).unwrap()
+        record.sign(&origin).unwrap().into()
     }
 
     proptest! {
@@ -188,7 +193,7 @@ mod tests {
             record("a", 2, 1, 1),
             record("a", 1, 2, 1),
             record("a", 1, 1, 2),
-            forged.sign(&origin).unwrap(),
+            forged.sign(&origin).unwrap().into(),
         ];
         for other in others {
             // A signature proves nothing but the statement it was made for.

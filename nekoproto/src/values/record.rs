@@ -1,10 +1,10 @@
 //! The signed record: an origin's statement of what one version of a name is.
 //!
 //! One type for each degree of trust: a [`Record`] is a statement, a [`SignedRecord`] has a signature that is
-//! not checked yet (the form on the wire), a [`VerifiedRecord`] one that is valid. Only the last is stored or
-//! acted on.
+//! not checked yet (the form on the wire), a [`VerifiedRecord`] one that is valid, and a [`ListedRecord`] is one
+//! that an indexer lists. A peer stores and acts on verified records only.
 
-use std::{ops::Deref, sync::Arc};
+use std::{marker::PhantomData, ops::Deref, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -109,19 +109,24 @@ impl SignedRecord {
         &self.signature
     }
 
-    /// Accepts the record without checking its signature if `node` is its origin. `node` must be the other
-    /// end of the authenticated connection over which the record arrived: an origin is the authority on its
-    /// own files. If the signature is wrong, other nodes refuse the record, which harms only the origin's
-    /// own file.
+    /// Lists the record without checking its signature if `node` is its origin. `node` must be the other end of
+    /// the authenticated connection over which the record arrived: an origin is the authority on its own files.
     ///
     /// # Errors
     /// `node` is not the origin, or the stated size is not allowed; the record is returned.
     #[expect(clippy::result_large_err, reason = "the caller gets the record back and verifies it")]
-    pub fn said_by(self, node: &NodeId) -> Result<VerifiedRecord, Self> {
+    pub fn said_by(self, node: &NodeId) -> Result<ListedRecord, Self> {
         if self.record.origin != *node || self.record.size > FILE_BYTES_MAX {
             return Err(self);
         }
-        Ok(VerifiedRecord(Arc::new(self)))
+        Ok(ListedRecord::checked_before(self))
+    }
+
+    /// Accepts the record without checking its signature: for a record that was verified before it was stored
+    /// on this node's own disk, where a checksum shows changed bytes.
+    #[must_use]
+    pub fn verified_when_stored(self) -> VerifiedRecord {
+        VerifiedRecord::checked_before(self)
     }
 
     /// Checks the signature and the stated size. Takes 30 to 45 us.
@@ -135,19 +140,34 @@ impl SignedRecord {
         if !self.signature.is_by(&self.record.origin, &self.record.signed_bytes()?) {
             return Err(RecordError::Forged);
         }
-        Ok(VerifiedRecord(Arc::new(self)))
+        Ok(VerifiedRecord::checked_before(self))
     }
 }
 
-/// A record known to be its origin's: the signature is valid, or the origin itself sent it over a connection
-/// on which it proved its key. A clone copies a pointer.
+/// A record, and why it is believed: `Trust` is [`Verified`] or [`Listed`]. A clone copies a pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct VerifiedRecord(Arc<SignedRecord>);
+pub struct TrustedRecord<Trust>(Arc<SignedRecord>, PhantomData<Trust>);
 
-impl VerifiedRecord {
-    /// For a record known to be valid: verified before, or signed just now.
+/// A record whose signature is valid.
+pub type VerifiedRecord = TrustedRecord<Verified>;
+
+/// A record that an indexer may list and hand on: its signature is valid, or its origin itself sent it over a
+/// connection on which it proved its key. Whoever receives it from the indexer verifies it: a signature that
+/// is not valid harms its origin's own file alone.
+pub type ListedRecord = TrustedRecord<Listed>;
+
+/// The signature of the record is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verified {}
+
+/// The record may be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Listed {}
+
+impl<Trust> TrustedRecord<Trust> {
+    /// For a record known to be worth this trust.
     pub(crate) fn checked_before(record: SignedRecord) -> Self {
-        Self(Arc::new(record))
+        Self(Arc::new(record), PhantomData)
     }
 
     /// The form on the wire.
@@ -169,11 +189,17 @@ impl VerifiedRecord {
     }
 }
 
-impl Deref for VerifiedRecord {
+impl<Trust> Deref for TrustedRecord<Trust> {
     type Target = Record;
 
     fn deref(&self) -> &Record {
         &self.0.record
+    }
+}
+
+impl From<VerifiedRecord> for ListedRecord {
+    fn from(record: VerifiedRecord) -> Self {
+        Self(record.0, PhantomData)
     }
 }
 

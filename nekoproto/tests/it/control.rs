@@ -205,6 +205,22 @@ async fn longest_deadline_is_served_and_the_connection_lives_on() {
 }
 
 #[tokio::test]
+async fn a_handler_may_drive_another_connection_itself() {
+    over_both(async |security| {
+        let (dialed, accepted) = connected(security, Role::Indexer, Purpose::Control).await;
+        let (other, other_end) = connected(security, Role::Indexer, Purpose::Control).await;
+        drop(other_end); // so that its driver ends
+        let (service, _events) = Indexer::new();
+        service.drive(open_as_peer(other, Peer::new().0).1);
+        let (to_indexer, peer) = open_as_peer(dialed, Peer::new().0);
+        let (_, indexer) = open_as_indexer(accepted, service);
+        let _running = [tokio::spawn(peer), tokio::spawn(indexer)];
+        assert_eq!(to_indexer.search(patient(), name("nested")).await.unwrap(), Ok(reply(0)));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn panic_of_a_handler_is_answered_at_once_and_the_connection_works_on() {
     over_both(async |security| {
         let pair = pair(security).await;

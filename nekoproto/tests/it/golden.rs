@@ -227,8 +227,13 @@ fn calls_of_an_indexer_are_pinned() {
 fn answers_of_an_indexer_are_pinned() {
     let mut pins = Pins::default();
     let lease = LeaseReply { lease_ms: 60_000, names: 2 };
-    let registered = RegisterReply { lease, newer: List::first_of([record()]), unlisted: 1 };
-    pins.pin("registered", &answer(Answer::Register(Ok(registered))), "02 01 00 00 00 fb60ea 02 01 R 01");
+    let registered =
+        RegisterReply { lease, newer: List::first_of([record()]), unlisted: List::first_of([name("b")]) };
+    pins.pin(
+        "registered",
+        &answer(Answer::Register(Ok(registered))),
+        "02 01 00 00 00 fb60ea 02 01 R 01 0162",
+    );
     pins.pin("deregistered", &answer(Answer::Deregister(Ok(()))), "02 01 00 01 00");
     pins.pin("renewed", &answer(Answer::Renew(Ok(lease))), "02 01 00 02 00 fb60ea 02");
     pins.pin(

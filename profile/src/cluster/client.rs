@@ -81,7 +81,7 @@ impl Client {
         let request =
             RegisterRequest { records: Records::try_from(records)?, announce: false, partial: false };
         let reply = self.calls.register(context::current(), request).await??;
-        anyhow::ensure!(reply.unlisted == 0 && reply.newer.is_empty(), "not all records were listed");
+        anyhow::ensure!(reply.unlisted.is_empty() && reply.newer.is_empty(), "not all records were listed");
         Ok(())
     }
 }

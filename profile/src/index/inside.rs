@@ -44,7 +44,7 @@ impl Inside {
 
     /// Registers `records`, and times that.
     pub(crate) fn register(&mut self, records: &[VerifiedRecord]) {
-        let records = records.to_vec();
+        let records: Vec<_> = records.iter().cloned().map(Into::into).collect();
         self.registered += records.len();
         let began = Instant::now();
         black_box(self.state.on_register(&self.session, records, false));

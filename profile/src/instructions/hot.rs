@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use nekoindexer::state::index::Session;
 use nekoindexer::state::merge::{Found, Merge};
 use nekoindexer::state::{QueryPlan, State};
-use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, codec};
+use nekoproto::{Covered, FileName, Holder, Identity, ListedRecord, MsgId, QueryReply, QueryRequest, codec};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::plan::workload::sign_record;
@@ -60,8 +60,8 @@ impl Bench {
         let origin = Identity::from_seed(&[1; 32]);
         let holder = |port| Holder::new(origin.id(), SocketAddr::from(([127, 0, 0, 1], port)));
         let session = state.index.open_session(holder(1), LEASE, now);
-        let records: Vec<_> =
-            (0..NAMES).map(|n| sign_record(&origin, &format!("data-set/part-{n:012}.bin"))).collect();
+        let sign = |n| sign_record(&origin, &format!("data-set/part-{n:012}.bin")).into();
+        let records: Vec<ListedRecord> = (0..NAMES).map(sign).collect();
         state.on_register(&session, records.clone(), false);
         let missing = (0..NAMES).filter_map(|n| FileName::new(&format!("data-set/none-{n:012}.bin")).ok());
         let found = |port| vec![Found { record: records[0].clone(), holders: vec![holder(port)] }];

@@ -2,7 +2,7 @@
 
 use std::{ptr, sync::Arc};
 
-use nekoproto::{FileName, PackedRecord, SignedRecord, VerifiedRecord, limits::HITS_MAX};
+use nekoproto::{FileName, ListedRecord, PackedRecord, SignedRecord, limits::HITS_MAX};
 
 use super::{
     Noted, Session,
@@ -28,11 +28,10 @@ const _: () = assert!(size_of::<Entry>() == 16, "a million of them are in the ta
 
 impl Entry {
     /// The entry of a name that nobody held before.
-    pub(super) fn new(session: &Arc<Session>, record: &VerifiedRecord, partial: bool) -> Self {
+    pub(super) fn new(session: &Arc<Session>, record: &ListedRecord, partial: bool) -> Self {
         if partial {
             let held = Holding { session: Arc::clone(session), version: record.version, partial };
-            let listing = Listing { record: PackedRecord::new(record), holdings: vec![held] };
-            return Self::Many(Box::new(vec![listing]));
+            return Self::Many(Box::new(vec![Listing::new(PackedRecord::new(record), held)]));
         }
         Self::Single { record: PackedRecord::new(record), holder: Arc::clone(session) }
     }
@@ -46,12 +45,16 @@ impl Entry {
         single.into_iter().chain(listings.iter().map(|listing| &listing.record))
     }
 
-    /// Lists `session` as a holder of `record`, or of a part of it, and says whether it is listed now.
+    /// Lists `session` as a holder of `record`, or of a part of it, and says whether it is listed now. If the
+    /// file had no holder, `instead` tells its newer version; the last versions of files that lose theirs are
+    /// to be remembered.
     pub(super) fn list(
         &mut self,
         session: &Arc<Session>,
-        record: &VerifiedRecord,
+        record: &ListedRecord,
         partial: bool,
+        instead: impl FnOnce() -> Option<ListedRecord>,
+        remember: impl FnMut(PackedRecord),
     ) -> (Noted, bool) {
         if let Self::Single { record: known, holder } = self
             && !partial
@@ -63,12 +66,14 @@ impl Entry {
         let node = session.holder.node;
         let listings = self.listings();
         let of_origin = listings.iter().position(|listing| listing.is_of(record));
-        match of_origin.map(|place| listings[place].record.unpack()) {
+        match of_origin.map_or_else(instead, |place| Some(listings[place].record.unpack())) {
             Some(known) if known.replaces(record) || known.contradicts(record) => {
                 self.make_small();
                 return (Noted::Outdated(known), false);
             }
-            None if listings.iter().filter(|listing| listing.has_name(&record.name)).count() >= HITS_MAX => {
+            _ if of_origin.is_none()
+                && listings.iter().filter(|listing| listing.has_name(&record.name)).count() >= HITS_MAX =>
+            {
                 return (Noted::Full, false);
             }
             _ => {}
@@ -85,22 +90,26 @@ impl Entry {
                 noted
             }
             None => {
-                listings.push(Listing { record: PackedRecord::new(record), holdings: vec![holding] });
+                listings.push(Listing::new(PackedRecord::new(record), holding));
                 Noted::News { outdated: Vec::new() }
             }
         };
-        listings.retain(|listing| !listing.holdings.is_empty());
+        remove_unheld(listings, remember);
         self.make_small();
         (noted, true)
     }
 
     /// Notes a newer version without a holder.
-    pub(super) fn invalidate(&mut self, record: &VerifiedRecord) -> Noted {
+    pub(super) fn invalidate(&mut self, record: &ListedRecord) -> Noted {
         let noted = match self.listings().iter_mut().find(|listing| listing.is_of(record)) {
             Some(listing) if listing.record.version() > record.version => {
                 Noted::Outdated(listing.record.unpack())
             }
-            Some(listing) => listing.note(record),
+            Some(listing) => {
+                let noted = listing.note(record);
+                listing.is_complete |= noted != Noted::Known;
+                noted
+            }
             None => Noted::Known,
         };
         self.make_small();
@@ -118,14 +127,23 @@ impl Entry {
         }
     }
 
-    /// Lists `session` no longer; true if nobody is left, and the entry must go.
+    /// Lists `session` no longer; true if nobody is left, and the entry must go. The last versions of files that
+    /// lose their holder are to be remembered.
     #[must_use]
-    pub(super) fn unlist(&mut self, session: &Session) -> bool {
-        let Self::Many(listings) = self else { return self.lists(session) };
+    pub(super) fn unlist(&mut self, session: &Session, mut remember: impl FnMut(PackedRecord)) -> bool {
+        let is_listed = self.lists(session);
+        let listings = match self {
+            Self::Single { record, .. } if is_listed => {
+                remember(record.clone());
+                return true;
+            }
+            Self::Many(listings) if is_listed => listings,
+            _ => return false,
+        };
         for listing in listings.iter_mut() {
             listing.holdings.retain(|held| !ptr::eq(&raw const *held.session, session));
         }
-        listings.retain(|listing| !listing.holdings.is_empty());
+        remove_unheld(listings, remember);
         let is_empty = listings.is_empty();
         self.make_small();
         is_empty
@@ -154,8 +172,7 @@ impl Entry {
     fn listings(&mut self) -> &mut Vec<Listing> {
         if let Self::Single { record, holder } = self {
             let held = Holding { session: Arc::clone(holder), version: record.version(), partial: false };
-            let listing = Listing { record: record.clone(), holdings: vec![held] };
-            *self = Self::Many(Box::new(vec![listing]));
+            *self = Self::Many(Box::new(vec![Listing::new(record.clone(), held)]));
         }
         match self {
             Self::Many(listings) => listings,
@@ -165,7 +182,7 @@ impl Entry {
 
     fn make_small(&mut self) {
         if let Self::Many(listings) = self
-            && let [Listing { record, holdings }] = listings.as_slice()
+            && let [Listing { record, holdings, .. }] = listings.as_slice()
             && let [Holding { session, version, partial: false }] = holdings.as_slice()
             && *version == record.version()
         {
@@ -195,4 +212,10 @@ impl Entry {
             }
         }
     }
+}
+
+/// Removes the listings that nobody holds; the versions that could be had are to be remembered.
+fn remove_unheld(listings: &mut Vec<Listing>, remember: impl FnMut(PackedRecord)) {
+    let unheld = listings.extract_if(.., |listing| listing.holdings.is_empty());
+    unheld.filter(|listing| listing.is_complete).map(|listing| listing.record).for_each(remember);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nekoproto::{FileName, Holder, PackedRecord, Record, VerifiedRecord, Version, limits::HOLDERS_MAX};
+use nekoproto::{FileName, Holder, ListedRecord, PackedRecord, Record, Version, limits::HOLDERS_MAX};
 use rand::random_range;
 
 use super::{Noted, Session};
@@ -15,6 +15,9 @@ use crate::state::merge::{Found, order};
 pub(super) struct Listing {
     pub(super) record: PackedRecord,
     pub(super) holdings: Vec<Holding>,
+    /// Whether somebody held all of this version, or announced it. If not, it may be had from nobody, and it is
+    /// not remembered when its last holder of a part leaves.
+    pub(super) is_complete: bool,
 }
 
 #[derive(Debug)]
@@ -26,6 +29,11 @@ pub(super) struct Holding {
 }
 
 impl Listing {
+    /// Of the version that `holding` is of.
+    pub(super) fn new(record: PackedRecord, holding: Holding) -> Self {
+        Self { record, is_complete: !holding.partial, holdings: vec![holding] }
+    }
+
     pub(super) fn has_name(&self, name: &FileName) -> bool {
         has_name(&self.record, name)
     }
@@ -36,11 +44,11 @@ impl Listing {
     }
 
     /// Takes note of `record`, which is not older than the one known.
-    pub(super) fn note(&mut self, record: &VerifiedRecord) -> Noted {
+    pub(super) fn note(&mut self, record: &ListedRecord) -> Noted {
         if record.version <= self.record.version() {
             return Noted::Known;
         }
-        self.record = PackedRecord::new(record);
+        (self.record, self.is_complete) = (PackedRecord::new(record), false);
         let older = self.holdings.iter().filter(|held| held.version < record.version);
         Noted::News { outdated: older.map(|held| held.session.id()).collect() }
     }
@@ -49,6 +57,7 @@ impl Listing {
     pub(super) fn add(&mut self, holding: Holding) {
         let first_partial = self.first_partial();
         let (last, partial) = (self.holdings.len(), holding.partial);
+        self.is_complete |= !partial;
         self.holdings.push(holding);
         if !partial {
             self.holdings.swap(first_partial, last);

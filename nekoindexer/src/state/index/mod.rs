@@ -1,5 +1,6 @@
 //! The index: name -> the newest record of each origin, and who holds which version of it.
 
+mod departed;
 mod entry;
 mod listing;
 mod name_hash;
@@ -15,11 +16,12 @@ use std::{
 };
 
 use dashmap::DashMap;
-use nekoproto::{FileName, Holder, SignedRecord, VerifiedRecord, summary::NameKey};
+use nekoproto::{FileName, Holder, ListedRecord, SignedRecord, summary::NameKey};
 use nohash_hasher::BuildNoHashHasher;
+use parking_lot::Mutex;
 
 pub use self::session::{SESSION_NAMES_MAX, Session, SessionId, Withdrawn};
-use self::{entry::Entry, name_hash::NameHash};
+use self::{departed::Departed, entry::Entry, name_hash::NameHash};
 use super::merge::Found;
 
 /// Locks that the names are spread over: at a million names, one part of the map rehashes in well under
@@ -39,7 +41,7 @@ pub enum Noted {
         outdated: Vec<SessionId>,
     },
     /// A newer version is known, or other bytes under the same number; the holder was not listed.
-    Outdated(VerifiedRecord),
+    Outdated(ListedRecord),
     /// A limit is reached; the holder was not listed.
     Full,
 }
@@ -49,9 +51,10 @@ pub enum Noted {
 /// Invariants:
 /// - a session is listed under a name only if the name is among the session's names, or is being
 ///   unlisted after it was taken from them;
-/// - a name without holdings has no entry.
+/// - a name without holdings has no entry; its newest version is in `departed`.
 ///
-/// Locks: first a session's names, then a shard of `entries`. Lookups take a read lock of one shard alone.
+/// Locks: first a session's names, then a shard of `entries`, then `departed`. Lookups take a read lock of one
+/// shard alone.
 #[derive(Debug)]
 pub struct Index<S = RandomState> {
     entries: DashMap<NameHash, Entry, BuildNoHashHasher<NameHash>>,
@@ -59,6 +62,7 @@ pub struct Index<S = RandomState> {
     sessions: DashMap<SessionId, Arc<Session>>,
     next_session: AtomicU64,
     removed: AtomicUsize,
+    departed: Mutex<Departed>,
     made: Instant,
 }
 
@@ -78,6 +82,7 @@ impl<S: BuildHasher> Index<S> {
             sessions: DashMap::new(),
             next_session: AtomicU64::new(0),
             removed: AtomicUsize::new(0),
+            departed: Mutex::new(Departed::new(now)),
             made: now,
         }
     }
@@ -105,28 +110,35 @@ impl<S: BuildHasher> Index<S> {
     }
 
     /// Lists `session` as a holder of the version in `record`.
-    pub fn register(&self, session: &Arc<Session>, record: &VerifiedRecord) -> Noted {
+    pub fn register(&self, session: &Arc<Session>, record: &ListedRecord) -> Noted {
         self.register_as(session, record, false)
     }
 
     /// Lists `session` as a holder of a part of the version in `record`, also where it was listed as a
     /// holder of all of it: the latest registration counts.
-    pub fn register_partial(&self, session: &Arc<Session>, record: &VerifiedRecord) -> Noted {
+    pub fn register_partial(&self, session: &Arc<Session>, record: &ListedRecord) -> Noted {
         self.register_as(session, record, true)
     }
 
-    fn register_as(&self, session: &Arc<Session>, record: &VerifiedRecord, partial: bool) -> Noted {
+    fn register_as(&self, session: &Arc<Session>, record: &ListedRecord, partial: bool) -> Noted {
         let hash = self.hash(&record.name);
         let mut names = session.names();
         if !names.has_room_for(hash) {
             return Noted::Full;
         }
+        let instead = || self.departed.lock().instead_of(hash, record);
+        let remember = |last| self.departed.lock().remember(hash, last);
         let (noted, is_listed) = match self.entries.entry(hash) {
-            dashmap::Entry::Occupied(mut known) => known.get_mut().list(session, record, partial),
-            dashmap::Entry::Vacant(free) => {
-                free.insert(Entry::new(session, record, partial));
-                (Noted::News { outdated: Vec::new() }, true)
+            dashmap::Entry::Occupied(mut known) => {
+                known.get_mut().list(session, record, partial, instead, remember)
             }
+            dashmap::Entry::Vacant(free) => match instead() {
+                Some(newer) => (Noted::Outdated(newer), false),
+                None => {
+                    free.insert(Entry::new(session, record, partial));
+                    (Noted::News { outdated: Vec::new() }, true)
+                }
+            },
         };
         if is_listed {
             names.insert(hash);
@@ -135,7 +147,7 @@ impl<S: BuildHasher> Index<S> {
     }
 
     /// Notes a newer version without a holder. A name that nobody here holds is left alone.
-    pub fn invalidate(&self, record: &VerifiedRecord) -> Noted {
+    pub fn invalidate(&self, record: &ListedRecord) -> Noted {
         let entry = self.entries.get_mut(&self.hash(&record.name));
         entry.map_or(Noted::Known, |mut entry| entry.invalidate(record))
     }
@@ -161,7 +173,7 @@ impl<S: BuildHasher> Index<S> {
     /// # Errors
     /// It is not, and comes back.
     #[expect(clippy::result_large_err, reason = "the record comes back to be checked otherwise")]
-    pub fn vouch(&self, record: SignedRecord) -> Result<VerifiedRecord, SignedRecord> {
+    pub fn vouch(&self, record: SignedRecord) -> Result<ListedRecord, SignedRecord> {
         let hash = self.hash(&record.unverified().name);
         let listed = self.entries.view(&hash, |_, entry| entry.record_that_is(&record).cloned()).flatten();
         match listed {
@@ -223,9 +235,15 @@ impl<S: BuildHasher> Index<S> {
     }
 
     fn unlist(&self, session: &Session, hash: NameHash) {
-        if self.entries.remove_if_mut(&hash, |_, entry| entry.unlist(session)).is_some() {
+        let remember = |last| self.departed.lock().remember(hash, last);
+        if self.entries.remove_if_mut(&hash, |_, entry| entry.unlist(session, remember)).is_some() {
             self.removed.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Forgets versions whose last holder left long ago.
+    pub fn forget_departed(&self, now: Instant) {
+        self.departed.lock().forget(now);
     }
 
     /// How many names have lost their entry since this was asked last.

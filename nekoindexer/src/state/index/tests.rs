@@ -256,7 +256,7 @@ fn one_number_for_two_contents_is_told_to_whoever_comes_second() {
     let first = record(1, "a", 1);
     let mut twin = nekoproto::Record::clone(&first);
     twin.content = nekoproto::ContentHash::from_bytes([99; 32]);
-    let twin = twin.sign(&other).unwrap();
+    let twin = twin.sign(&other).unwrap().into();
     setup.index.register(&setup.session(2), &first);
     assert_eq!(setup.index.register(&setup.session(1), &twin), Noted::Outdated(first));
     assert_eq!(setup.found(setup.now), [(1, vec![holder(2)])]);
@@ -346,6 +346,34 @@ fn crowd_of_holders_of_parts_leaves_room_for_the_whole_and_takes_turns() {
         seen.extend(holders);
     }
     assert_eq!(seen.len(), usize::from(crowd), "each of them has its turn");
+}
+
+#[test]
+fn newest_version_is_known_after_its_last_holder_left() {
+    let setup = Setup::new();
+    let (origin, reader) = (setup.session(1), setup.session(2));
+    let newest = record(1, "a", 5);
+    setup.index.register(&origin, &newest);
+    setup.index.close_session(&origin);
+    assert_eq!(setup.found(setup.now), []);
+    assert_eq!(setup.index.register(&reader, &record(1, "a", 4)), Noted::Outdated(newest.clone()));
+    // The same where another origin's file keeps the entry.
+    setup.index.register(&setup.session(3), &record(3, "a", 1));
+    assert_eq!(setup.index.register(&reader, &record(1, "a", 4)), Noted::Outdated(newest.clone()));
+    assert_eq!(setup.index.register(&reader, &newest), Noted::News { outdated: vec![] });
+    setup.index.register(&reader, &record(3, "a", 1)); // in place of the other
+    assert_eq!(setup.index.register(&setup.session(4), &record(1, "a", 4)), Noted::Outdated(newest));
+    setup.index.check();
+}
+
+#[test]
+fn version_that_nobody_held_whole_does_not_keep_an_older_one_out() {
+    let setup = Setup::new();
+    let reader = setup.session(2);
+    setup.index.register(&reader, &record(1, "a", 1));
+    setup.index.register_partial(&reader, &record(1, "a", 2));
+    setup.index.deregister(&reader, &name("a"));
+    assert_eq!(setup.index.register(&reader, &record(1, "a", 1)), Noted::News { outdated: vec![] });
 }
 
 /// Goal: whatever happens, the invariants hold, and an emptied index is empty.

@@ -6,7 +6,7 @@ use nekoindexer::state::{
     QueryPlan,
     merge::{Found, Merge},
 };
-use nekoproto::{Covered, MsgId, QueryReply, QueryRequest, VerifiedRecord, Verifier};
+use nekoproto::{Covered, ListedRecord, MsgId, QueryReply, QueryRequest, Verifier};
 use rand::rngs::StdRng;
 
 use super::{
@@ -36,7 +36,7 @@ struct Waiting {
 /// What a peer holds.
 #[derive(Clone)]
 pub(crate) struct Holding {
-    pub(crate) record: VerifiedRecord,
+    pub(crate) record: ListedRecord,
     /// It is still downloading it.
     pub(crate) partial: bool,
 }
@@ -142,7 +142,7 @@ impl Flood {
         }
         for hit in reply.hits {
             let record = self.verifier.verify(hit.record).expect("nobody lies");
-            merge.absorb(Found { record, holders: hit.holders.into_vec() });
+            merge.absorb(Found { record: record.into(), holders: hit.holders.into_vec() });
         }
         waiting.open -= 1;
         if waiting.open == 0 {

@@ -8,7 +8,7 @@ use std::{
 
 use nekoindexer::state::{Announcement, index::Noted};
 use nekoproto::{
-    Covered, InvalidateRequest, MsgId, Records, VerifiedRecord,
+    Covered, InvalidateRequest, ListedRecord, MsgId, Records,
     limits::{SEEN_FOR, TTL_MAX},
 };
 use rand::{RngExt, rngs::StdRng};
@@ -24,7 +24,7 @@ const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(2);
 struct Message {
     to: usize,
     request: InvalidateRequest,
-    record: VerifiedRecord,
+    record: ListedRecord,
 }
 
 /// A network through which news of one file goes.
@@ -32,7 +32,7 @@ pub(crate) struct News {
     nodes: Vec<Node>,
     post: Post<Message>,
     /// All versions there will be; the first is what everybody begins with.
-    versions: Vec<VerifiedRecord>,
+    versions: Vec<ListedRecord>,
     /// Whose peer holds a copy.
     holders: BTreeSet<usize>,
     /// The versions that the peer of each node was told of, in that order.
@@ -48,7 +48,7 @@ impl News {
     /// The peers of `holders` hold the first of `versions`.
     pub(crate) fn new(
         graph: &Graph,
-        versions: Vec<VerifiedRecord>,
+        versions: Vec<ListedRecord>,
         holders: BTreeSet<usize>,
         rng: StdRng,
     ) -> Self {
@@ -146,7 +146,7 @@ impl News {
 
     /// The peer of node `at` hears of a version; every other peer fetches and registers it, some while they
     /// fetch.
-    fn tell(&mut self, at: usize, record: VerifiedRecord) {
+    fn tell(&mut self, at: usize, record: ListedRecord) {
         self.told[at].push(record.version.get());
         if self.post.rng.random_bool(0.5) {
             let node = &self.nodes[at];
@@ -159,7 +159,7 @@ impl News {
         }
     }
 
-    fn send(&mut self, to: usize, msg_id: MsgId, record: VerifiedRecord, ttl_hops: u8, covered: Covered) {
+    fn send(&mut self, to: usize, msg_id: MsgId, record: ListedRecord, ttl_hops: u8, covered: Covered) {
         let records = Records::first_of([record.to_signed()]);
         let request = InvalidateRequest { msg_id, records, ttl_hops, covered };
         let copies = if self.some_twice && self.post.rng.random_bool(0.1) { 2 } else { 1 };

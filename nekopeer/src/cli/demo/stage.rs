@@ -16,7 +16,7 @@ use crate::{
     config::Config,
     library::{events::Event, status::FileStatus},
     peer::{Peer, PeerHandle},
-    publish::{PublishOptions, PublishOutcome},
+    publish::{PolicyChange, PublishOptions, PublishOutcome},
     state::freshness::OnStale,
 };
 
@@ -99,7 +99,8 @@ impl Actor {
     }
 
     pub(super) async fn publish(&self, path: &str, policy: Option<Policy>) -> anyhow::Result<PublishOutcome> {
-        let options = PublishOptions { name: None, policy };
+        let options =
+            PublishOptions { name: None, policy: policy.map(PolicyChange::from).unwrap_or_default() };
         Ok(self.peer.publish(vec![self.file(path)], options, &std::sync::Arc::default()).await?)
     }
 

@@ -1,7 +1,7 @@
 //! Assembles one file on disk: chunks in any order, from any thread, then the final checks. Everything
 //! here blocks.
 
-use std::{collections::HashMap, ops::Range, path::PathBuf, sync::Arc};
+use std::{collections::HashMap, ops::Range, sync::Arc};
 
 use nekoproto::{ChunkHash, Manifest, Record};
 use parking_lot::Mutex;
@@ -12,7 +12,6 @@ use crate::{
         bitfield::{Bitfield, SharedBitfield},
         chunker::hash,
         outboard::{self, SegmentHash, SegmentHasher, Segments},
-        stamp::Stamp,
     },
     storage::{StoreError, partial::Partial},
 };
@@ -189,21 +188,14 @@ impl Assembly {
         }
     }
 
-    /// Verifies the whole file against the record and moves it to its place, which must be empty or hold the
-    /// file with the stamp `replaceable`. Returns the stamp, the place and the outboard.
+    /// Verifies the whole file against the record. Returns the partial file, which is complete, and the outboard.
     ///
     /// # Panics
     /// A chunk is missing.
-    pub(crate) fn finish(
-        self,
-        record: &Record,
-        replaceable: Option<Stamp>,
-    ) -> Result<(Stamp, PathBuf, Vec<u8>), AssembleError> {
+    pub(crate) fn finish(self, record: &Record) -> Result<(Partial, Vec<u8>), AssembleError> {
         let checked = self.check_whole(record)?;
-        let path = checked.partial.target().to_owned();
         let outboard = checked.whole.lock().to_outboard();
-        let stamp = checked.partial.commit(record.size, replaceable)?;
-        Ok((stamp, path, outboard))
+        Ok((checked.partial, outboard))
     }
 
     /// Verifies the whole file against the record without moving it.
@@ -331,8 +323,8 @@ mod tests {
             assembly.write(index, chunk(BYTES, index), &mut hasher, |index| took.push(index)).unwrap();
             assert_eq!(took, [index]);
         }
-        let (_, path, _) = assembly.finish(&record(BYTES), None).unwrap();
-        assert_eq!(std::fs::read(path).unwrap(), BYTES);
+        let (partial, _) = assembly.finish(&record(BYTES)).unwrap();
+        assert_eq!(std::fs::read(partial.path()).unwrap(), BYTES);
     }
 
     #[test]
@@ -350,8 +342,8 @@ mod tests {
         assert_eq!(took, [1, 0, 2, 4, 3]);
         let mut record = record(bytes);
         record.size = bytes.len() as u64;
-        let (_, path, _) = assembly.finish(&record, None).unwrap();
-        assert_eq!(std::fs::read(path).unwrap(), bytes);
+        let (partial, _) = assembly.finish(&record).unwrap();
+        assert_eq!(std::fs::read(partial.path()).unwrap(), bytes);
     }
 
     #[test]
@@ -361,7 +353,7 @@ mod tests {
         for (index, bytes) in BYTES.chunks(5).enumerate() {
             assembly.write(index, bytes, &mut None, |_| {}).unwrap();
         }
-        let error = assembly.finish(&record(b"something else"), None).unwrap_err();
+        let error = assembly.finish(&record(b"something else")).unwrap_err();
         assert!(matches!(error, AssembleError::WrongContent));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -375,11 +367,11 @@ mod tests {
         }
         assembly.partial.write_at(b"X", 11).unwrap();
         *assembly.whole.lock() = Segments::new(BYTES.len() as u64); // as after a restart
-        let error = assembly.finish(&record(BYTES), None).unwrap_err();
+        let error = assembly.finish(&record(BYTES)).unwrap_err();
         let AssembleError::Damaged(assembly, damaged) = error else { panic!("{error}") };
         assert_eq!(damaged, [2]);
         assert!(!assembly.have.contains(2) && assembly.have.contains(1));
         assembly.write(2, chunk(BYTES, 2), &mut None, |_| {}).unwrap();
-        assembly.finish(&record(BYTES), None).unwrap();
+        assembly.finish(&record(BYTES)).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use nekoproto::{ContentHash, FileName, VerifiedRecord};
+use nekoproto::{FileName, VerifiedRecord};
 
 use super::look_alikes::refuse_look_alike;
 use crate::{
@@ -59,6 +59,7 @@ pub(crate) fn destination(
     record: &VerifiedRecord,
     options: &DownloadOptions,
 ) -> Result<Destination, DownloadError> {
+    library.catalogue.settle(&record.name)?;
     let place = place_for(library, &record.name, options)?;
     let stamp = place.stamp()?;
     let here = library.catalogue.get(&record.name);
@@ -67,19 +68,17 @@ pub(crate) fn destination(
         Some(entry) if entry.record == *record => Ok(Destination::UpToDate(place.path().to_owned())),
         Some(_) => Ok(Destination::Replaceable(stamp)), // an unchanged older copy
         None if options.force || !place.is_taken()? => Ok(Destination::Replaceable(stamp)),
-        None if stamp.is_some() && is_ours(library, &place, record)? => Ok(Destination::Replaceable(stamp)),
+        None if stamp.is_some_and(|stamp| stamp.size() == record.size) && has_bytes_of(&place, record)? => {
+            Ok(Destination::Replaceable(stamp))
+        }
         None => Err(DownloadError::Exists(place.path().to_owned())),
     }
 }
 
-/// Whether the uncatalogued file in `place` is this peer's: it has the wanted bytes (then all its chunks
-/// are reused), or the process ended between renaming a download of these bytes and cataloguing it (then
-/// its partial file is still noted, under a name derived from these bytes).
-fn is_ours(library: &Library, place: &Place, record: &VerifiedRecord) -> Result<bool, DownloadError> {
+/// Whether the file in `place` has the bytes of `record`; then all its chunks are reused.
+fn has_bytes_of(place: &Place, record: &VerifiedRecord) -> Result<bool, DownloadError> {
     let mut whole = blake3::Hasher::new();
     let hashed = whole.update_reader(place.open()?).map(|_| ());
     hashed.map_err(|source| StoreError::Io { path: place.path().to_owned(), source })?;
-    let content = ContentHash::from_bytes(*whole.finalize().as_bytes());
-    let noted = library.catalogue.partial(&record.name)?;
-    Ok(content == record.content || noted.is_some_and(|noted| noted == place.partial_path(&content)))
+    Ok(whole.finalize().as_bytes() == record.content.as_bytes())
 }

@@ -22,14 +22,19 @@ pub(crate) fn put_in_place(
     replaceable: Option<Stamp>,
 ) -> Result<Result<Entry, Box<Assembly>>, DownloadError> {
     catalogue.may_hold(record)?;
-    let (stamp, path, outboard) = match assembly.finish(record, replaceable) {
+    let (partial, outboard) = match assembly.finish(record) {
         Ok(finished) => finished,
         Err(AssembleError::Damaged(assembly, _)) => return Ok(Err(assembly)),
         Err(AssembleError::WrongContent) => return Err(DownloadError::OriginLies(record.name.clone())),
         Err(AssembleError::Store(error)) => return Err(error.into()),
     };
+    let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
     let entry = copy_entry(record.clone(), origin_addr, stamp, path);
-    catalogue.put_copy(Copy { entry: entry.clone(), manifest, outboard })?;
+    let mut copy = Copy { entry, manifest, outboard };
+    let _placing = catalogue.place([(&copy, partial.path())].into_iter())?;
+    copy.entry.stamp = partial.commit_synced(replaceable)?;
+    let entry = copy.entry.clone();
+    catalogue.put_copy(copy)?;
     Ok(Ok(entry))
 }
 

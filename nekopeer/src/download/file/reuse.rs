@@ -23,8 +23,8 @@ use crate::{
 const FILES_MAX: usize = 4096;
 /// Maximum number of their chunks searched, about 36 MiB of manifests.
 const CHUNKS_MAX: usize = 1024 * 1024;
-/// Files with fewer chunks than this are not searched: at most the whole file is shared, and that is found
-/// by its content hash.
+/// A file with fewer chunks than this is not searched for in others: at most the whole file is shared, and that
+/// is found by its content hash.
 const CHUNKS_WORTH_LOOKING: u64 = 4 * nekoproto::limits::CHUNK_AVERAGE_MIN;
 
 /// Where the bytes of a chunk may be found.
@@ -215,7 +215,7 @@ impl<'a> Search<'a> {
     }
 
     fn in_entry(&mut self, catalogue: &Catalogue, entry: &Entry) {
-        let Ok(Some(bytes)) = catalogue.manifest(&entry.record.manifest) else { return };
+        let Ok(Some(bytes)) = catalogue.manifest_of(entry) else { return };
         let Ok(manifest) = Manifest::decode(&bytes) else { return };
         self.chunks_looked_at += manifest.chunks().len();
         let is_of_use = manifest.chunks().iter().any(|chunk| self.wanted.contains_key(&chunk.hash));
@@ -238,17 +238,17 @@ impl<'a> Search<'a> {
 
     /// Searches other files in the catalogue, those of the most similar size first.
     fn in_others(&mut self, catalogue: &Catalogue, record: &Record) {
-        let mut others: Vec<_> = catalogue.all();
-        others.retain(|entry| entry.record.size >= CHUNKS_WORTH_LOOKING && entry.record.name != record.name);
-        others.sort_by_key(|entry| entry.record.size.abs_diff(record.size));
         let mut seen = HashSet::new();
-        for entry in others.iter().filter(|entry| seen.insert(entry.record.manifest)).take(FILES_MAX) {
+        for name in catalogue.near_in_size(record.size, FILES_MAX) {
             if self.chunks_looked_at > CHUNKS_MAX
                 || self.found.len() == self.assembly.manifest().chunks().len()
             {
                 return;
             }
-            self.in_entry(catalogue, entry);
+            let other = catalogue.get(&name).filter(|entry| entry.record.name != record.name);
+            if let Some(entry) = other.filter(|entry| seen.insert(entry.record.manifest)) {
+                self.in_entry(catalogue, &entry);
+            }
         }
     }
 }

@@ -21,7 +21,6 @@ use crate::{
     library::Library,
     state::choice::Target,
     storage::{
-        StoreError,
         catalogue::{Copy, Entry},
         partial::Partial,
         place::sync_folder,
@@ -172,74 +171,77 @@ type Stored = Vec<(Arrived, Result<Entry, DownloadError>)>;
 
 fn store_all(library: &Library, arrived: Vec<Arrived>) -> Stored {
     let mut done: Stored = Vec::with_capacity(arrived.len());
-    let mut written: Vec<(Arrived, Partial)> = Vec::with_capacity(arrived.len());
+    let mut written: Vec<(Arrived, Copy, Partial)> = Vec::with_capacity(arrived.len());
     for arrived in arrived {
         match write(library, &arrived) {
-            Ok(partial) => written.push((arrived, partial)),
+            Ok((copy, partial)) => written.push((arrived, copy, partial)),
             Err(error) => done.push((arrived, Err(error))),
         }
     }
-    let notes = written.iter().map(|(arrived, partial)| (&arrived.small.target.record.name, partial.path()));
-    let noted = library.catalogue.note_partials(notes);
-    let synced = Partial::sync_all(written.iter().map(|(_, partial)| partial));
-    if let Err(error) = noted.map_err(DownloadError::from).and_then(|()| Ok(synced?)) {
-        let why = error.to_string();
-        let failed = |(arrived, _): (Arrived, Partial)| {
-            let name = arrived.small.target.record.name.clone();
-            (arrived, Err(DownloadError::NotStored { name, why: why.clone() }))
-        };
-        done.extend(written.into_iter().map(failed));
-        return done;
-    }
-    let mut entries = Vec::with_capacity(written.len());
+    // Durable before they are noted as complete.
+    let synced =
+        Partial::sync_all(written.iter().map(|(_, _, partial)| partial)).map_err(DownloadError::from);
+    let copies = written.iter().map(|(_, copy, partial)| (copy, partial.path()));
+    let placing = synced.and_then(|()| Ok(library.catalogue.place(copies)?));
+    let _placing = match placing {
+        Ok(placing) => placing,
+        Err(error) => {
+            let arrived = written.into_iter().map(|(arrived, ..)| arrived);
+            done.extend(not_stored(arrived, &error.to_string()));
+            return done;
+        }
+    };
+    let (mut placed, mut copies) = (Vec::with_capacity(written.len()), Vec::with_capacity(written.len()));
     let mut folders = HashSet::new();
-    for (arrived, partial) in written {
-        match place(&arrived, partial, &mut folders) {
-            Ok(entry) => entries.push((arrived, entry)),
+    for (arrived, mut copy, partial) in written {
+        match partial.rename(arrived.small.replaceable) {
+            Ok(stamp) => {
+                copy.entry.stamp = stamp;
+                folders.extend(copy.entry.path.parent().map(Path::to_owned));
+                placed.push((arrived, copy.entry.clone()));
+                copies.push(copy);
+            }
             Err(error) => done.push((arrived, Err(error.into()))),
         }
     }
     folders.iter().for_each(|folder| sync_folder(folder));
-    let copies = entries.iter().map(|(arrived, entry)| Copy {
-        entry: entry.clone(),
-        manifest: arrived.small.manifest.clone(),
-        outboard: Vec::new(),
-    });
-    match library.catalogue.put_copies(copies.collect()) {
+    match library.catalogue.put_copies(copies) {
         Ok(results) => done.extend(
-            entries
+            placed
                 .into_iter()
                 .zip(results)
                 .map(|((arrived, entry), result)| (arrived, result.map(|()| entry).map_err(Into::into))),
         ),
         Err(error) => {
-            let why = error.to_string();
-            done.extend(entries.into_iter().map(|(arrived, entry)| {
-                (arrived, Err(DownloadError::NotStored { name: entry.record.name.clone(), why: why.clone() }))
-            }));
+            done.extend(not_stored(placed.into_iter().map(|(arrived, _)| arrived), &error.to_string()));
         }
     }
     done
 }
 
-fn write(library: &Library, arrived: &Arrived) -> Result<Partial, DownloadError> {
-    let record = &arrived.small.target.record;
+fn not_stored(arrived: impl Iterator<Item = Arrived>, why: &str) -> Stored {
+    let failed = |arrived: Arrived| {
+        let name = arrived.small.target.record.name.clone();
+        (arrived, Err(DownloadError::NotStored { name, why: why.to_owned() }))
+    };
+    arrived.map(failed).collect()
+}
+
+/// Writes a file to its partial file.
+fn write(library: &Library, arrived: &Arrived) -> Result<(Copy, Partial), DownloadError> {
+    let Target { record, sources } = &arrived.small.target;
     library.catalogue.may_hold(record)?;
     let partial = library.share.place(&record.name)?.partial(&record.content)?;
-    match partial.write_at(&arrived.bytes, 0) {
-        Ok(()) => Ok(partial),
+    match partial.write_at(&arrived.bytes, 0).and_then(|()| partial.cut(record.size)) {
+        Ok(stamp) => {
+            let origin = sources.iter().find(|source| source.node == record.origin);
+            let (origin_addr, path) = (origin.map(|origin| origin.addr), partial.target().to_owned());
+            let entry = copy_entry(record.clone(), origin_addr, stamp, path);
+            Ok((Copy { entry, manifest: arrived.small.manifest.clone(), outboard: Vec::new() }, partial))
+        }
         Err(error) => {
             partial.discard()?; // it is small enough to be fetched again
             Err(error.into())
         }
     }
-}
-
-fn place(arrived: &Arrived, partial: Partial, folders: &mut HashSet<PathBuf>) -> Result<Entry, StoreError> {
-    let Small { target, replaceable, .. } = &arrived.small;
-    let path = partial.target().to_owned();
-    let stamp = partial.commit_synced(target.record.size, *replaceable)?;
-    folders.extend(path.parent().map(Path::to_owned));
-    let origin = target.sources.iter().find(|source| source.node == target.record.origin);
-    Ok(copy_entry(target.record.clone(), origin.map(|origin| origin.addr), stamp, path))
 }

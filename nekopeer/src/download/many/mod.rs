@@ -97,20 +97,25 @@ impl Bulk<'_> {
     /// Finds the version to download of each name.
     async fn targets(&mut self, names: Vec<FileName>) -> Vec<Target> {
         let scope = Scope::Network { ttl_hops: self.options.ttl_hops };
-        let answers = match self.downloader.indexers.search_all(&names, scope).await {
-            Ok(answers) => answers,
+        let (mut targets, mut failed) = (Vec::with_capacity(names.len()), Vec::new());
+        match self.downloader.indexers.search_all(&names, scope).await {
+            Ok(answers) => {
+                for (name, Answer { candidates, complete }) in names.into_iter().zip(answers) {
+                    match self.downloader.choose(&name, self.options, candidates, complete) {
+                        Ok(target) => targets.push(target),
+                        Err(error) => failed.push((name, error)),
+                    }
+                }
+            }
             Err(error) => {
                 let why = error.to_string();
-                for name in names {
-                    let error = DownloadError::NobodyAsked { name: name.clone(), why: why.clone() };
-                    self.ended(&name, Err(error));
-                }
-                return Vec::new();
+                let error =
+                    |name: &FileName| DownloadError::NobodyAsked { name: name.clone(), why: why.clone() };
+                failed.extend(names.into_iter().map(|name| (name.clone(), error(&name))));
             }
-        };
-        let mut targets = Vec::with_capacity(names.len());
-        for (name, Answer { candidates, complete }) in names.into_iter().zip(answers) {
-            match self.downloader.choose(&name, self.options, candidates, complete) {
+        }
+        for (name, found) in self.downloader.from_origins(failed, self.options).await {
+            match found {
                 Ok(target) => targets.push(target),
                 Err(error) => self.ended(&name, Err(error)),
             }

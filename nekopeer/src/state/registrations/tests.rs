@@ -23,20 +23,28 @@ fn record(n: u8, version: u64) -> VerifiedRecord {
     record.sign(&origin).unwrap()
 }
 
-/// Sends the first indexer everything, and acknowledges it; returns what was sent.
-fn tell_all(registrations: &mut Registrations) -> Vec<(Kind, VerifiedRecord)> {
+/// Sends the first indexer everything, and acknowledges it; returns what was sent. `news` is not told yet.
+fn tell(registrations: &mut Registrations, news: &[VerifiedRecord]) -> Vec<(Kind, VerifiedRecord)> {
     let mut told = Vec::new();
-    while let Some(batch) = registrations.next(0, 3) {
+    while let Some(batch) = registrations.next(0, 3, |record| news.contains(record)) {
         registrations.withdrawn(0, &batch.withdraw);
         for (kind, records) in
             [(Kind::Held, &batch.held), (Kind::News, &batch.news), (Kind::Partial, &batch.partial)]
         {
-            registrations.registered(0, kind, records, &[], 0);
+            registrations.registered(0, kind, records, &[], &[]);
             told.extend(records.iter().map(|record| (kind, record.clone())));
         }
         registrations.done(0);
     }
     told
+}
+
+fn tell_all(registrations: &mut Registrations) -> Vec<(Kind, VerifiedRecord)> {
+    tell(registrations, &[])
+}
+
+fn no_news(_: &VerifiedRecord) -> bool {
+    false
 }
 
 fn connected() -> Registrations {
@@ -48,9 +56,8 @@ fn connected() -> Registrations {
 #[test]
 fn news_is_announced_once_and_held_when_told_again() {
     let mut registrations = connected();
-    registrations.expect_news([name(1)].iter());
     registrations.offer(&[record(1, 1)]);
-    assert_eq!(tell_all(&mut registrations), [(Kind::News, record(1, 1))]);
+    assert_eq!(tell(&mut registrations, &[record(1, 1)]), [(Kind::News, record(1, 1))]);
     assert_eq!(tell_all(&mut registrations), []);
     registrations.connected(0);
     assert_eq!(tell_all(&mut registrations), [(Kind::Held, record(1, 1))]);
@@ -59,15 +66,14 @@ fn news_is_announced_once_and_held_when_told_again() {
 #[test]
 fn news_that_an_indexer_missed_is_announced_when_it_is_back() {
     let mut registrations = connected();
-    registrations.expect_news([name(1)].iter());
     let generation = registrations.offer(&[record(1, 1)]);
     assert_eq!(registrations.is_told(0, generation), None);
-    let batch = registrations.next(0, 9).unwrap();
+    let batch = registrations.next(0, 9, |_| true).unwrap();
     registrations.failed(0, batch);
     assert_eq!(registrations.is_told(0, generation), Some(false));
     registrations.disconnected(0);
     registrations.connected(0);
-    assert_eq!(tell_all(&mut registrations), [(Kind::News, record(1, 1))]);
+    assert_eq!(tell(&mut registrations, &[record(1, 1)]), [(Kind::News, record(1, 1))]);
     assert_eq!(registrations.is_told(0, generation), Some(true));
 }
 
@@ -80,7 +86,7 @@ fn part_stands_in_place_of_an_older_version_until_it_ends() {
     registrations.offer(&[record(1, 1)]);
     assert_eq!(tell_all(&mut registrations), [], "the download goes on");
     registrations.end_part(&name(1), Some(record(1, 1)));
-    let batch = registrations.next(0, 9).unwrap();
+    let batch = registrations.next(0, 9, no_news).unwrap();
     assert_eq!((batch.withdraw.as_slice(), batch.held.as_slice()), (&[name(1)][..], &[record(1, 1)][..]));
 }
 
@@ -91,9 +97,9 @@ fn what_changes_comes_before_the_rest_of_everything() {
     let first = registrations.offer(&all);
     registrations.connected(0);
     let change = registrations.offer(&[record(9, 1)]);
-    let batch = registrations.next(0, 2).unwrap();
+    let batch = registrations.next(0, 2, no_news).unwrap();
     assert!(batch.held.contains(&record(9, 1)));
-    registrations.registered(0, Kind::Held, &batch.held, &[], 0);
+    registrations.registered(0, Kind::Held, &batch.held, &[], &[]);
     assert_eq!(registrations.is_told(0, change), None, "it is on its way");
     registrations.done(0);
     assert_eq!((registrations.is_told(0, change), registrations.is_told(0, first)), (Some(true), None));
@@ -115,11 +121,11 @@ fn withdrawal_that_waits_survives_that_the_indexer_loses_track() {
     registrations.offer(&[record(1, 1), record(2, 1), record(3, 1)]);
     assert_eq!(tell_all(&mut registrations).len(), 3);
     registrations.withdraw(&[name(1)]);
-    let batch = registrations.next(0, 9).unwrap();
+    let batch = registrations.next(0, 9, no_news).unwrap();
     registrations.failed(0, batch);
     registrations.withdraw(&[name(2)]);
     registrations.lost_track(0);
-    let batch = registrations.next(0, 9).unwrap();
+    let batch = registrations.next(0, 9, no_news).unwrap();
     let mut withdrawn = batch.withdraw.clone();
     withdrawn.sort();
     assert_eq!((withdrawn.as_slice(), batch.held.as_slice()), (&[name(1), name(2)][..], &[record(3, 1)][..]));
@@ -129,11 +135,36 @@ fn withdrawal_that_waits_survives_that_the_indexer_loses_track() {
 fn full_indexer_is_not_asked_again_and_again() {
     let mut registrations = connected();
     registrations.offer(&[record(1, 1), record(2, 1)]);
-    let batch = registrations.next(0, 9).unwrap();
-    registrations.registered(0, Kind::Held, &batch.held, &[], 1);
+    let batch = registrations.next(0, 9, no_news).unwrap();
+    let listed = registrations.registered(0, Kind::Held, &batch.held, &[], &[name(2)]);
+    assert_eq!(listed, [record(1, 1)]);
     registrations.done(0);
-    assert_eq!(registrations.next(0, 9), None);
+    assert_eq!(registrations.next(0, 9, no_news), None);
     assert!(registrations.is_all(0, 1) && !registrations.is_all(0, 0));
+}
+
+#[test]
+fn offers_to_a_full_indexer_do_not_hide_that_it_lost_others() {
+    let mut registrations = connected();
+    registrations.offer(&[record(1, 1)]);
+    assert_eq!(tell_all(&mut registrations).len(), 1);
+    for version in 1..5 {
+        registrations.offer(&[record(2, version)]);
+        let batch = registrations.next(0, 9, no_news).unwrap();
+        registrations.registered(0, Kind::Held, &batch.held, &[], &[name(2)]);
+        registrations.done(0);
+    }
+    assert!(registrations.is_all(0, 1) && !registrations.is_all(0, 0));
+}
+
+#[test]
+fn version_that_an_indexer_knows_better_is_not_registered_again_and_again() {
+    let mut registrations = connected();
+    registrations.offer(&[record(1, 1)]);
+    let batch = registrations.next(0, 9, |_| true).unwrap();
+    let listed = registrations.registered(0, Kind::News, &batch.news, &[record(1, 2)], &[]);
+    registrations.done(0);
+    assert_eq!((listed, registrations.next(0, 9, |_| true)), (Vec::new(), None));
 }
 
 #[test]
@@ -143,7 +174,7 @@ fn closed_table_tells_nobody_anything() {
     registrations.close();
     registrations.offer(&[record(2, 1)]);
     registrations.connected(0);
-    assert_eq!(registrations.next(0, 9), None);
+    assert_eq!(registrations.next(0, 9, no_news), None);
 }
 
 /// A model of an indexer, which keeps what is registered.
@@ -151,6 +182,8 @@ fn closed_table_tells_nobody_anything() {
 struct Model {
     listed: HashMap<FileName, (VerifiedRecord, bool)>,
     announced: HashSet<VerifiedRecord>,
+    /// What this peer knows it was told.
+    told: HashSet<VerifiedRecord>,
 }
 
 impl Model {
@@ -184,7 +217,10 @@ impl Model {
             if random.random_bool(0.1) {
                 return false; // processed, but not acknowledged
             }
-            registrations.registered(index, kind, records, &[], 0);
+            let listed = registrations.registered(index, kind, records, &[], &[]);
+            if kind != Kind::Partial {
+                self.told.extend(listed);
+            }
         }
         true
     }
@@ -216,7 +252,6 @@ impl Sim {
             0 | 1 => {
                 let record = record(n, 1 + time / 8);
                 if whole.is_none_or(|whole| record.replaces(&whole)) {
-                    self.registrations.expect_news([name(n)].iter());
                     self.registrations.offer(std::slice::from_ref(&record));
                     self.news.insert(name(n), record);
                 }
@@ -249,7 +284,10 @@ impl Sim {
 
     /// Sends an indexer the next batch, which may fail; false if there is none.
     fn tell(&mut self, index: IndexerIndex) -> bool {
-        let Some(batch) = self.registrations.next(index, 3) else { return false };
+        let (news, told) = (&self.news, &self.models[index].told);
+        let is_news =
+            |record: &VerifiedRecord| news.get(&record.name) == Some(record) && !told.contains(record);
+        let Some(batch) = self.registrations.next(index, 3, is_news) else { return false };
         if self.models[index].take(&mut self.registrations, index, &batch, &mut self.random) {
             self.registrations.done(index);
         } else {

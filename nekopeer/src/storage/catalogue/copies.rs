@@ -19,17 +19,16 @@ pub(crate) struct Copy {
 
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
-    /// same file is held.
+    /// same file is or was held.
     ///
     /// # Errors
-    /// `Overtaken`.
+    /// `Overtaken`, or the entry of the name is damaged.
     pub(crate) fn may_hold(&self, record: &Record) -> Result<(), CatalogueError> {
-        match self.get(&record.name) {
-            Some(known) if self.is_own(&known) || known.record.replaces(record) => {
-                Err(CatalogueError::Overtaken(record.name.clone()))
-            }
-            _ => Ok(()),
-        }
+        let (known, floor) = (self.entry(&record.name)?, self.floor(&record.name, &record.origin)?);
+        let is_own = known.as_ref().is_some_and(|known| self.is_own(known));
+        let later = known.as_ref().is_some_and(|known| known.record.replaces(record))
+            || floor.is_some_and(|floor| floor.record.replaces(record));
+        if is_own || later { Err(CatalogueError::Overtaken(record.name.clone())) } else { Ok(()) }
     }
 
     /// Stores a downloaded copy; it replaces any earlier one. Blocking.
@@ -41,7 +40,7 @@ impl Catalogue {
     }
 
     /// Stores many downloaded copies in one transaction; each replaces any earlier one. Forgets their partial
-    /// downloads. Blocking.
+    /// downloads, and that they are on their way. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before. The error of a single copy is in its result; the others are stored.
@@ -52,27 +51,26 @@ impl Catalogue {
         let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let mut results = Vec::with_capacity(copies.len());
-        let mut stored = Vec::with_capacity(copies.len());
-        for Copy { mut entry, manifest, outboard } in copies {
-            if let Err(error) = self.may_hold(&entry.record) {
+        let mut entries = Vec::with_capacity(copies.len());
+        for mut copy in copies {
+            write.end_placing(&copy.entry.record.name)?;
+            if let Err(error) = self.may_hold(&copy.entry.record) {
                 results.push(Err(error));
                 continue;
             }
             // A newer version that became known before or during the download stays known.
-            let known = self.get(&entry.record.name).and_then(|known| known.newest.clone());
-            entry.newest = known.filter(|newest| newest.replaces(&entry.record));
-            self.drop_replaced_manifest(&write, &entry.record)?;
-            results.push(Ok(()));
-            stored.push(Copy { entry, manifest, outboard });
-        }
-        // After all removals: a manifest that one entry drops may be another's new one.
-        for Copy { entry, manifest, outboard } in &stored {
-            write.put_manifest(&entry.record.manifest, manifest, outboard)?;
-            write.put_entry(entry)?;
+            self.complete(&write, &mut copy)?;
+            let Copy { entry, manifest, outboard } = copy;
+            write.remove_floor(&entry.record)?;
+            if entry.stores_manifest() {
+                write.put_manifest(&entry.record.manifest, &manifest, &outboard)?;
+            }
             forget_partial(&write, &entry.record.name)?;
+            entries.push(entry);
+            results.push(Ok(()));
         }
-        write.commit()?;
-        self.remember(stored.into_iter().map(|copy| copy.entry).collect());
+        write.put_entries(&entries)?;
+        self.tables.commit(write, || {})?;
         Ok(results)
     }
 
@@ -92,10 +90,9 @@ impl Catalogue {
         if !change(&mut entry) {
             return Ok(None);
         }
-        write.put_entry(&entry)?;
-        write.commit()?;
-        self.remember(vec![entry]);
-        Ok(self.get(name))
+        write.put_entries(std::slice::from_ref(&entry))?;
+        self.tables.commit(write, || {})?;
+        Ok(Some(Arc::new(entry)))
     }
 
     /// Records, in one transaction, later versions of files held here; returns the entries that are newly
@@ -116,10 +113,9 @@ impl Catalogue {
                 outdated.insert(record.name.clone(), Entry { newest, ..entry });
             }
         }
-        outdated.values().try_for_each(|entry| write.put_entry(entry))?;
-        write.commit()?;
-        let names: Vec<FileName> = outdated.keys().cloned().collect();
-        self.remember(outdated.into_values().collect());
-        Ok(names.iter().filter_map(|name| self.get(name)).collect())
+        let outdated: Vec<Entry> = outdated.into_values().collect();
+        write.put_entries(&outdated)?;
+        self.tables.commit(write, || {})?;
+        Ok(outdated.into_iter().map(Arc::new).collect())
     }
 }

@@ -1,11 +1,14 @@
-//! One entry of the catalogue, and its stored form.
+//! One entry of the catalogue, and its stored form: a row.
 
 use std::{ffi::OsString, net::SocketAddr, os::unix::ffi::OsStringExt, path::PathBuf};
 
-use nekoproto::{RecordError, SignedRecord, VerifiedRecord};
+use nekoproto::{Manifest, RecordError, SignedRecord, VerifiedRecord, codec};
 use serde::{Deserialize, Serialize};
 
 use crate::content::stamp::Stamp;
+
+/// Bytes of the checksum that a row begins with.
+const SUM_BYTES: usize = 16;
 
 /// A file that this peer publishes, or holds a copy of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,9 +27,16 @@ pub(crate) struct Entry {
     pub origin_addr: Option<SocketAddr>,
 }
 
-/// The stored form. A change to it requires a new schema number in `tables`.
+impl Entry {
+    /// Whether its manifest is stored: a small file's follows from its record.
+    pub(super) fn stores_manifest(&self) -> bool {
+        Manifest::implied_by(&self.record).is_none()
+    }
+}
+
+/// The stored form. A change to it requires a new schema number in `schema`.
 #[derive(Serialize, Deserialize)]
-pub(super) struct StoredEntry {
+struct StoredEntry {
     record: SignedRecord,
     path: Vec<u8>,
     stamp: Stamp,
@@ -35,30 +45,57 @@ pub(super) struct StoredEntry {
     origin_addr: Option<SocketAddr>,
 }
 
-impl From<&Entry> for StoredEntry {
-    fn from(entry: &Entry) -> Self {
-        Self {
-            record: entry.record.to_signed(),
-            path: entry.path.clone().into_os_string().into_vec(),
-            stamp: entry.stamp,
-            hashed_at_ns: entry.hashed_at_ns,
-            newest: entry.newest.as_ref().map(VerifiedRecord::to_signed),
-            origin_addr: entry.origin_addr,
-        }
+/// The row of `entry`: a checksum, then the stored form.
+pub(super) fn to_row(entry: &Entry) -> Result<Vec<u8>, codec::CodecError> {
+    let stored = codec::encode(&StoredEntry {
+        record: entry.record.to_signed(),
+        path: entry.path.clone().into_os_string().into_vec(),
+        stamp: entry.stamp,
+        hashed_at_ns: entry.hashed_at_ns,
+        newest: entry.newest.as_ref().map(VerifiedRecord::to_signed),
+        origin_addr: entry.origin_addr,
+    })?;
+    let mut row = sum(&stored).to_vec();
+    row.extend(stored);
+    Ok(row)
+}
+
+/// The entry in the row of `name`; `None` if the row is damaged.
+///
+/// Its signatures are not checked: they were before it was stored, and the checksum shows that it is still what
+/// was stored. It is no protection against whoever can write to the data folder; they hold this node's key
+/// too, and a record that they invent is refused by every node that it is sent to.
+pub(super) fn from_row(name: &str, row: &[u8]) -> Option<Entry> {
+    let (expected, stored) = row.split_at_checked(SUM_BYTES)?;
+    let stored: StoredEntry = (sum(stored) == expected).then(|| codec::decode(stored).ok())??;
+    (stored.record.unverified().name.as_str() == name)
+        .then(|| stored.into_entry(|record| Ok(record.verified_when_stored())).ok())?
+}
+
+/// The row in the form of schema 2 of a row of schema 1, which had no checksum and whose signatures were
+/// checked whenever it was read. `None` if it is damaged.
+pub(super) fn from_row_without_sum(row: &[u8]) -> Option<Entry> {
+    codec::decode::<StoredEntry>(row).ok()?.into_entry(SignedRecord::verify).ok()
+}
+
+impl StoredEntry {
+    fn into_entry(
+        self,
+        check: impl Fn(SignedRecord) -> Result<VerifiedRecord, RecordError>,
+    ) -> Result<Entry, RecordError> {
+        Ok(Entry {
+            record: check(self.record)?,
+            path: PathBuf::from(OsString::from_vec(self.path)),
+            stamp: self.stamp,
+            hashed_at_ns: self.hashed_at_ns,
+            newest: self.newest.map(check).transpose()?,
+            origin_addr: self.origin_addr,
+        })
     }
 }
 
-impl TryFrom<StoredEntry> for Entry {
-    type Error = RecordError;
-
-    fn try_from(stored: StoredEntry) -> Result<Self, RecordError> {
-        Ok(Self {
-            record: stored.record.verify()?,
-            path: PathBuf::from(OsString::from_vec(stored.path)),
-            stamp: stored.stamp,
-            hashed_at_ns: stored.hashed_at_ns,
-            newest: stored.newest.map(SignedRecord::verify).transpose()?,
-            origin_addr: stored.origin_addr,
-        })
-    }
+fn sum(stored: &[u8]) -> [u8; SUM_BYTES] {
+    let mut sum = [0; SUM_BYTES];
+    sum.copy_from_slice(&blake3::hash(stored).as_bytes()[..SUM_BYTES]);
+    sum
 }

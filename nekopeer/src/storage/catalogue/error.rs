@@ -1,6 +1,6 @@
 //! Why an operation of the catalogue fails.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nekoproto::{FileName, RecordError};
 
@@ -25,6 +25,19 @@ pub enum CatalogueError {
         /// What is wrong.
         what: String,
     },
+    /// The entry of one name is not what was stored; nothing else is affected.
+    #[error(
+        "the entry of {name} in the catalogue {path} is damaged: deregister {name}, then share or get it again"
+    )]
+    DamagedEntry {
+        /// The catalogue's file.
+        path: PathBuf,
+        /// Whose entry.
+        name: String,
+    },
+    /// A later version of the program wrote the database.
+    #[error("the catalogue {0} was written by a later version of this program: use that one")]
+    OtherProgram(PathBuf),
     /// The database belongs to another key.
     #[error("the catalogue {0} belongs to another key: the data folder's files are not of one node")]
     OtherIdentity(PathBuf),
@@ -45,4 +58,11 @@ pub enum CatalogueError {
     /// The record cannot be signed.
     #[error(transparent)]
     Record(#[from] RecordError),
+}
+
+impl CatalogueError {
+    /// The database in the file `path` failed.
+    pub(super) fn database(path: &Path, error: impl Into<redb::Error>) -> Self {
+        Self::Database { path: path.to_owned(), source: Box::new(error.into()) }
+    }
 }

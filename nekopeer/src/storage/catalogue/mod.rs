@@ -1,38 +1,56 @@
-//! What this peer publishes and holds: on disk, crash-safe, with an index in memory.
+//! What this peer publishes and holds: on disk, crash-safe. The database is the index: nothing is loaded at a
+//! start, and an operation costs what it asks for, however much is there.
 //!
-//! Every change is committed durably (one transaction, synced) before it is visible in memory, and so
-//! before any other node learns of it. A version number is taken from its counter in the transaction that
-//! stores its record: a crash can lose a publish, but never reuse its number.
+//! Every change is committed durably (one transaction, synced) before it is visible, and so before any other
+//! node learns of it. A version number is taken from its counter in the transaction that stores its record: a
+//! crash can lose a publish, but never reuse its number.
+//!
+//! An entry is verified before it is stored, and not again when it is read: a checksum shows that it is what
+//! was stored. One that is not is an error of its name alone.
 
 mod copies;
 mod entry;
 mod error;
-mod memory;
+mod floors;
+mod migrate;
+pub(crate) mod numbering;
+mod placing;
 mod progress;
 mod publish;
+mod schema;
 mod tables;
+mod untold;
+mod write;
 
-use std::{path::Path, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
-use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Record};
-use parking_lot::{Mutex, RwLock};
+use nekoproto::{ContentHash, FileName, Identity, Manifest, ManifestHash};
+use parking_lot::Mutex;
 
 pub use self::error::CatalogueError;
+use self::tables::Tables;
+use self::untold::Untold;
 pub(crate) use self::{
     copies::Copy,
     entry::Entry,
     publish::{Draft, Published},
+    tables::{Page, PageStart},
 };
-use self::{memory::Memory, tables::Tables};
+
+/// Entries with the same bytes that are looked at: one is mostly enough.
+const SAME_BYTES_MAX: usize = 256;
 
 /// The catalogue of one data folder.
 #[derive(Debug)]
 pub(crate) struct Catalogue {
     identity: Identity,
     tables: Tables,
-    memory: RwLock<Memory>,
+    /// What `tables` has of versions that not every indexer has listed.
+    untold: Mutex<Untold>,
     /// Held during a whole change: what the change read stays true until its result is visible.
     changing: Mutex<()>,
+    /// Names whose files are being replaced or removed.
+    placing: Mutex<HashSet<FileName>>,
 }
 
 impl Catalogue {
@@ -42,33 +60,65 @@ impl Catalogue {
     /// It cannot be used; the files are unchanged.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join("catalogue.redb"), identity.id())?;
-        let mut memory = Memory::default();
-        for entry in tables.load()? {
-            memory.put(Arc::new(entry));
-        }
-        Ok(Self { identity, tables, memory: RwLock::new(memory), changing: Mutex::new(()) })
+        let untold = Mutex::new(Untold::new(tables.untold()?));
+        Ok(Self { identity, tables, untold, changing: Mutex::new(()), placing: Mutex::default() })
+    }
+
+    /// The entry of `name`. A damaged one is reported and counts as none; where that would lose something, use
+    /// [`entry`](Self::entry). Reads some pages, mostly from memory.
+    pub(crate) fn get(&self, name: &FileName) -> Option<Arc<Entry>> {
+        self.entry(name).unwrap_or_else(|error| {
+            tracing::error!(%error, "a file is left out");
+            None
+        })
     }
 
     /// The entry of `name`.
-    pub(crate) fn get(&self, name: &FileName) -> Option<Arc<Entry>> {
-        self.memory.read().entries.get(name).cloned()
+    ///
+    /// # Errors
+    /// It is damaged, or the database failed.
+    pub(crate) fn entry(&self, name: &FileName) -> Result<Option<Arc<Entry>>, CatalogueError> {
+        Ok(self.tables.get(name.as_str())?.map(Arc::new))
     }
 
-    /// All entries, by name.
-    pub(crate) fn all(&self) -> Vec<Arc<Entry>> {
-        let mut all: Vec<Arc<Entry>> = self.memory.read().entries.values().cloned().collect();
-        all.sort_by(|a, b| a.record.name.cmp(&b.record.name));
-        all
+    /// At most `limit` entries from `start` on, by name. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
+        self.tables.page(start, limit)
     }
 
-    /// Entries whose file has this content.
+    /// At most `max` names, those after `last` in the order of their text; from the first with `None`.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn names_after(
+        &self,
+        last: Option<&FileName>,
+        max: usize,
+    ) -> Result<Vec<FileName>, CatalogueError> {
+        self.tables.names_after(last.map_or("", FileName::as_str), max)
+    }
+
+    /// Entries whose file has this content, at most [`SAME_BYTES_MAX`]. Blocking.
     pub(crate) fn with_content(&self, content: &ContentHash) -> Vec<Arc<Entry>> {
-        self.memory.read().with_content(content)
+        found(self.tables.with_content(content, SAME_BYTES_MAX))
     }
 
-    /// Entries whose manifest has this hash.
+    /// Entries whose manifest has this hash, at most [`SAME_BYTES_MAX`]. Blocking.
     pub(crate) fn with_manifest(&self, manifest: &ManifestHash) -> Vec<Arc<Entry>> {
-        self.memory.read().with_manifest(manifest)
+        found(self.tables.with_manifest(manifest, SAME_BYTES_MAX))
+    }
+
+    /// Names of files of more than one chunk, at most `limit`, those of the most similar size first. Blocking.
+    pub(crate) fn near_in_size(&self, size: u64, limit: usize) -> Vec<FileName> {
+        let names = self.tables.near_in_size(size, limit).unwrap_or_else(|error| {
+            tracing::error!(%error, "files of similar size are not searched");
+            Vec::new()
+        });
+        names.iter().filter_map(|name| FileName::new(name).ok()).collect()
     }
 
     /// Whether this peer is the origin of `entry`.
@@ -76,12 +126,16 @@ impl Catalogue {
         entry.record.origin == self.identity.id()
     }
 
-    /// The encoded manifest with this hash. Blocking.
+    /// The encoded manifest of `entry`: that of a file of one chunk follows from its record, and is not stored.
+    /// Blocking.
     ///
     /// # Errors
     /// The database failed.
-    pub(crate) fn manifest(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
-        self.tables.manifest(hash)
+    pub(crate) fn manifest_of(&self, entry: &Entry) -> Result<Option<Vec<u8>>, CatalogueError> {
+        match Manifest::implied_by(&entry.record) {
+            Some((_, encoded)) => Ok(Some(encoded)),
+            None => self.tables.manifest(&entry.record.manifest),
+        }
     }
 
     /// The outboard of the file whose manifest has this hash. None is kept for small files and for those
@@ -93,45 +147,55 @@ impl Catalogue {
         self.tables.outboard(hash)
     }
 
-    /// Removes `name`; its version counter stays. Blocking.
+    /// Removes `name`, also a damaged entry; its version counter stays, or what is known of a copy. Whether there was one. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
-    pub(crate) fn remove(&self, name: &FileName) -> Result<Option<Arc<Entry>>, CatalogueError> {
+    pub(crate) fn remove(&self, name: &FileName) -> Result<bool, CatalogueError> {
         let _changing = self.changing.lock();
         let write = self.tables.begin()?;
-        let Some(known) = self.get(name) else { return Ok(None) };
-        write.remove_entry(name)?;
-        if self.is_last_user(&known) {
-            write.remove_manifest(&known.record.manifest)?;
+        if let Some(copy) = self.get(name).filter(|entry| !self.is_own(entry)) {
+            write.put_floor(&copy)?;
         }
-        write.commit()?;
-        self.memory.write().take(name);
-        Ok(Some(known))
+        let is_removed = write.remove_entry(name)?;
+        if is_removed {
+            write.set_untold([(name, None)].into_iter())?;
+            self.tables.commit(write, || {})?;
+            self.untold.lock().take(name);
+        }
+        Ok(is_removed)
     }
 
-    /// Removes the manifest of the entry that `record` replaces, unless another entry uses it.
-    fn drop_replaced_manifest(
+    /// Removes `name` if `is_it` returns true of its entry; nothing changes the catalogue meanwhile. Whether it
+    /// did. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn remove_if(
         &self,
-        write: &tables::Write<'_>,
-        record: &Record,
-    ) -> Result<(), CatalogueError> {
-        match self.get(&record.name) {
-            Some(old) if old.record.manifest != record.manifest && self.is_last_user(&old) => {
-                write.remove_manifest(&old.record.manifest)
-            }
-            _ => Ok(()),
+        name: &FileName,
+        is_it: impl FnOnce(&Entry) -> bool,
+    ) -> Result<bool, CatalogueError> {
+        let _changing = self.changing.lock();
+        let write = self.tables.begin()?;
+        let Some(entry) = self.entry(name)?.filter(|entry| is_it(entry)) else { return Ok(false) };
+        if !self.is_own(&entry) {
+            write.put_floor(&entry)?;
         }
+        write.remove_entry(name)?;
+        write.set_untold([(name, None)].into_iter())?;
+        self.tables.commit(write, || {})?;
+        self.untold.lock().take(name);
+        Ok(true)
     }
+}
 
-    fn is_last_user(&self, entry: &Entry) -> bool {
-        self.memory.read().with_manifest(&entry.record.manifest).len() <= 1
-    }
-
-    fn remember(&self, entries: Vec<Entry>) {
-        let mut memory = self.memory.write();
-        entries.into_iter().for_each(|entry| memory.put(Arc::new(entry)));
-    }
+fn found(entries: Result<Vec<Entry>, CatalogueError>) -> Vec<Arc<Entry>> {
+    let entries = entries.unwrap_or_else(|error| {
+        tracing::error!(%error, "what has the same bytes is not found");
+        Vec::new()
+    });
+    entries.into_iter().map(Arc::new).collect()
 }
 
 #[cfg(test)]

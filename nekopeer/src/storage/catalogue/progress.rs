@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use nekoproto::FileName;
 
-use super::{Catalogue, CatalogueError, tables};
+use super::{Catalogue, CatalogueError, write::Write};
 
 impl Catalogue {
     /// The path of the partial download of `name`. Blocking.
@@ -26,23 +26,8 @@ impl Catalogue {
     ) -> Result<Option<PathBuf>, CatalogueError> {
         let write = self.tables.begin()?;
         let before = set_partial(&write, name, path)?;
-        write.commit()?;
+        self.tables.commit(write, || {})?;
         Ok(before)
-    }
-
-    /// Stores the paths of many partial downloads. Blocking.
-    ///
-    /// # Errors
-    /// The catalogue is as before.
-    pub(crate) fn note_partials<'a>(
-        &self,
-        partials: impl Iterator<Item = (&'a FileName, PathBuf)>,
-    ) -> Result<(), CatalogueError> {
-        let write = self.tables.begin()?;
-        for (name, path) in partials {
-            set_partial(&write, name, Some(&path))?;
-        }
-        write.commit()
     }
 
     /// Stores the checkpoint of the partial download at `path`. Blocking.
@@ -52,7 +37,7 @@ impl Catalogue {
     pub(crate) fn note_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         write.set_progress(path, Some(note))?;
-        write.commit()
+        self.tables.commit(write, || {})
     }
 
     /// The checkpoint of the partial download at `path`. Blocking.
@@ -64,8 +49,8 @@ impl Catalogue {
     }
 }
 
-fn set_partial(
-    write: &tables::Write<'_>,
+pub(super) fn set_partial(
+    write: &Write<'_>,
     name: &FileName,
     path: Option<&Path>,
 ) -> Result<Option<PathBuf>, CatalogueError> {
@@ -76,6 +61,6 @@ fn set_partial(
     Ok(before)
 }
 
-pub(super) fn forget_partial(write: &tables::Write<'_>, name: &FileName) -> Result<(), CatalogueError> {
+pub(super) fn forget_partial(write: &Write<'_>, name: &FileName) -> Result<(), CatalogueError> {
     set_partial(write, name, None).map(drop)
 }

@@ -2,10 +2,15 @@
 
 use std::path::PathBuf;
 
-use nekoproto::{Cut, FileName, Policy, Record, RecordError, VerifiedRecord, Version};
+use nekoproto::{Cut, FileName, Policy, Record, VerifiedRecord, Version};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use super::{Catalogue, CatalogueError, Entry, tables};
+use super::{
+    Catalogue, CatalogueError, Entry,
+    numbering::{Known, Numbered, Substance},
+    untold::Row,
+    write::Write,
+};
 use crate::content::chunker::Chunked;
 
 /// A file to be published.
@@ -19,6 +24,8 @@ pub(crate) struct Draft {
     pub chunked: Chunked,
     /// How fresh its copies must be.
     pub policy: Policy,
+    /// The newest version of this name and origin that the network knows, if it was asked.
+    pub known: Option<VerifiedRecord>,
 }
 
 /// The outcome of a draft.
@@ -26,7 +33,7 @@ pub(crate) struct Draft {
 pub(crate) enum Published {
     /// A new version, stored and not yet announced.
     New(VerifiedRecord),
-    /// The bytes and the policy equal those of the version already published.
+    /// The bytes and the policy equal those of a version already published.
     Unchanged(VerifiedRecord),
 }
 
@@ -50,9 +57,9 @@ impl Catalogue {
     /// Whether `name` may be published here: it is not a copy of another origin's file.
     ///
     /// # Errors
-    /// `CopyOfOther`.
+    /// `CopyOfOther`, or the entry of the name is damaged.
     pub(crate) fn may_publish(&self, name: &FileName) -> Result<(), CatalogueError> {
-        match self.get(name).filter(|known| !self.is_own(known)) {
+        match self.entry(name)?.filter(|known| !self.is_own(known)) {
             Some(other) => {
                 Err(CatalogueError::CopyOfOther { name: name.clone(), origin: other.record.origin })
             }
@@ -70,86 +77,153 @@ impl Catalogue {
         Ok(noted.or_else(|| self.get(name).map(|known| Cut::for_size(known.record.size).average)))
     }
 
-    /// Gives each draft its version, signs them on all cores, and stores all in one transaction.
+    /// Gives each draft its version, signs them on all cores, and stores all in one transaction. New versions
+    /// are pending. A draft that cannot be published has its error as its result; the others are stored.
     /// Blocking.
     ///
     /// # Errors
-    /// Nothing was stored and no version number was used.
-    pub(crate) fn publish(&self, drafts: Vec<Draft>) -> Result<Vec<Published>, CatalogueError> {
+    /// The database failed: nothing was stored and no version number was used.
+    pub(crate) fn publish(
+        &self,
+        drafts: Vec<Draft>,
+    ) -> Result<Vec<Result<Published, CatalogueError>>, CatalogueError> {
         let _changing = self.changing.lock();
         let write = self.tables.begin()?;
-        let records = drafts.iter().map(|draft| self.next_record(&write, draft));
-        let records = records.collect::<Result<Vec<Next>, CatalogueError>>()?;
-        let results = records.into_par_iter().map(|next| match next {
-            Next::Same(record) => Ok(Published::Unchanged(record)),
-            Next::New(record) => record.sign(&self.identity).map(Published::New),
-        });
-        let results = results.collect::<Result<Vec<Published>, RecordError>>()?;
-        for published in &results {
-            self.drop_replaced_manifest(&write, published.record())?;
-        }
+        let next = drafts.iter().map(|draft| self.next_record(&write, draft)).collect::<Vec<_>>();
+        let results: Vec<Result<Published, CatalogueError>> = next
+            .into_par_iter()
+            .map(|next| match next? {
+                Next::Same(record) => Ok(Published::Unchanged(record)),
+                Next::New(record) => Ok(Published::New(record.sign(&self.identity)?)),
+            })
+            .collect();
         let mut entries = Vec::with_capacity(drafts.len());
         for (Draft { path, chunked, .. }, published) in drafts.into_iter().zip(&results) {
+            let Ok(published) = published else { continue };
             let record = published.record().clone();
-            // After all removals: a manifest that one entry drops may be another's new one.
-            write.put_manifest(&record.manifest, &chunked.manifest, &chunked.outboard)?;
             write.set_average(&record.name, chunked.average)?;
+            write.set_version(&record.name, record.version)?;
             let (stamp, hashed_at_ns) = (chunked.stamp, chunked.hashed_at_ns);
             let entry = Entry { record, path, stamp, hashed_at_ns, newest: None, origin_addr: None };
-            write.put_entry(&entry)?;
+            if entry.stores_manifest() {
+                write.put_manifest(&entry.record.manifest, &chunked.manifest, &chunked.outboard)?;
+            }
             entries.push(entry);
         }
-        write.commit()?;
-        self.remember(entries);
+        let is_new = |published: &Published| match published {
+            Published::New(record) => Some(record.clone()),
+            Published::Unchanged(_) => None,
+        };
+        let new = results.iter().flatten().filter_map(is_new).collect();
+        self.commit_published(write, new, entries)?;
         Ok(results)
     }
 
-    /// The version that `draft` becomes; takes a version number if it needs one.
-    pub(super) fn next_record(
-        &self,
-        write: &tables::Write<'_>,
-        draft: &Draft,
-    ) -> Result<Next, CatalogueError> {
-        let Draft { name, chunked, policy, .. } = draft;
+    /// The version that `draft` becomes.
+    pub(super) fn next_record(&self, write: &Write<'_>, draft: &Draft) -> Result<Next, CatalogueError> {
+        let Draft { name, chunked, policy, known, .. } = draft;
         self.may_publish(name)?;
-        let known = self.get(name);
-        let counter = write.version(name)?;
-        let unchanged = known.filter(|known| {
-            Some(known.record.version) == counter // otherwise the counter was raised past it
-                && known.record.content == chunked.content
-                && known.record.manifest == chunked.manifest_hash
-                && known.record.policy == *policy
-        });
-        if let Some(known) = unchanged {
-            return Ok(Next::Same(known.record.clone()));
-        }
-        let version = match counter {
-            Some(last) => last.next().ok_or_else(|| CatalogueError::VersionsUsedUp(name.clone()))?,
-            None => Version::FIRST,
+        let entry = self.get(name);
+        let substance =
+            Substance { content: chunked.content, manifest: chunked.manifest_hash, policy: *policy };
+        let known_versions = Known {
+            counter: write.version(name)?,
+            entry: entry.as_ref().map(|entry| &entry.record),
+            newest: entry.as_ref().and_then(|entry| entry.newest.as_ref()),
+            network: known.as_ref(),
         };
-        write.set_version(name, version)?;
-        Ok(Next::New(Record {
-            origin: self.identity.id(),
-            name: name.clone(),
-            version,
-            size: chunked.stamp.size(),
-            content: chunked.content,
-            manifest: chunked.manifest_hash,
-            policy: *policy,
-        }))
+        match known_versions.number(substance) {
+            Numbered::Old(record) => Ok(Next::Same(record.clone())),
+            Numbered::New(version) => Ok(Next::New(Record {
+                origin: self.identity.id(),
+                name: name.clone(),
+                version,
+                size: chunked.stamp.size(),
+                content: chunked.content,
+                manifest: chunked.manifest_hash,
+                policy: *policy,
+            })),
+            Numbered::UsedUp => Err(CatalogueError::VersionsUsedUp(name.clone())),
+        }
     }
 
-    /// Makes the next version of `name` later than `seen`. This node's own signature on a later version than
-    /// its counter shows that the counter was lost. Blocking.
+    /// Publishes the bytes of each name in `above` once more, under a number above that record and above
+    /// every number used here; returns the new versions, which are pending, each with the number before. A
+    /// name that was withdrawn, or is above already, is left out. Blocking.
     ///
     /// # Errors
-    /// The counter is as before.
-    pub(crate) fn raise_version(&self, name: &FileName, seen: Version) -> Result<(), CatalogueError> {
+    /// Nothing was stored and no version number was used.
+    pub(crate) fn renumber(
+        &self,
+        above: &[VerifiedRecord],
+    ) -> Result<Vec<(Version, VerifiedRecord)>, CatalogueError> {
         let _changing = self.changing.lock();
         let write = self.tables.begin()?;
-        if write.version(name)?.is_none_or(|last| last < seen) {
-            write.set_version(name, seen)?;
+        let (mut records, mut entries) = (Vec::new(), Vec::new());
+        for seen in above {
+            let own = self.get(&seen.name).filter(|entry| self.is_own(entry));
+            let Some(entry) = own.filter(|entry| !entry.record.replaces(seen)) else { continue };
+            let newest = entry.newest.as_ref().map(|newest| newest.version);
+            let last = write.version(&seen.name)?.max(newest).max(Some(seen.version));
+            let Some(version) = last.and_then(Version::next) else {
+                tracing::warn!(name = %seen.name, "no version number is left");
+                continue;
+            };
+            let record = Record { version, ..Record::clone(&entry.record) }.sign(&self.identity)?;
+            write.set_version(&seen.name, version)?;
+            let taken = entry.record.version;
+            let entry = Entry { record: record.clone(), newest: None, ..Entry::clone(&entry) };
+            records.push((taken, record));
+            entries.push(entry);
         }
-        write.commit()
+        let new = records.iter().map(|(_, record)| record.clone()).collect();
+        self.commit_published(write, new, entries)?;
+        Ok(records)
+    }
+
+    /// Takes over `records`, which this key published elsewhere, as the versions of the same bytes here;
+    /// returns those that it took. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn adopt(&self, records: &[VerifiedRecord]) -> Result<Vec<VerifiedRecord>, CatalogueError> {
+        let _changing = self.changing.lock();
+        let write = self.tables.begin()?;
+        let (mut adopted, mut entries) = (Vec::new(), Vec::new());
+        for record in records {
+            let own = self.get(&record.name).filter(|entry| self.is_own(entry));
+            let Some(entry) = own.filter(|entry| {
+                record.replaces(&entry.record) && Substance::of(record) == Substance::of(&entry.record)
+            }) else {
+                continue;
+            };
+            let last = write.version(&record.name)?.max(Some(record.version)).unwrap_or(record.version);
+            write.set_version(&record.name, last)?;
+            let newest = entry.newest.clone().filter(|newest| newest.replaces(record));
+            let entry = Entry { record: record.clone(), newest, ..Entry::clone(&entry) };
+            adopted.push(record.clone());
+            entries.push(entry);
+        }
+        self.commit_published(write, Vec::new(), entries)?;
+        Ok(adopted)
+    }
+
+    /// Commits `entries`, of which `new` are versions that no indexer was told.
+    fn commit_published(
+        &self,
+        write: Write<'_>,
+        new: Vec<VerifiedRecord>,
+        entries: Vec<Entry>,
+    ) -> Result<(), CatalogueError> {
+        let outdated = self.untold.lock().outdated(&entries);
+        write.set_untold(outdated.iter().map(|name| (name, None)))?;
+        write.set_untold(new.iter().map(|record| (&record.name, Some(Row::of(record)))))?;
+        write.put_entries(&entries)?;
+        self.tables.commit(write, || {
+            // Before the entries are visible: a session that registers them must know that they are news.
+            let mut untold = self.untold.lock();
+            outdated.iter().for_each(|name| untold.take(name));
+            new.iter().for_each(|record| untold.put(record));
+        })
     }
 }

@@ -1,88 +1,216 @@
-//! The tables of the catalogue's database; the only file that uses redb.
+//! The open database, and what was committed last, which is read without waiting for a writer.
 
+#[cfg(test)]
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
+    collections::HashMap,
     ffi::OsStr,
+    fmt,
+    ops::Bound,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
-use nekoproto::{FileName, ManifestHash, NodeId, Version, codec};
-use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
+use nekoproto::{ContentHash, FileName, ManifestHash, NodeId, codec};
+use parking_lot::RwLock;
+#[cfg(test)]
+use redb::ReadableTableMetadata;
+use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase};
 
 use super::{
-    entry::{Entry, StoredEntry},
+    copies::Copy,
+    entry::{Entry, from_row},
     error::CatalogueError,
+    schema::{
+        AVERAGES, CONTENTS, Definition, FILES, FLOORS, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS,
+        PARTIALS, PLACING, PROGRESS, SIZES, UNTOLD, half,
+    },
+    untold,
+    write::Write,
 };
-use crate::content::outboard::SegmentHash;
 
 /// Size of the database's page cache in bytes.
 const CACHE_BYTES: usize = 4 * 1024 * 1024;
-/// Number of the stored forms; changes with each of them.
-const SCHEMA: u64 = 1;
 
-/// `schema` and `node`: identify this database.
-const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
-/// Name -> stored entry.
-const ENTRIES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("entries");
-/// Name -> its last version number; never removed.
-const VERSIONS: TableDefinition<'_, &str, u64> = TableDefinition::new("versions");
-/// Name -> average chunk length of its last version, in bytes; never removed. Missing for names last
-/// published before this table existed.
-const AVERAGES: TableDefinition<'_, &str, u32> = TableDefinition::new("averages");
-/// Hash -> encoded manifest.
-const MANIFESTS: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("manifests");
-/// Name -> path of its partial download.
-const PARTIALS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("partials");
-/// Hash of a manifest -> outboard of its file.
-const OUTBOARDS: TableDefinition<'_, &[u8; 32], &[u8]> = TableDefinition::new("outlines");
-/// Path of a partial download -> its checkpoint.
-const PROGRESS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("progress");
-
-/// The open database.
-#[derive(Debug)]
+/// The open database. It is its own index: opening it loads nothing, and a lookup decodes what it returns.
 pub(super) struct Tables {
+    /// Replaced after each commit, so that it does not keep old pages from being used again for long.
+    committed: RwLock<Arc<Committed>>,
     database: Database,
-    path: PathBuf,
+    pub(super) path: PathBuf,
+    #[cfg(test)]
+    rows_read: AtomicU64,
 }
 
-/// One transaction. Dropped without a commit, it changes nothing.
-pub(super) struct Write<'a> {
-    transaction: WriteTransaction,
-    tables: &'a Tables,
+/// The state after one commit.
+struct Committed {
+    transaction: ReadTransaction,
+    files: ReadOnlyTable<&'static str, &'static [u8]>,
+    contents: ReadOnlyTable<(&'static HalfHash, &'static str), ()>,
+}
+
+/// Some entries, in the order of their names.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// The entries, and an error for each that is damaged.
+    pub(crate) entries: Vec<Result<Entry, CatalogueError>>,
+    /// Where the next page begins, if there may be one.
+    pub(crate) next: Option<PageStart>,
+}
+
+/// Where a page of entries begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PageStart(Option<String>);
+
+/// Number of rows.
+#[cfg(test)]
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) files: u64,
+    pub(super) contents: u64,
+    pub(super) users: u64,
+    pub(super) sizes: u64,
+    pub(super) manifests: u64,
 }
 
 impl Tables {
+    /// Opens the database in the file `path`, or creates it. An older form is brought to this one.
     pub(super) fn open(path: &Path, node: NodeId) -> Result<Self, CatalogueError> {
         let opened = Database::builder().set_cache_size(CACHE_BYTES).create(path);
-        let failed = |error: redb::DatabaseError| CatalogueError::Database {
-            path: path.to_owned(),
-            source: Box::new(error.into()),
-        };
-        let tables = Self { database: opened.map_err(failed)?, path: path.to_owned() };
-        let write = tables.begin()?;
-        write.check_meta(node)?;
-        write.commit()?;
-        Ok(tables)
+        let database = opened.map_err(|error| CatalogueError::database(path, error))?;
+        let write = begin(&database, path)?;
+        if write.prepare(node)? {
+            write.commit()?;
+        }
+        let committed = RwLock::new(Arc::new(Committed::of(&database, path)?));
+        let path = path.to_owned();
+        Ok(Self {
+            committed,
+            database,
+            path,
+            #[cfg(test)]
+            rows_read: AtomicU64::new(0),
+        })
     }
 
     pub(super) fn begin(&self) -> Result<Write<'_>, CatalogueError> {
-        let transaction = self.database.begin_write().map_err(|error| self.failed(error))?;
-        Ok(Write { transaction, tables: self })
+        begin(&self.database, &self.path)
     }
 
-    pub(super) fn load(&self) -> Result<Vec<Entry>, CatalogueError> {
-        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
-        let table = read.open_table(ENTRIES).map_err(|error| self.failed(error))?;
+    /// Makes a transaction durable, calls `before_visible`, then makes it visible.
+    pub(super) fn commit(
+        &self,
+        write: Write<'_>,
+        before_visible: impl FnOnce(),
+    ) -> Result<(), CatalogueError> {
+        write.commit()?;
+        before_visible();
+        *self.committed.write() = Arc::new(Committed::of(&self.database, &self.path)?);
+        Ok(())
+    }
+
+    /// The entry of `name`.
+    pub(super) fn get(&self, name: &str) -> Result<Option<Entry>, CatalogueError> {
+        let row = self.committed().files.get(name).map_err(|error| self.failed(error))?;
+        row.map(|row| self.decode(name, row.value())).transpose()
+    }
+
+    /// At most `limit` entries from `start` on.
+    pub(super) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
+        let after = start.0.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let files = self.committed().files.range::<&str>((after, Bound::Unbounded));
+        let (mut entries, mut last) = (Vec::with_capacity(limit), None);
+        for row in files.map_err(|error| self.failed(error))?.take(limit) {
+            let (name, row) = row.map_err(|error| self.failed(error))?;
+            entries.push(self.decode(name.value(), row.value()));
+            last = Some(name);
+        }
+        let next =
+            last.filter(|_| entries.len() == limit).map(|name| PageStart(Some(name.value().to_owned())));
+        Ok(Page { entries, next })
+    }
+
+    /// Entries with this content, at most `limit`.
+    pub(super) fn with_content(
+        &self,
+        content: &ContentHash,
+        limit: usize,
+    ) -> Result<Vec<Entry>, CatalogueError> {
+        let has = |entry: &Entry| entry.record.content == *content;
+        self.named_in(&self.committed().contents, half(content.as_bytes()), limit, has)
+    }
+
+    /// Entries with this manifest, at most `limit`.
+    pub(super) fn with_manifest(
+        &self,
+        hash: &ManifestHash,
+        limit: usize,
+    ) -> Result<Vec<Entry>, CatalogueError> {
+        let has = |entry: &Entry| entry.record.manifest == *hash;
+        self.named_in(&self.table(MANIFEST_USERS)?, half(hash.as_bytes()), limit, has)
+    }
+
+    fn named_in(
+        &self,
+        index: &ReadOnlyTable<(&'static HalfHash, &'static str), ()>,
+        key: &HalfHash,
+        limit: usize,
+        has: impl Fn(&Entry) -> bool,
+    ) -> Result<Vec<Entry>, CatalogueError> {
         let mut entries = Vec::new();
-        for row in table.iter().map_err(|error| self.failed(error))? {
-            let (name, bytes) = row.map_err(|error| self.failed(error))?;
-            let stored: StoredEntry = codec::decode(bytes.value())
-                .map_err(|error| self.damaged(format!("{}: {error}", name.value())))?;
-            let entry = Entry::try_from(stored)
-                .map_err(|error| self.damaged(format!("{}: {error}", name.value())))?;
-            entries.push(entry);
+        for found in index.range((key, "")..).map_err(|error| self.failed(error))?.take(limit) {
+            let (found, _) = found.map_err(|error| self.failed(error))?;
+            let (half, name) = found.value();
+            if half != key {
+                break;
+            }
+            // A damaged entry does not hide the others.
+            entries.extend(self.get(name).ok().flatten().filter(&has));
         }
         Ok(entries)
+    }
+
+    /// Names of entries with a stored manifest, at most `limit`, those of the most similar size first.
+    pub(super) fn near_in_size(&self, size: u64, limit: usize) -> Result<Vec<String>, CatalogueError> {
+        let sizes = self.table(SIZES)?;
+        let mut near = Vec::new();
+        let below = sizes.range(..(size, "")).map_err(|error| self.failed(error))?.rev().take(limit);
+        let above = sizes.range((size, "")..).map_err(|error| self.failed(error))?.take(limit);
+        for found in below.chain(above) {
+            let (found, _) = found.map_err(|error| self.failed(error))?;
+            near.push((found.value().0.abs_diff(size), found.value().1.to_owned()));
+        }
+        near.sort_unstable();
+        near.truncate(limit);
+        Ok(near.into_iter().map(|(_, name)| name).collect())
+    }
+
+    /// All rows of versions that not every indexer has listed.
+    pub(super) fn untold(&self) -> Result<HashMap<FileName, untold::Row>, CatalogueError> {
+        let table = self.table(UNTOLD)?;
+        let mut rows = HashMap::new();
+        for row in table.range::<&str>(..).map_err(|error| self.failed(error))? {
+            let (name, row) = row.map_err(|error| self.failed(error))?;
+            let damaged = |why: String| CatalogueError::Damaged {
+                path: self.path.clone(),
+                what: format!("{}: {why}", name.value()),
+            };
+            let row = codec::decode(row.value()).map_err(|error| damaged(error.to_string()))?;
+            rows.insert(FileName::new(name.value()).map_err(|error| damaged(error.to_string()))?, row);
+        }
+        Ok(rows)
+    }
+
+    /// At most `max` names of entries, those after `last` in the order of their text.
+    pub(super) fn names_after(&self, last: &str, max: usize) -> Result<Vec<FileName>, CatalogueError> {
+        let rows = self.committed().files.range::<&str>((Bound::Excluded(last), Bound::Unbounded));
+        let mut names = Vec::new();
+        for row in rows.map_err(|error| self.failed(error))?.take(max) {
+            let (name, _) = row.map_err(|error| self.failed(error))?;
+            names.extend(FileName::new(name.value())); // what is no name has no entry either
+        }
+        Ok(names)
     }
 
     pub(super) fn manifest(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
@@ -98,160 +226,109 @@ impl Tables {
     }
 
     pub(super) fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
-        self.read(PARTIALS, name.as_str(), path)
+        self.read(PARTIALS, name.as_str(), |path| PathBuf::from(OsStr::from_bytes(path)))
+    }
+
+    /// What is remembered of copies of `name` that are held no more; a damaged row is left out.
+    pub(super) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, CatalogueError> {
+        let name = name.as_str();
+        let all = (name, &[0; 32])..=(name, &[u8::MAX; 32]);
+        let rows = self.table(FLOORS)?.range(all).map_err(|error| self.failed(error))?;
+        let floors = rows.map(|row| row.map(|(_, row)| from_row(name, row.value())));
+        let floors = floors.collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
+        Ok(floors.into_iter().flatten().collect())
+    }
+
+    /// The copy that is about to be moved to its place under `name`; none if its row is damaged.
+    pub(super) fn placing(&self, name: &FileName) -> Result<Option<Copy>, CatalogueError> {
+        let copy = self.read(PLACING, name.as_str(), |(row, manifest, outboard)| {
+            let entry = from_row(name.as_str(), row)?;
+            Some(Copy { entry, manifest: manifest.to_vec(), outboard: outboard.to_vec() })
+        });
+        Ok(copy?.flatten())
+    }
+
+    /// The names of all copies that are about to be moved to their places.
+    pub(super) fn all_placing(&self) -> Result<Vec<FileName>, CatalogueError> {
+        let rows = self.table(PLACING)?.range::<&str>(..).map_err(|error| self.failed(error))?;
+        let names = rows.map(|row| row.map(|(name, _)| FileName::new(name.value())));
+        let names = names.collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
+        Ok(names.into_iter().flatten().collect())
     }
 
     pub(super) fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {
         self.read(PROGRESS, path.as_os_str().as_bytes(), <[u8]>::to_vec)
     }
 
+    /// Number of rows decoded since the start.
+    #[cfg(test)]
+    pub(super) fn rows_read(&self) -> u64 {
+        self.rows_read.load(Ordering::Relaxed)
+    }
+
+    /// Number of rows of the tables that follow from the entries.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> Result<Counts, CatalogueError> {
+        let count = |length: Result<u64, redb::StorageError>| length.map_err(|error| self.failed(error));
+        Ok(Counts {
+            files: count(self.table(FILES)?.len())?,
+            contents: count(self.table(CONTENTS)?.len())?,
+            users: count(self.table(MANIFEST_USERS)?.len())?,
+            sizes: count(self.table(SIZES)?.len())?,
+            manifests: count(self.table(MANIFESTS)?.len())?,
+        })
+    }
+
+    fn decode(&self, name: &str, row: &[u8]) -> Result<Entry, CatalogueError> {
+        #[cfg(test)]
+        self.rows_read.fetch_add(1, Ordering::Relaxed);
+        from_row(name, row)
+            .ok_or_else(|| CatalogueError::DamagedEntry { path: self.path.clone(), name: name.to_owned() })
+    }
+
     fn read<K: redb::Key + 'static, V: redb::Value + 'static, T>(
         &self,
-        table: TableDefinition<'_, K, V>,
+        table: Definition<K, V>,
         key: K::SelfType<'_>,
         take: impl FnOnce(V::SelfType<'_>) -> T,
     ) -> Result<Option<T>, CatalogueError> {
-        let read = self.database.begin_read().map_err(|error| self.failed(error))?;
-        let table = read.open_table(table).map_err(|error| self.failed(error))?;
-        let found = table.get(key).map_err(|error| self.failed(error))?;
+        let found = self.table(table)?.get(key).map_err(|error| self.failed(error))?;
         Ok(found.map(|found| take(found.value())))
     }
 
+    fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        table: Definition<K, V>,
+    ) -> Result<ReadOnlyTable<K, V>, CatalogueError> {
+        self.committed().transaction.open_table(table).map_err(|error| self.failed(error))
+    }
+
+    fn committed(&self) -> Arc<Committed> {
+        Arc::clone(&self.committed.read())
+    }
+
     fn failed(&self, error: impl Into<redb::Error>) -> CatalogueError {
-        CatalogueError::Database { path: self.path.clone(), source: Box::new(error.into()) }
-    }
-
-    fn damaged(&self, what: String) -> CatalogueError {
-        CatalogueError::Damaged { path: self.path.clone(), what }
+        CatalogueError::database(&self.path, error)
     }
 }
 
-impl Write<'_> {
-    /// Creates every table, and verifies that the database is this node's, with this schema.
-    fn check_meta(&self, node: NodeId) -> Result<(), CatalogueError> {
-        self.with(VERSIONS, |_| Ok(()))?;
-        self.with(AVERAGES, |_| Ok(()))?;
-        self.with(MANIFESTS, |_| Ok(()))?;
-        self.with(ENTRIES, |_| Ok(()))?;
-        self.with(PARTIALS, |_| Ok(()))?;
-        self.with(PROGRESS, |_| Ok(()))?;
-        self.with(OUTBOARDS, |_| Ok(()))?;
-        let expected = [("schema", SCHEMA.to_le_bytes().to_vec()), ("node", node.as_bytes().to_vec())];
-        for (key, value) in expected {
-            let found = self.with(META, |table| {
-                let found = table.get(key)?.map(|found| found.value().to_vec());
-                if found.is_none() {
-                    table.insert(key, value.as_slice())?;
-                }
-                Ok(found)
-            })?;
-            match found {
-                Some(found) if found != value && key == "node" => {
-                    return Err(CatalogueError::OtherIdentity(self.tables.path.clone()));
-                }
-                Some(found) if found != value => {
-                    return Err(self.tables.damaged("another program version wrote it".to_owned()));
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn put_entry(&self, entry: &Entry) -> Result<(), CatalogueError> {
-        let bytes = codec::encode(&StoredEntry::from(entry))
-            .map_err(|error| self.tables.damaged(error.to_string()))?;
-        self.with(ENTRIES, |table| {
-            table.insert(entry.record.name.as_str(), bytes.as_slice())?;
-            Ok(())
-        })
-    }
-
-    pub(super) fn remove_entry(&self, name: &FileName) -> Result<(), CatalogueError> {
-        self.with(ENTRIES, |table| {
-            table.remove(name.as_str())?;
-            Ok(())
-        })
-    }
-
-    pub(super) fn put_manifest(
-        &self,
-        hash: &ManifestHash,
-        manifest: &[u8],
-        outboard: &[u8],
-    ) -> Result<(), CatalogueError> {
-        self.with(MANIFESTS, |table| table.insert(hash.as_bytes(), manifest).map(drop))?;
-        if outboard.len() > SegmentHash::default().len() {
-            self.with(OUTBOARDS, |table| table.insert(hash.as_bytes(), outboard).map(drop))?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn remove_manifest(&self, hash: &ManifestHash) -> Result<(), CatalogueError> {
-        self.with(MANIFESTS, |table| table.remove(hash.as_bytes()).map(drop))?;
-        self.with(OUTBOARDS, |table| table.remove(hash.as_bytes()).map(drop))
-    }
-
-    pub(super) fn version(&self, name: &FileName) -> Result<Option<Version>, CatalogueError> {
-        let number =
-            self.with(VERSIONS, |table| Ok(table.get(name.as_str())?.map(|number| number.value())))?;
-        Ok(number.and_then(Version::new))
-    }
-
-    pub(super) fn set_version(&self, name: &FileName, version: Version) -> Result<(), CatalogueError> {
-        self.with(VERSIONS, |table| {
-            table.insert(name.as_str(), version.get())?;
-            Ok(())
-        })
-    }
-
-    pub(super) fn set_average(&self, name: &FileName, average: u32) -> Result<(), CatalogueError> {
-        self.with(AVERAGES, |table| {
-            table.insert(name.as_str(), average)?;
-            Ok(())
-        })
-    }
-
-    pub(super) fn set_partial(
-        &self,
-        name: &FileName,
-        to: Option<&Path>,
-    ) -> Result<Option<PathBuf>, CatalogueError> {
-        self.with(PARTIALS, |table| {
-            let before = match to {
-                Some(path) => table.insert(name.as_str(), path.as_os_str().as_bytes())?,
-                None => table.remove(name.as_str())?,
-            };
-            Ok(before.map(|bytes| path(bytes.value())))
-        })
-    }
-
-    pub(super) fn set_progress(&self, path: &Path, note: Option<&[u8]>) -> Result<(), CatalogueError> {
-        let path = path.as_os_str().as_bytes();
-        self.with(PROGRESS, |table| {
-            match note {
-                Some(note) => drop(table.insert(path, note)?),
-                None => drop(table.remove(path)?),
-            }
-            Ok(())
-        })
-    }
-
-    pub(super) fn commit(self) -> Result<(), CatalogueError> {
-        let Self { transaction, tables } = self;
-        transaction.commit().map_err(|error| tables.failed(error))
-    }
-
-    fn with<K: redb::Key + 'static, V: redb::Value + 'static, T>(
-        &self,
-        table: TableDefinition<'_, K, V>,
-        work: impl FnOnce(&mut redb::Table<'_, K, V>) -> Result<T, redb::StorageError>,
-    ) -> Result<T, CatalogueError> {
-        let mut table = self.transaction.open_table(table).map_err(|error| self.tables.failed(error))?;
-        work(&mut table).map_err(|error| self.tables.failed(error))
+impl Committed {
+    fn of(database: &Database, path: &Path) -> Result<Self, CatalogueError> {
+        let failed = |error: redb::Error| CatalogueError::database(path, error);
+        let transaction = database.begin_read().map_err(|error| failed(error.into()))?;
+        let files = transaction.open_table(FILES).map_err(|error| failed(error.into()))?;
+        let contents = transaction.open_table(CONTENTS).map_err(|error| failed(error.into()))?;
+        Ok(Self { transaction, files, contents })
     }
 }
 
-fn path(bytes: &[u8]) -> PathBuf {
-    PathBuf::from(OsStr::from_bytes(bytes))
+impl fmt::Debug for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tables").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+fn begin<'a>(database: &Database, path: &'a Path) -> Result<Write<'a>, CatalogueError> {
+    let transaction = database.begin_write().map_err(|error| CatalogueError::database(path, error))?;
+    Ok(Write { transaction, path })
 }

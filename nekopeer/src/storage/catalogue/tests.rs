@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, sync::atomic::AtomicU64};
 
-use nekoproto::{Policy, Version};
+use nekoproto::{Policy, Record, VerifiedRecord, Version};
 use tokio_util::sync::CancellationToken;
 
-use super::*;
+use super::{tables::Counts, *};
 use crate::content::chunker::chunk_file;
 
 fn name(text: &str) -> FileName {
@@ -30,11 +30,11 @@ impl Setup {
         let path = self.folder.path().join(file);
         std::fs::write(&path, bytes).unwrap();
         let chunked = chunk_file(&path, None, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
-        Draft { name: name(file), path, chunked, policy: Policy::default() }
+        Draft { name: name(file), path, chunked, policy: Policy::default(), known: None }
     }
 
     fn publish(&self, catalogue: &Catalogue, file: &str, bytes: &[u8]) -> Published {
-        catalogue.publish(vec![self.draft(file, bytes)]).unwrap().remove(0)
+        published(catalogue, vec![self.draft(file, bytes)]).remove(0)
     }
 
     /// An entry for another origin's file.
@@ -61,6 +61,17 @@ impl Setup {
     }
 }
 
+/// The names of all entries.
+fn names(catalogue: &Catalogue) -> Vec<String> {
+    let entries = catalogue.page(&PageStart::default(), 1000).unwrap().entries;
+    entries.into_iter().map(|entry| entry.unwrap().record.name.to_string()).collect()
+}
+
+/// Publishes drafts, none of which fails.
+fn published(catalogue: &Catalogue, drafts: Vec<Draft>) -> Vec<Published> {
+    catalogue.publish(drafts).unwrap().into_iter().map(Result::unwrap).collect()
+}
+
 fn version(published: &Published) -> u64 {
     published.record().version.get()
 }
@@ -77,7 +88,7 @@ fn versions_count_up_over_restarts_and_removals() {
         let catalogue = setup.open();
         seen.push(version(&setup.publish(&catalogue, "a", &[round])));
         if round == 1 {
-            assert!(catalogue.remove(&name("a")).unwrap().is_some());
+            assert!(catalogue.remove(&name("a")).unwrap());
         }
     }
     assert_eq!(seen, [1, 2, 3, 4]);
@@ -92,7 +103,7 @@ fn same_bytes_are_no_new_version_but_another_policy_is() {
     assert!(matches!(again, Published::Unchanged(_)) && version(&again) == 1);
     let mut draft = setup.draft("a", b"one");
     draft.policy = Policy::new(nekoproto::Mode::Pull, 5, 5, false).unwrap();
-    assert_eq!(version(&catalogue.publish(vec![draft]).unwrap()[0]), 2);
+    assert_eq!(version(&published(&catalogue, vec![draft])[0]), 2);
 }
 
 #[test]
@@ -104,14 +115,14 @@ fn everything_is_there_after_a_restart() {
         catalogue.put_copy(stored(setup.copy("b", 7), b"manifest")).unwrap();
         catalogue.note_partial(&name("c"), Some(Path::new("/somewhere"))).unwrap();
         let entry = catalogue.get(&name("a")).unwrap();
-        (entry.clone(), catalogue.manifest(&entry.record.manifest).unwrap())
+        (entry.clone(), catalogue.manifest_of(&entry).unwrap())
     };
     let catalogue = setup.open();
     assert_eq!(catalogue.get(&name("a")), Some(entry.clone()));
-    assert_eq!(catalogue.manifest(&entry.record.manifest).unwrap(), manifest);
+    assert_eq!(catalogue.manifest_of(&entry).unwrap(), manifest);
     assert_eq!(catalogue.with_content(&entry.record.content), std::slice::from_ref(&entry));
     assert_eq!(catalogue.with_manifest(&entry.record.manifest), [entry]);
-    assert_eq!(catalogue.all().len(), 2);
+    assert_eq!(names(&catalogue), ["a", "b"]);
     assert_eq!(catalogue.note_partial(&name("c"), None).unwrap(), Some(PathBuf::from("/somewhere")));
 }
 
@@ -164,7 +175,7 @@ fn a_large_batch_keeps_its_order() {
     let names: Vec<String> = (0..300).map(|n| format!("{}", 1000 - n)).collect();
     let drafts = || names.iter().map(|name| setup.draft(name, name.as_bytes())).collect();
     for kind in [Published::New, Published::Unchanged] {
-        for (published, text) in catalogue.publish(drafts()).unwrap().into_iter().zip(&names) {
+        for (published, text) in published(&catalogue, drafts()).into_iter().zip(&names) {
             assert_eq!(published.record().name, name(text));
             assert_eq!(published, kind(published.record().clone()));
         }
@@ -176,20 +187,101 @@ fn a_copy_of_another_origin_is_not_published_over() {
     let setup = Setup::new();
     let catalogue = setup.open();
     catalogue.put_copy(stored(setup.copy("b", 7), b"manifest")).unwrap();
-    let drafts = vec![setup.draft("fine", b"x"), setup.draft("b", b"mine now")];
-    assert!(matches!(catalogue.publish(drafts), Err(CatalogueError::CopyOfOther { .. })));
+    let drafts = vec![setup.draft("b", b"mine now"), setup.draft("fine", b"x")];
+    let results = catalogue.publish(drafts).unwrap();
+    assert!(matches!(results[0], Err(CatalogueError::CopyOfOther { .. })));
     assert_eq!(catalogue.get(&name("b")).unwrap().record.version.get(), 7);
-    assert_eq!(catalogue.get(&name("fine")), None, "all of a batch, or none");
+    assert_eq!(version(results[1].as_ref().unwrap()), 1, "the others of its batch are published");
+}
+
+/// A record that this key signed elsewhere.
+fn elsewhere(setup: &Setup, like: &VerifiedRecord, version: u64, content: u8) -> VerifiedRecord {
+    let content = nekoproto::ContentHash::from_bytes([content; 32]);
+    let record = Record { version: Version::new(version).unwrap(), content, ..Record::clone(like) };
+    record.sign(&setup.identity).unwrap()
 }
 
 #[test]
-fn a_lost_counter_is_raised_above_what_others_have_seen() {
+fn number_is_above_what_the_network_knows_unless_it_knows_these_bytes() {
     let setup = Setup::new();
     let catalogue = setup.open();
-    setup.publish(&catalogue, "a", b"one");
-    catalogue.raise_version(&name("a"), Version::new(9).unwrap()).unwrap();
-    catalogue.raise_version(&name("a"), Version::new(3).unwrap()).unwrap();
-    assert_eq!(version(&setup.publish(&catalogue, "a", b"one")), 10, "also with the same bytes");
+    let first = setup.publish(&catalogue, "a", b"one").record().clone();
+    let publish = |known, bytes: &[u8]| {
+        let draft = Draft { known: Some(known), ..setup.draft("a", bytes) };
+        published(&catalogue, vec![draft]).remove(0)
+    };
+    assert_eq!(version(&publish(elsewhere(&setup, &first, 5, 5), b"two")), 6);
+    let newer = Record { version: Version::new(9).unwrap(), ..Record::clone(&first) };
+    let newer = newer.sign(&setup.identity).unwrap();
+    assert_eq!(publish(newer.clone(), b"one"), Published::Unchanged(newer), "its number is taken over");
+    assert_eq!(version(&setup.publish(&catalogue, "a", b"three")), 10);
+}
+
+#[test]
+fn unchanged_file_stays_below_a_newer_version_until_the_user_knows_of_it() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    let first = setup.publish(&catalogue, "a", b"one").record().clone();
+    let newer = elsewhere(&setup, &first, 7, 7);
+    let draft = || Draft { known: Some(newer.clone()), ..setup.draft("a", b"one") };
+    assert_eq!(published(&catalogue, vec![draft()]), [Published::Unchanged(first)]);
+    assert_eq!(catalogue.note_newer(std::slice::from_ref(&newer)).unwrap().len(), 1);
+    assert_eq!(version(&published(&catalogue, vec![draft()])[0]), 8);
+}
+
+#[test]
+fn renumbered_version_is_above_both_and_has_the_same_bytes() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    let first = setup.publish(&catalogue, "a", b"one").record().clone();
+    let numbers = |above: &VerifiedRecord| -> Vec<(u64, u64)> {
+        let renumbered = catalogue.renumber(std::slice::from_ref(above)).unwrap();
+        renumbered.iter().map(|(taken, record)| (taken.get(), record.version.get())).collect()
+    };
+    assert_eq!(numbers(&elsewhere(&setup, &first, 1, 9)), [(1, 2)]);
+    assert_eq!(numbers(&elsewhere(&setup, &first, 1, 9)), [], "it is above already");
+    assert_eq!(numbers(&elsewhere(&setup, &first, 8, 8)), [(2, 9)]);
+    let entry = catalogue.get(&name("a")).unwrap();
+    assert_eq!(entry.record.content, first.content);
+    assert!(catalogue.manifest_of(&entry).unwrap().is_some());
+    drop(catalogue);
+    let catalogue = setup.open();
+    assert!(catalogue.is_pending(&catalogue.get(&name("a")).unwrap().record));
+    assert_eq!(version(&setup.publish(&catalogue, "a", b"two")), 10);
+}
+
+#[test]
+fn version_is_pending_until_told_and_news_until_told_to_all_over_restarts() {
+    let setup = Setup::new();
+    let [near, far] = [1, 2].map(|port| std::net::SocketAddr::from(([127, 0, 0, 1], port)));
+    let record = setup.publish(&setup.open(), "a", b"one").record().clone();
+    let state = |catalogue: &Catalogue| {
+        (
+            catalogue.is_pending(&record),
+            catalogue.is_news_to(near, &record),
+            catalogue.is_news_to(far, &record),
+        )
+    };
+    let catalogue = setup.open();
+    assert_eq!(state(&catalogue), (true, true, true));
+    let older = elsewhere(&setup, &record, 2, 2);
+    catalogue.note_told(near, std::slice::from_ref(&older), &[near, far]);
+    assert_eq!(state(&catalogue), (true, true, true), "another version was told");
+    catalogue.note_told(near, std::slice::from_ref(&record), &[near, far]);
+    assert_eq!(state(&catalogue), (false, false, true));
+    catalogue.save_told().unwrap();
+    drop(catalogue);
+    let catalogue = setup.open();
+    assert_eq!(state(&catalogue), (false, false, true));
+    catalogue.note_told(far, std::slice::from_ref(&record), &[near, far]);
+    catalogue.save_told().unwrap();
+    drop(catalogue);
+    let catalogue = setup.open();
+    assert_eq!(state(&catalogue), (false, false, false));
+    assert_eq!(catalogue.tables.untold().unwrap().len(), 0);
+    setup.publish(&catalogue, "a", b"two");
+    catalogue.remove(&name("a")).unwrap();
+    assert_eq!(catalogue.tables.untold().unwrap().len(), 0);
 }
 
 #[test]
@@ -202,15 +294,53 @@ fn another_key_or_damage_is_refused() {
     assert!(Catalogue::open(setup.folder.path(), setup.identity.clone()).is_err());
 }
 
+/// Bytes of several chunks: their manifest is stored.
+fn large(seed: u8) -> Vec<u8> {
+    (0..300_000u32).flat_map(|n| (n.wrapping_mul(2_654_435_761) ^ u32::from(seed)).to_le_bytes()).collect()
+}
+
 #[test]
 fn manifests_go_with_the_last_entry_that_uses_them() {
     let setup = Setup::new();
     let catalogue = setup.open();
-    setup.publish(&catalogue, "a", b"same");
-    setup.publish(&catalogue, "b", b"same");
-    let manifest = catalogue.get(&name("a")).unwrap().record.manifest;
+    setup.publish(&catalogue, "a", &large(1));
+    setup.publish(&catalogue, "b", &large(1));
+    let entry = catalogue.get(&name("a")).unwrap();
+    assert!(entry.stores_manifest());
     catalogue.remove(&name("a")).unwrap();
-    assert!(catalogue.manifest(&manifest).unwrap().is_some());
+    assert!(catalogue.manifest_of(&entry).unwrap().is_some());
     catalogue.remove(&name("b")).unwrap();
-    assert!(catalogue.manifest(&manifest).unwrap().is_none());
+    assert!(catalogue.manifest_of(&entry).unwrap().is_none());
+}
+
+#[test]
+fn a_manifest_goes_with_its_last_users_when_they_leave_it_in_one_batch_and_stays_with_one_that_takes_it() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    setup.publish(&catalogue, "a", &large(1));
+    setup.publish(&catalogue, "b", &large(1));
+    let left = catalogue.get(&name("a")).unwrap();
+    catalogue.publish(vec![setup.draft("a", &large(2)), setup.draft("b", &large(3))]).unwrap();
+    assert!(catalogue.manifest_of(&left).unwrap().is_none(), "both left it");
+    let (second, third) = (catalogue.get(&name("a")).unwrap(), catalogue.get(&name("b")).unwrap());
+    catalogue.publish(vec![setup.draft("a", &large(3)), setup.draft("b", &large(2))]).unwrap();
+    assert!(
+        catalogue.manifest_of(&second).unwrap().is_some() && catalogue.manifest_of(&third).unwrap().is_some()
+    );
+}
+
+#[test]
+fn the_first_of_two_versions_of_a_name_in_one_batch_leaves_nothing_behind() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    let drafts = vec![setup.draft("a", &large(1)), setup.draft("a", &large(2))];
+    let first = drafts[0].chunked.content;
+    catalogue.publish(drafts).unwrap();
+    assert!(catalogue.with_content(&first).is_empty());
+    assert_eq!(
+        catalogue.tables.counts().unwrap(),
+        Counts { files: 1, contents: 1, users: 1, sizes: 1, manifests: 1 }
+    );
+    catalogue.remove(&name("a")).unwrap();
+    assert_eq!(catalogue.tables.counts().unwrap(), Counts::default());
 }

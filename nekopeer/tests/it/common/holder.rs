@@ -86,19 +86,30 @@ pub(crate) struct Holder {
     pub(crate) asked: mpsc::UnboundedReceiver<DataRequest>,
     /// The invalidations received.
     pub(crate) told: mpsc::UnboundedReceiver<Records>,
-    /// Its verdict on every copy that it is asked to confirm.
-    verdict: Arc<Mutex<Verdict>>,
-    told_sender: mpsc::UnboundedSender<Records>,
+    /// The questions received.
+    pub(crate) questions: mpsc::UnboundedReceiver<Question>,
+    calls: Calls,
     sessions: Mutex<Vec<IndexerServiceClient>>,
     stop: CancellationToken,
     _stop: DropGuard,
+}
+
+/// What happened to a question to confirm copies.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// It was asked about these.
+    Asked(List<Held, BATCH_MAX>),
+    /// It hangs, and the asker waits no longer.
+    GivenUp,
 }
 
 /// Answers its control calls.
 #[derive(Clone)]
 pub(crate) struct Calls {
     told: mpsc::UnboundedSender<Records>,
-    verdict: Arc<Mutex<Verdict>>,
+    questions: mpsc::UnboundedSender<Question>,
+    /// Its verdict on every copy that it is asked to confirm; `None`: it hangs.
+    verdict: Arc<Mutex<Option<Verdict>>>,
 }
 
 impl PeerService for Calls {
@@ -112,7 +123,14 @@ impl PeerService for Calls {
         _: Context,
         held: List<Held, BATCH_MAX>,
     ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
+        let _ = self.questions.send(Question::Asked(held.clone())); // few tests receive it
         let verdict = self.verdict.lock().unwrap().clone();
+        let Some(verdict) = verdict else {
+            let _given_up = scopeguard::guard(self.questions, |questions| {
+                let _ = questions.send(Question::GivenUp);
+            });
+            return std::future::pending().await;
+        };
         Ok(List::first_of(held.iter().map(|_| verdict.clone())))
     }
 }
@@ -134,16 +152,18 @@ impl Holder {
         let addr = listener.local_addr();
         let (asked_sender, asked) = mpsc::unbounded_channel();
         let (told_sender, told) = mpsc::unbounded_channel();
-        let verdict = Arc::new(Mutex::new(Verdict::Unpublished));
+        let verdict = Arc::new(Mutex::new(Some(Verdict::Unpublished)));
+        let (question_sender, questions) = mpsc::unbounded_channel();
         let script: Script = Arc::new(script);
-        let calls = Calls { told: told_sender.clone(), verdict: Arc::clone(&verdict) };
+        let calls = Calls { told: told_sender, questions: question_sender, verdict };
+        let served = calls.clone();
         let serve =
-            move |connection| run(connection, Arc::clone(&script), asked_sender.clone(), calls.clone());
+            move |connection| run(connection, Arc::clone(&script), asked_sender.clone(), served.clone());
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
         let guard = stop.clone().drop_guard();
         let sessions = Mutex::default();
-        Self { endpoint, addr, asked, told, verdict, told_sender, sessions, stop, _stop: guard }
+        Self { endpoint, addr, asked, told, questions, calls, sessions, stop, _stop: guard }
     }
 
     /// A node that serves nothing.
@@ -153,11 +173,12 @@ impl Holder {
 
     /// Gives this verdict from now on.
     pub(crate) fn confirms(&self, verdict: Verdict) {
-        *self.verdict.lock().unwrap() = verdict;
+        *self.calls.verdict.lock().unwrap() = Some(verdict);
     }
 
-    fn calls(&self) -> Calls {
-        Calls { told: self.told_sender.clone(), verdict: Arc::clone(&self.verdict) }
+    /// Answers no question from now on.
+    pub(crate) fn hangs(&self) {
+        *self.calls.verdict.lock().unwrap() = None;
     }
 
     /// Registers these records with the indexer at `addr`, and stays connected to it.
@@ -167,7 +188,8 @@ impl Holder {
         records: impl IntoIterator<Item = SignedRecord>,
     ) -> RegisterReply {
         let connection = self.endpoint.dial(addr, Purpose::Control, None).await.unwrap();
-        let (client, driver) = control::open(connection.io, self.calls().serve(), IndexerServiceClient::from);
+        let (client, driver) =
+            control::open(connection.io, self.calls.clone().serve(), IndexerServiceClient::from);
         self.spawn(driver);
         let request = RegisterRequest { records: Records::first_of(records), announce: true, partial: false };
         let reply = client.register(patient(), request).await.unwrap().unwrap();
@@ -178,7 +200,8 @@ impl Holder {
     /// Calls to the peer at `addr`.
     pub(crate) async fn call(&self, addr: SocketAddr) -> PeerServiceClient {
         let connection = self.endpoint.dial(addr, Purpose::Control, None).await.unwrap();
-        let (client, driver) = control::open(connection.io, self.calls().serve(), PeerServiceClient::from);
+        let (client, driver) =
+            control::open(connection.io, self.calls.clone().serve(), PeerServiceClient::from);
         self.spawn(driver);
         client
     }

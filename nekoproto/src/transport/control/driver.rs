@@ -2,7 +2,7 @@
 //! responses to their calls, and sends outgoing frames together.
 
 use std::{
-    cell::RefCell,
+    cell::Cell,
     future::Future,
     io,
     pin::{Pin, pin},
@@ -52,7 +52,8 @@ const IDLE_BYTES_MAX: usize = 1024;
 const _: () = assert!(OUT_BYTES_SOFT + FRAME_BYTES_MAX < OUT_BYTES_MAX);
 
 thread_local! {
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into_boxed_slice());
+    /// The read buffer; taken while one is in use, since a handler may drive another connection itself.
+    static SCRATCH: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
 }
 
 /// One control connection: serves `SReq`, calls and gets `CResp`.
@@ -128,21 +129,26 @@ where
 
     /// Reads and handles what has arrived. Ready when the other end has closed.
     fn read(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, FrameError> {
-        SCRATCH.with_borrow_mut(|scratch| {
-            for _ in 0..READS_IN_A_ROW {
-                let mut buf = ReadBuf::new(scratch);
-                match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
-                    Poll::Pending => return Ok(Poll::Pending),
-                    Poll::Ready(read) => read?,
-                }
-                if buf.filled().is_empty() {
-                    return Ok(Poll::Ready(()));
-                }
-                self.handle_bytes(buf.filled(), cx)?;
+        let mut scratch = SCRATCH.take().unwrap_or_else(|| vec![0; READ_BYTES].into_boxed_slice());
+        let read = self.read_into(&mut scratch, cx);
+        SCRATCH.set(Some(scratch));
+        read
+    }
+
+    fn read_into(&mut self, scratch: &mut [u8], cx: &mut Context<'_>) -> Result<Poll<()>, FrameError> {
+        for _ in 0..READS_IN_A_ROW {
+            let mut buf = ReadBuf::new(scratch);
+            match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
+                Poll::Pending => return Ok(Poll::Pending),
+                Poll::Ready(read) => read?,
             }
-            cx.waker().wake_by_ref(); // there may be more
-            Ok(Poll::Pending)
-        })
+            if buf.filled().is_empty() {
+                return Ok(Poll::Ready(()));
+            }
+            self.handle_bytes(buf.filled(), cx)?;
+        }
+        cx.waker().wake_by_ref(); // there may be more
+        Ok(Poll::Pending)
     }
 
     /// Handles the frames in `bytes`; an incomplete one is kept.

@@ -1,6 +1,11 @@
 //! Small services whose answers show which call reached which node.
 
-use std::{future::pending, net::SocketAddr, time::Duration};
+use std::{
+    future::pending,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use nekoproto::{
     Answers, Held, Hit, Holder, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, List,
@@ -40,24 +45,31 @@ impl Drop for Waiting {
 }
 
 /// Answers by the name it is asked for: `wait` never, `panic` with a panic, `big` with a reply of
-/// the largest size, any other with its length.
+/// the largest size, `nested` after it has driven the other connection it was given, any other with its
+/// length.
 #[derive(Clone)]
 pub(crate) struct Indexer {
     events: mpsc::UnboundedSender<Event>,
+    nested: Arc<Mutex<Option<Driver>>>,
 }
 
 impl Indexer {
     /// The service, and what its handlers do.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, seen) = mpsc::unbounded_channel();
-        (Self { events }, seen)
+        (Self { events, nested: Arc::default() }, seen)
+    }
+
+    /// Asked for `nested`, it runs `driver` to its end before it answers.
+    pub(crate) fn drive(&self, driver: Driver) {
+        *self.nested.lock().unwrap() = Some(driver);
     }
 }
 
 impl IndexerService for Indexer {
     async fn register(self, _: Context, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let lease = self.renew(context::current()).await?;
-        Ok(RegisterReply { lease, newer: request.records, unlisted: 3 })
+        Ok(RegisterReply { lease, newer: request.records, unlisted: Names::new() })
     }
 
     async fn deregister(self, _: Context, names: Names) -> Result<(), Refusal> {
@@ -73,6 +85,11 @@ impl IndexerService for Indexer {
             "wait" => wait_forever(self.events).await,
             "panic" => panic!("as the test asked"),
             "big" => Ok(big_reply()),
+            "nested" => {
+                let driver = self.nested.lock().unwrap().take().unwrap();
+                driver.await;
+                Ok(reply(0))
+            }
             text => Ok(reply(u32::try_from(text.len()).unwrap_or(u32::MAX))),
         }
     }

@@ -1,0 +1,91 @@
+//! Remembers the newest version of files that nobody holds any more, so that an older one is not taken for it.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use nekoproto::{ListedRecord, PackedRecord, Record};
+use nohash_hasher::BuildNoHashHasher;
+
+use super::name_hash::NameHash;
+
+/// Files in one generation, of about 250 bytes each.
+const GENERATION_MAX: usize = 32 * 1024;
+/// A file is forgotten after one to two of these: longer than most holders are away.
+const GENERATION_FOR: Duration = Duration::from_secs(30 * 60);
+
+/// The last known versions of files without a holder.
+///
+/// Two generations: the young one becomes the old one when it is full or [`GENERATION_FOR`] has passed, and
+/// what the old one had is forgotten. Files with the same key displace each other.
+#[derive(Debug)]
+pub(super) struct Departed {
+    young: Generation,
+    old: Generation,
+    turned: Instant,
+}
+
+type Generation = HashMap<u64, PackedRecord, BuildNoHashHasher<u64>>;
+
+impl Departed {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { young: Generation::default(), old: Generation::default(), turned: now }
+    }
+
+    /// The last holder of `record` has left.
+    pub(super) fn remember(&mut self, hash: NameHash, record: PackedRecord) {
+        if self.young.len() >= GENERATION_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key(hash, record.origin().as_bytes()), record);
+    }
+
+    /// The version remembered of the file of `record`, if that is newer or contradicts it.
+    pub(super) fn instead_of(&self, hash: NameHash, record: &Record) -> Option<ListedRecord> {
+        let key = key(hash, record.origin.as_bytes());
+        let known = self.young.get(&key).or_else(|| self.old.get(&key))?;
+        if known.version() < record.version {
+            return None;
+        }
+        Some(known.unpack()).filter(|known| known.replaces(record) || known.contradicts(record))
+    }
+
+    /// Forgets what left long ago.
+    pub(super) fn forget(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.turned) >= GENERATION_FOR {
+            self.old = std::mem::take(&mut self.young);
+            self.turned = now;
+        }
+    }
+}
+
+fn key(hash: NameHash, origin: &[u8; 32]) -> u64 {
+    let [a, b, c, d, e, f, g, h, ..] = *origin;
+    hash.0 ^ u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::testing::record;
+
+    #[test]
+    fn what_left_is_remembered_for_a_while_and_within_a_bound() {
+        let now = Instant::now();
+        let (mut departed, hash) = (Departed::new(now), NameHash(7));
+        let newest = record(1, "a", 3);
+        departed.remember(hash, PackedRecord::new(&newest));
+        let instead = |departed: &Departed, version| departed.instead_of(hash, &record(1, "a", version));
+        assert_eq!(instead(&departed, 2), Some(newest.clone()));
+        assert_eq!([3, 4].map(|version| instead(&departed, version)), [None, None]);
+        assert_eq!(departed.instead_of(hash, &record(2, "a", 2)), None, "the file of another origin");
+        departed.forget(now + GENERATION_FOR);
+        assert_eq!(instead(&departed, 2), Some(newest));
+        departed.forget(now + 2 * GENERATION_FOR);
+        assert_eq!(instead(&departed, 2), None);
+        let other = PackedRecord::new(&record(1, "b", 1));
+        (0..5 * GENERATION_MAX as u64).for_each(|n| departed.remember(NameHash(n << 8), other.clone()));
+        assert!(departed.young.len() + departed.old.len() <= 2 * GENERATION_MAX);
+    }
+}

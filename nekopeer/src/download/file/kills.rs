@@ -1,0 +1,204 @@
+//! Kills at every point between the beginning of a download and its catalogue entry, one after the other: the copy
+//! stays this peer's, and the next version replaces it.
+
+use std::path::Path;
+
+use nekoproto::{Freshness, Identity, Manifest, Policy, Record, VerifiedRecord, Version};
+
+use super::{
+    destination::{Destination, destination},
+    placement::copy_entry,
+};
+use crate::{
+    content::{chunker::chunk_file, stamp::Stamp},
+    download::DownloadOptions,
+    library::{Library, Opened, status::Condition},
+    storage::{
+        catalogue::{Catalogue, Copy},
+        lock::DataLock,
+        share_folder::ShareFolder,
+    },
+};
+
+/// What was done last before the kill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Killed {
+    BeforeAnything,
+    /// The partial file is noted.
+    Noted,
+    /// It is written in part.
+    Half,
+    /// It is complete.
+    Complete,
+    /// It is noted to be on its way to its place.
+    OnItsWay,
+    /// It is in its place.
+    Moved,
+    /// It is catalogued.
+    Never,
+}
+
+const POINTS: [Killed; 7] = [
+    Killed::BeforeAnything,
+    Killed::Noted,
+    Killed::Half,
+    Killed::Complete,
+    Killed::OnItsWay,
+    Killed::Moved,
+    Killed::Never,
+];
+
+/// A start of the peer, as [`Peer::spawn`](crate::Peer::spawn) does it.
+fn start(folder: &Path) -> std::sync::Arc<Library> {
+    let share = ShareFolder::open(folder).unwrap();
+    let data_dir = folder.join(".neko");
+    let lock = DataLock::take(&data_dir).unwrap();
+    let identity = Identity::from_seed(&[9; 32]);
+    let catalogue = Catalogue::open(&data_dir, identity.clone()).unwrap();
+    catalogue.settle_all().unwrap();
+    Library::new(Opened { share, data_dir, catalogue, lock }, identity.id(), false, None).0
+}
+
+fn content(version: u64) -> Vec<u8> {
+    format!("the bytes of version {version}").into_bytes()
+}
+
+fn record(version: u64) -> VerifiedRecord {
+    let scratch = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(scratch.path(), content(version)).unwrap();
+    let chunked = chunk_file(scratch.path(), None, &Default::default(), &Default::default()).unwrap();
+    let origin = Identity::from_seed(&[1; 32]);
+    let record = Record {
+        origin: origin.id(),
+        name: nekoproto::FileName::new("docs/a").unwrap(),
+        version: Version::new(version).unwrap(),
+        size: content(version).len() as u64,
+        content: chunked.content,
+        manifest: chunked.manifest_hash,
+        policy: Policy::default(),
+    };
+    record.sign(&origin).unwrap()
+}
+
+/// Downloads a version until the process is killed. What a kill leaves is what is on disk: nothing cleans up when
+/// the rest is dropped.
+fn download(library: &Library, version: u64, killed: Killed) {
+    if killed == Killed::BeforeAnything {
+        return;
+    }
+    let (record, catalogue) = (record(version), &library.catalogue);
+    let stamp = match destination(library, &record, &DownloadOptions::default()) {
+        Ok(Destination::Replaceable(stamp)) => stamp,
+        other => panic!("version {version} has no place: {other:?}"),
+    };
+    let place = library.share.place(&record.name).unwrap();
+    let path = place.partial_path(&record.content);
+    catalogue.note_partial(&record.name, Some(&path)).unwrap();
+    if killed == Killed::Noted {
+        return;
+    }
+    let partial = place.partial(&record.content).unwrap();
+    let bytes = content(version);
+    partial.write_at(&bytes[..5], 0).unwrap();
+    if killed == Killed::Half {
+        return;
+    }
+    partial.write_at(&bytes, 0).unwrap();
+    let complete = partial.complete(record.size).unwrap();
+    if killed == Killed::Complete {
+        return;
+    }
+    let entry = copy_entry(record.clone(), None, complete, partial.target().to_owned());
+    let manifest = Manifest::implied_by(&record).unwrap().1;
+    let mut copy = Copy { entry, manifest, outboard: Vec::new() };
+    let _placing = catalogue.place([(&copy, partial.path())].into_iter()).unwrap();
+    if killed == Killed::OnItsWay {
+        return;
+    }
+    copy.entry.stamp = partial.commit_synced(stamp).unwrap();
+    if killed == Killed::Moved {
+        return;
+    }
+    catalogue.put_copy(copy).unwrap();
+}
+
+/// The file is that of the entry, whatever happened.
+fn check(library: &Library, expected: u64, what: &str) {
+    let record = record(expected);
+    let entry = library.catalogue.get(&record.name).unwrap_or_else(|| panic!("{what}: there is no entry"));
+    assert_eq!(entry.record, record, "{what}");
+    let metadata = std::fs::symlink_metadata(&entry.path).unwrap();
+    assert_eq!(Stamp::of(&metadata), entry.stamp, "{what}");
+    assert_eq!(std::fs::read(&entry.path).unwrap(), content(expected), "{what}");
+    let status = library.status(std::sync::Arc::unwrap_or_clone(entry));
+    assert_eq!(status.condition, Condition::Good(Freshness::Unverified), "{what}");
+}
+
+#[test]
+fn copy_follows_its_origin_after_any_two_kills() {
+    for first in POINTS {
+        for second in POINTS {
+            let what = format!("killed {first:?}, then {second:?}");
+            let folder = tempfile::tempdir().unwrap();
+            download(&start(folder.path()), 1, Killed::Never);
+            let mut there = 1;
+            for (version, killed) in [(2, first), (3, second)] {
+                download(&start(folder.path()), version, killed);
+                there = if killed >= Killed::Moved { version } else { there };
+                check(&start(folder.path()), there, &what);
+            }
+            let library = start(folder.path());
+            download(&library, 4, Killed::Never);
+            check(&library, 4, &what);
+        }
+    }
+}
+
+/// The same process goes on after the catalogue failed once.
+#[test]
+fn copy_that_could_not_be_catalogued_is_when_its_name_is_used_next() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = start(folder.path());
+    download(&library, 1, Killed::Never);
+    for version in 2..5 {
+        download(&library, version, Killed::Moved);
+    }
+    download(&library, 5, Killed::Never);
+    check(&library, 5, "moved again and again");
+}
+
+#[test]
+fn file_that_a_user_put_in_the_place_after_a_kill_is_the_user_s() {
+    for killed in [Killed::OnItsWay, Killed::Moved] {
+        let folder = tempfile::tempdir().unwrap();
+        download(&start(folder.path()), 1, killed);
+        std::fs::write(folder.path().join("docs/a"), b"my own work").unwrap();
+        let library = start(folder.path());
+        let found = destination(&library, &record(2), &DownloadOptions::default());
+        assert!(matches!(found, Err(crate::DownloadError::Exists(_))), "{killed:?}: {found:?}");
+    }
+}
+
+/// While a file is replaced, nobody takes it for one that a user changed.
+#[test]
+fn file_that_is_being_replaced_is_not_called_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = start(folder.path());
+    download(&library, 1, Killed::Never);
+    let (catalogue, record) = (&library.catalogue, record(2));
+    let partial = library.share.place(&record.name).unwrap().partial(&record.content).unwrap();
+    partial.write_at(&content(2), 0).unwrap();
+    let stamp = partial.complete(record.size).unwrap();
+    let before = catalogue.get(&record.name).unwrap();
+    let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
+    let mut copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
+    let placing = catalogue.place([(&copy, partial.path())].into_iter()).unwrap();
+    copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
+    let condition = || library.status(crate::storage::catalogue::Entry::clone(&before)).condition;
+    assert_eq!(condition(), Condition::Good(Freshness::Unverified), "moved, and not catalogued yet");
+    catalogue.put_copy(copy).unwrap();
+    drop(placing);
+    assert_eq!(condition(), Condition::Good(Freshness::Unverified), "of the entry that replaced it");
+    std::fs::write(&before.path, b"my own work").unwrap();
+    assert_eq!(condition(), Condition::Changed);
+}

@@ -1,0 +1,64 @@
+//! Origins as sources of last resort: where no indexer lists a file that is or was held here, its origin is asked
+//! at its last known address.
+
+use std::collections::HashMap;
+
+use futures::{StreamExt, stream};
+use nekoproto::{FileName, Holder, VerifiedRecord};
+
+use super::{DownloadOptions, Downloader, error::DownloadError};
+use crate::{peers::ORIGINS_AT_ONCE, state::choice::Target};
+
+/// What to download under a name, or why nothing was found.
+type Found = (FileName, Result<Target, DownloadError>);
+
+impl Downloader {
+    /// Asks the origins of names that could not be found, many names per call; a name whose origin does not offer
+    /// it either keeps its error.
+    pub(super) async fn from_origins(
+        &self,
+        failed: Vec<(FileName, DownloadError)>,
+        options: &DownloadOptions,
+    ) -> Vec<Found> {
+        let mut by_origin: HashMap<Holder, Vec<VerifiedRecord>> = HashMap::new();
+        for (name, error) in &failed {
+            if let Some((origin, known)) = self.known(name, options).filter(|_| error.is_not_found()) {
+                by_origin.entry(origin).or_default().push(known);
+            }
+        }
+        let asking = by_origin.into_iter().map(|(origin, known)| async move {
+            let newest = self.peers.newest(origin, known).await;
+            newest
+                .into_iter()
+                .map(move |record| (record.name.clone(), Target { record, sources: vec![origin] }))
+        });
+        let mut asked = stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE);
+        let mut targets: HashMap<FileName, Target> = HashMap::new();
+        while let Some(found) = asked.next().await {
+            targets.extend(found);
+        }
+        let found = |(name, error)| {
+            let target = targets.remove(&name);
+            (name, target.ok_or(error))
+        };
+        failed.into_iter().map(found).collect()
+    }
+
+    /// The newest known version of a copy of `name` that is or was held here, and where its origin was last. None if
+    /// there were copies of several origins.
+    fn known(&self, name: &FileName, options: &DownloadOptions) -> Option<(Holder, VerifiedRecord)> {
+        let catalogue = &self.library.catalogue;
+        let copies = match catalogue.get(name) {
+            Some(held) => vec![(*held).clone()],
+            None => catalogue.floors(name).unwrap_or_default(),
+        };
+        let is_wanted =
+            |origin: String| options.origin.as_ref().is_none_or(|digits| origin.starts_with(digits));
+        let mut wanted = copies
+            .into_iter()
+            .filter(|copy| !catalogue.is_own(copy) && is_wanted(copy.record.origin.to_string()));
+        let (copy, other) = (wanted.next()?, wanted.next());
+        let origin = Holder::new(copy.record.origin, copy.origin_addr.filter(|_| other.is_none())?);
+        Some((origin, copy.newest.unwrap_or(copy.record)))
+    }
+}

@@ -1,0 +1,61 @@
+//! Asks the network which versions of the names to be published this key has published already, while their
+//! files are read: a number is not taken twice where that can be known.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use nekoproto::{FileName, VerifiedRecord};
+use parking_lot::Mutex;
+use tokio::{runtime::Handle, task::JoinHandle, time::timeout};
+
+use crate::indexers::Indexers;
+
+/// How long a publish waits, all in all, for the network to say which versions it knows. Whatever it does not
+/// say in time shows when the version is registered.
+const ASKING_MAX: Duration = Duration::from_secs(1);
+
+/// Asks for one publish.
+pub(super) struct Asking {
+    runtime: Handle,
+    indexers: Arc<Indexers>,
+}
+
+/// Names that the network was asked for.
+pub(super) struct Asked {
+    known: Arc<Mutex<HashMap<FileName, VerifiedRecord>>>,
+    task: JoinHandle<()>,
+}
+
+/// What is left of the time that a publish waits.
+pub(super) struct Patience(Duration);
+
+impl Asking {
+    /// Asks in tasks of the current runtime.
+    pub(super) fn new(indexers: &Arc<Indexers>) -> Self {
+        Self { runtime: Handle::current(), indexers: Arc::clone(indexers) }
+    }
+
+    /// Begins to ask for `names`.
+    pub(super) fn begin(&self, names: Vec<FileName>) -> Asked {
+        let known = Arc::new(Mutex::new(HashMap::new()));
+        let (indexers, answers) = (Arc::clone(&self.indexers), Arc::clone(&known));
+        let task = self.runtime.spawn(async move { indexers.ask_own(&names, &answers).await });
+        Asked { known, task }
+    }
+
+    /// What the network knows, as far as it answers in time. Blocking.
+    pub(super) fn end(&self, mut asked: Asked, patience: &mut Patience) -> HashMap<FileName, VerifiedRecord> {
+        let began = std::time::Instant::now();
+        let waiting = async { timeout(patience.0, &mut asked.task).await };
+        // Late answers are not waited for, and the task fails only when the runtime ends.
+        drop(self.runtime.block_on(waiting));
+        asked.task.abort();
+        patience.0 = patience.0.saturating_sub(began.elapsed());
+        std::mem::take(&mut asked.known.lock())
+    }
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(ASKING_MAX)
+    }
+}

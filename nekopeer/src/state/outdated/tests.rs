@@ -1,0 +1,149 @@
+//! Simulations: many outdated copies of origins that answer, fail or hang.
+
+use std::collections::HashSet;
+
+use rand::{RngExt as _, SeedableRng, rngs::StdRng};
+
+use super::*;
+
+fn name(n: usize) -> FileName {
+    FileName::new(&format!("f{n}")).unwrap()
+}
+
+fn origin(n: usize) -> NodeId {
+    NodeId::from_bytes([u8::try_from(n).unwrap(); 32])
+}
+
+#[test]
+fn four_copies_of_a_dead_origin_do_not_stop_the_others() {
+    let (mut outdated, mut now) = (Outdated::default(), Instant::now());
+    (0..4).for_each(|n| outdated.add(name(n), origin(1)));
+    for round in 0..100 {
+        for begun in outdated.begin(now) {
+            outdated.ended(&begun, Ended::Failed, now, 1.0);
+        }
+        outdated.add(name(9), origin(2));
+        let begun = outdated.begin(now);
+        assert!(begun.contains(&name(9)), "round {round}");
+        for begun in begun {
+            let how = if begun == name(9) { Ended::Done } else { Ended::Failed };
+            outdated.ended(&begun, how, now, 1.0);
+        }
+        now = outdated.next_at(now).unwrap();
+    }
+}
+
+#[test]
+fn a_name_has_one_attempt_at_a_time_and_another_after_news() {
+    let (mut outdated, now) = (Outdated::default(), Instant::now());
+    (0..4).for_each(|_| outdated.add(name(1), origin(1)));
+    assert_eq!(outdated.begin(now), [name(1)]);
+    (0..4).for_each(|_| outdated.add(name(1), origin(1)));
+    assert!(outdated.begin(now).is_empty());
+    assert!(outdated.ended(&name(1), Ended::Failed, now, 1.0), "the first failure");
+    assert_eq!(outdated.begin(now), [name(1)], "the news came during the attempt");
+    outdated.ended(&name(1), Ended::Done, now, 1.0);
+    assert!(outdated.names.is_empty() && outdated.line.is_empty());
+}
+
+#[test]
+fn repetitions_become_rare_and_are_told_once() {
+    let (mut outdated, begin) = (Outdated::default(), Instant::now());
+    let (mut now, mut told) = (begin, 0);
+    outdated.add(name(1), origin(1));
+    for _ in 0..20 {
+        assert_eq!(outdated.begin(now), [name(1)]);
+        told += usize::from(outdated.ended(&name(1), Ended::Failed, now, 1.0));
+        let next = outdated.next_at(now).unwrap();
+        assert!(next - now <= PAUSE_MAX && outdated.begin(now).is_empty());
+        now = next;
+    }
+    assert!(told == 1 && now - begin > 10 * PAUSE_MAX);
+}
+
+/// Many names of one dead origin cost no more attempts than a few: they share its pauses.
+#[test]
+fn a_hundred_thousand_copies_of_a_dead_origin_are_quiet_after_one_attempt_each() {
+    let (mut outdated, mut now) = (Outdated::default(), Instant::now());
+    (0..100_000).for_each(|n| outdated.add(name(n), origin(1)));
+    let mut attempts = 0;
+    while outdated.origins[&origin(1)].new.front().is_some() {
+        for begun in outdated.begin(now) {
+            outdated.ended(&begun, Ended::Failed, now, 1.0);
+            attempts += 1;
+        }
+    }
+    assert_eq!(attempts, 100_000);
+    let hour = now + Duration::from_secs(3600);
+    while now < hour {
+        attempts +=
+            outdated.begin(now).iter().map(|name| outdated.ended(name, Ended::Failed, now, 1.0)).count();
+        now = outdated.next_at(now).unwrap();
+    }
+    assert!(attempts <= 100_000 + 121, "{attempts}");
+}
+
+/// How the origins of a simulation answer.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Alive,
+    Dead,
+    Hanging,
+}
+
+/// Whatever the others do, the copies of an origin that answers are refetched soon; once all answer, all are.
+#[test]
+fn copies_of_living_origins_are_refetched_whatever_the_others_do() {
+    for seed in 0..20 {
+        println!("seed {seed}");
+        let mut random = StdRng::seed_from_u64(seed);
+        let kinds: Vec<Kind> = (0..12)
+            .map(|n| [Kind::Alive, Kind::Dead, Kind::Hanging][(n + random.random_range(0..2)) % 3])
+            .collect();
+        let (mut outdated, begin) = (Outdated::default(), Instant::now());
+        let (mut now, mut running) = (begin, Vec::<(Instant, usize)>::new());
+        let mut proven: HashMap<usize, Instant> = HashMap::new();
+        let mut since: HashMap<usize, Instant> = HashMap::new(); // the outdated copies
+        let healed = begin + Duration::from_secs(600);
+        let kind = |n: usize, now: Instant| if now < healed { kinds[n % kinds.len()] } else { Kind::Alive };
+        while now < healed + Duration::from_secs(1200) {
+            if now < healed && random.random_bool(0.3) {
+                let n = random.random_range(0..200);
+                since.entry(n).or_insert(now);
+                outdated.add(name(n), origin(n % kinds.len()));
+            }
+            for begun in outdated.begin(now) {
+                let n: usize = begun.as_str()[1..].parse().unwrap();
+                let took = match kind(n, now) {
+                    Kind::Alive => 50,
+                    Kind::Dead => 20,
+                    Kind::Hanging => 60_000,
+                };
+                running.push((now + Duration::from_millis(took), n));
+            }
+            let names: HashSet<usize> = running.iter().map(|(_, n)| *n).collect();
+            assert!(names.len() == running.len() && running.len() <= TURNS.all);
+            let next_end = running.iter().map(|(at, _)| *at).min();
+            let steps = [next_end, outdated.next_at(now), Some(now + Duration::from_millis(100))];
+            now = steps.into_iter().flatten().min().unwrap().max(now);
+            for (_, n) in running.extract_if(.., |(at, _)| *at <= now).collect::<Vec<_>>() {
+                let alive = kind(n, now) == Kind::Alive;
+                let how = if alive { Ended::Done } else { Ended::Failed };
+                outdated.ended(&name(n), how, now, random.random());
+                if alive {
+                    since.remove(&n);
+                    proven.entry(n % kinds.len()).or_insert(now);
+                }
+            }
+            for (n, since) in &since {
+                let waits = now - *since;
+                // Until an origin has answered once, it shares the turns of those that hang.
+                let is_proven = proven.get(&(n % kinds.len())).is_some_and(|at| at < since);
+                let limit = if is_proven { 1 } else { 300 };
+                let is_alive = kind(*n, *since) == Kind::Alive;
+                assert!(!is_alive || waits < Duration::from_secs(limit), "{n} waits {waits:?}");
+            }
+        }
+        assert!(since.is_empty() && outdated.names.is_empty() && outdated.origins.is_empty(), "{since:?}");
+    }
+}

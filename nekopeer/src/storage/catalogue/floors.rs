@@ -1,0 +1,43 @@
+//! What is remembered of copies that are held no more: no older version takes their place later.
+
+use nekoproto::{FileName, NodeId};
+
+use super::{Catalogue, CatalogueError, Copy, Entry, write::Write};
+
+impl Catalogue {
+    /// The last entries of the copies of `name` that were dropped, deregistered, or replaced by a copy of another
+    /// origin's file; one for each origin.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, CatalogueError> {
+        self.tables.floors(name)
+    }
+
+    /// The last entry of a copy of `name` from `origin`, if it is held no more.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn floor(&self, name: &FileName, origin: &NodeId) -> Result<Option<Entry>, CatalogueError> {
+        Ok(self.floors(name)?.into_iter().find(|floor| floor.record.origin == *origin))
+    }
+
+    /// Completes the entry of a new copy with what is known of the file: a later version, and where its origin is.
+    pub(super) fn complete(&self, write: &Write<'_>, copy: &mut Copy) -> Result<(), CatalogueError> {
+        let entry = &mut copy.entry;
+        let held = self.entry(&entry.record.name)?;
+        let floor = self.floor(&entry.record.name, &entry.record.origin)?;
+        for known in held.iter().map(AsRef::as_ref).chain(&floor) {
+            if known.record.origin == entry.record.origin {
+                entry.origin_addr = entry.origin_addr.or(known.origin_addr);
+            }
+            let newest = entry.newest.as_ref().unwrap_or(&entry.record);
+            let later = known.newest.as_ref().filter(|known| known.replaces(newest)).cloned();
+            entry.newest = later.or(entry.newest.take());
+        }
+        match held.filter(|held| !self.is_own(held) && !held.record.same_file(&entry.record)) {
+            Some(other) => write.put_floor(&other),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Copies on their way to their places. What is about to be moved is noted durably before; so a process that ends
+//! between the move and the catalogue's change leaves no file of which nobody knows whose it is.
+
+use std::{fs::symlink_metadata, path::PathBuf};
+
+use nekoproto::FileName;
+
+use super::{Catalogue, CatalogueError, Copy};
+use crate::content::stamp::Stamp;
+
+/// Copies that are being moved to their places, until dropped. Their files are no changes of a user's meanwhile.
+#[derive(Debug)]
+pub(crate) struct Placing<'a> {
+    catalogue: &'a Catalogue,
+    names: Vec<FileName>,
+}
+
+impl Catalogue {
+    /// Notes, in one transaction, that each of `copies` is complete in its partial file and will be moved to its
+    /// place. Its entry has the stamp of the partial file. [`put_copies`](Self::put_copies) ends that; if the process
+    /// ends before, [`settle`](Self::settle) does. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn place<'a>(
+        &self,
+        copies: impl Iterator<Item = (&'a Copy, PathBuf)>,
+    ) -> Result<Placing<'_>, CatalogueError> {
+        let write = self.tables.begin()?;
+        let mut names = Vec::new();
+        for (copy, partial) in copies {
+            let name = &copy.entry.record.name;
+            super::progress::set_partial(&write, name, Some(&partial))?;
+            write.put_placing(copy)?;
+            names.push(name.clone());
+        }
+        self.tables.commit(write, || {})?;
+        Ok(self.marked(names))
+    }
+
+    /// The file of `name` is being removed, until the guard is dropped.
+    pub(crate) fn removing(&self, name: &FileName) -> Placing<'_> {
+        self.marked(vec![name.clone()])
+    }
+
+    /// Whether the file of `name` is being replaced or removed by this peer.
+    pub(crate) fn is_placing(&self, name: &FileName) -> bool {
+        self.placing.lock().contains(name)
+    }
+
+    /// Ends what was interrupted in the placing of `name`: a copy that reached its place is catalogued, any other is
+    /// forgotten. The name must not be in use. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn settle(&self, name: &FileName) -> Result<(), CatalogueError> {
+        let Some(copy) = self.tables.placing(name)? else { return Ok(()) };
+        let moved = symlink_metadata(&copy.entry.path).map(|metadata| Stamp::of(&metadata));
+        match moved {
+            Ok(stamp) if copy.entry.stamp.is_moved_to(&stamp) => {
+                let mut copy = copy;
+                copy.entry.stamp = stamp;
+                self.put_copies(vec![copy])?; // or it was overtaken, which ends it too
+            }
+            _ => {
+                let write = self.tables.begin()?;
+                write.end_placing(name)?;
+                self.tables.commit(write, || {})?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all that the last process left. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue failed; some may be left.
+    pub(crate) fn settle_all(&self) -> Result<(), CatalogueError> {
+        self.tables.all_placing()?.iter().try_for_each(|name| self.settle(name))
+    }
+
+    fn marked(&self, names: Vec<FileName>) -> Placing<'_> {
+        self.placing.lock().extend(names.iter().cloned());
+        Placing { catalogue: self, names }
+    }
+}
+
+impl Drop for Placing<'_> {
+    fn drop(&mut self) {
+        let mut placing = self.catalogue.placing.lock();
+        for name in &self.names {
+            placing.remove(name);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The only module that acts on news, which [`Library`] records: it refetches or drops outdated copies,
+//! settles numbers that were used elsewhere with the same key, withdraws files that changed on disk, and
+//! forwards newer versions to the own indexers. It also asks origins before the bound of a copy expires, so that a lost push is found within the bound.
+
+mod attempts;
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use nekoproto::{FileName, NodeId};
+use tokio::time::sleep;
+
+use crate::{
+    download::Downloader,
+    indexers::Indexers,
+    library::{Library, News, events::Event},
+    peers::{ORIGINS_AT_ONCE, Peers},
+    publish::Publisher,
+    state::{
+        copies::Due,
+        freshness::OnStale,
+        outdated::{Ended, Outdated},
+        turns::{Limits, Turns},
+    },
+    util::clock,
+};
+
+/// Origins asked at once. Those that did not answer the last question leave some to the others.
+const ASKED: Limits = Limits { all: ORIGINS_AT_ONCE, doubtful: ORIGINS_AT_ONCE / 4 * 3, each: 1 };
+/// Maximum time between two rounds.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+/// Acts on news.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    library: Arc<Library>,
+    indexers: Arc<Indexers>,
+    peers: Arc<Peers>,
+    downloader: Arc<Downloader>,
+    publisher: Arc<Publisher>,
+    on_stale: OnStale,
+}
+
+impl Watch {
+    pub(crate) fn new(
+        library: &Arc<Library>,
+        indexers: &Arc<Indexers>,
+        peers: &Arc<Peers>,
+        downloader: &Arc<Downloader>,
+        publisher: &Arc<Publisher>,
+        on_stale: OnStale,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            library: Arc::clone(library),
+            indexers: Arc::clone(indexers),
+            peers: Arc::clone(peers),
+            downloader: Arc::clone(downloader),
+            publisher: Arc::clone(publisher),
+            on_stale,
+        })
+    }
+
+    /// Acts on news and asks origins, until the peer stops. A peer that does not serve asks only on request.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let asks = self.library.is_serving;
+        let mut outdated = Outdated::default();
+        if asks {
+            if let Err(error) = self.library.blocking(|library| library.watch_all()).await {
+                tracing::error!(%error, "not all copies are watched");
+            }
+            // Outdated copies that the last run did not handle.
+            self.line_up(&mut outdated, self.library.outdated());
+        }
+        let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
+        let mut asked = Turns::new(ASKED);
+        loop {
+            let news = self.act(self.library.take_news());
+            self.line_up(&mut outdated, news);
+            let now = clock::now();
+            attempts.extend(outdated.begin(now).into_iter().map(|name| self.attempt(name)));
+            let due = if asks { self.library.due(now, |origin| asked.has(origin)) } else { Due::default() };
+            for (origin, due) in due.origins {
+                if asked.take(origin, due.is_doubtful) {
+                    asking.push(self.ask(origin, due.asked));
+                }
+            }
+            let next = outdated.next_at(now).into_iter().chain(due.next).min();
+            let pause = next.map_or(LOOK_EVERY, |next| next.saturating_duration_since(clock::now()));
+            tokio::select! {
+                () = sleep(pause.min(LOOK_EVERY)) => {}
+                () = self.library.woken() => {}
+                Some(origin) = asking.next() => asked.give_back(&origin),
+                Some((name, how, why)) = attempts.next() => {
+                    let is_first = outdated.ended(&name, how, clock::now(), rand::random());
+                    if let (true, Some(why)) = (is_first, why) {
+                        self.library.tell(Event::Failed { name, why });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Acts on what needs no turn; returns the copies that are newly outdated.
+    fn act(self: &Arc<Self>, news: News) -> Vec<(FileName, NodeId)> {
+        let News { outdated, changed, heard } = news;
+        if !self.library.is_serving {
+            return outdated.into_iter().collect();
+        }
+        if !changed.is_empty() {
+            let changed = changed.into_iter().collect();
+            self.spawn(|watch| async move { watch.indexers.look_at(changed).await });
+        }
+        let own = self.library.take_own_news();
+        if !own.is_empty() {
+            self.spawn(|watch| Arc::clone(&watch.publisher).resolve(own));
+        }
+        if !heard.is_empty() {
+            self.spawn(|watch| async move { watch.indexers.pass_on(&heard).await });
+        }
+        outdated.into_iter().collect()
+    }
+
+    fn line_up(&self, outdated: &mut Outdated, news: Vec<(FileName, NodeId)>) {
+        if self.on_stale != OnStale::Keep {
+            news.into_iter().for_each(|(name, origin)| outdated.add(name, origin));
+        }
+    }
+
+    /// Asks one origin about some of its files. A panic in it ends this question alone.
+    async fn ask(&self, origin: NodeId, names: Vec<FileName>) -> NodeId {
+        let asking = async {
+            let copies = self.library.blocking(move |library| library.asked_for(&names)).await;
+            if !copies.is_empty() && !self.peers.confirm_with(origin, copies).await {
+                self.library.note_away(&origin);
+            }
+        };
+        drop(AssertUnwindSafe(asking).catch_unwind().await);
+        origin
+    }
+
+    /// One attempt at an outdated copy; why it failed is told once. A panic in it ends this attempt alone.
+    async fn attempt(&self, name: FileName) -> (FileName, Ended, Option<String>) {
+        let attempt = async {
+            match self.on_stale {
+                OnStale::Keep => (Ended::GivenUp, None),
+                OnStale::Refetch => self.refetch(&name).await,
+                OnStale::Drop => self.drop_copy(&name).await,
+            }
+        };
+        let ended = AssertUnwindSafe(attempt).catch_unwind().await;
+        let (how, why) = ended.unwrap_or((Ended::GivenUp, None));
+        (name, how, why)
+    }
+
+    fn spawn<F: Future<Output = ()> + Send + 'static>(self: &Arc<Self>, work: impl FnOnce(Arc<Self>) -> F) {
+        self.library.tasks.spawn_until_stop(work(Arc::clone(self)));
+    }
+}

@@ -1,0 +1,112 @@
+//! Refetches and drops of outdated copies: none waits for another for good.
+
+use crate::common::{
+    Folder, Goods, Holder, Node, ScriptedReply, holder::patient, identity, in_time, indexer, name, policy,
+};
+use nekopeer::{Config, Event, OnStale};
+use nekoproto::{DataRequest, FetchRefusal, Mode, Policy, Records};
+
+/// A policy whose bound outlasts the test.
+fn lasting() -> Policy {
+    policy(Mode::Push, 600)
+}
+
+fn goods(text: &str, version: u64) -> Goods {
+    let content = format!("{text} {version}").into_bytes();
+    Goods::with(&identity(1), text, version, content, |record| record.policy = lasting())
+}
+
+/// A reader that refetches, with a copy of `a` of a living origin and copies of `dead` of one that dies.
+struct Stage {
+    _indexer: nekoindexer::IndexerHandle,
+    from: Folder,
+    origin: Node,
+    to: Folder,
+    reader: Node,
+}
+
+impl Stage {
+    /// `news` are the versions of the dying origin's files that the reader is told last.
+    async fn set(dead: &[&str], news: &[(&str, u64)]) -> Self {
+        let indexer = indexer(&[]).await;
+        let (from, to) = (Folder::new(), Folder::new());
+        let config = Config { policy: lasting(), ..from.config(&[indexer.local_addr()]) };
+        let origin = Node::registered(config).await;
+        origin.publish(&from.write("a", b"version 1")).await;
+        let config = Config { on_stale: OnStale::Refetch, ..to.config(&[indexer.local_addr()]) };
+        let mut reader = Node::registered(config).await;
+        reader.get("a").await.unwrap();
+        reader.peer.check_copies().await;
+        let all: Vec<Goods> = dead.iter().map(|text| goods(text, 1)).collect();
+        let script = all.clone();
+        let dying = Holder::begin(identity(1), move |request| match request {
+            DataRequest::Get { content, .. } => {
+                script.iter().find(|goods| goods.record.content == *content).unwrap().honest(request)
+            }
+            _ => ScriptedReply::refusal(FetchRefusal::NotShared),
+        });
+        dying.register(indexer.local_addr(), all.iter().map(|goods| goods.record.to_signed())).await;
+        for text in dead {
+            reader.get(text).await.unwrap();
+        }
+        let client = dying.call(reader.addr()).await;
+        for (text, version) in news {
+            let record = goods(text, *version).record.to_signed();
+            client.invalidate(patient(), Records::first_of([record])).await.unwrap().unwrap();
+        }
+        drop((client, dying));
+        // All attempts have failed once.
+        for _ in dead {
+            reader.event(|event| matches!(event, Event::Failed { .. }).then_some(())).await;
+        }
+        Self { _indexer: indexer, from, origin, to, reader }
+    }
+
+    async fn refreshes_the_living(mut self) {
+        self.origin.publish(&self.from.write("a", b"version 2")).await;
+        let refreshed = |event: &Event| match event {
+            Event::Refreshed { name, version, .. } => Some((name.clone(), version.get())),
+            _ => None,
+        };
+        assert_eq!(self.reader.event(refreshed).await, (name("a"), 2));
+        assert_eq!(self.to.read("a"), b"version 2");
+    }
+}
+
+#[tokio::test]
+async fn copies_of_a_dead_origin_do_not_stop_the_refetch_of_others() {
+    in_time(async {
+        let dead = ["d0", "d1", "d2", "d3"];
+        Stage::set(&dead, &dead.map(|text| (text, 2))).await.refreshes_the_living().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn four_invalidations_of_one_file_do_not_stop_the_refetch_of_others() {
+    in_time(async {
+        let news = [2, 3, 4, 5].map(|version| ("d", version));
+        Stage::set(&["d"], &news).await.refreshes_the_living().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn outdated_copy_that_is_gone_from_disk_is_dropped_too() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, to) = (Folder::new(), Folder::new());
+        let config = Config { policy: lasting(), ..from.config(&[indexer.local_addr()]) };
+        let origin = Node::registered(config).await;
+        origin.publish(&from.write("a", b"version 1")).await;
+        let config = Config { on_stale: OnStale::Drop, ..to.config(&[indexer.local_addr()]) };
+        let mut reader = Node::registered(config).await;
+        reader.get("a").await.unwrap();
+        reader.peer.check_copies().await;
+        std::fs::remove_file(to.path("a")).unwrap(); // as a drop that was killed leaves it
+        origin.publish(&from.write("a", b"version 2")).await;
+        reader.sees(&Event::Dropped(name("a"))).await;
+        assert!(reader.peer.files().await.is_empty());
+    })
+    .await;
+}
