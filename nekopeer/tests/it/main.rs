@@ -16,6 +16,7 @@ mod publishing;
 mod repl_script;
 mod repl_terminal;
 mod resume;
+mod schedule;
 mod sessions;
 mod sharing;
 mod transfer;
