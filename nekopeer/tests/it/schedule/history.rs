@@ -6,8 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Lines of the log that are printed when a promise is broken.
-const LOG_SHOWN: usize = 80;
+use super::world::FILES;
+
+/// Lines of the log that are printed when a promise is broken: the last ones that concern the file.
+const LOG_SHOWN: usize = 120;
 
 /// Everything that happened, from all threads.
 #[derive(Default)]
@@ -22,7 +24,8 @@ struct Facts {
     fresh: usize,
     faults: usize,
     log: Vec<String>,
-    broken: Vec<String>,
+    /// What was broken, and the file that it concerns.
+    broken: Vec<(String, String)>,
     began: Option<Instant>,
 }
 
@@ -43,7 +46,7 @@ impl History {
         let known = facts.contents.entry((name.to_owned(), version)).or_insert_with(|| content.to_owned());
         if known != content {
             let broken = format!("{who}: {name} version {version} is {content:.8} and {known:.8}");
-            facts.broken(broken);
+            facts.broken(name, broken);
         }
     }
 
@@ -78,7 +81,7 @@ impl History {
                 "{who}: {name} version {version} is called fresh, {late:?} after the bound that version {} set",
                 newer.version
             );
-            facts.broken(text);
+            facts.broken(name, text);
         }
     }
 
@@ -108,10 +111,17 @@ impl History {
     /// Panics with the log if a promise was broken.
     pub(super) fn check(&self, seed: u64) {
         let facts = self.0.lock().unwrap();
-        if !facts.broken.is_empty() {
-            let first = facts.log.len().saturating_sub(LOG_SHOWN);
-            panic!("seed {seed}: {}\n{}", facts.broken.join("\n"), facts.log[first..].join("\n"));
-        }
+        let Some((name, text)) = facts.broken.first() else { return };
+        let others: Vec<_> = FILES.iter().map(|(file, ..)| *file).filter(|file| file != name).collect();
+        let concerns = |line: &&String| !others.iter().any(|other| line.contains(&format!(" {other} ")));
+        let mut log: Vec<_> = facts.log.iter().rev().filter(concerns).take(LOG_SHOWN).cloned().collect();
+        log.reverse();
+        panic!("seed {seed}: {name}: {text}\n{}", log.join("\n"));
+    }
+
+    /// A promise is broken that concerns the file `name`.
+    pub(super) fn broken(&self, name: &str, text: String) {
+        self.0.lock().unwrap().broken(name, text);
     }
 
     /// One line of figures.
@@ -126,8 +136,8 @@ impl History {
 }
 
 impl Facts {
-    fn broken(&mut self, text: String) {
+    fn broken(&mut self, name: &str, text: String) {
         self.log.push(format!("BROKEN   {text}"));
-        self.broken.push(text);
+        self.broken.push((name.to_owned(), text));
     }
 }

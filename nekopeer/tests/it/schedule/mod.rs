@@ -78,7 +78,7 @@ fn run(seed: u64, lasts: Duration) -> History {
     history.check(seed);
     world.heal(&history);
     (0..FILES.len()).for_each(|file| world.publish(file, rand::random(), &history));
-    world.wait_until_all_follow(&history);
+    world.wait_until_all_follow(seed, &history);
     history.check(seed);
     history
 }
