@@ -15,6 +15,7 @@ mod program_commands;
 mod program_failures;
 mod program_kills;
 mod program_pipes;
+mod program_shells;
 mod publishing;
 mod refetch;
 mod registration;
