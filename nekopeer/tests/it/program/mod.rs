@@ -250,6 +250,18 @@ impl Running {
         self.wait_with_input_open()
     }
 
+    /// Waits for its end; `None` if that takes longer than `limit`, and it is killed.
+    pub(crate) fn wait_within(mut self, limit: Duration) -> Option<Ended> {
+        let until = Instant::now() + limit;
+        while self.is_running() {
+            if Instant::now() > until {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some(self.wait())
+    }
+
     /// Waits for its end with stdin open.
     pub(crate) fn wait_with_input_open(mut self) -> Ended {
         let ended = self.out.wait_for_end() && self.err.wait_for_end();
