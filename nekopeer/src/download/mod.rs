@@ -133,7 +133,7 @@ impl Downloader {
         progress.set_total(target.record.size);
         let (record, path, report) = match self.destination(&target.record, &options).await? {
             Destination::UpToDate(path) => {
-                progress.add_done(target.record.size);
+                progress.add_kept(target.record.size);
                 (target.record, path, Report::default())
             }
             Destination::Replaceable(stamp) => {

@@ -66,7 +66,14 @@ impl Downloader {
             have: Arc::clone(assembly.have()),
             stop: Arc::clone(&stop),
         };
-        let transfer = Transfer::new(self, record.clone(), assembly, &local, Order::InOrder, progress);
+        let transfer = Transfer::new(
+            self,
+            record.clone(),
+            assembly,
+            &local,
+            Order::InOrder,
+            (progress, progress.mark()),
+        );
         let look = || self.look_for_sources(&record, options.ttl_hops);
         let fetching = async {
             let fetched = self.fetch(transfer, local, plan.begin, look).await?;

@@ -59,10 +59,11 @@ impl Downloader {
             self.library.blocking(open).await?
         };
         let _shown = self.show(&record, &plan, &assembly).await;
+        let mark = progress.mark();
         let (mut report, mut begin) = (Report::default(), plan.begin);
         for attempt in 1.. {
             let order = self.order(&record, plan.manifest.chunks().len());
-            let transfer = Transfer::new(self, record.clone(), assembly, &local, order, progress);
+            let transfer = Transfer::new(self, record.clone(), assembly, &local, order, (progress, mark));
             let look = || self.look_for_sources(&record, options.ttl_hops);
             let fetched = self.fetch(transfer, local, begin, look).await?;
             report.add(fetched.report);

@@ -70,17 +70,24 @@ async fn stale_copy_is_asked_about_again_and_knows_the_newest_version() {
 #[tokio::test]
 async fn stale_copy_is_subscribed_to_what_comes_next() {
     in_time(async {
+        let (_port, listen) = kept_port();
         let indexer = indexer(&[]).await;
         let from = Folder::new();
-        let config = Config { policy: policy(Mode::Push, 600), ..from.config(&[indexer.local_addr()]) };
-        let origin = Node::registered(config).await;
+        let config = || Config {
+            policy: policy(Mode::Push, 600),
+            listen: Some(listen),
+            ..from.config(&[indexer.local_addr()])
+        };
+        let origin = Node::registered(config()).await;
         let (_to, mut reader) = peer(&[indexer.local_addr()]).await;
         origin.publish(&from.write("a", b"version 1")).await;
         reader.get("a").await.unwrap();
+        origin.peer.shutdown().await; // it forgets who subscribed
+        let origin = Node::registered(config()).await;
         origin.publish(&from.write("a", b"version 2")).await;
         reader.invalidated("a", 2).await;
-        indexer.shutdown().await;
         reader.peer.check_copies().await;
+        indexer.shutdown().await;
         origin.publish(&from.write("a", b"version 3")).await;
         reader.invalidated("a", 3).await;
     })

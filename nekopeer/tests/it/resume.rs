@@ -83,7 +83,9 @@ async fn dropped_download_goes_on_at_once_with_what_is_missing() {
         let honest = honest(&goods, 2);
         begin(&indexer, &reader, &goods).await;
         honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
-        let done = reader.get("a").await.unwrap();
+        let (file, progress) = (name("a"), Arc::new(Progress::default()));
+        let done = reader.peer.download(&file, DownloadOptions::default(), &progress).await.unwrap();
+        assert_eq!((progress.kept(), progress.done()), (DELIVERED as u64, goods.bytes.len() as u64));
         assert_eq!(done.bytes_moved, (goods.bytes.len() - DELIVERED) as u64);
         assert!(to.read("a") == goods.bytes);
     })

@@ -212,3 +212,24 @@ async fn busy_source_is_asked_again_until_it_has_room() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn progress_of_many_files_counts_all_of_them_and_what_was_there_apart() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (_to, reader) = peer(&[indexer.local_addr()]).await;
+        let sizes = [("there", MIB), ("large", 2 * MIB), ("larger", 3 * MIB), ("small", 10)];
+        for ((text, size), seed) in sizes.into_iter().zip(1..) {
+            origin.publish(&from.write(text, &bytes(seed, size))).await;
+        }
+        reader.get("there").await.unwrap();
+        let (names, progress) = (sizes.map(|(text, _)| name(text)), Arc::new(Progress::default()));
+        let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &progress).await;
+        assert!(outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "{outcomes:?}");
+        let all: usize = sizes.iter().map(|(_, size)| size).sum();
+        assert_eq!((progress.done(), progress.total()), (all as u64, all as u64));
+        assert_eq!(progress.kept(), MIB as u64);
+    })
+    .await;
+}

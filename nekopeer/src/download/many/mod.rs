@@ -150,7 +150,7 @@ impl Bulk<'_> {
         for (target, found) in looked {
             match found {
                 Ok(Destination::UpToDate(path)) => {
-                    self.progress.add_done(target.record.size);
+                    self.progress.add_kept(target.record.size);
                     let record = target.record;
                     self.ended(&record.name.clone(), Ok(self.downloaded(record, path, 0)));
                 }
