@@ -216,16 +216,38 @@ pub(super) async fn get_all(
     output: &Output,
 ) -> anyhow::Result<Ended> {
     let progress = Arc::new(Progress::default());
-    let downloading = peer.download_all(names, options, &progress);
-    let outcomes = output.with_bar("files", &progress, downloading).await;
+    let mut downloads = peer.downloads(names, options, &progress);
+    let (mut tally, mut failures, mut separator) = (show::Tally::default(), Vec::new(), "");
     if output.is_json() {
-        output.object(&show::all_downloaded_json(&outcomes))?;
-    } else {
-        output.line(&show::all_downloaded(&outcomes))?;
+        output.piece("{\"files\":[")?;
     }
-    let failures: Vec<_> = outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().err()).collect();
-    if !output.is_json() {
-        failures.iter().take(FAILURES_TOLD_MAX).for_each(|error| output.note(&format!("error: {error}")));
+    let downloading = async {
+        while let Some(outcomes) = downloads.next().await {
+            for (name, outcome) in outcomes {
+                tally.count(&outcome);
+                match outcome {
+                    Ok(done) if output.is_json() => {
+                        output.piece(&format!("{separator}{}", show::downloaded_json(&done)))?;
+                        separator = ",";
+                    }
+                    Ok(_) => {}
+                    Err(error) => failures.push((name, error)),
+                }
+            }
+        }
+        std::io::Result::Ok(())
+    };
+    output.with_bar("files", &progress, downloading).await?;
+    if output.is_json() {
+        let failure = |(name, error): &(FileName, DownloadError)| {
+            json!({ "name": name.to_string(), "error": error.to_string() }).to_string()
+        };
+        let failed: Vec<String> = failures.iter().map(failure).collect();
+        output.line(&format!("],\"failed\":[{}]}}", failed.join(",")))?;
+    } else {
+        output.line(&tally.to_string())?;
+        let told = failures.iter().take(FAILURES_TOLD_MAX);
+        told.for_each(|(_, error)| output.note(&format!("error: {error}")));
         if failures.len() > FAILURES_TOLD_MAX {
             output.note(&format!(
                 "error: and {} more; --json names them all",
@@ -236,7 +258,7 @@ pub(super) async fn get_all(
     if failures.is_empty() {
         return Ok(Ended::Well);
     }
-    let only_missing = failures.iter().all(|error| matches!(error, DownloadError::NotFound { .. }));
+    let only_missing = failures.iter().all(|(_, error)| matches!(error, DownloadError::NotFound { .. }));
     Ok(if only_missing { Ended::NotFound } else { Ended::Failed })
 }
 

@@ -167,27 +167,34 @@ pub(super) fn downloaded_json(done: &Downloaded) -> Value {
     value
 }
 
-/// Counts of a bulk download.
-pub(super) fn all_downloaded(outcomes: &[(FileName, Result<Downloaded, DownloadError>)]) -> String {
-    let done = outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().ok());
-    let done: Vec<&Downloaded> = done.collect();
-    let bytes = done.iter().map(|done| done.record.size).sum();
-    let moved = done.iter().map(|done| done.bytes_moved).sum();
-    let took = done.iter().map(|done| done.took).max().unwrap_or_default().as_secs_f64();
-    let (here, all) = (done.len(), outcomes.len());
-    format!("{here} of {all} files here, {} of {} moved in {took:.2} s", size(moved), size(bytes))
+/// Counts of a bulk download, as its outcomes come in.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    all: usize,
+    here: usize,
+    bytes: u64,
+    moved: u64,
+    took: std::time::Duration,
 }
 
-/// `{"files":[...],"failed":[{"name","error"}]}`
-pub(super) fn all_downloaded_json(outcomes: &[(FileName, Result<Downloaded, DownloadError>)]) -> Value {
-    let (mut files, mut failed) = (Vec::new(), Vec::new());
-    for (name, outcome) in outcomes {
-        match outcome {
-            Ok(done) => files.push(downloaded_json(done)),
-            Err(error) => failed.push(json!({ "name": name.to_string(), "error": error.to_string() })),
+impl Tally {
+    pub(super) fn count(&mut self, outcome: &Result<Downloaded, DownloadError>) {
+        self.all += 1;
+        if let Ok(done) = outcome {
+            self.here += 1;
+            self.bytes += done.record.size;
+            self.moved += done.bytes_moved;
+            self.took = self.took.max(done.took);
         }
     }
-    json!({ "files": files, "failed": failed })
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { all, here, .. } = self;
+        let (moved, bytes, secs) = (size(self.moved), size(self.bytes), self.took.as_secs_f64());
+        write!(f, "{here} of {all} files here, {moved} of {bytes} moved in {secs:.2} s")
+    }
 }
 
 /// The outcome of a publish, file by file if there are few.

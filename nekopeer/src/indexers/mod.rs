@@ -83,6 +83,9 @@ impl Indexers {
 
     /// Registers versions that this peer now holds. See [`announce`](Self::announce).
     pub(crate) async fn offer(&self, records: &[VerifiedRecord]) {
+        if !self.library.is_serving {
+            return; // nothing is registered, now or later
+        }
         let generation = self.registrations.lock().offer(records);
         self.told(generation).await;
     }
