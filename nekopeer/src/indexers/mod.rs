@@ -110,7 +110,7 @@ impl Indexers {
             let (name, registrations) = (name.clone(), Arc::clone(&self.registrations));
             let end = move |library: &Arc<Library>| {
                 let whole = library.offered_as(&name);
-                registrations.lock().end_part(&name, whole)
+                registrations.lock().end_part(&name, whole.as_ref())
             };
             self.library.blocking(end).await
         };
