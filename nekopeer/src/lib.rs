@@ -5,6 +5,8 @@
 //! | room | what happens there |
 //! |---|---|
 //! | [`cli`] | command line, REPL and demo; the only room that prints |
+//! | `door` | one running peer a folder: hands commands to it over a local socket |
+//! | `commands` | commands and their answers as values, and carrying them out |
 //! | `peer` | builds the rooms, and hands out [`PeerHandle`] |
 //! | `listing` | lists the files piece by piece, after asking their origins |
 //! | `watch` | acts on news: refetches, drops, republishes, forwards, confirms with origins |
@@ -22,8 +24,10 @@
 //! [`Peer::spawn`] starts a peer inside any program.
 
 pub mod cli;
+mod commands;
 mod config;
 mod content;
+mod door;
 mod download;
 mod indexers;
 mod library;

@@ -5,13 +5,12 @@ use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand, ValueEnum};
 use nekoindexer::config::DEFAULT_PORT;
 use nekoproto::{
-    FileName, Mode, NetworkName, Policy,
-    limits::{POLICY_SECS_MAX, TTL_MAX},
-    policy::BadPolicy,
+    Mode, NetworkName,
+    limits::POLICY_SECS_MAX,
     transport::{Security, resolve},
 };
 
-use super::{indexers::listen_towards, units};
+use super::{listen::listen_towards, units, verbs::Verb};
 use crate::{config::Config, publish::PolicyChange, state::freshness::OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
@@ -58,28 +57,48 @@ pub struct NodeArgs {
     /// Output for machines: one JSON object
     #[arg(long, global = true)]
     pub json: bool,
-    /// How copies of published files are kept coherent: push, pull or hybrid [default: hybrid]
-    #[arg(long, global = true, value_name = "MODE")]
-    pub policy: Option<Mode>,
-    /// Published files: seconds that a copy counts as fresh under push [default: 60]
-    #[arg(long, global = true, value_name = "SECS", value_parser = seconds())]
-    pub lease: Option<u32>,
-    /// Published files: seconds that a copy counts as fresh under pull [default: 60]; copies here:
-    /// the same, if stricter than their origin says
-    #[arg(long, global = true, value_name = "SECS", value_parser = seconds())]
-    pub ttr: Option<u32>,
-    /// Published files: a copy past its time is not handed out at all
-    #[arg(long, global = true)]
-    pub no_serve_stale: bool,
+    /// The policy of published files, and of copies here.
+    #[command(flatten)]
+    pub policy: PolicyArgs,
     /// Bytes a second that are sent at most, to all readers together, such as 50MB [default: no limit]
     #[arg(long, global = true, value_name = "RATE", value_parser = units::rate)]
     pub limit_up: Option<NonZeroU64>,
     /// Bytes a second that are fetched at most, from all sources together [default: no limit]
     #[arg(long, global = true, value_name = "RATE", value_parser = units::rate)]
     pub limit_down: Option<NonZeroU64>,
-    /// What happens to a copy here when a newer version is out
-    #[arg(long, global = true, value_name = "WHAT", default_value = "keep")]
-    pub on_stale: StaleArg,
+    /// What happens to a copy here when a newer version is out [default: keep]
+    #[arg(long, global = true, value_name = "WHAT")]
+    pub on_stale: Option<StaleArg>,
+}
+
+/// What was said about a policy.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct PolicyArgs {
+    /// How copies of published files are kept coherent: push, pull or hybrid [default: as before, else hybrid]
+    #[arg(long, global = true, value_name = "MODE")]
+    pub policy: Option<Mode>,
+    /// Published files: seconds that a copy counts as fresh under push [default: as before, else 60]
+    #[arg(long, global = true, value_name = "SECS", value_parser = seconds())]
+    pub lease: Option<u32>,
+    /// Published files: seconds that a copy counts as fresh under pull [default: as before, else 60]; copies
+    /// here: the same, if stricter than their origin says
+    #[arg(long, global = true, value_name = "SECS", value_parser = seconds())]
+    pub ttr: Option<u32>,
+    /// Published files: a copy past its time is not handed out at all
+    #[arg(long, global = true)]
+    pub no_serve_stale: bool,
+    /// Published files: a copy past its time is handed out again, as such
+    #[arg(long, global = true, conflicts_with = "no_serve_stale")]
+    pub serve_stale: bool,
+}
+
+impl PolicyArgs {
+    /// What was said.
+    #[must_use]
+    pub fn change(self) -> PolicyChange {
+        let serve_stale = self.serve_stale.then_some(true).or(self.no_serve_stale.then_some(false));
+        PolicyChange { mode: self.policy, lease_secs: self.lease, ttr_secs: self.ttr, serve_stale }
+    }
 }
 
 /// What happens to an outdated copy.
@@ -93,58 +112,24 @@ pub enum StaleArg {
     Drop,
 }
 
+impl From<StaleArg> for OnStale {
+    fn from(arg: StaleArg) -> Self {
+        match arg {
+            StaleArg::Keep => Self::Keep,
+            StaleArg::Refetch => Self::Refetch,
+            StaleArg::Drop => Self::Drop,
+        }
+    }
+}
+
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
-    /// Publish files or folders, then keep serving until Ctrl-C
-    Share {
-        /// Files and folders; the files of a folder are named by their paths below --dir, or
-        /// below the folder's own name if it is elsewhere. `-` is what comes on
-        /// stdin: it is stored as DIR/NAME, see --name
-        #[arg(required = true)]
-        paths: Vec<PathBuf>,
-        /// The name of a single file, or of what comes on stdin
-        #[arg(long, value_name = "NAME")]
-        name: Option<FileName>,
-        /// Replace a file that stands in the place of what comes on stdin
-        #[arg(long)]
-        force: bool,
-    },
-    /// Download files, verified
-    Get {
-        /// Their names; of several, small ones are fetched together
-        #[arg(required_unless_present = "names_from", value_name = "NAME")]
-        names: Vec<FileName>,
-        /// A file with further names, one in a line; `-` is stdin
-        #[arg(long, value_name = "FILE")]
-        names_from: Option<PathBuf>,
-        /// Where a single file is to stand [default: DIR/NAME]; `-` is stdout, in order, each part verified
-        /// before it is written, and no copy is kept
-        #[arg(short, long, value_name = "PATH")]
-        output: Option<PathBuf>,
-        #[command(flatten)]
-        reach: Reach,
-        #[command(flatten)]
-        which: Which,
-    },
-    /// Ask the own indexer only
-    Search {
-        /// What to look for
-        #[arg(required = true, value_name = "NAME")]
-        names: Vec<FileName>,
-    },
-    /// Ask the network
-    Query {
-        /// What to look for
-        #[arg(required = true, value_name = "NAME")]
-        names: Vec<FileName>,
-        #[command(flatten)]
-        reach: Reach,
-    },
-    /// List what is published and held here
-    Ls,
-    /// List what is held here after asking the origins whether it is still the newest
-    Status,
+    /// What the REPL understands too.
+    #[command(flatten)]
+    Verb(Verb),
+    /// Keep serving what is published, until Ctrl-C or SIGTERM
+    Serve,
     /// The whole story in one process, on real files in a temporary folder
     Demo {
         /// MiB of the large file
@@ -153,79 +138,36 @@ pub enum Command {
     },
 }
 
-/// How far a query travels.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub struct Reach {
-    /// Hops the query may travel beyond the own indexer
-    #[arg(long, value_name = "N", default_value_t = nekoproto::limits::TTL_DEFAULT,
-          value_parser = clap::value_parser!(u8).range(0..=i64::from(TTL_MAX)))]
-    pub ttl: u8,
-}
-
-/// Which of several files under one name, and over which file.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Which {
-    /// Whose file, where several origins publish different ones: the first digits of its id
-    #[arg(long, value_name = "ID", value_parser = id_digits)]
-    pub origin: Option<String>,
-    /// Replace a file that stands there and is no copy from here, or stand beside one whose name differs
-    /// only in case or in the Unicode form of its letters
-    #[arg(long)]
-    pub force: bool,
-}
-
 fn network(text: &str) -> Result<NetworkName, String> {
     NetworkName::try_from(text.to_owned()).map_err(|error| error.to_string())
 }
 
-fn id_digits(text: &str) -> Result<String, String> {
-    let digits = text.to_ascii_lowercase();
-    if !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
-        Ok(digits)
-    } else {
-        Err("expected hexadecimal digits".to_owned())
-    }
-}
-
-pub(super) fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
+fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=i64::from(POLICY_SECS_MAX))
 }
 
 impl NodeArgs {
     /// The peer's configuration. It serves if `serving`.
-    ///
-    /// # Errors
-    /// The policy breaks a limit. The ranges of the flags prevent that.
-    pub fn config(&self, indexers: Vec<SocketAddr>, serving: bool) -> Result<Config, BadPolicy> {
-        let default = Config::new(&self.dir);
-        Ok(Config {
+    #[must_use]
+    pub fn config(&self, indexers: Vec<SocketAddr>, serving: bool) -> Config {
+        Config {
             listen: serving.then(|| self.listen.unwrap_or_else(|| listen_towards(&indexers))),
             indexers,
             data_dir: self.data_dir.clone(),
             network: self.network.clone().unwrap_or_default(),
             security: self.security(),
-            policy: self.policy_change().over(Policy::default())?,
-            ttr: self.ttr.map(|secs| Duration::from_secs(secs.into())),
+            ttr: self.policy.ttr.map(|secs| Duration::from_secs(secs.into())),
             limit_up: self.limit_up,
             limit_down: self.limit_down,
-            on_stale: match self.on_stale {
-                StaleArg::Keep => OnStale::Keep,
-                StaleArg::Refetch => OnStale::Refetch,
-                StaleArg::Drop => OnStale::Drop,
-            },
-            ..default
-        })
+            on_stale: self.on_stale.map(OnStale::from).unwrap_or_default(),
+            ..Config::new(&self.dir)
+        }
     }
 
-    /// What the flags say of the policy of published files.
+    /// The data folder.
     #[must_use]
-    pub fn policy_change(&self) -> PolicyChange {
-        PolicyChange {
-            mode: self.policy,
-            lease_secs: self.lease,
-            ttr_secs: self.ttr,
-            serve_stale: self.no_serve_stale.then_some(false),
-        }
+    pub fn data_dir(&self) -> PathBuf {
+        self.config(Vec::new(), false).data_dir()
     }
 
     /// TLS, or plain TCP.
@@ -267,9 +209,21 @@ mod tests {
             &["get"],
             &["ls", "--limit-up", "0"],
             &["ls", "--limit-down", "fast"],
+            &["share", "a", "--serve-stale", "--no-serve-stale"],
+            &["deregister"],
         ] {
             let line = ["nekopeer"].iter().chain(wrong);
             assert!(Args::try_parse_from(line).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn both_words_of_a_verb_are_read_and_the_nearest_is_suggested() {
+        for words in [["share", "a"], ["register", "a"], ["get", "a"], ["download", "a"], ["deregister", "a"]]
+        {
+            assert!(Args::try_parse_from(["nekopeer"].iter().chain(&words)).is_ok(), "{words:?}");
+        }
+        let error = Args::try_parse_from(["nekopeer", "serach", "a"]).unwrap_err().to_string();
+        assert!(error.contains("'search'"), "{error}");
     }
 }

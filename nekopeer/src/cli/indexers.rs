@@ -1,9 +1,6 @@
 //! Which indexers to use: those given, one found, or one started here.
 
-use std::{
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
-    time::Duration,
-};
+use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context;
 use nekoindexer::{Indexer, IndexerHandle, StartError};
@@ -13,7 +10,7 @@ use nekoproto::{
 };
 use tokio::time::timeout;
 
-use super::{args::NodeArgs, output::Output};
+use super::{args::NodeArgs, listen::listen_towards, output::Output};
 
 /// Time limit for probing whether an indexer answers.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
@@ -71,24 +68,6 @@ impl Indexers {
             embedded.shutdown().await;
         }
     }
-}
-
-/// A free port of the address from which the first indexer that is not on this machine is reached; of
-/// 127.0.0.1 if there is none, or no way to it.
-pub(super) fn listen_towards(indexers: &[SocketAddr]) -> SocketAddr {
-    let any = |far: &SocketAddr| match far {
-        SocketAddr::V4(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)),
-        SocketAddr::V6(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-    };
-    // Connecting a UDP socket sends nothing; it asks the system for the route.
-    let source = |far: &SocketAddr| {
-        let socket = UdpSocket::bind(any(far))?;
-        socket.connect(far)?;
-        socket.local_addr()
-    };
-    let far = indexers.iter().find(|addr| !addr.ip().is_loopback());
-    let ip = far.and_then(|far| source(far).ok()).map_or(Ipv4Addr::LOCALHOST.into(), |addr| addr.ip());
-    SocketAddr::new(ip, 0)
 }
 
 async fn is_there(args: &NodeArgs) -> anyhow::Result<bool> {

@@ -1,21 +1,28 @@
 //! The command line: one-shot commands, the REPL and the demo. The only room that prints.
 
 mod args;
+mod bar;
 mod demo;
+mod events;
+mod flags;
+mod hosting;
 mod indexers;
-mod list;
-mod outcome;
+mod listen;
+mod names;
+mod one_shot;
 mod output;
-mod pipes;
+mod reach;
 mod repl;
 mod run;
 mod show;
 mod stop;
 pub mod units;
+mod verbs;
 
 use std::process::ExitCode;
 
 pub use args::Args;
+use args::Command;
 
 /// How a command ended; maps to the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,10 +55,12 @@ impl From<Ended> for ExitCode {
 #[tokio::main]
 pub async fn execute(args: Args) -> Ended {
     let output = output::Output::new(args.node.json);
-    let ended = match &args.command {
-        Some(args::Command::Demo { size_mib }) => demo::run(&output, *size_mib).await,
-        Some(command) => run::one_shot(&args.node, command, &output).await,
-        None => repl::run(&args.node, &output).await,
+    let Args { node, command } = args;
+    let ended = match command {
+        Some(Command::Demo { size_mib }) => demo::run(&output, size_mib).await,
+        Some(Command::Serve) => one_shot::serve(&node, output).await,
+        Some(Command::Verb(verb)) => one_shot::run_verb(&node, verb, output).await,
+        None => repl::run(&node, output).await,
     };
     ended.unwrap_or_else(|error| {
         output.error(&error);

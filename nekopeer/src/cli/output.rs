@@ -1,17 +1,10 @@
-//! Where output goes: results to stdout, everything else to stderr, progress bars to a terminal.
+//! Where output goes: results to stdout, everything else to stderr.
 
-use std::{
-    io::{self, IsTerminal, Write},
-    sync::Arc,
-    time::Duration,
-};
+use std::io::{self, BufWriter, StdoutLock, Write};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::{Value, json};
 
-use crate::util::progress::Progress;
-
-/// Interval between redraws of a progress bar.
-const DRAW_EVERY: Duration = Duration::from_millis(100);
+use crate::commands::in_one_line;
 
 /// Prints text or JSON.
 #[derive(Clone, Copy, Debug)]
@@ -36,14 +29,19 @@ impl Output {
         stdout.flush()
     }
 
-    /// Prints a piece of a line of the result.
-    pub(super) fn piece(self, text: &str) -> io::Result<()> {
-        io::stdout().lock().write_all(text.as_bytes())
+    /// Prints many lines; the caller flushes it.
+    pub(super) fn lines(self) -> BufWriter<StdoutLock<'static>> {
+        BufWriter::new(io::stdout().lock())
     }
 
     /// Prints the result as JSON.
-    pub(super) fn object(self, value: &serde_json::Value) -> io::Result<()> {
+    pub(super) fn object(self, value: &Value) -> io::Result<()> {
         self.line(&value.to_string())
+    }
+
+    /// Prints a short result as JSON or as plain text.
+    pub(super) fn say(self, text: &str) -> io::Result<()> {
+        if self.json { self.object(&json!({ "done": text })) } else { self.line(text) }
     }
 
     /// Prints a note to stderr.
@@ -54,50 +52,6 @@ impl Output {
 
     /// Prints an error and its causes in one line.
     pub(super) fn error(self, error: &anyhow::Error) {
-        let mut text = error.to_string();
-        for cause in error.chain().skip(1).map(ToString::to_string) {
-            // Most errors quote their cause already.
-            if !text.contains(&cause) {
-                text = format!("{text}: {cause}");
-            }
-        }
-        self.note(&format!("error: {text}"));
+        self.note(&format!("error: {}", in_one_line(error.as_ref())));
     }
-
-    /// Runs `work` with a progress bar on stderr, if that is a terminal.
-    pub(super) async fn with_bar<T>(
-        self,
-        what: &str,
-        progress: &Arc<Progress>,
-        work: impl Future<Output = T>,
-    ) -> T {
-        if self.json || !io::stderr().is_terminal() {
-            return work.await;
-        }
-        let bar = bar(what);
-        let mut ticks = tokio::time::interval(DRAW_EVERY);
-        tokio::pin!(work);
-        loop {
-            tokio::select! {
-                result = &mut work => {
-                    bar.finish_and_clear();
-                    return result;
-                }
-                _ = ticks.tick() => {
-                    if progress.total() > 0 {
-                        bar.set_length(progress.total());
-                    }
-                    bar.set_position(progress.done());
-                }
-            }
-        }
-    }
-}
-
-fn bar(what: &str) -> ProgressBar {
-    let template = "{msg} {bar:30} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr()).with_style(style);
-    bar.set_message(what.to_owned());
-    bar
 }

@@ -1,4 +1,4 @@
-//! Parsing of byte counts and rates.
+//! Byte counts and rates as text.
 
 use std::num::NonZeroU64;
 
@@ -57,9 +57,35 @@ pub fn rate(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(per_s).ok_or_else(|| format!("'{text}' would never send anything"))
 }
 
+/// A number of bytes with a binary unit.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub(super) fn size(bytes: u64) -> String {
+    const NAMES: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < NAMES.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        _ if value < 10.0 => format!("{value:.1} {}", NAMES[unit]),
+        _ => format!("{value:.0} {}", NAMES[unit]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_short() {
+        let cases =
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (12 << 20, "12 MiB"), (1 << 30, "1.0 GiB")];
+        for (bytes, text) in cases {
+            assert_eq!(size(bytes), text);
+        }
+    }
 
     #[test]
     fn bytes_are_read_with_and_without_units() {

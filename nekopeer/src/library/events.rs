@@ -3,12 +3,13 @@
 use std::{fmt, net::SocketAddr};
 
 use nekoproto::{FileName, Version};
+use serde::{Deserialize, Serialize};
 
 /// Number of events kept for a slow receiver; it misses older ones.
 pub(crate) const EVENTS_KEPT: usize = 1024;
 
 /// Something that happened in the background.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// An indexer is connected.
     Connected(SocketAddr),

@@ -101,7 +101,7 @@ impl Library {
     pub(crate) fn judge(&self, heard: &VerifiedRecord, turn: Turn) -> Option<Judgment> {
         let entry = self.catalogue.get(&heard.name).filter(|entry| self.catalogue.is_own(entry))?;
         let is_pending = self.catalogue.is_pending(&entry.record);
-        let newest = entry.newest.as_ref().map(|newest| &**newest);
+        let newest = entry.newest.as_deref();
         Some(Mine { record: &entry.record, newest, is_pending }.judge(heard, turn))
     }
 

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
+use serde::{Deserialize, Serialize};
 
 use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
@@ -26,7 +27,7 @@ pub struct FileStatus {
 }
 
 /// The condition of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Condition {
     /// The bytes are those of the record; their freshness.
     Good(Freshness),

@@ -21,7 +21,7 @@ use crate::{
     indexers::Indexers,
     library::Library,
     peers::Peers,
-    util::{clock, progress::Progress},
+    util::{clock, progress::Progress, tasks::finished},
 };
 
 /// Maximum number of subscribers told concurrently.
@@ -78,22 +78,29 @@ impl Publisher {
 
     /// See [`PeerHandle::publish`](crate::PeerHandle::publish).
     pub(crate) async fn publish(
-        &self,
+        self: &Arc<Self>,
         paths: Vec<PathBuf>,
         options: PublishOptions,
         progress: &Arc<Progress>,
     ) -> Result<PublishOutcome, PublishError> {
-        let (progress, asking, policy) = (Arc::clone(progress), Asking::new(&self.indexers), self.policy);
-        let read = move |library: &Arc<Library>| {
-            read_files::read_and_store(library, &asking, paths, &options, policy, &progress)
+        let (publisher, progress) = (Arc::clone(self), Arc::clone(progress));
+        let stop = self.library.tasks.stop.child_token();
+        // Dropping this future ends the reading; what was stored by then is announced.
+        let _stop_reading = stop.clone().drop_guard();
+        let publishing = async move {
+            let (asking, policy) = (Asking::new(&publisher.indexers), publisher.policy);
+            let read = move |library: &Arc<Library>| {
+                read_files::read_and_store(library, &asking, paths, &options, policy, &progress, &stop)
+            };
+            let (mut outcome, newer) = publisher.library.blocking(read).await?;
+            if publisher.library.is_serving {
+                publisher.settle(&mut outcome).await;
+                publisher.tell_subscribers(&outcome.published);
+                publisher.library.learn(newer).await; // what was published elsewhere since
+            }
+            Ok(outcome)
         };
-        let (mut outcome, newer) = self.library.blocking(read).await?;
-        if self.library.is_serving {
-            self.settle(&mut outcome).await;
-            self.tell_subscribers(&outcome.published);
-            self.library.learn(newer).await; // what was published elsewhere since
-        }
-        Ok(outcome)
+        finished(self.library.tasks.tracker.spawn(publishing)).await
     }
 
     /// Tells subscribers directly, in the background. If a message is lost, their lease bounds the delay.

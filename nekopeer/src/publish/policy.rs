@@ -1,10 +1,11 @@
 //! [`PolicyChange`]: what a publish says of a file's policy; the rest stays as it is.
 
 use nekoproto::{Mode, Policy, policy::BadPolicy};
+use serde::{Deserialize, Serialize};
 
 /// The terms of a policy that are said; each other one is kept from the version before, or is the peer's
 /// default.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyChange {
     /// How copies are kept coherent.
     pub mode: Option<Mode>,
@@ -17,6 +18,17 @@ pub struct PolicyChange {
 }
 
 impl PolicyChange {
+    /// These terms, and those of `other` that are not among them.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            mode: self.mode.or(other.mode),
+            lease_secs: self.lease_secs.or(other.lease_secs),
+            ttr_secs: self.ttr_secs.or(other.ttr_secs),
+            serve_stale: self.serve_stale.or(other.serve_stale),
+        }
+    }
+
     /// `policy` with these terms.
     ///
     /// # Errors
@@ -40,5 +52,20 @@ impl From<Policy> for PolicyChange {
             ttr_secs: Some(policy.ttr_secs()),
             serve_stale: Some(policy.serve_stale()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_stays_as_it_was() {
+        let previous = Policy::new(Mode::Push, 5, 7, false).unwrap();
+        assert_eq!(PolicyChange::default().over(previous), Ok(previous));
+        let change = PolicyChange { ttr_secs: Some(9), ..PolicyChange::default() };
+        assert_eq!(change.over(previous), Policy::new(Mode::Push, 5, 9, false));
+        assert_eq!(PolicyChange::from(Policy::default()).over(previous), Ok(Policy::default()));
+        assert!(PolicyChange { lease_secs: Some(0), ..change }.over(previous).is_err());
     }
 }

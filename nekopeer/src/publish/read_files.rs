@@ -8,6 +8,7 @@ use std::{
 
 use nekoproto::{FileName, Policy, VerifiedRecord};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     PolicyChange, PublishOptions, PublishOutcome,
@@ -51,6 +52,8 @@ struct Reader<'a> {
     /// Where the change says nothing, for a name that is not published yet.
     default: Policy,
     progress: &'a Progress,
+    /// Ends the reading.
+    stop: &'a CancellationToken,
     /// Why the catalogue stores nothing any more.
     failure: OnceLock<Arc<CatalogueError>>,
 }
@@ -67,12 +70,13 @@ pub(super) fn read_and_store(
     options: &PublishOptions,
     default: Policy,
     progress: &Progress,
+    stop: &CancellationToken,
 ) -> Result<(PublishOutcome, Vec<VerifiedRecord>), PublishError> {
     let mut outcome = PublishOutcome::default();
     let files = list_files(library, paths, options.name.as_ref(), &mut outcome)?;
     progress.set_total(files.iter().map(|file| file.stamp.size()).sum());
     let (policy, failure) = (options.policy, OnceLock::new());
-    let reader = Reader { library, asking, policy, default, progress, failure };
+    let reader = Reader { library, asking, policy, default, progress, stop, failure };
     let mut newer = Vec::new();
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::sync_channel(BATCHES_WAITING_MAX);
@@ -138,14 +142,14 @@ impl Reader<'_> {
         if let Some(failure) = self.failure.get() {
             return Seen::Failed(not_stored(path, failure));
         }
-        if library.tasks.stop.is_cancelled() {
+        if self.stop.is_cancelled() {
             return Seen::Failed(ChunkError::Stopped.into());
         }
         let last_average = match library.catalogue.last_average(&file.name) {
             Ok(last_average) => last_average,
             Err(error) => return Seen::Failed(error.into()),
         };
-        match chunk_file(path, last_average, self.progress.counter(), &library.tasks.stop) {
+        match chunk_file(path, last_average, self.progress.counter(), self.stop) {
             Ok(chunked) => Seen::Read(Box::new(chunked), policy),
             Err(error) => Seen::Failed(error.into()),
         }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nekoproto::{Freshness, VerifiedRecord, Version, transport::Backoff};
+use serde::{Deserialize, Serialize};
 
 /// Maximum time before the bound expires at which the origin is asked again, so that a copy whose origin
 /// answers stays fresh.
@@ -25,7 +26,7 @@ pub(crate) enum NoAnswer {
 }
 
 /// What a reader does with an outdated copy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OnStale {
     /// Keep the file, marked as stale.
     #[default]

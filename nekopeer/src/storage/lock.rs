@@ -66,6 +66,27 @@ impl DataLock {
         writeln!(file, "{}", std::process::id()).map_err(unusable)?;
         Ok(Self { _file: file })
     }
+
+    /// The id of the process that has locked the folder; `None` if none has.
+    ///
+    /// # Errors
+    /// The lock cannot be examined.
+    pub(crate) fn holder(folder: &Path) -> io::Result<Option<u32>> {
+        let mut file = match File::open(folder.join("lock")) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(None),
+            Err(TryLockError::WouldBlock) => {
+                let mut text = String::new();
+                file.read_to_string(&mut text)?;
+                Ok(Some(text.trim().parse().unwrap_or(0))) // it has not yet said which
+            }
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -79,7 +100,9 @@ mod tests {
         let first = DataLock::take(&path).unwrap();
         let error = DataLock::take(&path).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        assert_eq!(DataLock::holder(&path).unwrap(), Some(std::process::id()));
         drop(first);
+        assert_eq!(DataLock::holder(&path).unwrap(), None);
         assert!(DataLock::take(&path).is_ok());
     }
 }

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 #[derive(Debug, Default)]
 pub struct Progress {
     done: AtomicU64,
+    kept: AtomicU64,
     total: AtomicU64,
     sources: Mutex<Vec<Arc<SourceProgress>>>,
 }
@@ -47,6 +48,11 @@ impl Progress {
         self.done.load(Ordering::Relaxed)
     }
 
+    /// Those of the bytes done that were on disk before; they do not count towards the speed.
+    pub fn kept(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+
     /// Bytes in total; 0 while unknown.
     pub fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
@@ -72,9 +78,16 @@ impl Progress {
         self.total.store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets the bytes done when a download starts or restarts.
+    /// Sets the bytes that are done when a download starts or restarts: those on disk.
     pub(crate) fn set_done(&self, bytes: u64) {
         self.done.store(bytes, Ordering::Relaxed);
+        self.kept.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Adds bytes that were found on disk.
+    pub(crate) fn add_kept(&self, bytes: u64) {
+        self.kept.fetch_add(bytes, Ordering::Relaxed);
+        self.add_done(bytes);
     }
 
     pub(crate) fn add_done(&self, bytes: u64) {

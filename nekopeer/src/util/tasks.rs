@@ -36,7 +36,8 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     finished(tokio::task::spawn_blocking(work)).await
 }
 
-async fn finished<T>(work: JoinHandle<T>) -> T {
+/// The result of a task. A panic in it continues here.
+pub(crate) async fn finished<T>(work: JoinHandle<T>) -> T {
     match work.await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {

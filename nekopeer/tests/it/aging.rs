@@ -279,7 +279,7 @@ async fn origin_that_lost_its_data_publishes_beyond_what_others_have_seen() {
         std::fs::set_permissions(key, std::fs::Permissions::from_mode(0o600)).unwrap();
         let origin = fresh.peer(&[indexer.local_addr()]).await;
         assert_eq!(origin.peer.node(), node);
-        assert_eq!(origin.publish(&fresh.write("a", b"4")).await.version.get(), 1, "it cannot know better");
+        assert_eq!(origin.publish(&fresh.write("a", b"4")).await.version.get(), 4, "and says so at once");
         reader.invalidated("a", 4).await;
         assert_eq!(origin.status("a").await.unwrap().record.version.get(), 4);
         assert_eq!(reader.get("a").await.unwrap().record.version.get(), 4);

@@ -26,15 +26,20 @@ fn shared_folder_is_downloaded_by_another_process_byte_for_byte() {
     let told = sharing.out_line("3 new");
     assert!(told.contains("0 unchanged") && told.contains("3.0 MiB"), "{told}");
 
-    let got = reader.done(&["get", "week 1/slides.bin"]);
+    let got = reader.done(&["get", "course/week 1/slides.bin"]);
     assert_eq!(got.out.len(), 1, "{got:?}");
-    for part in ["week 1/slides.bin", "version 1", "3.0 MiB moved", &reader.text("week 1/slides.bin")] {
+    for part in
+        ["course/week 1/slides.bin", "version 1", "3.0 MiB moved", &reader.text("course/week 1/slides.bin")]
+    {
         assert!(got.out[0].contains(part), "{part} in {got:?}");
     }
-    assert!(same(&big, &reader.path("week 1/slides.bin")));
-    reader.done(&["get", "notes.txt"]);
-    reader.done(&["get", "empty.txt"]);
-    assert_eq!((reader.read("notes.txt"), reader.read("empty.txt")), (b"short\n".to_vec(), Vec::new()));
+    assert!(same(&big, &reader.path("course/week 1/slides.bin")));
+    reader.done(&["get", "course/notes.txt"]);
+    reader.done(&["get", "course/empty.txt"]);
+    assert_eq!(
+        (reader.read("course/notes.txt"), reader.read("course/empty.txt")),
+        (b"short\n".to_vec(), Vec::new())
+    );
     assert_eq!(reader.partial_len(), 0, "no partial file is left");
 }
 

@@ -26,7 +26,7 @@ fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
         (&["query", "a", "--colour"], "--colour"),
         (&["fetch", "a"], "fetch"),
         (&["get"], "<NAME>"),
-        (&["share"], "<PATHS>"),
+        (&["share"], "<PATH>"),
         (&["get", "/etc/passwd"], "/etc/passwd"),
         (&["get", "../x"], "../x"),
         (&["get", "a\\b"], "backslash"),
@@ -54,21 +54,6 @@ fn missing_file_to_share_is_named_once() {
     let line = ended.err.iter().find(|line| line.starts_with("error: ")).unwrap();
     assert!(line.contains("missing.bin"), "{line}");
     assert_eq!(line.matches("No such file").count(), 1, "{line}");
-}
-
-#[test]
-fn second_process_on_a_data_folder_is_refused_and_the_first_goes_on() {
-    let indexers = Indexers::one();
-    let (home, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
-    home.write("a.txt", "a");
-    let mut sharing = home.share(&["a.txt"]);
-    for words in [&["ls"][..], &["get", "b"], &["share", "a.txt"]] {
-        home.run(words).failed_with(3, &[".neko", "in use", "--data-dir"]);
-    }
-    assert!(sharing.is_running());
-    reader.done(&["get", "a.txt"]);
-    drop(sharing);
-    home.done(&["ls"]);
 }
 
 #[test]
@@ -222,7 +207,7 @@ fn folder_with_one_impossible_name_is_shared_without_it() {
     assert!(sharing.err_line("error: ").contains("f/"));
     assert!(sharing.err_line("back\\slash.txt").contains("backslash"));
     assert!(sharing.err_line("latin-").contains("UTF-8"));
-    reader.done(&["get", "good.txt"]);
+    reader.done(&["get", "f/good.txt"]);
     sharing.signal("TERM");
     assert_eq!(sharing.wait().code, Some(3));
 }

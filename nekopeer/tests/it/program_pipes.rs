@@ -63,19 +63,19 @@ fn many_names_are_fetched_at_once_and_counted() {
         origin.write(&format!("set/{n}.txt"), format!("{n}\n"));
     }
     let _sharing = origin.share(&["set"]);
-    let got = reader.done(&["get", "0.txt", "1.txt", "2.txt"]);
+    let got = reader.done(&["get", "set/0.txt", "set/1.txt", "set/2.txt"]);
     assert!(got.out.last().unwrap().contains("3 of 3 files here"), "{got:?}");
-    let names: Vec<String> = (0..50).map(|n| format!("{n}.txt")).collect();
+    let names: Vec<String> = (0..50).map(|n| format!("set/{n}.txt")).collect();
     reader.write("names", names.join("\n"));
     let list = reader.text("names");
     let got = reader.done(&["get", "--names-from", &list, "--json"]).json();
     assert_eq!(got["files"].as_array().unwrap().len(), 50);
     for n in 0..50 {
-        assert_eq!(reader.read(&format!("{n}.txt")), format!("{n}\n").into_bytes());
+        assert_eq!(reader.read(&format!("set/{n}.txt")), format!("{n}\n").into_bytes());
     }
-    let ended = reader.run(&["get", "0.txt", "nothing.txt"]);
+    let ended = reader.run(&["get", "set/0.txt", "nothing.txt"]);
     ended.failed_with(1, &["nobody offers nothing.txt"]);
-    reader.run(&["get", "0.txt", "1.txt", "-o", "x"]).failed_with(2, &["single file"]);
+    reader.run(&["get", "set/0.txt", "set/1.txt", "-o", "x"]).failed_with(2, &["single file"]);
     origin.run(&["share", "-"]).failed_with(2, &["--name"]);
 }
 

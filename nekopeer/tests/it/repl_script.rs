@@ -59,7 +59,7 @@ fn every_command_works_from_a_script() {
     }
     let lines = |begin: &str| ended.out.iter().filter(|line| line.starts_with(begin)).count();
     assert_eq!(lines("NAME"), 4, "search, query, ls and status show tables: {text}");
-    assert_eq!(lines("download NAME"), 2, "help and ? show the commands: {text}");
+    assert_eq!(lines("get NAME"), 2, "help and ? show the commands: {text}");
     assert_eq!(lines("theirs.bin is no longer"), 0, "nothing runs after exit: {text}");
 }
 
@@ -79,7 +79,7 @@ fn unknown_command_is_one_clear_line_and_wrong_usage_at_the_end() {
     let indexers = Indexers::one();
     let home = Home::at(&indexers, 0);
     for (line, part) in
-        [("fetch a", "fetch"), ("query", "NAME"), ("get ../a", "get"), ("register 'a", "quot")]
+        [("serach a", "'search'"), ("query", "NAME"), ("get ../a", "../a"), ("register 'a", "quot")]
     {
         let ended = script(&home, &[], &[line]);
         assert_eq!(ended.code, Some(2), "{line}: {ended:?}");
@@ -187,7 +187,7 @@ fn terminated_script_ends_whether_it_waits_or_works() {
     let home = Home::at(&indexers, 0);
     let mut waiting = home.start(&[]);
     waiting.type_line("help");
-    waiting.out_line("register PATH");
+    waiting.out_line("share PATH");
     waiting.signal("TERM");
     assert_eq!(waiting.wait_with_input_open().code, Some(0));
 

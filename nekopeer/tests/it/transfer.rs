@@ -28,18 +28,18 @@ async fn files_of_every_size_arrive_as_they_are() {
 }
 
 #[tokio::test]
-async fn published_folder_is_named_by_the_paths_within() {
+async fn files_of_a_folder_elsewhere_are_named_by_its_own_name_and_their_paths_within() {
     in_time(async {
         let indexer = indexer(&[]).await;
         let (_from, origin) = peer(&[indexer.local_addr()]).await;
         let (to, reader) = peer(&[indexer.local_addr()]).await;
         let tree = Folder::new();
-        for text in ["a.txt", "sub/b.txt", "sub/deeper/c.txt", ".neko/secret", "sub/.neko-part-x"] {
+        for text in ["tree/a.txt", "tree/sub/b.txt", "tree/.neko/secret", "tree/sub/.neko-part-x"] {
             tree.write(text, text.as_bytes());
         }
-        let outcome = origin.publish_all(&[&tree.path("")]).await;
+        let outcome = origin.publish_all(&[&tree.path("tree")]).await;
         let names: Vec<_> = outcome.published.iter().map(|record| record.name.to_string()).collect();
-        assert_eq!(names, ["a.txt", "sub/b.txt", "sub/deeper/c.txt"]);
+        assert_eq!(names, ["tree/a.txt", "tree/sub/b.txt"]);
         for text in names {
             reader.get(&text).await.unwrap();
             assert_eq!(to.read(&text), text.as_bytes());

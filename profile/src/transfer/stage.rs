@@ -170,7 +170,7 @@ impl Stage {
     pub(crate) fn bytes(&self) -> std::io::Result<u64> {
         let path = self.path();
         let file = |(name, _): &(String, Hash)| match self.scenario.what {
-            What::Files { .. } => path.join(name),
+            What::Files { .. } => path.with_file_name(name),
             What::Whole(_) | What::Publish(_) | What::Change(..) => path.clone(),
         };
         self.goods.iter().map(|goods| Ok(fs::metadata(file(goods))?.len())).sum()
@@ -234,7 +234,10 @@ fn make_goods(scenario: &Scenario, folder: &Path) -> anyhow::Result<Vec<(String,
         }
         What::Files { count, bytes } => {
             let names = files::make_small(&path, count, bytes, scenario.seed).context("cannot make files")?;
-            names.into_iter().map(|name| Ok((name.clone(), files::hash(&path.join(name))?))).collect()
+            names
+                .into_iter()
+                .map(|name| Ok((format!("{SMALL}/{name}"), files::hash(&path.join(name))?)))
+                .collect()
         }
     }
 }

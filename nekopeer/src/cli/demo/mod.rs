@@ -13,7 +13,7 @@ use self::{
     files::{change_middle, hash_file, write_random},
     stage::{Actor, Stage, next_event, within},
 };
-use super::{Ended, output::Output, show::size};
+use super::{Ended, output::Output, units::size};
 use crate::{
     download::DownloadOptions,
     library::{events::Event, status::Condition},

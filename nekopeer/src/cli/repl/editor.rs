@@ -12,11 +12,10 @@ use rustyline::{
     history::FileHistory,
     validate::Validator,
 };
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::line::COMMANDS;
-use crate::library::events::Event;
 
 const PROMPT: &str = "neko> ";
 /// Lines of history kept across restarts.
@@ -32,6 +31,7 @@ pub(super) struct Editor {
     lines: mpsc::Receiver<Read>,
     /// Terminal settings at the start, restored when the program ends while it reads a line.
     terminal: Option<Termios>,
+    printer: Option<Box<dyn ExternalPrinter + Send>>,
 }
 
 impl Drop for Editor {
@@ -44,20 +44,25 @@ impl Drop for Editor {
 }
 
 impl Editor {
-    /// Starts the editor; `events` are printed above the line being typed.
-    pub(super) fn start(history: PathBuf, events: broadcast::Receiver<Event>) -> Result<Self, ReadlineError> {
+    /// Starts the editor.
+    pub(super) fn start(history: PathBuf) -> Result<Self, ReadlineError> {
         let config = Config::builder().max_history_size(HISTORY_MAX)?.auto_add_history(true).build();
         let mut editor: LineEditor<Words, FileHistory> = LineEditor::with_config(config)?;
         if let Err(error) = editor.load_history(&history) {
             debug!(%error, "no history yet");
         }
         let terminal = tcgetattr(io::stdin()).ok();
-        let printer = editor.create_external_printer()?;
-        tokio::spawn(print_events(printer, events));
+        let printer: Box<dyn ExternalPrinter + Send> = Box::new(editor.create_external_printer()?);
         let (ask, asked) = sync_mpsc::channel();
         let (sender, lines) = mpsc::channel(1);
         thread::spawn(move || read_lines(editor, history, asked, sender));
-        Ok(Self { ask, lines, terminal })
+        Ok(Self { ask, lines, terminal, printer: Some(printer) })
+    }
+
+    /// What prints a line above the one being typed, to be taken once; it returns whether it could.
+    pub(super) fn printer(&mut self) -> impl FnMut(String) -> bool + Send + 'static {
+        let mut printer = self.printer.take();
+        move |text| printer.as_mut().is_some_and(|printer| printer.print(format!("* {text}\n")).is_ok())
     }
 
     /// Reads the next line, with completion of `names`. `None` at the end of input.
@@ -94,20 +99,6 @@ fn read_lines(
     }
 }
 
-async fn print_events(mut printer: impl ExternalPrinter, mut events: broadcast::Receiver<Event>) {
-    loop {
-        let text = match events.recv().await {
-            Ok(event) if event.is_worth_showing() => format!("* {event}\n"),
-            Ok(_) => continue,
-            Err(broadcast::error::RecvError::Lagged(missed)) => format!("* {missed} events missed\n"),
-            Err(broadcast::error::RecvError::Closed) => return,
-        };
-        if printer.print(text).is_err() {
-            return;
-        }
-    }
-}
-
 /// Completes commands, then names (or file paths, where a command takes a file).
 struct Words {
     names: Vec<String>,
@@ -123,7 +114,7 @@ impl Completer for Words {
         if start == 0 {
             return Ok((0, candidates(before, COMMANDS.iter().map(ToString::to_string), " ")));
         }
-        if before.trim_start().starts_with("register ") {
+        if ["register ", "share "].iter().any(|verb| before.trim_start().starts_with(verb)) {
             return self.files.complete_path(line, pos);
         }
         let word = &before[start..];

@@ -1,122 +1,80 @@
-//! Parsing of one REPL line.
-
-use std::path::PathBuf;
+//! Parsing of one REPL line: the verbs of the command line, and those of a dialogue.
 
 use clap::Parser;
-use nekoproto::{FileName, Mode};
 
-use super::super::args::{self, NodeArgs, Reach, Which};
-use crate::publish::PolicyChange;
+use crate::cli::{args::PolicyArgs, verbs::Verb};
 
 /// The text that `help` prints.
 pub(super) const USAGE: &str = "\
-register PATH [NAME]    publish a file, or the files of a folder; again after a change
-deregister NAME         offer it no longer; the file stays
-search NAME             ask the own indexer only
-query NAME [--ttl N]    ask the network, N hops far
-download NAME [-o PATH] download the newest version, verified
+share PATH...           publish files, or the files of folders; again after a change
+register PATH [NAME]    the same; the name of a single file may be given
+deregister NAME...      offer them no longer; the files stay
+search NAME...          ask the own indexer only
+query NAME... [--ttl N] ask the network, N hops far
+get NAME... [-o PATH]   download the newest versions, verified
+download NAME...        the same
 ls                      what is published and held here
 status                  the same, after asking the origins of all copies
+stop                    end the peer that carries out these commands
 help or ?               this text
 exit                    end (also: Ctrl-D)
-Words with spaces are 'quoted'. register takes --policy push|pull|hybrid, --lease SECS, --ttr SECS.";
+Words with spaces are 'quoted'. share takes --policy push|pull|hybrid, --lease SECS, --ttr SECS.";
 
 /// The commands, for completion.
-pub(super) const COMMANDS: [&str; 9] =
-    ["register", "deregister", "search", "query", "download", "ls", "status", "help", "exit"];
+pub(super) const COMMANDS: [&str; 12] = [
+    "share",
+    "register",
+    "deregister",
+    "search",
+    "query",
+    "get",
+    "download",
+    "ls",
+    "status",
+    "stop",
+    "help",
+    "exit",
+];
 
+/// The words of one line.
 #[derive(Debug, Parser)]
 #[command(no_binary_name = true, disable_help_subcommand = true, disable_help_flag = true)]
-struct Words {
+pub(super) struct Words {
+    #[command(flatten)]
+    pub(super) policy: PolicyArgs,
     #[command(subcommand)]
-    line: Line,
+    pub(super) line: Line,
 }
 
 /// One command of the REPL.
 #[derive(Clone, Debug, clap::Subcommand)]
 pub(super) enum Line {
-    Register {
-        path: PathBuf,
-        name: Option<FileName>,
-        #[command(flatten)]
-        policy: PolicyWords,
-    },
-    Deregister {
-        name: FileName,
-    },
-    Search {
-        #[arg(required = true, value_name = "NAME")]
-        names: Vec<FileName>,
-    },
-    Query {
-        #[arg(required = true, value_name = "NAME")]
-        names: Vec<FileName>,
-        #[command(flatten)]
-        reach: Reach,
-    },
-    Download {
-        name: FileName,
-        #[arg(short, long)]
-        output: Option<PathBuf>,
-        #[command(flatten)]
-        reach: Reach,
-        #[command(flatten)]
-        which: Which,
-    },
-    Ls,
-    Status,
+    #[command(flatten)]
+    Verb(Verb),
     #[command(alias = "?")]
     Help,
     #[command(alias = "quit")]
     Exit,
 }
 
-/// The policy of one register.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(super) struct PolicyWords {
-    #[arg(long)]
-    policy: Option<Mode>,
-    #[arg(long, value_parser = args::seconds())]
-    lease: Option<u32>,
-    #[arg(long, value_parser = args::seconds())]
-    ttr: Option<u32>,
-}
-
-impl PolicyWords {
-    /// What is said here; where it is silent, the command line's flags.
-    pub(super) fn over(self, node: &NodeArgs) -> PolicyChange {
-        let said = node.policy_change();
-        PolicyChange {
-            mode: self.policy.or(said.mode),
-            lease_secs: self.lease.or(said.lease_secs),
-            ttr_secs: self.ttr.or(said.ttr_secs),
-            ..said
-        }
+/// Parses one line; `None` for an empty line or a comment.
+pub(super) fn parse(text: &str) -> Result<Option<Words>, String> {
+    let text = text.trim();
+    if text.is_empty() || text.starts_with('#') {
+        return Ok(None);
     }
+    let words = shlex::split(text).ok_or("a quotation mark is not closed")?;
+    Words::try_parse_from(words).map(Some).map_err(|error| one_line(&error))
 }
 
-impl Line {
-    /// Parses one line; `None` for an empty line or a comment.
-    pub(super) fn parse(text: &str) -> Result<Option<Self>, String> {
-        let text = text.trim();
-        if text.is_empty() || text.starts_with('#') {
-            return Ok(None);
-        }
-        let words = shlex::split(text).ok_or("a quotation mark is not closed")?;
-        match Words::try_parse_from(words) {
-            Ok(Words { line }) => Ok(Some(line)),
-            Err(error) => Err(first_line(&error)),
-        }
-    }
-}
-
-/// The explanatory part of a usage error, as one line.
-fn first_line(error: &clap::Error) -> String {
+/// The explanatory part of a usage error, and the nearest word, as one line.
+fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
     let wrong: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
-    let wrong = wrong.join(" ");
-    let wrong = wrong.trim_start_matches("error: ").replace("subcommand", "command");
-    format!("{wrong} (help lists the commands)")
+    let wrong = wrong.join(" ").trim_start_matches("error: ").to_owned();
+    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: ").map(str::to_owned));
+    let tip = tip.unwrap_or_else(|| "help lists the commands".to_owned());
+    format!("{wrong} ({tip})").replace("subcommand", "command")
 }
 
 #[cfg(test)]
@@ -128,33 +86,38 @@ mod tests {
         for text in [
             "register a.bin",
             "register 'my file' shared/name --policy pull --ttr 5",
-            "deregister a",
-            "search a",
+            "share a b c --lease 3",
+            "deregister a b",
+            "search a b",
             "query a --ttl 0",
             "download a -o /somewhere/b --force",
+            "get a b",
             "ls",
             "status",
+            "stop",
             "help",
             "?",
             "exit",
         ] {
-            assert!(matches!(Line::parse(text), Ok(Some(_))), "{text}: {:?}", Line::parse(text));
+            assert!(matches!(parse(text), Ok(Some(_))), "{text}: {:?}", parse(text));
         }
         for text in ["", "   ", "# a comment"] {
-            assert!(matches!(Line::parse(text), Ok(None)), "{text}");
+            assert!(matches!(parse(text), Ok(None)), "{text}");
         }
     }
 
     #[test]
     fn errors_are_one_line_and_say_what_to_do() {
         for (text, part) in [
-            ("fetch a", "fetch"),
+            ("nonsense a", "help lists the commands"),
+            ("serach a", "'search'"),
+            ("downlaod a", "'download'"),
             ("query", "NAME"),
             ("query ../a", ".."),
             ("query a --ttl 99", "99"),
             ("register 'open", "quotation"),
         ] {
-            let error = Line::parse(text).unwrap_err();
+            let error = parse(text).unwrap_err();
             assert!(error.contains(part) && !error.contains('\n'), "{text}: {error}");
         }
     }
@@ -163,6 +126,10 @@ mod tests {
     fn help_and_completion_know_every_command() {
         for command in COMMANDS {
             assert!(USAGE.lines().any(|line| line.starts_with(command)), "{command}");
+            assert!(
+                matches!(parse(&format!("{command} a")), Ok(Some(_))) || parse(command).is_ok(),
+                "{command}"
+            );
         }
     }
 }

@@ -1,29 +1,27 @@
 //! The REPL: commands line by line, from a person or from a script.
 //!
-//! On a terminal the line editor runs on its own thread, and events are printed above the line being
+//! If a peer runs on the data folder, the lines are carried out by that one; otherwise the REPL is a peer
+//! itself. On a terminal the line editor runs on its own thread, and events are printed above the line being
 //! typed. A script's lines run one after the other; the first that fails decides the exit code.
 
 mod editor;
 mod line;
+mod session;
 
 use std::{
     collections::BTreeSet,
     io::{self, BufRead, IsTerminal},
+    sync::Arc,
 };
 
-use tokio::sync::{broadcast, mpsc};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
 
-use self::line::{Line, USAGE};
-use super::{Ended, args::NodeArgs, indexers::Indexers, outcome::say, output::Output, run, stop::Stop};
-use crate::{
-    download::DownloadOptions,
-    library::events::Event,
-    peer::{Peer, PeerHandle},
-    publish::{PublishError, PublishOptions},
+use self::{
+    line::{Line, Words, parse},
+    session::Session,
 };
-
-/// Printed when a command is interrupted.
-const INTERRUPTED: &str = "interrupted; what came so far is kept";
+use super::{Ended, args::NodeArgs, output::Output, stop::Stop};
 
 /// Whether to continue after a line.
 enum After {
@@ -32,59 +30,54 @@ enum After {
 }
 
 /// Runs until `exit` or the end of input.
-pub(super) async fn run(args: &NodeArgs, output: &Output) -> anyhow::Result<Ended> {
-    let indexers = Indexers::find_or_start(args, output).await?;
-    indexers.note_reach(args, output);
-    let peer = Peer::spawn(args.config(indexers.addrs.clone(), true)?).await?;
-    let ended = if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        interactive(&peer, args, output).await
-    } else {
-        script(&peer, args, output).await
+pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
+    let mut stop = Stop::new()?;
+    let opened = tokio::select! {
+        opened = Session::open(args, output) => opened?,
+        () = stop.wait() => return Ok(Ended::Failed),
     };
-    peer.shutdown().await;
-    indexers.shutdown().await;
+    let mut session = opened;
+    let ended = if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        interactive(&mut session, output, &mut stop).await
+    } else {
+        script(&mut session, output, &mut stop).await
+    };
+    tokio::select! {
+        () = session.close() => {}
+        () = stop.wait() => {} // the user does not want to wait
+    }
     ended
 }
 
-async fn script(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> anyhow::Result<Ended> {
-    let mut stop = Stop::new()?;
-    let mut events = peer.events();
+async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> anyhow::Result<Ended> {
+    session.show_events(Arc::new(Mutex::new(move |text: String| {
+        output.note(&text);
+        true
+    })));
     let mut lines = lines_of_stdin();
-    peer.indexers_tried().await;
+    tokio::select! {
+        () = session.indexers_tried() => {}
+        () = stop.wait() => return Ok(Ended::Well),
+    }
     let mut first_failure = Ended::Well;
     loop {
         let line = tokio::select! {
             line = lines.recv() => line,
-            event = events.recv() => {
-                show_event(event, output);
-                continue;
-            }
             () = stop.wait() => None,
+            () = session.stopped() => None,
         };
         let Some(line) = line.transpose()? else { break };
-        let after = tokio::select! {
-            after = execute(peer, args, &line, output) => after,
-            () = stop.wait() => {
-                output.note(INTERRUPTED);
-                return Ok(Ended::Failed);
-            }
-        };
+        let (after, is_interrupted) = execute(session, parse(&line), output, stop).await;
         match after {
             After::GoOn(ended) if first_failure == Ended::Well => first_failure = ended,
             After::GoOn(_) => {}
             After::Exit => break,
         }
+        if is_interrupted {
+            return Ok(Ended::Failed);
+        }
     }
     Ok(first_failure)
-}
-
-fn show_event(event: Result<Event, broadcast::error::RecvError>, output: &Output) {
-    match event {
-        Ok(event) if event.is_worth_showing() => output.note(&event.to_string()),
-        Ok(_) => {}
-        Err(broadcast::error::RecvError::Lagged(missed)) => output.note(&format!("{missed} events missed")),
-        Err(broadcast::error::RecvError::Closed) => {}
-    }
 }
 
 /// Reads stdin on its own thread, since that blocks. The thread ends with the process.
@@ -100,100 +93,59 @@ fn lines_of_stdin() -> mpsc::Receiver<io::Result<String>> {
     receiver
 }
 
-async fn interactive(peer: &PeerHandle, args: &NodeArgs, output: &Output) -> anyhow::Result<Ended> {
-    let mut stop = Stop::new()?;
-    let addr = peer.local_addr().map(|addr| addr.to_string()).unwrap_or_default();
-    output.line(&format!(
-        "peer {} serves {} on {addr}; help lists the commands",
-        peer.node().short(),
-        peer.dir().display()
-    ))?;
-    let mut editor =
-        editor::Editor::start(args.config(Vec::new(), true)?.data_dir().join("history"), peer.events())?;
+async fn interactive(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> anyhow::Result<Ended> {
+    output.line(&session.greeting())?;
+    let mut editor = editor::Editor::start(session.data_dir().join("history"))?;
+    session.show_events(Arc::new(Mutex::new(editor.printer())));
     let mut named = BTreeSet::new();
     loop {
         let line = tokio::select! {
-            line = editor.line(names(peer, &named).await) => line?,
+            line = async { editor.line(session.names(&named).await).await } => line?,
             () = stop.wait() => None, // the editor handles Ctrl-C itself, so this is a request to terminate
+            () = session.stopped() => None,
         };
         let Some(line) = line else { break };
-        match Line::parse(&line) {
-            Ok(Some(Line::Search { names } | Line::Query { names, .. })) => {
-                named.extend(names.iter().map(ToString::to_string));
-            }
-            Ok(Some(Line::Download { name, .. })) => drop(named.insert(name.to_string())),
-            _ => {}
+        let line = parse(&line);
+        if let Ok(Some(Words { line: Line::Verb(verb), .. })) = &line {
+            named.extend(verb.names().iter().map(ToString::to_string));
         }
-        let after = tokio::select! {
-            after = execute(peer, args, &line, output) => after,
-            () = stop.wait() => {
-                output.note(INTERRUPTED);
-                After::GoOn(Ended::Failed)
-            }
-        };
-        if matches!(after, After::Exit) {
+        if let (After::Exit, _) = execute(session, line, output, stop).await {
             break;
         }
     }
     Ok(Ended::Well) // the failures were shown as they happened
 }
 
-/// Names for completion: those held here, and those typed before.
-async fn names(peer: &PeerHandle, named: &BTreeSet<String>) -> Vec<String> {
-    let held = peer.files().await.into_iter().map(|file| file.record.name.to_string());
-    held.chain(named.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect()
-}
-
-/// Runs one line; prints an error as one line.
-async fn execute(peer: &PeerHandle, args: &NodeArgs, text: &str, output: &Output) -> After {
-    let line = match Line::parse(text) {
-        Ok(Some(line)) => line,
-        Ok(None) => return After::GoOn(Ended::Well),
+/// Runs one line; prints an error as one line. Returns whether the line was interrupted, too.
+async fn execute(
+    session: &mut Session<'_>,
+    line: Result<Option<Words>, String>,
+    output: Output,
+    stop: &mut Stop,
+) -> (After, bool) {
+    let failed = |error: anyhow::Error| {
+        output.error(&error);
+        After::GoOn(Ended::Failed)
+    };
+    let words = match line {
+        Ok(Some(words)) => words,
+        Ok(None) => return (After::GoOn(Ended::Well), false),
         Err(error) => {
             output.note(&format!("error: {error}"));
-            return After::GoOn(Ended::Usage);
+            return (After::GoOn(Ended::Usage), false);
         }
     };
-    let ended = match line {
-        Line::Exit => return After::Exit,
-        Line::Help => say(output, USAGE).map(|()| Ended::Well).map_err(Into::into),
-        line => command(peer, args, line, output).await,
-    };
-    After::GoOn(ended.unwrap_or_else(|error| {
-        output.error(&error);
-        Ended::Failed
-    }))
-}
-
-async fn command(peer: &PeerHandle, args: &NodeArgs, line: Line, output: &Output) -> anyhow::Result<Ended> {
-    match line {
-        Line::Register { path, name, policy } => {
-            run::publish(peer, vec![path], PublishOptions { name, policy: policy.over(args) }, output).await
-        }
-        Line::Deregister { name } => {
-            match peer.deregister(&name).await {
-                Err(error @ PublishError::NotRegistered(_)) => {
-                    output.error(&error.into());
-                    return Ok(Ended::NotFound);
-                }
-                deregistered => deregistered?,
-            }
-            say(output, &format!("{name} is no longer offered; the file stays"))?;
-            Ok(Ended::Well)
-        }
-        Line::Search { names } => run::search(peer, &names, output).await,
-        Line::Query { names, reach } => run::query(peer, &names, reach.ttl, output).await,
-        Line::Download { name, output: path, reach, which } => {
-            let options = DownloadOptions {
-                output: path,
-                origin: which.origin,
-                force: which.force,
-                ttl_hops: reach.ttl,
-            };
-            run::get(peer, &name, options, output).await
-        }
-        Line::Ls => run::ls(peer, output).await,
-        Line::Status => run::status(peer, output).await,
-        Line::Help | Line::Exit => Ok(Ended::Well), // handled by the caller
+    match words.line {
+        Line::Exit => (After::Exit, false),
+        Line::Help => match output.say(line::USAGE) {
+            Ok(()) => (After::GoOn(Ended::Well), false),
+            Err(error) => (failed(error.into()), false),
+        },
+        Line::Verb(verb) => match session.verb(verb, words.policy, stop).await {
+            Ok(Some(ended)) => (After::GoOn(ended), false),
+            Ok(None) if session.is_stopped() => (After::Exit, false),
+            Ok(None) => (After::GoOn(Ended::Failed), true),
+            Err(error) => (failed(error), false),
+        },
     }
 }

@@ -321,7 +321,11 @@ impl Transfer {
             state.schedule.had(index, from, now);
             state.schedule.left()
         };
-        self.progress.add_done(u64::from(self.assembly.manifest().chunks()[index].len));
+        let len = u64::from(self.assembly.manifest().chunks()[index].len);
+        match from {
+            Some(_) => self.progress.add_done(len),
+            None => self.progress.add_kept(len),
+        }
         if left == 0 {
             self.changed.notify_all();
         }

@@ -192,7 +192,7 @@ impl Sim {
 
     fn mine<'a>(&'a self, n: usize, mine: &'a VerifiedRecord) -> Mine<'a> {
         let catalogue = &self.clones[n].catalogue;
-        let newest = catalogue.newest.as_ref().map(|newest| &**newest);
+        let newest = catalogue.newest.as_deref();
         Mine { record: mine, newest, is_pending: !catalogue.is_told }
     }
 

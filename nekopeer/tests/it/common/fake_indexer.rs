@@ -1,6 +1,12 @@
 //! An indexer that gives every query the answer that a test wants, true or not.
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use nekoproto::{
     Answers, FileName, Hit, IndexerService, InvalidateRequest, LeaseReply, List, Names, NetworkName,
@@ -26,11 +32,23 @@ pub(crate) struct FakeIndexer {
 #[derive(Clone)]
 struct Service {
     hits: Vec<Hit>,
+    /// Registrations and withdrawals that are not answered; `None`: all are.
+    unanswered: Option<Arc<AtomicUsize>>,
 }
 
 impl FakeIndexer {
     /// Answers every query with `hits`, as complete.
     pub(crate) fn says(hits: Vec<Hit>) -> Self {
+        Self::start(Service { hits, unanswered: None })
+    }
+
+    /// Answers no registration and no withdrawal. Also returns how many wait for their answer.
+    pub(crate) fn that_hangs() -> (Self, Arc<AtomicUsize>) {
+        let unanswered = Arc::<AtomicUsize>::default();
+        (Self::start(Service { hits: Vec::new(), unanswered: Some(Arc::clone(&unanswered)) }), unanswered)
+    }
+
+    fn start(service: Service) -> Self {
         let config = EndpointConfig {
             identity: identity(200),
             role: Role::Indexer,
@@ -39,7 +57,6 @@ impl FakeIndexer {
         };
         let listener = Endpoint::new(config).unwrap().bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();
-        let service = Service { hits };
         let serve = move |connection| run(connection, service.clone());
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
@@ -53,6 +70,15 @@ async fn run(connection: Connection, service: Service) {
 }
 
 impl Service {
+    /// Waits for ever, if it hangs.
+    async fn hang(&self) {
+        if let Some(unanswered) = &self.unanswered {
+            unanswered.fetch_add(1, Ordering::Relaxed);
+            scopeguard::defer! { unanswered.fetch_sub(1, Ordering::Relaxed); }
+            std::future::pending::<()>().await;
+        }
+    }
+
     fn reply(self) -> QueryReply {
         QueryReply { hits: List::first_of(self.hits), complete: true, messages: 0 }
     }
@@ -62,10 +88,12 @@ const LEASE: LeaseReply = LeaseReply { lease_ms: 60_000, names: 0 };
 
 impl IndexerService for Service {
     async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {
+        self.hang().await;
         Ok(RegisterReply { lease: LEASE, newer: Records::new(), unlisted: Default::default() })
     }
 
     async fn deregister(self, _: Context, _: Names) -> Result<(), Refusal> {
+        self.hang().await;
         Ok(())
     }
 

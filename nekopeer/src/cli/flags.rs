@@ -1,0 +1,146 @@
+//! Flags of a node, given to a command that a running peer carries out: those that it does not follow are
+//! named.
+
+use std::path::Path;
+
+use super::{
+    args::NodeArgs,
+    output::Output,
+    reach::{Need, Reached},
+};
+use crate::{commands::Command, door::Facts, state::freshness::OnStale};
+
+/// The flags among `args` that matter to a command with this need, and differ from what the running peer was
+/// told.
+///
+/// # Errors
+/// The command must not be carried out by this peer.
+fn not_followed(
+    args: &NodeArgs,
+    facts: &Facts,
+    need: Need,
+    stores_files: bool,
+) -> Result<Vec<&'static str>, String> {
+    if need == Need::Catalogue {
+        return Ok(Vec::new());
+    }
+    let process = facts.process;
+    let refused = |what: String| {
+        Err(format!(
+            "the running peer (process {process}) {what}: end it first (nekopeer stop), or use another --data-dir"
+        ))
+    };
+    if args.insecure && !facts.insecure {
+        return refused("uses TLS, and --insecure was given".to_owned());
+    }
+    if let Some(network) = args.network.as_ref().filter(|network| **network != facts.network) {
+        let own = &facts.network;
+        return refused(format!("belongs to the network {own}, and --network {network} was given"));
+    }
+    if stores_files && !is_same_folder(&args.dir, &facts.dir.0) {
+        let (own, given) = (facts.dir.0.display(), args.dir.display());
+        return Err(format!(
+            "the running peer (process {process}) has its files in {own}, not in {given}: give that with --dir, \
+             or use another --data-dir"
+        ));
+    }
+    let (serves, reads) = (need == Need::Serving, need == Need::Indexer);
+    let other_ttr = |secs: u32| facts.ttr.is_none_or(|ttr| ttr.as_secs() != u64::from(secs));
+    let differs = [
+        ("--indexer", !args.indexer.iter().all(|addr| facts.indexers.contains(addr))),
+        (
+            "--listen",
+            serves && args.listen.is_some_and(|addr| ![facts.listen, facts.serves_on].contains(&Some(addr))),
+        ),
+        ("--limit-up", serves && args.limit_up.is_some() && args.limit_up != facts.limit_up),
+        ("--limit-down", reads && args.limit_down.is_some() && args.limit_down != facts.limit_down),
+        ("--ttr", reads && args.policy.ttr.is_some_and(other_ttr)),
+        ("--on-stale", args.on_stale.is_some_and(|on_stale| OnStale::from(on_stale) != facts.on_stale)),
+    ];
+    Ok(differs.into_iter().filter(|(_, differs)| *differs).map(|(flag, _)| flag).collect())
+}
+
+/// Whether the command names or places files by the share folder.
+pub(super) const fn stores_files(command: &Command) -> bool {
+    match command {
+        Command::Publish(_) | Command::Store(_) => true,
+        Command::Download(download) => download.output.is_none(),
+        _ => false,
+    }
+}
+
+/// Says which flags the peer that was reached does not follow.
+///
+/// # Errors
+/// It must not carry out the command.
+pub(super) fn check(
+    args: &NodeArgs,
+    reached: &Reached,
+    need: Need,
+    stores_files: bool,
+    output: Output,
+) -> anyhow::Result<()> {
+    let Reached::There(caller) = reached else { return Ok(()) };
+    let flags = not_followed(args, &caller.facts, need, stores_files).map_err(|why| anyhow::anyhow!(why))?;
+    if !flags.is_empty() {
+        let (process, flags) = (caller.facts.process, flags.join(", "));
+        output.note(&format!("note: the running peer (process {process}) keeps its own {flags}"));
+    }
+    Ok(())
+}
+
+fn is_same_folder(given: &Path, own: &Path) -> bool {
+    // A folder that does not exist yet is not the one of a running peer.
+    given.canonicalize().is_ok_and(|given| own.canonicalize().is_ok_and(|own| own == given))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use nekoproto::{Identity, NetworkName};
+
+    use super::*;
+    use crate::cli::Args;
+
+    fn facts(dir: &Path) -> Facts {
+        Facts {
+            process: 7,
+            node: Identity::from_seed(&[1; 32]).id(),
+            serves_on: Some(([127, 0, 0, 1], 5).into()),
+            listen: Some(([127, 0, 0, 1], 0).into()),
+            dir: dir.to_owned().into(),
+            indexers: vec![([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()],
+            network: NetworkName::default(),
+            insecure: false,
+            limit_up: None,
+            limit_down: None,
+            ttr: None,
+            on_stale: OnStale::Keep,
+        }
+    }
+
+    #[test]
+    fn what_matters_and_differs_is_named_or_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = |flags: &str, need| {
+            let mut node = Args::parse_from(["nekopeer"].into_iter().chain(flags.split_whitespace())).node;
+            if node.dir == Path::new(".") {
+                node.dir = dir.path().to_owned();
+            }
+            not_followed(&node, &facts(dir.path()), need, true)
+        };
+        let named = |flags, need| said(flags, need).unwrap();
+        assert!(named("", Need::Serving).is_empty());
+        assert!(
+            named("--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5", Need::Serving).is_empty()
+        );
+        let all = "--indexer 127.0.0.1:3 --listen 127.0.0.1:6 --limit-up 1MB --limit-down 1MB --ttr 5 --on-stale drop";
+        assert_eq!(named(all, Need::Serving), ["--indexer", "--listen", "--limit-up", "--on-stale"]);
+        assert_eq!(named(all, Need::Indexer), ["--indexer", "--limit-down", "--ttr", "--on-stale"]);
+        assert!(named(all, Need::Catalogue).is_empty());
+        for flags in ["--insecure", "--network other", "--dir /"] {
+            assert!(said(flags, Need::Indexer).unwrap_err().contains("process 7"), "{flags}");
+            assert!(named(flags, Need::Catalogue).is_empty());
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A peer that runs in this process, and takes commands from others.
+
+use std::sync::Arc;
+
+use tokio::sync::broadcast;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::{
+    args::NodeArgs,
+    events::{self, Source},
+    indexers::Indexers,
+    output::Output,
+};
+use crate::{
+    commands::Host,
+    door::{Door, Ending, Facts},
+    library::events::Event,
+    peer::{Peer, StartError},
+};
+
+/// A peer in this process. Dropping it stops it at once.
+pub(super) struct Hosted {
+    pub(super) host: Arc<Host>,
+    pub(super) facts: Facts,
+    /// Starts with the first event of the peer.
+    events: Option<broadcast::Receiver<Event>>,
+    door: Option<Door>,
+    showing: Option<AbortOnDropHandle<()>>,
+    indexers: Indexers,
+}
+
+impl Hosted {
+    /// Starts a peer, which serves if `serving`, and opens its door.
+    ///
+    /// # Errors
+    /// Nothing is left running but `indexers`, which are handed back.
+    pub(super) async fn start(
+        args: &NodeArgs,
+        indexers: Indexers,
+        serving: bool,
+        output: Output,
+    ) -> Result<Self, (StartError, Indexers)> {
+        let config = args.config(indexers.addrs.clone(), serving);
+        let peer = match Peer::spawn(config.clone()).await {
+            Ok(peer) => peer,
+            Err(error) => return Err((error, indexers)),
+        };
+        let facts = Facts::of(&peer, &config);
+        let events = peer.events();
+        let host = Arc::new(Host { peer, stop: CancellationToken::new() });
+        let door = Door::open(&config.data_dir(), &host, facts.clone());
+        let door = door.inspect_err(|error| {
+            let folder = config.data_dir();
+            output.note(&format!(
+                "note: other commands on {} have to wait for this one: no socket there: {error}",
+                folder.display()
+            ));
+        });
+        Ok(Self { host, facts, events: Some(events), door: door.ok(), showing: None, indexers })
+    }
+
+    /// The events so far and from now on.
+    pub(super) fn events(&mut self) -> broadcast::Receiver<Event> {
+        self.events.take().unwrap_or_else(|| self.host.peer.events())
+    }
+
+    /// Prints events until the peer ends.
+    pub(super) fn show_events(&mut self, output: Output) {
+        let events = self.events();
+        let show = events::show(Source::Here(events), move |text| {
+            output.note(&text);
+            true
+        });
+        self.showing = Some(AbortOnDropHandle::new(tokio::spawn(show)));
+    }
+
+    /// The peer ends when this is complete.
+    pub(super) async fn stopped(&self) {
+        self.host.stop.cancelled().await;
+    }
+
+    /// Withdraws everything, and waits until all has ended. If `is_patient`, commands of others have a moment
+    /// to end by themselves.
+    pub(super) async fn end(self, is_patient: bool) {
+        let ending = match (self.host.stop.is_cancelled(), is_patient) {
+            (true, _) => Ending::Stopped,
+            (false, true) => Ending::Done,
+            (false, false) => Ending::Left,
+        };
+        let Self { host, door, showing, indexers, .. } = self;
+        drop(showing);
+        if let Some(door) = door {
+            door.close(ending).await;
+        }
+        match Arc::try_unwrap(host) {
+            Ok(host) => host.peer.shutdown().await,
+            Err(host) => drop(host), // unreachable: the door was the only other owner
+        }
+        indexers.shutdown().await;
+    }
+}

@@ -1,0 +1,194 @@
+//! Commands that run once, and what they do beside: serving until Ctrl-C, ending a peer.
+
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use tokio::{sync::mpsc, time::sleep};
+
+use super::{
+    Ended,
+    args::NodeArgs,
+    flags,
+    hosting::Hosted,
+    output::Output,
+    reach::{LOCKED_MAX, Need, Reached, reach, running},
+    run::{Run, run},
+    stop::Stop,
+    verbs::{NoCommand, Saying, Verb},
+};
+use crate::{
+    commands::{Answer, Command},
+    door::DoorError,
+    storage::lock::DataLock,
+};
+
+/// Interval between two looks at whether a peer has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Runs what a verb means, once.
+pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> anyhow::Result<Ended> {
+    let saying = Saying { dir: &args.dir, policy: args.policy.change(), has_stdin: true };
+    let command = match verb.command(saying) {
+        Ok(Command::Read(_)) if output.is_json() => {
+            output.note("error: --json and -o - would both write to stdout");
+            return Ok(Ended::Usage);
+        }
+        Ok(command) => command,
+        Err(NoCommand::Usage(why)) => {
+            output.note(&format!("error: {why}"));
+            return Ok(Ended::Usage);
+        }
+        Err(NoCommand::Failed(error)) => return Err(error),
+    };
+    let mut stop = Stop::new()?;
+    if command == Command::Stop {
+        return tokio::select! {
+            ended = stop_peer(args, output) => ended,
+            () = stop.wait() => Ok(Ended::Failed),
+        };
+    }
+    let need = Need::of(&command);
+    loop {
+        let Some(mut reached) = reached(args, need, output, &mut stop).await? else {
+            return Ok(Ended::Failed);
+        };
+        match on_reached(&mut reached, args, &command, output, &mut stop).await {
+            Ok(Run::Moved) => reached.end(false).await,
+            ended => {
+                let is_patient = !matches!(ended, Ok(Run::Interrupted)) && need != Need::Serving;
+                tokio::select! {
+                    () = reached.end(is_patient) => {}
+                    () = stop.wait() => {} // the user does not want to wait
+                }
+                return match ended? {
+                    Run::Ended(ended) => Ok(ended),
+                    Run::Interrupted | Run::Moved => Ok(Ended::Failed),
+                };
+            }
+        }
+    }
+}
+
+/// Finds who carries out a command; `None` if the user has no patience.
+async fn reached(
+    args: &NodeArgs,
+    need: Need,
+    output: Output,
+    stop: &mut Stop,
+) -> anyhow::Result<Option<Reached>> {
+    tokio::select! {
+        reached = reach(args, need, output) => reached.map(Some),
+        () = stop.wait() => {
+            output.note("interrupted");
+            Ok(None)
+        }
+    }
+}
+
+async fn on_reached(
+    reached: &mut Reached,
+    args: &NodeArgs,
+    command: &Command,
+    output: Output,
+    stop: &mut Stop,
+) -> anyhow::Result<Run> {
+    let need = Need::of(command);
+    flags::check(args, reached, need, flags::stores_files(command), output)?;
+    if let (Reached::Here(hosted), Need::Serving) = (&mut *reached, need) {
+        hosted.show_events(output);
+    }
+    let ended = run(reached, command, output, stop).await?;
+    if let (Run::Ended(ended), Need::Serving) = (&ended, need) {
+        match reached {
+            Reached::Here(hosted) if *ended == Ended::Well || has_files(hosted).await => {
+                serve_until(hosted, output, stop).await;
+            }
+            Reached::There(caller) if *ended == Ended::Well => {
+                let facts = &caller.facts;
+                let addr = facts.serves_on.map(|addr| addr.to_string()).unwrap_or_default();
+                let process = facts.process;
+                output.note(&format!("served by process {process} on {addr} as {}", facts.node));
+            }
+            Reached::Here(_) | Reached::There(_) => {}
+        }
+    }
+    Ok(ended)
+}
+
+async fn has_files(hosted: &Hosted) -> bool {
+    let first = hosted.host.peer.listing(false).next().await;
+    matches!(first, Ok(Some(files)) if !files.is_empty())
+}
+
+/// Serves what is published, until the user or another command ends it.
+pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
+    let mut stop = Stop::new()?;
+    let mut hosted = match reached(args, Need::Serving, output, &mut stop).await? {
+        None => return Ok(Ended::Failed),
+        Some(Reached::Here(hosted)) => hosted,
+        Some(Reached::There(caller)) => {
+            let (folder, process) = (args.data_dir(), caller.facts.process);
+            let folder = folder.display();
+            return Err(anyhow!("a peer already runs on the data folder {folder} (process {process})"));
+        }
+    };
+    hosted.show_events(output);
+    tokio::select! {
+        () = hosted.host.peer.indexers_tried() => serve_until(&hosted, output, &mut stop).await,
+        () = stop.wait() => {}
+        () = hosted.stopped() => {}
+    }
+    tokio::select! {
+        () = hosted.end(false) => {}
+        () = stop.wait() => {} // the user does not want to wait
+    }
+    Ok(Ended::Well)
+}
+
+async fn serve_until(hosted: &Hosted, output: Output, stop: &mut Stop) {
+    let facts = &hosted.facts;
+    let addr = facts.serves_on.map(|addr| addr.to_string()).unwrap_or_default();
+    output.note(&format!("serving on {addr} as {}, Ctrl-C stops", facts.node));
+    tokio::select! {
+        () = stop.wait() => {}
+        () = hosted.stopped() => {}
+    }
+}
+
+/// Ends the peer that runs on the data folder, and waits until it is gone.
+pub(super) async fn stop_peer(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
+    let folder = args.data_dir();
+    let began = Instant::now();
+    let mut caller = loop {
+        match running(folder.clone(), output).await {
+            Ok(caller) => break caller,
+            Err(DoorError::NobodyThere(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match DataLock::holder(&folder)? {
+            None => {
+                output.note(&format!("error: no peer runs on the data folder {}", folder.display()));
+                return Ok(Ended::NotFound);
+            }
+            // It has just started, or is about to end.
+            Some(_) if began.elapsed() < LOCKED_MAX => sleep(LOOK_EVERY).await,
+            Some(process) => {
+                return Err(anyhow!(
+                    "process {process} has locked {} and takes no commands",
+                    folder.display()
+                ));
+            }
+        }
+    };
+    let process = caller.facts.process;
+    let (_, no_input) = mpsc::channel(1);
+    let (sender, _replies) = mpsc::channel(1);
+    // If it ends before it answers, it has ended all the same.
+    drop(caller.carry_out(Command::Stop, no_input, &Answer(sender)).await);
+    drop(caller);
+    while DataLock::holder(&folder)? == Some(process) {
+        sleep(LOOK_EVERY).await;
+    }
+    output.say(&format!("stopped the peer of {} (process {process})", folder.display()))?;
+    Ok(Ended::Well)
+}

@@ -1,0 +1,164 @@
+//! Finds who carries out a command: the peer that runs on the data folder, or one started here.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use tokio::time::{sleep, timeout};
+
+use super::{args::NodeArgs, hosting::Hosted, indexers::Indexers, output::Output};
+use crate::{
+    commands::Command,
+    door::{Caller, DoorError, Facts, knock},
+    peer::StartError,
+    storage::lock::LockError,
+};
+
+/// Time limit for a data folder that is locked by a process that takes no commands: one that has just started,
+/// or is about to end.
+pub(super) const LOCKED_MAX: Duration = Duration::from_secs(10);
+/// Interval between two attempts.
+const TRY_EVERY: Duration = Duration::from_millis(50);
+/// A running peer that does not answer for this long is named.
+const SILENT_AFTER: Duration = Duration::from_secs(2);
+
+/// What a command needs of the peer that carries it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// Its catalogue.
+    Catalogue,
+    /// Other peers, too, if it has indexers.
+    Peers,
+    /// An indexer.
+    Indexer,
+    /// To be served after the command has ended.
+    Serving,
+}
+
+impl Need {
+    pub(super) const fn of(command: &Command) -> Self {
+        match command {
+            Command::Publish(_) | Command::Store(_) => Self::Serving,
+            Command::Download(_) | Command::Read(_) | Command::Search { .. } | Command::Query { .. } => {
+                Self::Indexer
+            }
+            Command::Check => Self::Peers,
+            Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
+                Self::Catalogue
+            }
+        }
+    }
+
+    fn is_met_by(self, facts: &Facts) -> bool {
+        match self {
+            Self::Catalogue => true,
+            Self::Peers | Self::Indexer => !facts.indexers.is_empty(),
+            Self::Serving => facts.serves_on.is_some(),
+        }
+    }
+}
+
+/// Who carries out a command.
+pub(super) enum Reached {
+    /// A peer started in this process.
+    Here(Box<Hosted>),
+    /// The peer that runs already.
+    There(Box<Caller>),
+}
+
+/// Finds the peer that runs on the data folder and can do what is needed, or starts one. Waits while a peer
+/// runs that cannot.
+///
+/// # Errors
+/// Neither is possible.
+///
+/// # Cancel safety
+/// Safe.
+pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow::Result<Reached> {
+    let folder = args.data_dir();
+    let mut indexers = None;
+    let mut locked_since = None;
+    let mut waits_for = None;
+    loop {
+        match running(folder.clone(), output).await {
+            Ok(caller) if need.is_met_by(&caller.facts) => {
+                if let Some(indexers) = indexers {
+                    Indexers::shutdown(indexers).await;
+                }
+                return Ok(Reached::There(Box::new(caller)));
+            }
+            Ok(caller) => {
+                let process = caller.facts.process;
+                if waits_for.replace(process) != Some(process) {
+                    output.note(&format!("waits for process {process}, which runs a command on this folder"));
+                }
+                locked_since = None;
+                sleep(TRY_EVERY).await;
+                continue;
+            }
+            Err(DoorError::NobodyThere(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let found = match indexers.take() {
+            Some(found) => found,
+            None => find_indexers(args, need, output).await?,
+        };
+        match Hosted::start(args, found, need == Need::Serving, output).await {
+            Ok(hosted) => return Ok(Reached::Here(Box::new(hosted))),
+            Err((StartError::Lock(LockError::InUse { .. }), found))
+                if locked_since.get_or_insert_with(Instant::now).elapsed() < LOCKED_MAX =>
+            {
+                indexers = Some(found);
+                sleep(TRY_EVERY).await;
+            }
+            Err((error, found)) => {
+                found.shutdown().await;
+                return Err(error.into());
+            }
+        }
+    }
+}
+
+/// The peer that runs on the data folder. Says so if it does not answer.
+pub(super) async fn running(folder: PathBuf, output: Output) -> Result<Caller, DoorError> {
+    let knocking = knock(&folder);
+    tokio::pin!(knocking);
+    if let Ok(knocked) = timeout(SILENT_AFTER, &mut knocking).await {
+        return knocked;
+    }
+    output
+        .note(&format!("the running peer of {} does not answer; Ctrl-C ends the waiting", folder.display()));
+    knocking.await
+}
+
+async fn find_indexers(args: &NodeArgs, need: Need, output: Output) -> anyhow::Result<Indexers> {
+    match need {
+        Need::Catalogue => Ok(Indexers::default()),
+        Need::Peers => {
+            let found = Indexers::find(args).await?;
+            if found.addrs.is_empty() {
+                let discover = args.discover;
+                output.note(&format!("no indexer found at {discover}: origins that moved are not found"));
+            }
+            Ok(found)
+        }
+        Need::Indexer => Indexers::find_or_start(args, &output).await,
+        Need::Serving => {
+            let found = Indexers::find_or_start(args, &output).await?;
+            found.note_reach(args, &output);
+            Ok(found)
+        }
+    }
+}
+
+impl Reached {
+    /// Ends what was started here, see [`Hosted::end`]; or the command on a peer that ran already, which goes
+    /// on.
+    pub(super) async fn end(self, is_patient: bool) {
+        match self {
+            Self::Here(hosted) => hosted.end(is_patient).await,
+            Self::There(caller) => caller.interrupt().await,
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Who carries out the lines of a REPL.
+
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::{sync::mpsc, time::timeout};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    cli::{
+        Ended,
+        args::{NodeArgs, PolicyArgs},
+        events::{self, Source},
+        flags, one_shot,
+        output::Output,
+        reach::{Need, Reached, reach, running},
+        run::{Run, run},
+        stop::Stop,
+        verbs::{NoCommand, Saying, Verb},
+    },
+    commands::{Answer, Command, REPLIES_WAITING_MAX, Reply, Row, carry_out},
+    door::Facts,
+};
+
+/// Names offered for completion, at most.
+const COMPLETED_MAX: u32 = 1000;
+/// Time limit for looking them up.
+const COMPLETED_WITHIN: Duration = Duration::from_millis(300);
+
+/// Who carries out the lines: a peer of this process, or for each line the one that runs on the folder. If
+/// that one is gone, a peer is started here for the next line.
+pub(super) struct Session<'a> {
+    args: &'a NodeArgs,
+    output: Output,
+    facts: Facts,
+    /// A peer of this process, or a connection for the next line.
+    reached: Option<Reached>,
+    show: Option<Show>,
+    showing: Option<AbortOnDropHandle<()>>,
+}
+
+/// Shows an event; returns whether it could.
+pub(super) type Show = Arc<Mutex<dyn FnMut(String) -> bool + Send>>;
+
+impl<'a> Session<'a> {
+    pub(super) async fn open(args: &'a NodeArgs, output: Output) -> anyhow::Result<Self> {
+        let reached = reach(args, Need::Serving, output).await?;
+        flags::check(args, &reached, Need::Serving, true, output)?;
+        let facts = match &reached {
+            Reached::Here(hosted) => hosted.facts.clone(),
+            Reached::There(caller) => caller.facts.clone(),
+        };
+        Ok(Self { args, output, facts, reached: Some(reached), show: None, showing: None })
+    }
+
+    /// What is said at the start.
+    pub(super) fn greeting(&self) -> String {
+        let Facts { node, dir, serves_on, process, .. } = &self.facts;
+        let addr = serves_on.map(|addr| addr.to_string()).unwrap_or_default();
+        let there = match &self.reached {
+            Some(Reached::There(_)) => format!(" in process {process}"),
+            _ => String::new(),
+        };
+        format!("peer {} serves {} on {addr}{there}; help lists the commands", node.short(), dir.0.display())
+    }
+
+    pub(super) fn data_dir(&self) -> PathBuf {
+        self.args.data_dir()
+    }
+
+    /// Shows events from now on, those of the start included.
+    pub(super) fn show_events(&mut self, show: Show) {
+        self.show = Some(show);
+        self.watch();
+    }
+
+    /// Shows the events of the peer that was reached. A connection is used up by that.
+    fn watch(&mut self) {
+        let Some(show) = self.show.clone() else { return };
+        let source = match self.reached.take() {
+            Some(Reached::Here(mut hosted)) => {
+                let events = hosted.events();
+                self.reached = Some(Reached::Here(hosted));
+                Source::Here(events)
+            }
+            Some(Reached::There(caller)) => Source::There(caller),
+            None => return,
+        };
+        let showing = tokio::spawn(events::show(source, move |text| show.lock()(text)));
+        self.showing = Some(AbortOnDropHandle::new(showing));
+    }
+
+    /// Waits until the first attempt to connect to each indexer of a peer of this process has ended.
+    pub(super) async fn indexers_tried(&self) {
+        if let Some(Reached::Here(hosted)) = &self.reached {
+            hosted.host.peer.indexers_tried().await;
+        }
+    }
+
+    /// Completes when another process has ended the peer of this one.
+    pub(super) async fn stopped(&self) {
+        match &self.reached {
+            Some(Reached::Here(hosted)) => hosted.stopped().await,
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Whether the peer of this process was ended.
+    pub(super) fn is_stopped(&self) -> bool {
+        matches!(&self.reached, Some(Reached::Here(hosted)) if hosted.host.stop.is_cancelled())
+    }
+
+    /// Runs a verb; `None` if it was interrupted.
+    pub(super) async fn verb(
+        &mut self,
+        verb: Verb,
+        policy: PolicyArgs,
+        stop: &mut Stop,
+    ) -> anyhow::Result<Option<Ended>> {
+        let policy = policy.change().or(self.args.policy.change());
+        let command = match verb.command(Saying { dir: &self.args.dir, policy, has_stdin: false }) {
+            Ok(command) => command,
+            Err(NoCommand::Usage(why)) => {
+                self.output.note(&format!("error: {why}"));
+                return Ok(Some(Ended::Usage));
+            }
+            Err(NoCommand::Failed(error)) => return Err(error),
+        };
+        match (&command, &self.reached) {
+            (Command::Stop, Some(Reached::Here(hosted))) => {
+                hosted.host.stop.cancel();
+                return Ok(None);
+            }
+            (Command::Stop, _) => return one_shot::stop_peer(self.args, self.output).await.map(Some),
+            _ => {}
+        }
+        loop {
+            let mut reached = match self.reached.take() {
+                Some(reached) => reached,
+                None => tokio::select! {
+                    reached = self.reach_again() => reached?,
+                    () = stop.wait() => return Ok(None),
+                },
+            };
+            let ended = run(&mut reached, &command, self.output, stop).await;
+            match reached {
+                Reached::Here(_) => self.reached = Some(reached),
+                Reached::There(_) => reached.end(false).await,
+            }
+            match ended? {
+                Run::Ended(ended) => return Ok(Some(ended)),
+                Run::Interrupted => return Ok(None),
+                Run::Moved => {}
+            }
+        }
+    }
+
+    /// Finds who carries out the next line. Events are those of another peer if the one before has ended.
+    async fn reach_again(&mut self) -> anyhow::Result<Reached> {
+        let has_ended = self.showing.as_ref().is_some_and(AbortOnDropHandle::is_finished);
+        loop {
+            let reached = reach(self.args, Need::Serving, self.output).await?;
+            if !has_ended || self.reached.is_some() {
+                return Ok(reached);
+            }
+            self.reached = Some(reached);
+            self.watch();
+            if let Some(here) = self.reached.take() {
+                return Ok(here);
+            }
+        }
+    }
+
+    /// Names for completion: those held here, and those typed before.
+    pub(super) async fn names(&self, named: &BTreeSet<String>) -> Vec<String> {
+        let held = timeout(COMPLETED_WITHIN, self.held()).await.unwrap_or_default();
+        held.into_iter().chain(named.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    async fn held(&self) -> Vec<String> {
+        let (sender, mut replies) = mpsc::channel(REPLIES_WAITING_MAX);
+        let (_, no_input) = mpsc::channel(1);
+        let (command, answer) = (Command::List { first: Some(COMPLETED_MAX) }, Answer(sender));
+        let listing = async move {
+            // Completion is no more than a help.
+            if let Some(Reached::Here(hosted)) = &self.reached {
+                drop(carry_out(&hosted.host, command, no_input, &answer).await);
+            } else if let Ok(mut caller) = running(self.data_dir(), self.output).await {
+                drop(caller.carry_out(command, no_input, &answer).await);
+            }
+        };
+        let taking = async {
+            let mut names = Vec::new();
+            while let Some(reply) = replies.recv().await {
+                let Reply::Rows(rows) = reply else { continue };
+                names.extend(rows.into_iter().filter_map(|row| match row {
+                    Row::File(file) => Some(file.record.name.to_string()),
+                    _ => None,
+                }));
+            }
+            names
+        };
+        tokio::join!(listing, taking).1
+    }
+
+    /// Ends the peer of this process.
+    pub(super) async fn close(self) {
+        drop(self.showing);
+        if let Some(reached) = self.reached {
+            reached.end(false).await;
+        }
+    }
+}

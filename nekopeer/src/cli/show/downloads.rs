@@ -1,0 +1,162 @@
+//! Shows downloads.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use super::{View, about, table::JsonList, version_json};
+use crate::{
+    cli::{Ended, output::Output, units::size},
+    commands::{DownloadedRow, FailureKind, Row, Summary},
+};
+
+/// Failures of a bulk download that are listed one by one.
+const FAILURES_TOLD_MAX: usize = 20;
+
+/// One download: a line or an object, and notes.
+pub(super) struct One {
+    /// Its bytes went to stdout, so the line goes to stderr.
+    pub(super) to_stdout: bool,
+}
+
+impl View for One {
+    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
+        for row in rows {
+            let Row::Downloaded { outcome: Ok(done), .. } = row else { continue };
+            match (self.to_stdout, output.is_json()) {
+                (true, _) => output.note(&line(&done)),
+                (false, true) => output.object(&object(&done))?,
+                (false, false) => output.line(&line(&done))?,
+            }
+            for source in done.sources.iter().filter(|source| source.banned) {
+                output.note(&format!(
+                    "note: source {} at {} sent what is not the file's, and was asked no more",
+                    source.node.short(),
+                    source.addr
+                ));
+            }
+            if let Some(note) = about(done.freshness).filter(|_| !self.to_stdout) {
+                output.note(note);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Summary, _: Output) -> io::Result<Ended> {
+        Ok(Ended::Well)
+    }
+}
+
+/// Several downloads: their counts, or `{"files":[...],"failed":[{"name","error"}]}`.
+pub(super) struct Many {
+    list: JsonList,
+    done: usize,
+    bytes: u64,
+    moved: u64,
+    took_us: u64,
+    /// In JSON, all failures; otherwise those that are listed.
+    failures: Vec<Value>,
+    failed: usize,
+    only_missing: bool,
+}
+
+impl Default for Many {
+    fn default() -> Self {
+        let list = JsonList::new("files");
+        let failures = Vec::new();
+        Self { list, done: 0, bytes: 0, moved: 0, took_us: 0, failures, failed: 0, only_missing: true }
+    }
+}
+
+impl View for Many {
+    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
+        let mut objects = Vec::new();
+        for row in rows {
+            let Row::Downloaded { name, outcome } = row else { continue };
+            match outcome {
+                Ok(done) => {
+                    self.done += 1;
+                    self.bytes += done.record.size;
+                    self.moved += done.bytes_moved;
+                    self.took_us = self.took_us.max(done.took_us);
+                    objects.extend(output.is_json().then(|| object(&done)));
+                }
+                Err(failure) => {
+                    self.failed += 1;
+                    self.only_missing &= failure.kind == FailureKind::NotFound;
+                    if output.is_json() || self.failed <= FAILURES_TOLD_MAX {
+                        self.failures.push(json!({ "name": name.as_str(), "error": failure.message }));
+                    }
+                }
+            }
+        }
+        self.list.add(objects.into_iter(), output)
+    }
+
+    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
+        if output.is_json() {
+            self.list.end(&[("failed", std::mem::take(&mut self.failures).into())], output)?;
+        } else {
+            let (moved, bytes) = (size(self.moved), size(self.bytes));
+            let all = self.done + self.failed;
+            let secs = seconds(self.took_us);
+            output.line(&format!(
+                "{} of {all} files here, {moved} of {bytes} moved in {secs:.2} s",
+                self.done
+            ))?;
+            let errors = self.failures.iter().filter_map(|failure| failure["error"].as_str());
+            errors.for_each(|error| output.note(&format!("error: {error}")));
+            if let Some(more) = self.failed.checked_sub(FAILURES_TOLD_MAX).filter(|more| *more > 0) {
+                output.note(&format!("error: and {more} more; --json names them all"));
+            }
+        }
+        Ok(match (self.failed, self.only_missing) {
+            (0, _) => Ended::Well,
+            (_, true) => Ended::NotFound,
+            (_, false) => Ended::Failed,
+        })
+    }
+
+    fn abandon(&mut self, output: Output) -> io::Result<()> {
+        if self.list.is_begun() { self.list.end(&[], output) } else { Ok(()) }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+/// One line about a download.
+fn line(done: &DownloadedRow) -> String {
+    let record = &done.record;
+    let (path, secs) = (done.path.0.display(), seconds(done.took_us));
+    let what = format!("{} version {}, {}", record.name, record.version, size(record.size));
+    match done.bytes_moved {
+        0 => format!("{what}: already here at {path}"),
+        moved if moved < record.size => {
+            let whole = size(record.size);
+            format!("{what}: {} of {whole} moved in {secs:.2} s to {path}", size(moved))
+        }
+        moved => format!("{what}: {} moved in {secs:.2} s to {path}", size(moved)),
+    }
+}
+
+/// `{"name","origin","version","size","bytes_moved","seconds","path"}`
+fn object(done: &DownloadedRow) -> Value {
+    let mut value = version_json(&done.record);
+    value["bytes_moved"] = done.bytes_moved.into();
+    value["seconds"] = seconds(done.took_us).into();
+    value["path"] = done.path.0.to_string_lossy().into();
+    value["freshness"] = done.freshness.to_string().into();
+    let sources = done.sources.iter().map(|source| {
+        json!({
+            "node": source.node.to_string(),
+            "addr": source.addr.to_string(),
+            "bytes": source.bytes,
+            "banned": source.banned,
+        })
+    });
+    value["sources"] = sources.collect();
+    value
+}

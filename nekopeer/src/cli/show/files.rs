@@ -1,0 +1,113 @@
+//! Shows the files that are published and held here.
+
+use std::io;
+
+use nekoproto::Version;
+use serde::Serialize;
+
+use super::{
+    View,
+    table::{JsonList, Table},
+};
+use crate::{
+    cli::{Ended, output::Output, units::size},
+    commands::{FileRow, Row, Summary},
+};
+
+const HEADINGS: [&str; 7] = ["NAME", "VERSION", "SIZE", "ROLE", "POLICY", "FRESHNESS", ""];
+
+/// A table, or `{"files":[...]}`.
+pub(super) struct Files {
+    table: Table,
+    list: JsonList,
+    is_damaged: bool,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        let (table, list) = (Table::new(&HEADINGS, &[1, 2]), JsonList::new("files"));
+        Self { table, list, is_damaged: false }
+    }
+}
+
+impl View for Files {
+    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
+        let (mut files, mut damaged) = (Vec::with_capacity(rows.len()), Vec::new());
+        for row in rows {
+            match row {
+                Row::File(file) => files.push(file),
+                Row::Damaged { why } => damaged.push(why),
+                _ => {}
+            }
+        }
+        self.is_damaged |= !damaged.is_empty();
+        damaged.iter().for_each(|why| output.note(&format!("error: {why}")));
+        match (files.is_empty(), output.is_json()) {
+            (true, _) => Ok(()),
+            (false, true) => self.list.add(files.iter().map(FileObject::of), output),
+            (false, false) => self.table.rows(&files.iter().map(cells).collect::<Vec<_>>(), output.lines()),
+        }
+    }
+
+    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
+        if output.is_json() {
+            self.list.end(&[], output)?;
+        } else if !self.table.is_begun() && !self.is_damaged {
+            output.note("nothing is published or held here");
+        }
+        Ok(if self.is_damaged { Ended::Failed } else { Ended::Well })
+    }
+
+    fn abandon(&mut self, output: Output) -> io::Result<()> {
+        if self.list.is_begun() { self.list.end(&[], output) } else { Ok(()) }
+    }
+}
+
+const fn role(file: &FileRow) -> &'static str {
+    if file.own { "origin" } else { "copy" }
+}
+
+fn cells(file: &FileRow) -> Vec<String> {
+    vec![
+        file.record.name.to_string(),
+        file.record.version.to_string(),
+        size(file.record.size),
+        role(file).to_owned(),
+        file.record.mode.to_string(),
+        file.condition.to_string(),
+        file.newest.map_or_else(String::new, |newest| format!("version {newest} is out")),
+    ]
+}
+
+/// One file as JSON.
+#[derive(Serialize)]
+struct FileObject<'a> {
+    content: String,
+    freshness: String,
+    name: &'a str,
+    newest: Option<u64>,
+    origin: String,
+    path: std::borrow::Cow<'a, str>,
+    policy: String,
+    role: &'static str,
+    size: u64,
+    version: u64,
+}
+
+impl<'a> FileObject<'a> {
+    fn of(file: &'a FileRow) -> Self {
+        let FileRow { record, path, .. } = file;
+        Self {
+            content: record.content.to_string(),
+            freshness: file.condition.to_string(),
+            name: record.name.as_str(),
+            newest: file.newest.map(Version::get),
+            origin: record.origin.to_string(),
+            path: path.0.to_string_lossy(),
+            policy: record.mode.to_string(),
+            role: role(file),
+            size: record.size,
+            version: record.version.get(),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Shows what was found.
+
+use std::io;
+
+use nekoproto::{FileName, Holder};
+use serde_json::{Value, json};
+
+use super::{
+    View,
+    table::{JsonList, Table},
+    version_json,
+};
+use crate::{
+    cli::{Ended, output::Output, units::size},
+    commands::{FoundRow, Row, Summary},
+};
+
+const HEADINGS: [&str; 7] = ["NAME", "VERSION", "SIZE", "CONTENT", "ORIGIN", "HOLDER", "ADDRESS"];
+
+/// A table with one row per holder; or one object for one name, `{"answers":[...]}` for several.
+pub(super) struct Hits {
+    is_one: bool,
+    table: Table,
+    list: JsonList,
+    missing: Vec<FileName>,
+    is_partial: bool,
+}
+
+impl Hits {
+    /// For this many names.
+    pub(super) fn of(names: usize) -> Self {
+        let (table, list) = (Table::new(&HEADINGS, &[1, 2]), JsonList::new("answers"));
+        Self { is_one: names == 1, table, list, missing: Vec::new(), is_partial: false }
+    }
+}
+
+impl View for Hits {
+    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
+        let rows = rows.into_iter().filter_map(|row| match row {
+            Row::Found(found) => Some(found),
+            _ => None,
+        });
+        let rows: Vec<FoundRow> = rows.collect();
+        self.is_partial |= rows.iter().any(|found| !found.complete);
+        let missing = rows.iter().filter(|found| found.hits.is_empty());
+        self.missing.extend(missing.map(|found| found.name.clone()));
+        let cells: Vec<_> = rows.iter().flat_map(cells).collect();
+        match (output.is_json(), self.is_one, cells.is_empty()) {
+            (true, true, _) => rows.iter().try_for_each(|found| output.object(&object(found))),
+            (true, false, _) => self.list.add(rows.iter().map(object), output),
+            (false, _, false) => self.table.rows(&cells, output.lines()),
+            (false, _, true) => Ok(()),
+        }
+    }
+
+    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
+        if output.is_json() && !self.is_one {
+            self.list.end(&[], output)?;
+        }
+        if self.is_partial {
+            output.note("note: not every indexer in reach answered");
+        }
+        if !output.is_json() {
+            self.missing.iter().for_each(|name| output.note(&format!("nobody offers {name}")));
+        }
+        Ok(if self.missing.is_empty() { Ended::Well } else { Ended::NotFound })
+    }
+
+    fn abandon(&mut self, output: Output) -> io::Result<()> {
+        if self.list.is_begun() { self.list.end(&[], output) } else { Ok(()) }
+    }
+}
+
+fn cells(found: &FoundRow) -> Vec<Vec<String>> {
+    let holders = found.hits.iter().flat_map(|(record, holders)| {
+        holders.iter().map(move |holder| {
+            let role = match holder {
+                holder if holder.partial => "partial",
+                holder if holder.node == record.origin => "origin",
+                _ => "copy",
+            };
+            vec![
+                record.name.to_string(),
+                record.version.to_string(),
+                size(record.size),
+                record.content.short(),
+                record.origin.short(),
+                role.to_owned(),
+                holder.addr.to_string(),
+            ]
+        })
+    });
+    holders.collect()
+}
+
+/// `{"name","complete","hits":[...]}`
+fn object(found: &FoundRow) -> Value {
+    let hits = found.hits.iter().map(|(record, holders)| {
+        let mut hit = version_json(record);
+        let holder = |holder: &Holder| {
+            json!({
+                "node": holder.node.to_string(),
+                "addr": holder.addr.to_string(),
+                "partial": holder.partial,
+            })
+        };
+        hit["holders"] = holders.iter().map(holder).collect();
+        hit
+    });
+    json!({ "name": found.name.as_str(), "complete": found.complete, "hits": hits.collect::<Vec<_>>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{ContentHash, Identity, Mode, Version};
+
+    use super::*;
+    use crate::commands::VersionRow;
+
+    #[test]
+    fn who_holds_a_part_is_called_so_in_tables_and_objects() {
+        let node = |n| Identity::from_seed(&[n; 32]).id();
+        let record = VersionRow {
+            origin: node(1),
+            name: FileName::new("a").unwrap(),
+            version: Version::FIRST,
+            size: 1,
+            content: ContentHash::from_bytes([1; 32]),
+            mode: Mode::Hybrid,
+        };
+        let holder = |n| Holder::new(node(n), ([127, 0, 0, 1], 1).into());
+        let part = |n| Holder { partial: true, ..holder(n) };
+        let hits = vec![(record.clone(), vec![holder(1), holder(2), part(3)])];
+        let found = FoundRow { name: record.name, complete: true, hits };
+        let roles: Vec<String> = cells(&found).iter().map(|cells| cells[5].clone()).collect();
+        assert_eq!(roles, ["origin", "copy", "partial"]);
+        let object = object(&found);
+        let partial = |n: usize| object["hits"][0]["holders"][n]["partial"].as_bool();
+        assert_eq!([0, 1, 2].map(partial), [Some(false), Some(false), Some(true)]);
+    }
+}

@@ -1,0 +1,153 @@
+//! Shows the answers of commands: as tables, lines and JSON objects.
+
+mod downloads;
+mod files;
+mod hits;
+mod published;
+mod table;
+
+use std::io::{self, Write};
+
+use nekoproto::Freshness;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::{Ended, bar::Bar, output::Output};
+use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow};
+
+/// Shows the rows of one kind of answer.
+trait View {
+    /// Takes further rows.
+    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()>;
+
+    /// The answer is complete.
+    fn finish(&mut self, summary: Summary, output: Output) -> io::Result<Ended>;
+
+    /// The command failed; what was begun to be shown is completed.
+    fn abandon(&mut self, _output: Output) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Shows the answer to `command` until its end. Blocking. Without an end the command was interrupted.
+pub(super) fn answer(
+    command: &Command,
+    output: Output,
+    mut replies: mpsc::Receiver<Reply>,
+) -> anyhow::Result<Ended> {
+    let mut view = view(command);
+    let mut bar = Bar::new(&title(command), output);
+    while let Some(reply) = replies.blocking_recv() {
+        match reply {
+            Reply::Progress(now) => bar.draw(now),
+            Reply::Rows(rows) => {
+                bar.clear();
+                view.rows(rows, output)?;
+            }
+            Reply::Bytes(bytes) => {
+                let written = io::stdout().lock().write_all(&bytes);
+                written.map_err(|why| broken_pipe(command, &why))?;
+            }
+            Reply::Event(event) => output.note(&event.to_string()),
+            Reply::EventsMissed(missed) => output.note(&format!("{missed} events missed")),
+            Reply::Finished(result) => {
+                bar.clear();
+                io::stdout().lock().flush().map_err(|why| broken_pipe(command, &why))?;
+                return match result {
+                    Ok(summary) => Ok(view.finish(summary, output)?),
+                    Err(failure) => {
+                        view.abandon(output)?;
+                        Ok(failed(&failure, output))
+                    }
+                };
+            }
+        }
+    }
+    bar.clear();
+    Ok(Ended::Failed)
+}
+
+fn view(command: &Command) -> Box<dyn View> {
+    match command {
+        Command::Publish(_) | Command::Store(_) => Box::<published::Published>::default(),
+        Command::Search { names } | Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Download(download) if download.names.len() != 1 => Box::<downloads::Many>::default(),
+        Command::Download(_) => Box::new(downloads::One { to_stdout: false }),
+        Command::Read(_) => Box::new(downloads::One { to_stdout: true }),
+        Command::List { .. } | Command::Check => Box::<files::Files>::default(),
+        Command::Withdraw { .. } | Command::Events | Command::Stop => Box::<Lines>::default(),
+    }
+}
+
+/// What the progress bar is about.
+fn title(command: &Command) -> String {
+    match command {
+        Command::Publish(_) => "reading".to_owned(),
+        Command::Store(_) => "stdin".to_owned(),
+        Command::Read(read) => read.name.to_string(),
+        Command::Download(download) => match download.names.as_slice() {
+            [name] => name.to_string(),
+            _ => "files".to_owned(),
+        },
+        _ => String::new(),
+    }
+}
+
+fn broken_pipe(command: &Command, why: &io::Error) -> anyhow::Error {
+    match command {
+        Command::Read(read) => anyhow::anyhow!("{}: the pipe broke: {why}", read.name),
+        _ => anyhow::anyhow!("{why}"),
+    }
+}
+
+fn failed(failure: &Failure, output: Output) -> Ended {
+    output.note(&format!("error: {}", failure.message));
+    match failure.kind {
+        FailureKind::NotFound => Ended::NotFound,
+        FailureKind::Moved | FailureKind::Failed => Ended::Failed,
+    }
+}
+
+/// One line for each row; one object with all lines.
+#[derive(Default)]
+struct Lines(Vec<String>);
+
+impl View for Lines {
+    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
+        for row in rows {
+            let Row::Withdrawn(name) = row else { continue };
+            let line = format!("{name} is no longer offered; the file stays");
+            if output.is_json() { self.0.push(line) } else { output.line(&line)? }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
+        self.abandon(output).map(|()| Ended::Well)
+    }
+
+    fn abandon(&mut self, output: Output) -> io::Result<()> {
+        if self.0.is_empty() { Ok(()) } else { output.say(&self.0.join("; ")) }
+    }
+}
+
+fn version_json(version: &VersionRow) -> Value {
+    json!({
+        "name": version.name.as_str(),
+        "origin": version.origin.to_string(),
+        "version": version.version.get(),
+        "size": version.size,
+        "content": version.content.to_string(),
+    })
+}
+
+/// What is to be said about the freshness of a download, if anything.
+const fn about(freshness: Freshness) -> Option<&'static str> {
+    match freshness {
+        Freshness::Fresh => None,
+        Freshness::Unverified => {
+            Some("note: the origin could not be asked whether this is still the newest version")
+        }
+        Freshness::Stale => Some("note: a source says that a newer version is out"),
+    }
+}

@@ -1,0 +1,107 @@
+//! Shows what was published.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use super::{View, table::JsonList, version_json};
+use crate::{
+    cli::{Ended, output::Output, units::size},
+    commands::{PublishedRow, Row, Summary, VersionRow},
+};
+
+/// Files that are listed one by one.
+const LISTED_MAX: usize = 20;
+
+/// Lines, file by file if there are few; or `{"files":[...],"failed":[...],"indexers_told","confirmed"}`.
+pub(super) struct Published {
+    list: JsonList,
+    new: usize,
+    unchanged: usize,
+    bytes: u64,
+    copies: Vec<String>,
+    /// Paths and errors.
+    failed: Vec<(String, String)>,
+}
+
+impl Default for Published {
+    fn default() -> Self {
+        let list = JsonList::new("files");
+        Self { list, new: 0, unchanged: 0, bytes: 0, copies: Vec::new(), failed: Vec::new() }
+    }
+}
+
+impl Published {
+    /// Counts a version and lists it, if there are few.
+    fn version(&mut self, version: &VersionRow, what: &str, output: Output) -> io::Result<()> {
+        self.bytes += version.size;
+        if !output.is_json() && self.new + self.unchanged <= LISTED_MAX {
+            let VersionRow { name, version, size: bytes, .. } = version;
+            output.line(&format!("{what} {name} version {version}, {}", size(*bytes)))
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl View for Published {
+    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
+        if output.is_json() {
+            let versions = rows.iter().filter_map(|row| match row {
+                Row::Published(PublishedRow::New(version) | PublishedRow::Unchanged(version)) => {
+                    Some(version)
+                }
+                _ => None,
+            });
+            self.list.add(versions.map(version_json), output)?;
+        }
+        for row in rows {
+            let Row::Published(row) = row else { continue };
+            match row {
+                PublishedRow::New(version) => {
+                    self.new += 1;
+                    self.version(&version, "published", output)?;
+                }
+                PublishedRow::Unchanged(version) => {
+                    self.unchanged += 1;
+                    self.version(&version, "unchanged", output)?;
+                }
+                PublishedRow::Copy(name) => self.copies.push(name.to_string()),
+                PublishedRow::Failed { path, why } => {
+                    self.failed.push((path.0.to_string_lossy().into_owned(), why));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, summary: Summary, output: Output) -> io::Result<Ended> {
+        let (told, is_confirmed) = match summary {
+            Summary::Published { indexers_told, is_confirmed } => (indexers_told, is_confirmed),
+            Summary::Done => (0, false),
+        };
+        if output.is_json() {
+            let failed = self.failed.iter().map(|(path, why)| json!({ "path": path, "error": why }));
+            let failed = Value::Array(failed.collect());
+            let fields =
+                [("failed", failed), ("indexers_told", told.into()), ("confirmed", is_confirmed.into())];
+            self.list.end(&fields, output)?;
+        } else {
+            if let Some(more) = (self.new + self.unchanged).checked_sub(LISTED_MAX).filter(|more| *more > 0) {
+                output.line(&format!("... and {more} more"))?;
+            }
+            for name in &self.copies {
+                output.line(&format!("kept as a copy {name}: another origin's file"))?;
+            }
+            let Self { new, unchanged, bytes, .. } = self;
+            let unconfirmed = if is_confirmed { "" } else { ", not confirmed by an indexer yet" };
+            output.line(&format!("{new} new, {unchanged} unchanged, {}{unconfirmed}", size(*bytes)))?;
+        }
+        self.failed.iter().for_each(|(_, why)| output.note(&format!("error: {why}")));
+        Ok(if self.failed.is_empty() { Ended::Well } else { Ended::Failed })
+    }
+
+    fn abandon(&mut self, output: Output) -> io::Result<()> {
+        if self.list.is_begun() { self.list.end(&[], output) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,282 @@
+//! The verbs that the command line and the REPL share, and the commands that they mean.
+
+use std::{
+    io,
+    path::{Path, PathBuf, absolute},
+};
+
+use anyhow::Context;
+use nekoproto::{
+    FileName,
+    limits::{TTL_DEFAULT, TTL_MAX},
+};
+
+use super::names;
+use crate::{
+    commands::{Command, Download, LocalPath, Publish, Read, Store, Wanted},
+    publish::PolicyChange,
+};
+
+/// The path that stands for stdin or stdout.
+const STDIO: &str = "-";
+
+/// What a peer can be asked to do.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Verb {
+    /// Publish files or folders, and keep serving them until Ctrl-C; a peer that runs already takes them over
+    Share(Files),
+    /// The same as share; a second word that is no file is the name: register PATH NAME
+    Register(Files),
+    /// Offer files no longer; they stay on disk
+    Deregister {
+        /// Their names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<FileName>,
+    },
+    /// Download files, verified
+    #[command(visible_alias = "download")]
+    Get {
+        /// Their names; of several, small ones are fetched together
+        #[arg(required_unless_present = "names_from", value_name = "NAME")]
+        names: Vec<FileName>,
+        /// A file with further names, one in a line; `-` is stdin
+        #[arg(long, value_name = "FILE")]
+        names_from: Option<PathBuf>,
+        /// Where a single file is to stand [default: DIR/NAME]; `-` is stdout, in order, each part verified
+        /// before it is written, and no copy is kept
+        #[arg(short, long, value_name = "PATH")]
+        output: Option<PathBuf>,
+        #[command(flatten)]
+        reach: Reach,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// Ask the own indexer only
+    Search {
+        /// What to look for
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<FileName>,
+    },
+    /// Ask the network
+    Query {
+        /// What to look for
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<FileName>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// List what is published and held here
+    Ls,
+    /// List what is held here after asking the origins whether it is still the newest
+    Status,
+    /// End the peer that runs on this folder
+    Stop,
+}
+
+/// What to publish.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Files {
+    /// Files and folders; a path is tried from the current folder, then from DIR. `-` is what comes on stdin:
+    /// it is stored as DIR/NAME, see --name
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// The name of a single file, or of what comes on stdin
+    #[arg(long, value_name = "NAME")]
+    name: Option<FileName>,
+    /// Replace a file that stands in the place of what comes on stdin
+    #[arg(long)]
+    force: bool,
+}
+
+/// How far a query travels.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Reach {
+    /// Hops the query may travel beyond the own indexer
+    #[arg(long, value_name = "N", default_value_t = TTL_DEFAULT,
+          value_parser = clap::value_parser!(u8).range(0..=i64::from(TTL_MAX)))]
+    ttl: u8,
+}
+
+/// Which of several files under one name, and over which file.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Which {
+    /// Whose file, where several origins publish different ones: the first digits of its id
+    #[arg(long, value_name = "ID", value_parser = id_digits)]
+    origin: Option<String>,
+    /// Replace a file that stands there and is no copy from here, or stand beside one whose name differs
+    /// only in case or in the Unicode form of its letters
+    #[arg(long)]
+    force: bool,
+}
+
+/// Why a verb means no command.
+#[derive(Debug)]
+pub(super) enum NoCommand {
+    /// Its words contradict each other.
+    Usage(&'static str),
+    /// A file that it names cannot be read.
+    Failed(anyhow::Error),
+}
+
+/// Where a verb was said.
+#[derive(Clone, Copy)]
+pub(super) struct Saying<'a> {
+    /// The share folder, where paths are tried that the current folder does not have.
+    pub(super) dir: &'a Path,
+    /// What was said about the policy.
+    pub(super) policy: PolicyChange,
+    /// Whether stdin is free to be read by the command.
+    pub(super) has_stdin: bool,
+}
+
+fn id_digits(text: &str) -> Result<String, String> {
+    let digits = text.to_ascii_lowercase();
+    if !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
+        Ok(digits)
+    } else {
+        Err("expected hexadecimal digits".to_owned())
+    }
+}
+
+impl Verb {
+    /// The command that this means. Reads the files of names that it mentions.
+    pub(super) fn command(self, saying: Saying) -> Result<Command, NoCommand> {
+        Ok(match self {
+            Self::Share(files) => files.command(saying)?,
+            Self::Register(files) => files.with_name_as_second_word(saying).command(saying)?,
+            Self::Deregister { names } => Command::Withdraw { names },
+            Self::Get { names, names_from, output, reach, which } => {
+                let names = all_names(names, names_from.as_deref(), saying)?;
+                get(names, output, reach, which)?
+            }
+            Self::Search { names } => Command::Search { names },
+            Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
+            Self::Ls => Command::List { first: None },
+            Self::Status => Command::Check,
+            Self::Stop => Command::Stop,
+        })
+    }
+
+    /// The names that this mentions, to be completed later.
+    pub(super) fn names(&self) -> &[FileName] {
+        match self {
+            Self::Get { names, .. }
+            | Self::Search { names }
+            | Self::Query { names, .. }
+            | Self::Deregister { names } => names,
+            Self::Share(_) | Self::Register(_) | Self::Ls | Self::Status | Self::Stop => &[],
+        }
+    }
+}
+
+impl Files {
+    /// `PATH NAME` instead of two paths, if the second is no file.
+    fn with_name_as_second_word(mut self, saying: Saying) -> Self {
+        let [_, second] = self.paths.as_slice() else { return self };
+        let exists = second == Path::new(STDIO) || find(second, saying.dir).exists();
+        let name = second.to_str().and_then(|text| FileName::new(text).ok());
+        if let (false, None, Some(name)) = (exists, &self.name, name) {
+            self.paths.pop();
+            self.name = Some(name);
+        }
+        self
+    }
+
+    fn command(self, saying: Saying) -> Result<Command, NoCommand> {
+        let Self { paths, name, force } = self;
+        let policy = saying.policy;
+        let from_stdin = paths.iter().any(|path| path == Path::new(STDIO));
+        match name {
+            Some(_) if paths.len() > 1 => Err(NoCommand::Usage(NAME_USAGE)),
+            None if from_stdin => Err(NoCommand::Usage(NAME_USAGE)),
+            Some(_) if from_stdin && !saying.has_stdin => Err(NoCommand::Usage(NO_STDIN)),
+            Some(name) if from_stdin => Ok(Command::Store(Store { name, force, policy })),
+            name => {
+                let paths = paths.iter().map(|path| find(path, saying.dir).into()).collect();
+                Ok(Command::Publish(Publish { paths, name, policy }))
+            }
+        }
+    }
+}
+
+const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`-`) needs it";
+const NO_STDIN: &str = "stdin has the commands, it cannot be read by one of them";
+
+/// The absolute path of what `path` names: in the current folder, or else in `dir`.
+fn find(path: &Path, dir: &Path) -> PathBuf {
+    let here = absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = absolute(dir.join(path)).unwrap_or_else(|_| here.clone());
+    if here.symlink_metadata().is_err() && there.symlink_metadata().is_ok() { there } else { here }
+}
+
+fn all_names(
+    mut names: Vec<FileName>,
+    from: Option<&Path>,
+    saying: Saying,
+) -> Result<Vec<FileName>, NoCommand> {
+    let Some(from) = from else { return Ok(names) };
+    let read = if from != Path::new(STDIO) {
+        let file = std::fs::File::open(find(from, saying.dir));
+        let opened = file.with_context(|| format!("cannot read {}", from.display()));
+        opened.and_then(|file| names::read(io::BufReader::new(file), from))
+    } else if saying.has_stdin {
+        names::read(io::stdin().lock(), from)
+    } else {
+        return Err(NoCommand::Usage(NO_STDIN));
+    };
+    names.extend(read.map_err(NoCommand::Failed)?);
+    Ok(names)
+}
+
+fn get(
+    names: Vec<FileName>,
+    output: Option<PathBuf>,
+    reach: Reach,
+    which: Which,
+) -> Result<Command, NoCommand> {
+    let wanted = Wanted { origin: which.origin, ttl_hops: reach.ttl };
+    let output = match (names.as_slice(), output) {
+        ([name], Some(path)) if path == Path::new(STDIO) => {
+            return Ok(Command::Read(Read { name: name.clone(), wanted }));
+        }
+        ([_], Some(path)) => Some(LocalPath(absolute(&path).unwrap_or(path))),
+        (_, None) => None,
+        (_, Some(_)) => return Err(NoCommand::Usage("-o names the place of a single file")),
+    };
+    Ok(Command::Download(Download { names, output, force: which.force, wanted }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_tried_from_the_current_folder_then_from_the_share_folder() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("only-there.txt"), "").unwrap();
+        assert_eq!(find(Path::new("only-there.txt"), dir.path()), dir.path().join("only-there.txt"));
+        std::fs::write(dir.path().join("Cargo.toml"), "").unwrap();
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(find(Path::new("Cargo.toml"), dir.path()), here.join("Cargo.toml"));
+        assert_eq!(find(Path::new("nowhere"), dir.path()), here.join("nowhere"));
+    }
+
+    #[test]
+    fn second_word_of_register_is_a_name_unless_it_is_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in ["a", "b"] {
+            std::fs::write(dir.path().join(file), "").unwrap();
+        }
+        let saying = Saying { dir: dir.path(), policy: PolicyChange::default(), has_stdin: false };
+        let said = |words: &[&str]| {
+            let files = Files { paths: words.iter().map(PathBuf::from).collect(), name: None, force: false };
+            match Verb::Register(files).command(saying) {
+                Ok(Command::Publish(Publish { paths, name, .. })) => (paths.len(), name),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(said(&["a", "x/y"]), (1, Some(FileName::new("x/y").unwrap())));
+        assert_eq!(said(&["a", "b"]), (2, None));
+        assert_eq!(said(&["a", "b", "c"]), (3, None));
+    }
+}

@@ -1,0 +1,170 @@
+//! [`Answer`]: where a command sends its answer.
+
+use std::{
+    io::{self, Write},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    sync::{broadcast, mpsc},
+    time::{Instant, interval_at},
+};
+
+use super::{Failure, Reply, Row, Snapshot};
+use crate::{library::events::Event, util::progress::Progress};
+
+/// Replies that wait to be taken; a command is slowed down beyond.
+pub(crate) const REPLIES_WAITING_MAX: usize = 4;
+/// About how many bytes of rows travel together.
+const ROWS_BYTES_AIMED_AT: usize = 64 * 1024;
+/// Bytes of a file that travel together at most.
+const BYTES_AT_ONCE_MAX: usize = 256 * 1024;
+/// What takes less time has no progress.
+const PROGRESS_AFTER: Duration = Duration::from_millis(200);
+/// Interval between two reports of progress.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
+
+/// Where a command sends its answer. Whoever takes it slowly slows the command down and nothing else.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer(pub(crate) mpsc::Sender<Reply>);
+
+impl Answer {
+    async fn send(&self, reply: Reply) -> Result<(), Failure> {
+        self.0.send(reply).await.map_err(|_| Failure::new("nobody takes the answer"))
+    }
+
+    /// Sends a few rows.
+    pub(super) async fn rows(&self, rows: Vec<Row>) -> Result<(), Failure> {
+        if rows.is_empty() { Ok(()) } else { self.send(Reply::Rows(rows)).await }
+    }
+
+    /// Sends a row for each of `items`, in pieces.
+    pub(super) async fn rows_of<T>(&self, items: &[T], row: fn(&T) -> Row) -> Result<(), Failure> {
+        let mut items = items;
+        while !items.is_empty() {
+            let (mut piece, mut bytes) = (Vec::new(), 0);
+            while let (Some((item, rest)), true) = (items.split_first(), bytes < ROWS_BYTES_AIMED_AT) {
+                items = rest;
+                piece.push(row(item));
+                bytes += piece.last().map_or(0, Row::weight);
+            }
+            self.rows(piece).await?;
+        }
+        Ok(())
+    }
+
+    /// Runs `work` and reports its progress while it runs.
+    pub(super) async fn reporting<T>(&self, progress: &Arc<Progress>, work: impl Future<Output = T>) -> T {
+        let mut ticks = interval_at(Instant::now() + PROGRESS_AFTER, PROGRESS_EVERY);
+        let mut last = None;
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                result = &mut work => return result,
+                _ = ticks.tick() => {
+                    let (done, kept, total) = (progress.done(), progress.kept(), progress.total());
+                    let now = Snapshot { done, kept, total };
+                    // The next one says more than one that finds no room.
+                    if last != Some(now) && self.0.try_send(Reply::Progress(now)).is_ok() {
+                        last = Some(now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A writer whose bytes become part of the answer. It blocks.
+    pub(super) fn writer(&self) -> impl Write + Send + 'static {
+        BytesOut(self.0.clone())
+    }
+}
+
+struct BytesOut(mpsc::Sender<Reply>);
+
+impl Write for BytesOut {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let len = bytes.len().min(BYTES_AT_ONCE_MAX);
+        let sent = self.0.blocking_send(Reply::Bytes(bytes[..len].to_vec()));
+        sent.map(|()| len).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Sends events worth showing until nobody takes them or the peer has ended. Events that a slow receiver
+/// missed are counted.
+pub(crate) async fn pass_events(mut events: broadcast::Receiver<Event>, answer: &Answer) {
+    loop {
+        let reply = match events.recv().await {
+            Ok(event) if event.is_worth_showing() => Reply::Event(event),
+            Ok(_) => continue,
+            Err(broadcast::error::RecvError::Lagged(missed)) => Reply::EventsMissed(missed),
+            Err(broadcast::error::RecvError::Closed) => return,
+        };
+        if answer.send(reply).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::FileName;
+
+    use super::*;
+    use crate::library::events::EVENTS_KEPT;
+
+    fn channel() -> (Answer, mpsc::Receiver<Reply>) {
+        let (sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
+        (Answer(sender), replies)
+    }
+
+    #[tokio::test]
+    async fn events_go_on_after_more_than_are_kept_came_at_once() {
+        let (sender, events) = broadcast::channel(EVENTS_KEPT);
+        let event = |n: usize| Event::Dropped(FileName::new(&format!("f{n}")).unwrap());
+        (0..EVENTS_KEPT + 10).for_each(|n| drop(sender.send(event(n))));
+        drop(sender);
+        let (answer, mut replies) = channel();
+        let passing = tokio::spawn(async move { pass_events(events, &answer).await });
+        assert_eq!(replies.recv().await, Some(Reply::EventsMissed(10)));
+        for n in 10..EVENTS_KEPT + 10 {
+            assert_eq!(replies.recv().await, Some(Reply::Event(event(n))));
+        }
+        assert_eq!(replies.recv().await, None);
+        passing.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_takes_a_moment_has_no_progress_and_what_takes_longer_has() {
+        for (ms, reports) in [(150, 0), (450, 1)] {
+            let (answer, mut replies) = channel();
+            let progress = Arc::new(Progress::default());
+            answer.reporting(&progress, tokio::time::sleep(Duration::from_millis(ms))).await;
+            drop(answer);
+            let mut found = 0;
+            while replies.recv().await.is_some() {
+                found += 1;
+            }
+            assert_eq!(found, reports, "after {ms} ms; what did not change is not repeated");
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_travel_in_bounded_pieces() {
+        let (answer, mut replies) = channel();
+        let names: Vec<_> = (0..2000).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
+        let sending =
+            tokio::spawn(async move { answer.rows_of(&names, |name| Row::Withdrawn(name.clone())).await });
+        let mut sizes = Vec::new();
+        while let Some(Reply::Rows(rows)) = replies.recv().await {
+            sizes.push(rows.len());
+        }
+        sending.await.unwrap().unwrap();
+        assert_eq!(sizes.iter().sum::<usize>(), 2000);
+        assert!(sizes.len() > 5 && sizes.iter().all(|len| *len < 300), "{sizes:?}");
+    }
+}

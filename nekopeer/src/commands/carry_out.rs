@@ -1,0 +1,151 @@
+//! Carries out commands on a running peer.
+
+use std::{path::PathBuf, sync::Arc};
+
+use nekoproto::FileName;
+
+use super::{
+    Answer, Command, Download, Failure, Host, Input, Publish, PublishedRow, Read, Row, Store, Summary,
+    Wanted, answer::pass_events, input::InputReader,
+};
+use crate::{
+    commands::in_one_line,
+    download::DownloadOptions,
+    indexers,
+    listing::Listing,
+    peer::PeerHandle,
+    publish::{PublishError, PublishOptions, PublishOutcome},
+    util::progress::Progress,
+};
+
+/// Carries out `command`; all of the answer but its end goes to `answer`.
+///
+/// # Errors
+/// The command failed. Rows sent before it are valid.
+///
+/// # Cancel safety
+/// Dropping the future interrupts the command: what came so far is kept.
+pub(crate) async fn carry_out(
+    host: &Host,
+    command: Command,
+    input: Input,
+    answer: &Answer,
+) -> Result<Summary, Failure> {
+    let peer = &host.peer;
+    // Dropped where it is not read, so that a caller who sends it does not wait.
+    let input = matches!(command, Command::Store(_)).then_some(input);
+    match command {
+        Command::Publish(Publish { paths, name, policy }) => {
+            let paths = paths.into_iter().map(|path| path.0).collect();
+            return publish(peer, paths, PublishOptions { name, policy }, answer).await;
+        }
+        Command::Store(store) => return store_input(peer, store, input, answer).await,
+        Command::Withdraw { names } => {
+            let mut failures = Vec::new();
+            for name in names {
+                match peer.deregister(&name).await {
+                    Ok(()) => answer.rows(vec![Row::Withdrawn(name)]).await?,
+                    Err(error) => failures.push(Failure::from(error)),
+                }
+            }
+            return failures.into_iter().reduce(Failure::and).map_or(Ok(Summary::Done), Err);
+        }
+        Command::Search { names } => {
+            let answers = peer.search_all(&names).await?;
+            found(names, answers, answer).await?;
+        }
+        Command::Query { names, ttl_hops } => {
+            let answers = peer.query_all(&names, ttl_hops).await?;
+            found(names, answers, answer).await?;
+        }
+        Command::Download(download) => get(peer, download, answer).await?,
+        Command::Read(Read { name, wanted }) => {
+            let options = options(wanted, None, false);
+            let progress = Arc::new(Progress::default());
+            let reading = peer.read(&name, &options, answer.writer(), &progress);
+            let done = answer.reporting(&progress, reading).await;
+            answer.rows(vec![Row::downloaded(&name, &Ok(done?))]).await?;
+        }
+        Command::List { first } => list(peer.listing(false), first, answer).await?,
+        Command::Check => list(peer.listing(true), None, answer).await?,
+        Command::Events => pass_events(peer.events(), answer).await,
+        Command::Stop => host.stop.cancel(),
+    }
+    Ok(Summary::Done)
+}
+
+async fn publish(
+    peer: &PeerHandle,
+    paths: Vec<PathBuf>,
+    options: PublishOptions,
+    answer: &Answer,
+) -> Result<Summary, Failure> {
+    peer.indexers_tried().await; // so that files are registered before they are reported as published
+    let progress = Arc::new(Progress::default());
+    let publishing = peer.publish(paths, options, &progress);
+    let PublishOutcome { published, unchanged, copies, failed, indexers_told, is_confirmed } =
+        answer.reporting(&progress, publishing).await?;
+    answer.rows_of(&published, |record| Row::Published(PublishedRow::New(record.into()))).await?;
+    answer.rows_of(&unchanged, |record| Row::Published(PublishedRow::Unchanged(record.into()))).await?;
+    answer.rows_of(&copies, |name| Row::Published(PublishedRow::Copy(name.clone()))).await?;
+    let row = |(path, error): &(PathBuf, PublishError)| {
+        Row::Published(PublishedRow::failed(path, in_one_line(error)))
+    };
+    answer.rows_of(&failed, row).await?;
+    Ok(Summary::Published { indexers_told: indexers_told as u64, is_confirmed })
+}
+
+async fn store_input(
+    peer: &PeerHandle,
+    store: Store,
+    input: Option<Input>,
+    answer: &Answer,
+) -> Result<Summary, Failure> {
+    let Store { name, force, policy } = store;
+    let input = input.ok_or_else(|| Failure::new("there is no input"))?;
+    let progress = Arc::new(Progress::default());
+    let storing = peer.store(&name, InputReader::new(input), force, &progress);
+    let path = answer.reporting(&progress, storing).await?;
+    publish(peer, vec![path], PublishOptions { name: Some(name), policy }, answer).await
+}
+
+async fn get(peer: &PeerHandle, download: Download, answer: &Answer) -> Result<(), Failure> {
+    let Download { names, output, force, wanted } = download;
+    let options = options(wanted, output.map(|path| path.0), force);
+    let progress = Arc::new(Progress::default());
+    if let [name] = names.as_slice() {
+        let done = answer.reporting(&progress, peer.download(name, options, &progress)).await?;
+        return answer.rows(vec![Row::downloaded(name, &Ok(done))]).await;
+    }
+    let downloading = async {
+        let mut downloads = peer.downloads(&names, &options, &progress);
+        while let Some(outcomes) = downloads.next().await {
+            answer.rows_of(&outcomes, |(name, outcome)| Row::downloaded(name, outcome)).await?;
+        }
+        Ok(())
+    };
+    answer.reporting(&progress, downloading).await
+}
+
+async fn found(names: Vec<FileName>, found: Vec<indexers::Answer>, answer: &Answer) -> Result<(), Failure> {
+    let found: Vec<_> = names.into_iter().zip(found).collect();
+    answer.rows_of(&found, |(name, found)| Row::found(name, found)).await
+}
+
+/// Lists at most `first` files, piece by piece as they are read.
+async fn list(mut listing: Listing, first: Option<u32>, answer: &Answer) -> Result<(), Failure> {
+    let mut left = first.map_or(usize::MAX, |first| first as usize);
+    while left > 0 {
+        let Some(files) = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))? else {
+            break;
+        };
+        let files = &files[..files.len().min(left)];
+        left -= files.len();
+        answer.rows_of(files, Row::listed).await?;
+    }
+    Ok(())
+}
+
+fn options(wanted: Wanted, output: Option<PathBuf>, force: bool) -> DownloadOptions {
+    DownloadOptions { output, origin: wanted.origin, force, ttl_hops: wanted.ttl_hops }
+}

@@ -1,0 +1,171 @@
+//! Commands as values: what a user, a script or another program asks of a peer, and what it answers.
+//!
+//! A [`Command`] is carried out by [`carry_out`] on the [`Host`] of a running peer. Its answer is a sequence of
+//! [`Reply`]s, bounded in size each, and ends with a [`Summary`] or a [`Failure`]. All of them are plain values
+//! without text for a terminal, so that they can travel to another process.
+
+mod answer;
+mod carry_out;
+mod failure;
+mod input;
+mod path;
+mod rows;
+
+use nekoproto::FileName;
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::{
+    answer::{Answer, REPLIES_WAITING_MAX, pass_events},
+    carry_out::carry_out,
+    failure::{Failure, FailureKind, in_one_line},
+    input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece},
+    path::LocalPath,
+    rows::{DownloadedRow, FileRow, FoundRow, PublishedRow, Row, VersionRow},
+};
+use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange};
+
+/// What a peer is asked to do. Paths are absolute: the peer may have another current folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Command {
+    /// Publish files and folders. Answers with [`Row::Published`].
+    Publish(Publish),
+    /// Store the input as a file in the share folder, and publish it. Answers with [`Row::Published`].
+    Store(Store),
+    /// Offer these names no longer. Answers with [`Row::Withdrawn`].
+    Withdraw {
+        /// The names.
+        names: Vec<FileName>,
+    },
+    /// Ask the own indexers. Answers with one [`Row::Found`] per name, in order.
+    Search {
+        /// The names.
+        names: Vec<FileName>,
+    },
+    /// Ask the network. Answers as [`Command::Search`] does.
+    Query {
+        /// The names.
+        names: Vec<FileName>,
+        /// Hops beyond the own indexers.
+        ttl_hops: u8,
+    },
+    /// Download files. One name: answers with [`Row::Downloaded`] or fails. Several: one row per name.
+    Download(Download),
+    /// Read one file in order; no copy is kept. Answers with [`Reply::Bytes`], then [`Row::Downloaded`].
+    Read(Read),
+    /// List what is published and held here. Answers with [`Row::File`].
+    List {
+        /// At most this many; `None`: all.
+        first: Option<u32>,
+    },
+    /// Ask the origins of all copies, then list as [`Command::List`] does.
+    Check,
+    /// Tell what happens in the background, until the caller leaves. Answers with [`Reply::Event`].
+    Events,
+    /// End the peer. It has begun to end when the answer arrives.
+    Stop,
+}
+
+/// See [`Command::Publish`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Publish {
+    /// Files and folders.
+    pub(crate) paths: Vec<LocalPath>,
+    /// The name of a single file.
+    pub(crate) name: Option<FileName>,
+    /// What was said about the policy.
+    pub(crate) policy: PolicyChange,
+}
+
+/// See [`Command::Store`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Store {
+    /// The name, and the path within the share folder.
+    pub(crate) name: FileName,
+    /// Replace a file that stands there.
+    pub(crate) force: bool,
+    /// What was said about the policy.
+    pub(crate) policy: PolicyChange,
+}
+
+/// See [`Command::Download`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Download {
+    /// The names.
+    pub(crate) names: Vec<FileName>,
+    /// Where a single file is to stand; `None`: in the share folder.
+    pub(crate) output: Option<LocalPath>,
+    /// Replace an existing file.
+    pub(crate) force: bool,
+    /// Which file, and how far it is looked for.
+    pub(crate) wanted: Wanted,
+}
+
+/// See [`Command::Read`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Read {
+    /// The name.
+    pub(crate) name: FileName,
+    /// Which file, and how far it is looked for.
+    pub(crate) wanted: Wanted,
+}
+
+/// Which of several files under one name, and how far it is looked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wanted {
+    /// The first digits of the origin's id.
+    pub(crate) origin: Option<String>,
+    /// Hops beyond the own indexers.
+    pub(crate) ttl_hops: u8,
+}
+
+/// One part of an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Reply {
+    /// How far a long operation is. It may be left out, and is not sent before it has run for a while.
+    Progress(Snapshot),
+    /// Further rows of the result.
+    Rows(Vec<Row>),
+    /// Further bytes of the file that is read.
+    Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// Something happened in the background.
+    Event(Event),
+    /// So many events were lost, because the caller was slow.
+    EventsMissed(u64),
+    /// The last reply.
+    Finished(Result<Summary, Failure>),
+}
+
+/// The progress of an operation, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Snapshot {
+    /// Done so far.
+    pub(crate) done: u64,
+    /// Those of `done` that were here before the operation began.
+    pub(crate) kept: u64,
+    /// In total; 0 while unknown.
+    pub(crate) total: u64,
+}
+
+/// How a command ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Summary {
+    /// The rows say all.
+    Done,
+    /// Files were published.
+    Published {
+        /// Indexers that acknowledged.
+        indexers_told: u64,
+        /// Whether each new version is listed by an indexer; until then its number may change.
+        is_confirmed: bool,
+    },
+}
+
+/// A running peer that carries out commands.
+#[derive(Debug)]
+pub(crate) struct Host {
+    /// The peer.
+    pub(crate) peer: PeerHandle,
+    /// Cancelled when a command asks the peer to end.
+    pub(crate) stop: CancellationToken,
+}

@@ -1,0 +1,200 @@
+//! The rows of results.
+
+use std::{net::SocketAddr, path::Path};
+
+use nekoproto::{ContentHash, FileName, Freshness, Holder, Mode, NodeId, VerifiedRecord, Version};
+use serde::{Deserialize, Serialize};
+
+use super::{Failure, LocalPath, in_one_line};
+use crate::{
+    download::{Delivery, DownloadError, Downloaded},
+    indexers::Answer,
+    library::status::{Condition, FileStatus},
+    storage::catalogue::CatalogueError,
+};
+
+/// One row of a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Row {
+    /// A file that is published or held here.
+    File(FileRow),
+    /// An entry of the catalogue that cannot be read.
+    Damaged {
+        /// Why.
+        why: String,
+    },
+    /// What was found under one name.
+    Found(FoundRow),
+    /// A download, or why it failed.
+    Downloaded {
+        /// The name.
+        name: FileName,
+        /// Its outcome.
+        outcome: Result<Box<DownloadedRow>, Failure>,
+    },
+    /// What became of one file that was to be published.
+    Published(PublishedRow),
+    /// A name that is offered no longer.
+    Withdrawn(FileName),
+}
+
+/// One version of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VersionRow {
+    pub(crate) name: FileName,
+    pub(crate) origin: NodeId,
+    pub(crate) version: Version,
+    pub(crate) size: u64,
+    pub(crate) content: ContentHash,
+    pub(crate) mode: Mode,
+}
+
+/// A file that is published or held here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileRow {
+    /// The version on disk.
+    pub(crate) record: VersionRow,
+    pub(crate) path: LocalPath,
+    /// Whether this peer is its origin.
+    pub(crate) own: bool,
+    pub(crate) condition: Condition,
+    /// The newest later version known.
+    pub(crate) newest: Option<Version>,
+}
+
+/// What was found under one name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FoundRow {
+    pub(crate) name: FileName,
+    /// Whether every indexer in reach answered.
+    pub(crate) complete: bool,
+    /// The newest version of each origin, and its holders.
+    pub(crate) hits: Vec<(VersionRow, Vec<Holder>)>,
+}
+
+/// A finished download.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DownloadedRow {
+    pub(crate) record: VersionRow,
+    pub(crate) path: LocalPath,
+    /// File bytes received over the network.
+    pub(crate) bytes_moved: u64,
+    pub(crate) took_us: u64,
+    pub(crate) freshness: Freshness,
+    pub(crate) sources: Vec<SourceRow>,
+}
+
+/// One source's part in a download.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SourceRow {
+    pub(crate) node: NodeId,
+    pub(crate) addr: SocketAddr,
+    pub(crate) bytes: u64,
+    /// Whether it sent bytes that are not the file's.
+    pub(crate) banned: bool,
+}
+
+/// What became of one file that was to be published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum PublishedRow {
+    /// A new version.
+    New(VersionRow),
+    /// It equals the version already published.
+    Unchanged(VersionRow),
+    /// It is a copy of another origin's file.
+    Copy(FileName),
+    /// It cannot be published.
+    Failed {
+        /// The file.
+        path: LocalPath,
+        /// Why.
+        why: String,
+    },
+}
+
+impl Row {
+    /// About how many bytes it has when encoded.
+    pub(super) fn weight(&self) -> usize {
+        /// Bytes of a row without its texts and lists.
+        const BASE: usize = 256;
+        let path = |path: &LocalPath| path.0.as_os_str().len();
+        let record = |record: &VersionRow| BASE + record.name.as_str().len();
+        match self {
+            Self::File(file) => record(&file.record) + path(&file.path),
+            Self::Damaged { why } => BASE + why.len(),
+            Self::Found(found) => {
+                let hits = found.hits.iter();
+                BASE + hits.map(|(version, holders)| record(version) + holders.len() * 64).sum::<usize>()
+            }
+            Self::Downloaded { outcome: Ok(done), .. } => {
+                record(&done.record) + path(&done.path) + done.sources.len() * 64
+            }
+            Self::Downloaded { name, outcome: Err(failure) } => {
+                BASE + name.as_str().len() + failure.message.len()
+            }
+            Self::Published(PublishedRow::New(version) | PublishedRow::Unchanged(version)) => record(version),
+            Self::Published(PublishedRow::Copy(name)) | Self::Withdrawn(name) => BASE + name.as_str().len(),
+            Self::Published(PublishedRow::Failed { path: at, why }) => BASE + path(at) + why.len(),
+        }
+    }
+
+    pub(super) fn listed(file: &Result<FileStatus, CatalogueError>) -> Self {
+        match file {
+            Ok(file) => Self::File(FileRow {
+                record: (&file.record).into(),
+                path: file.path.clone().into(),
+                own: file.own,
+                condition: file.condition,
+                newest: file.newest,
+            }),
+            Err(error) => Self::Damaged { why: in_one_line(error) },
+        }
+    }
+
+    pub(super) fn found(name: &FileName, answer: &Answer) -> Self {
+        let hits = answer.candidates.iter().map(|found| ((&found.record).into(), found.holders.clone()));
+        Self::Found(FoundRow { name: name.clone(), complete: answer.complete, hits: hits.collect() })
+    }
+
+    pub(super) fn downloaded(name: &FileName, outcome: &Result<Downloaded, DownloadError>) -> Self {
+        let outcome = match outcome {
+            Ok(done) => Ok(Box::new(DownloadedRow::from(done))),
+            Err(error) => Err(error.into()),
+        };
+        Self::Downloaded { name: name.clone(), outcome }
+    }
+}
+
+impl From<&VerifiedRecord> for VersionRow {
+    fn from(record: &VerifiedRecord) -> Self {
+        Self {
+            name: record.name.clone(),
+            origin: record.origin,
+            version: record.version,
+            size: record.size,
+            content: record.content,
+            mode: record.policy.mode(),
+        }
+    }
+}
+
+impl From<&Downloaded> for DownloadedRow {
+    fn from(done: &Downloaded) -> Self {
+        let source =
+            |&Delivery { node, addr, bytes, banned }: &Delivery| SourceRow { node, addr, bytes, banned };
+        Self {
+            record: (&done.record).into(),
+            path: done.path.clone().into(),
+            bytes_moved: done.bytes_moved,
+            took_us: u64::try_from(done.took.as_micros()).unwrap_or(u64::MAX),
+            freshness: done.freshness,
+            sources: done.sources.iter().map(source).collect(),
+        }
+    }
+}
+
+impl PublishedRow {
+    pub(super) fn failed(path: &Path, why: String) -> Self {
+        Self::Failed { path: path.to_owned().into(), why }
+    }
+}

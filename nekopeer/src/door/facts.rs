@@ -1,0 +1,49 @@
+//! [`Facts`]: what a running peer tells about itself to whoever knocks.
+
+use std::{net::SocketAddr, num::NonZeroU64, time::Duration};
+
+use nekoproto::{NetworkName, NodeId, transport::Security};
+use serde::{Deserialize, Serialize};
+
+use crate::{commands::LocalPath, config::Config, peer::PeerHandle, state::freshness::OnStale};
+
+/// What a running peer is, and was told at its start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Facts {
+    /// The id of its process.
+    pub(crate) process: u32,
+    pub(crate) node: NodeId,
+    /// Where it serves, with the real port.
+    pub(crate) serves_on: Option<SocketAddr>,
+    /// The address it was told to listen on.
+    pub(crate) listen: Option<SocketAddr>,
+    /// Its share folder.
+    pub(crate) dir: LocalPath,
+    pub(crate) indexers: Vec<SocketAddr>,
+    pub(crate) network: NetworkName,
+    pub(crate) insecure: bool,
+    pub(crate) limit_up: Option<NonZeroU64>,
+    pub(crate) limit_down: Option<NonZeroU64>,
+    pub(crate) ttr: Option<Duration>,
+    pub(crate) on_stale: OnStale,
+}
+
+impl Facts {
+    /// The facts of `peer`, which was started with `config`.
+    pub(crate) fn of(peer: &PeerHandle, config: &Config) -> Self {
+        Self {
+            process: std::process::id(),
+            node: peer.node(),
+            serves_on: peer.local_addr(),
+            listen: config.listen,
+            dir: peer.dir().to_owned().into(),
+            indexers: config.indexers.clone(),
+            network: config.network.clone(),
+            insecure: config.security == Security::Insecure,
+            limit_up: config.limit_up,
+            limit_down: config.limit_down,
+            ttr: config.ttr,
+            on_stale: config.on_stale,
+        }
+    }
+}

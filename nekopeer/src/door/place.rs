@@ -1,0 +1,84 @@
+//! Where the socket stands: in a folder of the data folder that only its user may enter.
+
+use std::{
+    fs::{DirBuilder, File, Permissions},
+    io,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{Mode, OFlags};
+use tokio::net::{UnixListener, UnixStream};
+
+/// The folder of the socket in the data folder.
+const FOLDER: &str = "run";
+/// The socket in it.
+const SOCKET: &str = "peer.sock";
+
+/// The socket's place. It is reached through an open handle of its folder, since the system takes only short
+/// paths for sockets.
+pub(super) struct Place {
+    folder: File,
+    /// For messages.
+    pub(super) path: PathBuf,
+}
+
+impl Place {
+    /// The place in an existing data folder, if a socket was ever opened there.
+    pub(super) fn find(data_dir: &Path) -> io::Result<Self> {
+        let folder = data_dir.join(FOLDER);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(&folder, flags, Mode::empty())?;
+        Ok(Self { folder: handle.into(), path: folder.join(SOCKET) })
+    }
+
+    /// The place, with its folder made if needed.
+    pub(super) fn make(data_dir: &Path) -> io::Result<Self> {
+        let folder = data_dir.join(FOLDER);
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                std::fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+            }
+            Err(error) => return Err(error),
+        }
+        Self::find(data_dir)
+    }
+
+    /// A short path of the socket, valid while this handle is open.
+    fn short_path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}/{SOCKET}", self.folder.as_raw_fd()).into()
+    }
+
+    /// Listens. The caller holds the lock of the data folder, so a socket that is there is a leftover.
+    ///
+    /// # Errors
+    /// Something that is no socket stands there, or the file system has no sockets.
+    pub(super) fn listen(&self) -> io::Result<UnixListener> {
+        match std::fs::symlink_metadata(&self.path) {
+            Ok(metadata) if metadata.file_type().is_socket() => self.remove()?,
+            Ok(_) => {
+                let text = "what stands there is no socket: move it away";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let listener = UnixListener::bind(self.short_path())?;
+        std::fs::set_permissions(&self.path, Permissions::from_mode(0o600))?;
+        Ok(listener)
+    }
+
+    /// Connects.
+    pub(super) async fn connect(&self) -> io::Result<UnixStream> {
+        UnixStream::connect(self.short_path()).await
+    }
+
+    /// Removes the socket.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        std::fs::remove_file(&self.path)
+    }
+}

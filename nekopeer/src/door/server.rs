@@ -1,0 +1,238 @@
+//! [`Door`]: the running peer's side. Takes commands from the socket and sends their answers.
+
+use std::{io, path::Path, sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::timeout,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::debug;
+
+use super::{
+    Facts, Request,
+    frames::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Receiver, Sender, split},
+    place::Place,
+};
+use crate::commands::{
+    Answer, Command, Failure, FailureKind, Host, INPUT_WAITING_MAX, Piece, REPLIES_WAITING_MAX, Reply,
+    carry_out,
+};
+
+/// Version of what is said at the door; the first frame of a connection.
+pub(super) const DOOR_VERSION: u32 = 1;
+/// Commands carried out at once. One whose caller does not take the answer counts until the caller leaves.
+pub(crate) const COMMANDS_MAX: usize = 64;
+/// Connections at once: more than commands, so that `stop` is always heard.
+const CONNECTIONS_MAX: usize = COMMANDS_MAX + 64;
+/// Time limit for a caller to say its command.
+const COMMAND_WITHIN: Duration = Duration::from_secs(5);
+/// Time limit to tell a caller that the peer ends.
+const FAREWELL_WITHIN: Duration = Duration::from_millis(500);
+/// Time limit for the commands of others, when a peer ends by itself.
+const OTHERS_WITHIN: Duration = Duration::from_secs(2);
+
+/// Why a door is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Its own command is done: those of others have a moment, and are then repeated elsewhere.
+    Done,
+    /// Its user left: the commands of others are repeated elsewhere.
+    Left,
+    /// A command asked for the end: the commands of others end too.
+    Stopped,
+}
+
+/// An open door. Dropping it closes it at once.
+#[derive(Debug)]
+pub(crate) struct Door {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    host: Arc<Host>,
+    facts: Facts,
+    /// Commands that may still be begun.
+    commands: Arc<Semaphore>,
+    connections: Arc<Semaphore>,
+    /// No new connections.
+    closing: CancellationToken,
+    /// The end of all connections.
+    closed: CancellationToken,
+    ending: Mutex<Ending>,
+    tasks: TaskTracker,
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.shared.closing.cancel();
+        self.shared.closed.cancel();
+    }
+}
+
+impl Door {
+    /// Opens the door of `data_dir`, whose lock this process holds.
+    ///
+    /// # Errors
+    /// There cannot be a socket.
+    pub(crate) fn open(data_dir: &Path, host: &Arc<Host>, facts: Facts) -> io::Result<Self> {
+        let place = Place::make(data_dir)?;
+        let listener = place.listen()?;
+        let shared = Arc::new(Shared {
+            host: Arc::clone(host),
+            facts,
+            commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
+            connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            closing: CancellationToken::new(),
+            closed: CancellationToken::new(),
+            ending: Mutex::new(Ending::Stopped),
+            tasks: TaskTracker::new(),
+        });
+        shared.tasks.spawn(Arc::clone(&shared).accept(place, listener));
+        Ok(Self { shared })
+    }
+
+    #[cfg(test)]
+    pub(super) fn free_commands(&self) -> usize {
+        self.shared.commands.available_permits()
+    }
+
+    /// Closes the door: takes no further command, ends those that run, and returns when all have ended.
+    pub(crate) async fn close(self, ending: Ending) {
+        let Shared { closing, closed, tasks, .. } = &*self.shared;
+        *self.shared.ending.lock() = ending;
+        closing.cancel();
+        tasks.close();
+        if ending == Ending::Done {
+            let _ = timeout(OTHERS_WITHIN, tasks.wait()).await; // the others are told below
+        }
+        closed.cancel();
+        tasks.wait().await;
+    }
+}
+
+impl Shared {
+    async fn accept(self: Arc<Self>, place: Place, listener: UnixListener) {
+        loop {
+            let accepting = async {
+                let permit = Arc::clone(&self.connections).acquire_owned().await;
+                (permit, listener.accept().await)
+            };
+            let (permit, accepted) = tokio::select! {
+                accepted = accepting => accepted,
+                () = self.closing.cancelled() => break,
+            };
+            match (permit, accepted) {
+                (Ok(permit), Ok((stream, _))) => {
+                    self.tasks.spawn(Arc::clone(&self).take(stream, permit));
+                }
+                (_, Err(error)) => {
+                    debug!(%error, "a caller could not be let in");
+                    tokio::time::sleep(Duration::from_millis(50)).await; // no file descriptor is left
+                }
+                (Err(_), _) => break,
+            }
+        }
+        // Before the lock is released: afterwards it would be the socket of the next peer.
+        if let Err(error) = place.remove() {
+            debug!(%error, "the socket cannot be removed");
+        }
+    }
+
+    async fn take(self: Arc<Self>, stream: UnixStream, _connection: OwnedSemaphorePermit) {
+        match stream.peer_cred() {
+            Ok(cred) if may_enter(cred.uid()) => {}
+            other => {
+                debug!(?other, "a caller of another user was sent away");
+                return;
+            }
+        }
+        let (mut receiver, mut sender) = split(stream, REQUEST_BYTES_MAX, REPLY_BYTES_MAX);
+        if let Err(error) = self.serve(&mut receiver, &mut sender).await {
+            debug!(%error, "a caller left");
+        }
+    }
+
+    async fn serve(&self, receiver: &mut Receiver, sender: &mut Sender) -> io::Result<()> {
+        let greeting = async {
+            sender.send(&DOOR_VERSION).await?;
+            sender.send(&self.facts).await?;
+            receiver.next::<Request>().await
+        };
+        let command = tokio::select! {
+            greeted = timeout(COMMAND_WITHIN, greeting) => match greeted {
+                Ok(Ok(Some(Request::Command(command)))) => *command,
+                Ok(Err(error)) => return Err(error),
+                _ => return Ok(()),
+            },
+            () = self.closed.cancelled() => return self.farewell(sender, Ending::Left).await,
+        };
+        let permit = match command {
+            Command::Stop => None, // always has room
+            _ => match Arc::clone(&self.commands).try_acquire_owned() {
+                Ok(permit) => Some(permit),
+                Err(_) => {
+                    let busy = format!("the running peer carries out {COMMANDS_MAX} commands already");
+                    return sender.send(&Reply::Finished(Err(Failure::new(busy)))).await;
+                }
+            },
+        };
+        let is_ended = self.run(command, receiver, sender).await?;
+        drop(permit);
+        let ending = *self.ending.lock();
+        if is_ended { Ok(()) } else { self.farewell(sender, ending).await }
+    }
+
+    /// Runs the command until it is done, the caller leaves, or the door is closed; then returns false.
+    async fn run(&self, command: Command, receiver: &mut Receiver, sender: &mut Sender) -> io::Result<bool> {
+        let (answers, mut replies) = mpsc::channel(REPLIES_WAITING_MAX);
+        let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
+        let working = async {
+            let answer = Answer(answers);
+            let result = carry_out(&self.host, command, input, &answer).await;
+            drop(answer.0.send(Reply::Finished(result)).await); // the replies are taken below
+        };
+        let sending = async {
+            while let Some(reply) = replies.recv().await {
+                sender.send(&reply).await?;
+            }
+            io::Result::Ok(())
+        };
+        let listening = async {
+            loop {
+                let piece = match receiver.next::<Request>().await {
+                    Ok(Some(Request::Input(bytes))) => Piece::Bytes(bytes),
+                    Ok(Some(Request::InputEnd)) => Piece::End,
+                    Ok(Some(Request::InputFailed(why))) => Piece::Failed(why),
+                    Ok(Some(Request::Command(_)) | None) | Err(_) => return, // the caller leaves
+                };
+                drop(pieces.send(piece).await); // not every command reads its input
+            }
+        };
+        let answering = async { tokio::join!(working, sending).1 };
+        tokio::select! {
+            biased;
+            sent = answering => sent.map(|()| true),
+            () = listening => Ok(true),
+            () = self.closed.cancelled() => Ok(false),
+        }
+    }
+
+    async fn farewell(&self, sender: &mut Sender, ending: Ending) -> io::Result<()> {
+        let failure = match ending {
+            Ending::Done | Ending::Left => {
+                Failure { kind: FailureKind::Moved, message: "the running peer ended".to_owned() }
+            }
+            Ending::Stopped => Failure::new("the running peer was stopped; what came so far is kept"),
+        };
+        timeout(FAREWELL_WITHIN, sender.send(&Reply::Finished(Err(failure)))).await?
+    }
+}
+
+/// Whether processes of this user may give commands.
+fn may_enter(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}

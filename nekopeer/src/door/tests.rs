@@ -1,0 +1,140 @@
+//! The door's limits: callers that are many, slow, silent or gone.
+
+use std::{sync::Arc, time::Duration};
+
+use tempfile::TempDir;
+use tokio::{sync::mpsc, time::timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{Caller, Door, DoorError, Ending, Facts, Request, knock, place::Place, server::COMMANDS_MAX};
+use crate::{
+    commands::{Answer, Command, Host, Reply, Row, Summary},
+    config::Config,
+    peer::Peer,
+    publish::PublishOptions,
+};
+
+const SOON: Duration = Duration::from_secs(30);
+
+struct Fixture {
+    folder: TempDir,
+    host: Arc<Host>,
+    door: Door,
+}
+
+impl Fixture {
+    async fn open() -> Self {
+        let folder = TempDir::new().unwrap();
+        let config = Config::new(folder.path());
+        let peer = Peer::spawn(config.clone()).await.unwrap();
+        let facts = Facts::of(&peer, &config);
+        let host = Arc::new(Host { peer, stop: CancellationToken::new() });
+        let door = Door::open(&config.data_dir(), &host, facts).unwrap();
+        Self { folder, host, door }
+    }
+
+    async fn knock(&self) -> Caller {
+        timeout(SOON, knock(&self.folder.path().join(".neko"))).await.unwrap().unwrap()
+    }
+
+    /// The end of the answer to `command`, and its rows.
+    async fn ask(&self, command: Command) -> (Result<Summary, String>, Vec<Row>) {
+        let mut caller = self.knock().await;
+        let (sender, mut replies) = mpsc::channel(1);
+        let (_, no_input) = mpsc::channel(1);
+        let answer = Answer(sender);
+        let asking = async move { caller.carry_out(command, no_input, &answer).await };
+        let taking = async {
+            let mut rows = Vec::new();
+            while let Some(reply) = replies.recv().await {
+                if let Reply::Rows(piece) = reply {
+                    rows.extend(piece);
+                }
+            }
+            rows
+        };
+        let (end, rows) = timeout(SOON, async { tokio::join!(asking, taking) }).await.unwrap();
+        (end.map_err(|failure| failure.message), rows)
+    }
+
+    async fn close(self, ending: Ending) {
+        timeout(SOON, self.door.close(ending)).await.unwrap();
+        let host = Arc::try_unwrap(self.host).unwrap();
+        host.peer.shutdown().await;
+    }
+}
+
+const LIST: Command = Command::List { first: None };
+
+/// Sends a command and takes nothing of the answer.
+async fn say(caller: &mut Caller, command: Command) {
+    caller.sender.send(&Request::Command(Box::new(command))).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_are_bounded_and_stop_is_always_heard() {
+    let fixture = Fixture::open().await;
+    let mut callers = Vec::new();
+    for _ in 0..COMMANDS_MAX {
+        let mut caller = fixture.knock().await;
+        say(&mut caller, Command::Events).await;
+        callers.push(caller);
+    }
+    // Those were only sent; the last of them may still have to begin.
+    while fixture.door.free_commands() > 0 {
+        tokio::task::yield_now().await;
+    }
+    let (refused, _) = fixture.ask(LIST).await;
+    assert!(refused.unwrap_err().contains(&format!("{COMMANDS_MAX} commands")));
+    drop(callers.pop());
+    while fixture.ask(LIST).await.0.is_err() {}
+    assert_eq!(fixture.ask(Command::Stop).await.0, Ok(Summary::Done));
+    assert!(fixture.host.stop.is_cancelled());
+    drop(callers);
+    fixture.close(Ending::Stopped).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn caller_that_takes_nothing_of_a_long_list_holds_up_nobody() {
+    const FILES: usize = 4000;
+    let fixture = Fixture::open().await;
+    let many = fixture.folder.path().join("many");
+    std::fs::create_dir(&many).unwrap();
+    // Long names, so that the list is longer than the buffers of a socket.
+    let name = |n: usize| format!("{}-{n}", "x".repeat(200));
+    (0..FILES).for_each(|n| std::fs::write(many.join(name(n)), "").unwrap());
+    let progress = Arc::default();
+    let published =
+        fixture.host.peer.publish(vec![many], PublishOptions::default(), &progress).await.unwrap();
+    assert_eq!(published.published.len(), FILES);
+
+    let mut slow = fixture.knock().await;
+    say(&mut slow, LIST).await;
+    for _ in 0..3 {
+        let (end, rows) = fixture.ask(LIST).await;
+        assert_eq!((end, rows.len()), (Ok(Summary::Done), FILES));
+    }
+    let mut silent = fixture.knock().await;
+    // Neither who is slow nor who says nothing keeps the door open.
+    fixture.close(Ending::Left).await;
+    assert!(silent.receiver.next::<Reply>().await.unwrap().is_some(), "it was told");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
+    let fixture = Fixture::open().await;
+    let data_dir = fixture.folder.path().join(".neko");
+    let place = Place::find(&data_dir).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    assert!(matches!(knock(folder.path()).await, Err(DoorError::NobodyThere(_))));
+    let Fixture { folder, host, door } = fixture;
+    door.close(Ending::Done).await;
+    assert!(matches!(knock(&data_dir).await, Err(DoorError::NobodyThere(_))));
+    drop(place.listen().unwrap()); // as a killed process leaves it
+    assert!(matches!(knock(&data_dir).await, Err(DoorError::NobodyThere(_))));
+    let facts = Facts::of(&host.peer, &Config::new(folder.path()));
+    let door = Door::open(&data_dir, &host, facts).unwrap();
+    let fixture = Fixture { folder, host, door };
+    assert_eq!(fixture.ask(LIST).await.0, Ok(Summary::Done));
+    fixture.close(Ending::Done).await;
+}

@@ -1,0 +1,489 @@
+//! Two shells on one data folder: commands beside a running peer, its end, and what breaks in between.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use crate::program::{Ended, Home, Indexers, LIMIT, MIB, Running, bytes, same};
+
+/// Waits until `is_so`, while `running` runs.
+fn until(running: &mut Running, what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(running.is_running(), "it ended before {what}");
+        assert!(began.elapsed() < LIMIT, "{what} did not come");
+        std::thread::yield_now();
+    }
+}
+
+/// A reader's running download of a large file, of which some bytes have come.
+fn downloading(home: &Home, name: &str) -> Running {
+    let mut getting = home.start(&["get", name, "--limit-down", "40MB"]);
+    until(&mut getting, "some bytes came", || home.partial_len() > MIB as u64);
+    getting
+}
+
+/// What a program says, without what differs from run to run.
+fn steady(ended: &Ended) -> (Option<i32>, Vec<String>) {
+    // A peer that lives longer remembers what origins confirmed.
+    let line = |line: &String| line.split(" moved in ").next().unwrap().replace("unverified", "fresh");
+    (ended.code, ended.out.iter().map(line).collect())
+}
+
+#[test]
+fn commands_beside_a_running_share_answer_as_they_would_alone() {
+    let indexers = Indexers::one();
+    let (origin, home, other) = (Home::at(&indexers, 0), Home::at(&indexers, 0), Home::at(&indexers, 0));
+    for n in 0..3 {
+        origin.write(&format!("theirs/{n}.txt"), format!("{n}\n"));
+    }
+    let _theirs = origin.share(&["theirs"]);
+    home.write("mine.txt", "mine\n");
+    other.write("mine.txt", "mine\n");
+    let mut sharing = home.share(&["mine.txt"]);
+    let alone = other.share(&["mine.txt"]);
+    alone.signal("INT");
+    alone.wait();
+    for words in [
+        &["get", "0.txt"][..],
+        &["get", "1.txt", "2.txt"],
+        &["get", "0.txt", "nothing"],
+        &["get", "nothing"],
+        &["get", "mine.txt"],
+        &["query", "0.txt", "nothing"],
+        &["search", "nothing"],
+        &["ls"],
+        &["status"],
+        &["deregister", "nothing"],
+        &["get", "0.txt", "-o", "-"],
+    ] {
+        let (beside, alone) = (home.run(words), other.run(words));
+        if words[0] == "query" {
+            assert_eq!(beside.code, alone.code, "{words:?}: {beside:?} {alone:?}");
+            continue; // the first one's copy is a hit for the second
+        }
+        let strip = |home: &Home, ended: &Ended| {
+            let (code, out) = steady(ended);
+            let root = fs::canonicalize(home.path("")).unwrap().to_str().unwrap().to_owned();
+            (code, out.iter().map(|line| line.replace(&root, "")).collect::<Vec<_>>())
+        };
+        assert_eq!(strip(&home, &beside), strip(&other, &alone), "{words:?}: {beside:?} {alone:?}");
+        assert_eq!(beside.err.len(), alone.err.len(), "{words:?}: {beside:?} {alone:?}");
+    }
+    assert!(sharing.is_running());
+    assert_eq!(home.read("1.txt"), b"1\n");
+}
+
+#[test]
+fn share_beside_a_running_peer_publishes_and_returns() {
+    let indexers = Indexers::one();
+    let (home, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    home.write("a.txt", "a\n");
+    home.write("b.txt", "b\n");
+    let _sharing = home.share(&["a.txt"]);
+    let shared = home.done(&["share", "b.txt", "--policy", "push", "--lease", "5"]);
+    assert_eq!(shared.out, ["published b.txt version 1, 2 B", "1 new, 0 unchanged, 2 B"]);
+    assert!(shared.err.iter().any(|line| line.starts_with("served by process ")), "{shared:?}");
+    reader.done(&["get", "b.txt"]);
+    // What was not said about the policy stays as it was.
+    home.write("b.txt", "b again\n");
+    home.done(&["register", "b.txt"]);
+    let row =
+        |home: &Home| home.done(&["ls"]).out.into_iter().find(|line| line.starts_with("b.txt")).unwrap();
+    assert!(row(&home).contains("push"), "{}", row(&home));
+    home.done(&["deregister", "b.txt"]);
+    reader.run(&["query", "b.txt", "--ttl", "0"]).failed_with(1, &["nobody offers b.txt"]);
+    home.run(&["share", "missing.txt"]).failed_with(3, &["missing.txt", "No such file"]);
+}
+
+#[test]
+fn paths_are_those_of_the_callers_folder_and_then_of_the_share_folder() {
+    let indexers = Indexers::one();
+    let addr = indexers.addr(0);
+    let home = Home::with(&[]);
+    home.write("share/inside.txt", "inside\n");
+    home.write("elsewhere/outside.txt", "outside\n");
+    let node = ["--indexer", &addr, "--dir", &home.text("share")];
+    let _serving = {
+        let mut serving = home.start(&[&node[..], &["serve"]].concat());
+        serving.err_line("serving on ");
+        serving
+    };
+    let at_elsewhere = |words: &[&str]| {
+        let mut command = home.command([&node[..], words].concat());
+        command.current_dir(home.path("elsewhere"));
+        Running::start(command).wait()
+    };
+    let shared = at_elsewhere(&["share", "outside.txt", "inside.txt"]);
+    assert_eq!(shared.code, Some(0), "{shared:?}");
+    assert!(shared.out.join("\n").contains("2 new"), "{shared:?}");
+    let reader = Home::at(&indexers, 0);
+    fs::create_dir(reader.path("down")).unwrap();
+    let _reading = {
+        let mut serving = reader.start(&["serve"]);
+        serving.err_line("serving on ");
+        serving
+    };
+    let mut command = reader.command(["get", "outside.txt", "-o", "here.txt", "--dir", ".."]);
+    command.current_dir(reader.path("down"));
+    let got = Running::start(command).wait();
+    assert_eq!(got.code, Some(0), "{got:?}");
+    assert_eq!(reader.read("down/here.txt"), b"outside\n");
+}
+
+#[test]
+fn bytes_travel_through_the_running_peers_of_both_ends() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    for home in [&origin, &reader] {
+        home.write(".keep", "");
+    }
+    let serving = [&origin, &reader].map(|home| {
+        let mut serving = home.start(&["serve"]);
+        serving.err_line("serving on ");
+        serving
+    });
+    let content = bytes(1, 9 * MIB);
+    origin.write("source.bin", &content);
+    let mut command = origin.command(["share", "-", "--name", "piped.bin"]);
+    command
+        .stdin(fs::File::open(origin.path("source.bin")).unwrap())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let shared = command.output().unwrap();
+    assert!(shared.status.success(), "{}", String::from_utf8_lossy(&shared.stderr));
+    assert!(origin.read("piped.bin") == content);
+    let mut command = reader.command(["get", "piped.bin", "-o", "-"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let got = command.output().unwrap();
+    assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
+    assert!(got.stdout == content, "{} bytes came", got.stdout.len());
+    drop(serving);
+}
+
+#[test]
+fn interrupted_download_in_the_running_peer_stops_and_goes_on_later() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let source = origin.write("big.bin", bytes(2, 96 * MIB));
+    let _sharing = origin.share(&["big.bin"]);
+    let mut serving = reader.start(&["serve", "--limit-down", "40MB"]);
+    serving.err_line("serving on ");
+    for signal in ["INT", "KILL"] {
+        let getting = downloading(&reader, "big.bin");
+        getting.signal(signal);
+        let ended = getting.wait();
+        if signal == "INT" {
+            ended.failed_with(3, &["interrupted; what came so far is kept"]);
+        } else {
+            assert_eq!(ended.code, None);
+        }
+        assert!(!reader.path("big.bin").exists());
+    }
+    // Nothing is left of the interrupted ones that would refuse the next.
+    let began = Instant::now();
+    let got = loop {
+        let got = reader.run(&["get", "big.bin", "--json"]);
+        let is_running = got.err.iter().any(|line| line.contains("is being downloaded already"));
+        if !is_running || began.elapsed() > LIMIT {
+            break got;
+        }
+    };
+    assert_eq!(got.code, Some(0), "{got:?}");
+    let moved = got.json()["bytes_moved"].as_u64().unwrap();
+    assert!(moved < 96 * MIB as u64, "{moved} bytes moved");
+    assert!(same(&source, &reader.path("big.bin")));
+    assert!(serving.is_running());
+}
+
+#[test]
+fn stop_ends_the_peer_and_says_when_there_is_none() {
+    let indexers = Indexers::one();
+    let (home, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    home.run(&["stop"]).failed_with(1, &["no peer runs on", ".neko"]);
+    home.write("a.txt", "a\n");
+    for words in [&["share", "a.txt"][..], &["serve"], &[]] {
+        let mut running = home.start(words);
+        if words.is_empty() {
+            running.type_line("query a.txt");
+            running.out_line("HOLDER");
+        } else {
+            running.err_line("serving on ");
+        }
+        reader.done(&["query", "a.txt"]);
+        let stopped = home.done(&["stop"]);
+        assert!(stopped.out[0].starts_with("stopped the peer of "), "{stopped:?}");
+        // It is gone: its files are withdrawn and its folder is free.
+        reader.run(&["query", "a.txt"]).failed_with(1, &["nobody offers a.txt"]);
+        assert_eq!(running.wait_with_input_open().code, Some(0), "{words:?}");
+        assert!(!home.path(".neko/run/peer.sock").exists());
+        home.run(&["stop"]).failed_with(1, &["no peer runs on"]);
+    }
+    home.done(&["ls"]);
+}
+
+#[test]
+fn serve_serves_what_was_published_and_refuses_a_second() {
+    let indexers = Indexers::one();
+    let (home, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    home.write("a.txt", "a\n");
+    let sharing = home.share(&["a.txt"]);
+    sharing.signal("INT");
+    assert_eq!(sharing.wait().code, Some(0));
+    for signal in ["KILL", "TERM", "INT"] {
+        let mut serving = home.start(&["serve"]);
+        serving.err_line("serving on ");
+        reader.done(&["query", "a.txt"]);
+        home.run(&["serve"]).failed_with(3, &["a peer already runs on", ".neko", "process "]);
+        serving.signal(signal);
+        let code = serving.wait().code;
+        assert_eq!(code, (signal != "KILL").then_some(0), "{signal}");
+    }
+    // After the kill its socket stood there; nobody minded.
+    home.done(&["ls"]);
+}
+
+#[test]
+fn killed_peer_is_a_clear_error_and_the_next_command_works() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let source = origin.write("big.bin", bytes(3, 96 * MIB));
+    let _sharing = origin.share(&["big.bin"]);
+    let mut serving = reader.start(&["serve", "--limit-down", "40MB"]);
+    serving.err_line("serving on ");
+    let getting = downloading(&reader, "big.bin");
+    serving.signal("KILL");
+    getting.wait().failed_with(3, &["the running peer (process ", "ended before the command did"]);
+    serving.wait();
+    assert!(reader.path(".neko/run/peer.sock").exists(), "nobody removed it");
+    let got = reader.done(&["get", "big.bin", "--json"]).json();
+    assert!(got["bytes_moved"].as_u64().unwrap() < 96 * MIB as u64, "{got}");
+    assert!(same(&source, &reader.path("big.bin")));
+}
+
+#[test]
+fn stopped_peer_is_waited_for_and_ctrl_c_ends_the_waiting() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    home.write("a.txt", "a\n");
+    let sharing = home.share(&["a.txt"]);
+    sharing.signal("STOP");
+    let mut listing = home.start(&["ls"]);
+    listing.err_line("does not answer");
+    listing.signal("INT");
+    assert_eq!(listing.wait().code, Some(3));
+    let mut listing = home.start(&["ls"]);
+    listing.err_line("does not answer");
+    sharing.signal("CONT");
+    let listed = listing.wait();
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    assert!(listed.out.join("\n").contains("a.txt"));
+}
+
+#[test]
+fn shells_that_start_at_once_all_get_their_answer() {
+    let indexers = Indexers::one();
+    let (origin, home) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    for n in 0..6 {
+        origin.write(&format!("set/{n}.txt"), format!("{n}\n"));
+        home.write(&format!("own-{n}.txt"), format!("{n}\n"));
+    }
+    let _theirs = origin.share(&["set"]);
+    for round in 0..3 {
+        let getting: Vec<Running> = (0..6)
+            .map(|n| home.start(&["get", &format!("{n}.txt"), "--force"]))
+            .chain((0..3).map(|_| home.start(&["ls"])))
+            .collect();
+        for running in getting {
+            let ended = running.wait();
+            assert_eq!(ended.code, Some(0), "round {round}: {ended:?}");
+        }
+    }
+    // Of several that would serve, one does.
+    let mut sharing: Vec<Running> = (0..4).map(|n| home.start(&["share", &format!("own-{n}.txt")])).collect();
+    for running in &mut sharing {
+        running.err_line(" as "); // "serving on ..." or "served by ..."
+    }
+    let list = home.done(&["ls"]).out.join("\n");
+    assert!((0..4).all(|n| list.contains(&format!("own-{n}.txt"))), "{list}");
+    home.done(&["stop"]);
+    for running in sharing {
+        assert_eq!(running.wait().code, Some(0));
+    }
+}
+
+#[test]
+fn commands_beside_one_that_does_not_serve_wait_or_run_in_it() {
+    let indexers = Indexers::one();
+    let (origin, home) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    origin.write("big.bin", bytes(4, 64 * MIB));
+    origin.write("small.txt", "small\n");
+    let _theirs = origin.share(&["big.bin", "small.txt"]);
+    home.write("mine.txt", "mine\n");
+    let mut getting = home.start(&["get", "big.bin", "--limit-down", "24MB"]);
+    until(&mut getting, "some bytes came", || home.partial_len() > MIB as u64);
+    home.done(&["get", "small.txt"]);
+    assert!(home.done(&["ls"]).out.join("\n").contains("small.txt"));
+    let mut sharing = home.start(&["share", "mine.txt"]);
+    sharing.err_line("waits for process ");
+    assert!(getting.is_running(), "make the file larger");
+    assert_eq!(getting.wait().code, Some(0));
+    sharing.err_line("serving on ");
+}
+
+#[test]
+fn command_goes_on_by_itself_when_the_process_that_carries_it_out_leaves() {
+    let indexers = Indexers::one();
+    let (origin, home) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let source = origin.write("big.bin", bytes(5, 64 * MIB));
+    origin.write("other.bin", bytes(6, 64 * MIB));
+    let _theirs = origin.share(&["big.bin", "other.bin"]);
+    let first = downloading(&home, "other.bin");
+    let before = home.partial_len();
+    let mut second = home.start(&["get", "big.bin", "--json"]);
+    let partials = || {
+        let entries = fs::read_dir(home.path("")).unwrap().map(Result::unwrap);
+        entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(".neko-part-")).count()
+    };
+    until(&mut second, "its first bytes came", || partials() == 2 || before == 0);
+    first.signal("INT");
+    assert_eq!(first.wait().code, Some(3));
+    let second = second.wait();
+    assert_eq!(second.code, Some(0), "{second:?}");
+    assert_eq!(second.json()["size"], 64 * MIB);
+    assert!(same(&source, &home.path("big.bin")));
+}
+
+#[test]
+fn folder_that_is_locked_for_a_moment_is_waited_for() {
+    let home = Home::with(&["--indexer", "127.0.0.1:1"]);
+    home.done(&["ls"]);
+    let lock = fs::File::open(home.path(".neko/lock")).unwrap();
+    lock.lock().unwrap();
+    let mut listing = home.start(&["ls"]);
+    std::thread::sleep(Duration::from_millis(300)); // it may or may not have looked by now
+    assert!(listing.is_running());
+    drop(lock);
+    assert_eq!(listing.wait().code, Some(0));
+}
+
+#[test]
+fn what_stands_in_the_sockets_place_is_left_alone_and_long_paths_work() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    home.write("a.txt", "a\n");
+    home.write(".neko/run/peer.sock", "a user's file");
+    let mut sharing = home.share(&["a.txt"]);
+    assert!(sharing.err_line("note: other commands").contains("no socket"));
+    assert_eq!(home.read(".neko/run/peer.sock"), b"a user's file");
+    drop(sharing);
+    home.done(&["ls"]);
+
+    let deep = format!("{}/deep", ["a-folder-with-a-long-name"; 8].join("/"));
+    fs::create_dir_all(home.path(&deep)).unwrap();
+    let data = ["--data-dir", &home.text(&format!("{deep}/data"))];
+    let mut sharing = home.start(&[&data[..], &["share", "a.txt"]].concat());
+    sharing.err_line("serving on ");
+    assert!(home.done(&[&data[..], &["ls"]].concat()).out[1].starts_with("a.txt"));
+    let mode =
+        |name: &str| fs::metadata(home.path(&format!("{deep}/data/{name}"))).unwrap().permissions().mode();
+    assert_eq!((mode("run") & 0o777, mode("run/peer.sock") & 0o777), (0o700, 0o600));
+}
+
+#[test]
+fn flags_that_the_running_peer_does_not_follow_are_named() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    home.write("a.txt", "a\n");
+    let _sharing = home.share(&["a.txt"]);
+    let shared = home.done(&["share", "a.txt", "--limit-up", "1MB", "--listen", "127.0.0.1:1", "--ttr", "9"]);
+    let named: Vec<_> = shared.err.iter().filter(|line| line.starts_with("note: ")).collect();
+    let [note] = named.as_slice() else { panic!("one note: {shared:?}") };
+    assert!(note.contains("keeps its own --listen, --limit-up"), "{note}");
+    home.run(&["query", "a.txt", "--insecure"]).failed_with(3, &["TLS", "--insecure", "nekopeer stop"]);
+    home.run(&["query", "a.txt", "--network", "x"]).failed_with(3, &["network nekop2p", "--network x"]);
+    home.done(&["ls", "--insecure"]);
+}
+
+#[test]
+fn repl_attaches_to_the_running_peer_and_takes_over_when_it_is_gone() {
+    let indexers = Indexers::one();
+    let (origin, home) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    origin.write("a.txt", "first\n");
+    let _theirs = origin.share(&["a.txt"]);
+    home.write("mine.txt", "mine\n");
+    home.write("second.txt", "second\n");
+    let mut sharing = home.share(&["mine.txt"]);
+    let mut attached = home.start(&[]);
+    attached.type_line("get a.txt");
+    attached.out_line("a.txt version 1");
+    attached.type_line("share mine.txt second.txt");
+    attached.out_line("1 new, 1 unchanged");
+    // What happens in the running peer is shown in both.
+    origin.write("a.txt", "second\n");
+    origin.done(&["share", "a.txt"]);
+    attached.err_line("invalidated a.txt");
+    sharing.err_line("invalidated a.txt");
+    sharing.signal("KILL");
+    sharing.wait();
+    attached.type_line("get a.txt");
+    attached.out_line("a.txt version 2");
+    attached.type_line("nonsense");
+    assert_eq!(attached.wait().code, Some(2));
+    assert_eq!(home.read("a.txt"), b"second\n");
+}
+
+#[test]
+fn interrupted_share_of_stdin_ends_at_once_and_leaves_nothing() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    for is_beside in [false, true] {
+        let _serving = is_beside.then(|| {
+            let mut serving = home.start(&["serve"]);
+            serving.err_line("serving on ");
+            serving
+        });
+        let mut sharing = home.start(&["share", "-", "--name", "piped.bin"]);
+        sharing.type_line("some bytes, and then nothing");
+        until(&mut sharing, "they came", || home.partial_len() > 0);
+        let began = Instant::now();
+        sharing.signal("INT");
+        let ended = sharing.wait_with_input_open();
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        until_gone(&home);
+        assert!(!home.path("piped.bin").exists());
+    }
+}
+
+/// Waits until no partial file is left.
+fn until_gone(home: &Home) {
+    let began = Instant::now();
+    while home.partial_len() > 0 {
+        assert!(began.elapsed() < LIMIT, "the partial file stays");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn interrupted_publish_of_a_large_file_ends_soon_in_the_running_peer() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    let mut serving = home.start(&["serve"]);
+    serving.err_line("serving on ");
+    // Sparse, but to be read to its end.
+    fs::File::create(home.path("huge.bin")).unwrap().set_len(64 << 30).unwrap();
+    let sharing = home.start(&["share", "huge.bin"]);
+    let process = home.done(&["ls"]); // the peer answers others meanwhile
+    assert_eq!(process.code, Some(0));
+    sharing.signal("INT");
+    sharing.wait().failed_with(3, &["interrupted"]);
+    let began = Instant::now();
+    assert_eq!(home.done(&["stop"]).code, Some(0));
+    assert!(began.elapsed() < Duration::from_secs(20), "it read on for {:?}", began.elapsed());
+    assert!(home.run(&["ls"]).out.is_empty(), "nothing was published");
+    assert_eq!(serving.wait().code, Some(0));
+}
