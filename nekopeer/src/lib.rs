@@ -43,7 +43,7 @@ mod watch;
 
 pub use config::Config;
 pub use content::chunker::ChunkError;
-pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded};
+pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded, Downloads};
 pub use indexers::{Answer, SearchError};
 pub use library::{
     events::Event,

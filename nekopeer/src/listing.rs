@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use nekoproto::{NodeId, VerifiedRecord};
+use nekoproto::NodeId;
 
 use crate::{
     library::{ENTRIES_AT_ONCE, Library, status::FileStatus},
@@ -74,11 +74,6 @@ impl Listing {
         let copies = entries.filter(|entry| !library.catalogue.is_own(entry));
         let newest = copies.map(|entry| entry.newest.as_ref().unwrap_or(&entry.record));
         let asked = newest.filter(|record| !self.away.contains(&record.origin));
-        let asked: Vec<VerifiedRecord> = asked.cloned().collect();
-        peers.confirm(asked.clone()).await;
-        let (here, away): (Vec<_>, Vec<_>) = asked.iter().partition(|record| library.is_reachable(record));
-        let here: HashSet<NodeId> = here.into_iter().map(|record| record.origin).collect();
-        self.away
-            .extend(away.into_iter().map(|record| record.origin).filter(|origin| !here.contains(origin)));
+        self.away.extend(peers.confirm(asked.cloned().collect()).await);
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::broadcast;
 
 use crate::{
     config::Config,
-    download::{DownloadError, DownloadOptions, Downloaded, Downloader},
+    download::{DownloadError, DownloadOptions, Downloaded, Downloader, Downloads},
     indexers::{Answer, Indexers, Scope, SearchError},
     library::{Library, Opened, events::Event, status::FileStatus},
     listing::Listing,
@@ -229,8 +229,19 @@ impl PeerHandle {
         self.downloader.download(name, options, progress).await
     }
 
-    /// Downloads many files. Small ones are fetched in batches, which is many times faster than one by one.
-    /// Returns an outcome for each name, in the order of `names`; a duplicate name has one.
+    /// Downloads many files; the outcomes come in pieces. Small files are fetched in batches, which is many times
+    /// faster than one by one. A duplicate name is downloaded once.
+    #[must_use]
+    pub fn downloads(
+        &self,
+        names: &[FileName],
+        options: &DownloadOptions,
+        progress: &Arc<Progress>,
+    ) -> Downloads {
+        Downloads::new(&self.downloader, names, options, progress)
+    }
+
+    /// Downloads many files and returns all outcomes, in the order of `names`. See [`downloads`](Self::downloads).
     ///
     /// # Cancel safety
     /// Safe: complete files stay, the others are as before.
@@ -240,7 +251,11 @@ impl PeerHandle {
         options: &DownloadOptions,
         progress: &Arc<Progress>,
     ) -> Vec<(FileName, Result<Downloaded, DownloadError>)> {
-        self.downloader.download_all(names, options, progress).await
+        let (mut downloads, mut all) = (self.downloads(names, options, progress), Vec::new());
+        while let Some(outcomes) = downloads.next().await {
+            all.extend(outcomes);
+        }
+        all
     }
 
     /// Writes the newest version of `name` to `out`, in order, each chunk once verified. No copy is kept.

@@ -117,9 +117,14 @@ async fn get(peer: &PeerHandle, download: Download, answer: &Answer) -> Result<(
         let done = answer.reporting(&progress, peer.download(name, options, &progress)).await?;
         return answer.rows(vec![Row::downloaded(name, &Ok(done))]).await;
     }
-    let downloading = peer.download_all(&names, &options, &progress);
-    let outcomes = answer.reporting(&progress, downloading).await;
-    answer.rows_of(&outcomes, |(name, outcome)| Row::downloaded(name, outcome)).await
+    let downloading = async {
+        let mut downloads = peer.downloads(&names, &options, &progress);
+        while let Some(outcomes) = downloads.next().await {
+            answer.rows_of(&outcomes, |(name, outcome)| Row::downloaded(name, outcome)).await?;
+        }
+        Ok(())
+    };
+    answer.reporting(&progress, downloading).await
 }
 
 async fn found(names: Vec<FileName>, found: Vec<indexers::Answer>, answer: &Answer) -> Result<(), Failure> {

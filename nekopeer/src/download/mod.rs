@@ -24,8 +24,8 @@ use nekoproto::{
     FileName, Freshness, Holder, NodeId, VerifiedRecord, limits::TTL_DEFAULT, transport::Endpoint,
 };
 
-pub use self::error::DownloadError;
 pub(crate) use self::file::look_alikes::LookAlikes;
+pub use self::{error::DownloadError, many::Downloads};
 use self::{file::destination::Destination, swarm::Report};
 use crate::{
     indexers::{Answer, Indexers, Scope},

@@ -83,6 +83,9 @@ impl Indexers {
 
     /// Registers versions that this peer now holds. See [`announce`](Self::announce).
     pub(crate) async fn offer(&self, records: &[VerifiedRecord]) {
+        if !self.library.is_serving {
+            return; // nothing is registered, now or later
+        }
         let generation = self.registrations.lock().offer(records);
         self.told(generation).await;
     }
@@ -107,7 +110,7 @@ impl Indexers {
             let (name, registrations) = (name.clone(), Arc::clone(&self.registrations));
             let end = move |library: &Arc<Library>| {
                 let whole = library.offered_as(&name);
-                registrations.lock().end_part(&name, whole)
+                registrations.lock().end_part(&name, whole.as_ref())
             };
             self.library.blocking(end).await
         };

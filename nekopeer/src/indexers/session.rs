@@ -10,8 +10,8 @@ use std::{
 };
 
 use nekoproto::{
-    IndexerServiceClient, InvalidateRequest, LeaseReply, List, MsgId, Names, PeerService, Records, Refusal,
-    RegisterRequest, VerifiedRecord,
+    FileName, IndexerServiceClient, InvalidateRequest, LeaseReply, List, MsgId, Names, PeerService, Records,
+    Refusal, RegisterRequest, VerifiedRecord,
     limits::BATCH_MAX,
     transport::{Connection, Endpoint, Link, LinkState, call_within, control},
 };
@@ -290,9 +290,14 @@ impl Worker {
     /// Registers all changes that the indexer has not acknowledged.
     async fn tell_changes(&self, client: &IndexerServiceClient) -> Result<(), SessionError> {
         loop {
-            let (library, addr) = (&self.library, self.link.addr());
-            let is_news = |record: &VerifiedRecord| library.catalogue.is_news_to(addr, record);
-            let Some(batch) = self.registrations.lock().next(self.index, BATCH_MAX, is_news) else { break };
+            let (registrations, index, addr) =
+                (Arc::clone(&self.registrations), self.index, self.link.addr());
+            let next = move |library: &Arc<Library>| {
+                let held = |name: &FileName| Some(library.catalogue.get(name)?.record.clone());
+                let is_news = |record: &VerifiedRecord| library.catalogue.is_news_to(addr, record);
+                registrations.lock().next(index, BATCH_MAX, held, is_news)
+            };
+            let Some(batch) = self.library.blocking(next).await else { break };
             let told = self.tell(client, &batch).await;
             match told {
                 Ok(()) => self.registrations.lock().done(self.index),

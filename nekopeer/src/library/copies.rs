@@ -43,6 +43,16 @@ impl Library {
         }
     }
 
+    /// Starts to watch the copies of `names` that are not watched yet.
+    pub(crate) fn watch_named<'a>(&self, names: impl Iterator<Item = &'a FileName>) {
+        let unwatched: Vec<&FileName> = {
+            let copies = self.copies.lock();
+            names.filter(|name| copies.get(name).is_none()).collect()
+        };
+        let entries: Vec<_> = unwatched.into_iter().filter_map(|name| self.catalogue.get(name)).collect();
+        self.watch(entries.iter().map(|entry| &**entry));
+    }
+
     /// Starts to watch all copies. Blocking.
     ///
     /// # Errors
@@ -68,11 +78,6 @@ impl Library {
         let copies = self.copies.lock();
         let copy = copies.get(&record.name).filter(|copy| copy.holds(record));
         copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
-    }
-
-    /// Whether the last question about the copy of `record` to its origin, if any, was answered.
-    pub(crate) fn is_reachable(&self, record: &VerifiedRecord) -> bool {
-        self.copies.lock().get(&record.name).is_none_or(CopyState::is_reachable)
     }
 
     /// Whether a newer version of the copy of `name` is known.

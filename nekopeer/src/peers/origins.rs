@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use futures::{FutureExt, StreamExt, stream};
+use futures::{StreamExt, stream};
 use nekoproto::{
     FileName, Held, Holder, List, NodeId, PeerServiceClient, Records, Verdict, VerifiedRecord,
     limits::{BATCH_MAX, TTL_DEFAULT},
@@ -26,17 +26,20 @@ const ADDRESSES_TRIED: usize = 2;
 const NAMES_TRIED: usize = 2;
 
 impl Peers {
-    /// Asks the origins of `copies`, and records their answers. An origin that hangs delays no other answer.
-    pub(crate) async fn confirm(self: &Arc<Self>, copies: Vec<VerifiedRecord>) {
+    /// Asks the origins of `copies`, and records their answers; returns the origins that did not answer about all.
+    /// An origin that hangs delays no other answer.
+    pub(crate) async fn confirm(&self, copies: Vec<VerifiedRecord>) -> Vec<NodeId> {
+        self.library.watch_named(copies.iter().map(|copy| &copy.name));
         let mut by_origin: HashMap<NodeId, Vec<VerifiedRecord>> = HashMap::new();
         for copy in copies {
             by_origin.entry(copy.origin).or_default().push(copy);
         }
-        stream::iter(by_origin)
-            .for_each_concurrent(ORIGINS_AT_ONCE, |(origin, copies)| {
-                self.confirm_with(origin, copies).map(drop)
-            })
-            .await;
+        let asking = by_origin
+            .into_iter()
+            .map(async |(origin, copies)| (origin, self.confirm_with(origin, copies).await));
+        let asked: Vec<(NodeId, bool)> =
+            stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE).collect().await;
+        asked.into_iter().filter(|(_, is_answered)| !is_answered).map(|(origin, _)| origin).collect()
     }
 
     /// Asks one origin about its files `copies`, many per call over one connection, and records its answers;

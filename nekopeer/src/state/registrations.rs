@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use nekoproto::{FileName, VerifiedRecord};
+use nekoproto::{FileName, NodeTag, Record, VerifiedRecord, Version};
 
 /// Number of a change to the table; later changes have larger numbers.
 pub(crate) type Generation = u64;
@@ -23,7 +23,8 @@ pub(crate) enum Kind {
     Partial,
 }
 
-/// What this peer offers, and what each indexer lists of it.
+/// What this peer offers, and what each indexer lists of it. It keeps marks of records, since there may be very
+/// many: the records of complete files are in the catalogue.
 ///
 /// Invariants, for each indexer that is connected:
 /// - a name whose offer differs from what is listed there is in `changes`, in `rest`, or in the batch taken
@@ -42,9 +43,30 @@ pub(crate) struct Registrations {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Offer {
     /// The version held completely.
-    whole: Option<VerifiedRecord>,
+    whole: Option<Mark>,
     /// The version being downloaded; its chunks on disk are served.
     part: Option<VerifiedRecord>,
+}
+
+/// Stands for a record under a known name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    origin: NodeTag,
+    version: Version,
+    /// The beginning of its signature.
+    signature: [u8; 8],
+}
+
+impl Mark {
+    fn of(record: &VerifiedRecord) -> Self {
+        let Record { origin, version, .. } = **record;
+        Self { origin: origin.tag(), version, signature: record.signed().signature().mark() }
+    }
+
+    /// Whether its record replaces that of `other`, of the same name.
+    fn replaces(&self, other: &Self) -> bool {
+        self.origin == other.origin && self.version > other.version
+    }
 }
 
 /// One indexer.
@@ -69,7 +91,7 @@ struct Indexer {
 
 #[derive(Debug)]
 struct Listing {
-    record: VerifiedRecord,
+    mark: Mark,
     is_partial: bool,
     /// Whether the indexer counts it for the lease, as far as this peer knows.
     counts: bool,
@@ -88,10 +110,22 @@ pub(crate) struct Batch {
 }
 
 impl Offer {
-    /// The version to register, and whether it is partial.
-    fn now(&self) -> Option<(&VerifiedRecord, bool)> {
-        let part = self.part.as_ref().map(|part| (part, true));
-        part.or(self.whole.as_ref().map(|whole| (whole, false)))
+    /// The version to register, and whether it is partial. `held` has the complete versions. It may have a later
+    /// one than is offered, which is about to be.
+    fn now(
+        &self,
+        name: &FileName,
+        held: impl Fn(&FileName) -> Option<VerifiedRecord>,
+    ) -> Option<(VerifiedRecord, bool)> {
+        match (&self.part, &self.whole) {
+            (Some(part), _) => Some((part.clone(), true)),
+            (None, Some(_)) => Some((held(name)?, false)),
+            (None, None) => None,
+        }
+    }
+
+    fn is_some(&self) -> bool {
+        self.part.is_some() || self.whole.is_some()
     }
 }
 
@@ -108,8 +142,9 @@ impl Registrations {
         for record in records {
             self.change(&record.name, |offer| {
                 offer.part.take_if(|part| !part.replaces(record));
-                if !offer.whole.as_ref().is_some_and(|whole| whole.replaces(record)) {
-                    offer.whole = Some(record.clone());
+                let mark = Mark::of(record);
+                if !offer.whole.is_some_and(|whole| whole.replaces(&mark)) {
+                    offer.whole = Some(mark);
                 }
             });
         }
@@ -130,10 +165,10 @@ impl Registrations {
 
     /// The download under `name` has ended, and `whole` is the version held now. No change if the partial
     /// version was offered as complete before.
-    pub(crate) fn end_part(&mut self, name: &FileName, whole: Option<VerifiedRecord>) -> Generation {
+    pub(crate) fn end_part(&mut self, name: &FileName, whole: Option<&VerifiedRecord>) -> Generation {
         if self.has_part(name) {
             self.generation += 1;
-            self.change(name, |offer| *offer = Offer { whole, part: None });
+            self.change(name, |offer| *offer = Offer { whole: whole.map(Mark::of), part: None });
         }
         self.generation
     }
@@ -165,7 +200,7 @@ impl Registrations {
         for (record, is_served) in found.into_iter().filter(|(record, _)| is_current(record)) {
             is_changed |= self.change(&record.name, |offer| {
                 offer.part.take_if(|part| is_served && *part == record);
-                offer.whole = is_served.then(|| record.clone());
+                offer.whole = is_served.then(|| Mark::of(&record));
             });
         }
         is_changed
@@ -179,9 +214,10 @@ impl Registrations {
         if offer == before || self.is_closed {
             return false;
         }
-        match offer.now() {
-            Some(_) => drop(self.offers.insert(name.clone(), offer)),
-            None => drop(self.offers.remove(name)),
+        if offer.is_some() {
+            self.offers.insert(name.clone(), offer);
+        } else {
+            self.offers.remove(name);
         }
         for indexer in self.indexers.iter_mut().filter(|indexer| indexer.is_connected) {
             indexer.changes.push_back((self.generation, name.clone()));
@@ -217,13 +253,14 @@ impl Registrations {
     }
 
     /// Takes the next batch for the indexer, at most `names_max` names: changes first, then the rest of a full
-    /// registration. A version for which `is_news` holds is announced. Record the outcome with
-    /// [`registered`](Self::registered) and [`withdrawn`](Self::withdrawn), the end with
+    /// registration. `held` has the complete versions; one for which `is_news` holds is announced. Record the
+    /// outcome with [`registered`](Self::registered) and [`withdrawn`](Self::withdrawn), the end with
     /// [`done`](Self::done) or [`failed`](Self::failed).
     pub(crate) fn next(
         &mut self,
         index: IndexerIndex,
         names_max: usize,
+        held: impl Fn(&FileName) -> Option<VerifiedRecord>,
         is_news: impl Fn(&VerifiedRecord) -> bool,
     ) -> Option<Batch> {
         let indexer = &mut self.indexers[index];
@@ -234,8 +271,11 @@ impl Registrations {
                 break;
             };
             let is_planned = batch.names.iter().any(|(_, planned)| *planned == name); // changed twice
-            let offered = self.offers.get(&name).and_then(Offer::now);
-            if !is_planned && indexer.plan(&name, offered, &is_news, &mut batch) {
+            if is_planned {
+                continue;
+            }
+            let offered = self.offers.get(&name).and_then(|offer| offer.now(&name, &held));
+            if indexer.plan(&name, offered, &is_news, &mut batch) {
                 batch.names.push((generation, name));
             }
         }
@@ -265,7 +305,7 @@ impl Registrations {
                 listed.push(record.clone());
             }
             indexer.unsure.remove(&record.name);
-            let listing = Listing { record: record.clone(), is_partial, counts, may_be_lost: false };
+            let listing = Listing { mark: Mark::of(record), is_partial, counts, may_be_lost: false };
             indexer.counted += usize::from(counts);
             if indexer.listed.insert(record.name.clone(), listing).is_some_and(|before| before.counts) {
                 indexer.counted -= 1;
@@ -337,7 +377,7 @@ impl Indexer {
     fn plan(
         &self,
         name: &FileName,
-        offered: Option<(&VerifiedRecord, bool)>,
+        offered: Option<(VerifiedRecord, bool)>,
         is_news: impl Fn(&VerifiedRecord) -> bool,
         batch: &mut Batch,
     ) -> bool {
@@ -349,14 +389,13 @@ impl Indexer {
             }
             return is_listed;
         };
-        let is_news = !is_partial && is_news(record);
-        let is_same = |listed: &Listing| {
-            !listed.may_be_lost && listed.record == *record && listed.is_partial == is_partial
-        };
+        let (mark, is_news) = (Mark::of(&record), !is_partial && is_news(&record));
+        let is_same =
+            |listed: &Listing| !listed.may_be_lost && listed.mark == mark && listed.is_partial == is_partial;
         if !is_unsure && !is_news && listed.is_some_and(is_same) {
             return false;
         }
-        let is_older = |listed: &Listing| listed.record != *record && !record.replaces(&listed.record);
+        let is_older = |listed: &Listing| listed.mark != mark && !mark.replaces(&listed.mark);
         if is_unsure || listed.is_some_and(is_older) {
             // An indexer does not replace a listing by an older version: withdraw it first.
             batch.withdraw.push(name.clone());
@@ -366,7 +405,7 @@ impl Indexer {
             (false, true) => &mut batch.news,
             (false, false) => &mut batch.held,
         };
-        kind.push(record.clone());
+        kind.push(record);
         true
     }
 }

@@ -3,7 +3,12 @@
 
 mod batch;
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Instant};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    sync::Arc,
+    time::Instant,
+};
 
 use nekoproto::{FileName, Freshness, Holder, Manifest, NodeId, VerifiedRecord};
 
@@ -31,49 +36,97 @@ const NAMES_AT_ONCE: usize = 1024;
 const BATCH_FILES: usize = 512;
 const BATCH_BYTES: u64 = 8 * 1024 * 1024;
 
-/// The outcome of each name, in the order of the names.
+/// Outcomes by name, in the order of the names.
 pub(crate) type Outcomes = Vec<(FileName, Result<Downloaded, DownloadError>)>;
 
-impl Downloader {
-    /// See [`PeerHandle::download_all`](crate::PeerHandle::download_all).
-    pub(crate) async fn download_all(
-        &self,
-        names: &[FileName],
-        options: &DownloadOptions,
-        progress: &Arc<Progress>,
-    ) -> Outcomes {
-        let mut bulk = Bulk {
-            downloader: self,
-            options,
-            progress,
-            streams: HashMap::new(),
-            look_alikes: Some(LookAlikes::default()),
-            began: Instant::now(),
-            outcomes: HashMap::with_capacity(names.len()),
-        };
-        for names in names.chunks(NAMES_AT_ONCE) {
-            bulk.some(names).await;
-        }
-        bulk.confirm().await;
-        let mut outcomes = bulk.outcomes;
-        let outcome = |name: &FileName| Some((name.clone(), outcomes.remove(name)?));
-        names.iter().filter_map(outcome).collect() // a duplicate name has one outcome
-    }
-}
-
-struct Bulk<'a> {
-    downloader: &'a Downloader,
-    options: &'a DownloadOptions,
-    progress: &'a Arc<Progress>,
+/// Downloads of many files, whose outcomes come in pieces: what it takes grows with the list of names alone.
+/// Dropped, it stops; complete files stay, the others are as before.
+#[derive(Debug)]
+pub struct Downloads {
+    downloader: Arc<Downloader>,
+    /// Names that are not begun, the next one last.
+    names: Vec<FileName>,
+    options: DownloadOptions,
+    progress: Arc<Progress>,
     /// Open connections, reused for the next batch.
     streams: HashMap<NodeId, Source>,
     look_alikes: Option<LookAlikes>,
     began: Instant,
+    /// Of the names at hand.
     outcomes: HashMap<FileName, Result<Downloaded, DownloadError>>,
+    /// What is done, and its origins are not asked yet.
+    done: Option<Outcomes>,
+    /// Origins that did not answer; they are not asked again.
+    away: HashSet<NodeId>,
 }
 
-impl Bulk<'_> {
+impl Downloads {
+    /// Downloads of `names`; nothing begins yet. A duplicate name is downloaded once.
+    pub(crate) fn new(
+        downloader: &Arc<Downloader>,
+        names: &[FileName],
+        options: &DownloadOptions,
+        progress: &Arc<Progress>,
+    ) -> Self {
+        let mut seen = HashSet::with_capacity(names.len());
+        let mut names: Vec<FileName> = names.iter().filter(|name| seen.insert(*name)).cloned().collect();
+        names.reverse();
+        Self {
+            downloader: Arc::clone(downloader),
+            names,
+            options: options.clone(),
+            progress: Arc::clone(progress),
+            streams: HashMap::new(),
+            look_alikes: Some(LookAlikes::default()),
+            began: Instant::now(),
+            outcomes: HashMap::new(),
+            done: None,
+            away: HashSet::new(),
+        }
+    }
+
+    /// Downloads the next files, at most some thousand, and returns their outcomes in the order of their names;
+    /// `None` after the last.
+    ///
+    /// # Cancel safety
+    /// The outcomes of the call are lost, the files are not.
+    pub async fn next(&mut self) -> Option<Vec<(FileName, Result<Downloaded, DownloadError>)>> {
+        loop {
+            let mut done = self.done.take();
+            let records =
+                done.iter().flatten().filter_map(|(_, outcome)| Some(outcome.as_ref().ok()?.record.clone()));
+            let asked: Vec<VerifiedRecord> =
+                records.filter(|record| !self.away.contains(&record.origin)).collect();
+            let peers = Arc::clone(&self.downloader.peers);
+            let next = self.names.split_off(self.names.len().saturating_sub(NAMES_AT_ONCE));
+            let next: Vec<FileName> = next.into_iter().rev().collect();
+            // The origins of one piece are asked while the next is downloaded.
+            let (away, ()) = tokio::join!(peers.confirm(asked), self.some(&next));
+            self.away.extend(away);
+            if !next.is_empty() {
+                let mut outcomes = std::mem::take(&mut self.outcomes);
+                let outcome = |name: FileName| outcomes.remove_entry(&name);
+                self.done = Some(next.into_iter().filter_map(outcome).collect());
+            }
+            let library = &self.downloader.library;
+            for (_, outcome) in done.iter_mut().flatten() {
+                if let Ok(done) = outcome {
+                    done.freshness = library.freshness(&done.record);
+                }
+            }
+            if !library.is_serving {
+                library.forget(done.iter().flatten().map(|(name, _)| name));
+            }
+            if done.is_some() || self.done.is_none() {
+                return done;
+            }
+        }
+    }
+
     async fn some(&mut self, names: &[FileName]) {
+        if names.is_empty() {
+            return;
+        }
         let mut running = Vec::new();
         let mut wanted = Vec::new();
         for name in names {
@@ -82,7 +135,6 @@ impl Bulk<'_> {
                     running.push(guard);
                     wanted.push(name.clone());
                 }
-                None if wanted.contains(name) => {} // a duplicate: this call downloads it already
                 None => self.ended(name, Err(DownloadError::AlreadyRunning(name.clone()))),
             }
         }
@@ -101,7 +153,7 @@ impl Bulk<'_> {
         match self.downloader.indexers.search_all(&names, scope).await {
             Ok(answers) => {
                 for (name, Answer { candidates, complete }) in names.into_iter().zip(answers) {
-                    match self.downloader.choose(&name, self.options, candidates, complete) {
+                    match self.downloader.choose(&name, &self.options, candidates, complete) {
                         Ok(target) => targets.push(target),
                         Err(error) => failed.push((name, error)),
                     }
@@ -114,7 +166,7 @@ impl Bulk<'_> {
                 failed.extend(names.into_iter().map(|name| (name.clone(), error(&name))));
             }
         }
-        for (name, found) in self.downloader.ask_origins(failed, self.options).await {
+        for (name, found) in self.downloader.ask_origins(failed, &self.options).await {
             match found {
                 Ok(target) => targets.push(target),
                 Err(error) => self.ended(&name, Err(error)),
@@ -177,7 +229,7 @@ impl Bulk<'_> {
                 }
             };
             let streams = std::mem::take(&mut self.streams);
-            let fetching = self.downloader.fetch_batch(streams, batch, self.progress);
+            let fetching = self.downloader.fetch_batch(streams, batch, &self.progress);
             let (stored, Fetched { streams, arrived, failed }) = tokio::join!(stored, fetching);
             self.streams = streams;
             self.take_stored(stored.unwrap_or_default());
@@ -210,11 +262,11 @@ impl Bulk<'_> {
         // What the sources sent so far was for other files.
         let before: HashMap<NodeId, u64> =
             self.progress.sources().iter().map(|source| (source.node, source.bytes())).collect();
-        let obtained = self.downloader.obtain(target, replaceable, self.options, self.progress).await;
+        let obtained = self.downloader.obtain(target, replaceable, &self.options, &self.progress).await;
         let outcome = match obtained {
             Ok((entry, report)) => {
                 self.downloader.keep(std::slice::from_ref(&entry)).await;
-                let mut sources = deliveries(self.progress, &report);
+                let mut sources = deliveries(&self.progress, &report);
                 sources.iter_mut().for_each(|source| {
                     source.bytes -= before.get(&source.node).copied().unwrap_or(0).min(source.bytes);
                 });
@@ -224,16 +276,6 @@ impl Bulk<'_> {
             Err(error) => Err(error),
         };
         self.ended(&name, outcome);
-    }
-
-    /// Asks the origins, many names per call, whether the downloaded versions are the newest.
-    async fn confirm(&mut self) {
-        let done = self.outcomes.values().filter_map(|outcome| outcome.as_ref().ok());
-        let records: Vec<VerifiedRecord> = done.map(|done| done.record.clone()).collect();
-        self.downloader.peers.confirm(records).await;
-        for done in self.outcomes.values_mut().filter_map(|outcome| outcome.as_mut().ok()) {
-            done.freshness = self.downloader.library.freshness(&done.record);
-        }
     }
 
     fn downloaded(&self, record: VerifiedRecord, path: PathBuf, bytes_moved: u64) -> Downloaded {

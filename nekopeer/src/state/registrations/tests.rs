@@ -23,10 +23,23 @@ fn record(n: u8, version: u64) -> VerifiedRecord {
     record.sign(&origin).unwrap()
 }
 
+/// A catalogue with version `version` of each file.
+fn held(version: u64) -> impl Fn(&FileName) -> Option<VerifiedRecord> {
+    move |name| (0..20).map(|n| record(n, version)).find(|record| record.name == *name)
+}
+
 /// Sends the first indexer everything, and acknowledges it; returns what was sent. `news` is not told yet.
 fn tell(registrations: &mut Registrations, news: &[VerifiedRecord]) -> Vec<(Kind, VerifiedRecord)> {
+    tell_held(registrations, held(1), news)
+}
+
+fn tell_held(
+    registrations: &mut Registrations,
+    held: impl Fn(&FileName) -> Option<VerifiedRecord>,
+    news: &[VerifiedRecord],
+) -> Vec<(Kind, VerifiedRecord)> {
     let mut told = Vec::new();
-    while let Some(batch) = registrations.next(0, 3, |record| news.contains(record)) {
+    while let Some(batch) = registrations.next(0, 3, &held, |record| news.contains(record)) {
         registrations.withdrawn(0, &batch.withdraw);
         for (kind, records) in
             [(Kind::Held, &batch.held), (Kind::News, &batch.news), (Kind::Partial, &batch.partial)]
@@ -68,7 +81,7 @@ fn news_that_an_indexer_missed_is_announced_when_it_is_back() {
     let mut registrations = connected();
     let generation = registrations.offer(&[record(1, 1)]);
     assert_eq!(registrations.is_told(0, generation), None);
-    let batch = registrations.next(0, 9, |_| true).unwrap();
+    let batch = registrations.next(0, 9, held(1), |_| true).unwrap();
     registrations.failed(0, batch);
     assert_eq!(registrations.is_told(0, generation), Some(false));
     registrations.disconnected(0);
@@ -85,8 +98,8 @@ fn part_stands_in_place_of_an_older_version_until_it_ends() {
     assert_eq!(tell_all(&mut registrations), [(Kind::Partial, record(1, 2))]);
     registrations.offer(&[record(1, 1)]);
     assert_eq!(tell_all(&mut registrations), [], "the download goes on");
-    registrations.end_part(&name(1), Some(record(1, 1)));
-    let batch = registrations.next(0, 9, no_news).unwrap();
+    registrations.end_part(&name(1), Some(&record(1, 1)));
+    let batch = registrations.next(0, 9, held(1), no_news).unwrap();
     assert_eq!((batch.withdraw.as_slice(), batch.held.as_slice()), (&[name(1)][..], &[record(1, 1)][..]));
 }
 
@@ -97,7 +110,7 @@ fn what_changes_comes_before_the_rest_of_everything() {
     let first = registrations.offer(&all);
     registrations.connected(0);
     let change = registrations.offer(&[record(9, 1)]);
-    let batch = registrations.next(0, 2, no_news).unwrap();
+    let batch = registrations.next(0, 2, held(1), no_news).unwrap();
     assert!(batch.held.contains(&record(9, 1)));
     registrations.registered(0, Kind::Held, &batch.held, &[], &[]);
     assert_eq!(registrations.is_told(0, change), None, "it is on its way");
@@ -112,7 +125,7 @@ fn look_at_the_disk_does_not_undo_what_changed_since() {
     registrations.withdraw(&[name(3)]);
     let found = vec![(record(1, 1), true), (record(2, 1), false), (record(3, 1), true)];
     registrations.refresh(found, |found| *found == record(2, 1));
-    assert_eq!(tell_all(&mut registrations), [(Kind::Held, record(1, 2))]);
+    assert_eq!(tell_held(&mut registrations, held(2), &[]), [(Kind::Held, record(1, 2))]);
 }
 
 #[test]
@@ -121,11 +134,11 @@ fn withdrawal_that_waits_survives_that_the_indexer_loses_track() {
     registrations.offer(&[record(1, 1), record(2, 1), record(3, 1)]);
     assert_eq!(tell_all(&mut registrations).len(), 3);
     registrations.withdraw(&[name(1)]);
-    let batch = registrations.next(0, 9, no_news).unwrap();
+    let batch = registrations.next(0, 9, held(1), no_news).unwrap();
     registrations.failed(0, batch);
     registrations.withdraw(&[name(2)]);
     registrations.lost_track(0);
-    let batch = registrations.next(0, 9, no_news).unwrap();
+    let batch = registrations.next(0, 9, held(1), no_news).unwrap();
     let mut withdrawn = batch.withdraw.clone();
     withdrawn.sort();
     assert_eq!((withdrawn.as_slice(), batch.held.as_slice()), (&[name(1), name(2)][..], &[record(3, 1)][..]));
@@ -135,11 +148,11 @@ fn withdrawal_that_waits_survives_that_the_indexer_loses_track() {
 fn full_indexer_is_not_asked_again_and_again() {
     let mut registrations = connected();
     registrations.offer(&[record(1, 1), record(2, 1)]);
-    let batch = registrations.next(0, 9, no_news).unwrap();
+    let batch = registrations.next(0, 9, held(1), no_news).unwrap();
     let listed = registrations.registered(0, Kind::Held, &batch.held, &[], &[name(2)]);
     assert_eq!(listed, [record(1, 1)]);
     registrations.done(0);
-    assert_eq!(registrations.next(0, 9, no_news), None);
+    assert_eq!(registrations.next(0, 9, held(1), no_news), None);
     assert!(registrations.is_all(0, 1) && !registrations.is_all(0, 0));
 }
 
@@ -150,7 +163,7 @@ fn offers_to_a_full_indexer_do_not_hide_that_it_lost_others() {
     assert_eq!(tell_all(&mut registrations).len(), 1);
     for version in 1..5 {
         registrations.offer(&[record(2, version)]);
-        let batch = registrations.next(0, 9, no_news).unwrap();
+        let batch = registrations.next(0, 9, held(version), no_news).unwrap();
         registrations.registered(0, Kind::Held, &batch.held, &[], &[name(2)]);
         registrations.done(0);
     }
@@ -161,10 +174,10 @@ fn offers_to_a_full_indexer_do_not_hide_that_it_lost_others() {
 fn version_that_an_indexer_knows_better_is_not_registered_again_and_again() {
     let mut registrations = connected();
     registrations.offer(&[record(1, 1)]);
-    let batch = registrations.next(0, 9, |_| true).unwrap();
+    let batch = registrations.next(0, 9, held(1), |_| true).unwrap();
     let listed = registrations.registered(0, Kind::News, &batch.news, &[record(1, 2)], &[]);
     registrations.done(0);
-    assert_eq!((listed, registrations.next(0, 9, |_| true)), (Vec::new(), None));
+    assert_eq!((listed, registrations.next(0, 9, held(1), |_| true)), (Vec::new(), None));
 }
 
 #[test]
@@ -182,7 +195,19 @@ fn closed_table_tells_nobody_anything() {
     registrations.close();
     registrations.offer(&[record(2, 1)]);
     registrations.connected(0);
-    assert_eq!(registrations.next(0, 9, no_news), None);
+    assert_eq!(registrations.next(0, 9, held(1), no_news), None);
+}
+
+#[test]
+fn what_the_catalogue_has_is_registered_and_its_offer_then_changes_nothing() {
+    let mut registrations = connected();
+    registrations.offer(&[record(1, 1)]);
+    assert_eq!(tell_held(&mut registrations, held(2), &[]), [(Kind::Held, record(1, 2))]);
+    registrations.offer(&[record(1, 2)]);
+    assert_eq!(tell_held(&mut registrations, held(2), &[]), []);
+    registrations.lost_track(0);
+    let batch = registrations.next(0, 9, |_| None, no_news).unwrap();
+    assert_eq!((batch.withdraw.as_slice(), batch.held.as_slice()), (&[name(1)][..], &[][..]), "it is gone");
 }
 
 /// A model of an indexer, which keeps what is registered.
@@ -236,9 +261,12 @@ impl Model {
 
 const INDEXERS: usize = 3;
 
-/// The table, its indexers, and the last version published under each name.
+/// The table, the catalogue, the indexers, and the last version published under each name.
 struct Sim {
     registrations: Registrations,
+    held: HashMap<FileName, VerifiedRecord>,
+    /// In the catalogue, and not offered yet.
+    pending: Option<VerifiedRecord>,
     models: Vec<Model>,
     news: HashMap<FileName, VerifiedRecord>,
     random: StdRng,
@@ -248,25 +276,33 @@ impl Sim {
     fn new(seed: u64) -> Self {
         let models = (0..INDEXERS).map(|_| Model::default()).collect();
         let random = StdRng::seed_from_u64(seed);
-        Self { registrations: Registrations::new(INDEXERS), models, news: HashMap::new(), random }
+        let (registrations, held, news) = (Registrations::new(INDEXERS), HashMap::new(), HashMap::new());
+        Self { registrations, held, pending: None, models, news, random }
     }
 
     /// One random event; versions grow with `time`.
     fn step(&mut self, time: u64) {
         let n = self.random.random_range(0..5);
         let index = self.random.random_range(0..INDEXERS);
-        let whole = self.registrations.offers.get(&name(n)).and_then(|offer| offer.whole.clone());
+        let whole = self.held.get(&name(n)).cloned();
+        if self.random.random_bool(0.5) {
+            self.offer_pending();
+        }
         match self.random.random_range(0..9) {
             0 | 1 => {
                 let record = record(n, 1 + time / 8);
                 if whole.is_none_or(|whole| record.replaces(&whole)) {
-                    self.registrations.offer(std::slice::from_ref(&record));
-                    self.news.insert(name(n), record);
+                    self.offer_pending();
+                    self.held.insert(name(n), record.clone());
+                    self.news.insert(name(n), record.clone());
+                    self.pending = Some(record);
                 }
             }
             2 => _ = self.registrations.offer_part(&record(n, 2 + time / 8)),
-            3 => _ = self.registrations.end_part(&name(n), whole),
+            3 => _ = self.registrations.end_part(&name(n), whole.as_ref()),
             4 => {
+                self.pending.take_if(|pending| pending.name == name(n));
+                self.held.remove(&name(n));
                 self.registrations.withdraw(&[name(n)]);
                 self.news.remove(&name(n));
             }
@@ -274,6 +310,10 @@ impl Sim {
             6 => self.lose_some(index),
             _ => _ = self.tell(index),
         }
+    }
+
+    fn offer_pending(&mut self) {
+        self.registrations.offer(self.pending.take().as_slice());
     }
 
     fn reconnect(&mut self, index: IndexerIndex) {
@@ -295,7 +335,8 @@ impl Sim {
         let (news, told) = (&self.news, &self.models[index].told);
         let is_news =
             |record: &VerifiedRecord| news.get(&record.name) == Some(record) && !told.contains(record);
-        let Some(batch) = self.registrations.next(index, 3, is_news) else { return false };
+        let held = |name: &FileName| self.held.get(name).cloned();
+        let Some(batch) = self.registrations.next(index, 3, held, is_news) else { return false };
         if self.models[index].take(&mut self.registrations, index, &batch, &mut self.random) {
             self.registrations.done(index);
         } else {
@@ -307,9 +348,10 @@ impl Sim {
     /// Asserts that the indexer lists the offers and has received the news.
     fn check(&self, index: IndexerIndex) {
         let (registrations, model) = (&self.registrations, &self.models[index]);
+        let held = |name: &FileName| self.held.get(name).cloned();
         let offered = registrations.offers.iter().map(|(name, offer)| {
-            let (record, is_partial) = offer.now().unwrap();
-            (name.clone(), (record.clone(), is_partial))
+            assert_eq!(offer.whole, held(name).as_ref().map(Mark::of), "{name}");
+            (name.clone(), offer.now(name, held).unwrap())
         });
         assert_eq!(model.listed, offered.collect::<HashMap<_, _>>());
         assert_eq!(registrations.counted(index), model.listed.len());
@@ -329,6 +371,7 @@ fn every_indexer_ends_up_with_what_is_offered() {
         println!("seed {seed}");
         let mut sim = Sim::new(seed);
         (0..200).for_each(|time| sim.step(time));
+        sim.offer_pending();
         for index in 0..INDEXERS {
             if !sim.registrations.indexers[index].is_connected {
                 sim.reconnect(index);
