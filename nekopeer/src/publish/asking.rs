@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use nekoproto::{FileName, VerifiedRecord};
+use nekoproto::{FileName, VerifiedRecord, limits::BATCH_MAX};
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, task::JoinHandle, time::timeout};
 
@@ -34,11 +34,20 @@ impl Asking {
         Self { runtime: Handle::current(), indexers: Arc::clone(indexers) }
     }
 
-    /// Begins to ask for `names`.
-    pub(super) fn begin(&self, names: Vec<FileName>) -> Asked {
+    /// Begins to ask for the names `published` before, and for some of the `new` ones: for all of them only if
+    /// one turns out to be known, as after the loss of a catalogue.
+    pub(super) fn begin(&self, published: Vec<FileName>, new: Vec<FileName>) -> Asked {
         let known = Arc::new(Mutex::new(HashMap::new()));
         let (indexers, answers) = (Arc::clone(&self.indexers), Arc::clone(&known));
-        let task = self.runtime.spawn(async move { indexers.ask_own(&names, &answers).await });
+        let task = self.runtime.spawn(async move {
+            let (first, others) = new.split_at(new.len().min(BATCH_MAX));
+            indexers.ask_own(first, &answers).await;
+            let any_known = !answers.lock().is_empty();
+            indexers.ask_own(&published, &answers).await;
+            if any_known {
+                indexers.ask_own(others, &answers).await;
+            }
+        });
         Asked { known, task }
     }
 

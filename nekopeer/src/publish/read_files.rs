@@ -41,6 +41,13 @@ enum Seen {
     Failed(PublishError),
 }
 
+/// A file to be read, as it is not known whether it changed.
+struct Unknown {
+    policy: Policy,
+    /// A version of it is published.
+    is_published: bool,
+}
+
 /// Files that were read, and the names that the network was asked for.
 type Batch = (Vec<(NamedFile, Seen)>, Asked);
 
@@ -122,23 +129,26 @@ impl Reader<'_> {
     /// Reads small files concurrently, one core each; then large files one by one, each on all cores.
     /// Meanwhile the network is asked for their names.
     fn look_at_all(&self, batch: Vec<NamedFile>) -> Batch {
-        let files: Vec<(NamedFile, Result<Seen, Policy>)> = batch
-            .into_iter()
-            .map(|file| (self.known_as(&file), file))
-            .map(|(seen, file)| (file, seen))
-            .collect();
-        let unknown = files.iter().filter(|(_, seen)| seen.is_err());
-        let asked = self.asking.begin(unknown.map(|(file, _)| file.name.clone()).collect());
-        let read_small = |(file, seen): (NamedFile, Result<Seen, Policy>)| match seen {
-            Err(policy) if !takes_all_cores(file.stamp.size()) => {
-                let seen = self.read(&file, policy);
+        let look_at = |file: NamedFile| (self.known_as(&file), file);
+        let files: Vec<(Result<Seen, Unknown>, NamedFile)> = batch.into_par_iter().map(look_at).collect();
+        let (mut published, mut new) = (Vec::new(), Vec::new());
+        for (seen, file) in &files {
+            if let Err(unknown) = seen {
+                let names = if unknown.is_published { &mut published } else { &mut new };
+                names.push(file.name.clone());
+            }
+        }
+        let asked = self.asking.begin(published, new);
+        let read_small = |(seen, file): (Result<Seen, Unknown>, NamedFile)| match seen {
+            Err(unknown) if !takes_all_cores(file.stamp.size()) => {
+                let seen = self.read(&file, unknown.policy);
                 (file, Ok(seen))
             }
             seen => (file, seen),
         };
-        let small: Vec<(NamedFile, Result<Seen, Policy>)> = files.into_par_iter().map(read_small).collect();
-        let read_large = |(file, seen): (NamedFile, Result<Seen, Policy>)| {
-            let seen = seen.unwrap_or_else(|policy| self.read(&file, policy));
+        let small: Vec<(NamedFile, Result<Seen, Unknown>)> = files.into_par_iter().map(read_small).collect();
+        let read_large = |(file, seen): (NamedFile, Result<Seen, Unknown>)| {
+            let seen = seen.unwrap_or_else(|unknown| self.read(&file, unknown.policy));
             (file, seen)
         };
         (small.into_iter().map(read_large).collect(), asked)
@@ -164,11 +174,12 @@ impl Reader<'_> {
     }
 
     /// What the stamp alone proves about the file; otherwise the policy to publish it under.
-    fn known_as(&self, file: &NamedFile) -> Result<Seen, Policy> {
+    fn known_as(&self, file: &NamedFile) -> Result<Seen, Unknown> {
         let catalogue = &self.library.catalogue;
         let entry = catalogue.get(&file.name);
         let own = entry.as_ref().filter(|entry| catalogue.is_own(entry));
         let before = own.map_or(self.default, |own| own.record.policy);
+        let is_published = own.is_some();
         let policy = match self.policy.over(before) {
             Ok(policy) => policy,
             Err(error) => return Ok(Seen::Failed(error.into())),
@@ -183,7 +194,7 @@ impl Reader<'_> {
                 self.progress.add_done(file.stamp.size());
                 Ok(Seen::Unchanged(entry.record.clone()))
             }
-            _ => Err(policy),
+            _ => Err(Unknown { policy, is_published }),
         }
     }
 }

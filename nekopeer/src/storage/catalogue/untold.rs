@@ -116,8 +116,13 @@ impl Catalogue {
 
     fn store_rows(&self, names: &HashSet<FileName>) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
-        let rows = names.iter().map(|name| (name, self.untold.lock().rows.get(name).cloned()));
-        write.set_untold(rows)?;
+        let are_all_told = self.untold.lock().rows.is_empty(); // as after each publish
+        if are_all_told {
+            write.clear_untold()?;
+        } else {
+            let rows = names.iter().map(|name| (name, self.untold.lock().rows.get(name).cloned()));
+            write.set_untold(rows)?;
+        }
         write.commit_lazily()
     }
 }

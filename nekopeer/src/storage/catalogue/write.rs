@@ -156,6 +156,13 @@ impl Write<'_> {
         self.with(VERSIONS, |table| table.insert(name.as_str(), version.get()).map(drop))
     }
 
+    /// Removes all rows of the table at once.
+    pub(super) fn clear_untold(&self) -> Result<(), CatalogueError> {
+        let failed = |error: redb::TableError| CatalogueError::database(self.path, error);
+        self.transaction.delete_table(UNTOLD).map_err(failed)?;
+        self.with(UNTOLD, |_| Ok(()))
+    }
+
     /// Stores these rows, removes those without a value.
     pub(super) fn set_untold<'a>(
         &self,
