@@ -31,8 +31,8 @@ pub struct SourceProgress {
 }
 
 impl SourceProgress {
-    /// File bytes received from it so far, including those of corrupt chunks and of chunks that another
-    /// source delivered first.
+    /// Useful file bytes received from it so far: not those of corrupt chunks, nor of chunks that another source
+    /// delivered first.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -22,6 +22,7 @@ mod registration;
 mod repl_script;
 mod repl_terminal;
 mod resume;
+mod schedule;
 mod sessions;
 mod sharing;
 mod transfer;

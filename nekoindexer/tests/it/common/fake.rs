@@ -101,9 +101,9 @@ impl IndexerService for Service {
     async fn summarize(
         self,
         _: tarpc::context::Context,
-        _: nekoproto::summary::SummaryUpdate,
-    ) -> Result<bool, Refusal> {
-        Ok(true)
+        _: nekoproto::summary::SummaryNews,
+    ) -> Result<nekoproto::summary::SummaryReply, Refusal> {
+        Ok(nekoproto::summary::SummaryReply { is_taken: true, ..Default::default() })
     }
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {

@@ -114,7 +114,7 @@ impl Bulk<'_> {
                 failed.extend(names.into_iter().map(|name| (name.clone(), error(&name))));
             }
         }
-        for (name, found) in self.downloader.from_origins(failed, self.options).await {
+        for (name, found) in self.downloader.ask_origins(failed, self.options).await {
             match found {
                 Ok(target) => targets.push(target),
                 Err(error) => self.ended(&name, Err(error)),
@@ -130,6 +130,8 @@ impl Bulk<'_> {
         let options = self.options.clone();
         let mut look_alikes = self.look_alikes.take().unwrap_or_default();
         let tells_names_apart = options.force || options.output.is_some();
+        let stop = self.downloader.library.tasks.stop.child_token();
+        let _stop = stop.clone().drop_guard();
         let look = move |library: &Arc<Library>| {
             let mut looked = Vec::with_capacity(targets.len());
             for target in targets {
@@ -137,7 +139,7 @@ impl Bulk<'_> {
                     true => Ok(()),
                     false => look_alikes.refuse(&library.share, &target.record.name),
                 };
-                let found = refused.and_then(|()| destination(library, &target.record, &options));
+                let found = refused.and_then(|()| destination(library, &target.record, &options, &stop));
                 looked.push((target, found));
             }
             (looked, look_alikes)

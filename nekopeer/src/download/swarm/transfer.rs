@@ -339,15 +339,11 @@ impl Transfer {
     /// Verifies the chunks found on disk; those that do not match are left to the sources. Blocking.
     pub(super) fn take_local(&self, chunks: LocalChunks) {
         let lost = |index| {
-            let ended = {
-                let mut state = self.state.lock();
-                state.schedule.unclaim(index);
-                state.ended
-            };
+            self.state.lock().schedule.unclaim(index);
             self.changed.notify_all();
-            !ended
         };
-        let taken = chunks.take(&self.assembly, |index| self.had(index, None), lost);
+        let is_over = || self.state.lock().ended;
+        let taken = chunks.take(&self.assembly, is_over, |index| self.had(index, None), lost);
         self.stored(taken);
     }
 
