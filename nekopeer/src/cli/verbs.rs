@@ -76,7 +76,8 @@ pub enum Verb {
 /// What to publish.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Files {
-    /// Files and folders; a path is tried from the current folder, then from DIR. `-` is what comes on stdin:
+    /// Files and folders; a path is tried from the current folder, then from DIR. The files of a folder are named
+    /// by their paths below DIR, or below the folder's own name if it is elsewhere. `-` is what comes on stdin:
     /// it is stored as DIR/NAME, see --name
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,

@@ -497,9 +497,14 @@ fn interrupted_publish_of_a_large_file_ends_soon_in_the_running_peer() {
     serving.err_line("serving on ");
     // Sparse, but to be read to its end.
     fs::File::create(home.path("huge.bin")).unwrap().set_len(64 << 30).unwrap();
-    let sharing = home.start(&["share", "huge.bin"]);
-    let process = home.done(&["ls"]); // the peer answers others meanwhile
-    assert_eq!(process.code, Some(0));
+    let mut sharing = home.start(&["share", "huge.bin"]);
+    let lock = String::from_utf8(home.read(".neko/lock")).unwrap();
+    let open_files = format!("/proc/{}/fd", lock.trim());
+    until(&mut sharing, "the running peer read the file", || {
+        let mut files = fs::read_dir(&open_files).unwrap().flatten();
+        files.any(|file| fs::read_link(file.path()).is_ok_and(|path| path.ends_with("huge.bin")))
+    });
+    home.done(&["ls"]); // the peer answers others meanwhile
     sharing.signal("INT");
     sharing.wait().failed_with(3, &["interrupted"]);
     let began = Instant::now();
