@@ -145,7 +145,7 @@ fn a_neighbor_is_ruled_out_when_nobody_behind_it_has_the_name_either() {
     beyond.tell(&sources[1], &[0, 2], &[known(2, &sources[2], &[1, 3], now)], now);
     let far = beyond.relayed(2, now).unwrap();
     assert_eq!(far.known.hops(), 1);
-    line.tell(&sources[0], &[9, 1], &[near.clone()], now);
+    line.tell(&sources[0], &[9, 1], std::slice::from_ref(&near), now);
     assert_eq!(rules_out(&line, 7, now), [true, true, false, false]);
     line.tell(&sources[0], &[9, 1], &[near, far.clone()], now);
     assert_eq!(rules_out(&line, 7, now), [true, true, true, false]);

@@ -26,7 +26,7 @@ pub(crate) struct Fake {
     pub(crate) told: mpsc::UnboundedReceiver<InvalidateRequest>,
     /// What it is told of names.
     pub(crate) summaries: mpsc::UnboundedReceiver<SummaryNews>,
-    /// Whether it answers none of that at the moment.
+    /// Whether it answers nothing new of that at the moment.
     pub(crate) is_silent: watch::Sender<bool>,
     _stop: DropGuard,
 }
@@ -115,8 +115,10 @@ impl IndexerService for Service {
     }
 
     async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {
+        let is_heartbeat = news.changes.is_empty();
         let _ = self.summaries.send(news); // few tests listen
-        let _ = self.is_silent.subscribe().wait_for(|is_silent| !is_silent).await; // the sender is here
+        // The sender is here.
+        let _ = self.is_silent.subscribe().wait_for(|is_silent| is_heartbeat || !is_silent).await;
         Ok(SummaryReply { clock_ms: 1, is_taken: true, confirms: 0 })
     }
 
