@@ -26,11 +26,11 @@ fn damaged_entry_is_named_and_stops_nothing_else() {
     sharer.signal("INT");
     sharer.wait();
     // The path occurs in the row alone; the key is the name.
-    damage(&home, &home.path("many/f7").to_string_lossy());
+    damage(&home, &home.path("many/f299").to_string_lossy());
     let listed = home.run(&["ls"]);
     let about = |lines: &[String], word: &str| lines.iter().filter(|line| line.contains(word)).count();
     assert_eq!((listed.code, about(&listed.out, "many/")), (Some(3), 299), "{listed:?}");
-    assert_eq!(about(&listed.err, "the entry of many/f7 in the catalogue"), 1, "{listed:?}");
+    assert_eq!(about(&listed.err, "the entry of many/f299 in the catalogue"), 1, "{listed:?}");
     home.write("one", "more");
     let sharer = home.share(&["one"]);
     let reader = Home::at(&indexers, 0);
@@ -38,5 +38,5 @@ fn damaged_entry_is_named_and_stops_nothing_else() {
     reader.done(&["get", "many/f8"]);
     sharer.signal("INT");
     sharer.wait();
-    home.run(&["share", "many/f7"]).failed_with(3, &["many/f7", "damaged", "deregister"]);
+    home.run(&["share", "many/f299"]).failed_with(3, &["many/f299", "damaged", "deregister"]);
 }
