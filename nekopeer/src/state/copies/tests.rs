@@ -22,12 +22,15 @@ fn record(origin: u8, name: &str, version: u64) -> VerifiedRecord {
     record.sign(&origin).unwrap()
 }
 
+/// For each origin whether it is doubtful, and what it is asked about.
+type DueByOrigin = HashMap<NodeId, (bool, Vec<FileName>)>;
+
 /// What is due, found by looking at each copy.
 fn due_by_scan(
     model: &HashMap<FileName, (NodeId, CopyState)>,
     now: Instant,
     passed: &NodeId,
-) -> (HashMap<NodeId, (bool, Vec<FileName>)>, Option<Instant>) {
+) -> (DueByOrigin, Option<Instant>) {
     let mut due: HashMap<NodeId, (bool, Vec<(Instant, FileName)>)> = HashMap::new();
     let mut later: HashMap<NodeId, Instant> = HashMap::new();
     for (name, (origin, state)) in model.iter().filter(|(_, (origin, _))| origin != passed) {
@@ -83,7 +86,9 @@ fn what_is_due_is_what_a_look_at_all_copies_finds() {
                         model.contains_key(&name),
                         "seed {seed}"
                     );
-                    model.get_mut(&name).map(|(_, copy)| change(copy));
+                    if let Some((_, copy)) = model.get_mut(&name) {
+                        change(copy);
+                    }
                 }
             }
             now += Duration::from_millis(random.random_range(0..4000));

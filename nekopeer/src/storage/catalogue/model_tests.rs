@@ -62,7 +62,7 @@ fn copy(folder: &Folder, name: &str, version: u64, content: u8) -> Copy {
         hash: nekoproto::ChunkHash::from_bytes(*hash.as_bytes()),
     };
     let (bytes, implied) = Manifest::new(vec![chunk]).unwrap().encode().unwrap();
-    let (manifest, bytes) = if content % 2 == 0 {
+    let (manifest, bytes) = if content.is_multiple_of(2) {
         (implied, bytes)
     } else {
         (ManifestHash::from_bytes([content; 32]), vec![content])
