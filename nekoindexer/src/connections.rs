@@ -1,10 +1,6 @@
 //! Serves the connections that others open, and keeps up those to the configured neighbors.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, atomic::Ordering},
-    time::Instant,
-};
+use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use nekoproto::{
     Holder, IndexerService, IndexerServiceClient, PeerServiceClient, Role,
@@ -13,7 +9,11 @@ use nekoproto::{
 use scopeguard::{defer, guard};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::{service::Service, shared::Shared};
+use crate::{
+    neighbors::{channel::Channel, links::Connected},
+    service::Service,
+    shared::Shared,
+};
 
 /// Keeps a link to the neighbor at `addr`, number `place` of the configuration.
 pub(crate) fn connect_neighbor(
@@ -24,31 +24,40 @@ pub(crate) fn connect_neighbor(
 ) {
     let serving = Arc::clone(shared);
     let open = move |connection: Connection| {
-        let service = Service { shared: Arc::clone(&serving), remote: connection.remote, session: None };
-        let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::from);
-        (client, Box::pin(driver) as control::Driver)
+        let (connected, driver) = open_neighbor(&serving, connection, true);
+        (connected, Box::pin(driver) as control::Driver)
     };
     let link = Link::spawn(Arc::clone(endpoint), addr, shared.stop.clone(), &shared.tasks, open);
     shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link, place).await });
 }
 
+/// Runs a connection to another indexer, which this end opened if it `leads`.
+fn open_neighbor(
+    shared: &Arc<Shared>,
+    Connection { io, remote, .. }: Connection,
+    leads: bool,
+) -> (Connected, impl Future<Output = ()> + use<>) {
+    let channel = Arc::new(Channel::new(remote.node.tag(), leads));
+    let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
+    let service = Service { shared, remote, session: None, channel: known };
+    let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
+    (Connected { client, channel }, driver)
+}
+
 /// Tells the neighborhood of every change of a configured link, and advertises over it while it is up.
-async fn follow_link(shared: &Shared, link: &Link<IndexerServiceClient>, place: usize) {
+async fn follow_link(shared: &Shared, link: &Link<Connected>, place: usize) {
     let (state, neighbors) = (&shared.state, &shared.neighbors);
     let mut link = link.watch();
     loop {
         let now = link.borrow_and_update().clone();
         neighbors.links.configured_changed(place, &now);
-        neighbors.changed(state);
+        neighbors.changed();
         let goes_on = match &now {
-            LinkState::Up { client, remote } => {
-                let tag = remote.node.tag();
-                let goes_on = tokio::select! {
+            LinkState::Up { client: Connected { client, channel }, .. } => {
+                tokio::select! {
                     changed = link.changed() => changed.is_ok(),
-                    () = neighbors.advertise(state, tag, client) => true, // it never ends
-                };
-                state.their_summaries.remove(&tag);
-                goes_on
+                    () = neighbors.advertise(state, channel, client) => true, // it never ends
+                }
             }
             _ => link.changed().await.is_ok(),
         };
@@ -66,22 +75,22 @@ pub(crate) async fn serve(shared: Arc<Shared>, connection: Connection) {
     }
 }
 
-async fn serve_indexer(shared: Arc<Shared>, Connection { io, remote, .. }: Connection) {
-    let (node, tag) = (remote.node, remote.node.tag());
-    let number = shared.connections.fetch_add(1, Ordering::Relaxed);
-    let service = Service { shared: Arc::clone(&shared), remote, session: None };
-    let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
-    shared.neighbors.links.arrived(node, number, client.clone());
-    shared.neighbors.changed(&shared.state);
+async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
+    let node = connection.remote.node;
+    let (connected, driver) = open_neighbor(&shared, connection, false);
+    let channel = Arc::clone(&connected.channel);
+    shared.neighbors.links.arrived(node, connected.clone());
+    shared.neighbors.changed();
     defer! {
-        shared.neighbors.links.left(node, number, Instant::now());
-        shared.neighbors.changed(&shared.state);
-        shared.state.their_summaries.remove(&tag);
+        shared.neighbors.links.left(node, &channel, Instant::now());
+        shared.neighbors.changed();
     }
     // In a task of its own, so that it is not polled for every message of the connection.
     let advertising = {
         let shared = Arc::clone(&shared);
-        async move { shared.neighbors.advertise(&shared.state, tag, &client).await }
+        async move {
+            shared.neighbors.advertise(&shared.state, &connected.channel, &connected.client).await;
+        }
     };
     let _advertising = AbortOnDropHandle::new(shared.tasks.spawn(advertising)); // it never ends
     driver.await;
@@ -92,7 +101,7 @@ async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, .. }: Connecti
         let holder = Holder::new(remote.node, addr);
         shared.state.index.open_session(holder, shared.lease, Instant::now())
     });
-    let service = Service { shared: Arc::clone(&shared), remote, session: session.clone() };
+    let service = Service { shared: Arc::clone(&shared), remote, session: session.clone(), channel: None };
     let (client, driver) = control::open(io, service.serve(), PeerServiceClient::from);
     let _leaving = session.map(|session| {
         shared.peers.insert(session.id(), client);

@@ -115,10 +115,7 @@ impl IndexerHandle {
     /// # Cancel safety
     /// Safe.
     pub async fn neighbors_reach(&self, count: usize) {
-        // The sender lives in `shared`, so waiting cannot fail.
-        drop(self.shared.neighbors.links.watch().wait_for(|reachable| *reachable == count).await);
-        let needed = self.shared.state.own_summary().position();
-        self.shared.neighbors.acknowledged.by_all(count, needed).await;
+        self.shared.neighbors.reach(&self.shared.state, count).await;
     }
 
     /// Stops listening, closes all connections and waits until every task has ended.

@@ -71,7 +71,7 @@ async fn tell_neighbors(shared: &Shared, records: Vec<ListedRecord>, envelope: E
         covered: route.covered,
     };
     let telling = route.ask.iter().map(|index| {
-        let client: &IndexerServiceClient = &neighbors.reachable[*index].client;
+        let client: &IndexerServiceClient = &neighbors.reachable[*index].connected.client;
         let call = client.invalidate(call_within(ACKNOWLEDGE_WITHIN), request.clone());
         async move {
             if let Err(error) = call.await {

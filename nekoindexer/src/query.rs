@@ -3,7 +3,10 @@
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, transport::call_until};
+use nekoproto::{
+    FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, summary::NameKey,
+    transport::call_until,
+};
 use tarpc::client::RpcError;
 use tokio::time::timeout_at;
 use tracing::debug;
@@ -64,9 +67,12 @@ pub(crate) async fn answer(
     let (later, first) = match shared.routing {
         Routing::Flood => (Vec::new(), route.ask),
         Routing::Summary => {
+            let key = NameKey::of(&forwarded.name);
             let covers = |tag: &NodeTag| *tag == shared.tag || forwarded.covered.contains(tag);
-            let ruled_out = shared.state.ruled_out(&forwarded.name, ttl_hops, covers, now);
-            route.ask.into_iter().partition(|index| ruled_out(&neighbors.tags[*index]))
+            route.ask.into_iter().partition(|index| {
+                let theirs = &neighbors.reachable[*index].connected.channel.theirs;
+                theirs.read().rules_out(key, ttl_hops, covers, now)
+            })
         }
     };
     let mut answers = FuturesUnordered::new();
@@ -101,7 +107,7 @@ async fn ask(
     let Some(asking) = neighbor.load.ask(now) else {
         return (neighbor, Ok(Err(Refusal::Busy))); // many wait for it already, and it says nothing
     };
-    let answer = neighbor.client.query(call_until(deadline), request).await;
+    let answer = neighbor.connected.client.query(call_until(deadline), request).await;
     if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
         asking.answered(Instant::now);
     }

@@ -6,13 +6,18 @@ use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
     Answers, Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, ListedRecord, MsgId, Names,
     NodeTag, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest,
-    Role, SignedRecord, indexer::answers, limits::TTL_MAX, summary::SummaryUpdate, transport::Remote,
+    Role, SignedRecord,
+    indexer::answers,
+    limits::TTL_MAX,
+    summary::{SummaryNews, SummaryReply},
+    transport::Remote,
 };
 use tarpc::context::Context;
 use tracing::warn;
 
 use crate::{
     invalidate::{self, Envelope},
+    neighbors::channel::Channel,
     query,
     shared::Shared,
     state::{index::Session, merge::Merge},
@@ -32,6 +37,8 @@ pub(crate) struct Service {
     pub(crate) remote: Remote,
     /// The caller's registrations; only peers that listen have one.
     pub(crate) session: Option<Arc<Session>>,
+    /// What is said of names over the connection; only indexers have one.
+    pub(crate) channel: Option<Arc<Channel>>,
 }
 
 impl Service {
@@ -114,7 +121,7 @@ impl IndexerService for Service {
         if plan.is_news_to_neighbors {
             self.shared.neighbors.own_changed();
         }
-        self.shared.neighbors.acknowledged.by_all_that_trust(plan.neighbors_need).await;
+        self.shared.neighbors.acknowledge(plan.neighbors_need).await;
         if !plan.announcement.is_empty() {
             let msg_id = MsgId::random();
             self.shared.note_own_message(msg_id);
@@ -182,11 +189,9 @@ impl IndexerService for Service {
         Ok(answers(all.try_collect::<Vec<_>>().await?))
     }
 
-    async fn summarize(self, _: Context, update: SummaryUpdate) -> Result<bool, Refusal> {
-        if self.remote.role != Role::Indexer {
-            return Err(Refusal::WrongRole);
-        }
-        Ok(self.shared.neighbors.hear(&self.shared.state, self.remote.node.tag(), update))
+    async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {
+        let channel = self.channel.as_ref().ok_or(Refusal::WrongRole)?;
+        Ok(self.shared.neighbors.hear(&self.shared.state, channel, news))
     }
 
     async fn invalidate(self, context: Context, mut request: InvalidateRequest) -> Result<(), Refusal> {

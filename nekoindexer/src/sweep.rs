@@ -11,7 +11,7 @@ use tracing::warn;
 use crate::{shared::Shared, state::summary::Fresh};
 
 /// How often expired leases are looked for. Lookups never list them; this frees their memory.
-const SWEEP_EVERY: Duration = Duration::from_millis(500);
+const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 /// Sweeps every [`SWEEP_EVERY`] until dropped.
 pub(crate) async fn run(shared: &Arc<Shared>) {

@@ -96,5 +96,13 @@ pub const SUMMARY_WORDS_MAX: usize = 256 * 1024;
 pub const SUMMARY_PART_WORDS_MAX: usize = 16 * 1024;
 /// Names added to a summary in one message.
 pub const SUMMARY_KEYS_MAX: usize = 4096;
-const _: () = assert!(SUMMARY_PART_WORDS_MAX * 9 + COVERED_MAX * 9 < FRAME_BYTES_MAX);
-const _: () = assert!(SUMMARY_KEYS_MAX * 17 + COVERED_MAX * 9 < FRAME_BYTES_MAX);
+/// Changes of summaries in one message.
+pub const SUMMARY_CHANGES_MAX: usize = 256;
+/// Bytes of changes after which a message about summaries takes no further one.
+pub const SUMMARY_BYTES_MAX: usize = 256 * 1024;
+/// Upper bound of the bytes of one change beside its names, words and tags.
+pub const CHANGE_BYTES_MAX: usize = 64;
+const _: () = assert!(SUMMARY_KEYS_MAX * 16 < SUMMARY_PART_WORDS_MAX * 9);
+const _: () = assert!(
+    SUMMARY_BYTES_MAX + SUMMARY_PART_WORDS_MAX * 9 + 2 * COVERED_MAX * 8 + CHANGE_BYTES_MAX < FRAME_BYTES_MAX
+);

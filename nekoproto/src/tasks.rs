@@ -12,8 +12,9 @@ pub fn spawn_until(
     work: impl Future<Output = ()> + Send + 'static,
 ) {
     let stop = stop.clone();
+    let mut work = Box::pin(work); // moved into the task and pinned there, it would take its room twice
     tasks.spawn(async move {
-        let (mut cancelled, mut work) = (pin!(stop.cancelled()), pin!(work));
+        let mut cancelled = pin!(stop.cancelled());
         let mut is_awaited = false;
         poll_fn(|cx| {
             // Polled once, `cancelled` wakes this task. Polling it every time would cost a connection a

@@ -1,109 +1,256 @@
-//! Advertises summaries to one neighbor: at once when something is new, and regularly to confirm.
+//! Advertises summaries over one connection: what is new as one message for all of it, at once; and that nothing is
+//! new as one heartbeat, for which all connections of this node wake up together.
 
-use std::{collections::HashMap, time::Duration};
-
-use nekoproto::{IndexerServiceClient, List, NodeTag, summary::SummaryUpdate, transport::call_within};
-use tokio::time::{Instant as TokioInstant, sleep, timeout, timeout_at};
-use tracing::debug;
-
-use super::Neighborhood;
-use crate::state::{
-    State,
-    summary::{About, Advertisement, Position, Relay, TRUSTED_FOR},
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
 };
 
-/// How often a summary is confirmed when nothing is new: several times in [`TRUSTED_FOR`].
-const CONFIRMED_EVERY: Duration = Duration::from_millis(400);
-/// Time for a neighbor to acknowledge an update.
+use nekoproto::{IndexerServiceClient, NodeTag, summary::SummaryNews, transport::call_within};
+use tokio::time::{Instant as TokioInstant, sleep, sleep_until};
+use tracing::debug;
+
+use super::{Neighborhood, channel::Channel, links::Neighbors};
+use crate::state::{
+    State,
+    summary::{Position, TRUSTED_FOR, Told, Took},
+};
+
+/// How often the end that opened a connection says that nothing is new; the answer says so of the other end.
+const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
+/// Time for a neighbor to acknowledge a message.
 const ACKNOWLEDGED_WITHIN: Duration = TRUSTED_FOR;
-/// Pause before a retry when a neighbor did not acknowledge.
+/// Pause before a retry when a neighbor did not acknowledge; it doubles up to [`HEARTBEAT_EVERY`].
 const RETRY_AFTER: Duration = Duration::from_millis(50);
-const _: () = assert!(2 * CONFIRMED_EVERY.as_millis() < TRUSTED_FOR.as_millis());
+/// News of others are gathered for this long before they are passed on.
+const RELAYED_AFTER: Duration = Duration::from_millis(10);
+/// News of our links are gathered for this long: by then a node that joins has told who its neighbors are.
+const LINKS_AFTER: Duration = Duration::from_millis(250);
+/// The same over a connection that has just begun.
+const LINKS_AFTER_YOUNG: Duration = Duration::from_millis(20);
+/// The end that only answers heartbeats counts from the one before: it is told something two heartbeats old.
+const _: () = assert!(2 * HEARTBEAT_EVERY.as_millis() + 500 < TRUSTED_FOR.as_millis());
 
-impl Neighborhood {
-    /// Advertises our names to the neighbor `to`, and those of others that do not advertise to it
-    /// themselves. Never ends.
-    ///
-    /// # Cancel safety
-    /// Safe; the next call begins with whole summaries.
-    pub(crate) async fn advertise(&self, state: &State, to: NodeTag, neighbor: &IndexerServiceClient) {
-        futures::join!(self.advertise_own(state, neighbor), self.advertise_others(state, to, neighbor));
-    }
+/// What a message did not bring about; the neighbor is told everything anew.
+struct NotAcknowledged;
 
-    async fn advertise_own(&self, state: &State, neighbor: &IndexerServiceClient) {
-        let number = self.acknowledged.add_neighbor();
-        let mut news = self.own_news.subscribe();
-        let mut acknowledged = None;
-        loop {
-            news.mark_unchanged(); // all of it is advertised now
-            let next = state.own_summary().advertise(acknowledged);
-            let neighbors = List::first_of(self.links.current().tags.iter().copied());
-            let about = About { of: self.me, hops: 0, age: Duration::ZERO, neighbors };
-            acknowledged = send(neighbor, next.updates(acknowledged, &about)).await;
-            self.acknowledged.note(*number, acknowledged);
-            if acknowledged.is_none() {
-                sleep(RETRY_AFTER).await;
-            } else if state.own_summary().is_all(acknowledged) {
-                // Either way an update follows: with what is new, or to confirm.
-                let _ = timeout(CONFIRMED_EVERY, news.changed()).await;
-            }
-        }
-    }
-
-    async fn advertise_others(&self, state: &State, to: NodeTag, neighbor: &IndexerServiceClient) {
-        let mut news = self.others_news.subscribe();
-        let mut acknowledged: HashMap<Relay, Position> = HashMap::new();
-        let mut confirm_at = TokioInstant::now();
-        loop {
-            news.mark_unchanged();
-            let now = TokioInstant::now();
-            let is_due = now >= confirm_at;
-            if is_due {
-                confirm_at = now + CONFIRMED_EVERY;
-            }
-            let relays = state.relays(to, self.me, now.into());
-            acknowledged.retain(|relay, _| relays.contains(relay));
-            for relay in relays {
-                let before = acknowledged.remove(&relay);
-                let next = {
-                    let theirs = state.their_summaries.get(&relay.via);
-                    theirs.and_then(|theirs| theirs.pass_on(relay, before, now.into()))
-                };
-                let after = match next {
-                    // A whole filter only when it is due: a node that rebuilds its filter often cannot flood us.
-                    Some((Advertisement::Whole(..), ..)) if !is_due => None,
-                    Some((next, about, is_new)) if is_new || is_due => {
-                        send(neighbor, next.updates(before, &about)).await
-                    }
-                    _ => before,
-                };
-                acknowledged.extend(after.map(|after| (relay, after)));
-            }
-            // Either way updates follow: with what is new, or to confirm.
-            let _ = timeout_at(confirm_at, news.changed()).await;
-        }
-    }
+/// Why it is time to look for something to tell.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cause {
+    /// A heartbeat is due.
+    is_tick: bool,
+    /// Our links changed a while ago.
+    links: bool,
 }
 
-/// Sends updates; returns the position that the neighbor has acknowledged, `None` if it is not known.
-async fn send(
-    neighbor: &IndexerServiceClient,
-    (updates, until): (Vec<SummaryUpdate>, Position),
-) -> Option<Position> {
-    for update in updates {
-        let context = call_within(ACKNOWLEDGED_WITHIN);
-        match neighbor.summarize(context, update).await {
-            Ok(Ok(true)) => {}
-            Ok(Ok(false)) => return None,
+/// What is told next.
+struct Next {
+    messages: Vec<SummaryNews>,
+    /// What is acknowledged with them.
+    acknowledges: (Position, u64),
+}
+
+impl Neighborhood {
+    /// Advertises over `channel` our names and those of others that do not advertise to the neighbor themselves.
+    /// Never ends.
+    ///
+    /// # Cancel safety
+    /// Safe, but the channel cannot be used for another connection.
+    pub(crate) async fn advertise(
+        &self,
+        state: &State,
+        channel: &Arc<Channel>,
+        neighbor: &IndexerServiceClient,
+    ) {
+        let _open = self.acknowledged.add(channel);
+        let mut own = self.own_news.subscribe();
+        let mut links = self.links_news.subscribe();
+        let mut relays = self.relays_news.subscribe();
+        let mut links_at = None;
+        let mut tick = self.next_tick(TokioInstant::now());
+        let (mut cause, mut failures) = (Cause::default(), 0);
+        loop {
+            own.mark_unchanged(); // all of it is told now
+            relays.mark_unchanged();
+            let mut relays_at = None;
+            match self.tell(state, channel, neighbor, cause).await {
+                Ok(()) => failures = 0,
+                Err(NotAcknowledged) => {
+                    channel.told.lock().begin_anew();
+                    sleep(RETRY_AFTER.saturating_mul(1 << failures).min(HEARTBEAT_EVERY)).await;
+                    failures = (failures + 1).min(8);
+                    continue;
+                }
+            }
+            loop {
+                let due = [links_at, relays_at].into_iter().flatten().fold(tick, TokioInstant::min);
+                tokio::select! {
+                    biased;
+                    // The senders live in `self`.
+                    _ = own.changed() => break,
+                    _ = relays.changed(), if relays_at.is_none() => {
+                        relays_at = Some(TokioInstant::now() + RELAYED_AFTER);
+                    }
+                    _ = links.changed(), if links_at.is_none() => {
+                        let now = TokioInstant::now();
+                        let is_young = channel.is_young(now.into());
+                        links_at = Some(now + if is_young { LINKS_AFTER_YOUNG } else { LINKS_AFTER });
+                    }
+                    () = sleep_until(due) => break,
+                }
+            }
+            let now = TokioInstant::now();
+            cause = Cause { is_tick: now >= tick, links: links_at.is_some_and(|at| now >= at) };
+            if cause.is_tick {
+                tick = self.next_tick(now);
+            }
+            if cause.is_tick || cause.links {
+                links.mark_unchanged();
+                links_at = None;
+            }
+        }
+    }
+
+    /// The next time at which this node sends heartbeats over all its connections.
+    fn next_tick(&self, now: TokioInstant) -> TokioInstant {
+        let since = now.into_std().saturating_duration_since(self.began).as_millis();
+        let left = HEARTBEAT_EVERY.as_millis() - since % HEARTBEAT_EVERY.as_millis();
+        now + Duration::from_millis(u64::try_from(left).unwrap_or(0))
+    }
+
+    /// Tells what is new; if nothing is, sends the heartbeat that is due.
+    async fn tell(
+        &self,
+        state: &State,
+        channel: &Channel,
+        neighbor: &IndexerServiceClient,
+        cause: Cause,
+    ) -> Result<(), NotAcknowledged> {
+        let mut is_heartbeat_due = cause.is_tick && channel.leads;
+        loop {
+            // Before it is looked at what is new: a registration that is missing there waits for whoever was heard by
+            // now, so the neighbor must not count from a later moment.
+            let echo_ms = channel.progress.lock().their_clock_ms;
+            let Next { mut messages, acknowledges } = self.next(state, channel, cause);
+            if messages.is_empty() && is_heartbeat_due {
+                messages.push(channel.told.lock().heartbeat());
+            }
+            let is_undated = !messages.is_empty() && echo_ms == 0;
+            for message in messages {
+                self.send(channel, neighbor, SummaryNews { echo_ms, ..message }).await?;
+            }
+            channel.progress.lock().acknowledged = Some(acknowledges);
+            self.acknowledged.changed();
+            // It counts only with a time stamp of theirs, which has come with the answer.
+            is_heartbeat_due = is_undated && channel.progress.lock().their_clock_ms != 0;
+            if !is_heartbeat_due {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends one message and takes its answer.
+    async fn send(
+        &self,
+        channel: &Channel,
+        neighbor: &IndexerServiceClient,
+        message: SummaryNews,
+    ) -> Result<(), NotAcknowledged> {
+        let asked = Instant::now();
+        let answer = neighbor.summarize(call_within(ACKNOWLEDGED_WITHIN), message).await;
+        let reply = match answer {
+            Ok(Ok(reply)) => reply,
             Ok(Err(refusal)) => {
                 debug!(%refusal, "a neighbor refused a summary");
-                return None;
+                return Err(NotAcknowledged);
             }
             Err(error) => {
                 debug!(%error, "a neighbor did not acknowledge a summary");
-                return None;
+                return Err(NotAcknowledged);
+            }
+        };
+        let now = Instant::now();
+        {
+            let mut progress = channel.progress.lock();
+            progress.heard = Some(now);
+            progress.their_clock_ms = reply.clock_ms;
+        }
+        self.update(channel, now, |theirs| {
+            theirs.confirm(reply.confirms, asked);
+            Took::Nothing
+        });
+        if reply.is_taken { Ok(()) } else { Err(NotAcknowledged) }
+    }
+
+    /// What the neighbor is told now.
+    fn next(&self, state: &State, channel: &Channel, cause: Cause) -> Next {
+        let now = Instant::now();
+        let neighbors = self.links.current();
+        let relays = *self.relays_news.borrow();
+        let mut told = channel.told.lock();
+        let begins = told.position().is_none();
+        let is_urgent = self.urgent_links.load(Ordering::Relaxed) >= neighbors.version;
+        let tells_links = begins
+            || cause.is_tick
+            || is_urgent
+            || (cause.links && (channel.is_young(now) || needs_links(&told, channel.to, &neighbors)));
+        told.tell_own(self.me, &state.own_summary(), tells_links.then_some(&neighbors.sorted));
+        let tells_others = begins || channel.progress.lock().relays_seen != relays || {
+            cause.is_tick && (told.is_put_off() || !trusts_all(&told, &neighbors, now))
+        };
+        if tells_others {
+            let (relays, is_early) = self.relays(channel, &neighbors, now);
+            told.tell_others(&relays, cause.is_tick, is_early);
+        }
+        let position = told.position().unwrap_or_default();
+        let messages = told.messages(begins);
+        drop(told);
+        let mut progress = channel.progress.lock();
+        progress.relays_seen = relays;
+        progress.looked_at = Some(now);
+        let links_before = progress.acknowledged.map_or(0, |(_, links)| links);
+        let links = if tells_links { neighbors.version } else { links_before };
+        Next { messages, acknowledges: (position, links) }
+    }
+
+    /// The number up to which all that the neighbor was told is up to date; 0 if it is not. News of links and of others
+    /// may be on their way, if they are looked at.
+    pub(super) fn confirms(&self, state: &State, channel: &Channel, now: Instant) -> u64 {
+        let relays = *self.relays_news.borrow();
+        {
+            let progress = channel.progress.lock();
+            let looked = progress.looked_at.map(|at| now.saturating_duration_since(at));
+            let longest = if progress.relays_seen == relays { 2 * HEARTBEAT_EVERY } else { LINKS_AFTER };
+            if looked.is_none_or(|looked| looked > longest) {
+                return 0;
             }
         }
+        let told = channel.told.lock();
+        if !trusts_all(&told, &self.links.current(), now) {
+            return 0;
+        }
+        told.confirms(state.own_summary().position())
     }
-    Some(until)
+}
+
+/// Whether all that was passed on still counts.
+fn trusts_all(told: &Told, neighbors: &Neighbors, now: Instant) -> bool {
+    let mut last = None;
+    told.vias().all(|via| {
+        last == Some(via) || {
+            last = Some(via);
+            neighbors.channel(via).is_some_and(|channel| channel.theirs.read().is_trusted(now))
+        }
+    })
+}
+
+/// Whether the neighbor `to` has to hear at once of a link of ours. It need not where it asks the other end itself:
+/// who joins a mesh costs the others no messages.
+fn needs_links(told: &Told, to: NodeTag, neighbors: &Neighbors) -> bool {
+    let is_told = |tag: &NodeTag| told.neighbors().is_some_and(|told| told.binary_search(tag).is_ok());
+    neighbors
+        .reachable
+        .iter()
+        .map(|neighbor| &neighbor.connected.channel)
+        .any(|channel| channel.to != to && !is_told(&channel.to) && !channel.theirs.read().has_neighbor(&to))
 }

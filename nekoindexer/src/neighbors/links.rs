@@ -15,38 +15,50 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::load::Load;
+use super::{channel::Channel, load::Load};
 
 /// How long a neighbor that connected to us counts as away after its last connection ended.
-pub const MISSED_FOR: Duration = Duration::from_secs(120);
+pub(crate) const MISSED_FOR: Duration = Duration::from_secs(120);
 /// Neighbors that may connect to us; further ones are served but not asked.
-pub const INBOUND_MAX: usize = 256;
+pub(crate) const INBOUND_MAX: usize = 256;
+
+/// A connection to a neighbor.
+#[derive(Clone, Debug)]
+pub(crate) struct Connected {
+    /// Calls it.
+    pub(crate) client: IndexerServiceClient,
+    /// What the two ends told each other of names over this connection.
+    pub(crate) channel: Arc<Channel>,
+}
 
 /// A connected neighbor.
 #[derive(Clone, Debug)]
-pub struct Neighbor {
+pub(crate) struct Neighbor {
     /// Who it is.
-    pub node: NodeId,
-    /// Calls it.
-    pub client: IndexerServiceClient,
+    pub(crate) node: NodeId,
+    pub(crate) connected: Connected,
     /// How many of our queries it is busy with.
-    pub load: Arc<Load>,
+    pub(crate) load: Arc<Load>,
 }
 
 /// The neighbors at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Neighbors {
+pub(crate) struct Neighbors {
     /// Connected ones, each node once.
-    pub reachable: Vec<Neighbor>,
+    pub(crate) reachable: Vec<Neighbor>,
     /// Their tags, in the same order.
-    pub tags: Vec<NodeTag>,
+    pub(crate) tags: Vec<NodeTag>,
+    /// Their tags in order.
+    pub(crate) sorted: Arc<[NodeTag]>,
     /// Those out of reach; `None` where it was never known who they are.
-    pub away: Vec<Option<NodeTag>>,
+    pub(crate) away: Vec<Option<NodeTag>>,
+    /// Grows with each change.
+    pub(crate) version: u64,
 }
 
 /// Keeps track of configured links and of indexers that connected to us.
 #[derive(Debug)]
-pub struct Links {
+pub(crate) struct Links {
     current: ArcSwap<Neighbors>,
     known: Mutex<KnownLinks>,
     reachable: watch::Sender<usize>,
@@ -64,7 +76,7 @@ struct KnownLinks {
 
 #[derive(Clone, Debug, Default)]
 struct Configured {
-    client: Option<IndexerServiceClient>,
+    connected: Option<Connected>,
     /// Who answered there last.
     node: Option<NodeId>,
     /// It is this indexer itself.
@@ -73,15 +85,15 @@ struct Configured {
 
 #[derive(Debug)]
 struct Inbound {
-    /// One for each open connection, by the connection's number.
-    clients: Vec<(u64, IndexerServiceClient)>,
+    /// One for each open connection.
+    clients: Vec<Connected>,
     lost_at: Option<Instant>,
 }
 
 impl Links {
     /// `configured` links, none of them up yet.
     #[must_use]
-    pub fn new(configured: usize) -> Self {
+    pub(crate) fn new(configured: usize) -> Self {
         let links = Self {
             current: ArcSwap::default(),
             known: Mutex::new(KnownLinks {
@@ -96,31 +108,31 @@ impl Links {
 
     /// The neighbors now.
     #[must_use]
-    pub fn current(&self) -> Arc<Neighbors> {
+    pub(crate) fn current(&self) -> Arc<Neighbors> {
         self.current.load_full()
     }
 
     /// How many neighbors are connected; changes wake the receiver.
     #[must_use]
-    pub fn watch(&self) -> watch::Receiver<usize> {
+    pub(crate) fn watch(&self) -> watch::Receiver<usize> {
         self.reachable.subscribe()
     }
 
     /// The configured link at `place` changed.
-    pub fn configured_changed(&self, place: usize, state: &LinkState<IndexerServiceClient>) {
+    pub(crate) fn configured_changed(&self, place: usize, state: &LinkState<Connected>) {
         let mut known = self.known.lock();
         let link = &mut known.configured[place];
         match state {
             LinkState::Up { remote, .. } if remote.role != Role::Indexer => {
-                link.client = None; // away: there is no indexer at that address
+                link.connected = None; // away: there is no indexer at that address
                 warn!(addr = %remote.addr, "a configured neighbor is no indexer but a peer");
             }
             LinkState::Up { client, remote } => {
-                *link =
-                    Configured { client: Some(client.clone()), node: Some(remote.node), ourselves: false };
+                let connected = Some(client.clone());
+                *link = Configured { connected, node: Some(remote.node), ourselves: false };
             }
             LinkState::Down(why) => {
-                link.client = None;
+                link.connected = None;
                 let ourselves = matches!(**why, ConnectError::Refused(HelloRefusal::Yourself));
                 if ourselves && !link.ourselves {
                     warn!("a configured neighbor is this indexer itself; it is left out");
@@ -132,8 +144,8 @@ impl Links {
         self.publish(&mut known);
     }
 
-    /// An indexer connected to us; `connection` tells its connections apart.
-    pub fn arrived(&self, node: NodeId, connection: u64, client: IndexerServiceClient) {
+    /// An indexer connected to us.
+    pub(crate) fn arrived(&self, node: NodeId, connected: Connected) {
         let mut known = self.known.lock();
         if known.inbound.len() >= INBOUND_MAX && !known.inbound.contains_key(&node) {
             warn!(node = %node.short(), "too many neighbors: this one is served but not asked");
@@ -141,16 +153,16 @@ impl Links {
         }
         let inbound =
             known.inbound.entry(node).or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None });
-        inbound.clients.push((connection, client));
+        inbound.clients.push(connected);
         inbound.lost_at = None;
         self.publish(&mut known);
     }
 
     /// That connection ended.
-    pub fn left(&self, node: NodeId, connection: u64, now: Instant) {
+    pub(crate) fn left(&self, node: NodeId, channel: &Arc<Channel>, now: Instant) {
         let mut known = self.known.lock();
         if let Some(inbound) = known.inbound.get_mut(&node) {
-            inbound.clients.retain(|(number, _)| *number != connection);
+            inbound.clients.retain(|open| !Arc::ptr_eq(&open.channel, channel));
             if inbound.clients.is_empty() {
                 inbound.lost_at = Some(now);
             }
@@ -159,7 +171,7 @@ impl Links {
     }
 
     /// Forgets neighbors whose last connection ended [`MISSED_FOR`] ago.
-    pub fn forget_missed(&self, now: Instant) {
+    pub(crate) fn forget_missed(&self, now: Instant) {
         let mut known = self.known.lock();
         let before = known.inbound.len();
         known.inbound.retain(|_, inbound| {
@@ -171,31 +183,43 @@ impl Links {
     }
 
     fn publish(&self, known: &mut KnownLinks) {
-        let neighbors = known.neighbors();
+        let mut neighbors = known.neighbors();
+        neighbors.version = self.current.load().version + 1;
         let reachable = neighbors.reachable.len();
         self.current.store(Arc::new(neighbors));
         self.reachable.send_if_modified(|count| std::mem::replace(count, reachable) != reachable);
     }
 }
 
+impl Neighbors {
+    /// What the neighbor `node` told us; `None` if it is not connected.
+    pub(crate) fn channel(&self, node: &NodeTag) -> Option<&Arc<Channel>> {
+        let at = self.tags.iter().position(|tag| tag == node)?;
+        Some(&self.reachable[at].connected.channel)
+    }
+}
+
 impl KnownLinks {
     fn neighbors(&mut self) -> Neighbors {
         let mut neighbors = Neighbors::default();
-        let outbound = self.configured.iter().filter_map(|link| Some((link.node?, link.client.clone()?)));
+        let outbound = self.configured.iter().filter_map(|link| Some((link.node?, link.connected.clone()?)));
         let inbound = self
             .inbound
             .iter()
-            .filter_map(|(node, inbound)| inbound.clients.last().map(|(_, client)| (*node, client.clone())));
-        for (node, client) in outbound.chain(inbound) {
+            .filter_map(|(node, inbound)| inbound.clients.last().map(|open| (*node, open.clone())));
+        for (node, connected) in outbound.chain(inbound) {
             let tag = node.tag();
             if !neighbors.tags.contains(&tag) {
                 neighbors.tags.push(tag);
                 let load = self.loads.entry(node).or_insert_with(|| Arc::new(Load::new(Instant::now())));
-                neighbors.reachable.push(Neighbor { node, client, load: Arc::clone(load) });
+                neighbors.reachable.push(Neighbor { node, connected, load: Arc::clone(load) });
             }
         }
+        let mut sorted = neighbors.tags.clone();
+        sorted.sort_unstable();
+        neighbors.sorted = sorted.into();
         self.loads.retain(|node, _| neighbors.tags.contains(&node.tag()));
-        let configured = self.configured.iter().filter(|link| link.client.is_none() && !link.ourselves);
+        let configured = self.configured.iter().filter(|link| link.connected.is_none() && !link.ourselves);
         let lost = self.inbound.iter().filter(|(_, inbound)| inbound.clients.is_empty());
         for tag in
             configured.map(|link| link.node.map(|node| node.tag())).chain(lost.map(|(n, _)| Some(n.tag())))

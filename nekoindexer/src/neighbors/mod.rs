@@ -1,20 +1,34 @@
-//! The neighbors: which are connected ([`links`]), which are stuck ([`load`]), what is advertised to
-//! them (`advertise`) and how much of it each has acknowledged (`acknowledged`).
+//! The neighbors: which are connected (`links`), which are stuck ([`load`]), what is told over each connection
+//! (`channel`), when (`advertise`), and who has acknowledged it (`acknowledged`).
 
 mod acknowledged;
 mod advertise;
-pub mod links;
+pub(crate) mod channel;
+pub(crate) mod links;
 pub mod load;
 
-use std::time::Instant;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
-use nekoproto::{NodeTag, summary::SummaryUpdate};
+use nekoproto::{
+    NodeTag,
+    summary::{SummaryNews, SummaryReply},
+};
 use tokio::sync::watch;
 
-use self::{acknowledged::Acknowledged, links::Links};
+use self::{
+    acknowledged::Acknowledged,
+    channel::Channel,
+    links::{Links, Neighbors},
+};
 use crate::state::{
     State,
-    summary::{RELAYED_HOPS, TheirSummary, Took},
+    summary::{Relayed, TheirSummary, Took, relays},
 };
 
 /// The neighbors of one indexer.
@@ -22,20 +36,33 @@ use crate::state::{
 pub(crate) struct Neighborhood {
     /// The indexer itself.
     me: NodeTag,
+    /// When its clock began, by which neighbors return the time.
+    began: Instant,
     pub(crate) links: Links,
-    pub(crate) acknowledged: Acknowledged,
-    /// Wakes the tasks that advertise our own summary.
+    acknowledged: Acknowledged,
+    /// Our own names changed.
     own_news: watch::Sender<()>,
-    /// Wakes the tasks that pass on the summaries of others.
-    others_news: watch::Sender<()>,
+    /// Our neighbors changed: these are they, sorted.
+    links_news: watch::Sender<Arc<[NodeTag]>>,
+    /// What is passed on may have changed: a version.
+    relays_news: watch::Sender<u64>,
+    /// All neighbors are told at once of links up to this version.
+    urgent_links: AtomicU64,
 }
 
 impl Neighborhood {
     /// `configured` neighbors, none of them connected yet.
     pub(crate) fn new(me: NodeTag, configured: usize) -> Self {
-        let [own_news, others_news] = [(); 2].map(watch::Sender::new);
-        let (links, acknowledged) = (Links::new(configured), Acknowledged::default());
-        Self { me, links, acknowledged, own_news, others_news }
+        Self {
+            me,
+            began: Instant::now(),
+            links: Links::new(configured),
+            acknowledged: Acknowledged::default(),
+            own_news: watch::Sender::new(()),
+            links_news: watch::Sender::new(Arc::new([])),
+            relays_news: watch::Sender::new(0),
+            urgent_links: AtomicU64::new(0),
+        }
     }
 
     /// Our summary has changed: advertises it to all neighbors.
@@ -43,45 +70,99 @@ impl Neighborhood {
         self.own_news.send_replace(());
     }
 
-    /// Neighbors came or went: what they advertised is judged by whom we ask now, and they are told.
-    pub(crate) fn changed(&self, state: &State) {
-        state.their_summaries.iter_mut().for_each(|mut theirs| self.enclose(&mut theirs));
-        state.own_summary().neighbors_changed();
+    /// Waits until every neighbor has acknowledged `needed`, or cannot trust our summary any more.
+    pub(crate) async fn acknowledge(&self, needed: crate::state::summary::Position) {
+        self.acknowledged.by_all_that_trust(needed).await;
+    }
+
+    /// Waits until `count` neighbors are connected and have acknowledged our names and neighbors as they are now.
+    pub(crate) async fn reach(&self, state: &State, count: usize) {
+        // The sender lives in `self`, so waiting cannot fail.
+        drop(self.links.watch().wait_for(|reachable| *reachable == count).await);
+        let links = self.links.current().version;
+        self.urgent_links.fetch_max(links, Ordering::Relaxed);
         self.own_changed();
+        let needed = state.own_summary().position();
+        self.acknowledged.by_all(count, needed, links).await;
     }
 
-    /// Takes an update from the neighbor `from`; false if its whole summary is needed.
-    pub(crate) fn hear(&self, state: &State, from: NodeTag, mut update: SummaryUpdate) -> bool {
-        let neighbors = self.links.current();
-        if !neighbors.tags.contains(&from) {
-            return false; // not connected yet, or beyond the limit of neighbors
-        }
-        if update.hops == 0 {
-            update.of = from;
-        } else if update.of == from || update.of == self.me {
-            return true; // that node advertises its summary itself
-        }
-        let hears_of_it =
-            |other: &NodeTag| *other == from || *other == update.of || update.neighbors.contains(other);
-        let is_passed_on = update.hops < RELAYED_HOPS && !neighbors.tags.iter().all(hears_of_it);
-        let took = {
-            let mut theirs = state.their_summaries.entry(from).or_default();
-            let took = theirs.take(update, Instant::now());
-            if took == Took::News {
-                self.enclose(&mut theirs);
+    /// Neighbors may have come or gone: what they advertised is judged by whom we ask now, and they are told.
+    pub(crate) fn changed(&self) {
+        let now = Arc::clone(&self.links.current().sorted);
+        let is_changed = self.links_news.send_if_modified(|before| {
+            let is_changed = **before != *now;
+            *before = now;
+            is_changed
+        });
+        if is_changed {
+            for neighbor in &self.links.current().reachable {
+                self.compare(neighbor.connected.channel.to, &mut neighbor.connected.channel.theirs.write());
             }
-            took
-        };
-        if took == Took::News && is_passed_on {
-            self.others_news.send_replace(());
+            self.relays_changed();
         }
-        took != Took::Gap
     }
 
-    /// Notes whether a neighbor's neighbors are all ours. `theirs` is locked while the neighbors are read,
-    /// so that the latest change of either is noted last.
-    fn enclose(&self, theirs: &mut TheirSummary) {
-        let neighbors = self.links.current();
-        theirs.enclose(|other| *other == self.me || neighbors.tags.contains(other));
+    fn relays_changed(&self) {
+        self.relays_news.send_modify(|version| *version += 1);
+    }
+
+    /// Takes a message of a neighbor.
+    pub(crate) fn hear(&self, state: &State, channel: &Channel, news: SummaryNews) -> SummaryReply {
+        let now = Instant::now();
+        let clock_ms = self.clock_ms(now);
+        if self.links.current().channel(&channel.to).is_none() {
+            return SummaryReply { clock_ms, ..SummaryReply::default() }; // not connected yet, or too many are
+        }
+        channel.progress.lock().heard = Some(now); // before anything is confirmed
+        let echo = Duration::from_millis(news.echo_ms);
+        let dated = self.began.checked_add(echo).filter(|_| news.echo_ms != 0).map(|dated| dated.min(now));
+        let took = self.update(channel, now, |theirs| theirs.take(news, channel.to, self.me, dated));
+        SummaryReply { clock_ms, is_taken: took != Took::Gap, confirms: self.confirms(state, channel, now) }
+    }
+
+    /// Milliseconds since this node began, at least 1.
+    fn clock_ms(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// Changes what a neighbor told us, and sees to what follows from it.
+    fn update(
+        &self,
+        channel: &Channel,
+        now: Instant,
+        change: impl FnOnce(&mut TheirSummary) -> Took,
+    ) -> Took {
+        let mut theirs = channel.theirs.write();
+        let was_trusted = theirs.is_trusted(now);
+        let took = change(&mut theirs);
+        let is_passed_on = match took {
+            Took::Nothing => theirs.is_trusted(now) != was_trusted && theirs.is_passed_on(),
+            Took::News | Took::Gap => self.compare(channel.to, &mut theirs),
+        };
+        drop(theirs);
+        if is_passed_on {
+            self.relays_changed();
+        }
+        took
+    }
+
+    /// `theirs` is locked while our neighbors are read, so that the latest change of either is noted last.
+    fn compare(&self, from: NodeTag, theirs: &mut TheirSummary) -> bool {
+        theirs.compare(from, self.me, &self.links.current().sorted)
+    }
+
+    /// What is passed on over the connection `to`, and whether something may have to follow soon. The neighbors of whoever
+    /// has just connected are not known yet: in a mesh, all of it would be passed on in vain.
+    fn relays(&self, to: &Channel, neighbors: &Neighbors, now: Instant) -> (Vec<Relayed>, bool) {
+        let (mut advertised, mut is_early) = (Vec::new(), to.is_young(now));
+        for neighbor in neighbors.reachable.iter().filter(|_| !is_early) {
+            let channel = &neighbor.connected.channel;
+            let theirs = channel.theirs.read();
+            if theirs.is_passed_on() && !channel.is_young(now) {
+                advertised.extend(theirs.advertised(channel.to, now));
+            }
+        }
+        is_early |= neighbors.reachable.iter().any(|neighbor| neighbor.connected.channel.is_young(now));
+        (relays(to.to, self.me, advertised.into_iter()), is_early)
     }
 }

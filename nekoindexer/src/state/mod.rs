@@ -17,10 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dashmap::DashMap;
 use nekoproto::{
-    FileName, InvalidateRequest, ListedRecord, MsgId, NodeTag, QueryRequest, Refusal, limits::TTL_MAX,
-    summary::NameKey,
+    InvalidateRequest, ListedRecord, MsgId, NodeTag, QueryRequest, Refusal, limits::TTL_MAX, summary::NameKey,
 };
 use parking_lot::{Mutex, MutexGuard};
 
@@ -28,7 +26,7 @@ pub use self::plan::{Announcement, QueryPlan, RegisterPlan};
 use self::{
     index::{Index, Noted, Session},
     seen::{Seen, Sight},
-    summary::{OwnSummary, Relay, TheirSummary, relays},
+    summary::OwnSummary,
 };
 
 /// All that an indexer knows.
@@ -40,8 +38,6 @@ pub struct State {
     pub seen: Seen,
     /// What we advertise of our names.
     own_summary: Mutex<OwnSummary>,
-    /// What each neighbor advertises.
-    pub their_summaries: DashMap<NodeTag, TheirSummary>,
 }
 
 impl State {
@@ -52,38 +48,12 @@ impl State {
             index: Index::new(now),
             seen: Seen::default(),
             own_summary: Mutex::new(OwnSummary::new(rand::random())),
-            their_summaries: DashMap::new(),
         }
     }
 
     /// What we advertise of our names; not to be held across an await.
     pub fn own_summary(&self) -> MutexGuard<'_, OwnSummary> {
         self.own_summary.lock()
-    }
-
-    /// Which summaries that other neighbors advertise are passed on to neighbor `to` by `me`.
-    #[must_use]
-    pub fn relays(&self, to: NodeTag, me: NodeTag, now: Instant) -> Vec<Relay> {
-        let mut advertised = Vec::new();
-        for theirs in &self.their_summaries {
-            advertised.extend(theirs.advertised(*theirs.key(), to, now));
-        }
-        relays(to, me, advertised.into_iter())
-    }
-
-    /// Says of a neighbor whether it need not be asked for `name` at first (see [`TheirSummary::rules_out`]).
-    pub fn ruled_out(
-        &self,
-        name: &FileName,
-        ttl_hops: u8,
-        covers: impl Fn(&NodeTag) -> bool,
-        now: Instant,
-    ) -> impl Fn(&NodeTag) -> bool {
-        let key = NameKey::of(name);
-        move |neighbor| {
-            let theirs = self.their_summaries.get(neighbor);
-            theirs.is_some_and(|theirs| theirs.rules_out(key, ttl_hops, &covers, now))
-        }
     }
 
     /// A holder registers versions. With `announce`, later versions than the first that are news

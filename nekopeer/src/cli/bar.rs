@@ -33,10 +33,17 @@ impl Bar {
             return; // it would say nothing
         }
         let per_s = self.speed.after(now.done.saturating_sub(now.kept), Instant::now());
-        let bar = self.drawn.get_or_insert_with(|| bar(&self.what, now.total > 0));
-        bar.set_length(now.total);
-        bar.set_position(now.done);
+        let is_new = self.drawn.is_none();
+        let bar = self.drawn.get_or_insert_with(|| hidden_bar(&self.what, now.total > 0));
         bar.set_prefix(speed_text(per_s, now.total.saturating_sub(now.done)));
+        bar.update(|state| {
+            state.set_len(now.total);
+            state.set_pos(now.done);
+        });
+        if is_new {
+            bar.set_draw_target(ProgressDrawTarget::stderr()); // from now on: before, it would show zeros
+            bar.tick();
+        }
     }
 
     pub(super) fn clear(&mut self) {
@@ -46,11 +53,11 @@ impl Bar {
     }
 }
 
-fn bar(what: &str, has_total: bool) -> ProgressBar {
+fn hidden_bar(what: &str, has_total: bool) -> ProgressBar {
     let template =
         if has_total { "{msg} {bar:30} {bytes}/{total_bytes} {prefix}" } else { "{msg} {bytes} {prefix}" };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr()).with_style(style);
+    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden()).with_style(style);
     bar.set_message(what.to_owned());
     bar
 }

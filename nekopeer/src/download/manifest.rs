@@ -9,6 +9,7 @@ use super::{
     error::{DownloadError, exhausted},
     swarm::{
         Begin,
+        busy::Busy,
         source::{FetchError, Source},
     },
 };
@@ -34,30 +35,38 @@ impl Downloader {
         if let Some((manifest, encoded)) = Manifest::implied_by(record) {
             return Ok(Plan { manifest: Arc::new(manifest), encoded: encoded.into(), outboard: None, begin });
         }
-        let mut last = None;
-        for (holder, open) in &mut begin {
-            let wanted = record.clone();
-            let fetched = match Source::connect(&self.endpoint, holder).await {
-                Ok(source) => {
-                    let guard = source.hang_up().on_drop();
-                    let found = blocking(move || manifest_of(source, &wanted)).await;
-                    guard.disarm();
-                    found
-                }
-                Err(error) => Err(error),
-            };
-            match fetched {
-                Ok((source, (manifest, encoded), outboard)) => {
-                    *open = source;
-                    let (manifest, outboard) = (Arc::new(manifest), outboard.map(Arc::new));
-                    return Ok(Plan { manifest, encoded: encoded.into(), outboard, begin });
-                }
-                Err(error) => {
-                    last = Some(format!("source {} at {}: {error}", holder.node.short(), holder.addr));
+        let (mut last, mut busy) = (None, Busy::default());
+        let mut asked: Vec<usize> = (0..begin.len()).collect();
+        loop {
+            let mut refused = Vec::new();
+            for place in asked {
+                let holder = begin[place].0;
+                match self.manifest_from(record, &holder).await {
+                    Ok((source, (manifest, encoded), outboard)) => {
+                        begin[place].1 = source;
+                        let (manifest, outboard) = (Arc::new(manifest), outboard.map(Arc::new));
+                        return Ok(Plan { manifest, encoded: encoded.into(), outboard, begin });
+                    }
+                    Err(error) => {
+                        refused.extend(error.is_busy().then_some(place));
+                        last = Some(format!("source {} at {}: {error}", holder.node.short(), holder.addr));
+                    }
                 }
             }
+            if refused.is_empty() || busy.is_over() {
+                return Err(exhausted(record, last));
+            }
+            asked = refused;
+            tokio::time::sleep(busy.pause()).await;
         }
-        Err(exhausted(record, last))
+    }
+
+    async fn manifest_from(&self, record: &VerifiedRecord, holder: &Holder) -> Result<Found, FetchError> {
+        let source = Source::connect(&self.endpoint, holder).await?;
+        let (guard, wanted) = (source.hang_up().on_drop(), record.clone());
+        let found = blocking(move || manifest_of(source, &wanted)).await;
+        guard.disarm();
+        found
     }
 }
 

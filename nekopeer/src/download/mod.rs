@@ -82,7 +82,7 @@ pub struct Delivery {
     pub node: NodeId,
     /// Its address.
     pub addr: SocketAddr,
-    /// File bytes received from it, including corrupt and duplicate ones.
+    /// Useful file bytes received from it; those of all sources together are the bytes moved.
     pub bytes: u64,
     /// Whether it was banned for sending bytes that are not the file's.
     pub banned: bool,
@@ -133,7 +133,7 @@ impl Downloader {
         progress.set_total(target.record.size);
         let (record, path, report) = match self.destination(&target.record, &options).await? {
             Destination::UpToDate(path) => {
-                progress.add_done(target.record.size);
+                progress.add_kept(target.record.size);
                 (target.record, path, Report::default())
             }
             Destination::Replaceable(stamp) => {
@@ -165,7 +165,7 @@ impl Downloader {
             Ok(target) => return Ok(target),
             Err(error) => error,
         };
-        let mut found = self.from_origins(vec![(name.clone(), error)], options).await;
+        let mut found = self.ask_origins(vec![(name.clone(), error)], options).await;
         found.remove(0).1
     }
 

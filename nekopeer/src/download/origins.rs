@@ -15,7 +15,7 @@ type Found = (FileName, Result<Target, DownloadError>);
 impl Downloader {
     /// Asks the origins of names that could not be found, many names per call; a name whose origin does not offer
     /// it either keeps its error.
-    pub(super) async fn from_origins(
+    pub(super) async fn ask_origins(
         &self,
         failed: Vec<(FileName, DownloadError)>,
         options: &DownloadOptions,

@@ -66,7 +66,14 @@ impl Downloader {
             have: Arc::clone(assembly.have()),
             stop: Arc::clone(&stop),
         };
-        let transfer = Transfer::new(self, record.clone(), assembly, &local, Order::InOrder, progress);
+        let transfer = Transfer::new(
+            self,
+            record.clone(),
+            assembly,
+            &local,
+            Order::InOrder,
+            (progress, progress.mark()),
+        );
         let look = || self.look_for_sources(&record, options.ttl_hops);
         let fetching = async {
             let fetched = self.fetch(transfer, local, plan.begin, look).await?;
@@ -81,8 +88,9 @@ impl Downloader {
             written.map_err(|why| DownloadError::Pipe { name: name.clone(), why })
         };
         let (fetched, ()) = futures::future::try_join(fetching, writing).await?;
-        let wanted = record.clone();
-        let checked = blocking(move || fetched.assembly.check(&wanted)).await;
+        let (wanted, token) = (record.clone(), self.library.tasks.stop.child_token());
+        let _stop = token.clone().drop_guard();
+        let checked = blocking(move || fetched.assembly.check(&wanted, &token)).await;
         checked.map_err(|error| match error {
             AssembleError::Store(error) => error.into(),
             _ => DownloadError::OriginLies(name.clone()),
@@ -110,7 +118,7 @@ fn open(
     partial.unlink()?; // removed by the system when it is closed
     let had = Bitfield::with_capacity(manifest.chunks().len());
     let assembly = Assembly::open(manifest, outboard, partial, &had, Segments::new(record.size));
-    let local = LocalChunks::find(&library.catalogue, record, None, &assembly, false);
+    let local = LocalChunks::find(&library.catalogue, record, None, &assembly, false, &library.tasks.stop);
     Ok((assembly, local, file))
 }
 

@@ -4,12 +4,17 @@
 use std::sync::Arc;
 
 use nekoproto::{Manifest, VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     DownloadOptions, Downloader,
     error::{DownloadError, exhausted},
     file::{
-        assembly::Assembly, checkpoint, destination::place_for, placement::put_in_place, reuse::LocalChunks,
+        assembly::Assembly,
+        checkpoint,
+        destination::place_for,
+        placement::{NewCopy, put_in_place},
+        reuse::LocalChunks,
     },
     manifest::Plan,
     swarm::{Report, transfer::Transfer},
@@ -41,37 +46,43 @@ impl Downloader {
         let origin = sources.iter().find(|source| source.node == record.origin);
         let origin_addr = origin.map(|origin| origin.addr);
         let plan = self.find_manifest(&record, &sources).await?;
+        // Ends the work on the disk soon after this future is dropped, or the peer stops.
+        let stop = self.library.tasks.stop.child_token();
+        let _stop = stop.clone().drop_guard();
         let (mut assembly, mut local) = {
-            let (record, options) = (record.clone(), options.clone());
+            let (record, options, stop) = (record.clone(), options.clone(), stop.clone());
             let (manifest, outboard) = (Arc::clone(&plan.manifest), plan.outboard.clone());
             let open = move |library: &Arc<Library>| {
                 let place = place_for(library, &record.name, &options)?;
-                open(library, &record, manifest, outboard, place)
+                open(library, &record, manifest, outboard, place, &stop)
             };
             self.library.blocking(open).await?
         };
         let _shown = self.show(&record, &plan, &assembly).await;
+        let mark = progress.mark();
         let (mut report, mut begin) = (Report::default(), plan.begin);
         for attempt in 1.. {
             let order = self.order(&record, plan.manifest.chunks().len());
-            let transfer = Transfer::new(self, record.clone(), assembly, &local, order, progress);
+            let transfer = Transfer::new(self, record.clone(), assembly, &local, order, (progress, mark));
             let look = || self.look_for_sources(&record, options.ttl_hops);
             let fetched = self.fetch(transfer, local, begin, look).await?;
             report.add(fetched.report);
             if fetched.left > 0 {
                 return Err(exhausted(&record, report.last_failure));
             }
-            let (placed, encoded) = (record.clone(), plan.encoded.to_vec());
+            let (placed, encoded, stop_placing) = (record.clone(), plan.encoded.to_vec(), stop.clone());
             let place = move |library: &Arc<Library>| {
                 let catalogue = &library.catalogue;
-                put_in_place(catalogue, fetched.assembly, &placed, origin_addr, encoded, replaceable)
+                let copy = NewCopy { record: placed, origin_addr, manifest: encoded, replaceable };
+                put_in_place(catalogue, fetched.assembly, copy, &stop_placing)
             };
             match self.library.blocking(place).await? {
                 Ok(entry) => return Ok((entry, report)),
                 Err(damaged) if attempt < TRIES => {
                     assembly = *damaged;
                     // A damaged chunk may be intact at another position of the file.
-                    local = LocalChunks::find(&self.library.catalogue, &record, None, &assembly, false);
+                    local =
+                        LocalChunks::find(&self.library.catalogue, &record, None, &assembly, false, &stop);
                     let honest =
                         sources.iter().filter(|source| !report.corrupt_sources.contains(&source.node));
                     begin = honest.map(|source| (*source, None)).collect();
@@ -125,6 +136,7 @@ fn open(
     manifest: Arc<Manifest>,
     outboard: Option<Arc<Segments>>,
     place: Place,
+    stop: &CancellationToken,
 ) -> Result<(Assembly, LocalChunks), DownloadError> {
     let catalogue = &library.catalogue;
     let before = place.open().ok();
@@ -138,6 +150,6 @@ fn open(
     let partial = place.partial(&record.content)?;
     let (had, segments, maybe_more) = checkpoint::recall(catalogue, &manifest, &partial)?;
     let assembly = Assembly::open(manifest, outboard, partial, &had, segments);
-    let local = LocalChunks::find(catalogue, record, before, &assembly, maybe_more);
+    let local = LocalChunks::find(catalogue, record, before, &assembly, maybe_more, stop);
     Ok((assembly, local))
 }

@@ -127,10 +127,11 @@ impl Indexers {
         let look = move |library: &Arc<Library>| {
             let names = names.iter().filter(|name| !library.is_in_use(name));
             let found = names.filter_map(|name| library.looked_at(name)).collect();
-            refresh(library, &registrations, found);
+            refresh(library, &registrations, found)
         };
-        self.library.blocking(look).await;
-        self.sessions.iter().for_each(Session::wake);
+        if self.library.blocking(look).await {
+            self.sessions.iter().for_each(Session::wake);
+        }
     }
 
     /// Looks at some files every now and then, so that one that changed is withdrawn.
@@ -193,12 +194,17 @@ impl Indexers {
     }
 }
 
-/// Offers of the files that were looked at those that can be served. Blocking.
-fn refresh(library: &Library, registrations: &Mutex<Registrations>, found: Vec<(VerifiedRecord, bool)>) {
+/// Offers of the files that were looked at those that can be served; returns whether that changed an offer.
+/// Blocking.
+fn refresh(
+    library: &Library,
+    registrations: &Mutex<Registrations>,
+    found: Vec<(VerifiedRecord, bool)>,
+) -> bool {
     let is_current = |record: &VerifiedRecord| {
         library.catalogue.get(&record.name).is_some_and(|entry| entry.record == *record)
     };
-    registrations.lock().refresh(found, is_current);
+    registrations.lock().refresh(found, is_current)
 }
 
 #[cfg(test)]

@@ -307,6 +307,9 @@ impl Worker {
             told?;
         }
         self.told.send_replace(());
+        if !self.library.catalogue.has_unsaved() {
+            return Ok(());
+        }
         if let Err(error) = self.library.blocking(|library| library.catalogue.save_told()).await {
             warn!(%error, "cannot store what an indexer was told"); // it is told once more after a restart
         }

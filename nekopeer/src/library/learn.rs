@@ -46,8 +46,8 @@ impl Library {
             let newer = newer.clone();
             self.blocking(move |library| library.catalogue.note_newer(&newer)).await
         };
-        {
-            // After the write: what is visible in memory must be on disk.
+        if stored.is_ok() {
+            // After the write: what is visible in memory is on disk.
             let mut copies = self.copies.lock();
             for record in &newer {
                 copies.change(&record.name, |copy| copy.learn(record));
@@ -81,6 +81,9 @@ impl Library {
     /// Queues those of `heard`, signed by this node, that the catalogue does not have: see
     /// [`contest`](crate::state::contest).
     fn note_own(&self, heard: Vec<VerifiedRecord>) {
+        if !self.is_serving {
+            return; // it offers nothing, and tells no user
+        }
         let mut is_queued = false;
         for record in heard {
             if self.judge(&record, Turn::First).is_some_and(|judgment| judgment != Judgment::Stands) {
@@ -139,6 +142,16 @@ pub(crate) struct Settling {
 }
 
 impl Settling {
+    /// Keeps the names for which `is_kept` says so, in their order, and releases the others.
+    pub(crate) fn keep(&mut self, is_kept: impl Iterator<Item = bool>) {
+        let mut released = Settling { library: Arc::clone(&self.library), names: Vec::new() };
+        let mut is_kept = is_kept.fuse();
+        for name in std::mem::take(&mut self.names) {
+            let names = if is_kept.next() == Some(true) { &mut self.names } else { &mut released.names };
+            names.push(name);
+        }
+    }
+
     /// Takes the queued records of these names.
     pub(crate) fn take(&self) -> Vec<VerifiedRecord> {
         let mut own = self.library.own_news.lock();
@@ -159,6 +172,9 @@ impl Drop for Settling {
                     own.settling.remove(name);
                 }
             }
+        }
+        if own.settling.is_empty() {
+            own.settling.shrink_to_fit();
         }
         let is_left = !own.heard.is_empty();
         drop(own);

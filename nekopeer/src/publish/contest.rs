@@ -14,7 +14,7 @@ use tokio::time::sleep;
 
 use super::{PublishOutcome, Publisher};
 use crate::{
-    library::{Library, events::Event},
+    library::{Library, events::Event, learn::Settling, status::on_disk},
     state::contest::{Judgment, Turn},
     storage::catalogue::CatalogueError,
 };
@@ -68,28 +68,28 @@ enum Occasion {
 
 impl Publisher {
     /// Registers what was published, and gives it other numbers until they stand; `outcome` then has the last
-    /// ones.
-    pub(super) async fn settle(&self, outcome: &mut PublishOutcome) {
-        let names: Vec<FileName> = outcome.published.iter().map(|record| record.name.clone()).collect();
-        self.contested.forget(&names);
-        let settling = self.library.settle(names);
+    /// ones. The names are `settling` since before they were stored.
+    pub(super) async fn settle(&self, outcome: &mut PublishOutcome, settling: Vec<Settling>) {
+        self.contested.forget(outcome.published.iter().map(|record| &record.name));
         outcome.indexers_told = self.indexers.announce(&outcome.published, &outcome.unchanged).await;
         for _ in 0..ROUNDS_MAX {
-            let heard = settling.take();
+            let heard: Vec<VerifiedRecord> = settling.iter().flat_map(Settling::take).collect();
             if heard.is_empty() {
                 break;
             }
             let Ok(done) = self.carry_out(self.plan(heard, Occasion::Publish)).await else { break };
             let renumbered: Vec<_> = done.renumbered.into_iter().map(|(_, record)| record).collect();
             outcome.indexers_told = self.indexers.announce(&renumbered, &done.adopted).await;
-        }
-        drop(settling);
-        let catalogue = &self.library.catalogue;
-        for record in &mut outcome.published {
-            if let Some(entry) = catalogue.get(&record.name).filter(|entry| catalogue.is_own(entry)) {
-                *record = entry.record.clone();
+            let now = renumbered.into_iter().chain(done.adopted);
+            let mut now: HashMap<FileName, VerifiedRecord> =
+                now.map(|record| (record.name.clone(), record)).collect();
+            for record in &mut outcome.published {
+                if let Some(now) = now.remove(&record.name) {
+                    *record = now;
+                }
             }
         }
+        let catalogue = &self.library.catalogue;
         outcome.is_confirmed = !outcome.published.iter().any(|record| catalogue.is_pending(record));
     }
 
@@ -103,6 +103,7 @@ impl Publisher {
         let mut plan = self.plan(heard, occasion);
         self.wait_for_others(std::mem::take(&mut plan.wait));
         let Ok(done) = self.carry_out(plan).await else { return };
+        self.contested.note(&done.renumbered);
         let library = &self.library;
         let superseded = done.superseded.iter().map(|record| record.name.clone()).collect();
         self.indexers.look_at(superseded).await;
@@ -149,11 +150,17 @@ impl Publisher {
     /// The user was told. What was done before the failure is done, and registered with the next full
     /// registration.
     async fn carry_out(&self, plan: Plan) -> Result<Done, CatalogueError> {
-        let Plan { adopt, renumber, superseded, wait: _ } = plan;
+        let Plan { mut adopt, mut renumber, superseded, wait: _ } = plan;
         let heard = adopt.first().or(renumber.first()).or(superseded.first()).cloned();
         let change = move |library: &Arc<Library>| -> Result<Done, CatalogueError> {
             let catalogue = &library.catalogue;
             let mut done = Done::default();
+            // A file that was changed is not offered anyway: its number is found when it is published.
+            let is_intact = |record: &VerifiedRecord| {
+                catalogue.get(&record.name).is_some_and(|entry| on_disk(&entry).is_none())
+            };
+            adopt.retain(is_intact);
+            renumber.retain(is_intact);
             if !adopt.is_empty() {
                 done.adopted = catalogue.adopt(&adopt)?;
             }
@@ -167,15 +174,10 @@ impl Publisher {
             Ok(done)
         };
         let done = self.library.blocking(change).await;
-        match &done {
-            Ok(done) => self.contested.note(&done.renumbered),
-            Err(error) => {
-                if let Some(heard) = heard {
-                    let (name, version) = (heard.name.clone(), heard.version);
-                    let why = format!("others know version {version}, and it cannot be settled: {error}");
-                    self.library.tell(Event::Failed { name, why });
-                }
-            }
+        if let (Err(error), Some(heard)) = (&done, heard) {
+            let (name, version) = (heard.name.clone(), heard.version);
+            let why = format!("others know version {version}, and no other number can be taken: {error}");
+            self.library.tell(Event::Failed { name, why });
         }
         done
     }
@@ -206,7 +208,7 @@ impl Publisher {
 
 impl Contested {
     /// The user publishes these names: what was before counts no more.
-    fn forget(&self, names: &[FileName]) {
+    fn forget<'a>(&self, names: impl Iterator<Item = &'a FileName>) {
         let mut tries = self.0.lock();
         if !tries.is_empty() {
             for name in names {

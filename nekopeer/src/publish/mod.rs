@@ -15,7 +15,7 @@ use futures::{StreamExt, stream};
 use nekoproto::{FileName, Policy, VerifiedRecord};
 use tracing::debug;
 
-use self::{asking::Asking, contest::Contested};
+use self::{asking::Asking, contest::Contested, read_files::Stored};
 pub use self::{error::PublishError, policy::PolicyChange};
 use crate::{
     indexers::Indexers,
@@ -92,9 +92,9 @@ impl Publisher {
             let read = move |library: &Arc<Library>| {
                 read_files::read_and_store(library, &asking, paths, &options, policy, &progress, &stop)
             };
-            let (mut outcome, newer) = publisher.library.blocking(read).await?;
+            let Stored { mut outcome, newer, settling } = publisher.library.blocking(read).await?;
             if publisher.library.is_serving {
-                publisher.settle(&mut outcome).await;
+                publisher.settle(&mut outcome, settling).await;
                 publisher.tell_subscribers(&outcome.published);
                 publisher.library.learn(newer).await; // what was published elsewhere since
             }

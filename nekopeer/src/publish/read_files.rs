@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     content::chunker::{ChunkError, Chunked, chunk_file, takes_all_cores},
-    library::Library,
+    library::{Library, learn::Settling},
     storage::catalogue::{CatalogueError, Draft, Published},
     util::progress::Progress,
 };
@@ -46,7 +46,7 @@ type Batch = (Vec<(NamedFile, Seen)>, Asked);
 
 /// Reads the files of one publish.
 struct Reader<'a> {
-    library: &'a Library,
+    library: &'a Arc<Library>,
     asking: &'a Asking,
     policy: PolicyChange,
     /// Where the change says nothing, for a name that is not published yet.
@@ -58,26 +58,34 @@ struct Reader<'a> {
     failure: OnceLock<Arc<CatalogueError>>,
 }
 
-/// Lists, reads and stores the files. Blocking; the results are in the order of the list. Returns also the
-/// newer versions of unchanged files that the network knows.
+/// What was stored.
+#[derive(Default)]
+pub(super) struct Stored {
+    pub(super) outcome: PublishOutcome,
+    /// The newer versions of unchanged files that the network knows.
+    pub(super) newer: Vec<VerifiedRecord>,
+    /// The names of new versions: their numbers are to be settled.
+    pub(super) settling: Vec<Settling>,
+}
+
+/// Lists, reads and stores the files. Blocking; the results are in the order of the list.
 ///
 /// # Errors
 /// Nothing was read. If the catalogue fails, the files that it did not store are in the outcome.
 pub(super) fn read_and_store(
-    library: &Library,
+    library: &Arc<Library>,
     asking: &Asking,
     paths: Vec<PathBuf>,
     options: &PublishOptions,
     default: Policy,
     progress: &Progress,
     stop: &CancellationToken,
-) -> Result<(PublishOutcome, Vec<VerifiedRecord>), PublishError> {
-    let mut outcome = PublishOutcome::default();
-    let files = list_files(library, paths, options.name.as_ref(), &mut outcome)?;
+) -> Result<Stored, PublishError> {
+    let mut stored = Stored::default();
+    let files = list_files(library, paths, options.name.as_ref(), &mut stored.outcome)?;
     progress.set_total(files.iter().map(|file| file.stamp.size()).sum());
     let (policy, failure) = (options.policy, OnceLock::new());
     let reader = Reader { library, asking, policy, default, progress, stop, failure };
-    let mut newer = Vec::new();
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::sync_channel(BATCHES_WAITING_MAX);
         let reader = &reader;
@@ -93,10 +101,10 @@ pub(super) fn read_and_store(
         let mut patience = Patience::default();
         for (batch, asked) in receiver {
             let known = asking.end(asked, &mut patience);
-            store(reader, batch, known, &mut outcome, &mut newer);
+            store(reader, batch, known, &mut stored);
         }
     });
-    Ok((outcome, newer))
+    Ok(stored)
 }
 
 fn next_batch(files: &mut std::iter::Peekable<impl Iterator<Item = NamedFile>>) -> Vec<NamedFile> {
@@ -189,9 +197,9 @@ fn store(
     reader: &Reader<'_>,
     batch: Vec<(NamedFile, Seen)>,
     mut known: HashMap<FileName, VerifiedRecord>,
-    outcome: &mut PublishOutcome,
-    newer: &mut Vec<VerifiedRecord>,
+    stored: &mut Stored,
 ) {
+    let Stored { outcome, newer, settling } = stored;
     let mut drafts = Vec::new();
     // For each file that is neither a copy nor failed: its record, or the path of the next draft.
     let mut files = Vec::with_capacity(batch.len());
@@ -207,7 +215,12 @@ fn store(
             }
         }
     }
+    // Before they are stored, as a session may register them at once.
+    let mut settled = reader.library.settle(drafts.iter().map(|draft| draft.name.clone()).collect());
     let published = if drafts.is_empty() { Ok(Vec::new()) } else { reader.library.catalogue.publish(drafts) };
+    let is_new = |published: &_| matches!(published, Ok(Published::New(_)));
+    settled.keep(published.iter().flatten().map(is_new));
+    settling.push(settled);
     let mut published = published.map(Vec::into_iter).map_err(Arc::new);
     for file in files {
         let (path, known) = match file {

@@ -136,13 +136,16 @@ impl Registrations {
         Self { offers: HashMap::new(), indexers, generation: 0, is_closed: false }
     }
 
-    /// These versions are complete. A newer version being downloaded under a name stays its offer.
+    /// These versions are complete. A newer version, complete or being downloaded, stays the offer of its name.
     pub(crate) fn offer(&mut self, records: &[VerifiedRecord]) -> Generation {
         self.generation += 1;
         for record in records {
             self.change(&record.name, |offer| {
                 offer.part.take_if(|part| !part.replaces(record));
-                offer.whole = Some(Mark::of(record));
+                let mark = Mark::of(record);
+                if !offer.whole.is_some_and(|whole| whole.replaces(&mark)) {
+                    offer.whole = Some(mark);
+                }
             });
         }
         self.generation
@@ -185,27 +188,31 @@ impl Registrations {
     }
 
     /// Applies a check of the files on disk: each record of the catalogue, and whether it can be served.
-    /// Offers may have changed since, so a result counts only if `is_current` confirms its record.
+    /// Offers may have changed since, so a result counts only if `is_current` confirms its record. Returns
+    /// whether an offer changed.
     pub(crate) fn refresh(
         &mut self,
         found: Vec<(VerifiedRecord, bool)>,
         is_current: impl Fn(&VerifiedRecord) -> bool,
-    ) {
+    ) -> bool {
         self.generation += 1;
+        let mut is_changed = false;
         for (record, is_served) in found.into_iter().filter(|(record, _)| is_current(record)) {
-            self.change(&record.name, |offer| {
+            is_changed |= self.change(&record.name, |offer| {
                 offer.part.take_if(|part| is_served && *part == record);
                 offer.whole = is_served.then(|| Mark::of(&record));
             });
         }
+        is_changed
     }
 
-    fn change(&mut self, name: &FileName, change: impl FnOnce(&mut Offer)) {
+    /// Changes the offer under `name`; returns whether it differs now.
+    fn change(&mut self, name: &FileName, change: impl FnOnce(&mut Offer)) -> bool {
         let before = self.offers.get(name).cloned().unwrap_or_default();
         let mut offer = before.clone();
         change(&mut offer);
         if offer == before || self.is_closed {
-            return;
+            return false;
         }
         if offer.is_some() {
             self.offers.insert(name.clone(), offer);
@@ -215,6 +222,7 @@ impl Registrations {
         for indexer in self.indexers.iter_mut().filter(|indexer| indexer.is_connected) {
             indexer.changes.push_back((self.generation, name.clone()));
         }
+        true
     }
 
     /// The indexer has a new connection, over which it lists nothing: everything is to be registered.

@@ -33,6 +33,13 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// The work at `path` was cancelled.
+    pub(crate) fn stopped(path: &Path) -> Self {
+        Self::Io { path: path.to_owned(), source: io::ErrorKind::Interrupted.into() }
+    }
+}
+
 /// Maps the system's error for `path` to the variant that tells the user what to do.
 pub(super) fn error_at(path: &Path) -> impl Fn(io::Error) -> StoreError + '_ {
     use io::ErrorKind as Kind;

@@ -20,6 +20,13 @@ pub struct Progress {
     sources: Mutex<Vec<Arc<SourceProgress>>>,
 }
 
+/// Bytes done and kept at one time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    done: u64,
+    kept: u64,
+}
+
 /// Bytes received from one source of a download.
 #[derive(Debug)]
 pub struct SourceProgress {
@@ -31,8 +38,8 @@ pub struct SourceProgress {
 }
 
 impl SourceProgress {
-    /// File bytes received from it so far, including those of corrupt chunks and of chunks that another
-    /// source delivered first.
+    /// Useful file bytes received from it so far: not those of corrupt chunks, nor of chunks that another source
+    /// delivered first.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -78,10 +85,15 @@ impl Progress {
         self.total.store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets the bytes that are done when a download starts or restarts: those on disk.
-    pub(crate) fn set_done(&self, bytes: u64) {
-        self.done.store(bytes, Ordering::Relaxed);
-        self.kept.store(bytes, Ordering::Relaxed);
+    /// Where it stands, before one of several files.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { done: self.done(), kept: self.kept() }
+    }
+
+    /// A file starts, or starts again, with `bytes` on disk; `mark` is from before its first start.
+    pub(crate) fn start_at(&self, mark: Mark, bytes: u64) {
+        self.done.store(mark.done + bytes, Ordering::Relaxed);
+        self.kept.store(mark.kept + bytes, Ordering::Relaxed);
     }
 
     /// Adds bytes that were found on disk.

@@ -60,6 +60,8 @@ impl Stage {
         let _honest = self.honest_holder().await;
         let done = self.reader.get("a").await.unwrap();
         assert_eq!(done.bytes_moved, self.goods.bytes.len() as u64, "only verified bytes count");
+        let of_sources: u64 = done.sources.iter().map(|source| source.bytes).sum();
+        assert_eq!(of_sources, done.bytes_moved, "{:?}", done.sources);
         assert!(self.to.read("a") == self.goods.bytes);
         done
     }

@@ -23,6 +23,7 @@ mod registration;
 mod repl_script;
 mod repl_terminal;
 mod resume;
+mod schedule;
 mod sessions;
 mod sharing;
 mod transfer;

@@ -10,7 +10,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::program::{FreeAddr, Home, Indexers, MIB, Running, bytes, same};
+use nekoproto::{Records, Refusal};
+
+use crate::{
+    common::{Goods, Holder, holder::patient, identity, indexer},
+    program::{FreeAddr, Home, Indexers, MIB, Running, bytes, same},
+};
 
 /// Time limit of a command against an indexer that does not answer.
 const BOUNDED: Duration = Duration::from_secs(20);
@@ -224,5 +229,36 @@ fn terminated_share_withdraws_its_files_and_ends_well() {
         let ended = sharing.wait();
         assert_eq!(ended.code, Some(0), "{signal}: {ended:?}");
         reader.run(&["query", "a.txt"]).failed_with(1, &["nobody offers a.txt"]);
+    }
+}
+
+/// What cannot be stored is not acknowledged, however often it is told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn news_on_a_full_disk_is_never_acknowledged() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+    let indexer = indexer(&[]).await;
+    let home = Home::with(&["--indexer", &indexer.local_addr().to_string()]);
+    let goods = |version| Goods::new(&identity(1), "a", version, format!("version {version}").into_bytes());
+    let script = goods(1);
+    let origin = Holder::begin(identity(1), move |request| script.honest(request));
+    origin.register(indexer.local_addr(), [goods(1).record.to_signed()]).await;
+    home.done(&["get", "a"]);
+    home.write("own", "mine");
+    let mut command = Command::new("bash");
+    let indexer = indexer.local_addr().to_string();
+    let program = env!("CARGO_BIN_EXE_nekopeer");
+    command.args(["-c", "trap '' XFSZ; exec \"$@\"", "bash", program, "--indexer", &indexer, "share", "own"]);
+    home.settle(&mut command);
+    let mut sharing = Running::start(command);
+    let line = sharing.err_line("serving on ");
+    let addr = line.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok());
+    let client = origin.call(addr.unwrap_or_else(|| panic!("{line}"))).await;
+    let full = Rlimit { current: Some(4096), maximum: Some(4096) };
+    prlimit(Pid::from_raw(sharing.id()), Resource::Fsize, full).unwrap();
+    for _ in 0..3 {
+        let news = Records::first_of([goods(2).record.to_signed()]);
+        let answer = client.invalidate(patient(), news).await.unwrap();
+        assert_eq!(answer, Err(Refusal::Busy));
     }
 }

@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rexpect::{reader::Options, session::spawn_with_options};
+
 use crate::program::{Ended, Home, Indexers, LIMIT, MIB, Running, bytes, same};
 
 /// Waits until `is_so`, while `running` runs.
@@ -38,9 +40,9 @@ fn commands_beside_a_running_share_answer_as_they_would_alone() {
     let indexers = Indexers::one();
     let (origin, home, other) = (Home::at(&indexers, 0), Home::at(&indexers, 0), Home::at(&indexers, 0));
     for n in 0..3 {
-        origin.write(&format!("theirs/{n}.txt"), format!("{n}\n"));
+        origin.write(&format!("{n}.txt"), format!("{n}\n"));
     }
-    let _theirs = origin.share(&["theirs"]);
+    let _theirs = origin.share(&["0.txt", "1.txt", "2.txt"]);
     home.write("mine.txt", "mine\n");
     other.write("mine.txt", "mine\n");
     let mut sharing = home.share(&["mine.txt"]);
@@ -207,12 +209,10 @@ fn stop_ends_the_peer_and_says_when_there_is_none() {
     home.write("a.txt", "a\n");
     for words in [&["share", "a.txt"][..], &["serve"], &[]] {
         let mut running = home.start(words);
-        if words.is_empty() {
-            running.type_line("query a.txt");
-            running.out_line("HOLDER");
-        } else {
+        if !words.is_empty() {
             running.err_line("serving on ");
         }
+        running.err_line("registered 1 file");
         reader.done(&["query", "a.txt"]);
         let stopped = home.done(&["stop"]);
         assert!(stopped.out[0].starts_with("stopped the peer of "), "{stopped:?}");
@@ -236,6 +236,7 @@ fn serve_serves_what_was_published_and_refuses_a_second() {
     for signal in ["KILL", "TERM", "INT"] {
         let mut serving = home.start(&["serve"]);
         serving.err_line("serving on ");
+        serving.err_line("registered 1 file");
         reader.done(&["query", "a.txt"]);
         home.run(&["serve"]).failed_with(3, &["a peer already runs on", ".neko", "process "]);
         serving.signal(signal);
@@ -288,10 +289,10 @@ fn shells_that_start_at_once_all_get_their_answer() {
     let indexers = Indexers::one();
     let (origin, home) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
     for n in 0..6 {
-        origin.write(&format!("set/{n}.txt"), format!("{n}\n"));
+        origin.write(&format!("{n}.txt"), format!("{n}\n"));
         home.write(&format!("own-{n}.txt"), format!("{n}\n"));
     }
-    let _theirs = origin.share(&["set"]);
+    let _theirs = origin.share(&["0.txt", "1.txt", "2.txt", "3.txt", "4.txt", "5.txt"]);
     for round in 0..3 {
         let getting: Vec<Running> = (0..6)
             .map(|n| home.start(&["get", &format!("{n}.txt"), "--force"]))
@@ -368,6 +369,26 @@ fn folder_that_is_locked_for_a_moment_is_waited_for() {
     assert!(listing.is_running());
     drop(lock);
     assert_eq!(listing.wait().code, Some(0));
+}
+
+#[test]
+fn progress_is_drawn_by_the_caller_and_not_for_what_takes_a_moment() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    origin.write("big.bin", bytes(7, 16 * MIB));
+    origin.write("small.txt", "small\n");
+    let _theirs = origin.share(&["big.bin", "small.txt"]);
+    let mut serving = reader.start(&["serve", "--limit-down", "10MB"]);
+    serving.err_line("serving on ");
+    for (name, has_bar) in [("small.txt", false), ("big.bin", true)] {
+        let limit = u64::try_from(LIMIT.as_millis()).unwrap();
+        let options = Options::new().timeout_ms(Some(limit)).strip_ansi_escape_codes(true);
+        let mut terminal = spawn_with_options(reader.command(["get", name]), options).unwrap();
+        let drawn = terminal.exp_string(" moved in ").unwrap();
+        assert_eq!(drawn.contains("MiB/s"), has_bar, "{drawn}");
+        assert!(!drawn.contains("0 B/0 B"), "{drawn}");
+        terminal.exp_eof().unwrap();
+    }
 }
 
 #[test]

@@ -1,10 +1,18 @@
 //! Publishing and downloading between real peers: whole files, and only the missing chunks.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use crate::common::{Folder, MIB, bytes, in_time, indexer, name, peer};
+use crate::common::{
+    Folder, Goods, Holder, MIB, ScriptedReply, bytes, identity, in_time, indexer, name, peer,
+};
 use nekopeer::{DownloadError, DownloadOptions, Progress, PublishOptions};
-use nekoproto::Freshness;
+use nekoproto::{FetchRefusal, Freshness};
 
 #[tokio::test]
 async fn files_of_every_size_arrive_as_they_are() {
@@ -183,6 +191,45 @@ async fn progress_ends_at_the_size_whatever_was_there() {
             assert_eq!((progress.done(), progress.total()), (MIB as u64, MIB as u64));
         }
         assert!(path.starts_with(origin.peer.dir()) && origin.peer.dir() != Path::new("/"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn busy_source_is_asked_again_until_it_has_room() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let goods = Goods::new(&identity(1), "a", 1, bytes(1, 2 * MIB));
+        let (script, refusals) = (goods.clone(), AtomicUsize::new(0));
+        let busy = Holder::begin(identity(1), move |request| {
+            let refused = refusals.fetch_add(1, Ordering::Relaxed);
+            if refused < 3 { ScriptedReply::refusal(FetchRefusal::Busy) } else { script.honest(request) }
+        });
+        busy.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        reader.get("a").await.unwrap();
+        assert!(to.read("a") == goods.bytes);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn progress_of_many_files_counts_all_of_them_and_what_was_there_apart() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        let (_to, reader) = peer(&[indexer.local_addr()]).await;
+        let sizes = [("there", MIB), ("large", 2 * MIB), ("larger", 3 * MIB), ("small", 10)];
+        for ((text, size), seed) in sizes.into_iter().zip(1..) {
+            origin.publish(&from.write(text, &bytes(seed, size))).await;
+        }
+        reader.get("there").await.unwrap();
+        let (names, progress) = (sizes.map(|(text, _)| name(text)), Arc::new(Progress::default()));
+        let outcomes = reader.peer.download_all(&names, &DownloadOptions::default(), &progress).await;
+        assert!(outcomes.iter().all(|(_, outcome)| outcome.is_ok()), "{outcomes:?}");
+        let all: usize = sizes.iter().map(|(_, size)| size).sum();
+        assert_eq!((progress.done(), progress.total()), (all as u64, all as u64));
+        assert_eq!(progress.kept(), MIB as u64);
     })
     .await;
 }

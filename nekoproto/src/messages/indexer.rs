@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{error::Refusal, summary::SummaryUpdate};
+use super::{
+    error::Refusal,
+    summary::{SummaryNews, SummaryReply},
+};
 use crate::{
     limits::{
         ANSWERS_BYTES_MAX, BATCH_MAX, COVERED_MAX, FRAME_BYTES_MAX, HITS_MAX, HOLDER_BYTES_MAX, HOLDERS_MAX,
@@ -39,8 +42,9 @@ pub trait IndexerService {
     async fn query(request: QueryRequest) -> Result<QueryReply, Refusal>;
     /// Newer versions exist. The signed records are the proof, whoever sends them.
     async fn invalidate(request: InvalidateRequest) -> Result<(), Refusal>;
-    /// Between neighbors: which names the caller has. `false`: an update is missing, send the whole summary.
-    async fn summarize(update: SummaryUpdate) -> Result<bool, Refusal>;
+    /// Between neighbors: which names the caller and those behind it have. Without changes it is a heartbeat; the
+    /// answer is the heartbeat of the other direction.
+    async fn summarize(news: SummaryNews) -> Result<SummaryReply, Refusal>;
     /// What this indexer itself knows about many names.
     async fn search_all(names: Names) -> Result<Answers, Refusal>;
     /// What the indexers in reach know about many names.

@@ -1,41 +1,79 @@
-//! What an indexer tells its neighbors about its names: its Bloom filter, and what changed in it.
+//! What an indexer tells its neighbors about names: its own Bloom filter and those it passes on, what changed in
+//! them, and that all else is unchanged.
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::values::filter::{Assembly, Filter, FilterPart, NameKey, Word};
 use crate::{
-    limits::{COVERED_MAX, SUMMARY_KEYS_MAX},
+    limits::{COVERED_MAX, SUMMARY_CHANGES_MAX, SUMMARY_KEYS_MAX},
     values::{List, NodeTag},
 };
 
-/// What changed in a summary.
+/// One message of the stream that an indexer sends to a neighbor over one connection. Messages with changes are
+/// numbered; without changes it is a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SummaryNews {
-    /// These names were added; an empty list confirms the summary.
-    Added(#[serde(with = "crate::values::fixed_list")] List<NameKey, SUMMARY_KEYS_MAX>),
-    /// A part of the whole filter.
-    Part(FilterPart),
+pub struct SummaryNews {
+    /// The latest [`SummaryReply::clock_ms`] that the sender got from the receiver over this connection; 0: none.
+    pub echo_ms: u64,
+    /// Number of the latest message with changes, this one included. Counts from 1 over one connection.
+    pub number: u64,
+    /// The receiver forgets all that it was told over this connection before it takes this in.
+    pub begins: bool,
+    /// With these changes, all that the receiver was told is up to date. Otherwise more follows.
+    pub is_all: bool,
+    /// What changed, in order.
+    pub changes: List<Change, SUMMARY_CHANGES_MAX>,
 }
 
-/// One message about the summary of the sender or of a node behind it. The updates of one epoch are applied in
-/// order, or not at all.
+/// A change of the summary of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SummaryUpdate {
-    /// Whose summary it is.
+pub struct Change {
+    /// Whose summary it is; ignored when it is the sender's own.
     pub of: NodeTag,
     /// Hops from the sender to that node: 0 is the sender itself.
     pub hops: u8,
-    /// Milliseconds since that node confirmed this.
-    pub age_ms: u32,
-    /// Changes when that node restarts and when it starts a new filter.
-    pub epoch: u64,
-    /// Names added before this update; for a part, before the filter was copied.
-    pub from: u64,
-    /// Names added including this update.
-    pub to: u64,
     /// What changed.
-    pub news: SummaryNews,
-    /// The neighbors of that node, which it asks itself.
-    #[serde(with = "crate::values::fixed_list")]
-    pub neighbors: List<NodeTag, COVERED_MAX>,
+    pub what: What,
+}
+
+/// What changed in a summary. Wire: append variants, never reorder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// These names were added, one step of the summary's position each.
+    Added(#[serde(with = "crate::values::fixed_list")] List<NameKey, SUMMARY_KEYS_MAX>),
+    /// A part of a whole filter.
+    Whole {
+        /// Changes when that node restarts and when it starts a new filter.
+        epoch: u64,
+        /// Names added in this epoch before the filter was copied.
+        count: u64,
+        /// The part. The summary is used once all parts were received.
+        part: FilterPart,
+        /// With the first part: the neighbors of that node, which it asks itself.
+        #[serde(with = "crate::values::fixed_list")]
+        neighbors: List<NodeTag, COVERED_MAX>,
+    },
+    /// The neighbors of that node changed.
+    Neighbors {
+        /// New ones.
+        #[serde(with = "crate::values::fixed_list")]
+        added: List<NodeTag, COVERED_MAX>,
+        /// Those that are gone.
+        #[serde(with = "crate::values::fixed_list")]
+        removed: List<NodeTag, COVERED_MAX>,
+    },
+    /// The sender passes this summary on no more.
+    Withdrawn,
+}
+
+/// The answer to [`SummaryNews`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SummaryReply {
+    /// When the receiver answered, by a clock of its own: milliseconds, at least 1.
+    pub clock_ms: u64,
+    /// Whether the message was taken in. If not, the sender begins anew.
+    pub is_taken: bool,
+    /// Number of the last message with changes that the receiver sent itself, if all that it told up to there is
+    /// up to date; 0 if not.
+    pub confirms: u64,
 }

@@ -105,7 +105,8 @@ async fn keep_connected<C: Clone>(
 ) {
     let mut backoff = Backoff::new(BACKOFF_BASE, BACKOFF_MAX);
     loop {
-        let why = match endpoint.dial(addr, Purpose::Control, None).await {
+        // In a box, so that an open connection does not keep the room that a handshake takes.
+        let why = match Box::pin(endpoint.dial(addr, Purpose::Control, None)).await {
             Ok(connection) => {
                 let since = Instant::now();
                 let remote = connection.remote;

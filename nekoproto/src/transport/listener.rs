@@ -105,7 +105,8 @@ async fn welcome_and_serve<F, S>(
     F: Fn(Connection) -> S,
     S: Future<Output = ()>,
 {
-    match timeout(HANDSHAKE_TIMEOUT, endpoint.welcome(stream)).await {
+    // In a box, so that an open connection does not keep the room that a handshake takes.
+    match timeout(HANDSHAKE_TIMEOUT, Box::pin(endpoint.welcome(stream))).await {
         Ok(Ok(connection)) => serve(connection).await,
         Ok(Err(error)) => debug!(%error, "connection refused"),
         Err(_) => debug!("connection closed: no hello in time"),

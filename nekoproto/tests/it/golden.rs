@@ -17,7 +17,7 @@ use nekoproto::{
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
     limits::HOLDER_BYTES_MAX,
     peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
-    summary::{Filter, NameKey, SummaryNews, SummaryUpdate},
+    summary::{Change, Filter, NameKey, SummaryNews, SummaryReply, What},
     transport::Envelope,
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -186,23 +186,27 @@ fn calls_of_an_indexer_are_pinned() {
         &ask(Ask::Invalidate { request: invalidate }),
         "00 01 fbd007 05 10 04030201000000000000000000000000 01 R 02 10 8a88e3dd7409f195 8139770ea87d175f",
     );
-    let update = |news| {
-        let (of, neighbors) = (node(2).tag(), List::first_of([node(1).tag()]));
-        SummaryUpdate { of, hops: 1, age_ms: 5, epoch: 7, from: 1, to: 2, news, neighbors }
-    };
-    pins.pin(
-        "summary, names added",
-        &ask(Ask::Summarize {
-            update: update(SummaryNews::Added(List::first_of([NameKey::of(&name("a"))]))),
-        }),
-        "00 01 fbd007 06 08 8139770ea87d175f 01 05 07 01 02 00 10 17762fddd969a453925d65717ac3eea2 08 8a88e3dd7409f195",
-    );
+    let news = |changes| SummaryNews { echo_ms: 300, number: 7, begins: false, is_all: true, changes };
+    let heartbeat = Ask::Summarize { news: news(List::new()) };
+    pins.pin("summaries, nothing new", &ask(heartbeat), "00 01 fbd007 06 fb2c01 07 00 01 00");
+    let change = |what| Change { of: node(2).tag(), hops: 1, what };
     let mut part = Filter::for_keys(1).parts().next().unwrap();
     part.words = List::first_of(part.words.iter().copied().take(1));
+    let tags = || List::first_of([node(1).tag()]);
+    let changes = [
+        What::Added(List::first_of([NameKey::of(&name("a"))])),
+        What::Whole { epoch: 7, count: 2, part, neighbors: tags() },
+        What::Neighbors { added: tags(), removed: List::new() },
+        What::Withdrawn,
+    ];
     pins.pin(
-        "summary, a part",
-        &ask(Ask::Summarize { update: update(SummaryNews::Part(part)) }),
-        "00 01 fbd007 06 08 8139770ea87d175f 01 05 07 01 02 01 07 a0 00 01 08 0000000000000000 08 8a88e3dd7409f195",
+        "summaries, changes",
+        &ask(Ask::Summarize { news: news(List::first_of(changes.map(change))) }),
+        "00 01 fbd007 06 fb2c01 07 00 01 04 \
+         08 8139770ea87d175f 01 00 10 17762fddd969a453925d65717ac3eea2 \
+         08 8139770ea87d175f 01 01 07 02 07 a0 00 01 08 0000000000000000 08 8a88e3dd7409f195 \
+         08 8139770ea87d175f 01 02 08 8a88e3dd7409f195 00 \
+         08 8139770ea87d175f 01 03",
     );
 
     let names = List::first_of([name("a"), name("b/c")]);
@@ -239,7 +243,8 @@ fn answers_of_an_indexer_are_pinned() {
     );
     pins.pin("nothing", &answer(Answer::Query(Ok(QueryReply::default()))), "02 01 00 04 00 00 00 00");
     pins.pin("invalidated", &answer(Answer::Invalidate(Ok(()))), "02 01 00 05 00");
-    pins.pin("summary taken", &answer(Answer::Summarize(Ok(true))), "02 01 00 06 00 01");
+    let reply = SummaryReply { clock_ms: 300, is_taken: true, confirms: 7 };
+    pins.pin("summaries taken", &answer(Answer::Summarize(Ok(reply))), "02 01 00 06 00 fb2c01 01 07");
     let none_and_nothing = List::first_of([None, Some(QueryReply::default())]);
     pins.pin("answers", &answer(Answer::SearchAll(Ok(none_and_nothing))), "02 01 00 07 00 02 00 01 00 00 00");
     pins.pin("refused", &answer(Answer::Query(Err(Refusal::TtlTooLarge(17)))), "02 01 00 04 01 00 11");

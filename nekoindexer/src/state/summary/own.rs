@@ -2,9 +2,9 @@
 
 use nekoproto::summary::{Filter, NameKey};
 
-use super::{Advertisement, Position, Source};
+use super::{Position, Source};
 
-/// Changes remembered for neighbors that have not acknowledged them yet.
+/// Names remembered for neighbors that have not acknowledged them yet.
 const LOG_MAX: usize = 64 * 1024;
 /// The filter is rebuilt when more than one in this many of its names is removed.
 const STALE_SHARE: usize = 4;
@@ -44,7 +44,7 @@ impl OwnSummary {
     /// Of no names; `epoch` must differ each time the node starts.
     #[must_use]
     pub fn new(epoch: u64) -> Self {
-        let source = Source::new(epoch, 0, Filter::for_keys(0), LOG_MAX);
+        let source = Source::new(Position { epoch, count: 0 }, Filter::for_keys(0), LOG_MAX);
         Self { source, keys: 0, removed: 0, meanwhile: None }
     }
 
@@ -56,21 +56,15 @@ impl OwnSummary {
         if self.source.filter.may_contain(key) {
             return false; // nothing would change, here or there
         }
-        self.source.filter.insert(key);
         self.keys += 1;
-        self.source.step(Some(key));
+        self.source.add(key);
         true
-    }
-
-    /// Our neighbors have changed; ours are told, as whom they rule out depends on it.
-    pub fn neighbors_changed(&mut self) {
-        self.source.step(None);
     }
 
     /// The position of a neighbor that has acknowledged everything.
     #[must_use]
     pub const fn position(&self) -> Position {
-        self.source.position()
+        self.source.position
     }
 
     /// `names` names are not listed any more. The filter still has them.
@@ -99,19 +93,11 @@ impl OwnSummary {
         let meanwhile = self.meanwhile.take().unwrap_or_default();
         meanwhile.iter().for_each(|key| filter.insert(*key));
         self.keys = keys + meanwhile.len();
-        self.source = Source::new(self.source.epoch.wrapping_add(1), 0, filter, LOG_MAX);
+        let epoch = self.source.position.epoch.wrapping_add(1);
+        self.source = Source::new(Position { epoch, count: 0 }, filter, LOG_MAX);
     }
 
-    /// What is advertised next to a neighbor that has acknowledged `since`; an empty addition if nothing
-    /// is new. `None`: it has acknowledged nothing yet.
-    #[must_use]
-    pub fn advertise(&self, since: Option<Position>) -> Advertisement {
-        self.source.advertise(since)
-    }
-
-    /// Whether a neighbor that has acknowledged `position` has acknowledged everything.
-    #[must_use]
-    pub fn is_all(&self, position: Option<Position>) -> bool {
-        position == Some(self.position())
+    pub(super) const fn source(&self) -> &Source {
+        &self.source
     }
 }

@@ -1,8 +1,8 @@
 //! Tests of summaries: what is told, what rules a neighbor out, and what is passed on.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
-use nekoproto::FileName;
+use nekoproto::{FileName, NodeTag};
 
 use super::*;
 use crate::state::testing::tag;
@@ -11,216 +11,308 @@ fn key(n: usize) -> NameKey {
     NameKey::of(&FileName::new(&format!("file-{n}")).unwrap())
 }
 
-/// What node 0 says of itself, with these neighbors.
-fn own(neighbors: &[usize]) -> About {
-    let neighbors = List::first_of(neighbors.iter().map(|n| tag(*n)));
-    About { of: tag(0), hops: 0, age: Duration::ZERO, neighbors }
+fn tags(nodes: &[usize]) -> Arc<[NodeTag]> {
+    let mut tags: Vec<NodeTag> = nodes.iter().map(|n| tag(*n)).collect();
+    tags.sort();
+    tags.into()
 }
 
-/// Brings `theirs` up to date with what `tell` says of a position, and says in how many messages.
-fn catch_up(
-    tell: impl Fn(Option<Position>) -> Advertisement,
-    about: &About,
-    theirs: &mut TheirSummary,
-    told: &mut Option<Position>,
-    now: Instant,
-) -> usize {
-    let mut messages = 0;
-    loop {
-        let (updates, until) = tell(*told).updates(*told, about);
-        for update in updates {
-            assert_ne!(theirs.take(update, now), Took::Gap);
-            messages += 1;
+/// What node `from` tells node 9 over one connection.
+struct Line {
+    from: usize,
+    told: Told,
+    theirs: TheirSummary,
+}
+
+impl Line {
+    fn new(from: usize) -> Self {
+        Self { from, told: Told::default(), theirs: TheirSummary::default() }
+    }
+
+    /// Tells all that is new at `now`, and says in how many messages; the heartbeat is none.
+    fn tell(&mut self, own: &OwnSummary, neighbors: &[usize], relays: &[Relayed], now: Instant) -> usize {
+        let begins = self.told.position().is_none();
+        self.told.tell_own(tag(self.from), own, Some(&tags(neighbors)));
+        self.told.tell_others(relays, true, false);
+        let mut messages = self.told.messages(begins);
+        let count = messages.len();
+        messages.push(self.told.heartbeat());
+        for message in messages {
+            assert_ne!(self.theirs.take(message, tag(self.from), tag(9), Some(now)), Took::Gap);
         }
-        if told.replace(until) == Some(until) {
-            return messages - 1; // the last one only said that nothing is new
-        }
+        self.theirs.compare(tag(self.from), tag(9), &tags(&[8]));
+        count
+    }
+
+    fn rules_out(&self, n: usize, now: Instant) -> bool {
+        self.theirs.rules_out(key(n), 0, |_| false, now)
+    }
+
+    /// The summary of node `of` that it has.
+    fn relayed(&self, of: usize, now: Instant) -> Option<Relayed> {
+        self.theirs.advertised(tag(self.from), now).find(|relayed| relayed.of == tag(of))
     }
 }
 
-fn rules_out(theirs: &TheirSummary, n: usize, now: Instant) -> bool {
-    theirs.rules_out(key(n), 0, |_| false, now)
+/// The summary of `own`, which is node `of` with these `neighbors`, as it is known `hops` from it.
+fn known(of: usize, own: &OwnSummary, neighbors: &[usize], now: Instant) -> Relayed {
+    let mut line = Line::new(of);
+    line.tell(own, neighbors, &[], now);
+    line.relayed(of, now).unwrap()
 }
 
 #[test]
 fn what_was_told_rules_out_all_else() {
     let now = Instant::now();
-    let (mut source, mut theirs, mut told) = (OwnSummary::new(1), TheirSummary::default(), None);
-    assert!(!rules_out(&theirs, 1, now), "nothing was told yet");
-    source.add(key(1));
-    assert_eq!(catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now), 1);
-    assert!(!rules_out(&theirs, 1, now) && rules_out(&theirs, 2, now));
-    assert!(source.add(key(2)) && !source.add(key(2)));
-    assert_eq!(catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now), 1);
-    assert!(!rules_out(&theirs, 2, now) && rules_out(&theirs, 3, now));
-    assert!(!rules_out(&theirs, 3, now + TRUSTED_FOR), "not confirmed for too long");
+    let (mut own, mut line) = (OwnSummary::new(1), Line::new(0));
+    assert!(!line.rules_out(1, now), "nothing was told yet");
+    own.add(key(1));
+    assert_eq!(line.tell(&own, &[], &[], now), 1);
+    assert!(!line.rules_out(1, now) && line.rules_out(2, now));
+    assert!(own.add(key(2)) && !own.add(key(2)));
+    assert_eq!(line.tell(&own, &[], &[], now), 1);
+    assert!(!line.rules_out(2, now) && line.rules_out(3, now));
+    assert!(!line.rules_out(3, now + TRUSTED_FOR), "not confirmed for too long");
+    assert_eq!(line.tell(&own, &[], &[], now + TRUSTED_FOR), 0, "nothing is new");
+    assert!(line.rules_out(3, now + TRUSTED_FOR), "one heartbeat confirms all of it");
+}
+
+/// The time under way does not count: only a moment before the message was sent does.
+#[test]
+fn what_is_not_dated_is_not_trusted() {
+    let now = Instant::now();
+    let (own, mut line) = (OwnSummary::new(1), Line::new(0));
+    line.told.tell_own(tag(0), &own, Some(&tags(&[])));
+    for message in line.told.messages(true) {
+        assert_eq!(line.theirs.take(message, tag(0), tag(9), None), Took::News);
+    }
+    assert!(!line.rules_out(1, now), "nothing says when it was so");
+    line.theirs.confirm(0, now);
+    assert!(!line.rules_out(1, now), "nothing is confirmed");
+    line.theirs.confirm(2, now);
+    assert!(!line.rules_out(1, now), "something is confirmed that has not arrived");
+    line.theirs.confirm(1, now);
+    assert!(line.rules_out(1, now));
+}
+
+#[test]
+fn many_changes_are_one_message_and_what_does_not_fit_follows() {
+    let now = Instant::now();
+    let (mut own, mut line) = (OwnSummary::new(1), Line::new(0));
+    line.tell(&own, &[1, 2], &[], now);
+    (0..1000).for_each(|n| assert!(own.add(key(n)) || n > 0));
+    let relays = [known(1, &OwnSummary::new(2), &[0], now), known(2, &OwnSummary::new(3), &[0], now)];
+    assert_eq!(line.tell(&own, &[2], &relays, now), 1);
+    assert!((0..1000).all(|n| !line.rules_out(n, now)));
+    assert!(line.relayed(1, now).is_some() && line.relayed(2, now).is_some());
+
+    let keys: Vec<_> = (0..400_000).map(key).collect(); // a filter of a mebibyte
+    own.begin_rebuild();
+    own.renew(Fresh::of(&keys));
+    assert!(line.tell(&own, &[2], &relays, now) > 3);
+    assert!((0..1000).all(|n| !line.rules_out(n, now)) && line.rules_out(400_001, now));
 }
 
 #[test]
 fn a_neighbor_with_others_behind_it_is_asked_unless_they_are_covered() {
     let now = Instant::now();
-    let (source, mut theirs, mut told) = (OwnSummary::new(1), TheirSummary::default(), None);
-    catch_up(|told| source.advertise(told), &own(&[1]), &mut theirs, &mut told, now);
-    assert!(theirs.rules_out(key(1), 0, |_| false, now));
-    assert!(!theirs.rules_out(key(1), 1, |_| false, now));
-    assert!(theirs.rules_out(key(1), 1, |covered| *covered == tag(1), now));
+    let (own, mut line) = (OwnSummary::new(1), Line::new(0));
+    line.tell(&own, &[1], &[], now);
+    assert!(line.theirs.rules_out(key(1), 0, |_| false, now));
+    assert!(!line.theirs.rules_out(key(1), 1, |_| false, now));
+    assert!(line.theirs.rules_out(key(1), 1, |covered| *covered == tag(1), now));
+    line.tell(&own, &[1, 2], &[], now);
+    assert!(!line.theirs.rules_out(key(1), 1, |covered| *covered == tag(1), now), "a link is new");
+    line.tell(&own, &[], &[], now);
+    assert!(line.theirs.rules_out(key(1), 1, |_| false, now), "both are gone");
 }
 
 /// Node 0 is the neighbor; behind it are 1, and behind that 2, and behind that 3.
 #[test]
 fn a_neighbor_is_ruled_out_when_nobody_behind_it_has_the_name_either() {
     let now = Instant::now();
-    let mut theirs = TheirSummary::default();
     let mut sources: Vec<OwnSummary> = (1..4).map(OwnSummary::new).collect();
-    let links = [vec![9, 1], vec![0, 2], vec![1, 3]];
     sources[2].add(key(2));
-    let tell = |source: &OwnSummary, n: usize, theirs: &mut TheirSummary, now| {
-        let neighbors = List::first_of(links[n].iter().map(|n| tag(*n)));
-        let hops = u8::try_from(n).unwrap();
-        let about = About { of: tag(n), hops, age: Duration::ZERO, neighbors };
-        catch_up(|told| source.advertise(told), &about, theirs, &mut None, now);
-    };
     let covers = |covered: &NodeTag| *covered == tag(9) || *covered == tag(0); // the asker and who is asked
-    for (n, source) in sources.iter().enumerate() {
-        let before = [0, 1, 2, 3].map(|hops| theirs.rules_out(key(7), hops, covers, now));
-        assert_eq!(before, [n > 0, n > 1, n > 2, false], "{n} known");
-        tell(source, n, &mut theirs, now);
-    }
-    let rules_out = |n, hops, now| theirs.rules_out(key(n), hops, covers, now);
-    assert_eq!([0, 1, 2, 3].map(|hops| rules_out(7, hops, now)), [true, true, true, false]);
-    assert_eq!([0, 1, 2, 3].map(|hops| rules_out(2, hops, now)), [true, true, false, false]);
-    let later = now + TRUSTED_FOR - Duration::from_millis(1);
-    tell(&sources[0], 0, &mut theirs, later);
-    let rules_out = |hops, now| theirs.rules_out(key(7), hops, covers, now);
-    assert_eq!([rules_out(1, later), rules_out(1, later + Duration::from_millis(1))], [true, false]);
+    let mut line = Line::new(0);
+    let rules_out =
+        |line: &Line, n, now| [0, 1, 2, 3].map(|hops| line.theirs.rules_out(key(n), hops, covers, now));
+    assert_eq!(rules_out(&line, 7, now), [false; 4]);
+    line.tell(&sources[0], &[9, 1], &[], now);
+    assert_eq!(rules_out(&line, 7, now), [true, false, false, false]);
+    let near = known(1, &sources[1], &[0, 2], now);
+    let mut beyond = Line::new(1);
+    beyond.tell(&sources[1], &[0, 2], &[known(2, &sources[2], &[1, 3], now)], now);
+    let far = beyond.relayed(2, now).unwrap();
+    assert_eq!(far.known.hops(), 1);
+    line.tell(&sources[0], &[9, 1], &[near.clone()], now);
+    assert_eq!(rules_out(&line, 7, now), [true, true, false, false]);
+    line.tell(&sources[0], &[9, 1], &[near, far.clone()], now);
+    assert_eq!(rules_out(&line, 7, now), [true, true, true, false]);
+    assert_eq!(rules_out(&line, 2, now), [true, true, false, false]);
+    line.tell(&sources[0], &[9, 1], &[far], now);
+    assert_eq!(rules_out(&line, 7, now), [true, false, false, false], "what is in between was withdrawn");
+    assert_eq!(rules_out(&line, 7, now + TRUSTED_FOR), [false; 4]);
 }
 
 #[test]
-fn a_summary_is_passed_on_with_its_age_and_its_news() {
+fn a_summary_is_passed_on_while_it_is_confirmed_and_costs_what_is_new() {
     let now = Instant::now();
-    let mut source = OwnSummary::new(1);
-    source.add(key(1));
-    let (mut theirs, mut told) = (TheirSummary::default(), None);
-    catch_up(|told| source.advertise(told), &own(&[1, 5]), &mut theirs, &mut told, now);
-    let relay = Relay { of: tag(0), via: tag(0) };
-    let (mut further, mut passed) = (TheirSummary::default(), None);
-    let pass_on = |theirs: &TheirSummary, further: &mut TheirSummary, passed: &mut Option<Position>, now| {
-        let (_, about, is_new) = theirs.pass_on(relay, *passed, now).unwrap();
-        assert_eq!(about.hops, 1);
-        let tell = |told| theirs.pass_on(relay, told, now).unwrap().0;
-        (is_new, catch_up(tell, &about, further, passed, now))
+    let (mut own, between) = (OwnSummary::new(1), OwnSummary::new(2));
+    own.add(key(1));
+    let (mut line, mut further) = (Line::new(0), Line::new(1));
+    line.tell(&own, &[1, 5], &[], now);
+    let relays = |line: &Line, now| line.relayed(0, now).into_iter().collect::<Vec<_>>();
+    assert_eq!(further.tell(&between, &[0], &relays(&line, now), now), 1);
+    assert_eq!(further.tell(&between, &[0], &relays(&line, now), now), 0);
+    let rules_out = |further: &Line, n, now| {
+        further.theirs.rules_out(key(n), 1, |covered: &NodeTag| *covered == tag(5), now)
     };
-    // The node in between has no names, and is what `further` is about.
-    let (between, mut told_of_it) = (OwnSummary::new(2), None);
-    let about = About { of: tag(1), neighbors: List::first_of([tag(0)]), ..own(&[]) };
-    catch_up(|told| between.advertise(told), &about, &mut further, &mut told_of_it, now);
-    let later = now + TRUSTED_FOR / 2;
-    catch_up(|told| between.advertise(told), &about, &mut further, &mut told_of_it, later);
-
-    assert_eq!(pass_on(&theirs, &mut further, &mut passed, later), (true, 1));
-    assert_eq!(pass_on(&theirs, &mut further, &mut passed, later), (false, 0));
-    let covers = |covered: &NodeTag| *covered == tag(5);
-    let rules_out = |further: &TheirSummary, n, now| further.rules_out(key(n), 1, covers, now);
-    assert!(!rules_out(&further, 1, later) && rules_out(&further, 2, later));
-    assert!(!rules_out(&further, 2, now + TRUSTED_FOR), "it counts from when node 0 said it");
-    source.add(key(2));
-    catch_up(|told| source.advertise(told), &own(&[1, 5]), &mut theirs, &mut told, later);
-    assert_eq!(pass_on(&theirs, &mut further, &mut passed, later), (true, 1));
-    assert!(!rules_out(&further, 2, later) && rules_out(&further, 3, later));
-    assert!(theirs.pass_on(relay, passed, later + TRUSTED_FOR).is_none(), "not trusted any more");
+    assert!(!rules_out(&further, 1, now) && rules_out(&further, 2, now));
+    own.add(key(2));
+    line.tell(&own, &[1, 5], &[], now);
+    further.told.tell_others(&relays(&line, now), false, false);
+    let news = further.told.messages(false);
+    assert!(matches!(&news[0].changes[..], [change] if matches!(&change.what,
+        nekoproto::summary::What::Added(keys) if **keys == [key(2)])));
+    for message in news {
+        further.theirs.take(message, tag(1), tag(9), Some(now));
+    }
+    assert!(!rules_out(&further, 2, now) && rules_out(&further, 3, now));
+    let later = now + TRUSTED_FOR;
+    assert_eq!(relays(&line, later).len(), 0, "not trusted any more");
+    assert_eq!(further.tell(&between, &[0], &relays(&line, later), later), 1);
+    assert!(!rules_out(&further, 3, later), "withdrawn");
 }
 
 #[test]
-fn a_message_that_comes_twice_costs_nobody_the_whole_filter() {
+fn a_whole_filter_of_another_node_waits_until_it_is_due_and_the_older_one_is_withdrawn() {
     let now = Instant::now();
-    let (mut source, mut theirs, mut told) = (OwnSummary::new(1), TheirSummary::default(), None);
-    catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now);
-    source.add(key(1));
-    let (updates, _) = source.advertise(told).updates(told, &own(&[]));
-    let relay = Relay { of: tag(0), via: tag(0) };
-    let passed = theirs.pass_on(relay, None, now).map(|(tell, about, _)| tell.updates(None, &about).1);
-    assert_eq!([(); 2].map(|()| theirs.take(updates[0].clone(), now)), [Took::News, Took::Nothing]);
-    let (tell, ..) = theirs.pass_on(relay, passed, now).unwrap();
-    assert!(matches!(tell, Advertisement::News(SummaryNews::Added(keys), _) if *keys == [key(1)]));
+    let (mut own, between) = (OwnSummary::new(1), OwnSummary::new(2));
+    let mut further = Line::new(1);
+    further.tell(&between, &[0], &[known(0, &own, &[1], now)], now);
+    own.add(key(1));
+    own.begin_rebuild();
+    own.renew(Fresh::of(&[key(1)]));
+    let rebuilt = [known(0, &own, &[1], now)];
+    further.told.tell_others(&rebuilt, false, false);
+    assert!(further.told.is_put_off());
+    for message in further.told.messages(false) {
+        assert_eq!(message.changes.len(), 1);
+        further.theirs.take(message, tag(1), tag(9), Some(now));
+    }
+    assert!(further.relayed(0, now).is_none());
+    assert_eq!(further.tell(&between, &[0], &rebuilt, now), 1);
+    assert!(further.relayed(0, now).is_some() && !further.told.is_put_off());
 }
 
 #[test]
 fn what_a_neighbor_hears_of_itself_is_not_passed_on_to_it() {
-    let told = |of: usize, via: usize, hops, is_near| relay::AdvertisedSummary {
-        relay: Relay { of: tag(of), via: tag(via) },
-        hops,
-        is_near,
+    let now = Instant::now();
+    let own = OwnSummary::new(1);
+    let told = |of: usize, via: usize, hops: u8, neighbors: &[usize]| {
+        let mut relayed = known(of, &own, neighbors, now);
+        for n in 0..hops {
+            let mut line = Line::new(100 + usize::from(n));
+            line.tell(&own, &[], &[relayed], now);
+            relayed = line.relayed(of, now).unwrap();
+        }
+        Relayed { via: tag(via), ..relayed }
     };
     let all = [
-        told(1, 1, 0, true),
-        told(2, 2, 0, false),
-        told(3, 2, 1, false),
-        told(3, 1, 2, false), // further away than over 2
-        told(4, 2, 2, false), // too far
-        told(5, 5, 0, false), // the one that is told
-        told(6, 5, 1, false), // it told us
-        told(0, 2, 1, false), // ourselves
+        told(1, 1, 0, &[5]),
+        told(2, 2, 0, &[]),
+        told(3, 2, 1, &[]),
+        told(3, 1, 2, &[]), // further away than over 2
+        told(4, 2, 2, &[]), // too far
+        told(5, 5, 0, &[]), // the one that is told
+        told(6, 5, 1, &[]), // it told us
+        told(0, 2, 1, &[]), // ourselves
     ];
-    let mut relayed = relays(tag(5), tag(0), all.into_iter());
+    let relayed = relays(tag(5), tag(0), all.into_iter());
+    let mut relayed: Vec<_> = relayed.iter().map(|relayed| (relayed.of, relayed.via)).collect();
     relayed.sort();
-    let mut expected = [(2, 2), (3, 2)].map(|(of, via)| Relay { of: tag(of), via: tag(via) });
+    let mut expected = [(2, 2), (3, 2)].map(|(of, via)| (tag(of), tag(via)));
     expected.sort();
     assert_eq!(relayed, expected);
 }
 
 #[test]
-fn a_step_that_is_missing_is_noticed() {
+fn a_message_that_is_missing_late_or_repeated_is_noticed() {
     let now = Instant::now();
-    let (mut source, mut theirs, mut told) = (OwnSummary::new(1), TheirSummary::default(), None);
-    catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now);
-    source.add(key(1));
-    let (_, lost) = source.advertise(told).updates(told, &own(&[]));
-    source.add(key(2));
-    let (updates, _) = source.advertise(Some(lost)).updates(Some(lost), &own(&[]));
-    assert_eq!(theirs.take(updates[0].clone(), now), Took::Gap);
-    assert!(!rules_out(&theirs, 1, now), "a summary with a gap is not used");
-    told = None;
-    catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now);
-    assert!(!rules_out(&theirs, 1, now) && !rules_out(&theirs, 2, now) && rules_out(&theirs, 3, now));
+    let (mut own, mut line) = (OwnSummary::new(1), Line::new(0));
+    line.tell(&own, &[], &[], now);
+    let mut news = |line: &mut Line, n| {
+        own.add(key(n));
+        line.told.tell_own(tag(0), &own, Some(&tags(&[])));
+        line.told.messages(line.told.position().is_none()).remove(0)
+    };
+    let [lost, next] = [1, 2].map(|n| news(&mut line, n));
+    let take = |line: &mut Line, message: &nekoproto::summary::SummaryNews| {
+        line.theirs.take(message.clone(), tag(0), tag(9), Some(now))
+    };
+    assert_eq!(take(&mut line, &next), Took::Gap);
+    let heartbeat = line.told.heartbeat();
+    assert_eq!(take(&mut line, &heartbeat), Took::Gap, "a heartbeat is for all before it");
+    assert_eq!(take(&mut line, &lost), Took::News);
+    assert_eq!(take(&mut line, &lost), Took::Gap, "repeated");
+    line.told.begin_anew();
+    let begins = {
+        line.told.tell_own(tag(0), &own, Some(&tags(&[])));
+        line.told.messages(true).remove(0)
+    };
+    assert_eq!(take(&mut line, &begins), Took::News);
+    assert_eq!([&next, &begins].map(|late| take(&mut line, late)), [Took::Gap; 2]);
+    assert!(!line.rules_out(1, now) && !line.rules_out(2, now) && line.rules_out(3, now));
 }
 
 #[test]
 fn a_worn_filter_is_made_anew_without_losing_a_name() {
     let now = Instant::now();
-    let (mut source, mut theirs, mut told) = (OwnSummary::new(1), TheirSummary::default(), None);
+    let (mut own, mut line) = (OwnSummary::new(1), Line::new(0));
     for n in 0..3000 {
-        source.add(key(n));
+        own.add(key(n));
     }
-    assert!(source.is_worn(), "more names than it was made for");
-    source.begin_rebuild();
-    assert!(!source.is_worn());
-    source.add(key(3001)); // while the keys are collected
-    source.add(key(5)); // known to the old filter, and not among the keys collected
+    assert!(own.is_worn(), "more names than it was made for");
+    own.begin_rebuild();
+    assert!(!own.is_worn());
+    own.add(key(3001)); // while the keys are collected
+    own.add(key(5)); // known to the old filter, and not among the keys collected
     let keys: Vec<_> = (100..3000).map(key).collect();
-    source.renew(Fresh::of(&keys));
-    catch_up(|told| source.advertise(told), &own(&[]), &mut theirs, &mut told, now);
-    assert!((100..3000).chain([3001, 5]).all(|n| !rules_out(&theirs, n, now)));
-    assert!((0..100).filter(|n| rules_out(&theirs, *n, now)).count() > 80, "removed names are gone");
-    assert!(!source.is_worn());
-    source.remove(2000);
-    assert!(source.is_worn(), "many names are gone");
+    own.renew(Fresh::of(&keys));
+    line.tell(&own, &[], &[], now);
+    assert!((100..3000).chain([3001, 5]).all(|n| !line.rules_out(n, now)));
+    assert!((0..100).filter(|n| line.rules_out(*n, now)).count() > 80, "removed names are gone");
+    assert!(!own.is_worn());
+    own.remove(2000);
+    assert!(own.is_worn(), "many names are gone");
 }
 
 #[test]
 fn a_neighbor_cannot_make_us_keep_more_than_a_bound() {
+    use nekoproto::{
+        List,
+        summary::{Change, SummaryNews, What},
+    };
     let now = Instant::now();
     let mut theirs = TheirSummary::default();
+    let part = OwnSummary::new(1).source().filter.parts().next().unwrap();
+    let mut number = 0;
+    let mut take = |theirs: &mut TheirSummary, of, hops, is_whole: bool| {
+        let whole = What::Whole { epoch: 1, count: 0, part: part.clone(), neighbors: List::new() };
+        let what = if is_whole { whole } else { What::Added(List::first_of([key(1)])) };
+        number += 1;
+        let changes = List::first_of([Change { of: tag(of), hops, what }]);
+        let news = SummaryNews { echo_ms: 1, number, begins: number == 1, is_all: true, changes };
+        theirs.take(news, tag(0), tag(9), Some(now))
+    };
     for n in 1..200 {
-        let source = OwnSummary::new(n as u64);
-        let about = About { of: tag(n), hops: 1, ..own(&[]) };
-        catch_up(|told| source.advertise(told), &about, &mut theirs, &mut None, now);
+        take(&mut theirs, n, 1, true);
     }
-    assert_eq!(theirs.advertised(tag(0), tag(9), now).count(), relay::BEHIND_MAX);
-    let one_more = OwnSummary::new(1).advertise(Some(Position { epoch: 1, count: 0 }));
-    let about = About { of: tag(250), hops: 1, ..own(&[]) };
-    let (updates, _) = one_more.updates(None, &about);
-    assert_eq!(theirs.take(updates[0].clone(), now), Took::Nothing, "the whole filter is not asked for");
-    let far = About { of: tag(300), hops: RELAYED_HOPS + 1, ..own(&[]) };
-    let (updates, _) = OwnSummary::new(1).advertise(None).updates(None, &far);
-    assert_eq!(theirs.take(updates[0].clone(), now), Took::Nothing);
+    assert_eq!(theirs.advertised(tag(0), now).count(), RELAYED_MAX);
+    assert_ne!(take(&mut theirs, 250, 1, false), Took::Gap, "the whole filter is not asked for");
+    take(&mut theirs, 300, RELAYED_HOPS + 1, true);
+    assert_eq!(theirs.advertised(tag(0), now).count(), RELAYED_MAX);
+    assert_eq!(take(&mut theirs, 0, 0, false), Took::Gap, "names are added to nothing");
+    assert_eq!(theirs.advertised(tag(0), now).count(), 0, "nothing is trusted after a gap");
 }

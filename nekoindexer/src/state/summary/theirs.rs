@@ -1,160 +1,207 @@
-//! What one neighbor advertises to us: its own names, and those of nodes behind it.
+//! What one neighbor advertises to us over one connection: its own names, and those of nodes behind it.
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use nekoproto::{
-    List, NodeTag,
-    summary::{Assembly, NameKey, SummaryNews, SummaryUpdate},
+    NodeTag,
+    limits::COVERED_MAX,
+    summary::{Assembly, Change, FilterPart, NameKey, SummaryNews, What},
 };
 
 use super::{
-    About, Advertisement, Position, RELAYED_HOPS, Relay, Source, TRUSTED_FOR,
-    relay::{AdvertisedSummary, BEHIND_MAX},
+    Position, RELAYED_HOPS, Source, TRUSTED_FOR,
+    relay::{RELAYED_MAX, Relayed},
 };
 
 /// Words of all filters of nodes behind one neighbor: 2 MiB.
 const BEHIND_WORDS_MAX: usize = 256 * 1024;
-/// Changes of a neighbor's summary that are remembered, to be passed on.
+/// Latest names of a neighbor's summary that are remembered, to be passed on.
 const LOG_MAX: usize = 512;
-/// A summary that has not been confirmed for this long is dropped.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(30);
 
-/// What one neighbor advertises to us.
+/// What one neighbor advertises to us over one connection.
 #[derive(Debug, Default)]
 pub struct TheirSummary {
-    own: Option<KnownSummary>,
+    /// Number of the last message with changes.
+    taken: u64,
+    /// A moment at which all of it was up to date.
+    confirmed: Option<Instant>,
+    own: Option<Arc<KnownSummary>>,
     /// The summaries that it passes on, by node.
-    behind: BTreeMap<NodeTag, KnownSummary>,
+    behind: BTreeMap<NodeTag, Arc<KnownSummary>>,
     /// There was no room for a node behind it: the whole filter of an unknown node is not asked for.
     is_full: bool,
     /// All its neighbors are ours too, or this node: it can ask nobody whom we do not ask.
     is_enclosed: bool,
-    /// A filter of its own that is arriving, and one that it passes on.
-    arriving: [Option<Arriving>; 2],
+    /// Something of it is to be passed on to another neighbor of ours.
+    is_passed_on: bool,
+    /// A filter that arrives in parts.
+    arriving: Option<Arriving>,
 }
 
-/// A filter that arrives in parts.
 #[derive(Debug)]
 struct Arriving {
     of: NodeTag,
-    epoch: u64,
-    count: u64,
+    position: Position,
+    neighbors: Arc<[NodeTag]>,
     assembly: Assembly,
 }
 
-#[derive(Debug)]
-struct KnownSummary {
+/// The summary of one node.
+#[derive(Clone, Debug)]
+pub struct KnownSummary {
     source: Source,
-    /// Hops from the neighbor to the node whose summary this is.
+    /// Hops from the neighbor that advertises it to its node.
     hops: u8,
-    neighbors: HashSet<NodeTag>,
-    confirmed: Instant,
+    /// The neighbors of its node, sorted.
+    neighbors: Arc<[NodeTag]>,
 }
 
-/// What became of an update.
+/// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
     /// It was taken in, and says something new.
     News,
-    /// It was taken in, or was known already.
+    /// It was taken in.
     Nothing,
-    /// A step is missing before it, and the whole filter is needed.
+    /// It does not follow on what was taken in: the sender has to begin anew.
     Gap,
 }
 
 impl TheirSummary {
-    /// Applies an update. Within an epoch nothing that was known is forgotten, in whatever order updates
-    /// arrive.
-    pub fn take(&mut self, update: SummaryUpdate, now: Instant) -> Took {
-        if update.hops > RELAYED_HOPS {
-            return Took::Nothing; // further away than any query goes
+    /// Takes in a message of the neighbor `from` to `me`. `dated`: a moment before it was sent.
+    pub fn take(&mut self, news: SummaryNews, from: NodeTag, me: NodeTag, dated: Option<Instant>) -> Took {
+        let next = self.taken.saturating_add(u64::from(!news.changes.is_empty()));
+        if news.begins && news.number > self.taken {
+            *self = Self { is_passed_on: self.is_passed_on, taken: news.number, ..Self::default() };
+        } else if news.number == next && !news.begins {
+            self.taken = next;
+        } else {
+            return Took::Gap; // late, or something before it is missing
         }
-        let SummaryUpdate { of, hops, age_ms, epoch, from, to, news, neighbors } = update;
-        let age = Duration::from_millis(age_ms.into());
-        let Some(confirmed) = now.checked_sub(age).filter(|_| age < TRUSTED_FOR) else {
-            return Took::Nothing; // too old to be trusted
-        };
-        let neighbors: HashSet<NodeTag> = neighbors.iter().copied().collect();
-        match news {
-            SummaryNews::Added(keys) => {
-                let is_full = self.is_full && hops > 0;
-                let Some(known) = self.known_mut(of, hops) else {
-                    return if is_full { Took::Nothing } else { Took::Gap };
-                };
-                if known.source.epoch != epoch || from > known.source.count {
-                    self.forget(of, hops); // it cannot be trusted any more
-                    return Took::Gap;
-                }
-                if to < known.source.count {
-                    return Took::Nothing;
-                }
-                let is_news = to > known.source.count || known.neighbors != neighbors;
-                known.source.extend(&keys, from, to);
-                known.neighbors = neighbors;
-                known.confirmed = known.confirmed.max(confirmed);
-                known.hops = hops;
-                if is_news { Took::News } else { Took::Nothing }
+        let is_news = !news.changes.is_empty();
+        for change in news.changes {
+            let is_of_interest = change.hops == 0 || (change.of != from && change.of != me);
+            if is_of_interest && !self.change(change, from) {
+                let taken = self.taken;
+                *self = Self { is_passed_on: self.is_passed_on, taken, ..Self::default() };
+                return Took::Gap;
             }
-            SummaryNews::Part(part) => {
-                let place = &mut self.arriving[usize::from(hops > 0)];
-                if part.at == 0 {
-                    let begin = |assembly| Arriving { of, epoch, count: to, assembly };
-                    *place = Assembly::begin(&part).map(begin);
-                }
-                let Some(arriving) = place else { return Took::Gap };
-                let is_next = (arriving.of, arriving.epoch, arriving.count) == (of, epoch, to);
-                if !is_next || !arriving.assembly.add(&part) {
-                    *place = None;
-                    return Took::Gap;
-                }
-                let Some(filter) = arriving.assembly.finish() else { return Took::Nothing };
-                *place = None;
-                let is_known =
-                    |known: &mut KnownSummary| known.source.epoch == epoch && known.source.count > to;
-                if self.known_mut(of, hops).is_some_and(is_known) {
-                    return Took::Nothing;
-                }
-                let source = Source::new(epoch, to, filter, LOG_MAX);
-                self.keep(of, KnownSummary { source, hops, neighbors, confirmed }, now);
-                Took::News
-            }
+        }
+        if let (true, Some(dated)) = (news.is_all, dated) {
+            self.confirm(news.number, dated);
+        }
+        if is_news { Took::News } else { Took::Nothing }
+    }
+
+    /// All up to message `number` was up to date at `at`, says the neighbor; 0 says nothing.
+    pub fn confirm(&mut self, number: u64, at: Instant) {
+        if number != 0 && number == self.taken {
+            self.confirmed = self.confirmed.max(Some(at));
         }
     }
 
-    /// Notes whether all its neighbors are ours too, which `is_ours` tells. Called whenever its or our
-    /// neighbors change: finding it out for each query takes the square of the number of neighbors.
-    pub fn enclose(&mut self, is_ours: impl Fn(&NodeTag) -> bool) {
-        self.is_enclosed = self.own.as_ref().is_some_and(|own| own.neighbors.iter().all(is_ours));
+    /// Whether it may be relied on.
+    #[must_use]
+    pub fn is_trusted(&self, now: Instant) -> bool {
+        self.confirmed.is_some_and(|confirmed| now.saturating_duration_since(confirmed) < TRUSTED_FOR)
+    }
+
+    /// False if it cannot be applied.
+    fn change(&mut self, Change { of, hops, what }: Change, from: NodeTag) -> bool {
+        if hops > RELAYED_HOPS {
+            return true; // further away than any query goes
+        }
+        let of = if hops == 0 { from } else { of };
+        match what {
+            What::Whole { epoch, count, part, neighbors } => {
+                let arriving = (of, Position { epoch, count });
+                return self.arrive(arriving, hops, &part, neighbors.into_vec());
+            }
+            What::Withdrawn => {
+                self.behind.remove(&of);
+            }
+            What::Added(keys) => {
+                let Some(known) = self.known_mut(of, hops) else { return self.is_full && hops > 0 };
+                keys.iter().for_each(|key| known.source.add(*key));
+            }
+            What::Neighbors { added, removed } => {
+                let Some(known) = self.known_mut(of, hops) else { return self.is_full && hops > 0 };
+                let kept = known.neighbors.iter().filter(|tag| !removed.contains(tag));
+                known.neighbors = sorted(kept.chain(added.iter()).copied().collect());
+                known.hops = hops;
+            }
+        }
+        true
+    }
+
+    fn arrive(
+        &mut self,
+        (of, position): (NodeTag, Position),
+        hops: u8,
+        part: &FilterPart,
+        neighbors: Vec<NodeTag>,
+    ) -> bool {
+        if part.at == 0 {
+            let neighbors = sorted(neighbors);
+            let begin = |assembly| Arriving { of, position, neighbors, assembly };
+            self.arriving = Assembly::begin(part).map(begin);
+        }
+        let Some(arriving) = &mut self.arriving else { return false };
+        if (arriving.of, arriving.position) != (of, position) || !arriving.assembly.add(part) {
+            return false;
+        }
+        if let Some(filter) = arriving.assembly.finish() {
+            let neighbors = Arc::clone(&arriving.neighbors);
+            self.arriving = None;
+            self.keep(of, KnownSummary { source: Source::new(position, filter, LOG_MAX), hops, neighbors });
+        }
+        true
     }
 
     fn known_mut(&mut self, of: NodeTag, hops: u8) -> Option<&mut KnownSummary> {
-        if hops == 0 { self.own.as_mut() } else { self.behind.get_mut(&of) }
+        let known = if hops == 0 { self.own.as_mut() } else { self.behind.get_mut(&of) };
+        known.map(Arc::make_mut)
     }
 
-    fn forget(&mut self, of: NodeTag, hops: u8) {
-        if hops == 0 {
-            self.own = None;
-        } else {
-            self.behind.remove(&of);
-        }
-    }
-
-    fn keep(&mut self, of: NodeTag, known: KnownSummary, now: Instant) {
+    fn keep(&mut self, of: NodeTag, known: KnownSummary) {
         if known.hops == 0 {
-            self.own = Some(known);
+            self.own = Some(Arc::new(known));
             return;
         }
-        self.behind.retain(|_, known| now.saturating_duration_since(known.confirmed) < FORGOTTEN_AFTER);
         self.behind.remove(&of);
         let words: usize = self.behind.values().map(|known| known.source.filter.words()).sum();
         self.is_full =
-            self.behind.len() >= BEHIND_MAX || words + known.source.filter.words() > BEHIND_WORDS_MAX;
+            self.behind.len() >= RELAYED_MAX || words + known.source.filter.words() > BEHIND_WORDS_MAX;
         if !self.is_full {
-            self.behind.insert(of, known);
+            self.behind.insert(of, Arc::new(known));
         }
+    }
+
+    /// Notes what the neighbors of `me`, which are `mine`, sorted, mean to the summaries of the neighbor `from`.
+    /// Called whenever its or our neighbors change: finding it out for each query takes the square of the number of
+    /// neighbors. Returns whether something of it is, or was, to be passed on.
+    pub fn compare(&mut self, from: NodeTag, me: NodeTag, mine: &[NodeTag]) -> bool {
+        let is_ours = |other: &NodeTag| *other == me || mine.binary_search(other).is_ok();
+        self.is_enclosed = self.own.as_ref().is_some_and(|own| own.neighbors.iter().all(is_ours));
+        let is_unheard_by_some = |(of, known): (&NodeTag, &Arc<KnownSummary>)| {
+            known.hops < RELAYED_HOPS
+                && mine.iter().any(|other| *other != from && other != of && !known.has_neighbor(other))
+        };
+        let own = self.own.iter().map(|own| (&from, own));
+        let is_passed_on = own.chain(&self.behind).any(is_unheard_by_some);
+        std::mem::replace(&mut self.is_passed_on, is_passed_on) || is_passed_on
+    }
+
+    /// Whether something of it is to be passed on.
+    #[must_use]
+    pub const fn is_passed_on(&self) -> bool {
+        self.is_passed_on
+    }
+
+    /// Whether the neighbor itself has `other` as a neighbor.
+    #[must_use]
+    pub fn has_neighbor(&self, other: &NodeTag) -> bool {
+        self.own.as_ref().is_some_and(|own| own.has_neighbor(other))
     }
 
     /// Whether the neighbor need not be asked for `key` at first: it does not have it, and neither has any
@@ -167,7 +214,10 @@ impl TheirSummary {
         covers: impl Fn(&NodeTag) -> bool,
         now: Instant,
     ) -> bool {
-        let lacks = |known: &&KnownSummary| known.is_trusted(now) && !known.source.filter.may_contain(key);
+        if !self.is_trusted(now) {
+            return false;
+        }
+        let lacks = |known: &&Arc<KnownSummary>| !known.source.filter.may_contain(key);
         let Some(own) = self.own.as_ref().filter(lacks) else { return false };
         if ttl_hops == 0 || self.is_enclosed {
             return true;
@@ -175,8 +225,8 @@ impl TheirSummary {
         let mut visited: Vec<NodeTag> = Vec::new();
         let mut at: Vec<&KnownSummary> = vec![own];
         for _ in 0..ttl_hops {
-            let mut further = Vec::new();
-            for tag in at.iter().flat_map(|known| &known.neighbors) {
+            let mut further: Vec<&KnownSummary> = Vec::new();
+            for tag in at.iter().flat_map(|known| &*known.neighbors) {
                 if covers(tag) || visited.contains(tag) {
                     continue;
                 }
@@ -192,45 +242,52 @@ impl TheirSummary {
         true
     }
 
-    /// The trusted summaries that this neighbor, `via`, advertises, as candidates to be passed on to `to`.
-    pub fn advertised(
-        &self,
-        via: NodeTag,
-        to: NodeTag,
-        now: Instant,
-    ) -> impl Iterator<Item = AdvertisedSummary> {
+    /// The summaries that this neighbor, `via`, advertises, as candidates to be passed on; none if they are not
+    /// trusted.
+    pub fn advertised(&self, via: NodeTag, now: Instant) -> impl Iterator<Item = Relayed> {
         let own = self.own.iter().map(move |known| (via, known));
-        let all = own.chain(self.behind.iter().map(|(tag, known)| (*tag, known)));
-        all.filter(move |(_, known)| known.is_trusted(now)).map(move |(of, known)| AdvertisedSummary {
-            relay: Relay { of, via },
-            hops: known.hops,
-            is_near: known.neighbors.contains(&to),
-        })
-    }
-
-    /// What is passed on next of a summary that this neighbor advertises, to a neighbor that has acknowledged
-    /// `since`, and whether that is new to it.
-    #[must_use]
-    pub fn pass_on(
-        &self,
-        Relay { of, via }: Relay,
-        since: Option<Position>,
-        now: Instant,
-    ) -> Option<(Advertisement, About, bool)> {
-        let known = if of == via { self.own.as_ref() } else { self.behind.get(&of) };
-        let known = known.filter(|known| known.is_trusted(now))?;
-        let about = About {
+        let all = own.chain(self.behind.iter().map(|(of, known)| (*of, known)));
+        all.filter(move |_| self.is_trusted(now)).map(move |(of, known)| Relayed {
             of,
-            hops: known.hops + 1,
-            age: now.saturating_duration_since(known.confirmed),
-            neighbors: List::first_of(known.neighbors.iter().copied()),
-        };
-        Some((known.source.advertise(since), about, since != Some(known.source.position())))
+            via,
+            known: Arc::clone(known),
+        })
     }
 }
 
 impl KnownSummary {
-    fn is_trusted(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.confirmed) < TRUSTED_FOR
+    pub(super) const fn source(&self) -> &Source {
+        &self.source
     }
+
+    /// Where it is in its history.
+    #[must_use]
+    pub const fn position(&self) -> Position {
+        self.source.position
+    }
+
+    /// Hops from the neighbor that advertises it to its node.
+    #[must_use]
+    pub const fn hops(&self) -> u8 {
+        self.hops
+    }
+
+    /// The neighbors of its node, sorted.
+    #[must_use]
+    pub const fn neighbors(&self) -> &Arc<[NodeTag]> {
+        &self.neighbors
+    }
+
+    /// Whether `other` is one of them.
+    #[must_use]
+    pub fn has_neighbor(&self, other: &NodeTag) -> bool {
+        self.neighbors.binary_search(other).is_ok()
+    }
+}
+
+fn sorted(mut tags: Vec<NodeTag>) -> Arc<[NodeTag]> {
+    tags.sort_unstable();
+    tags.dedup();
+    tags.truncate(COVERED_MAX);
+    tags.into()
 }

@@ -5,10 +5,11 @@ use std::net::SocketAddr;
 use nekoproto::{
     Answers, FileName, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, Names, Purpose,
     QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, Role,
+    summary::{SummaryNews, SummaryReply},
     transport::{Connection, Io, Security, control, control::Driver},
 };
 use tarpc::context::Context;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
@@ -23,6 +24,10 @@ pub(crate) struct Fake {
     pub(crate) asked: mpsc::UnboundedReceiver<(Context, QueryRequest)>,
     /// The invalidations that it is told.
     pub(crate) told: mpsc::UnboundedReceiver<InvalidateRequest>,
+    /// What it is told of names.
+    pub(crate) summaries: mpsc::UnboundedReceiver<SummaryNews>,
+    /// Whether it answers none of that at the moment.
+    pub(crate) is_silent: watch::Sender<bool>,
     _stop: DropGuard,
 }
 
@@ -44,6 +49,8 @@ struct Service {
     habit: Habit,
     asked: mpsc::UnboundedSender<(Context, QueryRequest)>,
     told: mpsc::UnboundedSender<InvalidateRequest>,
+    summaries: mpsc::UnboundedSender<SummaryNews>,
+    is_silent: watch::Sender<bool>,
 }
 
 impl Fake {
@@ -53,11 +60,19 @@ impl Fake {
         let addr = listener.local_addr();
         let (asked_sender, asked) = mpsc::unbounded_channel();
         let (told_sender, told) = mpsc::unbounded_channel();
-        let service = Service { habit, asked: asked_sender, told: told_sender };
+        let (summaries_sender, summaries) = mpsc::unbounded_channel();
+        let is_silent = watch::Sender::new(false);
+        let service = Service {
+            habit,
+            asked: asked_sender,
+            told: told_sender,
+            summaries: summaries_sender,
+            is_silent: is_silent.clone(),
+        };
         let serve = move |connection| run(connection, service.clone());
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
-        Self { addr, asked, told, _stop: stop.drop_guard() }
+        Self { addr, asked, told, summaries, is_silent, _stop: stop.drop_guard() }
     }
 }
 
@@ -70,7 +85,8 @@ pub(crate) async fn deaf_neighbor(seed: u16, addr: SocketAddr, security: Securit
 /// Speaks as an indexer over a connection that was dialed.
 pub(crate) fn speak(io: Io) -> (IndexerServiceClient, Driver) {
     let (asked, told) = (mpsc::unbounded_channel().0, mpsc::unbounded_channel().0);
-    let service = Service { habit: Habit::NeverAnswers, asked, told };
+    let (summaries, is_silent) = (mpsc::unbounded_channel().0, watch::Sender::new(false));
+    let service = Service { habit: Habit::NeverAnswers, asked, told, summaries, is_silent };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
     (client, Box::pin(driver))
 }
@@ -98,12 +114,10 @@ impl IndexerService for Service {
         Err(Refusal::WrongRole)
     }
 
-    async fn summarize(
-        self,
-        _: tarpc::context::Context,
-        _: nekoproto::summary::SummaryUpdate,
-    ) -> Result<bool, Refusal> {
-        Ok(true)
+    async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {
+        let _ = self.summaries.send(news); // few tests listen
+        let _ = self.is_silent.subscribe().wait_for(|is_silent| !is_silent).await; // the sender is here
+        Ok(SummaryReply { clock_ms: 1, is_taken: true, confirms: 0 })
     }
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {

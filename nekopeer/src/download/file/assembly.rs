@@ -6,6 +6,7 @@ use std::{collections::HashMap, ops::Range, sync::Arc};
 use nekoproto::{ChunkHash, Manifest, Record};
 use parking_lot::Mutex;
 use rayon::{iter::ParallelIterator, slice::ParallelSlice};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     content::{
@@ -192,8 +193,12 @@ impl Assembly {
     ///
     /// # Panics
     /// A chunk is missing.
-    pub(crate) fn finish(self, record: &Record) -> Result<(Partial, Vec<u8>), AssembleError> {
-        let checked = self.check_whole(record)?;
+    pub(crate) fn finish(
+        self,
+        record: &Record,
+        stop: &CancellationToken,
+    ) -> Result<(Partial, Vec<u8>), AssembleError> {
+        let checked = self.check_whole(record, stop)?;
         let outboard = checked.whole.lock().to_outboard();
         Ok((checked.partial, outboard))
     }
@@ -202,17 +207,17 @@ impl Assembly {
     ///
     /// # Panics
     /// A chunk is missing.
-    pub(crate) fn check(self, record: &Record) -> Result<(), AssembleError> {
-        self.check_whole(record).map(drop)
+    pub(crate) fn check(self, record: &Record, stop: &CancellationToken) -> Result<(), AssembleError> {
+        self.check_whole(record, stop).map(drop)
     }
 
-    fn check_whole(self, record: &Record) -> Result<Self, AssembleError> {
+    fn check_whole(self, record: &Record, stop: &CancellationToken) -> Result<Self, AssembleError> {
         assert!(self.have.is_complete(), "every chunk is there");
-        self.hash_rest()?;
+        self.hash_rest(stop)?;
         if self.whole.lock().whole().is_some_and(|whole| whole == record.content) {
             return Ok(self);
         }
-        let damaged = self.damaged()?;
+        let damaged = self.damaged(stop)?;
         if damaged.is_empty() {
             self.partial.discard()?;
             return Err(AssembleError::WrongContent);
@@ -225,7 +230,7 @@ impl Assembly {
     }
 
     /// Hashes, on all cores, the segments that have no hash yet.
-    fn hash_rest(&self) -> Result<(), StoreError> {
+    fn hash_rest(&self, stop: &CancellationToken) -> Result<(), StoreError> {
         if self.manifest.size() == 0 {
             self.whole.lock().put(0, outboard::of_nothing());
             return Ok(());
@@ -235,12 +240,13 @@ impl Assembly {
             let missing = (0..whole.len()).filter(|segment| whole.get(*segment).is_none());
             missing.map(|segment| whole.range(segment)).collect()
         };
-        missing.par_chunks(SEGMENTS_AT_ONCE).try_for_each(|segments| self.hash_segments(segments))
+        missing.par_chunks(SEGMENTS_AT_ONCE).try_for_each(|segments| self.hash_segments(segments, stop))
     }
 
-    fn hash_segments(&self, segments: &[Range<u64>]) -> Result<(), StoreError> {
+    fn hash_segments(&self, segments: &[Range<u64>], stop: &CancellationToken) -> Result<(), StoreError> {
         let mut buffer = vec![0; READ_BYTES];
         for range in segments {
+            self.goes_on(stop)?;
             let mut hasher = SegmentHasher::new(self.manifest.size(), range.start);
             while hasher.at() < range.end {
                 let left = usize::try_from(range.end - hasher.at()).unwrap_or(READ_BYTES);
@@ -253,10 +259,11 @@ impl Assembly {
     }
 
     /// The chunks whose bytes on disk do not match their hashes.
-    fn damaged(&self) -> Result<Vec<usize>, StoreError> {
+    fn damaged(&self, stop: &CancellationToken) -> Result<Vec<usize>, StoreError> {
         let mut buffer = Vec::new();
         let mut damaged = Vec::new();
         for (index, chunk) in self.manifest.chunks().iter().enumerate() {
+            self.goes_on(stop)?;
             buffer.resize(chunk.len as usize, 0);
             self.partial.read_at(&mut buffer, self.manifest.range(index).start)?;
             if hash(&buffer) != chunk.hash {
@@ -264,6 +271,10 @@ impl Assembly {
             }
         }
         Ok(damaged)
+    }
+
+    fn goes_on(&self, stop: &CancellationToken) -> Result<(), StoreError> {
+        if stop.is_cancelled() { Err(StoreError::stopped(&self.partial.path())) } else { Ok(()) }
     }
 }
 
@@ -323,7 +334,7 @@ mod tests {
             assembly.write(index, chunk(BYTES, index), &mut hasher, |index| took.push(index)).unwrap();
             assert_eq!(took, [index]);
         }
-        let (partial, _) = assembly.finish(&record(BYTES)).unwrap();
+        let (partial, _) = assembly.finish(&record(BYTES), &CancellationToken::new()).unwrap();
         assert_eq!(std::fs::read(partial.path()).unwrap(), BYTES);
     }
 
@@ -342,7 +353,7 @@ mod tests {
         assert_eq!(took, [1, 0, 2, 4, 3]);
         let mut record = record(bytes);
         record.size = bytes.len() as u64;
-        let (partial, _) = assembly.finish(&record).unwrap();
+        let (partial, _) = assembly.finish(&record, &CancellationToken::new()).unwrap();
         assert_eq!(std::fs::read(partial.path()).unwrap(), bytes);
     }
 
@@ -353,9 +364,23 @@ mod tests {
         for (index, bytes) in BYTES.chunks(5).enumerate() {
             assembly.write(index, bytes, &mut None, |_| {}).unwrap();
         }
-        let error = assembly.finish(&record(b"something else")).unwrap_err();
+        let error = assembly.finish(&record(b"something else"), &CancellationToken::new()).unwrap_err();
         assert!(matches!(error, AssembleError::WrongContent));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_check_ends_soon_after_the_download_and_keeps_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let assembly = open(folder.path(), BYTES);
+        for (index, bytes) in BYTES.chunks(5).enumerate() {
+            assembly.write(index, bytes, &mut None, |_| {}).unwrap();
+        }
+        *assembly.whole.lock() = Segments::new(BYTES.len() as u64); // as after a restart
+        let (partial, stop) = (assembly.partial.path(), CancellationToken::new());
+        stop.cancel();
+        assert!(matches!(assembly.finish(&record(BYTES), &stop), Err(AssembleError::Store(_))));
+        assert_eq!(std::fs::read(partial).unwrap(), BYTES);
     }
 
     #[test]
@@ -367,11 +392,11 @@ mod tests {
         }
         assembly.partial.write_at(b"X", 11).unwrap();
         *assembly.whole.lock() = Segments::new(BYTES.len() as u64); // as after a restart
-        let error = assembly.finish(&record(BYTES)).unwrap_err();
+        let error = assembly.finish(&record(BYTES), &CancellationToken::new()).unwrap_err();
         let AssembleError::Damaged(assembly, damaged) = error else { panic!("{error}") };
         assert_eq!(damaged, [2]);
         assert!(!assembly.have.contains(2) && assembly.have.contains(1));
         assembly.write(2, chunk(BYTES, 2), &mut None, |_| {}).unwrap();
-        assembly.finish(&record(BYTES)).unwrap();
+        assembly.finish(&record(BYTES), &CancellationToken::new()).unwrap();
     }
 }

@@ -1,8 +1,9 @@
 //! The destination of a download: an existing file of the user's is not overwritten unless forced.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{io::Read, path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, VerifiedRecord};
+use tokio_util::sync::CancellationToken;
 
 use super::look_alikes::refuse_look_alike;
 use crate::{
@@ -11,6 +12,9 @@ use crate::{
     library::Library,
     storage::{StoreError, place::Place},
 };
+
+/// Bytes per read for hashing.
+const READ_BYTES: usize = 1024 * 1024;
 
 /// What a download finds in its place.
 #[derive(Debug)]
@@ -31,11 +35,13 @@ impl Downloader {
         options: &DownloadOptions,
     ) -> Result<Destination, DownloadError> {
         let (record, options) = (record.clone(), options.clone());
+        let stop = self.library.tasks.stop.child_token();
+        let _stop = stop.clone().drop_guard();
         let look = move |library: &Arc<Library>| {
             if options.output.is_none() && !options.force {
                 refuse_look_alike(&library.share, &record.name)?; // before folders are created
             }
-            destination(library, &record, &options)
+            destination(library, &record, &options, &stop)
         };
         self.library.blocking(look).await
     }
@@ -58,6 +64,7 @@ pub(crate) fn destination(
     library: &Library,
     record: &VerifiedRecord,
     options: &DownloadOptions,
+    stop: &CancellationToken,
 ) -> Result<Destination, DownloadError> {
     library.catalogue.settle(&record.name)?;
     let place = place_for(library, &record.name, options)?;
@@ -68,7 +75,9 @@ pub(crate) fn destination(
         Some(entry) if entry.record == *record => Ok(Destination::UpToDate(place.path().to_owned())),
         Some(_) => Ok(Destination::Replaceable(stamp)), // an unchanged older copy
         None if options.force || !place.is_taken()? => Ok(Destination::Replaceable(stamp)),
-        None if stamp.is_some_and(|stamp| stamp.size() == record.size) && has_bytes_of(&place, record)? => {
+        None if stamp.is_some_and(|stamp| stamp.size() == record.size)
+            && has_bytes_of(&place, record, stop)? =>
+        {
             Ok(Destination::Replaceable(stamp))
         }
         None => Err(DownloadError::Exists(place.path().to_owned())),
@@ -76,9 +85,21 @@ pub(crate) fn destination(
 }
 
 /// Whether the file in `place` has the bytes of `record`; then all its chunks are reused.
-fn has_bytes_of(place: &Place, record: &VerifiedRecord) -> Result<bool, DownloadError> {
-    let mut whole = blake3::Hasher::new();
-    let hashed = whole.update_reader(place.open()?).map(|_| ());
-    hashed.map_err(|source| StoreError::Io { path: place.path().to_owned(), source })?;
-    Ok(whole.finalize().as_bytes() == record.content.as_bytes())
+fn has_bytes_of(
+    place: &Place,
+    record: &VerifiedRecord,
+    stop: &CancellationToken,
+) -> Result<bool, DownloadError> {
+    let (mut whole, mut buffer) = (blake3::Hasher::new(), vec![0; READ_BYTES]);
+    let mut file = place.open()?;
+    let failed = |source| StoreError::Io { path: place.path().to_owned(), source };
+    loop {
+        if stop.is_cancelled() {
+            return Err(StoreError::stopped(place.path()).into());
+        }
+        match file.read(&mut buffer).map_err(failed)? {
+            0 => return Ok(whole.finalize().as_bytes() == record.content.as_bytes()),
+            read => whole.update(&buffer[..read]),
+        };
+    }
 }

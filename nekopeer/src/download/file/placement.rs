@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf};
 
 use nekoproto::VerifiedRecord;
+use tokio_util::sync::CancellationToken;
 
 use super::assembly::{AssembleError, Assembly};
 use crate::{
@@ -11,25 +12,35 @@ use crate::{
     storage::catalogue::{Catalogue, Copy, Entry},
 };
 
+/// What becomes of a complete file.
+pub(crate) struct NewCopy {
+    pub(crate) record: VerifiedRecord,
+    pub(crate) origin_addr: Option<SocketAddr>,
+    /// Its encoded manifest.
+    pub(crate) manifest: Vec<u8>,
+    /// The stamp of the file that it may replace.
+    pub(crate) replaceable: Option<Stamp>,
+}
+
 /// Verifies the complete file, moves it to its place and catalogues it. The file it replaces must still
-/// have the stamp `replaceable`. A damaged file is returned so that it can be repaired. Blocking.
+/// have the expected stamp. A damaged file is returned so that it can be repaired. `stop` ends it before the
+/// move. Blocking.
 pub(crate) fn put_in_place(
     catalogue: &Catalogue,
     assembly: Assembly,
-    record: &VerifiedRecord,
-    origin_addr: Option<SocketAddr>,
-    manifest: Vec<u8>,
-    replaceable: Option<Stamp>,
+    copy: NewCopy,
+    stop: &CancellationToken,
 ) -> Result<Result<Entry, Box<Assembly>>, DownloadError> {
-    catalogue.may_hold(record)?;
-    let (partial, outboard) = match assembly.finish(record) {
+    let NewCopy { record, origin_addr, manifest, replaceable } = copy;
+    catalogue.may_hold(&record)?;
+    let (partial, outboard) = match assembly.finish(&record, stop) {
         Ok(finished) => finished,
         Err(AssembleError::Damaged(assembly, _)) => return Ok(Err(assembly)),
         Err(AssembleError::WrongContent) => return Err(DownloadError::OriginLies(record.name.clone())),
         Err(AssembleError::Store(error)) => return Err(error.into()),
     };
     let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
-    let entry = copy_entry(record.clone(), origin_addr, stamp, path);
+    let entry = copy_entry(record, origin_addr, stamp, path);
     let mut copy = Copy { entry, manifest, outboard };
     let _placing = catalogue.place([(&copy, partial.path())].into_iter())?;
     copy.entry.stamp = partial.commit_synced(replaceable)?;

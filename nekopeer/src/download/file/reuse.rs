@@ -9,6 +9,7 @@ use std::{
 };
 
 use nekoproto::{ChunkHash, Manifest, Record};
+use tokio_util::sync::CancellationToken;
 
 use super::assembly::Assembly;
 use crate::{
@@ -44,13 +45,14 @@ pub(crate) struct LocalChunks(Vec<(usize, At)>);
 
 impl LocalChunks {
     /// Searches for the chunks that `assembly` lacks; `before` is the file in the destination. Reads
-    /// manifests, but no files.
+    /// manifests, but no files. `stop` ends the search early.
     pub(crate) fn find(
         catalogue: &Catalogue,
         record: &Record,
         before: Option<File>,
         assembly: &Assembly,
         maybe_in_place: bool,
+        stop: &CancellationToken,
     ) -> Self {
         let manifest = assembly.manifest();
         let mut search = Search::new(assembly);
@@ -73,7 +75,7 @@ impl LocalChunks {
             }
         }
         if record.size >= CHUNKS_WORTH_LOOKING {
-            search.in_others(catalogue, record);
+            search.in_others(catalogue, record, stop);
         }
         let mut found: Vec<(usize, At)> = search.found.into_iter().collect();
         found.sort_by_key(|(index, _)| *index);
@@ -96,25 +98,28 @@ impl LocalChunks {
         split
     }
 
-    /// Reads, verifies and writes each chunk. `had` gets the indices that verified, `lost` the others and
-    /// returns whether to continue.
+    /// Reads, verifies and writes each chunk, until `is_over`. `had` gets the indices that verified, `lost` the
+    /// others.
     pub(crate) fn take(
         self,
         assembly: &Assembly,
+        is_over: impl Fn() -> bool,
         mut had: impl FnMut(usize),
-        mut lost: impl FnMut(usize) -> bool,
+        mut lost: impl FnMut(usize),
     ) -> Result<(), StoreError> {
         let manifest = Arc::clone(assembly.manifest());
         let (mut buffer, mut hasher) = (Vec::new(), None);
         for (index, at) in self.0 {
+            if is_over() {
+                return Ok(());
+            }
             if assembly.have().contains(index) {
                 continue; // written with an equal chunk
             }
             let chunk = manifest.chunks()[index];
             buffer.resize(chunk.len as usize, 0);
-            let good = take_one(assembly, index, &at, &mut buffer, &mut hasher, &mut had)?;
-            if !good && !lost(index) {
-                return Ok(());
+            if !take_one(assembly, index, &at, &mut buffer, &mut hasher, &mut had)? {
+                lost(index);
             }
         }
         Ok(())
@@ -237,10 +242,11 @@ impl<'a> Search<'a> {
     }
 
     /// Searches other files in the catalogue, those of the most similar size first.
-    fn in_others(&mut self, catalogue: &Catalogue, record: &Record) {
+    fn in_others(&mut self, catalogue: &Catalogue, record: &Record, stop: &CancellationToken) {
         let mut seen = HashSet::new();
         for name in catalogue.near_in_size(record.size, FILES_MAX) {
-            if self.chunks_looked_at > CHUNKS_MAX
+            if stop.is_cancelled()
+                || self.chunks_looked_at > CHUNKS_MAX
                 || self.found.len() == self.assembly.manifest().chunks().len()
             {
                 return;
@@ -250,5 +256,38 @@ impl<'a> Search<'a> {
                 self.in_entry(catalogue, &entry);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use nekoproto::{Chunk, ContentHash, FileName};
+
+    use super::*;
+    use crate::{
+        content::{bitfield::Bitfield, outboard::Segments},
+        storage::share_folder::ShareFolder,
+    };
+
+    #[test]
+    fn taking_chunks_ends_soon_after_the_download() {
+        let folder = tempfile::tempdir().unwrap();
+        let bytes: Vec<u8> = (0..100).collect();
+        let chunk = |bytes: &[u8]| Chunk { len: 10, hash: hash(bytes) };
+        let manifest = Arc::new(Manifest::new(bytes.chunks(10).map(chunk).collect()).unwrap());
+        let share = ShareFolder::open(folder.path()).unwrap();
+        let place = share.place(&FileName::new("a").unwrap()).unwrap();
+        let partial = place.partial(&ContentHash::from_bytes([1; 32])).unwrap();
+        let assembly =
+            Assembly::open(manifest, None, partial, &Bitfield::with_capacity(10), Segments::new(100));
+        std::fs::write(folder.path().join("before"), &bytes).unwrap();
+        let before = Arc::new(File::open(folder.path().join("before")).unwrap());
+        let local = (0..10).map(|index| (index, At::File(Arc::clone(&before), 10 * index as u64)));
+        let taken = Cell::new(0);
+        let over = || taken.get() == 3;
+        LocalChunks(local.collect()).take(&assembly, over, |_| taken.set(taken.get() + 1), |_| {}).unwrap();
+        assert_eq!((taken.get(), assembly.have().snapshot().ones().count()), (3, 3));
     }
 }

@@ -166,7 +166,7 @@ impl Downloads {
                 failed.extend(names.into_iter().map(|name| (name.clone(), error(&name))));
             }
         }
-        for (name, found) in self.downloader.from_origins(failed, &self.options).await {
+        for (name, found) in self.downloader.ask_origins(failed, &self.options).await {
             match found {
                 Ok(target) => targets.push(target),
                 Err(error) => self.ended(&name, Err(error)),
@@ -182,6 +182,8 @@ impl Downloads {
         let options = self.options.clone();
         let mut look_alikes = self.look_alikes.take().unwrap_or_default();
         let tells_names_apart = options.force || options.output.is_some();
+        let stop = self.downloader.library.tasks.stop.child_token();
+        let _stop = stop.clone().drop_guard();
         let look = move |library: &Arc<Library>| {
             let mut looked = Vec::with_capacity(targets.len());
             for target in targets {
@@ -189,7 +191,7 @@ impl Downloads {
                     true => Ok(()),
                     false => look_alikes.refuse(&library.share, &target.record.name),
                 };
-                let found = refused.and_then(|()| destination(library, &target.record, &options));
+                let found = refused.and_then(|()| destination(library, &target.record, &options, &stop));
                 looked.push((target, found));
             }
             (looked, look_alikes)
@@ -200,7 +202,7 @@ impl Downloads {
         for (target, found) in looked {
             match found {
                 Ok(Destination::UpToDate(path)) => {
-                    self.progress.add_done(target.record.size);
+                    self.progress.add_kept(target.record.size);
                     let record = target.record;
                     self.ended(&record.name.clone(), Ok(self.downloaded(record, path, 0)));
                 }

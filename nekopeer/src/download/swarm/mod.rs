@@ -4,6 +4,7 @@
 //! leases chunks, receives, verifies and writes them ([`worker`]); other threads verify the chunks found
 //! on disk. The threads share the schedule, under a lock ([`transfer`]).
 
+pub(super) mod busy;
 pub(super) mod source;
 pub(super) mod transfer;
 mod verify;

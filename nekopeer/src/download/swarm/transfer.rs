@@ -27,7 +27,10 @@ use crate::{
     },
     state::schedule::{Availability, Next, Order, Schedule, StreamId},
     storage::StoreError,
-    util::{progress::Progress, rate::Rate},
+    util::{
+        progress::{Mark, Progress},
+        rate::Rate,
+    },
 };
 
 /// One download's file, schedule and report.
@@ -89,14 +92,15 @@ pub(crate) struct Fetched {
 }
 
 impl Transfer {
-    /// A download of what `assembly` lacks. Chunks in `local` are read from disk first.
+    /// A download of what `assembly` lacks. Chunks in `local` are read from disk first. The progress is marked where
+    /// it stood before this file.
     pub(crate) fn new(
         downloader: &Downloader,
         record: VerifiedRecord,
         assembly: Assembly,
         local: &LocalChunks,
         order: Order,
-        progress: &Arc<Progress>,
+        (progress, mark): (&Arc<Progress>, Mark),
     ) -> Self {
         let had = assembly.have().snapshot();
         let mut claimed = Bitfield::with_capacity(assembly.manifest().chunks().len());
@@ -104,7 +108,7 @@ impl Transfer {
             claimed.insert(index);
         }
         let had_bytes = had.ones().map(|index| u64::from(assembly.manifest().chunks()[index].len));
-        progress.set_done(had_bytes.sum());
+        progress.start_at(mark, had_bytes.sum());
         let schedule = Schedule::new(assembly.manifest(), had, &claimed, order);
         Self {
             endpoint: Arc::clone(&downloader.endpoint),
@@ -339,15 +343,11 @@ impl Transfer {
     /// Verifies the chunks found on disk; those that do not match are left to the sources. Blocking.
     pub(super) fn take_local(&self, chunks: LocalChunks) {
         let lost = |index| {
-            let ended = {
-                let mut state = self.state.lock();
-                state.schedule.unclaim(index);
-                state.ended
-            };
+            self.state.lock().schedule.unclaim(index);
             self.changed.notify_all();
-            !ended
         };
-        let taken = chunks.take(&self.assembly, |index| self.had(index, None), lost);
+        let is_over = || self.state.lock().ended;
+        let taken = chunks.take(&self.assembly, is_over, |index| self.had(index, None), lost);
         self.stored(taken);
     }
 

@@ -10,6 +10,7 @@ use std::{
 use nekoproto::{FetchRefusal, Holder};
 
 use super::{
+    busy::Busy,
     source::{FetchError, Source},
     transfer::Transfer,
     verify::Verifier,
@@ -17,6 +18,7 @@ use super::{
 use crate::{
     content::{chunker::hash, outboard::SegmentHasher},
     state::schedule::{Availability, Next, StreamId},
+    util::progress::SourceProgress,
 };
 
 /// Outstanding requests per connection, so that the source always has one to answer.
@@ -26,9 +28,6 @@ const ASKED_AHEAD: usize = 2;
 const TAKEN_AT_ONCE: usize = 384 * 1024;
 /// Interval between requests for the bit field of a source that is still downloading.
 const HAVE_EVERY: Duration = Duration::from_millis(200);
-/// Consecutive refusals as busy after which a source is given up, and the pause after each.
-const REFUSALS_MAX: u32 = 100;
-const REFUSED_PAUSE: Duration = Duration::from_millis(100);
 /// Maximum time that an idle thread waits before it looks for work again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Idle time after which a connection is closed.
@@ -40,23 +39,13 @@ enum Asked {
     Have,
 }
 
-/// State of the source, with its consecutive refusals.
+/// State of the source.
 #[derive(Clone, Copy)]
 enum State {
     /// Requests are sent ahead.
-    Asking { refusals: u32 },
+    Asking,
     /// It just refused a run: no further requests until all outstanding ones are answered.
-    Draining { refusals: u32 },
-}
-
-impl State {
-    const BEGIN: Self = Self::Asking { refusals: 0 };
-
-    const fn refusals(self) -> u32 {
-        match self {
-            Self::Asking { refusals } | Self::Draining { refusals } => refusals,
-        }
-    }
+    Draining,
 }
 
 /// Works until all is fetched, the source has no wanted chunk, or the download ends.
@@ -75,7 +64,9 @@ pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Resu
         buffer: Vec::new(),
         hasher: None,
         verifier,
-        state: State::BEGIN,
+        counter: transfer.progress().source(holder.node, holder.addr),
+        state: State::Asking,
+        busy: Busy::default(),
         worked_at: Instant::now(),
         ask_have_at: holder.partial.then(Instant::now),
     };
@@ -94,7 +85,10 @@ struct Worker<'a> {
     /// Hashes consecutive writes, if no segments are known.
     hasher: Option<SegmentHasher>,
     verifier: Verifier,
+    counter: Arc<SourceProgress>,
     state: State,
+    /// Its refusals since it last delivered.
+    busy: Busy,
     /// When it last received bytes.
     worked_at: Instant,
     /// When to request the bit field next, for a source that is still downloading.
@@ -104,25 +98,26 @@ struct Worker<'a> {
 impl Worker<'_> {
     fn work(&mut self) -> Result<(), FetchError> {
         loop {
-            if let (State::Draining { refusals }, true) = (self.state, self.asked.is_empty()) {
-                self.transfer.pause(REFUSED_PAUSE);
-                self.state = State::Asking { refusals };
+            if let (State::Draining, true) = (self.state, self.asked.is_empty()) {
+                self.transfer.pause(self.busy.pause());
+                self.state = State::Asking;
             }
             let next = match self.state {
-                State::Asking { .. } => self.ask_ahead()?,
-                State::Draining { .. } => Next::Wait,
+                State::Asking => self.ask_ahead()?,
+                State::Draining => Next::Wait,
             };
             match self.asked.pop_front() {
                 Some(Asked::Run(run)) => match self.source.grant(self.transfer.assembly().manifest(), &run) {
                     Ok(()) if self.receive(run.clone())? => {
-                        (self.worked_at, self.state) = (Instant::now(), State::BEGIN);
+                        (self.worked_at, self.state) = (Instant::now(), State::Asking);
+                        self.busy = Busy::default();
                     }
                     Ok(()) => return Ok(()),
                     // The stream is still usable, and later requests may be granted.
                     Err(FetchError::Refused(FetchRefusal::Busy | FetchRefusal::NotYet))
-                        if self.state.refusals() < REFUSALS_MAX =>
+                        if !self.busy.is_over() =>
                     {
-                        self.state = State::Draining { refusals: self.state.refusals() + 1 };
+                        self.state = State::Draining;
                         self.transfer.refused(self.id, run);
                     }
                     Err(error) => return Err(error),
@@ -163,7 +158,6 @@ impl Worker<'_> {
     fn receive(&mut self, run: Range<usize>) -> Result<bool, FetchError> {
         let began = Instant::now();
         let manifest = Arc::clone(self.transfer.assembly().manifest());
-        let counter = self.transfer.progress().source(self.holder.node, self.holder.addr);
         let end = manifest.range(run.end - 1).end;
         let bytes = end - manifest.range(run.start).start;
         let (mut next, mut held) = (run.start, 0);
@@ -179,9 +173,7 @@ impl Worker<'_> {
             if self.buffer.len() < room {
                 self.buffer.resize(room, 0);
             }
-            let before = held;
             held = self.source.receive(&mut self.buffer[..room], held, needed, self.transfer.limit())?;
-            counter.add((held - before) as u64);
             self.verifier.feed(chunk.start, &self.buffer[..held], |index, hash| {
                 self.transfer.assembly().has_segment(index, hash);
             });
@@ -244,6 +236,7 @@ impl Worker<'_> {
         let manifest = transfer.assembly().manifest();
         let range = manifest.range(chunks.start).start..manifest.range(chunks.end - 1).end;
         transfer.moved(range.end - range.start);
+        self.counter.add(range.end - range.start);
         let bytes = &self.buffer[len(range.start - offset)..len(range.end - offset)];
         let took = |index| transfer.had(index, Some(id));
         let written = if self.verifier.is_used() {

@@ -181,6 +181,14 @@ fn version_that_an_indexer_knows_better_is_not_registered_again_and_again() {
 }
 
 #[test]
+fn older_version_that_is_offered_late_does_not_replace_a_newer_one() {
+    let mut registrations = connected();
+    registrations.offer(&[record(1, 2)]);
+    registrations.offer(&[record(1, 1)]);
+    assert_eq!(tell_all(&mut registrations), [(Kind::Held, record(1, 2))]);
+}
+
+#[test]
 fn closed_table_tells_nobody_anything() {
     let mut registrations = connected();
     registrations.offer(&[record(1, 1)]);

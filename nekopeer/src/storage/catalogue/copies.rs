@@ -4,18 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use nekoproto::{FileName, Record, VerifiedRecord};
 
-use super::{Catalogue, CatalogueError, Entry, progress::forget_partial};
-
-/// A downloaded file.
-#[derive(Clone, Debug)]
-pub(crate) struct Copy {
-    /// What it is, and where.
-    pub entry: Entry,
-    /// Its encoded manifest.
-    pub manifest: Vec<u8>,
-    /// The hashes of its segments, see [`outboard`](crate::content::outboard); none for small files.
-    pub outboard: Vec<u8>,
-}
+use super::{Catalogue, CatalogueError, Copy, Entry, progress::forget_partial};
 
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the

@@ -27,6 +27,17 @@ pub(crate) struct Entry {
     pub origin_addr: Option<SocketAddr>,
 }
 
+/// A downloaded file.
+#[derive(Clone, Debug)]
+pub(crate) struct Copy {
+    /// What it is, and where.
+    pub entry: Entry,
+    /// Its encoded manifest.
+    pub manifest: Vec<u8>,
+    /// The hashes of its segments, see [`outboard`](crate::content::outboard); none for small files.
+    pub outboard: Vec<u8>,
+}
+
 impl Entry {
     /// Whether its manifest is stored: a small file's follows from its record.
     pub(super) fn stores_manifest(&self) -> bool {

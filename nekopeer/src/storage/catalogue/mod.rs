@@ -31,8 +31,7 @@ pub use self::error::CatalogueError;
 use self::tables::Tables;
 use self::untold::Untold;
 pub(crate) use self::{
-    copies::Copy,
-    entry::Entry,
+    entry::{Copy, Entry},
     publish::{Draft, Published},
     tables::{Page, PageStart},
 };

@@ -19,8 +19,7 @@ use redb::ReadableTableMetadata;
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase};
 
 use super::{
-    copies::Copy,
-    entry::{Entry, from_row},
+    entry::{Copy, Entry, from_row},
     error::CatalogueError,
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS,

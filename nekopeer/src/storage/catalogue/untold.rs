@@ -91,20 +91,25 @@ impl Catalogue {
         }
     }
 
+    /// Whether [`save_told`](Self::save_told) has something to store.
+    pub(crate) fn has_unsaved(&self) -> bool {
+        !self.untold.lock().unsaved.is_empty()
+    }
+
     /// Stores what [`note_told`](Self::note_told) noted, without waiting for the disk: it is durable with the
     /// next commit that is. Blocking.
     ///
     /// # Errors
     /// It is stored with the next call.
     pub(crate) fn save_told(&self) -> Result<(), CatalogueError> {
-        if self.untold.lock().unsaved.is_empty() {
-            return Ok(());
-        }
         let _changing = self.changing.lock(); // no row changes meanwhile but by `note_told`
         let names = std::mem::take(&mut self.untold.lock().unsaved);
         let stored = self.store_rows(&names);
+        let mut untold = self.untold.lock();
         if stored.is_err() {
-            self.untold.lock().unsaved.extend(names);
+            untold.unsaved.extend(names);
+        } else if untold.rows.is_empty() {
+            untold.rows.shrink_to_fit(); // after a large folder
         }
         stored
     }

@@ -13,8 +13,7 @@ use nekoproto::{
 use redb::{Durability, ReadableTable, Table, WriteTransaction};
 
 use super::{
-    copies::Copy,
-    entry::{Entry, from_row, to_row},
+    entry::{Copy, Entry, from_row, to_row},
     error::CatalogueError,
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS,

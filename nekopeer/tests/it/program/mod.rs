@@ -231,6 +231,10 @@ impl Running {
         stdin.flush().unwrap();
     }
 
+    pub(crate) fn id(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
     pub(crate) fn signal(&self, name: &str) {
         let line = format!("kill -s {name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
@@ -244,6 +248,18 @@ impl Running {
     pub(crate) fn wait(mut self) -> Ended {
         drop(self.stdin.take());
         self.wait_with_input_open()
+    }
+
+    /// Waits for its end; `None` if that takes longer than `limit`, and it is killed.
+    pub(crate) fn wait_within(mut self, limit: Duration) -> Option<Ended> {
+        let until = Instant::now() + limit;
+        while self.is_running() {
+            if Instant::now() > until {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some(self.wait())
     }
 
     /// Waits for its end with stdin open.

@@ -48,7 +48,7 @@ const HELD_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes to be sent beyond which the connection is closed: the other end does not read at all.
 const OUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of capacity that an empty send buffer may keep.
-const IDLE_BYTES_MAX: usize = 8 * 1024;
+const IDLE_BYTES_MAX: usize = 1024;
 const _: () = assert!(OUT_BYTES_SOFT + FRAME_BYTES_MAX < OUT_BYTES_MAX);
 
 thread_local! {
@@ -251,7 +251,7 @@ where
             }
             self.is_flushed = true;
         }
-        if self.out.capacity() > IDLE_BYTES_MAX {
+        if self.out.try_reclaim(IDLE_BYTES_MAX + 1) {
             self.out = BytesMut::new();
         }
         Ok(Poll::Ready(()))

@@ -97,9 +97,9 @@ impl IndexerService for Indexer {
     async fn summarize(
         self,
         _: tarpc::context::Context,
-        _: nekoproto::summary::SummaryUpdate,
-    ) -> Result<bool, Refusal> {
-        Ok(true)
+        _: nekoproto::summary::SummaryNews,
+    ) -> Result<nekoproto::summary::SummaryReply, Refusal> {
+        Ok(nekoproto::summary::SummaryReply { is_taken: true, ..Default::default() })
     }
 
     async fn query(self, _: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {

@@ -1,0 +1,188 @@
+//! What one neighbor was told over one connection, and what it is to be told next.
+
+use std::{collections::BTreeMap, mem, sync::Arc};
+
+use nekoproto::{
+    List, NodeTag,
+    limits::{CHANGE_BYTES_MAX, COVERED_MAX, SUMMARY_BYTES_MAX, SUMMARY_CHANGES_MAX, SUMMARY_KEYS_MAX},
+    summary::{Change, SummaryNews, What},
+};
+
+use super::{OwnSummary, Position, Relayed, Source};
+
+/// What one neighbor was told over one connection.
+///
+/// Changes are noted as told when their messages are made. Whoever cannot deliver one of these, in order, has to
+/// [`begin_anew`](Self::begin_anew).
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Of the last message with changes.
+    number: u64,
+    /// Our own summary.
+    own: Option<ToldSummary>,
+    /// Those that are passed on, by node.
+    relayed: BTreeMap<NodeTag, ToldSummary>,
+    /// A whole filter of another node was left for later.
+    is_put_off: bool,
+    changes: Vec<Change>,
+}
+
+#[derive(Debug)]
+struct ToldSummary {
+    position: Position,
+    neighbors: Arc<[NodeTag]>,
+    hops: u8,
+    via: NodeTag,
+}
+
+impl Told {
+    /// The neighbor may not have taken in what it was told: the next message replaces all of it.
+    pub fn begin_anew(&mut self) {
+        self.own = None;
+        self.relayed.clear();
+        self.changes.clear();
+    }
+
+    /// The position of our own summary that it was told.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        self.own.as_ref().map(|own| own.position)
+    }
+
+    /// The number of the last message, if nothing was added to our own names since.
+    #[must_use]
+    pub fn confirms(&self, own: Position) -> u64 {
+        if self.position() == Some(own) { self.number } else { 0 }
+    }
+
+    /// The neighbors of ours that it was told.
+    #[must_use]
+    pub fn neighbors(&self) -> Option<&Arc<[NodeTag]>> {
+        self.own.as_ref().map(|own| &own.neighbors)
+    }
+
+    /// The neighbors from whom it has what was passed on to it, some more than once.
+    pub fn vias(&self) -> impl Iterator<Item = &NodeTag> {
+        self.relayed.values().map(|relayed| &relayed.via)
+    }
+
+    /// Whether something is left for when [`tell_others`](Self::tell_others) is called with `is_due`.
+    #[must_use]
+    pub const fn is_put_off(&self) -> bool {
+        self.is_put_off
+    }
+
+    /// Adds what is new in our own summary. `neighbors` are sorted; `None` tells of them later.
+    pub fn tell_own(&mut self, me: NodeTag, own: &OwnSummary, neighbors: Option<&Arc<[NodeTag]>>) {
+        let before = self.own.take();
+        let neighbors = neighbors.or_else(|| before.as_ref().map(|own| &own.neighbors));
+        let neighbors = neighbors.map_or_else(|| Arc::new([]) as _, Arc::clone);
+        self.tell(me, 0, own.source(), before, &neighbors);
+        self.own = Some(ToldSummary { position: own.position(), neighbors, hops: 0, via: me });
+    }
+
+    /// Adds what is new in what is passed on: `relays`, and nothing else. Whole filters only if it `is_due`, so that
+    /// a node that rebuilds its filter often cannot flood us. `is_early`: more is to be passed on soon.
+    pub fn tell_others(&mut self, relays: &[Relayed], is_due: bool, is_early: bool) {
+        let mut before = mem::take(&mut self.relayed);
+        self.is_put_off = is_early;
+        for Relayed { of, via, known } in relays {
+            let told = before.get(of).filter(|told| known.source().added(told.position).is_some());
+            if told.is_none() && !is_due {
+                self.is_put_off = true; // meanwhile an older one is withdrawn
+                continue;
+            }
+            let hops = known.hops() + 1;
+            self.tell(*of, hops, known.source(), before.remove(of), known.neighbors());
+            let neighbors = Arc::clone(known.neighbors());
+            let told = ToldSummary { position: known.position(), neighbors, hops, via: *via };
+            self.relayed.insert(*of, told);
+        }
+        self.changes.extend(before.keys().map(|of| Change { of: *of, hops: 1, what: What::Withdrawn }));
+    }
+
+    fn tell(
+        &mut self,
+        of: NodeTag,
+        hops: u8,
+        source: &Source,
+        before: Option<ToldSummary>,
+        neighbors: &Arc<[NodeTag]>,
+    ) {
+        let mut change = |what| self.changes.push(Change { of, hops, what });
+        let known = before.and_then(|before| Some((source.added(before.position)?, before)));
+        let Some((added, before)) = known else {
+            let Position { epoch, count } = source.position;
+            for part in source.filter.parts() {
+                let neighbors = neighbors.iter().copied().filter(|_| part.at == 0);
+                let neighbors = List::first_of(neighbors);
+                change(What::Whole { epoch, count, part, neighbors });
+            }
+            return;
+        };
+        let added: Vec<_> = added.copied().collect();
+        for keys in added.chunks(SUMMARY_KEYS_MAX) {
+            change(What::Added(List::first_of(keys.iter().copied())));
+        }
+        if before.hops != hops
+            || (!Arc::ptr_eq(&before.neighbors, neighbors) && before.neighbors != *neighbors)
+        {
+            let lacks = |all: &[NodeTag], tag: &NodeTag| first(all).binary_search(tag).is_err();
+            let new = first(neighbors).iter().filter(|tag| lacks(&before.neighbors, tag));
+            let gone = first(&before.neighbors).iter().filter(|tag| lacks(neighbors, tag));
+            let [added, removed] = [List::first_of(new.copied()), List::first_of(gone.copied())];
+            change(What::Neighbors { added, removed });
+        }
+    }
+
+    /// The messages with all changes added so far, to be sent in order; none if nothing is new.
+    #[must_use]
+    pub fn messages(&mut self, begins: bool) -> Vec<SummaryNews> {
+        let mut messages = Vec::new();
+        let mut changes = mem::take(&mut self.changes).into_iter().peekable();
+        while changes.peek().is_some() {
+            let mut bytes = 0;
+            let mut fits = |change: &Change| {
+                let fits = bytes < SUMMARY_BYTES_MAX;
+                bytes += bytes_max(change);
+                fits
+            };
+            let mut of_one = Vec::new();
+            while of_one.len() < SUMMARY_CHANGES_MAX
+                && let Some(change) = changes.next_if(&mut fits)
+            {
+                of_one.push(change);
+            }
+            self.number += 1;
+            messages.push(SummaryNews {
+                begins: begins && messages.is_empty(),
+                is_all: changes.peek().is_none(),
+                changes: List::first_of(of_one),
+                ..self.heartbeat()
+            });
+        }
+        messages
+    }
+
+    /// The message that says that nothing is new.
+    #[must_use]
+    pub fn heartbeat(&self) -> SummaryNews {
+        let changes = List::new();
+        SummaryNews { echo_ms: 0, number: self.number, begins: false, is_all: true, changes }
+    }
+}
+
+/// The neighbors that are told: the first of them.
+fn first(neighbors: &[NodeTag]) -> &[NodeTag] {
+    &neighbors[..neighbors.len().min(COVERED_MAX)]
+}
+
+fn bytes_max(change: &Change) -> usize {
+    let items = match &change.what {
+        What::Added(keys) => keys.len() * 16,
+        What::Whole { part, neighbors, .. } => part.words.len() * 9 + neighbors.len() * 8,
+        What::Neighbors { added, removed } => (added.len() + removed.len()) * 8,
+        What::Withdrawn => 0,
+    };
+    CHANGE_BYTES_MAX + items
+}
