@@ -101,7 +101,7 @@ impl Library {
             tasks: Tasks::default(),
             is_serving,
             ttr,
-            copies: Mutex::default(),
+            copies: Mutex::new(Copies::new(is_serving)),
             in_use: Mutex::default(),
             news: Mutex::default(),
             own_news: Mutex::default(),

@@ -50,6 +50,9 @@ impl std::fmt::Display for Condition {
     }
 }
 
+/// Records, and whether this peer can serve the file of each.
+type LookedAt = Vec<(VerifiedRecord, bool)>;
+
 impl Library {
     /// The condition of the file of `entry`. Blocking.
     pub(crate) fn status(&self, entry: Entry) -> FileStatus {
@@ -106,10 +109,7 @@ impl Library {
     ///
     /// # Errors
     /// The catalogue failed.
-    pub(crate) fn offered(
-        &self,
-        start: &PageStart,
-    ) -> Result<(Vec<(VerifiedRecord, bool)>, Option<PageStart>), CatalogueError> {
+    pub(crate) fn offered(&self, start: &PageStart) -> Result<(LookedAt, Option<PageStart>), CatalogueError> {
         let Page { entries, next } = self.catalogue.page(start, ENTRIES_AT_ONCE)?;
         let found = entries.into_iter().filter_map(|entry| match entry {
             Ok(entry) => Some(self.may_be_offered(entry)),

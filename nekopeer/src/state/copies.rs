@@ -19,8 +19,10 @@ pub(crate) const ASKED_MAX: usize = 1024;
 ///
 /// Invariants: each copy is in `due` of its origin with its `ask_at`; `first` has each origin with the first of
 /// its `due`; an origin without copies is forgotten.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Copies {
+    /// Whether origins are asked when copies are due; otherwise nothing is kept about that.
+    asks: bool,
     copies: HashMap<FileName, Copy>,
     origins: Slab<Origin>,
     indexes: HashMap<NodeId, u32>,
@@ -58,6 +60,11 @@ pub(crate) struct DueOf {
 }
 
 impl Copies {
+    pub(crate) fn new(asks: bool) -> Self {
+        let (copies, origins, indexes, first) = Default::default();
+        Self { asks, copies, origins, indexes, first }
+    }
+
     /// The copy of `name`, if it is watched.
     pub(crate) fn get(&self, name: &FileName) -> Option<&CopyState> {
         self.copies.get(name).map(|copy| &copy.state)
@@ -66,6 +73,10 @@ impl Copies {
     /// Watches a copy, in place of any other under its name.
     pub(crate) fn insert(&mut self, name: &FileName, origin: NodeId, state: CopyState) {
         self.remove(name);
+        if !self.asks {
+            self.copies.insert(name.clone(), Copy { origin: 0, state });
+            return;
+        }
         let index = *self.indexes.entry(origin).or_insert_with(|| {
             let origin = Origin { node: origin, due: BTreeSet::new() };
             u32::try_from(self.origins.insert(origin)).unwrap_or(u32::MAX) // memory ends before
@@ -77,6 +88,9 @@ impl Copies {
     /// Watches the copy of `name` no longer.
     pub(crate) fn remove(&mut self, name: &FileName) {
         let Some((name, Copy { origin, state })) = self.copies.remove_entry(name) else { return };
+        if !self.asks {
+            return;
+        }
         self.change_due(origin, |due| due.remove(&(state.ask_at(), name)));
         if self.origins[origin as usize].due.is_empty() {
             self.indexes.remove(&self.origins.remove(origin as usize).node);
@@ -93,7 +107,7 @@ impl Copies {
         let before = copy.state.ask_at();
         let result = change(&mut copy.state);
         let (origin, after) = (copy.origin, copy.state.ask_at());
-        if before != after {
+        if self.asks && before != after {
             self.change_due(origin, |due| {
                 due.remove(&(before, name.clone()));
                 due.insert((after, name.clone()))
@@ -102,9 +116,10 @@ impl Copies {
         Some(result)
     }
 
-    /// All outdated copies, with their origins.
+    /// All outdated copies, with their origins. Only where origins are asked.
     pub(crate) fn outdated(&self) -> impl Iterator<Item = (&FileName, NodeId)> {
-        let outdated = self.copies.iter().filter(|(_, copy)| copy.state.newest().is_some());
+        let asked = self.copies.iter().filter(|_| self.asks);
+        let outdated = asked.filter(|(_, copy)| copy.state.newest().is_some());
         outdated.map(|(name, copy)| (name, self.origins[copy.origin as usize].node))
     }
 

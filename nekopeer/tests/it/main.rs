@@ -12,6 +12,7 @@ mod origins;
 mod places;
 mod program;
 mod program_commands;
+mod program_damage;
 mod program_failures;
 mod program_kills;
 mod program_pipes;

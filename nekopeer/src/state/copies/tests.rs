@@ -22,12 +22,15 @@ fn record(origin: u8, name: &str, version: u64) -> VerifiedRecord {
     record.sign(&origin).unwrap()
 }
 
+/// For each origin whether it is doubtful, and what it is asked about.
+type DueByOrigin = HashMap<NodeId, (bool, Vec<FileName>)>;
+
 /// What is due, found by looking at each copy.
 fn due_by_scan(
     model: &HashMap<FileName, (NodeId, CopyState)>,
     now: Instant,
     passed: &NodeId,
-) -> (HashMap<NodeId, (bool, Vec<FileName>)>, Option<Instant>) {
+) -> (DueByOrigin, Option<Instant>) {
     let mut due: HashMap<NodeId, (bool, Vec<(Instant, FileName)>)> = HashMap::new();
     let mut later: HashMap<NodeId, Instant> = HashMap::new();
     for (name, (origin, state)) in model.iter().filter(|(_, (origin, _))| origin != passed) {
@@ -53,7 +56,7 @@ fn due_by_scan(
 fn what_is_due_is_what_a_look_at_all_copies_finds() {
     for seed in 0..50 {
         let mut random = StdRng::seed_from_u64(seed);
-        let (mut copies, mut model) = (Copies::default(), HashMap::new());
+        let (mut copies, mut model) = (Copies::new(true), HashMap::new());
         let mut now = Instant::now();
         let names: Vec<String> = (0..12).map(|n| format!("f{n}")).collect();
         for _ in 0..300 {
@@ -83,7 +86,9 @@ fn what_is_due_is_what_a_look_at_all_copies_finds() {
                         model.contains_key(&name),
                         "seed {seed}"
                     );
-                    model.get_mut(&name).map(|(_, copy)| change(copy));
+                    if let Some((_, copy)) = model.get_mut(&name) {
+                        change(copy);
+                    }
                 }
             }
             now += Duration::from_millis(random.random_range(0..4000));
@@ -104,7 +109,7 @@ fn what_is_due_is_what_a_look_at_all_copies_finds() {
 
 #[test]
 fn an_origin_of_very_many_copies_is_asked_about_some_at_once() {
-    let (mut copies, now) = (Copies::default(), Instant::now());
+    let (mut copies, now) = (Copies::new(true), Instant::now());
     let some = record(1, "a", 1);
     for n in 0..3 * ASKED_MAX {
         let name = FileName::new(&format!("f{n}")).unwrap();

@@ -198,4 +198,6 @@ fn found(entries: Result<Vec<Entry>, CatalogueError>) -> Vec<Arc<Entry>> {
 }
 
 #[cfg(test)]
+mod model_tests;
+#[cfg(test)]
 mod tests;

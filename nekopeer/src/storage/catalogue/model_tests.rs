@@ -1,0 +1,307 @@
+//! The catalogue compared with a simple model over random operations, with restarts and lost transactions; rows
+//! that were damaged; and what an older form becomes.
+
+use std::collections::BTreeMap;
+
+use nekoproto::{Identity, Manifest, NodeId, Policy, Record, Version, codec};
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use redb::ReadableTable;
+
+use super::*;
+use crate::content::stamp::Stamp;
+
+const NODE: [u8; 32] = [1; 32];
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn open(&self) -> Catalogue {
+        Catalogue::open(self.0.path(), Identity::from_seed(&NODE)).unwrap()
+    }
+
+    /// The database, past the catalogue.
+    fn database(&self) -> redb::Database {
+        redb::Database::create(self.0.path().join("catalogue.redb")).unwrap()
+    }
+
+    /// Changes one byte of the row of `name`.
+    fn damage(&self, name: &str, at: usize) {
+        let (database, files) = (self.database(), schema::FILES);
+        let write = database.begin_write().unwrap();
+        {
+            let mut files = write.open_table(files).unwrap();
+            let mut row = files.get(name).unwrap().unwrap().value().to_vec();
+            let len = row.len();
+            row[at % len] ^= 1;
+            files.insert(name, row.as_slice()).unwrap();
+        }
+        write.commit().unwrap();
+    }
+}
+
+/// A copy of another origin's file. `content` chooses its bytes; an even one has one chunk, an odd one several.
+fn copy(folder: &Folder, name: &str, version: u64, content: u8) -> Copy {
+    let origin = Identity::from_seed(&[2; 32]);
+    let size = 1000 + u64::from(content);
+    let hash = ContentHash::from_bytes([content; 32]);
+    let draft = |manifest| Record {
+        origin: origin.id(),
+        name: FileName::new(name).unwrap(),
+        version: Version::new(version).unwrap(),
+        size,
+        content: hash,
+        manifest,
+        policy: Policy::default(),
+    };
+    let chunk = nekoproto::Chunk {
+        len: u32::try_from(size).unwrap(),
+        hash: nekoproto::ChunkHash::from_bytes(*hash.as_bytes()),
+    };
+    let (bytes, implied) = Manifest::new(vec![chunk]).unwrap().encode().unwrap();
+    let (manifest, bytes) = if content.is_multiple_of(2) {
+        (implied, bytes)
+    } else {
+        (ManifestHash::from_bytes([content; 32]), vec![content])
+    };
+    let path = folder.0.path().join("file");
+    std::fs::write(&path, b"x").unwrap();
+    let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
+    let record = draft(manifest).sign(&origin).unwrap();
+    let entry = Entry { record, path, stamp, hashed_at_ns: 7, newest: None, origin_addr: None };
+    Copy { entry, manifest: bytes, outboard: Vec::new() }
+}
+
+fn all(catalogue: &Catalogue, limit: usize) -> Vec<Entry> {
+    let (mut start, mut all) = (Some(PageStart::default()), Vec::new());
+    while let Some(from) = start {
+        let page = catalogue.page(&from, limit).unwrap();
+        all.extend(page.entries.into_iter().map(Result::unwrap));
+        start = page.next;
+    }
+    all
+}
+
+fn check(catalogue: &Catalogue, model: &BTreeMap<String, Copy>, seed: u64) {
+    let expected: Vec<&Entry> = model.values().map(|copy| &copy.entry).collect();
+    for limit in [1, 3, 100] {
+        assert_eq!(all(catalogue, limit).iter().collect::<Vec<_>>(), expected, "seed {seed}");
+    }
+    for Copy { entry, manifest, .. } in model.values() {
+        let record = &entry.record;
+        assert_eq!(catalogue.get(&record.name).as_deref(), Some(entry), "seed {seed}");
+        let with = |key: &dyn Fn(&Record) -> bool| -> Vec<&Entry> {
+            expected.iter().copied().filter(|entry| key(&entry.record)).collect()
+        };
+        let same = catalogue.with_content(&record.content);
+        assert_eq!(
+            same.iter().map(|e| &**e).collect::<Vec<_>>(),
+            with(&|r| r.content == record.content),
+            "seed {seed}"
+        );
+        let same = catalogue.with_manifest(&record.manifest);
+        assert_eq!(
+            same.iter().map(|e| &**e).collect::<Vec<_>>(),
+            with(&|r| r.manifest == record.manifest),
+            "seed {seed}"
+        );
+        assert_eq!(catalogue.manifest_of(entry).unwrap().as_ref(), Some(manifest), "seed {seed}");
+    }
+    let mut near: Vec<(u64, String)> = expected
+        .iter()
+        .filter(|entry| entry.stores_manifest())
+        .map(|entry| (entry.record.size.abs_diff(1100), entry.record.name.to_string()))
+        .collect();
+    near.sort();
+    let found: Vec<String> = catalogue.near_in_size(1100, 100).iter().map(ToString::to_string).collect();
+    assert_eq!(found, near.into_iter().map(|(_, name)| name).collect::<Vec<_>>(), "seed {seed}");
+    let stored: std::collections::HashSet<_> =
+        expected.iter().filter(|e| e.stores_manifest()).map(|e| e.record.manifest).collect();
+    let (files, sizes) =
+        (expected.len() as u64, expected.iter().filter(|e| e.stores_manifest()).count() as u64);
+    let counts =
+        tables::Counts { files, contents: files, users: files, sizes, manifests: stored.len() as u64 };
+    assert_eq!(catalogue.tables.counts().unwrap(), counts, "nothing is left behind, seed {seed}");
+}
+
+#[test]
+fn catalogue_is_what_a_simple_model_says_also_after_restarts_and_lost_transactions() {
+    for seed in 0..12 {
+        let (folder, mut random) = (Folder::new(), StdRng::seed_from_u64(seed));
+        let (mut catalogue, mut model, mut version) = (folder.open(), BTreeMap::<String, Copy>::new(), 0);
+        for step in 0..60 {
+            let mut any = || {
+                version += 1;
+                let name = format!("f{}", random.random_range(0..8));
+                copy(&folder, &name, version, random.random_range(0..10))
+            };
+            match step % 5 {
+                0 | 1 => {
+                    let copies: Vec<Copy> = (0..4).map(|_| any()).collect();
+                    catalogue.put_copies(copies.clone()).unwrap();
+                    model.extend(copies.into_iter().map(|copy| (copy.entry.record.name.to_string(), copy)));
+                }
+                2 => {
+                    let name = any().entry.record.name.clone();
+                    assert_eq!(
+                        catalogue.remove(&name).unwrap(),
+                        model.remove(name.as_str()).is_some(),
+                        "seed {seed}"
+                    );
+                }
+                3 => {
+                    let newer = any().entry.record;
+                    catalogue.note_newer(std::slice::from_ref(&newer)).unwrap();
+                    if let Some(known) = model.get_mut(newer.name.as_str()) {
+                        known.entry.newest = Some(newer);
+                    }
+                }
+                _ => {
+                    // A crash before the commit, then a restart.
+                    let lost = any().entry;
+                    let write = catalogue.tables.begin().unwrap();
+                    write.put_entries(&[lost]).unwrap();
+                    write.remove_entry(&FileName::new("f0").unwrap()).unwrap();
+                    drop(write);
+                    if step % 2 == 0 {
+                        drop(catalogue);
+                        catalogue = folder.open();
+                    }
+                }
+            }
+            check(&catalogue, &model, seed);
+        }
+    }
+}
+
+#[test]
+fn damaged_entry_is_an_error_of_its_name_alone_and_can_be_removed() {
+    for at in [0, 20, 60, 200, 331] {
+        let folder = Folder::new();
+        let catalogue = folder.open();
+        let copies = ["a", "b", "c"].map(|name| copy(&folder, name, 1, 3));
+        catalogue.put_copies(copies.to_vec()).unwrap();
+        drop(catalogue);
+        folder.damage("b", at);
+        let (catalogue, b) = (folder.open(), FileName::new("b").unwrap());
+        let error = catalogue.entry(&b).unwrap_err();
+        assert!(matches!(&error, CatalogueError::DamagedEntry { name, .. } if name == "b"), "{error}");
+        assert!(error.to_string().contains("entry of b") && catalogue.get(&b).is_none(), "{error}");
+        let page = catalogue.page(&PageStart::default(), 10).unwrap();
+        let names = page.entries.into_iter().map(|entry| entry.map(|entry| entry.record.name.to_string()));
+        let names: Vec<Option<String>> = names.map(Result::ok).collect();
+        assert_eq!(names, [Some("a".to_owned()), None, Some("c".to_owned())]);
+        assert_eq!(catalogue.with_content(&ContentHash::from_bytes([3; 32])).len(), 2);
+        assert!(
+            catalogue.put_copies(vec![copy(&folder, "b", 9, 3)]).unwrap().remove(0).is_err(),
+            "nothing is lost"
+        );
+        assert!(catalogue.may_publish(&b).is_err());
+        assert!(catalogue.remove(&b).unwrap());
+        catalogue.put_copy(copy(&folder, "b", 9, 3)).unwrap();
+        assert_eq!(catalogue.get(&b).unwrap().record.version.get(), 9);
+    }
+}
+
+#[test]
+fn an_operation_decodes_what_it_asks_for() {
+    let folder = Folder::new();
+    let catalogue = folder.open();
+    let copies = (0..500).map(|n| copy(&folder, &format!("f{n:03}"), 1, 2 * u8::try_from(n % 100).unwrap()));
+    catalogue.put_copies(copies.collect()).unwrap();
+    drop(catalogue);
+    let catalogue = folder.open();
+    let decoded = |work: &dyn Fn()| {
+        let before = catalogue.tables.rows_read();
+        work();
+        catalogue.tables.rows_read() - before
+    };
+    assert_eq!(catalogue.tables.rows_read(), 0, "nothing is loaded at a start");
+    assert_eq!(decoded(&|| drop(catalogue.get(&FileName::new("f007").unwrap()))), 1);
+    assert_eq!(
+        decoded(&|| assert_eq!(catalogue.with_content(&ContentHash::from_bytes([4; 32])).len(), 5)),
+        5
+    );
+    assert_eq!(
+        decoded(&|| assert_eq!(catalogue.page(&PageStart::default(), 9).unwrap().entries.len(), 9)),
+        9
+    );
+}
+
+/// An entry as schema 1 stored it.
+#[derive(serde::Serialize)]
+struct First {
+    record: nekoproto::SignedRecord,
+    path: Vec<u8>,
+    stamp: Stamp,
+    hashed_at_ns: i128,
+    newest: Option<nekoproto::SignedRecord>,
+    origin_addr: Option<std::net::SocketAddr>,
+}
+
+#[test]
+fn first_form_is_brought_to_this_one_with_all_version_counters() {
+    let folder = Folder::new();
+    let copies: Vec<Copy> =
+        (0..2100).map(|n| copy(&folder, &format!("f{n:04}"), 3, u8::try_from(n % 9).unwrap())).collect();
+    let first = |entry: &Entry| {
+        let Entry { record, path, stamp, .. } = entry.clone();
+        let path = path.into_os_string().into_encoded_bytes();
+        let record = record.to_signed();
+        codec::encode(&First { record, path, stamp, hashed_at_ns: 7, newest: None, origin_addr: None })
+            .unwrap()
+    };
+    {
+        let database = folder.database();
+        let write = database.begin_write().unwrap();
+        let node: NodeId = Identity::from_seed(&NODE).id();
+        let mut meta = write.open_table(schema::META).unwrap();
+        meta.insert("schema", 1u64.to_le_bytes().as_slice()).unwrap();
+        meta.insert("node", node.as_bytes().as_slice()).unwrap();
+        drop(meta);
+        let mut entries = write.open_table(schema::Definition::<&str, &[u8]>::new("entries")).unwrap();
+        for copy in &copies {
+            entries.insert(copy.entry.record.name.as_str(), first(&copy.entry).as_slice()).unwrap();
+        }
+        entries.insert("damaged", b"nothing".as_slice()).unwrap();
+        drop(entries);
+        let mut manifests = write.open_table(schema::MANIFESTS).unwrap();
+        for copy in &copies {
+            manifests.insert(copy.entry.record.manifest.as_bytes(), copy.manifest.as_slice()).unwrap();
+        }
+        drop(manifests);
+        let mut versions = write.open_table(schema::VERSIONS).unwrap();
+        versions.insert("mine", 41).unwrap();
+        drop(versions);
+        write.commit().unwrap();
+    }
+    for _ in 0..2 {
+        let catalogue = folder.open();
+        let damaged = FileName::new("damaged").unwrap();
+        assert!(matches!(catalogue.entry(&damaged), Err(CatalogueError::DamagedEntry { .. })));
+        for Copy { entry, manifest, .. } in &copies {
+            assert_eq!(catalogue.entry(&entry.record.name).unwrap().as_deref(), Some(entry));
+            assert_eq!(catalogue.manifest_of(entry).unwrap().as_ref(), Some(manifest));
+        }
+        let counts = catalogue.tables.counts().unwrap();
+        assert_eq!((counts.files, counts.contents, counts.manifests), (2101, 2100, 4));
+        let write = catalogue.tables.begin().unwrap();
+        assert_eq!(write.version(&FileName::new("mine").unwrap()).unwrap(), Version::new(41));
+    }
+}
+
+#[test]
+fn form_of_a_later_program_is_refused_and_left_alone() {
+    let folder = Folder::new();
+    drop(folder.open());
+    let database = folder.database();
+    let write = database.begin_write().unwrap();
+    write.open_table(schema::META).unwrap().insert("schema", 99u64.to_le_bytes().as_slice()).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let opened = Catalogue::open(folder.0.path(), Identity::from_seed(&NODE));
+    assert!(matches!(opened, Err(CatalogueError::OtherProgram(_))), "{opened:?}");
+}
