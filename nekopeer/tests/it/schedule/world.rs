@@ -2,6 +2,7 @@
 
 use std::{
     env, fs,
+    io::{self, Write},
     net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
@@ -77,7 +78,7 @@ pub(super) fn be_an_indexer() {
     let config = Config { listen, neighbors: addrs.collect(), security: Security::Tls, ..Config::default() };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _indexer = runtime.block_on(Indexer::spawn(config)).unwrap();
-    println!("listening");
+    writeln!(io::stdout(), "listening").unwrap();
     loop {
         thread::park();
     }
