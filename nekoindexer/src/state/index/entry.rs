@@ -5,7 +5,7 @@ use std::{ptr, sync::Arc};
 use nekoproto::{FileName, ListedRecord, PackedRecord, SignedRecord, limits::HITS_MAX};
 
 use super::{
-    Noted, Session,
+    Noted, Session, SessionId,
     listing::{Holding, Listing, has_name},
 };
 use crate::state::merge::Found;
@@ -78,12 +78,21 @@ impl Entry {
             }
             _ => {}
         }
+        // A copy of the node's folder that runs elsewhere is to hear of the newer version, too.
+        let displaced = |held: &&Holding| {
+            held.session.holder.node == node
+                && held.version < record.version
+                && !Arc::ptr_eq(&held.session, session)
+        };
+        let of_file = listings.iter().filter(|listing| listing.is_of(record));
+        let displaced = of_file.flat_map(|listing| &listing.holdings).filter(displaced);
+        let displaced: Vec<SessionId> = displaced.map(|held| held.session.id()).collect();
         // One node holds one file under a name: what it held there before makes room for this.
         for listing in listings.iter_mut().filter(|listing| listing.has_name(&record.name)) {
             listing.holdings.retain(|known| known.session.holder.node != node);
         }
         let holding = Holding { session: Arc::clone(session), version: record.version, partial };
-        let noted = match of_origin {
+        let mut noted = match of_origin {
             Some(place) => {
                 let noted = listings[place].note(record);
                 listings[place].add(holding);
@@ -94,6 +103,9 @@ impl Entry {
                 Noted::News { outdated: Vec::new() }
             }
         };
+        if let Noted::News { outdated } = &mut noted {
+            outdated.extend(displaced);
+        }
         remove_unheld(listings, remember);
         self.make_small();
         (noted, true)

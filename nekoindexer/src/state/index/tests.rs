@@ -367,6 +367,15 @@ fn newest_version_is_known_after_its_last_holder_left() {
 }
 
 #[test]
+fn copy_of_a_folder_that_runs_elsewhere_hears_of_the_newer_version() {
+    let setup = Setup::new();
+    let (one, other) = (setup.session(1), setup.session(1));
+    setup.index.register(&one, &record(1, "a", 1));
+    let noted = setup.index.register(&other, &record(1, "a", 2));
+    assert_eq!(noted, Noted::News { outdated: vec![one.id()] });
+}
+
+#[test]
 fn version_that_nobody_held_whole_does_not_keep_an_older_one_out() {
     let setup = Setup::new();
     let reader = setup.session(2);

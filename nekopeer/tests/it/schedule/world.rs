@@ -2,7 +2,6 @@
 
 use std::{
     env, fs,
-    io::{self, Write},
     net::SocketAddr,
     path::Path,
     process::{Command, Stdio},
@@ -71,6 +70,7 @@ pub(super) fn pause(ms: u64) {
 }
 
 /// Runs an indexer until it is killed, if this process was started for that.
+#[expect(clippy::print_stdout, reason = "the line says that it listens")]
 pub(super) fn be_an_indexer() {
     let Ok(text) = env::var(BE_INDEXER) else { return };
     let mut addrs = text.split(',').map(|addr| addr.parse().unwrap());
@@ -78,7 +78,7 @@ pub(super) fn be_an_indexer() {
     let config = Config { listen, neighbors: addrs.collect(), security: Security::Tls, ..Config::default() };
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let _indexer = runtime.block_on(Indexer::spawn(config)).unwrap();
-    writeln!(io::stdout(), "listening").unwrap();
+    println!("listening");
     loop {
         thread::park();
     }
