@@ -69,10 +69,12 @@ pub(crate) async fn answer(
         Routing::Summary => {
             let key = NameKey::of(&forwarded.name);
             let covers = |tag: &NodeTag| *tag == shared.tag || forwarded.covered.contains(tag);
-            route.ask.into_iter().partition(|index| {
+            let (later, first) = route.ask.into_iter().partition(|index| {
                 let theirs = &neighbors.reachable[*index].connected.channel.theirs;
                 theirs.read().rules_out(key, ttl_hops, covers, now)
-            })
+            });
+            // Asked for itself alone, a neighbor whose summary is trusted is known to list nothing: see the rule.
+            (if ttl_hops == 0 { Vec::new() } else { later }, first)
         }
     };
     let mut answers = FuturesUnordered::new();

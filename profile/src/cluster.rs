@@ -62,7 +62,6 @@ impl Cluster {
         for (n, identity) in identities.into_iter().enumerate() {
             self.peers.push(self.client(n, identity).await?);
         }
-        self.linked().await?;
         for (n, peer) in self.peers.iter().enumerate() {
             for batch in self.workload.registered_at(n).chunks(BATCH_MAX) {
                 peer.register(batch.to_vec()).await?;
@@ -71,19 +70,7 @@ impl Cluster {
         self.settled().await
     }
 
-    /// Waits until a query from each indexer goes to all its neighbors.
-    async fn linked(&self) -> anyhow::Result<()> {
-        for (n, peer) in self.peers.iter().enumerate() {
-            let neighbors = u32::try_from(self.graph.neighbors(n).len())?;
-            let is_linked = |reply: &QueryReply| reply.complete && reply.messages == neighbors;
-            let linked = self.ask_until(peer, Ask::Missing(0), is_linked).await;
-            linked.with_context(|| format!("indexer {n} did not find its {neighbors} neighbors in time"))?;
-        }
-        Ok(())
-    }
-
-    /// Waits until each indexer knows of the files of all others what it will know: a summary says
-    /// within some milliseconds what is new.
+    /// Waits until each indexer is linked, and knows of the files of all others what it will know.
     async fn settled(&self) -> anyhow::Result<()> {
         let (files, peers) = (self.workload.records().len(), self.peers.len());
         for (n, peer) in self.peers.iter().enumerate() {

@@ -9,10 +9,10 @@ use hashmap_delay::HashMapDelay;
 use nekoproto::{MsgId, limits::SEEN_FOR};
 use parking_lot::{Mutex, MutexGuard};
 
-/// Locks the ids are spread over, by their low bits. A power of two.
-const SHARDS: usize = 16;
+/// Locks the ids are spread over, by their low bits. A power of two; few, as an empty map takes 6 KB.
+const SHARDS: usize = 4;
 /// Ids one shard remembers at once; further messages are refused until some expire.
-const SHARD_IDS_MAX: usize = 64 * 1024;
+const SHARD_IDS_MAX: usize = 256 * 1024;
 const _: () = assert!(SHARDS.is_power_of_two() && SHARDS <= 256);
 
 /// What this copy of a message is to us.

@@ -64,7 +64,7 @@ async fn neighbors_named_on_both_sides_are_asked_once() {
             let peer = holder(seed, indexer, security).await;
             // Until both connections are there, one side may not know that the other is.
             let reply = eventually(async || {
-                let reply = peer.query("what nobody has", 1).await; // so everybody is asked
+                let reply = peer.query("what nobody has", 2).await; // so everybody is asked
                 assert!(reply.messages <= 1, "asked twice");
                 reply.complete.then_some(reply)
             })

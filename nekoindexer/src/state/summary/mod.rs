@@ -3,7 +3,8 @@
 //! The rule: **what was registered before a query began is found by it.** Two things see to that.
 //! A registration is answered when each neighbor has acknowledged the news, or cannot trust our summary any more.
 //! And a summary only says whom to ask first: if nobody finds anything, the remaining neighbors are asked, so that
-//! news may be late or lost without an answer being lost.
+//! news of those behind them may be late or lost without an answer being lost. A neighbor that is to answer for itself
+//! alone, at the last hop, is not: what it has told is the rule's.
 //!
 //! **How long a summary is trusted** is counted by the clock of the one who trusts, from a moment before the other
 //! end confirmed it: from when it sent the heartbeat that was answered, or the time stamp that was returned. So it
@@ -15,7 +16,8 @@
 //! is no mesh a query does not go to a neighbor behind whom nobody has the name either. No registration
 //! waits for that news to arrive. It takes some milliseconds for each hop; where a node or a link on the way hangs,
 //! at most [`TRUSTED_FOR`] for each hop, as a summary is withdrawn that is not confirmed any more. Within that time
-//! an answer with hits may lack what was just registered several hops away. An answer without hits lacks nothing.
+//! an answer with hits may lack what was just registered several hops away. An answer without hits lacks nothing whose
+//! registration was answered.
 
 mod own;
 mod relay;
