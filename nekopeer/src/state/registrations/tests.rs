@@ -185,7 +185,7 @@ fn older_version_that_is_offered_late_does_not_replace_a_newer_one() {
     let mut registrations = connected();
     registrations.offer(&[record(1, 2)]);
     registrations.offer(&[record(1, 1)]);
-    assert_eq!(tell_all(&mut registrations), [(Kind::Held, record(1, 2))]);
+    assert_eq!(tell_held(&mut registrations, held(2), &[]), [(Kind::Held, record(1, 2))]);
 }
 
 #[test]
