@@ -38,5 +38,13 @@ fn damaged_entry_is_named_and_stops_nothing_else() {
     reader.done(&["get", "many/f8"]);
     sharer.signal("INT");
     sharer.wait();
-    home.run(&["share", "many/f299"]).failed_with(3, &["many/f299", "damaged", "deregister"]);
+    let mut refused = home.start(&["share", "many/f299"]);
+    refused.err_line("damaged: deregister many/f299, then share");
+    refused.signal("INT");
+    refused.wait();
+    home.done(&["deregister", "many/f299"]);
+    let sharer = home.share(&["many/f299"]);
+    sharer.signal("INT");
+    sharer.wait();
+    assert_eq!(about(&home.done(&["ls"]).out, "many/"), 300);
 }
