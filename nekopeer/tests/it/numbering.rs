@@ -169,7 +169,7 @@ async fn of_two_clones_the_one_that_published_last_is_offered() {
         reader.get("a").await.unwrap();
         assert_eq!(to.read("a"), b"by the second");
         assert_eq!(first.publish_all(&[&one.path("a")]).await.published[0].version.get(), 4);
-        assert_eq!(hears_elsewhere(&mut second).await, 4);
+        while hears_elsewhere(&mut second).await < 4 {} // of 2 it heard before
         reader.get("a").await.unwrap();
         assert_eq!(to.read("a"), b"by the first");
         let noisy = |event: &Event| renumbered(event).is_some();
