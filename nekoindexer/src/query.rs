@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{
-    FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, summary::NameKey,
+    Covered, FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, summary::NameKey,
     transport::call_until,
 };
 use tarpc::client::RpcError;
@@ -63,7 +63,10 @@ pub(crate) async fn answer(
     }
     let _permit = shared.forwards.try_acquire().map_err(|_| Refusal::Busy)?;
     let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
-    let forwarded = QueryRequest { ttl_hops, covered: route.covered, ..request };
+    // At its last hop only where it began matters: in a mesh the others are most of the message.
+    let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
+    let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
+    let forwarded = QueryRequest { ttl_hops, covered, ..request };
     let (later, first) = match shared.routing {
         Routing::Flood => (Vec::new(), route.ask),
         Routing::Summary => {
