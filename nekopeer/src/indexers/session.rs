@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -64,6 +64,8 @@ struct Worker {
     asked_at: Mutex<Option<Instant>>,
     /// The lease that the indexer grants, in milliseconds.
     lease_ms: AtomicU64,
+    /// The indexer cannot list this peer over the current connection, as others could not reach it.
+    is_unreachable: AtomicBool,
 }
 
 /// Why a call to an indexer failed.
@@ -103,6 +105,7 @@ impl Session {
             told: watch::Sender::default(),
             asked_at: Mutex::new(None),
             lease_ms: AtomicU64::new(u64::try_from(LEASE_FIRST.as_millis()).unwrap_or(u64::MAX)),
+            is_unreachable: AtomicBool::new(false),
         });
         let working = Arc::clone(&worker);
         tasks.spawn_until_stop(async move { working.run().await });
@@ -137,7 +140,7 @@ impl Session {
         worker.changed.notify_one();
         let telling = async {
             loop {
-                if worker.link.client().is_none() {
+                if worker.link.client().is_none() || worker.is_unreachable.load(Ordering::Relaxed) {
                     return false;
                 }
                 let outcome = worker.registrations.lock().is_told(worker.index, generation);
@@ -239,6 +242,7 @@ impl Worker {
         if !self.library.is_serving {
             return;
         }
+        self.is_unreachable.store(false, Ordering::Relaxed);
         self.registrations.lock().connected(self.index);
         loop {
             self.look_at_files().await;
@@ -250,6 +254,12 @@ impl Worker {
                 };
                 match told {
                     Ok(()) => {}
+                    Err(SessionError::Refused(Refusal::NotListening)) => {
+                        self.is_unreachable.store(true, Ordering::Relaxed);
+                        self.told.send_replace(());
+                        self.library.tell(Event::NotListed(self.link.addr()));
+                        return;
+                    }
                     Err(error) if is_first => {
                         warn!(indexer = %self.link.addr(), %error, "cannot register");
                     }

@@ -20,6 +20,8 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// An indexer cannot list this peer: the address that it serves on is not the one that the indexer sees.
+    NotListed(SocketAddr),
     /// This peer's files are listed at an indexer.
     Registered {
         /// Which indexer.
@@ -89,6 +91,10 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connected(indexer) => write!(f, "connected to indexer {indexer}"),
+            Self::NotListed(indexer) => write!(
+                f,
+                "indexer {indexer} cannot list this peer, which does not serve on the address that reaches it: leave out --listen"
+            ),
             Self::Away { indexer, why } => write!(f, "indexer {indexer} is away, trying again: {why}"),
             Self::Registered { indexer, files } => {
                 write!(f, "registered {files} file{} with {indexer}", if *files == 1 { "" } else { "s" })

@@ -143,3 +143,22 @@ async fn file_that_changes_is_withdrawn_until_it_is_published_again() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn indexer_that_cannot_list_a_peer_is_named_and_holds_nothing_up() {
+    in_time(async {
+        let (indexer, from) = (indexer(&[]).await, Folder::new());
+        // It does not listen on the address from which it connects.
+        let listen = Some(([127, 0, 0, 2], 0).into());
+        let mut origin = Node::start(Config { listen, ..from.config(&[indexer.local_addr()]) }).await;
+        let named = origin.event(|event| match event {
+            Event::NotListed(indexer) => Some(*indexer),
+            _ => None,
+        });
+        assert_eq!(named.await, indexer.local_addr());
+        let outcome = origin.publish_all(&[&from.write("a", b"bytes")]).await;
+        assert_eq!((outcome.published.len(), outcome.indexers_told), (1, 0));
+        assert_eq!(indexer.names(), 0);
+    })
+    .await;
+}

@@ -216,7 +216,7 @@ fn explain_tls(error: io::Error) -> ConnectError {
 /// Whether a socket bound to `bound` accepts connections to `here`: a node that listens on a loopback address
 /// must not be listed under its address in the network.
 fn is_reached_at(bound: IpAddr, here: IpAddr) -> bool {
-    bound.is_unspecified() || bound == here || (bound.is_loopback() && here.is_loopback())
+    bound.is_unspecified() || bound == here
 }
 
 fn remote(hello: &Hello, addr: SocketAddr) -> Remote {
@@ -241,8 +241,9 @@ mod tests {
             ("0.0.0.0", "192.0.2.1", true),
             ("::", "192.0.2.1", true),
             ("192.0.2.1", "192.0.2.1", true),
-            ("127.0.0.1", "127.0.0.2", true),
+            ("127.0.0.1", "127.0.0.1", true),
             ("127.0.0.1", "192.0.2.1", false),
+            ("127.0.0.2", "127.0.0.1", false),
             ("::1", "2001:db8::1", false),
             ("192.0.2.1", "127.0.0.1", false),
         ];
