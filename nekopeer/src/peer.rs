@@ -21,7 +21,7 @@ use crate::{
     library::{Library, Opened, events::Event, status::FileStatus},
     listing::Listing,
     peers::Peers,
-    publish::{PublishError, PublishOptions, PublishOutcome, Publisher},
+    publish::{PublishError, PublishOptions, PublishOutcome, Publisher, Publishing},
     serve::{Uploads, partial_files::PartialFiles},
     storage::{
         StoreError,
@@ -169,7 +169,23 @@ impl PeerHandle {
         options: PublishOptions,
         progress: &Arc<Progress>,
     ) -> Result<PublishOutcome, PublishError> {
-        self.publisher.publish(paths, options, progress).await
+        let (mut publishing, mut outcome) =
+            (self.publishing(paths, options, progress), PublishOutcome::default());
+        while let Some(piece) = publishing.next().await? {
+            outcome.add(piece);
+        }
+        Ok(outcome)
+    }
+
+    /// Publishes files and folders; the outcome comes in pieces. See [`publish`](Self::publish).
+    #[must_use]
+    pub fn publishing(
+        &self,
+        paths: Vec<PathBuf>,
+        options: PublishOptions,
+        progress: &Arc<Progress>,
+    ) -> Publishing {
+        self.publisher.publishing(paths, options, progress)
     }
 
     /// Withdraws `name`. The file stays on disk.

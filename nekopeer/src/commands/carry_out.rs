@@ -82,17 +82,26 @@ async fn publish(
 ) -> Result<Summary, Failure> {
     peer.indexers_tried().await; // so that files are registered before they are reported as published
     let progress = Arc::new(Progress::default());
-    let publishing = peer.publish(paths, options, &progress);
-    let PublishOutcome { published, unchanged, copies, failed, indexers_told, is_confirmed } =
-        answer.reporting(&progress, publishing).await?;
-    answer.rows_of(&published, |record| Row::Published(PublishedRow::New(record.into()))).await?;
-    answer.rows_of(&unchanged, |record| Row::Published(PublishedRow::Unchanged(record.into()))).await?;
-    answer.rows_of(&copies, |name| Row::Published(PublishedRow::Copy(name.clone()))).await?;
-    let row = |(path, error): &(PathBuf, PublishError)| {
-        Row::Published(PublishedRow::failed(path, in_one_line(error)))
+    let publishing = async {
+        let mut publishing = peer.publishing(paths, options, &progress);
+        let mut summary = Summary::Published { indexers_told: 0, is_confirmed: false };
+        while let Some(PublishOutcome { published, unchanged, copies, failed, indexers_told, is_confirmed }) =
+            publishing.next().await?
+        {
+            answer.rows_of(&published, |record| Row::Published(PublishedRow::New(record.into()))).await?;
+            answer
+                .rows_of(&unchanged, |record| Row::Published(PublishedRow::Unchanged(record.into())))
+                .await?;
+            answer.rows_of(&copies, |name| Row::Published(PublishedRow::Copy(name.clone()))).await?;
+            let row = |(path, error): &(PathBuf, PublishError)| {
+                Row::Published(PublishedRow::failed(path, in_one_line(error)))
+            };
+            answer.rows_of(&failed, row).await?;
+            summary = Summary::Published { indexers_told: indexers_told as u64, is_confirmed };
+        }
+        Ok(summary)
     };
-    answer.rows_of(&failed, row).await?;
-    Ok(Summary::Published { indexers_told: indexers_told as u64, is_confirmed })
+    answer.reporting(&progress, publishing).await
 }
 
 async fn store_input(

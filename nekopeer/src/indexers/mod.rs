@@ -56,21 +56,26 @@ impl Indexers {
         indexers
     }
 
-    /// Registers versions published here, `news` and others. What an indexer was not told before is announced.
-    /// Returns the number of indexers that acknowledged; the others are told as soon as they answer.
+    /// Registers versions published here, `news` and others. What an indexer was not told before is announced; one
+    /// that does not answer is told as soon as it does.
     ///
     /// # Cancel safety
     /// Safe: the indexers are told in the background.
-    pub(crate) async fn announce(&self, news: &[VerifiedRecord], others: &[VerifiedRecord]) -> usize {
+    pub(crate) async fn announce(&self, news: &[VerifiedRecord], others: &[VerifiedRecord]) {
         if !self.library.is_serving {
-            return 0;
+            return;
         }
         let generation = {
             let mut registrations = self.registrations.lock();
             registrations.offer(news);
             registrations.offer(others)
         };
-        let files = news.len() + others.len();
+        self.told(generation).await;
+    }
+
+    /// Returns the number of indexers that acknowledged all that is offered, `files` of it lately.
+    pub(crate) async fn registered(&self, files: usize) -> usize {
+        let generation = self.registrations.lock().offer(&[]);
         let telling = self.sessions.iter().map(async |session| {
             let is_told = session.told(generation).await;
             if is_told && files > 0 {

@@ -314,16 +314,20 @@ impl Worker {
                 Err(_) => self.registrations.lock().failed(self.index, batch),
             }
             self.told.send_replace(());
+            self.save_told().await;
             told?;
         }
         self.told.send_replace(());
+        Ok(())
+    }
+
+    async fn save_told(&self) {
         if !self.library.catalogue.has_unsaved() {
-            return Ok(());
+            return;
         }
         if let Err(error) = self.library.blocking(|library| library.catalogue.save_told()).await {
             warn!(%error, "cannot store what an indexer was told"); // it is told once more after a restart
         }
-        Ok(())
     }
 
     /// Waits for the answer to a call of the indexer.

@@ -1,13 +1,14 @@
 //! Subscribers: peers that confirmed a copy, and are told of new versions directly for one lease.
 
 use std::{
-    collections::HashMap,
-    net::SocketAddr,
+    collections::{BTreeMap, HashMap},
+    hash::{BuildHasher, RandomState},
     time::{Duration, Instant},
 };
 
 use nekoproto::{FileName, Holder, NodeId};
 use parking_lot::Mutex;
+use slab::Slab;
 
 /// Maximum number of subscribers of one name. Further peers learn of new versions from their indexers or by
 /// asking.
@@ -15,38 +16,87 @@ pub(crate) const SUBSCRIBERS_MAX: usize = 1024;
 
 /// The subscriptions at this origin. Expired ones are removed when their name is used.
 #[derive(Debug, Default)]
-pub(crate) struct Subscribers(Mutex<HashMap<FileName, HashMap<NodeId, Subscription>>>);
+pub(crate) struct Subscribers(Mutex<Table>);
 
+/// A subscription takes some thirty bytes, since there may be one for each name and reader. Two names of one hash
+/// share their subscribers: a few are told of a file that they do not hold, which is no news to them.
+///
+/// Invariant: `nodes` and `holders` have each node with a subscription, and the number of its subscriptions.
 #[derive(Debug)]
-struct Subscription {
-    addr: SocketAddr,
-    until: Instant,
+struct Table {
+    hasher: RandomState,
+    began: Instant,
+    /// Hash of the name and index of the holder -> the end in milliseconds since `began`.
+    ends: BTreeMap<(u64, u32), u64>,
+    holders: Slab<(Holder, u32)>,
+    nodes: HashMap<NodeId, u32>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        let (hasher, ends, holders, nodes) = Default::default();
+        Self { hasher, began: Instant::now(), ends, holders, nodes }
+    }
 }
 
 impl Subscribers {
     /// Subscribes `holder` to `name` until `now + lease`.
     pub(crate) fn subscribe(&self, name: &FileName, holder: Holder, lease: Duration, now: Instant) {
-        let mut names = self.0.lock();
-        let known = names.entry(name.clone()).or_default();
-        known.retain(|_, subscription| subscription.until > now);
-        if known.len() < SUBSCRIBERS_MAX || known.contains_key(&holder.node) {
-            known.insert(holder.node, Subscription { addr: holder.addr, until: now + lease });
+        let table = &mut *self.0.lock();
+        let (hash, end) = (table.hasher.hash_one(name), table.ms(now + lease));
+        let known = table.remove_ended(hash, now);
+        if let Some(index) = table.nodes.get(&holder.node).copied() {
+            table.holders[index as usize].0 = holder; // it may have moved
+            if let Some(before) = table.ends.get_mut(&(hash, index)) {
+                *before = end;
+                return;
+            }
+        }
+        if known < SUBSCRIBERS_MAX {
+            let index = *table.nodes.entry(holder.node).or_insert_with(|| {
+                u32::try_from(table.holders.insert((holder, 0))).unwrap_or(u32::MAX) // memory ends before
+            });
+            table.holders[index as usize].1 += 1;
+            table.ends.insert((hash, index), end);
         }
     }
 
     /// The subscribers of `name`.
     pub(crate) fn of(&self, name: &FileName, now: Instant) -> Vec<Holder> {
-        let names = self.0.lock();
-        let known = names.get(name).into_iter().flatten();
-        known
-            .filter(|(_, subscription)| subscription.until > now)
-            .map(|(node, subscription)| Holder::new(*node, subscription.addr))
-            .collect()
+        let table = &mut *self.0.lock();
+        let hash = table.hasher.hash_one(name);
+        table.remove_ended(hash, now);
+        let known = table.ends.range((hash, 0)..=(hash, u32::MAX));
+        known.map(|((_, index), _)| table.holders[*index as usize].0).collect()
+    }
+}
+
+impl Table {
+    fn ms(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Removes the subscriptions of a name that have ended; returns the number of the others.
+    fn remove_ended(&mut self, hash: u64, now: Instant) -> usize {
+        let now = self.ms(now);
+        let of_name = (hash, 0)..=(hash, u32::MAX);
+        let ended: Vec<_> = self.ends.extract_if(of_name.clone(), |_, end| *end <= now).collect();
+        for ((_, index), _) in ended {
+            let (holder, subscriptions) = &mut self.holders[index as usize];
+            *subscriptions -= 1;
+            if *subscriptions == 0 {
+                self.nodes.remove(&holder.node);
+                self.holders.remove(index as usize);
+            }
+        }
+        self.ends.range(of_name).count()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use nekoproto::Identity;
 
     use super::*;
@@ -65,7 +115,9 @@ mod tests {
         subscribers.subscribe(&name, holder(2), lease, now);
         subscribers.subscribe(&name, holder(1), lease, now + lease / 2);
         assert_eq!(subscribers.of(&name, now).len(), 2);
-        assert_eq!(subscribers.of(&name, now + lease), [holder(1)]);
+        let moved = Holder::new(holder(1).node, holder(9).addr);
+        subscribers.subscribe(&FileName::new("b").unwrap(), moved, lease, now);
+        assert_eq!(subscribers.of(&name, now + lease), [moved]);
         assert!(subscribers.of(&name, now + 2 * lease).is_empty());
     }
 

@@ -69,17 +69,17 @@ enum Occasion {
 impl Publisher {
     /// Registers what was published, and gives it other numbers until they stand; `outcome` then has the last
     /// ones. The names are `settling` since before they were stored.
-    pub(super) async fn settle(&self, outcome: &mut PublishOutcome, settling: Vec<Settling>) {
+    pub(super) async fn settle(&self, outcome: &mut PublishOutcome, settling: &Settling) {
         self.contested.forget(outcome.published.iter().map(|record| &record.name));
-        outcome.indexers_told = self.indexers.announce(&outcome.published, &outcome.unchanged).await;
+        self.indexers.announce(&outcome.published, &outcome.unchanged).await;
         for _ in 0..ROUNDS_MAX {
-            let heard: Vec<VerifiedRecord> = settling.iter().flat_map(Settling::take).collect();
+            let heard = settling.take();
             if heard.is_empty() {
                 break;
             }
             let Ok(done) = self.carry_out(self.plan(heard, Occasion::Publish)).await else { break };
             let renumbered: Vec<_> = done.renumbered.into_iter().map(|(_, record)| record).collect();
-            outcome.indexers_told = self.indexers.announce(&renumbered, &done.adopted).await;
+            self.indexers.announce(&renumbered, &done.adopted).await;
             let now = renumbered.into_iter().chain(done.adopted);
             let mut now: HashMap<FileName, VerifiedRecord> =
                 now.map(|record| (record.name.clone(), record)).collect();
@@ -116,6 +116,7 @@ impl Publisher {
         }
         let news: Vec<_> = done.renumbered.iter().map(|(_, record)| record.clone()).collect();
         self.indexers.announce(&news, &done.adopted).await;
+        self.indexers.registered(news.len() + done.adopted.len()).await;
         for (taken, record) in done.renumbered {
             let (name, version) = (record.name.clone(), record.version);
             library.tell(Event::Renumbered { name, taken, version });

@@ -1,16 +1,17 @@
 //! Lists the files to publish, and their names.
 
 use std::{
-    collections::HashMap,
+    collections::HashSet,
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use nekoproto::FileName;
 use walkdir::WalkDir;
 
 use super::{PublishOutcome, error::PublishError};
-use crate::{content::stamp::Stamp, library::Library};
+use crate::library::Library;
 
 /// A file to be published.
 #[derive(Debug)]
@@ -18,8 +19,40 @@ pub(super) struct NamedFile {
     pub(super) name: FileName,
     /// An absolute path.
     pub(super) path: PathBuf,
-    /// Its stamp when it was listed.
-    pub(super) stamp: Stamp,
+    /// Its size in bytes when it was listed.
+    pub(super) size: u64,
+}
+
+/// The same in few bytes, since there may be very many.
+#[derive(Debug)]
+pub(super) struct Listed {
+    name: FileName,
+    at: At,
+    pub(super) size: u64,
+}
+
+#[derive(Debug)]
+enum At {
+    Path(Box<Path>),
+    /// At the path that is its name, below this folder.
+    Below(Arc<Path>),
+}
+
+impl Listed {
+    pub(super) fn new(name: FileName, path: &Path, size: u64) -> Self {
+        Self { name, at: At::Path(path.into()), size }
+    }
+
+    fn path(&self) -> PathBuf {
+        match &self.at {
+            At::Path(path) => path.to_path_buf(),
+            At::Below(folder) => folder.join(self.name.as_path()),
+        }
+    }
+
+    pub(super) fn named(self) -> NamedFile {
+        NamedFile { path: self.path(), name: self.name, size: self.size }
+    }
 }
 
 /// The files at `paths`, including those in folders, by name. Files of a folder that cannot be shared go to
@@ -32,7 +65,7 @@ pub(super) fn list_files(
     paths: Vec<PathBuf>,
     name: Option<&FileName>,
     outcome: &mut PublishOutcome,
-) -> Result<Vec<NamedFile>, PublishError> {
+) -> Result<Vec<Listed>, PublishError> {
     let mut files = Vec::new();
     let root = library.share.root();
     for path in paths {
@@ -50,41 +83,41 @@ pub(super) fn list_files(
                 list_folder(&absolute, &prefix, &library.data_dir, &mut files, outcome);
             }
             (Some(name), false) => {
-                files.push(NamedFile { name: name.clone(), path: absolute, stamp: Stamp::of(&metadata) });
+                files.push(Listed::new(name.clone(), &absolute, metadata.len()));
             }
             (None, false) => {
                 let relative = absolute.strip_prefix(root).ok().map(Path::to_owned);
                 let relative = relative.or_else(|| path.file_name().map(PathBuf::from));
                 let name = FileName::from_path(&relative.unwrap_or_default())
                     .map_err(|source| PublishError::Name { path: path.clone(), source })?;
-                files.push(NamedFile { name, path: absolute, stamp: Stamp::of(&metadata) });
+                files.push(Listed::new(name, &absolute, metadata.len()));
             }
         }
     }
-    each_once(files)
+    each_once(&mut files)?;
+    Ok(files)
 }
 
-/// The files without those that are listed again.
+/// Removes those that are listed again.
 ///
 /// # Errors
 /// Two different files have one name.
-fn each_once(files: Vec<NamedFile>) -> Result<Vec<NamedFile>, PublishError> {
-    let mut seen: HashMap<FileName, PathBuf> = HashMap::with_capacity(files.len());
-    let mut once = Vec::with_capacity(files.len());
-    for file in files {
-        match seen.get(&file.name) {
-            None => {
-                seen.insert(file.name.clone(), file.path.clone());
-                once.push(file);
+fn each_once(files: &mut Vec<Listed>) -> Result<(), PublishError> {
+    let mut by_name: Vec<usize> = (0..files.len()).collect();
+    by_name.sort_by(|a, b| files[*a].name.cmp(&files[*b].name)); // stable: the first of a name stays first
+    let mut again = HashSet::new();
+    for same in by_name.chunk_by(|a, b| files[*a].name == files[*b].name) {
+        for other in &same[1..] {
+            let [first, second] = [same[0], *other].map(|file| files[file].path());
+            if first != second {
+                return Err(PublishError::SameName { name: files[*other].name.clone(), first, second });
             }
-            Some(first) if *first == file.path => {}
-            Some(first) => {
-                let (name, first, second) = (file.name, first.clone(), file.path);
-                return Err(PublishError::SameName { name, first, second });
-            }
+            again.insert(*other);
         }
     }
-    Ok(once)
+    let mut index = 0..;
+    files.retain(|_| index.next().is_none_or(|index| !again.contains(&index)));
+    Ok(())
 }
 
 /// Lists every regular file below `folder`, named by its path within it below `prefix`; links are not followed,
@@ -93,12 +126,14 @@ fn list_folder(
     folder: &Path,
     prefix: &Path,
     data_dir: &Path,
-    files: &mut Vec<NamedFile>,
+    files: &mut Vec<Listed>,
     outcome: &mut PublishOutcome,
 ) {
     let is_ours = |name: &std::ffi::OsStr| {
         name.as_encoded_bytes().starts_with(nekoproto::name::RESERVED_PREFIX.as_bytes())
     };
+    // The prefix is the end of the folder's path, or empty.
+    let base: Arc<Path> = folder.ancestors().nth(prefix.components().count()).unwrap_or(folder).into();
     let walk = WalkDir::new(folder).sort_by_file_name().into_iter();
     for found in walk
         .filter_entry(|entry| entry.depth() == 0 || !(is_ours(entry.file_name()) || entry.path() == data_dir))
@@ -119,7 +154,7 @@ fn list_folder(
         }
         let relative = path.strip_prefix(folder).unwrap_or(&path);
         match FileName::from_path(&prefix.join(relative)) {
-            Ok(name) => files.push(NamedFile { name, path, stamp: Stamp::of(&metadata) }),
+            Ok(name) => files.push(Listed { name, at: At::Below(Arc::clone(&base)), size: metadata.len() }),
             Err(source) => outcome.failed.push((path.clone(), PublishError::Name { path, source })),
         }
     }

@@ -13,6 +13,8 @@ use std::{collections::HashMap, path::PathBuf, sync::Arc};
 
 use futures::{StreamExt, stream};
 use nekoproto::{FileName, Policy, VerifiedRecord};
+use tokio::{sync::mpsc, task::JoinHandle};
+use tokio_util::sync::DropGuard;
 use tracing::debug;
 
 use self::{asking::Asking, contest::Contested, read_files::Stored};
@@ -36,7 +38,7 @@ pub struct PublishOptions {
     pub policy: PolicyChange,
 }
 
-/// The outcome of a publish.
+/// The outcome of a publish, or of a piece of one.
 #[derive(Debug, Default)]
 pub struct PublishOutcome {
     /// New versions, with their final numbers if `is_confirmed`.
@@ -52,6 +54,47 @@ pub struct PublishOutcome {
     /// Whether each new version is listed by an indexer. Until then its number may change; an
     /// [event](crate::Event::Renumbered) says so.
     pub is_confirmed: bool,
+}
+
+/// A publish whose outcome comes in pieces: what it takes grows with the list of files alone. Dropped, it reads no
+/// further files; what was stored by then is announced.
+#[derive(Debug)]
+pub struct Publishing {
+    pieces: mpsc::Receiver<PublishOutcome>,
+    task: Option<JoinHandle<Result<(), PublishError>>>,
+    _stop_reading: DropGuard,
+}
+
+impl Publishing {
+    /// The outcome of the next files, at most some thousand; `None` after the last. What the last piece says of
+    /// indexers and confirmation is true of all.
+    ///
+    /// # Errors
+    /// A path does not exist, or two files would get the same name: nothing was read.
+    ///
+    /// # Cancel safety
+    /// A piece is not lost; an error may be.
+    pub async fn next(&mut self) -> Result<Option<PublishOutcome>, PublishError> {
+        if let Some(piece) = self.pieces.recv().await {
+            return Ok(Some(piece));
+        }
+        match self.task.take() {
+            Some(task) => finished(task).await.map(|()| None),
+            None => Ok(None),
+        }
+    }
+}
+
+impl PublishOutcome {
+    /// Takes over the next piece.
+    pub(crate) fn add(&mut self, piece: Self) {
+        let Self { published, unchanged, copies, failed, indexers_told, is_confirmed } = piece;
+        self.published.extend(published);
+        self.unchanged.extend(unchanged);
+        self.copies.extend(copies);
+        self.failed.extend(failed);
+        (self.indexers_told, self.is_confirmed) = (indexers_told, is_confirmed);
+    }
 }
 
 /// Publishes for one peer.
@@ -76,31 +119,72 @@ impl Publisher {
         Arc::new(Self { library, indexers, peers, policy, contested: Contested::default() })
     }
 
-    /// See [`PeerHandle::publish`](crate::PeerHandle::publish).
-    pub(crate) async fn publish(
+    /// See [`PeerHandle::publishing`](crate::PeerHandle::publishing).
+    pub(crate) fn publishing(
         self: &Arc<Self>,
         paths: Vec<PathBuf>,
         options: PublishOptions,
         progress: &Arc<Progress>,
-    ) -> Result<PublishOutcome, PublishError> {
+    ) -> Publishing {
         let (publisher, progress) = (Arc::clone(self), Arc::clone(progress));
         let stop = self.library.tasks.stop.child_token();
-        // Dropping this future ends the reading; what was stored by then is announced.
-        let _stop_reading = stop.clone().drop_guard();
+        let stop_reading = stop.clone().drop_guard();
+        let (taken, pieces) = mpsc::channel(1);
         let publishing = async move {
             let (asking, policy) = (Asking::new(&publisher.indexers), publisher.policy);
+            let (storing, mut stored) = mpsc::channel(1);
             let read = move |library: &Arc<Library>| {
-                read_files::read_and_store(library, &asking, paths, &options, policy, &progress, &stop)
+                let each = |stored| drop(storing.blocking_send(stored)); // its receiver waits for the end
+                read_files::read_and_store(
+                    library,
+                    &asking,
+                    paths,
+                    &options,
+                    policy,
+                    (&progress, &stop),
+                    each,
+                )
             };
-            let Stored { mut outcome, newer, settling } = publisher.library.blocking(read).await?;
-            if publisher.library.is_serving {
-                publisher.settle(&mut outcome, settling).await;
-                publisher.tell_subscribers(&outcome.published);
-                publisher.library.learn(newer).await; // what was published elsewhere since
-            }
-            Ok(outcome)
+            let announcing = async {
+                let (mut files, mut is_confirmed) = (0, true);
+                while let Some(stored) = stored.recv().await {
+                    let outcome = publisher.announced(stored).await;
+                    files += outcome.published.len() + outcome.unchanged.len();
+                    is_confirmed &= outcome.is_confirmed || outcome.published.is_empty();
+                    drop(taken.send(outcome).await); // nobody may wait for it
+                }
+                (files, is_confirmed)
+            };
+            let (read, (files, is_confirmed)) = tokio::join!(publisher.library.blocking(read), announcing);
+            read?;
+            drop(taken.send(publisher.ended(files, is_confirmed).await).await);
+            Ok(())
         };
-        finished(self.library.tasks.tracker.spawn(publishing)).await
+        let task = Some(self.library.tasks.tracker.spawn(publishing));
+        Publishing { pieces, task, _stop_reading: stop_reading }
+    }
+
+    /// Announces what was stored, once its numbers stand.
+    async fn announced(&self, stored: Stored) -> PublishOutcome {
+        let Stored { mut outcome, newer, settling } = stored;
+        if self.library.is_serving && !(outcome.published.is_empty() && outcome.unchanged.is_empty()) {
+            self.settle(&mut outcome, &settling).await;
+            self.tell_subscribers(&outcome.published);
+            drop(settling);
+            self.library.learn(newer).await; // what was published elsewhere since
+        }
+        outcome
+    }
+
+    /// The last piece of a publish of `files` files; `is_confirmed` says whether each was when it was announced.
+    async fn ended(&self, files: usize, is_confirmed: bool) -> PublishOutcome {
+        if !self.library.is_serving {
+            return PublishOutcome::default();
+        }
+        let indexers_told = self.indexers.registered(files).await;
+        let is_confirmed =
+            is_confirmed || self.library.blocking(|library| !library.catalogue.has_pending()).await;
+        PublishOutcome { indexers_told, is_confirmed, ..PublishOutcome::default() }
     }
 
     /// Tells subscribers directly, in the background. If a message is lost, their lease bounds the delay.

@@ -14,10 +14,13 @@ use super::{
     PolicyChange, PublishOptions, PublishOutcome,
     asking::{Asked, Asking, Patience},
     error::PublishError,
-    listing::{NamedFile, list_files},
+    listing::{Listed, NamedFile, list_files},
 };
 use crate::{
-    content::chunker::{ChunkError, Chunked, chunk_file, takes_all_cores},
+    content::{
+        chunker::{ChunkError, Chunked, chunk_file, takes_all_cores},
+        stamp::Stamp,
+    },
     library::{Library, learn::Settling},
     storage::catalogue::{CatalogueError, Draft, Published},
     util::progress::Progress,
@@ -65,17 +68,16 @@ struct Reader<'a> {
     failure: OnceLock<Arc<CatalogueError>>,
 }
 
-/// What was stored.
-#[derive(Default)]
+/// What one batch came to.
 pub(super) struct Stored {
     pub(super) outcome: PublishOutcome,
     /// The newer versions of unchanged files that the network knows.
     pub(super) newer: Vec<VerifiedRecord>,
     /// The names of new versions: their numbers are to be settled.
-    pub(super) settling: Vec<Settling>,
+    pub(super) settling: Settling,
 }
 
-/// Lists, reads and stores the files. Blocking; the results are in the order of the list.
+/// Lists, reads and stores the files, and calls `each` after each batch, in the order of the list. Blocking.
 ///
 /// # Errors
 /// Nothing was read. If the catalogue fails, the files that it did not store are in the outcome.
@@ -85,12 +87,13 @@ pub(super) fn read_and_store(
     paths: Vec<PathBuf>,
     options: &PublishOptions,
     default: Policy,
-    progress: &Progress,
-    stop: &CancellationToken,
-) -> Result<Stored, PublishError> {
-    let mut stored = Stored::default();
-    let files = list_files(library, paths, options.name.as_ref(), &mut stored.outcome)?;
-    progress.set_total(files.iter().map(|file| file.stamp.size()).sum());
+    (progress, stop): (&Progress, &CancellationToken),
+    mut each: impl FnMut(Stored),
+) -> Result<(), PublishError> {
+    let mut outcome = PublishOutcome::default();
+    let files = list_files(library, paths, options.name.as_ref(), &mut outcome)?;
+    progress.set_total(files.iter().map(|file| file.size).sum());
+    each(Stored { outcome, newer: Vec::new(), settling: library.settle(Vec::new()) });
     let (policy, failure) = (options.policy, OnceLock::new());
     let reader = Reader { library, asking, policy, default, progress, stop, failure };
     std::thread::scope(|scope| {
@@ -108,16 +111,16 @@ pub(super) fn read_and_store(
         let mut patience = Patience::default();
         for (batch, asked) in receiver {
             let known = asking.end(asked, &mut patience);
-            store(reader, batch, known, &mut stored);
+            each(store(reader, batch, known));
         }
     });
-    Ok(stored)
+    Ok(())
 }
 
-fn next_batch(files: &mut std::iter::Peekable<impl Iterator<Item = NamedFile>>) -> Vec<NamedFile> {
+fn next_batch(files: &mut std::iter::Peekable<impl Iterator<Item = Listed>>) -> Vec<Listed> {
     let (mut batch, mut bytes) = (Vec::new(), 0u64);
     while let Some(file) = files.next_if(|file| {
-        bytes = bytes.saturating_add(file.stamp.size());
+        bytes = bytes.saturating_add(file.size);
         batch.is_empty() || bytes <= BATCH_BYTES_MAX && batch.len() < BATCH_FILES_MAX
     }) {
         batch.push(file);
@@ -128,8 +131,11 @@ fn next_batch(files: &mut std::iter::Peekable<impl Iterator<Item = NamedFile>>) 
 impl Reader<'_> {
     /// Reads small files concurrently, one core each; then large files one by one, each on all cores.
     /// Meanwhile the network is asked for their names.
-    fn look_at_all(&self, batch: Vec<NamedFile>) -> Batch {
-        let look_at = |file: NamedFile| (self.known_as(&file), file);
+    fn look_at_all(&self, batch: Vec<Listed>) -> Batch {
+        let look_at = |listed: Listed| {
+            let file = listed.named();
+            (self.known_as(&file), file)
+        };
         let files: Vec<(Result<Seen, Unknown>, NamedFile)> = batch.into_par_iter().map(look_at).collect();
         let (mut published, mut new) = (Vec::new(), Vec::new());
         for (seen, file) in &files {
@@ -140,7 +146,7 @@ impl Reader<'_> {
         }
         let asked = self.asking.begin(published, new);
         let read_small = |(seen, file): (Result<Seen, Unknown>, NamedFile)| match seen {
-            Err(unknown) if !takes_all_cores(file.stamp.size()) => {
+            Err(unknown) if !takes_all_cores(file.size) => {
                 let seen = self.read(&file, unknown.policy);
                 (file, Ok(seen))
             }
@@ -175,6 +181,12 @@ impl Reader<'_> {
 
     /// What the stamp alone proves about the file; otherwise the policy to publish it under.
     fn known_as(&self, file: &NamedFile) -> Result<Seen, Unknown> {
+        let stamp = match std::fs::symlink_metadata(&file.path) {
+            Ok(metadata) => Stamp::of(&metadata),
+            Err(source) => {
+                return Ok(Seen::Failed(PublishError::Unreadable { path: file.path.clone(), source }));
+            }
+        };
         let catalogue = &self.library.catalogue;
         let entry = catalogue.get(&file.name);
         let own = entry.as_ref().filter(|entry| catalogue.is_own(entry));
@@ -184,14 +196,14 @@ impl Reader<'_> {
             Ok(policy) => policy,
             Err(error) => return Ok(Seen::Failed(error.into())),
         };
-        match entry.filter(|entry| entry.path == file.path && entry.stamp == file.stamp) {
+        match entry.filter(|entry| entry.path == file.path && entry.stamp == stamp) {
             Some(entry) if !catalogue.is_own(&entry) => Ok(Seen::Copy),
             Some(entry)
-                if file.stamp.is_settled(entry.hashed_at_ns)
+                if stamp.is_settled(entry.hashed_at_ns)
                     && entry.record.policy == policy
                     && entry.newest.is_none() =>
             {
-                self.progress.add_done(file.stamp.size());
+                self.progress.add_done(file.size);
                 Ok(Seen::Unchanged(entry.record.clone()))
             }
             _ => Err(Unknown { policy, is_published }),
@@ -208,9 +220,8 @@ fn store(
     reader: &Reader<'_>,
     batch: Vec<(NamedFile, Seen)>,
     mut known: HashMap<FileName, VerifiedRecord>,
-    stored: &mut Stored,
-) {
-    let Stored { outcome, newer, settling } = stored;
+) -> Stored {
+    let (mut outcome, mut newer) = (PublishOutcome::default(), Vec::new());
     let mut drafts = Vec::new();
     // For each file that is neither a copy nor failed: its record, or the path of the next draft.
     let mut files = Vec::with_capacity(batch.len());
@@ -227,11 +238,10 @@ fn store(
         }
     }
     // Before they are stored, as a session may register them at once.
-    let mut settled = reader.library.settle(drafts.iter().map(|draft| draft.name.clone()).collect());
+    let mut settling = reader.library.settle(drafts.iter().map(|draft| draft.name.clone()).collect());
     let published = if drafts.is_empty() { Ok(Vec::new()) } else { reader.library.catalogue.publish(drafts) };
     let is_new = |published: &_| matches!(published, Ok(Published::New(_)));
-    settled.keep(published.iter().flatten().map(is_new));
-    settling.push(settled);
+    settling.keep(published.iter().flatten().map(is_new));
     let mut published = published.map(Vec::into_iter).map_err(Arc::new);
     for file in files {
         let (path, known) = match file {
@@ -255,21 +265,18 @@ fn store(
             }
         }
     }
+    Stored { outcome, newer, settling }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::content::stamp::Stamp;
 
     #[test]
     fn batches_are_bounded_in_files_and_bytes() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = |bytes: u64| {
-            let path = folder.path().join("sparse");
-            std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
-            let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
-            NamedFile { name: FileName::new("sparse").unwrap(), path, stamp }
+        let file = |size: u64| {
+            let (name, path) = (FileName::new("sparse").unwrap(), PathBuf::from("/sparse"));
+            Listed::new(name, &path, size)
         };
         let lens = |sizes: Vec<u64>| {
             let mut files = sizes.into_iter().map(file).peekable();

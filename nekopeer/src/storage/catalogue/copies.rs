@@ -59,7 +59,7 @@ impl Catalogue {
             results.push(Ok(()));
         }
         write.put_entries(&entries)?;
-        self.tables.commit(write, || {})?;
+        self.tables.commit(write)?;
         Ok(results)
     }
 
@@ -80,7 +80,7 @@ impl Catalogue {
             return Ok(None);
         }
         write.put_entries(std::slice::from_ref(&entry))?;
-        self.tables.commit(write, || {})?;
+        self.tables.commit(write)?;
         Ok(Some(Arc::new(entry)))
     }
 
@@ -104,7 +104,7 @@ impl Catalogue {
         }
         let outdated: Vec<Entry> = outdated.into_values().collect();
         write.put_entries(&outdated)?;
-        self.tables.commit(write, || {})?;
+        self.tables.commit(write)?;
         Ok(outdated.into_iter().map(Arc::new).collect())
     }
 }

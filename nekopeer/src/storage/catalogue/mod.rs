@@ -29,7 +29,7 @@ use parking_lot::Mutex;
 
 pub use self::error::CatalogueError;
 use self::tables::Tables;
-use self::untold::Untold;
+use self::untold::Noted;
 pub(crate) use self::{
     entry::{Copy, Entry},
     publish::{Draft, Published},
@@ -44,8 +44,8 @@ const SAME_BYTES_MAX: usize = 256;
 pub(crate) struct Catalogue {
     identity: Identity,
     tables: Tables,
-    /// What `tables` has of versions that not every indexer has listed.
-    untold: Mutex<Untold>,
+    /// What indexers have listed since `tables` was told of it.
+    noted: Mutex<Noted>,
     /// Held during a whole change: what the change read stays true until its result is visible.
     changing: Mutex<()>,
     /// Names whose files are being replaced or removed.
@@ -59,8 +59,8 @@ impl Catalogue {
     /// It cannot be used; the files are unchanged.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join("catalogue.redb"), identity.id())?;
-        let untold = Mutex::new(Untold::new(tables.untold()?));
-        Ok(Self { identity, tables, untold, changing: Mutex::new(()), placing: Mutex::default() })
+        let (noted, changing, placing) = Default::default();
+        Ok(Self { identity, tables, noted, changing, placing })
     }
 
     /// The entry of `name`. A damaged one is reported and counts as none; where that would lose something, use
@@ -159,8 +159,8 @@ impl Catalogue {
         let is_removed = write.remove_entry(name)?;
         if is_removed {
             write.set_untold([(name, None)].into_iter())?;
-            self.tables.commit(write, || {})?;
-            self.untold.lock().take(name);
+            self.tables.commit(write)?;
+            self.noted.lock().remove(name);
         }
         Ok(is_removed)
     }
@@ -183,8 +183,8 @@ impl Catalogue {
         }
         write.remove_entry(name)?;
         write.set_untold([(name, None)].into_iter())?;
-        self.tables.commit(write, || {})?;
-        self.untold.lock().take(name);
+        self.tables.commit(write)?;
+        self.noted.lock().remove(name);
         Ok(true)
     }
 }

@@ -34,7 +34,7 @@ impl Catalogue {
             write.put_placing(copy)?;
             names.push(name.clone());
         }
-        self.tables.commit(write, || {})?;
+        self.tables.commit(write)?;
         Ok(self.marked(names))
     }
 
@@ -65,7 +65,7 @@ impl Catalogue {
             _ => {
                 let write = self.tables.begin()?;
                 write.end_placing(name)?;
-                self.tables.commit(write, || {})?;
+                self.tables.commit(write)?;
             }
         }
         Ok(())

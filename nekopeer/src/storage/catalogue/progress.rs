@@ -26,7 +26,7 @@ impl Catalogue {
     ) -> Result<Option<PathBuf>, CatalogueError> {
         let write = self.tables.begin()?;
         let before = set_partial(&write, name, path)?;
-        self.tables.commit(write, || {})?;
+        self.tables.commit(write)?;
         Ok(before)
     }
 
@@ -37,7 +37,7 @@ impl Catalogue {
     pub(crate) fn note_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
         write.set_progress(path, Some(note))?;
-        self.tables.commit(write, || {})
+        self.tables.commit(write)
     }
 
     /// The checkpoint of the partial download at `path`. Blocking.

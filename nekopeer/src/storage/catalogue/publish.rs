@@ -215,15 +215,15 @@ impl Catalogue {
         new: Vec<VerifiedRecord>,
         entries: Vec<Entry>,
     ) -> Result<(), CatalogueError> {
-        let outdated = self.untold.lock().outdated(&entries);
-        write.set_untold(outdated.iter().map(|name| (name, None)))?;
-        write.set_untold(new.iter().map(|record| (&record.name, Some(Row::of(record)))))?;
+        for Entry { record, .. } in &entries {
+            if self.tables.untold(&record.name)?.is_some_and(|row| !row.is_of(record)) {
+                write.set_untold([(&record.name, None)].into_iter())?;
+            }
+        }
+        let rows: Vec<(&FileName, Row)> = new.iter().map(|record| (&record.name, Row::of(record))).collect();
+        write.set_untold(rows.iter().map(|(name, row)| (*name, Some(row))))?;
         write.put_entries(&entries)?;
-        self.tables.commit(write, || {
-            // Before the entries are visible: a session that registers them must know that they are news.
-            let mut untold = self.untold.lock();
-            outdated.iter().for_each(|name| untold.take(name));
-            new.iter().for_each(|record| untold.put(record));
-        })
+        // The rows are visible with the entries: a session that registers them must know that they are news.
+        self.tables.commit(write)
     }
 }

@@ -3,7 +3,6 @@
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
-    collections::HashMap,
     ffi::OsStr,
     fmt,
     ops::Bound,
@@ -25,7 +24,7 @@ use super::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS,
         PARTIALS, PLACING, PROGRESS, SIZES, UNTOLD, half,
     },
-    untold,
+    untold::Row,
     write::Write,
 };
 
@@ -47,6 +46,7 @@ struct Committed {
     transaction: ReadTransaction,
     files: ReadOnlyTable<&'static str, &'static [u8]>,
     contents: ReadOnlyTable<(&'static HalfHash, &'static str), ()>,
+    untold: ReadOnlyTable<&'static str, &'static [u8]>,
 }
 
 /// Some entries, in the order of their names.
@@ -97,14 +97,19 @@ impl Tables {
         begin(&self.database, &self.path)
     }
 
-    /// Makes a transaction durable, calls `before_visible`, then makes it visible.
-    pub(super) fn commit(
-        &self,
-        write: Write<'_>,
-        before_visible: impl FnOnce(),
-    ) -> Result<(), CatalogueError> {
+    /// Makes a transaction durable, then visible.
+    pub(super) fn commit(&self, write: Write<'_>) -> Result<(), CatalogueError> {
         write.commit()?;
-        before_visible();
+        self.show()
+    }
+
+    /// Makes a transaction visible; it is durable with the next that is.
+    pub(super) fn commit_lazily(&self, write: Write<'_>) -> Result<(), CatalogueError> {
+        write.commit_lazily()?;
+        self.show()
+    }
+
+    fn show(&self) -> Result<(), CatalogueError> {
         *self.committed.write() = Arc::new(Committed::of(&self.database, &self.path)?);
         Ok(())
     }
@@ -185,20 +190,22 @@ impl Tables {
         Ok(near.into_iter().map(|(_, name)| name).collect())
     }
 
-    /// All rows of versions that not every indexer has listed.
-    pub(super) fn untold(&self) -> Result<HashMap<FileName, untold::Row>, CatalogueError> {
-        let table = self.table(UNTOLD)?;
-        let mut rows = HashMap::new();
-        for row in table.range::<&str>(..).map_err(|error| self.failed(error))? {
+    /// The version of `name` that not every indexer has listed. A damaged row counts as none.
+    pub(super) fn untold(&self, name: &FileName) -> Result<Option<Row>, CatalogueError> {
+        let row = self.committed().untold.get(name.as_str()).map_err(|error| self.failed(error))?;
+        Ok(row.and_then(|row| codec::decode(row.value()).ok()))
+    }
+
+    /// Whether `is_it` returns true of one of these versions.
+    pub(super) fn any_untold(&self, is_it: impl Fn(&str, &Row) -> bool) -> Result<bool, CatalogueError> {
+        let rows = self.committed().untold.range::<&str>(..).map_err(|error| self.failed(error))?;
+        for row in rows {
             let (name, row) = row.map_err(|error| self.failed(error))?;
-            let damaged = |why: String| CatalogueError::Damaged {
-                path: self.path.clone(),
-                what: format!("{}: {why}", name.value()),
-            };
-            let row = codec::decode(row.value()).map_err(|error| damaged(error.to_string()))?;
-            rows.insert(FileName::new(name.value()).map_err(|error| damaged(error.to_string()))?, row);
+            if codec::decode(row.value()).is_ok_and(|row| is_it(name.value(), &row)) {
+                return Ok(true);
+            }
         }
-        Ok(rows)
+        Ok(false)
     }
 
     /// At most `max` names of entries, those after `last` in the order of their text.
@@ -317,7 +324,8 @@ impl Committed {
         let transaction = database.begin_read().map_err(|error| failed(error.into()))?;
         let files = transaction.open_table(FILES).map_err(|error| failed(error.into()))?;
         let contents = transaction.open_table(CONTENTS).map_err(|error| failed(error.into()))?;
-        Ok(Self { transaction, files, contents })
+        let untold = transaction.open_table(UNTOLD).map_err(|error| failed(error.into()))?;
+        Ok(Self { transaction, files, contents, untold })
     }
 }
 

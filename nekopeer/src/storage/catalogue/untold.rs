@@ -2,15 +2,12 @@
 //! version it is *pending*: its number may still change, because the network may know another version of that
 //! number, published with the same key by a folder that was lost, restored or cloned.
 
-use std::{
-    collections::{HashMap, HashSet},
-    net::SocketAddr,
-};
+use std::{collections::HashMap, net::SocketAddr};
 
 use nekoproto::{FileName, Record, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{Catalogue, CatalogueError, Entry};
+use super::{Catalogue, CatalogueError};
 
 /// One version that is not listed everywhere. The stored form too.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,80 +17,60 @@ pub(super) struct Row {
     told: Vec<SocketAddr>,
 }
 
-/// What the table contains, in memory.
-#[derive(Debug, Default)]
-pub(super) struct Untold {
-    rows: HashMap<FileName, Row>,
-    /// Names whose row differs from the stored one.
-    unsaved: HashSet<FileName>,
-}
+/// What was noted since and is not stored yet: the row of a version, or none if every indexer has listed it. It counts
+/// for that version only.
+pub(super) type Noted = HashMap<FileName, (Version, Option<Row>)>;
 
 impl Row {
     pub(super) const fn of(record: &Record) -> Self {
         Self { version: record.version, told: Vec::new() }
     }
-}
 
-impl Untold {
-    pub(super) fn new(rows: HashMap<FileName, Row>) -> Self {
-        Self { rows, unsaved: HashSet::new() }
-    }
-
-    /// Follows a transaction that stored a row for `record`.
-    pub(super) fn put(&mut self, record: &Record) {
-        self.unsaved.remove(&record.name);
-        self.rows.insert(record.name.clone(), Row::of(record));
-    }
-
-    /// Follows a transaction that removed the row of `name`.
-    pub(super) fn take(&mut self, name: &FileName) {
-        self.unsaved.remove(name);
-        self.rows.remove(name);
-    }
-
-    /// The names whose row is of another version than their entry is to be.
-    pub(super) fn outdated(&self, entries: &[Entry]) -> Vec<FileName> {
-        let is_outdated =
-            |record: &Record| self.rows.get(&record.name).is_some_and(|row| row.version != record.version);
-        let names = entries.iter().map(|entry| &entry.record).filter(|record| is_outdated(record));
-        names.map(|record| record.name.clone()).collect()
-    }
-
-    fn row(&self, record: &Record) -> Option<&Row> {
-        self.rows.get(&record.name).filter(|row| row.version == record.version)
+    /// Whether it is of the version of `record`.
+    pub(super) fn is_of(&self, record: &Record) -> bool {
+        self.version == record.version
     }
 }
 
 impl Catalogue {
     /// Whether no indexer has listed this version, which was published here, so that its number may change.
     pub(crate) fn is_pending(&self, record: &Record) -> bool {
-        self.untold.lock().row(record).is_some_and(|row| row.told.is_empty())
+        self.untold_row(record, &self.noted.lock()).is_some_and(|row| row.told.is_empty())
     }
 
     /// Whether this version was published here and `indexer` has not listed it yet.
     pub(crate) fn is_news_to(&self, indexer: SocketAddr, record: &Record) -> bool {
-        self.untold.lock().row(record).is_some_and(|row| !row.told.contains(&indexer))
+        self.untold_row(record, &self.noted.lock()).is_some_and(|row| !row.told.contains(&indexer))
+    }
+
+    /// Whether there is a version that no indexer has listed. Blocking.
+    pub(crate) fn has_pending(&self) -> bool {
+        let noted = self.noted.lock();
+        let is_pending = |name: &str, row: &Row| {
+            row.told.is_empty() && noted.get(name).is_none_or(|(version, _)| *version != row.version)
+        };
+        self.tables.any_untold(is_pending).unwrap_or_else(|error| {
+            tracing::error!(%error, "it is not known what indexers were told");
+            true
+        })
     }
 
     /// `indexer`, one of `all`, has listed these versions. Durable with the next change or
     /// [`save_told`](Self::save_told); if that is lost in a crash, the indexer is told once more.
     pub(crate) fn note_told(&self, indexer: SocketAddr, records: &[VerifiedRecord], all: &[SocketAddr]) {
-        let mut untold = self.untold.lock();
-        let Untold { rows, unsaved } = &mut *untold;
+        let mut noted = self.noted.lock();
         for record in records {
-            let row = rows.get_mut(&record.name).filter(|row| row.version == record.version);
-            let Some(row) = row.filter(|row| !row.told.contains(&indexer)) else { continue };
+            let row = self.untold_row(record, &noted);
+            let Some(mut row) = row.filter(|row| !row.told.contains(&indexer)) else { continue };
             row.told.push(indexer);
-            if all.iter().all(|one| row.told.contains(one)) {
-                rows.remove(&record.name);
-            }
-            unsaved.insert(record.name.clone());
+            let is_told_to_all = all.iter().all(|one| row.told.contains(one));
+            noted.insert(record.name.clone(), (record.version, (!is_told_to_all).then_some(row)));
         }
     }
 
     /// Whether [`save_told`](Self::save_told) has something to store.
     pub(crate) fn has_unsaved(&self) -> bool {
-        !self.untold.lock().unsaved.is_empty()
+        !self.noted.lock().is_empty()
     }
 
     /// Stores what [`note_told`](Self::note_told) noted, without waiting for the disk: it is durable with the
@@ -102,27 +79,32 @@ impl Catalogue {
     /// # Errors
     /// It is stored with the next call.
     pub(crate) fn save_told(&self) -> Result<(), CatalogueError> {
-        let _changing = self.changing.lock(); // no row changes meanwhile but by `note_told`
-        let names = std::mem::take(&mut self.untold.lock().unsaved);
-        let stored = self.store_rows(&names);
-        let mut untold = self.untold.lock();
-        if stored.is_err() {
-            untold.unsaved.extend(names);
-        } else if untold.rows.is_empty() {
-            untold.rows.shrink_to_fit(); // after a large folder
+        let _changing = self.changing.lock(); // no stored row changes meanwhile
+        let saved = self.noted.lock().clone();
+        let write = self.tables.begin()?;
+        for (name, (version, row)) in &saved {
+            let is_stored = self.tables.untold(name)?.is_some_and(|stored| stored.version == *version);
+            if is_stored {
+                write.set_untold([(name, row.as_ref())].into_iter())?;
+            }
         }
-        stored
+        self.tables.commit_lazily(write)?;
+        // What was noted meanwhile stays.
+        let mut noted = self.noted.lock();
+        noted.retain(|name, now| saved.get(name) != Some(now));
+        noted.shrink_to_fit(); // after a large folder
+        Ok(())
     }
 
-    fn store_rows(&self, names: &HashSet<FileName>) -> Result<(), CatalogueError> {
-        let write = self.tables.begin()?;
-        let are_all_told = self.untold.lock().rows.is_empty(); // as after each publish
-        if are_all_told {
-            write.clear_untold()?;
-        } else {
-            let rows = names.iter().map(|name| (name, self.untold.lock().rows.get(name).cloned()));
-            write.set_untold(rows)?;
+    /// The row of this version, if there is one.
+    fn untold_row(&self, record: &Record, noted: &Noted) -> Option<Row> {
+        if let Some((_, row)) = noted.get(&record.name).filter(|(version, _)| *version == record.version) {
+            return row.clone();
         }
-        write.commit_lazily()
+        let row = self.tables.untold(&record.name).unwrap_or_else(|error| {
+            tracing::error!(%error, "it is not known what indexers were told");
+            None
+        });
+        row.filter(|row| row.is_of(record))
     }
 }

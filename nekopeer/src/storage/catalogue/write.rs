@@ -156,21 +156,14 @@ impl Write<'_> {
         self.with(VERSIONS, |table| table.insert(name.as_str(), version.get()).map(drop))
     }
 
-    /// Removes all rows of the table at once.
-    pub(super) fn clear_untold(&self) -> Result<(), CatalogueError> {
-        let failed = |error: redb::TableError| CatalogueError::database(self.path, error);
-        self.transaction.delete_table(UNTOLD).map_err(failed)?;
-        self.with(UNTOLD, |_| Ok(()))
-    }
-
     /// Stores these rows, removes those without a value.
     pub(super) fn set_untold<'a>(
         &self,
-        rows: impl Iterator<Item = (&'a FileName, Option<Row>)>,
+        rows: impl Iterator<Item = (&'a FileName, Option<&'a Row>)>,
     ) -> Result<(), CatalogueError> {
         self.with(UNTOLD, |table| {
             for (name, row) in rows {
-                let bytes = row.as_ref().and_then(|row| codec::encode(row).ok()); // a row is small
+                let bytes = row.and_then(|row| codec::encode(row).ok()); // a row is small
                 match bytes {
                     Some(bytes) => drop(table.insert(name.as_str(), bytes.as_slice())?),
                     None => drop(table.remove(name.as_str())?),
