@@ -314,18 +314,19 @@ impl Worker {
                 Err(_) => self.registrations.lock().failed(self.index, batch),
             }
             self.told.send_replace(());
-            self.save_told().await;
+            self.save_told(false).await;
             told?;
         }
         self.told.send_replace(());
+        self.save_told(true).await;
         Ok(())
     }
 
-    async fn save_told(&self) {
-        if !self.library.catalogue.has_unsaved() {
+    async fn save_told(&self, durably: bool) {
+        if !self.library.catalogue.has_unsaved(durably) {
             return;
         }
-        if let Err(error) = self.library.blocking(|library| library.catalogue.save_told()).await {
+        if let Err(error) = self.library.blocking(move |library| library.catalogue.save_told(durably)).await {
             warn!(%error, "cannot store what an indexer was told"); // it is told once more after a restart
         }
     }

@@ -251,6 +251,23 @@ fn renumbered_version_is_above_both_and_has_the_same_bytes() {
 }
 
 #[test]
+fn copy_of_the_folder_knows_that_a_number_stands_once_that_was_stored_durably() {
+    let (setup, near) = (Setup::new(), ([127, 0, 0, 1], 1).into());
+    let catalogue = setup.open();
+    let record = setup.publish(&catalogue, "a", b"one").record().clone();
+    catalogue.note_told(near, std::slice::from_ref(&record), &[near]);
+    for durably in [false, true] {
+        catalogue.save_told(durably).unwrap();
+        assert!(!catalogue.is_pending(&record));
+        let copy = tempfile::tempdir().unwrap();
+        std::fs::copy(setup.folder.path().join("catalogue.redb"), copy.path().join("catalogue.redb"))
+            .unwrap();
+        let copy = Catalogue::open(copy.path(), setup.identity.clone()).unwrap();
+        assert_eq!(copy.is_pending(&record), !durably);
+    }
+}
+
+#[test]
 fn version_is_pending_until_told_and_news_until_told_to_all_over_restarts() {
     let setup = Setup::new();
     let [near, far] = [1, 2].map(|port| std::net::SocketAddr::from(([127, 0, 0, 1], port)));
@@ -269,12 +286,12 @@ fn version_is_pending_until_told_and_news_until_told_to_all_over_restarts() {
     assert_eq!(state(&catalogue), (true, true, true), "another version was told");
     catalogue.note_told(near, std::slice::from_ref(&record), &[near, far]);
     assert_eq!(state(&catalogue), (false, false, true));
-    catalogue.save_told().unwrap();
+    catalogue.save_told(true).unwrap();
     drop(catalogue);
     let catalogue = setup.open();
     assert_eq!(state(&catalogue), (false, false, true));
     catalogue.note_told(far, std::slice::from_ref(&record), &[near, far]);
-    catalogue.save_told().unwrap();
+    catalogue.save_told(true).unwrap();
     drop(catalogue);
     let catalogue = setup.open();
     assert_eq!(state(&catalogue), (false, false, false));
