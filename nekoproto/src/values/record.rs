@@ -144,7 +144,7 @@ impl SignedRecord {
     }
 }
 
-/// A record, and why it is believed: `Trust` is [`Verified`] or [`Listed`]. A clone copies a pointer.
+/// A record, and why it is believed: see [`VerifiedRecord`] and [`ListedRecord`]. A clone copies a pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TrustedRecord<Trust>(Arc<SignedRecord>, PhantomData<Trust>);
 
