@@ -5,6 +5,7 @@ use std::{collections::HashSet, sync::Arc};
 use nekoproto::NodeId;
 
 use crate::{
+    content::stamp::Looker,
     library::{ENTRIES_AT_ONCE, Library, status::FileStatus},
     peers::Peers,
     storage::catalogue::{CatalogueError, Entry, Page, PageStart},
@@ -40,7 +41,9 @@ impl Listing {
         let Some(peers) = self.peers.clone() else {
             let read = move |library: &Arc<Library>| {
                 let Page { entries, next } = library.catalogue.page(&start, ENTRIES_AT_ONCE)?;
-                let files: Vec<_> = entries.into_iter().map(|entry| Ok(library.status(entry?))).collect();
+                let mut looker = Looker::default();
+                let status = |entry: Result<Entry, _>| Ok(library.status(entry?, &mut looker));
+                let files: Vec<_> = entries.into_iter().map(status).collect();
                 Ok::<_, CatalogueError>((files, next))
             };
             let (files, next) = self.library.blocking(read).await?;
@@ -51,13 +54,14 @@ impl Listing {
         let Page { entries, next } = self.library.blocking(read).await?;
         self.ask(&peers, &entries).await;
         let look = move |library: &Arc<Library>| {
-            let look = |entry: Entry| {
+            let mut looker = Looker::default();
+            let mut look = |entry: Entry| {
                 // The origin may just have told of a newer version.
                 let is_outdated = library.is_outdated(&entry.record.name);
                 let now = is_outdated.then(|| library.catalogue.get(&entry.record.name)).flatten();
-                library.status(now.map_or(entry, Arc::unwrap_or_clone))
+                library.status(now.map_or(entry, Arc::unwrap_or_clone), &mut looker)
             };
-            entries.into_iter().map(|entry| entry.map(look)).collect()
+            entries.into_iter().map(|entry| entry.map(&mut look)).collect()
         };
         let files: Vec<Result<FileStatus, CatalogueError>> = self.library.blocking(look).await;
         if !self.library.is_serving {

@@ -40,18 +40,22 @@ impl Answer {
     }
 
     /// Sends a row for each of `items`, in pieces.
-    pub(super) async fn rows_of<T>(&self, items: &[T], row: fn(&T) -> Row) -> Result<(), Failure> {
-        let mut items = items;
-        while !items.is_empty() {
-            let (mut piece, mut bytes) = (Vec::new(), 0);
-            while let (Some((item, rest)), true) = (items.split_first(), bytes < ROWS_BYTES_AIMED_AT) {
-                items = rest;
-                piece.push(row(item));
-                bytes += piece.last().map_or(0, Row::weight);
+    pub(super) async fn rows_of<T>(
+        &self,
+        items: impl IntoIterator<Item = T>,
+        row: fn(T) -> Row,
+    ) -> Result<(), Failure> {
+        let (mut piece, mut bytes) = (Vec::new(), 0);
+        for row in items.into_iter().map(row) {
+            bytes += row.weight();
+            piece.push(row);
+            if bytes >= ROWS_BYTES_AIMED_AT {
+                bytes = 0;
+                let len = piece.len();
+                self.rows(std::mem::replace(&mut piece, Vec::with_capacity(len))).await?;
             }
-            self.rows(piece).await?;
         }
-        Ok(())
+        self.rows(piece).await
     }
 
     /// Runs `work` and reports its progress while it runs.
@@ -157,8 +161,7 @@ mod tests {
     async fn rows_travel_in_bounded_pieces() {
         let (answer, mut replies) = channel();
         let names: Vec<_> = (0..2000).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
-        let sending =
-            tokio::spawn(async move { answer.rows_of(&names, |name| Row::Withdrawn(name.clone())).await });
+        let sending = tokio::spawn(async move { answer.rows_of(names, Row::Withdrawn).await });
         let mut sizes = Vec::new();
         while let Some(Reply::Rows(rows)) = replies.recv().await {
             sizes.push(rows.len());

@@ -92,11 +92,11 @@ async fn publish(
             answer
                 .rows_of(&unchanged, |record| Row::Published(PublishedRow::Unchanged(record.into())))
                 .await?;
-            answer.rows_of(&copies, |name| Row::Published(PublishedRow::Copy(name.clone()))).await?;
-            let row = |(path, error): &(PathBuf, PublishError)| {
-                Row::Published(PublishedRow::failed(path, in_one_line(error)))
+            answer.rows_of(copies, |name| Row::Published(PublishedRow::Copy(name))).await?;
+            let row = |(path, error): (PathBuf, PublishError)| {
+                Row::Published(PublishedRow::failed(&path, in_one_line(&error)))
             };
-            answer.rows_of(&failed, row).await?;
+            answer.rows_of(failed, row).await?;
             summary = Summary::Published { indexers_told: indexers_told as u64, is_confirmed };
         }
         Ok(summary)
@@ -145,10 +145,10 @@ async fn found(names: Vec<FileName>, found: Vec<indexers::Answer>, answer: &Answ
 async fn list(mut listing: Listing, first: Option<u32>, answer: &Answer) -> Result<(), Failure> {
     let mut left = first.map_or(usize::MAX, |first| first as usize);
     while left > 0 {
-        let Some(files) = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))? else {
+        let Some(mut files) = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))? else {
             break;
         };
-        let files = &files[..files.len().min(left)];
+        files.truncate(left);
         left -= files.len();
         answer.rows_of(files, Row::listed).await?;
     }

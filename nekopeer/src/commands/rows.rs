@@ -138,16 +138,16 @@ impl Row {
         }
     }
 
-    pub(super) fn listed(file: &Result<FileStatus, CatalogueError>) -> Self {
+    pub(super) fn listed(file: Result<FileStatus, CatalogueError>) -> Self {
         match file {
             Ok(file) => Self::File(FileRow {
                 record: (&file.record).into(),
-                path: file.path.clone().into(),
+                path: file.path.into(),
                 own: file.own,
                 condition: file.condition,
                 newest: file.newest,
             }),
-            Err(error) => Self::Damaged { why: in_one_line(error) },
+            Err(error) => Self::Damaged { why: in_one_line(&error) },
         }
     }
 

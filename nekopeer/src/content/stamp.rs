@@ -1,11 +1,14 @@
 //! [`Stamp`]: detects without reading whether a file is still the one that was hashed.
 
 use std::{
-    fs::Metadata,
-    os::unix::fs::MetadataExt,
+    fs::{Metadata, symlink_metadata},
+    io,
+    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, open, statat};
 use serde::{Deserialize, Serialize};
 
 /// A file modified this shortly before it was hashed may be modified again within the same tick of the
@@ -22,16 +25,53 @@ pub(crate) struct Stamp {
     device: u64,
 }
 
+/// Looks at many files: the folder of the last one stays open, from which its neighbors are one step away.
+#[derive(Debug, Default)]
+pub(crate) struct Looker(Option<(PathBuf, OwnedFd)>);
+
+impl Looker {
+    /// The stamp of what is at `path`; a symbolic link is not followed. Blocking.
+    ///
+    /// # Errors
+    /// Nothing is there, or the system failed.
+    pub(crate) fn stamp(&mut self, path: &Path) -> io::Result<Stamp> {
+        let (Some(folder), Some(file)) = (path.parent(), path.file_name()) else {
+            return symlink_metadata(path).map(|metadata| Stamp::of(&metadata));
+        };
+        if self.0.as_ref().is_none_or(|(opened, _)| opened != folder) {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            self.0 = open(folder, flags, Mode::empty()).ok().map(|opened| (folder.to_owned(), opened));
+        }
+        match &self.0 {
+            Some((_, folder)) => Ok(Stamp::of_stat(&statat(folder, file, AtFlags::SYMLINK_NOFOLLOW)?)),
+            None => symlink_metadata(path).map(|metadata| Stamp::of(&metadata)), // it may not be listed
+        }
+    }
+}
+
+fn ns(secs: i64, nanos: impl Into<i128>) -> i128 {
+    i128::from(secs) * 1_000_000_000 + nanos.into()
+}
+
 impl Stamp {
     /// The stamp of a file with this metadata.
     pub(crate) fn of(metadata: &Metadata) -> Self {
-        let ns = |secs: i64, nanos: i64| i128::from(secs) * 1_000_000_000 + i128::from(nanos);
         Self {
             size: metadata.size(),
             modified_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
             changed_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
             inode: metadata.ino(),
             device: metadata.dev(),
+        }
+    }
+
+    fn of_stat(stat: &Stat) -> Self {
+        Self {
+            size: stat.st_size.cast_unsigned(),
+            modified_ns: ns(stat.st_mtime, stat.st_mtime_nsec),
+            changed_ns: ns(stat.st_ctime, stat.st_ctime_nsec),
+            inode: stat.st_ino,
+            device: stat.st_dev,
         }
     }
 

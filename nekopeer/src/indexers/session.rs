@@ -284,6 +284,8 @@ impl Worker {
     async fn look_at_files(&self) {
         let registrations = Arc::clone(&self.registrations);
         let look = move |library: &Arc<Library>| {
+            let files = library.catalogue.len()?;
+            registrations.lock().reserve(files);
             let mut start = Some(PageStart::default());
             while let Some(from) = start {
                 let (found, next) = library.offered(&from)?;

@@ -58,6 +58,7 @@ impl Library {
     /// # Errors
     /// The catalogue failed; some are watched.
     pub(crate) fn watch_all(&self) -> Result<(), CatalogueError> {
+        self.copies.lock().reserve(self.catalogue.len()?);
         let mut start = Some(PageStart::default());
         while let Some(from) = start {
             let page = self.catalogue.page(&from, ENTRIES_AT_ONCE)?;

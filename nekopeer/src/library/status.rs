@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
-    content::stamp::Stamp,
+    content::stamp::Looker,
     storage::catalogue::{CatalogueError, Entry, Page, PageStart},
 };
 
@@ -55,8 +55,8 @@ type LookedAt = Vec<(VerifiedRecord, bool)>;
 
 impl Library {
     /// The condition of the file of `entry`. Blocking.
-    pub(crate) fn status(&self, entry: Entry) -> FileStatus {
-        let (entry, damage) = self.settled(entry);
+    pub(crate) fn status(&self, entry: Entry, looker: &mut Looker) -> FileStatus {
+        let (entry, damage) = self.settled(entry, looker);
         if damage.is_some() {
             self.note_changed(&entry.record.name);
         }
@@ -71,9 +71,9 @@ impl Library {
 
     /// `entry`, or what has replaced it since it was read, and what is wrong with its file. A file that this peer is
     /// replacing is not taken for one that a user changed.
-    fn settled(&self, mut entry: Entry) -> (Entry, Option<Condition>) {
+    fn settled(&self, mut entry: Entry, looker: &mut Looker) -> (Entry, Option<Condition>) {
         loop {
-            let damage = on_disk(&entry);
+            let damage = damage(&entry, looker);
             if damage.is_none() || self.catalogue.is_placing(&entry.record.name) {
                 return (entry, None);
             }
@@ -111,8 +111,9 @@ impl Library {
     /// The catalogue failed.
     pub(crate) fn offered(&self, start: &PageStart) -> Result<(LookedAt, Option<PageStart>), CatalogueError> {
         let Page { entries, next } = self.catalogue.page(start, ENTRIES_AT_ONCE)?;
+        let mut looker = Looker::default();
         let found = entries.into_iter().filter_map(|entry| match entry {
-            Ok(entry) => Some(self.may_be_offered(entry)),
+            Ok(entry) => Some(self.may_be_offered(entry, &mut looker)),
             Err(error) => {
                 tracing::error!(%error, "a file is not offered");
                 None
@@ -130,11 +131,11 @@ impl Library {
     /// Blocking.
     pub(crate) fn looked_at(&self, name: &FileName) -> Option<(VerifiedRecord, bool)> {
         let entry = self.catalogue.get(name)?;
-        Some(self.may_be_offered(Arc::unwrap_or_clone(entry)))
+        Some(self.may_be_offered(Arc::unwrap_or_clone(entry), &mut Looker::default()))
     }
 
-    fn may_be_offered(&self, entry: Entry) -> (VerifiedRecord, bool) {
-        let (entry, damage) = self.settled(entry);
+    fn may_be_offered(&self, entry: Entry, looker: &mut Looker) -> (VerifiedRecord, bool) {
+        let (entry, damage) = self.settled(entry, looker);
         let is_intact = self.is_intact(&entry, damage.is_none());
         (entry.record, is_intact && entry.newest.is_none())
     }
@@ -163,8 +164,12 @@ impl Library {
 
 /// What is wrong with the file on disk, if anything. Blocking.
 pub(crate) fn on_disk(entry: &Entry) -> Option<Condition> {
-    match std::fs::symlink_metadata(&entry.path) {
-        Ok(metadata) if Stamp::of(&metadata) == entry.stamp => None,
+    damage(entry, &mut Looker::default())
+}
+
+fn damage(entry: &Entry, looker: &mut Looker) -> Option<Condition> {
+    match looker.stamp(&entry.path) {
+        Ok(stamp) if stamp == entry.stamp => None,
         Ok(_) => Some(Condition::Changed),
         Err(_) => Some(Condition::Missing),
     }

@@ -65,6 +65,11 @@ impl Copies {
         Self { asks, copies, origins, indexes, first }
     }
 
+    /// Makes room for `copies` in all, at once: room that grows bit by bit leaves holes.
+    pub(crate) fn reserve(&mut self, copies: usize) {
+        self.copies.reserve(copies.saturating_sub(self.copies.len()));
+    }
+
     /// The copy of `name`, if it is watched.
     pub(crate) fn get(&self, name: &FileName) -> Option<&CopyState> {
         self.copies.get(name).map(|copy| &copy.state)

@@ -136,6 +136,14 @@ impl Registrations {
         Self { offers: HashMap::new(), indexers, generation: 0, is_closed: false }
     }
 
+    /// Makes room for the offers under `names` names in all, at once: room that grows bit by bit leaves holes.
+    pub(crate) fn reserve(&mut self, names: usize) {
+        self.offers.reserve(names.saturating_sub(self.offers.len()));
+        for indexer in self.indexers.iter_mut().filter(|indexer| indexer.is_connected) {
+            indexer.listed.reserve(names.saturating_sub(indexer.listed.len()));
+        }
+    }
+
     /// These versions are complete. A newer version, complete or being downloaded, stays the offer of its name.
     pub(crate) fn offer(&mut self, records: &[VerifiedRecord]) -> Generation {
         self.generation += 1;
@@ -307,7 +315,10 @@ impl Registrations {
             indexer.unsure.remove(&record.name);
             let listing = Listing { mark: Mark::of(record), is_partial, counts, may_be_lost: false };
             indexer.counted += usize::from(counts);
-            if indexer.listed.insert(record.name.clone(), listing).is_some_and(|before| before.counts) {
+            // The same text as in `offers`, not one more.
+            let offered = self.offers.get_key_value(&record.name);
+            let name = offered.map_or(&record.name, |(name, _)| name).clone();
+            if indexer.listed.insert(name, listing).is_some_and(|before| before.counts) {
                 indexer.counted -= 1;
             }
         }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     View,
-    table::{JsonList, Table},
+    table::{Cells, JsonList, Table},
 };
 use crate::{
     cli::{Ended, output::Output, units::size},
@@ -45,7 +45,11 @@ impl View for Files {
         match (files.is_empty(), output.is_json()) {
             (true, _) => Ok(()),
             (false, true) => self.list.add(files.iter().map(FileObject::of), output),
-            (false, false) => self.table.rows(&files.iter().map(cells).collect::<Vec<_>>(), output.lines()),
+            (false, false) => {
+                let mut cells = Cells::default();
+                files.iter().for_each(|file| add_cells(&mut cells, file));
+                self.table.rows(&cells, output.lines())
+            }
         }
     }
 
@@ -67,16 +71,17 @@ const fn role(file: &FileRow) -> &'static str {
     if file.own { "origin" } else { "copy" }
 }
 
-fn cells(file: &FileRow) -> Vec<String> {
-    vec![
-        file.record.name.to_string(),
-        file.record.version.to_string(),
-        size(file.record.size),
-        role(file).to_owned(),
-        file.record.mode.to_string(),
-        file.condition.to_string(),
-        file.newest.map_or_else(String::new, |newest| format!("version {newest} is out")),
-    ]
+fn add_cells(cells: &mut Cells, file: &FileRow) {
+    cells.add(file.record.name.as_str());
+    cells.add(file.record.version);
+    cells.add(size(file.record.size));
+    cells.add(role(file));
+    cells.add(file.record.mode);
+    cells.add(file.condition);
+    match file.newest {
+        Some(newest) => cells.add(format_args!("version {newest} is out")),
+        None => cells.add(""),
+    }
 }
 
 /// One file as JSON.

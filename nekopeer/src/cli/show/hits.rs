@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     View,
-    table::{JsonList, Table},
+    table::{Cells, JsonList, Table},
     version_json,
 };
 use crate::{
@@ -44,7 +44,8 @@ impl View for Hits {
         self.is_partial |= rows.iter().any(|found| !found.complete);
         let missing = rows.iter().filter(|found| found.hits.is_empty());
         self.missing.extend(missing.map(|found| found.name.clone()));
-        let cells: Vec<_> = rows.iter().flat_map(cells).collect();
+        let mut cells = Cells::default();
+        rows.iter().for_each(|found| add_cells(&mut cells, found));
         match (output.is_json(), self.is_one, cells.is_empty()) {
             (true, true, _) => rows.iter().try_for_each(|found| output.object(&object(found))),
             (true, false, _) => self.list.add(rows.iter().map(object), output),
@@ -71,26 +72,22 @@ impl View for Hits {
     }
 }
 
-fn cells(found: &FoundRow) -> Vec<Vec<String>> {
-    let holders = found.hits.iter().flat_map(|(record, holders)| {
-        holders.iter().map(move |holder| {
-            let role = match holder {
+fn add_cells(cells: &mut Cells, found: &FoundRow) {
+    for (record, holders) in &found.hits {
+        for holder in holders {
+            cells.add(record.name.as_str());
+            cells.add(record.version);
+            cells.add(size(record.size));
+            cells.add(record.content.short());
+            cells.add(record.origin.short());
+            cells.add(match holder {
                 holder if holder.partial => "partial",
                 holder if holder.node == record.origin => "origin",
                 _ => "copy",
-            };
-            vec![
-                record.name.to_string(),
-                record.version.to_string(),
-                size(record.size),
-                record.content.short(),
-                record.origin.short(),
-                role.to_owned(),
-                holder.addr.to_string(),
-            ]
-        })
-    });
-    holders.collect()
+            });
+            cells.add(holder.addr);
+        }
+    }
 }
 
 /// `{"name","complete","hits":[...]}`
@@ -132,7 +129,9 @@ mod tests {
         let part = |n| Holder { partial: true, ..holder(n) };
         let hits = vec![(record.clone(), vec![holder(1), holder(2), part(3)])];
         let found = FoundRow { name: record.name, complete: true, hits };
-        let roles: Vec<String> = cells(&found).iter().map(|cells| cells[5].clone()).collect();
+        let mut cells = Cells::default();
+        add_cells(&mut cells, &found);
+        let roles: Vec<&str> = cells.iter().skip(5).step_by(HEADINGS.len()).collect();
         assert_eq!(roles, ["origin", "copy", "partial"]);
         let object = object(&found);
         let partial = |n: usize| object["hits"][0]["holders"][n]["partial"].as_bool();

@@ -1,6 +1,9 @@
 //! Aligned tables, and lists in JSON that are printed as they come.
 
-use std::io::{self, Write};
+use std::{
+    fmt::{Display, Write as _},
+    io::{self, Write},
+};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -23,18 +26,14 @@ impl Table {
     }
 
     /// Prints further rows, after the headings.
-    pub(super) fn rows(&mut self, rows: &[Vec<String>], mut out: impl Write) -> io::Result<()> {
-        for row in rows {
-            for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = cell.chars().count().max(*width);
-            }
+    pub(super) fn rows(&mut self, cells: &Cells, mut out: impl Write) -> io::Result<()> {
+        for (column, cell) in (0..self.widths.len()).cycle().zip(cells.iter()) {
+            self.widths[column] = cell.chars().count().max(self.widths[column]);
         }
         if !std::mem::replace(&mut self.is_begun, true) {
-            writeln!(out, "{}", self.line(self.headings.iter().copied()))?;
+            self.print(self.headings.iter().copied(), &mut out)?;
         }
-        for row in rows {
-            writeln!(out, "{}", self.line(row.iter().map(String::as_str)))?;
-        }
+        self.print(cells.iter(), &mut out)?;
         out.flush()
     }
 
@@ -43,11 +42,48 @@ impl Table {
         self.is_begun
     }
 
-    fn line<'a>(&self, cells: impl Iterator<Item = &'a str>) -> String {
-        let cells = cells.zip(&self.widths).enumerate().map(|(column, (cell, &width))| {
-            if self.right.contains(&column) { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    /// Prints rows cell by cell, without spaces at their ends.
+    fn print<'a>(&self, cells: impl Iterator<Item = &'a str>, out: &mut impl Write) -> io::Result<()> {
+        let mut spaces = 0;
+        for (column, cell) in (0..self.widths.len()).cycle().zip(cells) {
+            let padding = self.widths[column].saturating_sub(cell.chars().count());
+            let is_right = self.right.contains(&column);
+            spaces += if is_right { padding } else { 0 };
+            if !cell.is_empty() {
+                write!(out, "{:1$}", "", std::mem::take(&mut spaces))?;
+                out.write_all(cell.as_bytes())?;
+            }
+            spaces += if is_right { 2 } else { padding + 2 };
+            if column + 1 == self.widths.len() {
+                out.write_all(b"\n")?;
+                spaces = 0;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The cells of some rows, in one text.
+#[derive(Default)]
+pub(super) struct Cells {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Cells {
+    /// Adds the next cell.
+    pub(super) fn add(&mut self, cell: impl Display) {
+        let _ = write!(self.text, "{cell}"); // a `String` takes all
+        self.ends.push(self.text.len());
+    }
+
+    pub(super) const fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.text[start..*end])
     }
 }
 
@@ -97,10 +133,14 @@ mod tests {
 
     #[test]
     fn columns_line_up_also_with_wide_letters() {
-        let rows = vec![vec!["é".to_owned(), "5".to_owned()], vec!["long".to_owned(), "123".to_owned()]];
+        let cells = |texts: &[&str]| {
+            let mut cells = Cells::default();
+            texts.iter().for_each(|text| cells.add(text));
+            cells
+        };
         let (mut table, mut out) = (Table::new(&["N", "V"], &[1]), Vec::new());
-        table.rows(&rows, &mut out).unwrap();
-        table.rows(&rows[..1], &mut out).unwrap();
+        table.rows(&cells(&["é", "5", "long", "123"]), &mut out).unwrap();
+        table.rows(&cells(&["é", "5"]), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "N       V\né       5\nlong  123\né       5\n");
     }

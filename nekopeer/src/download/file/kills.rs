@@ -130,7 +130,7 @@ fn check(library: &Library, expected: u64, what: &str) {
     let metadata = std::fs::symlink_metadata(&entry.path).unwrap();
     assert_eq!(Stamp::of(&metadata), entry.stamp, "{what}");
     assert_eq!(std::fs::read(&entry.path).unwrap(), content(expected), "{what}");
-    let status = library.status(std::sync::Arc::unwrap_or_clone(entry));
+    let status = library.status(std::sync::Arc::unwrap_or_clone(entry), &mut <_>::default());
     assert_eq!(status.condition, Condition::Good(Freshness::Unverified), "{what}");
 }
 
@@ -193,7 +193,8 @@ fn file_that_is_being_replaced_is_not_called_changed() {
     let mut copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
     let placing = catalogue.place([(&copy, partial.path())].into_iter()).unwrap();
     copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
-    let condition = || library.status(crate::storage::catalogue::Entry::clone(&before)).condition;
+    let condition =
+        || library.status(crate::storage::catalogue::Entry::clone(&before), &mut <_>::default()).condition;
     assert_eq!(condition(), Condition::Good(Freshness::Unverified), "moved, and not catalogued yet");
     catalogue.put_copy(copy).unwrap();
     drop(placing);

@@ -86,6 +86,14 @@ impl Catalogue {
         Ok(self.tables.get(name.as_str())?.map(Arc::new))
     }
 
+    /// The number of entries.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn len(&self) -> Result<usize, CatalogueError> {
+        self.tables.len()
+    }
+
     /// At most `limit` entries from `start` on, by name. Blocking.
     ///
     /// # Errors

@@ -13,9 +13,7 @@ use std::{
 
 use nekoproto::{ContentHash, FileName, ManifestHash, NodeId, codec};
 use parking_lot::RwLock;
-#[cfg(test)]
-use redb::ReadableTableMetadata;
-use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase};
+use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTableMetadata};
 
 use super::{
     entry::{Copy, Entry, from_row},
@@ -112,6 +110,12 @@ impl Tables {
     fn show(&self) -> Result<(), CatalogueError> {
         *self.committed.write() = Arc::new(Committed::of(&self.database, &self.path)?);
         Ok(())
+    }
+
+    /// The number of entries.
+    pub(super) fn len(&self) -> Result<usize, CatalogueError> {
+        let len = self.committed().files.len().map_err(|error| self.failed(error))?;
+        Ok(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
     /// The entry of `name`.
