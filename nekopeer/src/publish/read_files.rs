@@ -179,6 +179,14 @@ impl Reader<'_> {
         }
     }
 
+    /// The policy of a file of which the network knows the version `known`, and otherwise it would be `policy`: a
+    /// catalogue that was lost does not change it.
+    fn policy_after(&self, known: &VerifiedRecord, policy: Policy) -> Policy {
+        let catalogue = &self.library.catalogue;
+        let is_lost = catalogue.get(&known.name).is_none_or(|entry| !catalogue.is_own(&entry));
+        if is_lost { self.policy.over(known.policy).unwrap_or(policy) } else { policy }
+    }
+
     /// What the stamp alone proves about the file; otherwise the policy to publish it under.
     fn known_as(&self, file: &NamedFile) -> Result<Seen, Unknown> {
         let stamp = match std::fs::symlink_metadata(&file.path) {
@@ -232,6 +240,7 @@ fn store(
             Seen::Failed(error) => outcome.failed.push((path, error)),
             Seen::Read(chunked, policy) => {
                 let known = known.remove(&name);
+                let policy = known.as_ref().map_or(policy, |known| reader.policy_after(known, policy));
                 files.push(Err((path.clone(), known.clone())));
                 drafts.push(Draft { name, path, chunked: *chunked, policy, known });
             }

@@ -145,6 +145,27 @@ async fn file_that_changes_is_withdrawn_until_it_is_published_again() {
 }
 
 #[tokio::test]
+async fn policy_is_kept_where_the_catalogue_was_lost() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let at = [indexer.local_addr()];
+        let (from, origin) = peer(&at).await;
+        let (_to, reader) = peer(&at).await;
+        let said = Policy::new(Mode::Push, 33, 60, true).unwrap();
+        publish_with(&origin, &from, "first", said.into()).await;
+        reader.get("a").await.unwrap();
+        origin.peer.abort().await;
+        std::fs::remove_file(from.path(".neko/catalogue.redb")).unwrap();
+        let origin = from.peer(&at).await;
+        let unchanged = publish_with(&origin, &from, "first", PolicyChange::default()).await.unchanged;
+        assert_eq!((unchanged[0].version.get(), unchanged[0].policy), (1, said));
+        let published = publish_with(&origin, &from, "second", PolicyChange::default()).await.published;
+        assert_eq!((published[0].version.get(), published[0].policy), (2, said));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn indexer_that_cannot_list_a_peer_is_named_and_holds_nothing_up() {
     in_time(async {
         let (indexer, from) = (indexer(&[]).await, Folder::new());
