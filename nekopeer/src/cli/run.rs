@@ -20,6 +20,8 @@ use crate::commands::{
 
 /// Printed when a command is interrupted.
 const INTERRUPTED: &str = "interrupted; what came so far is kept";
+/// The same for what comes on stdin, which is stored completely or not at all.
+const INTERRUPTED_INPUT: &str = "interrupted; nothing is stored";
 
 /// Time limit for the output of an interrupted command.
 const SHOWN_WITHIN: Duration = Duration::from_millis(300);
@@ -77,7 +79,7 @@ pub(super) async fn run(
     }
     // It ends, unless nobody takes what it prints.
     let _ = timeout(SHOWN_WITHIN, showing).await;
-    output.note(INTERRUPTED);
+    output.note(if matches!(command, Command::Store(_)) { INTERRUPTED_INPUT } else { INTERRUPTED });
     Ok(Run::Interrupted)
 }
 
