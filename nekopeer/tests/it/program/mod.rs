@@ -270,7 +270,10 @@ impl Running {
         Ended { code, out: std::mem::take(&mut self.out.seen), err: std::mem::take(&mut self.err.seen) }
     }
 
-    fn said(&self) -> String {
+    /// All that it printed so far.
+    pub(crate) fn said(&mut self) -> String {
+        self.err_was("");
+        self.out.seen.extend(self.out.coming.try_iter());
         format!("stdout {:#?}, stderr {:#?}", self.out.seen, self.err.seen)
     }
 }

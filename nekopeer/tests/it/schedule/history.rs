@@ -24,6 +24,8 @@ struct Facts {
     fresh: usize,
     faults: usize,
     log: Vec<String>,
+    /// What each said last of each file.
+    said: HashMap<String, String>,
     /// What was broken, and the file that it concerns.
     broken: Vec<(String, String)>,
     began: Option<Instant>,
@@ -95,6 +97,14 @@ impl History {
     pub(super) fn fault(&self, text: String) {
         self.0.lock().unwrap().faults += 1;
         self.note(text);
+    }
+
+    /// Adds to the log what somebody says of a file, unless it says the same again.
+    pub(super) fn note_said(&self, who: &str, name: &str, what: String) {
+        let said = self.0.lock().unwrap().said.insert(format!("{who}: {name}"), what.clone());
+        if said.as_ref() != Some(&what) {
+            self.note(format!("{who}: {name} {what}"));
+        }
     }
 
     /// Adds a line to the log.

@@ -314,7 +314,9 @@ impl World {
                 let until = Instant::now() + FOLLOWED_WITHIN;
                 while let Err(why) = self.follows(reader, on_stale, name, history) {
                     if Instant::now() > until {
-                        history.broken(name, format!("reader {reader} ({on_stale}) is left behind: {why}"));
+                        let text = format!("reader {reader} ({on_stale}) is left behind: {why}");
+                        history.note(self.circumstances(reader, name));
+                        history.broken(name, text);
                     }
                     history.check(seed);
                     pause(200);
@@ -333,6 +335,15 @@ impl World {
                 assert_eq!(node.home.read(name), self.origin.home.read(name));
             }
         }
+    }
+
+    /// What a reader that is left behind, the origin and the indexers say.
+    fn circumstances(&self, reader: usize, name: &str) -> String {
+        let node = &self.readers[reader];
+        let said = node.process.lock().unwrap().as_mut().map(Running::said);
+        let found = node.ask(&["query", name]);
+        let listed = self.origin.ask(&["ls"]);
+        format!("it said {said:?}; a query finds {found:?}; the origin has {listed:?}")
     }
 
     fn follows(&self, reader: usize, on_stale: &str, name: &str, history: &History) -> Result<(), String> {
@@ -380,7 +391,7 @@ fn note_copy(history: &History, who: &str, row: &Value, reader: usize, asked_at:
         let bound = READERS[reader].1.map_or(*bound, |own| own.min(*bound));
         history.said_fresh(who, name, version, asked_at, Duration::from_secs(bound));
     }
-    history.note(format!("{who}: {name} version {version}, {freshness}"));
+    history.note_said(who, name, format!("version {version}, {freshness}"));
 }
 
 /// Copies a folder and all in it; sockets are left out.
