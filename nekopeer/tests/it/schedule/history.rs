@@ -123,7 +123,9 @@ impl History {
         let facts = self.0.lock().unwrap();
         let Some((name, text)) = facts.broken.first() else { return };
         let others: Vec<_> = FILES.iter().map(|(file, ..)| *file).filter(|file| file != name).collect();
-        let concerns = |line: &&String| !others.iter().any(|other| line.contains(&format!(" {other} ")));
+        let concerns = |line: &&String| {
+            line.contains(" it said ") || !others.iter().any(|other| line.contains(&format!(" {other} ")))
+        };
         let mut log: Vec<_> = facts.log.iter().rev().filter(concerns).take(LOG_SHOWN).cloned().collect();
         log.reverse();
         panic!("seed {seed}: {name}: {text}\n{}", log.join("\n"));
