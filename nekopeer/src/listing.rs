@@ -11,6 +11,9 @@ use crate::{
     storage::catalogue::{CatalogueError, Entry, Page, PageStart},
 };
 
+/// Files whose origins are asked in one go: several calls over one connection.
+const ASKED_AT_ONCE: usize = 1024;
+
 /// Files by name, in pieces: what it takes does not grow with the number of files.
 #[derive(Debug)]
 pub struct Listing {
@@ -50,7 +53,7 @@ impl Listing {
             self.next = next;
             return Ok(Some(files));
         };
-        let read = move |library: &Arc<Library>| library.catalogue.page(&start, ENTRIES_AT_ONCE);
+        let read = move |library: &Arc<Library>| library.catalogue.page(&start, ASKED_AT_ONCE);
         let Page { entries, next } = self.library.blocking(read).await?;
         self.ask(&peers, &entries).await;
         let look = move |library: &Arc<Library>| {

@@ -29,8 +29,8 @@ use crate::{
     util::tasks::Tasks,
 };
 
-/// Entries of the catalogue that are read at once where all are gone through.
-pub(crate) const ENTRIES_AT_ONCE: usize = 1024;
+/// Entries of the catalogue that are read at once where all are gone through: they stay in the processor's cache.
+pub(crate) const ENTRIES_AT_ONCE: usize = 256;
 
 /// What this peer knows of its files.
 #[derive(Debug)]

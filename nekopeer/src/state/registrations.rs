@@ -287,6 +287,9 @@ impl Registrations {
                 batch.names.push((generation, name));
             }
         }
+        if indexer.rest.is_empty() {
+            indexer.rest = Vec::new(); // it may have been long
+        }
         indexer.in_flight = batch.names.iter().map(|(generation, _)| *generation).min();
         indexer.in_flight.is_some().then_some(batch)
     }

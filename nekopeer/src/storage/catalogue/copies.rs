@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use nekoproto::{FileName, Record, VerifiedRecord};
 
-use super::{Catalogue, CatalogueError, Copy, Entry, progress::forget_partial};
+use super::{Catalogue, CatalogueError, Copy, Entry, progress::set_partials};
 
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
@@ -41,8 +41,8 @@ impl Catalogue {
         let write = self.tables.begin()?;
         let mut results = Vec::with_capacity(copies.len());
         let mut entries = Vec::with_capacity(copies.len());
+        write.end_placing(copies.iter().map(|copy| &copy.entry.record.name))?;
         for mut copy in copies {
-            write.end_placing(&copy.entry.record.name)?;
             if let Err(error) = self.may_hold(&copy.entry.record) {
                 results.push(Err(error));
                 continue;
@@ -50,14 +50,14 @@ impl Catalogue {
             // A newer version that became known before or during the download stays known.
             self.complete(&write, &mut copy)?;
             let Copy { entry, manifest, outboard } = copy;
-            write.remove_floor(&entry.record)?;
             if entry.stores_manifest() {
                 write.put_manifest(&entry.record.manifest, &manifest, &outboard)?;
             }
-            forget_partial(&write, &entry.record.name)?;
             entries.push(entry);
             results.push(Ok(()));
         }
+        write.remove_floors(&entries)?;
+        set_partials(&write, &entries.iter().map(|entry| (&entry.record.name, None)).collect::<Vec<_>>())?;
         write.put_entries(&entries)?;
         self.tables.commit(write)?;
         Ok(results)

@@ -27,13 +27,11 @@ impl Catalogue {
         copies: impl Iterator<Item = (&'a Copy, PathBuf)>,
     ) -> Result<Placing<'_>, CatalogueError> {
         let write = self.tables.begin()?;
-        let mut names = Vec::new();
-        for (copy, partial) in copies {
-            let name = &copy.entry.record.name;
-            super::progress::set_partial(&write, name, Some(&partial))?;
-            write.put_placing(copy)?;
-            names.push(name.clone());
-        }
+        let (copies, partials): (Vec<&Copy>, Vec<PathBuf>) = copies.unzip();
+        let names: Vec<FileName> = copies.iter().map(|copy| copy.entry.record.name.clone()).collect();
+        let partials = partials.iter().map(|partial| Some(partial.as_path()));
+        super::progress::set_partials(&write, &names.iter().zip(partials).collect::<Vec<_>>())?;
+        write.put_placing(&copies)?;
         self.tables.commit(write)?;
         Ok(self.marked(names))
     }
@@ -64,7 +62,7 @@ impl Catalogue {
             }
             _ => {
                 let write = self.tables.begin()?;
-                write.end_placing(name)?;
+                write.end_placing(std::iter::once(name))?;
                 self.tables.commit(write)?;
             }
         }

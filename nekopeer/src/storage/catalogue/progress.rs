@@ -25,7 +25,7 @@ impl Catalogue {
         path: Option<&Path>,
     ) -> Result<Option<PathBuf>, CatalogueError> {
         let write = self.tables.begin()?;
-        let before = set_partial(&write, name, path)?;
+        let before = set_partials(&write, &[(name, path)])?.pop().flatten();
         self.tables.commit(write)?;
         Ok(before)
     }
@@ -36,7 +36,7 @@ impl Catalogue {
     /// The previous checkpoint still holds.
     pub(crate) fn note_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {
         let write = self.tables.begin()?;
-        write.set_progress(path, Some(note))?;
+        write.set_progress(path, note)?;
         self.tables.commit(write)
     }
 
@@ -49,18 +49,15 @@ impl Catalogue {
     }
 }
 
-pub(super) fn set_partial(
+/// Stores the paths of partial downloads, removes those without one, and the checkpoints at paths that are none any
+/// more; returns the paths before.
+pub(super) fn set_partials(
     write: &Write<'_>,
-    name: &FileName,
-    path: Option<&Path>,
-) -> Result<Option<PathBuf>, CatalogueError> {
-    let before = write.set_partial(name, path)?;
-    if let Some(before) = before.as_deref().filter(|before| path != Some(*before)) {
-        write.set_progress(before, None)?;
-    }
+    changes: &[(&FileName, Option<&Path>)],
+) -> Result<Vec<Option<PathBuf>>, CatalogueError> {
+    let before = write.set_partials(changes.iter().copied())?;
+    let both = before.iter().map(Option::as_deref).zip(changes);
+    write
+        .end_progress(both.filter_map(|(before, (_, now))| before.filter(|before| *now != Some(*before))))?;
     Ok(before)
-}
-
-pub(super) fn forget_partial(write: &Write<'_>, name: &FileName) -> Result<(), CatalogueError> {
-    set_partial(write, name, None).map(drop)
 }

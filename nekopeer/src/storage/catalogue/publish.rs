@@ -97,12 +97,12 @@ impl Catalogue {
                 Next::New(record) => Ok(Published::New(record.sign(&self.identity)?)),
             })
             .collect();
-        let mut entries = Vec::with_capacity(drafts.len());
+        let (mut entries, mut averages) =
+            (Vec::with_capacity(drafts.len()), Vec::with_capacity(drafts.len()));
         for (Draft { path, chunked, .. }, published) in drafts.into_iter().zip(&results) {
             let Ok(published) = published else { continue };
             let record = published.record().clone();
-            write.set_average(&record.name, chunked.average)?;
-            write.set_version(&record.name, record.version)?;
+            averages.push(chunked.average);
             let (stamp, hashed_at_ns) = (chunked.stamp, chunked.hashed_at_ns);
             let entry = Entry { record, path, stamp, hashed_at_ns, newest: None, origin_addr: None };
             if entry.stores_manifest() {
@@ -110,6 +110,8 @@ impl Catalogue {
             }
             entries.push(entry);
         }
+        write.set_averages(entries.iter().map(|entry| &entry.record.name).zip(averages))?;
+        write.set_versions(entries.iter().map(|entry| (&entry.record.name, entry.record.version)))?;
         let is_new = |published: &Published| match published {
             Published::New(record) => Some(record.clone()),
             Published::Unchanged(_) => None,

@@ -45,6 +45,7 @@ struct Committed {
     files: ReadOnlyTable<&'static str, &'static [u8]>,
     contents: ReadOnlyTable<(&'static HalfHash, &'static str), ()>,
     untold: ReadOnlyTable<&'static str, &'static [u8]>,
+    floors: ReadOnlyTable<(&'static str, &'static [u8; 32]), &'static [u8]>,
 }
 
 /// Some entries, in the order of their names.
@@ -114,20 +115,23 @@ impl Tables {
 
     /// The number of entries.
     pub(super) fn len(&self) -> Result<usize, CatalogueError> {
-        let len = self.committed().files.len().map_err(|error| self.failed(error))?;
+        let committed = self.committed();
+        let len = committed.files.len().map_err(|error| self.failed(error))?;
         Ok(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
     /// The entry of `name`.
     pub(super) fn get(&self, name: &str) -> Result<Option<Entry>, CatalogueError> {
-        let row = self.committed().files.get(name).map_err(|error| self.failed(error))?;
+        let committed = self.committed();
+        let row = committed.files.get(name).map_err(|error| self.failed(error))?;
         row.map(|row| self.decode(name, row.value())).transpose()
     }
 
     /// At most `limit` entries from `start` on.
     pub(super) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
+        let committed = self.committed();
         let after = start.0.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let files = self.committed().files.range::<&str>((after, Bound::Unbounded));
+        let files = committed.files.range::<&str>((after, Bound::Unbounded));
         let (mut entries, mut last) = (Vec::with_capacity(limit), None);
         for row in files.map_err(|error| self.failed(error))?.take(limit) {
             let (name, row) = row.map_err(|error| self.failed(error))?;
@@ -145,8 +149,9 @@ impl Tables {
         content: &ContentHash,
         limit: usize,
     ) -> Result<Vec<Entry>, CatalogueError> {
+        let committed = self.committed();
         let has = |entry: &Entry| entry.record.content == *content;
-        self.named_in(&self.committed().contents, half(content.as_bytes()), limit, has)
+        self.named_in(&committed.contents, half(content.as_bytes()), limit, has)
     }
 
     /// Entries with this manifest, at most `limit`.
@@ -155,8 +160,9 @@ impl Tables {
         hash: &ManifestHash,
         limit: usize,
     ) -> Result<Vec<Entry>, CatalogueError> {
+        let committed = self.committed();
         let has = |entry: &Entry| entry.record.manifest == *hash;
-        self.named_in(&self.table(MANIFEST_USERS)?, half(hash.as_bytes()), limit, has)
+        self.named_in(&self.table_of(&committed, MANIFEST_USERS)?, half(hash.as_bytes()), limit, has)
     }
 
     fn named_in(
@@ -181,7 +187,8 @@ impl Tables {
 
     /// Names of entries with a stored manifest, at most `limit`, those of the most similar size first.
     pub(super) fn near_in_size(&self, size: u64, limit: usize) -> Result<Vec<String>, CatalogueError> {
-        let sizes = self.table(SIZES)?;
+        let committed = self.committed();
+        let sizes = self.table_of(&committed, SIZES)?;
         let mut near = Vec::new();
         let below = sizes.range(..(size, "")).map_err(|error| self.failed(error))?.rev().take(limit);
         let above = sizes.range((size, "")..).map_err(|error| self.failed(error))?.take(limit);
@@ -196,13 +203,15 @@ impl Tables {
 
     /// The version of `name` that not every indexer has listed. A damaged row counts as none.
     pub(super) fn untold(&self, name: &FileName) -> Result<Option<Row>, CatalogueError> {
-        let row = self.committed().untold.get(name.as_str()).map_err(|error| self.failed(error))?;
+        let committed = self.committed();
+        let row = committed.untold.get(name.as_str()).map_err(|error| self.failed(error))?;
         Ok(row.and_then(|row| codec::decode(row.value()).ok()))
     }
 
     /// Whether `is_it` returns true of one of these versions.
     pub(super) fn any_untold(&self, is_it: impl Fn(&str, &Row) -> bool) -> Result<bool, CatalogueError> {
-        let rows = self.committed().untold.range::<&str>(..).map_err(|error| self.failed(error))?;
+        let committed = self.committed();
+        let rows = committed.untold.range::<&str>(..).map_err(|error| self.failed(error))?;
         for row in rows {
             let (name, row) = row.map_err(|error| self.failed(error))?;
             if codec::decode(row.value()).is_ok_and(|row| is_it(name.value(), &row)) {
@@ -214,7 +223,8 @@ impl Tables {
 
     /// At most `max` names of entries, those after `last` in the order of their text.
     pub(super) fn names_after(&self, last: &str, max: usize) -> Result<Vec<FileName>, CatalogueError> {
-        let rows = self.committed().files.range::<&str>((Bound::Excluded(last), Bound::Unbounded));
+        let committed = self.committed();
+        let rows = committed.files.range::<&str>((Bound::Excluded(last), Bound::Unbounded));
         let mut names = Vec::new();
         for row in rows.map_err(|error| self.failed(error))?.take(max) {
             let (name, _) = row.map_err(|error| self.failed(error))?;
@@ -241,9 +251,10 @@ impl Tables {
 
     /// What is remembered of copies of `name` that are held no more; a damaged row is left out.
     pub(super) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, CatalogueError> {
+        let committed = self.committed();
         let name = name.as_str();
         let all = (name, &[0; 32])..=(name, &[u8::MAX; 32]);
-        let rows = self.table(FLOORS)?.range(all).map_err(|error| self.failed(error))?;
+        let rows = committed.floors.range(all).map_err(|error| self.failed(error))?;
         let floors = rows.map(|row| row.map(|(_, row)| from_row(name, row.value())));
         let floors = floors.collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
         Ok(floors.into_iter().flatten().collect())
@@ -260,7 +271,9 @@ impl Tables {
 
     /// The names of all copies that are about to be moved to their places.
     pub(super) fn all_placing(&self) -> Result<Vec<FileName>, CatalogueError> {
-        let rows = self.table(PLACING)?.range::<&str>(..).map_err(|error| self.failed(error))?;
+        let committed = self.committed();
+        let rows =
+            self.table_of(&committed, PLACING)?.range::<&str>(..).map_err(|error| self.failed(error))?;
         let names = rows.map(|row| row.map(|(name, _)| FileName::new(name.value())));
         let names = names.collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
         Ok(names.into_iter().flatten().collect())
@@ -279,13 +292,14 @@ impl Tables {
     /// Number of rows of the tables that follow from the entries.
     #[cfg(test)]
     pub(super) fn counts(&self) -> Result<Counts, CatalogueError> {
+        let committed = self.committed();
         let count = |length: Result<u64, redb::StorageError>| length.map_err(|error| self.failed(error));
         Ok(Counts {
-            files: count(self.table(FILES)?.len())?,
-            contents: count(self.table(CONTENTS)?.len())?,
-            users: count(self.table(MANIFEST_USERS)?.len())?,
-            sizes: count(self.table(SIZES)?.len())?,
-            manifests: count(self.table(MANIFESTS)?.len())?,
+            files: count(self.table_of(&committed, FILES)?.len())?,
+            contents: count(self.table_of(&committed, CONTENTS)?.len())?,
+            users: count(self.table_of(&committed, MANIFEST_USERS)?.len())?,
+            sizes: count(self.table_of(&committed, SIZES)?.len())?,
+            manifests: count(self.table_of(&committed, MANIFESTS)?.len())?,
         })
     }
 
@@ -302,17 +316,21 @@ impl Tables {
         key: K::SelfType<'_>,
         take: impl FnOnce(V::SelfType<'_>) -> T,
     ) -> Result<Option<T>, CatalogueError> {
-        let found = self.table(table)?.get(key).map_err(|error| self.failed(error))?;
+        let committed = self.committed();
+        let found = self.table_of(&committed, table)?.get(key).map_err(|error| self.failed(error))?;
         Ok(found.map(|found| take(found.value())))
     }
 
-    fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
+    fn table_of<K: redb::Key + 'static, V: redb::Value + 'static>(
         &self,
+        committed: &Committed,
         table: Definition<K, V>,
     ) -> Result<ReadOnlyTable<K, V>, CatalogueError> {
-        self.committed().transaction.open_table(table).map_err(|error| self.failed(error))
+        committed.transaction.open_table(table).map_err(|error| self.failed(error))
     }
 
+    /// What was committed last. Keep it until all that was read from it is dropped: a commit must not meet a page that
+    /// is still read in a transaction that has ended.
     fn committed(&self) -> Arc<Committed> {
         Arc::clone(&self.committed.read())
     }
@@ -329,7 +347,8 @@ impl Committed {
         let files = transaction.open_table(FILES).map_err(|error| failed(error.into()))?;
         let contents = transaction.open_table(CONTENTS).map_err(|error| failed(error.into()))?;
         let untold = transaction.open_table(UNTOLD).map_err(|error| failed(error.into()))?;
-        Ok(Self { transaction, files, contents, untold })
+        let floors = transaction.open_table(FLOORS).map_err(|error| failed(error.into()))?;
+        Ok(Self { transaction, files, contents, untold, floors })
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, ManifestHash, Record, Version,
+    FileName, ManifestHash, Version,
     codec::{self, CodecError},
 };
 use redb::{Durability, ReadableTable, Table, WriteTransaction};
@@ -153,7 +153,16 @@ impl Write<'_> {
     }
 
     pub(super) fn set_version(&self, name: &FileName, version: Version) -> Result<(), CatalogueError> {
-        self.with(VERSIONS, |table| table.insert(name.as_str(), version.get()).map(drop))
+        self.set_versions(std::iter::once((name, version)))
+    }
+
+    pub(super) fn set_versions<'a>(
+        &self,
+        mut versions: impl Iterator<Item = (&'a FileName, Version)>,
+    ) -> Result<(), CatalogueError> {
+        self.with(VERSIONS, |table| {
+            versions.try_for_each(|(name, version)| table.insert(name.as_str(), version.get()).map(drop))
+        })
     }
 
     /// Stores these rows, removes those without a value.
@@ -173,21 +182,29 @@ impl Write<'_> {
         })
     }
 
-    pub(super) fn set_average(&self, name: &FileName, average: u32) -> Result<(), CatalogueError> {
-        self.with(AVERAGES, |table| table.insert(name.as_str(), average).map(drop))
+    pub(super) fn set_averages<'a>(
+        &self,
+        mut averages: impl Iterator<Item = (&'a FileName, u32)>,
+    ) -> Result<(), CatalogueError> {
+        self.with(AVERAGES, |table| {
+            averages.try_for_each(|(name, average)| table.insert(name.as_str(), average).map(drop))
+        })
     }
 
-    pub(super) fn set_partial(
+    /// Stores the paths of partial downloads, removes those without one; returns the paths before.
+    pub(super) fn set_partials<'a>(
         &self,
-        name: &FileName,
-        to: Option<&Path>,
-    ) -> Result<Option<PathBuf>, CatalogueError> {
+        changes: impl Iterator<Item = (&'a FileName, Option<&'a Path>)>,
+    ) -> Result<Vec<Option<PathBuf>>, CatalogueError> {
         self.with(PARTIALS, |table| {
-            let before = match to {
-                Some(path) => table.insert(name.as_str(), path.as_os_str().as_bytes())?,
-                None => table.remove(name.as_str())?,
+            let change = |(name, to): (&FileName, Option<&Path>)| {
+                let before = match to {
+                    Some(path) => table.insert(name.as_str(), path.as_os_str().as_bytes())?,
+                    None => table.remove(name.as_str())?,
+                };
+                Ok(before.map(|bytes| PathBuf::from(OsStr::from_bytes(bytes.value()))))
             };
-            Ok(before.map(|bytes| PathBuf::from(OsStr::from_bytes(bytes.value()))))
+            changes.map(change).collect()
         })
     }
 
@@ -197,29 +214,41 @@ impl Write<'_> {
         self.with(FLOORS, |table| table.insert(key, row.as_slice()).map(drop))
     }
 
-    pub(super) fn remove_floor(&self, record: &Record) -> Result<(), CatalogueError> {
-        let key = (record.name.as_str(), record.origin.as_bytes());
-        self.with(FLOORS, |table| table.remove(key).map(drop))
+    pub(super) fn remove_floors(&self, entries: &[Entry]) -> Result<(), CatalogueError> {
+        self.with(FLOORS, |table| {
+            let mut keys =
+                entries.iter().map(|entry| (entry.record.name.as_str(), entry.record.origin.as_bytes()));
+            keys.try_for_each(|key| table.remove(key).map(drop))
+        })
     }
 
-    pub(super) fn put_placing(&self, copy: &Copy) -> Result<(), CatalogueError> {
-        let row = self.row(&copy.entry)?;
-        let placed = (row.as_slice(), copy.manifest.as_slice(), copy.outboard.as_slice());
-        self.with(PLACING, |table| table.insert(copy.entry.record.name.as_str(), placed).map(drop))
+    pub(super) fn put_placing(&self, copies: &[&Copy]) -> Result<(), CatalogueError> {
+        let rows = copies.iter().map(|copy| self.row(&copy.entry)).collect::<Result<Vec<_>, _>>()?;
+        self.with(PLACING, |table| {
+            copies.iter().zip(rows).try_for_each(|(copy, row)| {
+                let placed = (row.as_slice(), copy.manifest.as_slice(), copy.outboard.as_slice());
+                table.insert(copy.entry.record.name.as_str(), placed).map(drop)
+            })
+        })
     }
 
-    pub(super) fn end_placing(&self, name: &FileName) -> Result<(), CatalogueError> {
-        self.with(PLACING, |table| table.remove(name.as_str()).map(drop))
+    pub(super) fn end_placing<'a>(
+        &self,
+        mut names: impl Iterator<Item = &'a FileName>,
+    ) -> Result<(), CatalogueError> {
+        self.with(PLACING, |table| names.try_for_each(|name| table.remove(name.as_str()).map(drop)))
     }
 
-    pub(super) fn set_progress(&self, path: &Path, note: Option<&[u8]>) -> Result<(), CatalogueError> {
-        let path = path.as_os_str().as_bytes();
+    pub(super) fn set_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {
+        self.with(PROGRESS, |table| table.insert(path.as_os_str().as_bytes(), note).map(drop))
+    }
+
+    pub(super) fn end_progress<'a>(
+        &self,
+        mut paths: impl Iterator<Item = &'a Path>,
+    ) -> Result<(), CatalogueError> {
         self.with(PROGRESS, |table| {
-            match note {
-                Some(note) => drop(table.insert(path, note)?),
-                None => drop(table.remove(path)?),
-            }
-            Ok(())
+            paths.try_for_each(|path| table.remove(path.as_os_str().as_bytes()).map(drop))
         })
     }
 
