@@ -37,6 +37,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 const HANGS_AFTER: Duration = Duration::from_secs(1);
 /// The lease is renewed after 1/`RENEW_AT` of it.
 const RENEW_AT: u32 = 3;
+/// Number of versions told that are stored at once: each time waits for the disk.
+const NOTED_MAX: usize = 4096;
 /// Assumed lease until the indexer grants one.
 const LEASE_FIRST: Duration = Duration::from_secs(1);
 
@@ -316,19 +318,21 @@ impl Worker {
                 Err(_) => self.registrations.lock().failed(self.index, batch),
             }
             self.told.send_replace(());
-            self.save_told(false).await;
+            if self.library.catalogue.unsaved() >= NOTED_MAX {
+                self.save_told().await;
+            }
             told?;
         }
         self.told.send_replace(());
-        self.save_told(true).await;
+        self.save_told().await;
         Ok(())
     }
 
-    async fn save_told(&self, durably: bool) {
-        if !self.library.catalogue.has_unsaved(durably) {
+    async fn save_told(&self) {
+        if self.library.catalogue.unsaved() == 0 {
             return;
         }
-        if let Err(error) = self.library.blocking(move |library| library.catalogue.save_told(durably)).await {
+        if let Err(error) = self.library.blocking(|library| library.catalogue.save_told()).await {
             warn!(%error, "cannot store what an indexer was told"); // it is told once more after a restart
         }
     }

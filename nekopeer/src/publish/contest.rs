@@ -92,8 +92,8 @@ impl Publisher {
         let catalogue = &self.library.catalogue;
         outcome.is_confirmed = !outcome.published.iter().any(|record| catalogue.is_pending(record));
         // Before the number is reported: a copy of the folder made from now on knows that it stands.
-        if catalogue.has_unsaved(true)
-            && let Err(error) = self.library.blocking(|library| library.catalogue.save_told(true)).await
+        if catalogue.unsaved() > 0
+            && let Err(error) = self.library.blocking(|library| library.catalogue.save_told()).await
         {
             tracing::warn!(%error, "cannot store what indexers were told"); // they are told once more
         }

@@ -22,11 +22,7 @@ mod tables;
 mod untold;
 mod write;
 
-use std::{
-    collections::HashSet,
-    path::Path,
-    sync::{Arc, atomic::AtomicBool},
-};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
 use nekoproto::{ContentHash, FileName, Identity, Manifest, ManifestHash};
 use parking_lot::Mutex;
@@ -50,8 +46,6 @@ pub(crate) struct Catalogue {
     tables: Tables,
     /// What indexers have listed since `tables` was told of it.
     noted: Mutex<Noted>,
-    /// Whether what was stored of it last is not durable yet.
-    is_told_lazily: AtomicBool,
     /// Held during a whole change: what the change read stays true until its result is visible.
     changing: Mutex<()>,
     /// Names whose files are being replaced or removed.
@@ -65,8 +59,8 @@ impl Catalogue {
     /// It cannot be used; the files are unchanged.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join("catalogue.redb"), identity.id())?;
-        let (noted, is_told_lazily, changing, placing) = Default::default();
-        Ok(Self { identity, tables, noted, is_told_lazily, changing, placing })
+        let (noted, changing, placing) = Default::default();
+        Ok(Self { identity, tables, noted, changing, placing })
     }
 
     /// The entry of `name`. A damaged one is reported and counts as none; where that would lose something, use

@@ -102,12 +102,6 @@ impl Tables {
         self.show()
     }
 
-    /// Makes a transaction visible; it is durable with the next that is.
-    pub(super) fn commit_lazily(&self, write: Write<'_>) -> Result<(), CatalogueError> {
-        write.commit_lazily()?;
-        self.show()
-    }
-
     fn show(&self) -> Result<(), CatalogueError> {
         *self.committed.write() = Arc::new(Committed::of(&self.database, &self.path)?);
         Ok(())

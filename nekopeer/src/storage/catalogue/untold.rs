@@ -2,7 +2,7 @@
 //! version it is *pending*: its number may still change, because the network may know another version of that
 //! number, published with the same key by a folder that was lost, restored or cloned.
 
-use std::{collections::HashMap, net::SocketAddr, sync::atomic::Ordering};
+use std::{collections::HashMap, net::SocketAddr};
 
 use nekoproto::{FileName, Record, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
@@ -68,20 +68,19 @@ impl Catalogue {
         }
     }
 
-    /// Whether [`save_told`](Self::save_told) has something to do.
-    pub(crate) fn has_unsaved(&self, durably: bool) -> bool {
-        !self.noted.lock().is_empty() || durably && self.is_told_lazily.load(Ordering::Relaxed)
+    /// How many versions [`save_told`](Self::save_told) would store.
+    pub(crate) fn unsaved(&self) -> usize {
+        self.noted.lock().len()
     }
 
-    /// Stores what [`note_told`](Self::note_told) noted. Unless `durably`, it does not wait for the disk: it is
-    /// durable with the next commit that is. Until then an old copy of the folder takes a version for pending that
-    /// stands, and would outbid what was published since. Blocking.
+    /// Stores durably what [`note_told`](Self::note_told) noted. Until then an old copy of the folder takes a version
+    /// for pending that stands, and would outbid what was published since. Blocking.
     ///
     /// # Errors
     /// It is stored with the next call.
-    pub(crate) fn save_told(&self, durably: bool) -> Result<(), CatalogueError> {
+    pub(crate) fn save_told(&self) -> Result<(), CatalogueError> {
         let _changing = self.changing.lock(); // no stored row changes meanwhile
-        if !self.has_unsaved(durably) {
+        if self.unsaved() == 0 {
             return Ok(());
         }
         let saved = self.noted.lock().clone();
@@ -92,12 +91,7 @@ impl Catalogue {
                 write.set_untold([(name, row.as_ref())].into_iter())?;
             }
         }
-        if durably {
-            self.tables.commit(write)?;
-        } else {
-            self.tables.commit_lazily(write)?;
-        }
-        self.is_told_lazily.store(!durably, Ordering::Relaxed);
+        self.tables.commit(write)?;
         // What was noted meanwhile stays.
         let mut noted = self.noted.lock();
         noted.retain(|name, now| saved.get(name) != Some(now));

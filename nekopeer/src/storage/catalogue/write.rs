@@ -10,7 +10,7 @@ use nekoproto::{
     FileName, ManifestHash, Version,
     codec::{self, CodecError},
 };
-use redb::{Durability, ReadableTable, Table, WriteTransaction};
+use redb::{ReadableTable, Table, WriteTransaction};
 
 use super::{
     entry::{Copy, Entry, from_row, to_row},
@@ -254,13 +254,6 @@ impl Write<'_> {
 
     pub(super) fn commit(self) -> Result<(), CatalogueError> {
         self.transaction.commit().map_err(|error| CatalogueError::database(self.path, error))
-    }
-
-    /// Commits without waiting for the disk: the change lasts once a later one does.
-    pub(super) fn commit_lazily(mut self) -> Result<(), CatalogueError> {
-        let failed = |error: redb::SetDurabilityError| CatalogueError::database(self.path, error);
-        self.transaction.set_durability(Durability::None).map_err(failed)?;
-        self.commit()
     }
 
     /// Opens a table, and works in it.
