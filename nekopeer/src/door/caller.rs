@@ -34,20 +34,19 @@ pub(crate) struct Caller {
 /// # Cancel safety
 /// Safe.
 pub(crate) async fn knock(data_dir: &Path) -> Result<Caller, DoorError> {
-    let broken = |error| DoorError::Broken(data_dir.to_owned(), error);
+    // An end here: the peer ended before it looked at this connection.
+    let nobody = || DoorError::NobodyThere(data_dir.to_owned());
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => nobody(),
+        _ => DoorError::Broken(data_dir.to_owned(), error),
+    };
     let stream = connect(data_dir).await?;
     let (mut receiver, sender) = split(stream, REPLY_BYTES_MAX, REQUEST_BYTES_MAX);
-    // An end of file here: the peer ended before it looked at this connection.
-    let nobody = || DoorError::NobodyThere(data_dir.to_owned());
-    let version = match receiver.next::<u32>().await {
-        Ok(version) => version.ok_or_else(nobody)?,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(nobody()),
-        Err(error) => return Err(broken(error)),
-    };
+    let version: u32 = receiver.next().await.map_err(failed)?.ok_or_else(nobody)?;
     if version != DOOR_VERSION {
         return Err(DoorError::OtherVersion(data_dir.to_owned()));
     }
-    let facts = receiver.next().await.map_err(broken)?.ok_or_else(nobody)?;
+    let facts = receiver.next().await.map_err(failed)?.ok_or_else(nobody)?;
     Ok(Caller { facts, receiver, sender, is_answered: false })
 }
 
