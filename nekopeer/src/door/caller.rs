@@ -53,9 +53,10 @@ pub(crate) async fn knock(data_dir: &Path) -> Result<Caller, DoorError> {
 async fn connect(data_dir: &Path) -> Result<UnixStream, DoorError> {
     use io::ErrorKind;
     let failed = |error: io::Error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory => {
-            DoorError::NobodyThere(data_dir.to_owned())
-        }
+        ErrorKind::NotFound
+        | ErrorKind::ConnectionRefused
+        | ErrorKind::ConnectionReset // it has just closed its socket
+        | ErrorKind::NotADirectory => DoorError::NobodyThere(data_dir.to_owned()),
         ErrorKind::PermissionDenied => DoorError::NotAllowed(data_dir.to_owned(), error),
         _ => DoorError::Broken(data_dir.to_owned(), error),
     };
