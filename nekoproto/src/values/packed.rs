@@ -71,12 +71,6 @@ impl PackedRecord {
         &self.ids().origin
     }
 
-    /// Whether `origin` published it.
-    #[must_use]
-    pub fn is_of(&self, origin: &NodeId) -> bool {
-        self.ids().origin == *origin
-    }
-
     /// The origin's counter.
     #[must_use]
     pub fn version(&self) -> Version {
@@ -203,6 +197,6 @@ mod tests {
                 assert_eq!(packed.vouch(signed.clone()), Err(signed));
             }
         }
-        assert!(packed.is_of(&origin.id()) && !packed.is_of(&Identity::from_seed(&[2; 32]).id()));
+        assert_eq!(*packed.origin(), origin.id());
     }
 }

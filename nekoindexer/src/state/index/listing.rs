@@ -40,7 +40,7 @@ impl Listing {
 
     /// Whether it lists the file that `record` is of.
     pub(super) fn is_of(&self, record: &Record) -> bool {
-        self.record.is_of(&record.origin) && self.has_name(&record.name)
+        *self.record.origin() == record.origin && self.has_name(&record.name)
     }
 
     /// Takes note of `record`, which is not older than the one known.
