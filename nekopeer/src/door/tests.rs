@@ -138,3 +138,19 @@ async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     assert_eq!(fixture.ask(LIST).await.0, Ok(Summary::Done));
     fixture.close(Ending::Done).await;
 }
+
+/// On one thread, so that the door closes between the letting in and the greeting.
+#[tokio::test]
+async fn caller_let_in_as_the_door_closes_is_greeted_first() {
+    for _ in 0..16 {
+        let fixture = Fixture::open().await;
+        let data_dir = fixture.folder.path().join(".neko");
+        let knocking = tokio::spawn(async move { knock(&data_dir).await });
+        while fixture.door.callers() == 0 {
+            tokio::task::yield_now().await;
+        }
+        fixture.close(Ending::Left).await;
+        let knocked = timeout(SOON, knocking).await.unwrap().unwrap();
+        assert!(matches!(knocked, Ok(_) | Err(DoorError::NobodyThere(_))), "{:?}", knocked.err());
+    }
+}

@@ -162,3 +162,17 @@ fn failed_command_is_said_and_the_next_one_runs() {
     terminal.keys("ls");
     terminal.enter("nothing is published or held here");
 }
+
+#[test]
+fn shells_on_one_folder_keep_each_others_history() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    let mut shells = [Terminal::open(&home), Terminal::open(&home)];
+    for (shell, line) in [(0, "search one"), (1, "search two"), (0, "search three")] {
+        shells[shell].keys(line);
+        shells[shell].enter("nobody offers");
+    }
+    let history = String::from_utf8(home.read(".neko/history")).unwrap();
+    let typed: Vec<&str> = history.lines().filter(|line| line.starts_with("search ")).collect();
+    assert_eq!(typed, ["search one", "search two", "search three"], "{history}");
+}
