@@ -3,12 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use tempfile::TempDir;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{net::UnixStream, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Caller, Door, DoorError, Ending, Facts, Request, knock, place::Place, server::COMMANDS_MAX};
+use super::{
+    Caller, Door, DoorError, Ending, Facts, Request,
+    frames::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, split},
+    knock,
+    place::Place,
+    server::{COMMANDS_MAX, DOOR_VERSION},
+};
 use crate::{
-    commands::{Answer, Command, Host, Reply, Row, Summary},
+    commands::{Answer, Command, Failure, FailureKind, Host, Reply, Row, Summary},
     config::Config,
     peer::Peer,
     publish::PublishOptions,
@@ -139,18 +145,17 @@ async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     fixture.close(Ending::Done).await;
 }
 
-/// On one thread, so that the door closes between the letting in and the greeting.
 #[tokio::test]
-async fn caller_let_in_as_the_door_closes_is_greeted_first() {
-    for _ in 0..16 {
-        let fixture = Fixture::open().await;
-        let data_dir = fixture.folder.path().join(".neko");
-        let knocking = tokio::spawn(async move { knock(&data_dir).await });
-        while fixture.door.callers() == 0 {
-            tokio::task::yield_now().await;
-        }
-        fixture.close(Ending::Left).await;
-        let knocked = timeout(SOON, knocking).await.unwrap().unwrap();
-        assert!(matches!(knocked, Ok(_) | Err(DoorError::NobodyThere(_))), "{:?}", knocked.err());
+async fn caller_let_in_as_the_door_closes_is_greeted_before_it_is_told() {
+    let fixture = Fixture::open().await;
+    for _ in 0..32 {
+        let (caller, let_in) = UnixStream::pair().unwrap();
+        fixture.door.let_in_last(let_in).await;
+        let (mut receiver, _) = split(caller, REPLY_BYTES_MAX, REQUEST_BYTES_MAX);
+        assert_eq!(receiver.next::<u32>().await.unwrap(), Some(DOOR_VERSION));
+        assert!(receiver.next::<Facts>().await.unwrap().is_some());
+        let told = receiver.next::<Reply>().await.unwrap();
+        assert!(matches!(told, Some(Reply::Finished(Err(Failure { kind: FailureKind::Moved, .. })))));
     }
+    fixture.close(Ending::Left).await;
 }
