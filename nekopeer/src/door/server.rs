@@ -30,7 +30,7 @@ use crate::{
 };
 
 /// Version of what is said at the door; the first frame of a connection.
-pub(super) const DOOR_VERSION: u32 = 1;
+pub(super) const DOOR_VERSION: u32 = 2;
 /// Commands carried out at once. One whose caller does not take the answer counts until the caller leaves.
 pub(crate) const COMMANDS_MAX: usize = 64;
 /// Connections at once: more than commands, so that `stop` is always heard.
@@ -106,10 +106,12 @@ impl Door {
         Ok(Self { shared })
     }
 
-    /// Closes the door right after this caller was let in, and serves that one.
+    /// Serves this caller; if it is the last, the door closes right after it was let in.
     #[cfg(test)]
-    pub(super) async fn let_in_last(&self, stream: UnixStream) {
-        self.shared.closed.cancel();
+    pub(super) async fn let_in(&self, stream: UnixStream, is_last: bool) {
+        if is_last {
+            self.shared.closed.cancel();
+        }
         let permit = Arc::clone(&self.shared.connections).try_acquire_owned().unwrap();
         Arc::clone(&self.shared).take(stream, permit).await;
     }
