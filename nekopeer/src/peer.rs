@@ -245,6 +245,21 @@ impl PeerHandle {
         self.downloader.download(name, options, progress).await
     }
 
+    /// How far the writing of the file of `name` is, if it is being written.
+    pub(crate) fn in_use(&self, name: &FileName) -> Option<Arc<Progress>> {
+        self.library.in_use(name)
+    }
+
+    /// Waits until the file of `name` is not being written.
+    pub(crate) async fn until_free(&self, name: &FileName) {
+        self.library.until_free(name).await;
+    }
+
+    /// The files that are not offered because they changed on disk, as far as is known.
+    pub(crate) fn changed_files(&self) -> Vec<FileName> {
+        self.library.changed_files()
+    }
+
     /// Downloads many files; the outcomes come in pieces. Small files are fetched in batches, which is many times
     /// faster than one by one. A duplicate name is downloaded once.
     #[must_use]

@@ -42,6 +42,9 @@ pub enum DownloadError {
     /// The destination holds a file that is not an unchanged copy of this peer's.
     #[error("{0} exists and is not a copy from here: move it away, or replace it with --force")]
     Exists(PathBuf),
+    /// What comes from a pipe was to replace a file that is not the published one.
+    #[error("{} exists and is not what was published: publish it with share, or replace it with --force", .0.display())]
+    NotPublished(PathBuf),
     /// A file system that ignores case or Unicode form would treat the name and an existing one as equal.
     #[error("{name} and {} are one name on many systems, which tell neither case nor the form of letters: \
         choose another place with -o, or keep both with --force", .existing.display())]

@@ -153,6 +153,19 @@ impl Library {
         is_intact
     }
 
+    /// These files were just read, and are as they were published.
+    pub(crate) fn note_published<'a>(&self, records: impl Iterator<Item = &'a VerifiedRecord>) {
+        let mut changed = self.changed.lock();
+        for record in records {
+            changed.remove(&record.name);
+        }
+    }
+
+    /// The files that are not offered because they changed on disk, as far as is known.
+    pub(crate) fn changed_files(&self) -> Vec<FileName> {
+        self.changed.lock().iter().cloned().collect()
+    }
+
     /// The file of `name` was found to be other than when it was hashed: it is looked at, and offered no more.
     pub(crate) fn note_changed(&self, name: &FileName) {
         if !self.changed.lock().contains(name) {

@@ -133,7 +133,7 @@ fn line(done: &DownloadedRow) -> String {
     let (path, secs) = (done.path.0.display(), seconds(done.took_us));
     let what = format!("{} version {}, {}", record.name, record.version, size(record.size));
     match done.bytes_moved {
-        0 => format!("{what}: already here at {path}"),
+        _ if done.was_here => format!("{what}: already here at {path}"),
         moved if moved < record.size => {
             let whole = size(record.size);
             format!("{what}: {} of {whole} moved in {secs:.2} s to {path}", size(moved))

@@ -130,7 +130,7 @@ impl Downloads {
         let mut running = Vec::new();
         let mut wanted = Vec::new();
         for name in names {
-            match self.downloader.library.reserve(name) {
+            match self.downloader.library.reserve(name, &self.progress) {
                 Some(guard) => {
                     running.push(guard);
                     wanted.push(name.clone());
@@ -204,7 +204,8 @@ impl Downloads {
                 Ok(Destination::UpToDate(path)) => {
                     self.progress.add_kept(target.record.size);
                     let record = target.record;
-                    self.ended(&record.name.clone(), Ok(self.downloaded(record, path, 0)));
+                    let done = Downloaded { was_here: true, ..self.downloaded(record.clone(), path, 0) };
+                    self.ended(&record.name, Ok(done));
                 }
                 Ok(Destination::Replaceable(stamp)) => match Manifest::implied_by(&target.record) {
                     Some((_, manifest)) if !target.sources.is_empty() => {
@@ -280,7 +281,7 @@ impl Downloads {
 
     fn downloaded(&self, record: VerifiedRecord, path: PathBuf, bytes_moved: u64) -> Downloaded {
         let (took, freshness) = (self.began.elapsed(), Freshness::Unverified);
-        Downloaded { record, path, bytes_moved, took, freshness, sources: Vec::new() }
+        Downloaded { record, path, bytes_moved, was_here: false, took, freshness, sources: Vec::new() }
     }
 
     fn ended(&mut self, name: &FileName, outcome: Result<Downloaded, DownloadError>) {
