@@ -100,6 +100,7 @@ impl Downloader {
             bytes_moved: fetched.report.bytes_moved,
             took: started.elapsed(),
             freshness: Freshness::Unverified, // no copy is kept that could be fresh
+            doubt: self.library.doubt(&record),
             sources: deliveries(progress, &fetched.report),
             record,
         })

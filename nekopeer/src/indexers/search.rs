@@ -35,7 +35,8 @@ pub(crate) enum Scope {
 /// The result of a search for one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The newest version of each origin, with its holders; all signatures are verified.
+    /// The newest version of each origin, with its holders; all signatures are verified. There are two of one origin
+    /// if it published two files under one number.
     pub candidates: Vec<Candidate>,
     /// Whether every indexer in reach answered, and every hit was valid.
     pub complete: bool,
@@ -233,23 +234,25 @@ fn absorb(verifier: &Verifier, merged: &mut Answer, name: &FileName, reply: Quer
     }
 }
 
-/// Merges one candidate. A node counts as a complete holder if one indexer lists it as such.
+/// Merges one candidate. A node counts as a complete holder if one indexer lists it as such. Of two files under one
+/// number both are kept.
 fn add(candidates: &mut Vec<Candidate>, fresh: Candidate) {
-    let same_file = |known: &&mut Candidate| known.record.same_file(&fresh.record);
-    let newer = |a: &VerifiedRecord, b: &VerifiedRecord| a.version > b.version;
-    match candidates.iter_mut().find(same_file) {
-        None => candidates.push(fresh),
-        Some(known) if newer(&fresh.record, &known.record) => *known = fresh,
-        Some(known) if fresh.record == known.record => {
-            for holder in fresh.holders {
-                match known.holders.iter_mut().find(|known| known.is_same_source(&holder)) {
-                    Some(known) => known.partial &= holder.partial,
-                    None => known.holders.push(holder),
-                }
+    candidates.retain(|known| !fresh.record.replaces(&known.record));
+    if let Some(known) = candidates.iter_mut().find(|known| known.record == fresh.record) {
+        for holder in fresh.holders {
+            match known.holders.iter_mut().find(|known| known.is_same_source(&holder)) {
+                Some(known) => known.partial &= holder.partial,
+                None => known.holders.push(holder),
             }
-            known.holders.sort_by_key(|holder| holder.partial);
         }
-        Some(_) => {}
+        known.holders.sort_by_key(|holder| holder.partial);
+        return;
+    }
+    let may_stand_beside = |known: &Candidate| {
+        !known.record.same_file(&fresh.record) || fresh.record.contradicts(&known.record)
+    };
+    if candidates.iter().all(may_stand_beside) {
+        candidates.push(fresh);
     }
 }
 
