@@ -62,7 +62,9 @@ pub enum DownloadError {
         held: Version,
     },
     /// No indexer has confirmed the number of the newest version, which its origin does not hand out until then.
-    #[error("the origin has a newer version of {0} whose number no indexer has confirmed yet: try again later")]
+    #[error(
+        "the origin has a newer version of {0} whose number no indexer has confirmed yet: try again later"
+    )]
     Unsettled(FileName),
     /// No source delivered all chunks.
     #[error("no source delivers {name} to its end: {why}; what came is kept, run it again to go on")]

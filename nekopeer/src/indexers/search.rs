@@ -248,9 +248,8 @@ fn add(candidates: &mut Vec<Candidate>, fresh: Candidate) {
         known.holders.sort_by_key(|holder| holder.partial);
         return;
     }
-    let may_stand_beside = |known: &Candidate| {
-        !known.record.same_file(&fresh.record) || fresh.record.contradicts(&known.record)
-    };
+    let may_stand_beside =
+        |known: &Candidate| !known.record.same_file(&fresh.record) || fresh.record.contradicts(&known.record);
     if candidates.iter().all(may_stand_beside) {
         candidates.push(fresh);
     }

@@ -133,9 +133,7 @@ impl Library {
             let (was_reachable, doubt) = (copy.is_reachable(), copy.doubt());
             copy.not_confirmed(why, now, rand::random());
             match why {
-                NoAnswer::Away => {
-                    was_reachable && doubt.is_none() && copy.freshness(now) != Freshness::Stale
-                }
+                NoAnswer::Away => was_reachable && doubt.is_none() && copy.freshness(now) != Freshness::Stale,
                 NoAnswer::Withdrawn | NoAnswer::Unsettled => copy.doubt() != doubt,
             }
         };

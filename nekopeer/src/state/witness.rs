@@ -41,7 +41,9 @@ impl Contests {
         let mut due: HashMap<NodeId, bool> = HashMap::new();
         for Candidate { record, holders } in candidates {
             let others = candidates.iter().map(|other| &other.record);
-            let Some(other) = others.filter(|other| other.contradicts(record)).reduce(first) else { continue };
+            let Some(other) = others.filter(|other| other.contradicts(record)).reduce(first) else {
+                continue;
+            };
             let is_due = *due.entry(record.origin).or_insert_with(|| self.is_due(record, now));
             let folders = holders.iter().filter(|holder| is_due && holder.node == record.origin);
             telling.extend(folders.take(FOLDERS_MAX).map(|folder| (*folder, other.clone())));

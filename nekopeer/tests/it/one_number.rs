@@ -5,7 +5,7 @@ use crate::{
     common::{Folder, Node, Proxy, in_time, indexer, kept_port, name, peer, policy},
     numbering::{copy_data, hears_elsewhere, publish, renumbered},
 };
-use nekopeer::{Condition, Config, DownloadError, Doubt, Event};
+use nekopeer::{Condition, Config, Doubt, DownloadError, Event};
 use nekoproto::{Freshness, Mode};
 
 #[tokio::test]
