@@ -299,4 +299,21 @@ mod tests {
             assert!([2, 3, 5].iter().all(|n| holders.contains(&holder(*n))), "{holders:?}");
         }
     }
+
+    #[test]
+    fn of_two_files_under_one_number_both_are_found_until_a_later_version_is() {
+        let (one, later) = (candidate(2, &[holder(1)]), candidate(3, &[holder(3)]));
+        let origin = Identity::from_seed(&[1; 32]);
+        let record = Record { content: ContentHash::from_bytes([9; 32]), ..Record::clone(&one.record) };
+        let other = Candidate { record: record.sign(&origin).unwrap(), holders: vec![holder(2)] };
+        let mut candidates = Vec::new();
+        for fresh in [&one, &other, &one, &candidate(1, &[]), &other] {
+            add(&mut candidates, fresh.clone());
+        }
+        assert_eq!(candidates, [one.clone(), other.clone()]);
+        for fresh in [&later, &other, &one] {
+            add(&mut candidates, fresh.clone());
+        }
+        assert_eq!(candidates, [later]);
+    }
 }
