@@ -10,6 +10,7 @@ use crate::{
     download::{Delivery, DownloadError, Downloaded},
     indexers::Answer,
     library::status::{Condition, FileStatus},
+    state::freshness::Doubt,
     storage::catalogue::CatalogueError,
 };
 
@@ -83,6 +84,7 @@ pub(crate) struct DownloadedRow {
     pub(crate) was_here: bool,
     pub(crate) took_us: u64,
     pub(crate) freshness: Freshness,
+    pub(crate) doubt: Option<Doubt>,
     pub(crate) sources: Vec<SourceRow>,
 }
 
@@ -191,6 +193,7 @@ impl From<&Downloaded> for DownloadedRow {
             was_here: done.was_here,
             took_us: u64::try_from(done.took.as_micros()).unwrap_or(u64::MAX),
             freshness: done.freshness,
+            doubt: done.doubt,
             sources: done.sources.iter().map(source).collect(),
         }
     }

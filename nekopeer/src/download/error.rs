@@ -64,6 +64,11 @@ pub enum DownloadError {
         /// The version that is or was here.
         held: Version,
     },
+    /// No indexer has confirmed the number of the newest version, which its origin does not hand out until then.
+    #[error(
+        "the origin has a newer version of {0} whose number no indexer has confirmed yet: try again later"
+    )]
+    Unsettled(FileName),
     /// No source delivered all chunks.
     #[error("no source delivers {name} to its end: {why}; what came is kept, run it again to go on")]
     SourcesExhausted {
@@ -121,7 +126,11 @@ impl DownloadError {
     pub const fn may_pass(&self) -> bool {
         matches!(
             self,
-            Self::Search(_) | Self::NotFound { .. } | Self::AlreadyRunning(_) | Self::SourcesExhausted { .. }
+            Self::Search(_)
+                | Self::NotFound { .. }
+                | Self::Unsettled(_)
+                | Self::AlreadyRunning(_)
+                | Self::SourcesExhausted { .. }
         )
     }
 }

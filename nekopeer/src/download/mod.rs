@@ -32,7 +32,10 @@ use crate::{
     library::Library,
     peers::Peers,
     serve::partial_files::PartialFiles,
-    state::choice::{Candidate, NoChoice, Target, choose},
+    state::{
+        choice::{Candidate, NoChoice, Target, choose},
+        freshness::Doubt,
+    },
     storage::catalogue::Entry,
     util::{progress::Progress, rate::Rate},
 };
@@ -73,6 +76,8 @@ pub struct Downloaded {
     pub took: Duration,
     /// Fresh if the origin has just confirmed that this is the newest version.
     pub freshness: Freshness,
+    /// What speaks against it although no newer version is known.
+    pub doubt: Option<Doubt>,
     /// Sources that delivered bytes or were banned.
     pub sources: Vec<Delivery>,
 }
@@ -147,6 +152,7 @@ impl Downloader {
         self.peers.confirm(vec![record.clone()]).await;
         Ok(Downloaded {
             freshness: self.library.freshness(&record),
+            doubt: self.library.doubt(&record),
             bytes_moved: report.bytes_moved,
             was_here,
             sources: deliveries(progress, &report),
@@ -160,7 +166,7 @@ impl Downloader {
     async fn find(&self, name: &FileName, options: &DownloadOptions) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let scope = Scope::Network { ttl_hops: options.ttl_hops };
-        let found = match self.indexers.search(name, scope).await {
+        let found = match self.peers.search(name, scope).await {
             Ok(Answer { candidates, complete }) => self.choose(name, options, candidates, complete),
             Err(error) => Err(error.into()),
         };

@@ -101,6 +101,7 @@ impl Downloader {
             was_here: false,
             took: started.elapsed(),
             freshness: Freshness::Unverified, // no copy is kept that could be fresh
+            doubt: self.library.doubt(&record),
             sources: deliveries(progress, &fetched.report),
             record,
         })

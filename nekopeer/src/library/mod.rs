@@ -4,6 +4,7 @@
 pub(crate) mod copies;
 pub(crate) mod events;
 pub(crate) mod learn;
+mod numbers;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 
@@ -24,7 +25,7 @@ use self::{
     subscribers::Subscribers,
 };
 use crate::{
-    state::copies::Copies,
+    state::{copies::Copies, standing::Standing, witness::Contests},
     storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
     util::{progress::Progress, tasks::Tasks},
 };
@@ -55,6 +56,8 @@ pub(crate) struct Library {
     freed: Notify,
     news: Mutex<News>,
     own_news: Mutex<OwnNews>,
+    standing: Mutex<Standing>,
+    contests: Mutex<Contests>,
     /// Files that are not offered because they changed on disk; the user was told.
     changed: Mutex<HashSet<FileName>>,
     /// Wakes [`watch`](crate::watch) when there may be news, or a copy to confirm.
@@ -89,6 +92,7 @@ impl Library {
         opened: Opened,
         node: NodeId,
         is_serving: bool,
+        indexers: usize,
         ttr: Option<Duration>,
     ) -> (Arc<Self>, broadcast::Receiver<Event>) {
         let Opened { share, data_dir, catalogue, lock } = opened;
@@ -108,6 +112,8 @@ impl Library {
             freed: Notify::new(),
             news: Mutex::default(),
             own_news: Mutex::default(),
+            standing: Mutex::new(Standing::new(indexers)),
+            contests: Mutex::default(),
             changed: Mutex::default(),
             wake: Notify::new(),
             events,

@@ -35,8 +35,10 @@ impl View for One {
                     source.addr
                 ));
             }
-            if let Some(note) = about(done.freshness).filter(|_| !self.to_stdout) {
-                output.note(note);
+            match done.doubt {
+                Some(doubt) => output.note(&format!("note: {}", doubt.text())),
+                None if self.to_stdout => {} // no copy is kept that could be fresh
+                None => about(done.freshness).into_iter().for_each(|note| output.note(note)),
             }
         }
         Ok(())

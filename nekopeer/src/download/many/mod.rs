@@ -112,6 +112,7 @@ impl Downloads {
             for (_, outcome) in done.iter_mut().flatten() {
                 if let Ok(done) = outcome {
                     done.freshness = library.freshness(&done.record);
+                    done.doubt = library.doubt(&done.record);
                 }
             }
             if !library.is_serving {
@@ -150,7 +151,7 @@ impl Downloads {
     async fn targets(&mut self, names: Vec<FileName>) -> Vec<Target> {
         let scope = Scope::Network { ttl_hops: self.options.ttl_hops };
         let (mut targets, mut failed) = (Vec::with_capacity(names.len()), Vec::new());
-        match self.downloader.indexers.search_all(&names, scope).await {
+        match self.downloader.peers.search_all(&names, scope).await {
             Ok(answers) => {
                 for (name, Answer { candidates, complete }) in names.into_iter().zip(answers) {
                     match self.downloader.choose(&name, &self.options, candidates, complete) {
@@ -281,7 +282,7 @@ impl Downloads {
 
     fn downloaded(&self, record: VerifiedRecord, path: PathBuf, bytes_moved: u64) -> Downloaded {
         let (took, freshness) = (self.began.elapsed(), Freshness::Unverified);
-        Downloaded { record, path, bytes_moved, was_here: false, took, freshness, sources: Vec::new() }
+        Downloaded { record, path, bytes_moved, was_here: false, took, freshness, doubt: None, sources: Vec::new() }
     }
 
     fn ended(&mut self, name: &FileName, outcome: Result<Downloaded, DownloadError>) {
