@@ -208,4 +208,6 @@ fn found(entries: Result<Vec<Entry>, CatalogueError>) -> Vec<Arc<Entry>> {
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
+mod stress_tests;
+#[cfg(test)]
 mod tests;
