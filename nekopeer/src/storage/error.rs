@@ -42,11 +42,18 @@ impl StoreError {
 
 /// Maps the system's error for `path` to the variant that tells the user what to do.
 pub(super) fn error_at(path: &Path) -> impl Fn(io::Error) -> StoreError + '_ {
-    use io::ErrorKind as Kind;
     move |source| match source.kind() {
-        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => StoreError::Full(path.to_owned()),
+        _ if is_full(&source) => StoreError::Full(path.to_owned()),
         // an error of cap-std, not of the system
-        Kind::PermissionDenied if source.raw_os_error().is_none() => StoreError::Escapes(path.to_owned()),
+        io::ErrorKind::PermissionDenied if source.raw_os_error().is_none() => {
+            StoreError::Escapes(path.to_owned())
+        }
         _ => StoreError::Io { path: path.to_owned(), source },
     }
+}
+
+/// Whether the disk is full, or a quota or file size limit is reached.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(error.kind(), Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge)
 }

@@ -9,6 +9,7 @@
 //! was stored. One that is not is an error of its name alone.
 
 mod copies;
+mod database;
 mod entry;
 mod error;
 mod floors;
@@ -205,6 +206,10 @@ fn found(entries: Result<Vec<Entry>, CatalogueError>) -> Vec<Arc<Entry>> {
     entries.into_iter().map(Arc::new).collect()
 }
 
+#[cfg(test)]
+mod failure_tests;
+#[cfg(test)]
+mod faults;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]

@@ -23,6 +23,10 @@ impl Folder {
         Catalogue::open(self.0.path(), Identity::from_seed(&NODE)).unwrap()
     }
 
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     /// The database, past the catalogue.
     fn database(&self) -> redb::Database {
         redb::Database::create(self.0.path().join("catalogue.redb")).unwrap()

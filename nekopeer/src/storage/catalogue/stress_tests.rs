@@ -1,7 +1,6 @@
 //! Readers beside commits: the database in its debug build asserts that no page is freed while it is read.
 
 use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
@@ -12,7 +11,7 @@ use super::{
 };
 
 /// Commits beside the readers. A page that a reader kept beyond its transaction was met within some hundred.
-const COMMITS: u64 = 1500;
+const COMMITS: u64 = 700;
 /// Names that are put and removed.
 const NAMES: u64 = 8;
 
@@ -49,18 +48,15 @@ fn readers_beside_commits_keep_no_page_that_is_freed() {
                 }
             });
         }
-        let written = catch_unwind(AssertUnwindSafe(|| {
-            for commit in 1..=COMMITS {
-                let name = &names[usize::try_from(commit % NAMES).unwrap()];
-                if commit / NAMES % 3 == 2 {
-                    catalogue.remove(name).unwrap();
-                } else {
-                    let content = u8::try_from(commit % 11).unwrap();
-                    catalogue.put_copy(copy(&folder, name.as_str(), commit, content)).unwrap();
-                }
+        let _done = scopeguard::guard((), |()| is_done.store(true, Ordering::Relaxed));
+        for commit in 1..=COMMITS {
+            let name = &names[usize::try_from(commit % NAMES).unwrap()];
+            if commit / NAMES % 3 == 2 {
+                catalogue.remove(name).unwrap();
+            } else {
+                let content = u8::try_from(commit % 11).unwrap();
+                catalogue.put_copy(copy(&folder, name.as_str(), commit, content)).unwrap();
             }
-        }));
-        is_done.store(true, Ordering::Relaxed);
-        assert!(written.is_ok(), "a commit failed");
+        }
     });
 }
