@@ -118,7 +118,12 @@ impl DownloadError {
     pub const fn may_pass(&self) -> bool {
         matches!(
             self,
-            Self::Search(_) | Self::NotFound { .. } | Self::AlreadyRunning(_) | Self::SourcesExhausted { .. }
+            Self::Search(_)
+                | Self::NotFound { .. }
+                | Self::AlreadyRunning(_)
+                | Self::SourcesExhausted { .. }
+                | Self::Store(StoreError::Full(_) | StoreError::FullDownload { .. })
+                | Self::Catalogue(CatalogueError::Full(_) | CatalogueError::Database { .. })
         )
     }
 }

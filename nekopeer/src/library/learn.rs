@@ -34,7 +34,7 @@ impl Library {
             records.into_iter().partition(|record| record.origin == self.node);
         self.note_own(own);
         let is_newer = |record: &VerifiedRecord| {
-            let held = self.catalogue.get(&record.name);
+            let Ok(held) = self.catalogue.entry(&record.name) else { return true }; // storing it tells whether it can be acknowledged
             held.is_some_and(|held| record.replaces(held.newest.as_ref().unwrap_or(&held.record)))
         };
         let newer: Vec<VerifiedRecord> = others.into_iter().filter(is_newer).collect();

@@ -14,6 +14,19 @@ pub enum StoreError {
     /// The disk is full, or a quota or file size limit is reached.
     #[error("no space is left to write {0}: free some and try again, what is there already is kept")]
     Full(PathBuf),
+    /// As `Full`, of a download: its partial file is kept, so that the download resumes.
+    #[error(
+        "no space is left to write {path}: free some and run it again to go on; or remove {partial}, which keeps {} KiB of it",
+        .bytes.div_ceil(1024)
+    )]
+    FullDownload {
+        /// The file.
+        path: PathBuf,
+        /// The partial file.
+        partial: PathBuf,
+        /// What the partial file takes of the disk, in bytes.
+        bytes: u64,
+    },
     /// Another process is downloading the same file to the same place.
     #[error("{0} is being downloaded by another process")]
     Busy(PathBuf),

@@ -12,6 +12,8 @@ use std::{
 use nekoproto::{ContentHash, FileName, ManifestHash, NodeId, codec};
 use redb::{ReadOnlyTable, ReadableTableMetadata};
 
+#[cfg(test)]
+use super::schema::{CONTENTS, FILES};
 use super::{
     database::{Committed, LiveDatabase},
     entry::{Copy, Entry, from_row},
@@ -23,8 +25,6 @@ use super::{
     untold::Row,
     write::Write,
 };
-#[cfg(test)]
-use super::schema::{CONTENTS, FILES};
 
 /// The tables of the open database. It is its own index: opening it loads nothing, and a lookup decodes what it
 /// returns.
@@ -286,8 +286,10 @@ impl Tables {
     fn decode(&self, name: &str, row: &[u8]) -> Result<Entry, CatalogueError> {
         #[cfg(test)]
         self.rows_read.fetch_add(1, Ordering::Relaxed);
-        from_row(name, row)
-            .ok_or_else(|| CatalogueError::DamagedEntry { path: self.database.path.clone(), name: name.to_owned() })
+        from_row(name, row).ok_or_else(|| CatalogueError::DamagedEntry {
+            path: self.database.path.clone(),
+            name: name.to_owned(),
+        })
     }
 
     fn read<K: redb::Key + 'static, V: redb::Value + 'static, T>(
