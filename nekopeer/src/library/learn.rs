@@ -9,7 +9,13 @@ use std::{
 use nekoproto::{FileName, VerifiedRecord};
 
 use super::{Library, events::Event};
-use crate::state::contest::{Judgment, Mine, Turn};
+use crate::{
+    state::{
+        contest::{Judgment, Mine, Turn},
+        freshness::NoAnswer,
+    },
+    util::clock,
+};
 
 impl Library {
     /// Records verified records durably; returns once that is done. [`watch`](crate::watch) acts on them in
@@ -65,8 +71,17 @@ impl Library {
                 }
             }
             Err(error) => {
+                // What cannot be stored is not known: the origin is asked again after a pause.
+                let now = clock::now();
                 for record in &newer {
-                    self.tell(Event::Failed { name: record.name.clone(), why: error.to_string() });
+                    let was_told = self.copies.lock().change(&record.name, |copy| {
+                        let was_told = !copy.is_reachable();
+                        copy.not_confirmed(NoAnswer::Away, now, rand::random());
+                        was_told
+                    });
+                    if was_told != Some(true) {
+                        self.tell(Event::Failed { name: record.name.clone(), why: error.to_string() });
+                    }
                 }
             }
         }
