@@ -131,6 +131,8 @@ impl DownloadError {
                 | Self::Unsettled(_)
                 | Self::AlreadyRunning(_)
                 | Self::SourcesExhausted { .. }
+                | Self::Store(StoreError::Full(_) | StoreError::FullDownload { .. })
+                | Self::Catalogue(CatalogueError::Full(_) | CatalogueError::Database { .. })
         )
     }
 }

@@ -102,13 +102,16 @@ impl Library {
 
     /// The versions that origins are asked about for the copies of `names`: the newest known ones, so that the
     /// answers tell of later ones, and subscribe to them, for outdated copies too. What is no copy any more is
-    /// forgotten. Blocking.
+    /// forgotten; what cannot be read now is left out. Blocking.
     pub(crate) fn asked_for(&self, names: &[FileName]) -> Vec<VerifiedRecord> {
         let mut asked = Vec::with_capacity(names.len());
         for name in names {
-            match self.catalogue.get(name).filter(|entry| !self.catalogue.is_own(entry)) {
-                Some(entry) => asked.push(entry.newest.as_ref().unwrap_or(&entry.record).clone()),
-                None => self.forget([name]),
+            match self.catalogue.entry(name) {
+                Ok(Some(entry)) if !self.catalogue.is_own(&entry) => {
+                    asked.push(entry.newest.as_ref().unwrap_or(&entry.record).clone());
+                }
+                Ok(_) | Err(CatalogueError::DamagedEntry { .. }) => self.forget([name]),
+                Err(error) => tracing::error!(%error, "a copy is not confirmed"),
             }
         }
         asked

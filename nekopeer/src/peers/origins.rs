@@ -117,7 +117,7 @@ impl Peers {
         verdicts: List<Verdict, BATCH_MAX>,
         asked_at: Instant,
     ) -> Records {
-        let (mut news, mut newer, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut news, mut lost) = (Vec::new(), Vec::new());
         let mut verdicts = verdicts.into_iter();
         for copy in batch {
             let why = match verdicts.next() {
@@ -128,7 +128,6 @@ impl Peers {
                 Some(Verdict::Newer(record)) => match self.library.verifier.verify(*record) {
                     Ok(record) if record.replaces(copy) => {
                         news.push(record);
-                        newer.push(copy);
                         continue;
                     }
                     _ => NoAnswer::Away,
@@ -143,10 +142,7 @@ impl Peers {
             };
             self.library.note_unconfirmed(copy, why);
         }
-        if !self.library.learn(news).await {
-            // Asked again after a pause: what cannot be stored is not known.
-            newer.into_iter().for_each(|copy| self.library.note_unconfirmed(copy, NoAnswer::Away));
-        }
+        self.library.learn(news).await; // what cannot be stored is asked again
         Records::first_of(lost)
     }
 

@@ -15,6 +15,7 @@ mod program;
 mod program_commands;
 mod program_damage;
 mod program_failures;
+mod program_full_disk;
 mod program_kills;
 mod program_pipes;
 mod program_shells;
