@@ -131,7 +131,7 @@ mod tests {
         let found = FoundRow { name: record.name, complete: true, hits };
         let mut cells = Cells::default();
         add_cells(&mut cells, &found);
-        let roles: Vec<&str> = cells.iter().skip(5).step_by(HEADINGS.len()).collect();
+        let roles: Vec<&str> = cells.iter().skip(5).step_by(HEADINGS.len()).map(|(cell, _)| cell).collect();
         assert_eq!(roles, ["origin", "copy", "partial"]);
         let object = object(&found);
         let partial = |n: usize| object["hits"][0]["holders"][n]["partial"].as_bool();

@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use crate::cli::output::{Output, visible};
 
+const SPACES: &[u8] = &[b' '; 64];
+
 /// A table that is printed as its rows come: the columns are as wide as the widest cell so far.
 pub(super) struct Table {
     headings: &'static [&'static str],
@@ -28,11 +30,11 @@ impl Table {
 
     /// Prints further rows, after the headings.
     pub(super) fn rows(&mut self, cells: &Cells, mut out: impl Write) -> io::Result<()> {
-        for (column, cell) in (0..self.widths.len()).cycle().zip(cells.iter()) {
-            self.widths[column] = cell.chars().count().max(self.widths[column]);
+        for (column, (_, width)) in (0..self.widths.len()).cycle().zip(cells.iter()) {
+            self.widths[column] = width.max(self.widths[column]);
         }
         if !std::mem::replace(&mut self.is_begun, true) {
-            self.print(self.headings.iter().copied(), &mut out)?;
+            self.print(self.headings.iter().map(|heading| (*heading, heading.len())), &mut out)?;
         }
         self.print(cells.iter(), &mut out)?;
         out.flush()
@@ -43,15 +45,23 @@ impl Table {
         self.is_begun
     }
 
-    /// Prints rows cell by cell, without spaces at their ends.
-    fn print<'a>(&self, cells: impl Iterator<Item = &'a str>, out: &mut impl Write) -> io::Result<()> {
+    /// Prints rows of cells and their widths, without spaces at the ends of rows.
+    fn print<'a>(
+        &self,
+        cells: impl Iterator<Item = (&'a str, usize)>,
+        out: &mut impl Write,
+    ) -> io::Result<()> {
         let mut spaces = 0;
-        for (column, cell) in (0..self.widths.len()).cycle().zip(cells) {
-            let padding = self.widths[column].saturating_sub(cell.chars().count());
+        for (column, (cell, width)) in (0..self.widths.len()).cycle().zip(cells) {
+            let padding = self.widths[column].saturating_sub(width);
             let is_right = self.right.contains(&column);
             spaces += if is_right { padding } else { 0 };
             if !cell.is_empty() {
-                write!(out, "{:1$}", "", std::mem::take(&mut spaces))?;
+                while spaces > 0 {
+                    let some = &SPACES[..spaces.min(SPACES.len())];
+                    out.write_all(some)?;
+                    spaces -= some.len();
+                }
                 out.write_all(cell.as_bytes())?;
             }
             spaces += if is_right { 2 } else { padding + 2 };
@@ -68,7 +78,8 @@ impl Table {
 #[derive(Default)]
 pub(super) struct Cells {
     text: String,
-    ends: Vec<usize>,
+    /// Where each cell ends, and its width in characters.
+    ends: Vec<(usize, usize)>,
 }
 
 impl Cells {
@@ -76,19 +87,24 @@ impl Cells {
     pub(super) fn add(&mut self, cell: impl Display) {
         let start = self.text.len();
         let _ = write!(self.text, "{cell}"); // a `String` takes all
-        if let Cow::Owned(shown) = visible(&self.text[start..]) {
-            self.text.replace_range(start.., &shown);
-        }
-        self.ends.push(self.text.len());
+        let width = match visible(&self.text[start..]) {
+            Cow::Borrowed(ascii) => ascii.len(),
+            Cow::Owned(shown) => {
+                self.text.replace_range(start.., &shown);
+                shown.chars().count()
+            }
+        };
+        self.ends.push((self.text.len(), width));
     }
 
     pub(super) const fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| &self.text[start..*end])
+    /// The cells and their widths.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, usize)> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|(end, _)| *end));
+        starts.zip(&self.ends).map(|(start, (end, width))| (&self.text[start..*end], *width))
     }
 }
 
