@@ -31,7 +31,7 @@ pub(super) struct Hosted {
     showing: Option<AbortOnDropHandle<()>>,
     /// The command of this process may still publish what changed on disk.
     is_publishing: Arc<AtomicBool>,
-    indexers: Indexers,
+    pub(super) indexers: Indexers,
 }
 
 impl Hosted {
@@ -78,11 +78,10 @@ impl Hosted {
         let is_shown = move |event: &Event| {
             !(is_publishing.load(Ordering::Relaxed) && matches!(event, Event::Changed(_)))
         };
-        let show = events::show(Source::Here(events), is_shown, move |text| {
+        self.showing = Some(events::show(Source::Here(events), is_shown, move |text| {
             output.note(&text);
             true
-        });
-        self.showing = Some(AbortOnDropHandle::new(tokio::spawn(show)));
+        }));
     }
 
     /// Prints which files changed on disk and were not published by the command of this process, which has ended.

@@ -10,7 +10,7 @@ use nekoproto::{
 };
 use tokio::time::timeout;
 
-use super::{args::NodeArgs, listen::listen_towards, output::Output};
+use super::{args::NodeArgs, output::Output, reach::Need};
 
 /// Time limit for probing whether an indexer answers.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
@@ -32,25 +32,30 @@ impl Indexers {
         Ok(Self { addrs: there.then_some(args.discover).into_iter().collect(), embedded: None })
     }
 
-    /// The indexers given, the one found, or one started here, which is reported to the user.
-    pub(super) async fn find_or_start(args: &NodeArgs, output: &Output) -> anyhow::Result<Self> {
+    /// The indexers given, the one found, or one started here.
+    pub(super) async fn find_or_start(args: &NodeArgs) -> anyhow::Result<Self> {
         let found = Self::find(args).await?;
         if !found.addrs.is_empty() {
             return Ok(found);
         }
         let embedded = start(args).await.context("cannot start an indexer here")?;
-        let addr = embedded.local_addr();
-        output.note(&format!(
-            "no indexer given and none found at {}: started one at {addr} (others use --indexer {addr})",
-            args.discover
-        ));
-        Ok(Self { addrs: vec![addr], embedded: Some(embedded) })
+        Ok(Self { addrs: vec![embedded.local_addr()], embedded: Some(embedded) })
     }
 
-    /// Tells where a peer with a remote indexer serves, and whether that can be reached from there.
-    pub(super) fn note_reach(&self, args: &NodeArgs, output: &Output) {
-        let Some(far) = self.addrs.iter().find(|addr| !addr.ip().is_loopback()) else { return };
-        let ip = args.listen.unwrap_or_else(|| listen_towards(&self.addrs)).ip();
+    /// Tells of a peer that was started with these indexers what its user does not expect: that it has none, that one
+    /// was started here, or where it serves, if an indexer is remote.
+    pub(super) fn note(&self, args: &NodeArgs, need: Need, serves_on: Option<SocketAddr>, output: Output) {
+        let discover = args.discover;
+        if need == Need::Peers && self.addrs.is_empty() {
+            output.note(&format!("no indexer found at {discover}: origins that moved are not found"));
+        }
+        if let Some(addr) = self.embedded.as_ref().map(IndexerHandle::local_addr) {
+            output.note(&format!(
+                "no indexer given and none found at {discover}: started one at {addr} (others use --indexer {addr})"
+            ));
+        }
+        let far = self.addrs.iter().find(|addr| !addr.ip().is_loopback());
+        let (Some(far), Some(ip)) = (far, serves_on.map(|addr| addr.ip())) else { return };
         if ip.is_loopback() {
             output.note(&format!(
                 "note: serving on {ip} only, so {far} lists nothing for others; leave out --listen to serve them"

@@ -19,10 +19,14 @@ mod stop;
 pub mod units;
 mod verbs;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 pub use args::Args;
 use args::Command;
+use tokio::runtime::Runtime;
+
+/// Time limit for threads that wait for something else than the peer, such as a reader of stdout that does not read.
+const THREADS_END_WITHIN: Duration = Duration::from_secs(1);
 
 /// How a command ended; maps to the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,16 +56,23 @@ impl From<Ended> for ExitCode {
 ///
 /// The runtime is started here, in the library: a future is compiled where it is first polled, and so
 /// once for the program and all tests.
-#[tokio::main]
-pub async fn execute(args: Args) -> Ended {
+#[must_use]
+pub fn execute(args: Args) -> Ended {
     let output = output::Output::new(args.node.json);
     let Args { node, command } = args;
-    let ended = match command {
-        Some(Command::Demo { size_mib }) => demo::run(&output, size_mib).await,
-        Some(Command::Serve) => one_shot::serve(&node, output).await,
-        Some(Command::Verb(verb)) => one_shot::run_verb(&node, verb, output).await,
-        None => repl::run(&node, output).await,
+    let running = async {
+        match command {
+            Some(Command::Demo { size_mib }) => demo::run(&output, size_mib).await,
+            Some(Command::Serve) => one_shot::serve(&node, output).await,
+            Some(Command::Verb(verb)) => one_shot::run_verb(&node, verb, output).await,
+            None => repl::run(&node, output).await,
+        }
     };
+    let ended = Runtime::new().map_err(anyhow::Error::from).and_then(|runtime| {
+        let ended = runtime.block_on(running);
+        runtime.shutdown_timeout(THREADS_END_WITHIN);
+        ended
+    });
     ended.unwrap_or_else(|error| {
         output.error(&error);
         Ended::Failed

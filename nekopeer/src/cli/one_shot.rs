@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use tokio::{sync::mpsc, time::sleep};
+use tokio::time::sleep;
 
 use super::{
     Ended,
@@ -14,11 +14,11 @@ use super::{
     reach::{LOCKED_MAX, Need, Reached, reach, running},
     run::{Run, run},
     stop::Stop,
-    verbs::{NoCommand, Saying, Verb},
+    verbs::{Saying, Verb},
 };
 use crate::{
-    commands::{Answer, Command},
-    door::DoorError,
+    commands::{Answer, Command, no_input},
+    door::{DoorError, Facts},
     storage::lock::DataLock,
 };
 
@@ -27,25 +27,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs what a verb means, once.
 pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> anyhow::Result<Ended> {
-    let saying = Saying { dir: &args.dir, policy: args.policy.change(), has_stdin: true };
-    let command = match verb.command(saying) {
-        Ok(Command::Read(_)) if output.is_json() => {
-            output.note("error: --json and -o - would both write to stdout");
-            return Ok(Ended::Usage);
-        }
-        Ok(command) => command,
-        Err(NoCommand::Usage(why)) => {
-            output.note(&format!("error: {why}"));
-            return Ok(Ended::Usage);
-        }
-        Err(NoCommand::Failed(error)) => return Err(error),
-    };
+    let saying = Saying { dir: &args.dir, policy: args.policy.change(), line: None };
+    let Some(command) = verb.command(saying, output)? else { return Ok(Ended::Usage) };
     let mut stop = Stop::new()?;
     if command == Command::Stop {
-        return tokio::select! {
-            ended = stop_peer(args, output) => ended,
-            () = stop.wait() => Ok(Ended::Failed),
-        };
+        return Ok(stop_peer(args, output, &mut stop).await?.unwrap_or(Ended::Failed));
     }
     let need = Need::of(&command);
     loop {
@@ -109,10 +95,8 @@ async fn on_reached(
                 serve_until(hosted, output, stop).await;
             }
             Reached::There(caller) if *ended == Ended::Well => {
-                let facts = &caller.facts;
-                let addr = facts.serves_on.map(|addr| addr.to_string()).unwrap_or_default();
-                let process = facts.process;
-                output.note(&format!("served by process {process} on {addr} as {}", facts.node));
+                let facts @ Facts { process, node, .. } = &caller.facts;
+                output.note(&format!("served by process {process} on {} as {node}", facts.addr()));
             }
             Reached::Here(_) | Reached::There(_) => {}
         }
@@ -152,16 +136,26 @@ pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<End
 
 async fn serve_until(hosted: &Hosted, output: Output, stop: &mut Stop) {
     let facts = &hosted.facts;
-    let addr = facts.serves_on.map(|addr| addr.to_string()).unwrap_or_default();
-    output.note(&format!("serving on {addr} as {}, Ctrl-C stops", facts.node));
+    output.note(&format!("serving on {} as {}, Ctrl-C stops", facts.addr(), facts.node));
     tokio::select! {
         () = stop.wait() => {}
         () = hosted.stopped() => {}
     }
 }
 
-/// Ends the peer that runs on the data folder, and waits until it is gone.
-pub(super) async fn stop_peer(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
+/// Ends the peer that runs on the data folder, and waits until it is gone; `None` if the user has no patience.
+pub(super) async fn stop_peer(
+    args: &NodeArgs,
+    output: Output,
+    stop: &mut Stop,
+) -> anyhow::Result<Option<Ended>> {
+    tokio::select! {
+        ended = stopped_peer(args, output) => ended.map(Some),
+        () = stop.wait() => Ok(None),
+    }
+}
+
+async fn stopped_peer(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let folder = args.data_dir();
     let began = Instant::now();
     let mut caller = loop {
@@ -187,10 +181,9 @@ pub(super) async fn stop_peer(args: &NodeArgs, output: Output) -> anyhow::Result
     };
     flags::check(args, &caller.facts, Need::Catalogue, false, output)?;
     let process = caller.facts.process;
-    let (_, no_input) = mpsc::channel(1);
-    let (sender, _replies) = mpsc::channel(1);
-    // If it ends before it answers, it has ended all the same.
-    drop(caller.carry_out(Command::Stop, no_input, &Answer(sender)).await);
+    let (answer, _replies) = Answer::channel();
+    // A peer that ends before it answers has ended, too.
+    drop(caller.carry_out(Command::Stop, no_input(), &answer).await);
     drop(caller);
     while DataLock::holder(&folder)? == Some(process) {
         sleep(LOOK_EVERY).await;

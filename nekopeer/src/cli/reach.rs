@@ -103,10 +103,13 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
         }
         let found = match indexers.take() {
             Some(found) => found,
-            None => find_indexers(args, need, output).await?,
+            None => find_indexers(args, need).await?,
         };
         match Hosted::start(args, found, need == Need::Serving, output).await {
-            Ok(hosted) => return Ok(Reached::Here(Box::new(hosted))),
+            Ok(hosted) => {
+                hosted.indexers.note(args, need, hosted.facts.serves_on, output);
+                return Ok(Reached::Here(Box::new(hosted)));
+            }
             Err((StartError::Lock(LockError::InUse { .. }), found))
                 if locked_since.get_or_insert_with(Instant::now).elapsed() < LOCKED_MAX =>
             {
@@ -141,27 +144,22 @@ pub(super) async fn running(folder: PathBuf, output: Output) -> Result<Caller, D
     knocking.await
 }
 
-async fn find_indexers(args: &NodeArgs, need: Need, output: Output) -> anyhow::Result<Indexers> {
+async fn find_indexers(args: &NodeArgs, need: Need) -> anyhow::Result<Indexers> {
     match need {
         Need::Catalogue => Ok(Indexers::default()),
-        Need::Peers => {
-            let found = Indexers::find(args).await?;
-            if found.addrs.is_empty() {
-                let discover = args.discover;
-                output.note(&format!("no indexer found at {discover}: origins that moved are not found"));
-            }
-            Ok(found)
-        }
-        Need::Indexer => Indexers::find_or_start(args, &output).await,
-        Need::Serving => {
-            let found = Indexers::find_or_start(args, &output).await?;
-            found.note_reach(args, &output);
-            Ok(found)
-        }
+        Need::Peers => Indexers::find(args).await,
+        Need::Indexer | Need::Serving => Indexers::find_or_start(args).await,
     }
 }
 
 impl Reached {
+    pub(super) const fn facts(&self) -> &Facts {
+        match self {
+            Self::Here(hosted) => &hosted.facts,
+            Self::There(caller) => &caller.facts,
+        }
+    }
+
     /// Ends what was started here, see [`Hosted::end`]; or the command on a peer that ran already, which goes
     /// on.
     pub(super) async fn end(self, is_patient: bool) {

@@ -14,14 +14,14 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{Ended, output::Output, reach::Reached, show, stop::Stop};
 use crate::commands::{
-    Answer, Command, Failure, FailureKind, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece,
-    REPLIES_WAITING_MAX, Reply, Summary, carry_out,
+    Answer, Command, Failure, FailureKind, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, Reply,
+    Summary, carry_out,
 };
 
 /// Printed when a command is interrupted.
 const INTERRUPTED: &str = "interrupted; what came so far is kept";
-/// The same for what comes on stdin, which is stored completely or not at all.
-const INTERRUPTED_INPUT: &str = "interrupted; nothing is stored";
+/// The same for what comes on stdin. The storing of a complete input is not interrupted.
+const INTERRUPTED_INPUT: &str = "interrupted; stdin is stored only if it had ended";
 
 /// Time limit for the output of an interrupted command.
 const SHOWN_WITHIN: Duration = Duration::from_millis(300);
@@ -56,12 +56,12 @@ pub(super) async fn run(
             None => std::future::pending().await,
         }
     };
-    let (sender, shown) = show_on_thread(command.clone(), output);
+    let (answer, shown) = show_on_thread(command.clone(), output);
     let showing = async { shown.await.unwrap_or_else(|_| Err(anyhow::anyhow!("the output failed"))) };
     tokio::pin!(showing);
     let is_interrupted = tokio::select! {
         biased;
-        is_moved = carried_out(reached, command, sender) => {
+        is_moved = carried_out(reached, command, answer) => {
             if is_moved {
                 return Ok(Run::Moved);
             }
@@ -79,16 +79,14 @@ pub(super) async fn run(
     }
     // It ends, unless nobody takes what it prints.
     let _ = timeout(SHOWN_WITHIN, showing).await;
-    output.note(if matches!(command, Command::Store(_)) { INTERRUPTED_INPUT } else { INTERRUPTED });
+    output.note(if command.takes_input() { INTERRUPTED_INPUT } else { INTERRUPTED });
     Ok(Run::Interrupted)
 }
 
 /// Has the command carried out and sends its answer. Returns whether it is to be repeated elsewhere.
-async fn carried_out(reached: &mut Reached, command: &Command, sender: mpsc::Sender<Reply>) -> bool {
-    let answer = Answer(sender);
+async fn carried_out(reached: &mut Reached, command: &Command, answer: Answer) -> bool {
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
-    let takes_input = matches!(command, Command::Store(_));
-    let _feeding = takes_input.then(|| AbortOnDropHandle::new(tokio::spawn(feed(pieces))));
+    let _feeding = command.takes_input().then(|| AbortOnDropHandle::new(tokio::spawn(feed(pieces))));
     let result = on_peer(reached, command.clone(), input, &answer).await;
     if matches!(&result, Err(failure) if failure.kind == FailureKind::Moved) {
         return true;
@@ -104,7 +102,7 @@ async fn on_peer(
     input: Input,
     answer: &Answer,
 ) -> Result<Summary, Failure> {
-    let takes_input = matches!(command, Command::Store(_));
+    let takes_input = command.takes_input();
     match reached {
         Reached::Here(hosted) => carry_out(&hosted.host, command, input, answer).await,
         Reached::There(caller) => {
@@ -118,14 +116,11 @@ async fn on_peer(
 }
 
 /// Starts to show an answer, on a thread: printing blocks.
-fn show_on_thread(
-    command: Command,
-    output: Output,
-) -> (mpsc::Sender<Reply>, oneshot::Receiver<anyhow::Result<Ended>>) {
-    let (sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
+fn show_on_thread(command: Command, output: Output) -> (Answer, oneshot::Receiver<anyhow::Result<Ended>>) {
+    let (answer, replies) = Answer::channel();
     let (done, shown) = oneshot::channel();
     thread::spawn(move || drop(done.send(show::answer(&command, output, replies))));
-    (sender, shown)
+    (answer, shown)
 }
 
 /// Passes stdin on to the command, until it takes no more.

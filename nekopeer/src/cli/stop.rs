@@ -8,16 +8,19 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(super) struct Stop {
     terminate: Signal,
     interrupt: Signal,
+    /// Whether a request to terminate has come.
+    pub(super) is_terminated: bool,
 }
 
 impl Stop {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt, is_terminated: false })
     }
 
     pub(super) async fn wait(&mut self) {
         tokio::select! {
-            _ = self.terminate.recv() => {}
+            _ = self.terminate.recv() => self.is_terminated = true,
             _ = self.interrupt.recv() => {}
         }
     }

@@ -11,7 +11,7 @@ use nekoproto::{
     limits::{TTL_DEFAULT, TTL_MAX},
 };
 
-use super::names;
+use super::{names, output::Output};
 use crate::{
     commands::{Command, Download, LocalPath, Publish, Read, Store, Wanted},
     publish::PolicyChange,
@@ -112,7 +112,7 @@ pub struct Which {
 
 /// Why a verb means no command.
 #[derive(Debug)]
-pub(super) enum NoCommand {
+enum NoCommand {
     /// Its words contradict each other.
     Usage(&'static str),
     /// A file that it names cannot be read.
@@ -124,10 +124,10 @@ pub(super) enum NoCommand {
 pub(super) struct Saying<'a> {
     /// The share folder, where paths are tried that the current folder does not have.
     pub(super) dir: &'a Path,
-    /// What was said about the policy.
+    /// What was said about the policy at the start of the program.
     pub(super) policy: PolicyChange,
-    /// Whether stdin is free to be read by the command.
-    pub(super) has_stdin: bool,
+    /// The same in this line of the REPL; `None` if no lines are read, and stdin is free to be read by the command.
+    pub(super) line: Option<PolicyChange>,
 }
 
 fn id_digits(text: &str) -> Result<String, String> {
@@ -140,8 +140,27 @@ fn id_digits(text: &str) -> Result<String, String> {
 }
 
 impl Verb {
-    /// The command that this means. Reads the files of names that it mentions.
-    pub(super) fn command(self, saying: Saying) -> Result<Command, NoCommand> {
+    /// The command that this means; `None` if it is wrong usage, which was said. Reads the files of names that it
+    /// mentions.
+    ///
+    /// # Errors
+    /// Such a file cannot be read.
+    pub(super) fn command(self, saying: Saying, output: Output) -> anyhow::Result<Option<Command>> {
+        let has_policy = saying.line.is_some_and(|said| said != PolicyChange::default());
+        let why = match self.meaning(saying) {
+            Ok(Command::Read(_)) if output.is_json() => "--json and -o - would both write to stdout",
+            Ok(command) if has_policy && !matches!(command, Command::Publish(_) | Command::Store(_)) => {
+                "only what is shared has a policy"
+            }
+            Ok(command) => return Ok(Some(command)),
+            Err(NoCommand::Usage(why)) => why,
+            Err(NoCommand::Failed(error)) => return Err(error),
+        };
+        output.note(&format!("error: {why}"));
+        Ok(None)
+    }
+
+    fn meaning(self, saying: Saying) -> Result<Command, NoCommand> {
         Ok(match self {
             Self::Share(files) => files.command(saying)?,
             Self::Register(files) => files.with_name_as_second_word(saying).command(saying)?,
@@ -185,13 +204,14 @@ impl Files {
 
     fn command(self, saying: Saying) -> Result<Command, NoCommand> {
         let Self { paths, name, force } = self;
-        let policy = saying.policy;
+        let policy = saying.line.unwrap_or_default().or(saying.policy);
         let from_stdin = paths.iter().any(|path| path == Path::new(STDIO));
         match name {
             Some(_) if paths.len() > 1 => Err(NoCommand::Usage(NAME_USAGE)),
             None if from_stdin => Err(NoCommand::Usage(NAME_USAGE)),
-            Some(_) if from_stdin && !saying.has_stdin => Err(NoCommand::Usage(NO_STDIN)),
+            Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::Usage(NO_STDIN)),
             Some(name) if from_stdin => Ok(Command::Store(Store { name, force, policy })),
+            _ if force => Err(NoCommand::Usage("--force is about what comes on stdin (`-`)")),
             name => {
                 let paths = paths.iter().map(|path| find(path, saying.dir).into()).collect();
                 Ok(Command::Publish(Publish { paths, name, policy }))
@@ -220,7 +240,7 @@ fn all_names(
         let file = std::fs::File::open(find(from, saying.dir));
         let opened = file.with_context(|| format!("cannot read {}", from.display()));
         opened.and_then(|file| names::read(io::BufReader::new(file), from))
-    } else if saying.has_stdin {
+    } else if saying.line.is_none() {
         names::read(io::stdin().lock(), from)
     } else {
         return Err(NoCommand::Usage(NO_STDIN));
@@ -268,10 +288,10 @@ mod tests {
         for file in ["a", "b"] {
             std::fs::write(dir.path().join(file), "").unwrap();
         }
-        let saying = Saying { dir: dir.path(), policy: PolicyChange::default(), has_stdin: false };
+        let saying = Saying { dir: dir.path(), policy: PolicyChange::default(), line: None };
         let said = |words: &[&str]| {
             let files = Files { paths: words.iter().map(PathBuf::from).collect(), name: None, force: false };
-            match Verb::Register(files).command(saying) {
+            match Verb::Register(files).meaning(saying) {
                 Ok(Command::Publish(Publish { paths, name, .. })) => (paths.len(), name),
                 other => panic!("{other:?}"),
             }

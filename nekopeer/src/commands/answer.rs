@@ -15,7 +15,7 @@ use super::{Failure, Reply, Row, Snapshot};
 use crate::{library::events::Event, util::progress::Progress};
 
 /// Replies that wait to be taken; a command is slowed down beyond.
-pub(crate) const REPLIES_WAITING_MAX: usize = 4;
+const REPLIES_WAITING_MAX: usize = 4;
 /// About how many bytes of rows travel together.
 const ROWS_BYTES_AIMED_AT: usize = 64 * 1024;
 /// Bytes of a file that travel together at most.
@@ -30,6 +30,12 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 pub(crate) struct Answer(pub(crate) mpsc::Sender<Reply>);
 
 impl Answer {
+    /// An answer, and its replies where they are taken.
+    pub(crate) fn channel() -> (Self, mpsc::Receiver<Reply>) {
+        let (sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
+        (Self(sender), replies)
+    }
+
     async fn send(&self, reply: Reply) -> Result<(), Failure> {
         self.0.send(reply).await.map_err(|_| Failure::new("nobody takes the answer"))
     }
@@ -98,6 +104,17 @@ impl Write for BytesOut {
     }
 }
 
+/// The rows among the replies, to their end.
+pub(crate) async fn rows_of(mut replies: mpsc::Receiver<Reply>) -> Vec<Row> {
+    let mut rows = Vec::new();
+    while let Some(reply) = replies.recv().await {
+        if let Reply::Rows(piece) = reply {
+            rows.extend(piece);
+        }
+    }
+    rows
+}
+
 /// Sends events worth showing until nobody takes them or the peer has ended. Events that a slow receiver
 /// missed are counted.
 pub(crate) async fn pass_events(mut events: broadcast::Receiver<Event>, answer: &Answer) {
@@ -121,18 +138,13 @@ mod tests {
     use super::*;
     use crate::library::events::EVENTS_KEPT;
 
-    fn channel() -> (Answer, mpsc::Receiver<Reply>) {
-        let (sender, replies) = mpsc::channel(REPLIES_WAITING_MAX);
-        (Answer(sender), replies)
-    }
-
     #[tokio::test]
     async fn events_go_on_after_more_than_are_kept_came_at_once() {
         let (sender, events) = broadcast::channel(EVENTS_KEPT);
         let event = |n: usize| Event::Dropped(FileName::new(&format!("f{n}")).unwrap());
         (0..EVENTS_KEPT + 10).for_each(|n| drop(sender.send(event(n))));
         drop(sender);
-        let (answer, mut replies) = channel();
+        let (answer, mut replies) = Answer::channel();
         let passing = tokio::spawn(async move { pass_events(events, &answer).await });
         assert_eq!(replies.recv().await, Some(Reply::EventsMissed(10)));
         for n in 10..EVENTS_KEPT + 10 {
@@ -145,7 +157,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_takes_a_moment_has_no_progress_and_what_takes_longer_has() {
         for (ms, reports) in [(150, 0), (450, 1)] {
-            let (answer, mut replies) = channel();
+            let (answer, mut replies) = Answer::channel();
             let progress = Arc::new(Progress::default());
             answer.reporting(&progress, tokio::time::sleep(Duration::from_millis(ms))).await;
             drop(answer);
@@ -159,9 +171,11 @@ mod tests {
 
     #[tokio::test]
     async fn rows_travel_in_bounded_pieces() {
-        let (answer, mut replies) = channel();
+        let (answer, mut replies) = Answer::channel();
         let names: Vec<_> = (0..2000).map(|n| FileName::new(&format!("f{n}")).unwrap()).collect();
-        let sending = tokio::spawn(async move { answer.rows_of(names, Row::Withdrawn).await });
+        let sending = tokio::spawn(async move {
+            answer.rows_of(names, |name| Row::Withdrawn { name, outcome: Ok(()) }).await
+        });
         let mut sizes = Vec::new();
         while let Some(Reply::Rows(rows)) = replies.recv().await {
             sizes.push(rows.len());

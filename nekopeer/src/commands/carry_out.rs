@@ -33,7 +33,7 @@ pub(crate) async fn carry_out(
 ) -> Result<Summary, Failure> {
     let peer = &host.peer;
     // Dropped where it is not read, so that a caller who sends it does not wait.
-    let input = matches!(command, Command::Store(_)).then_some(input);
+    let input = command.takes_input().then_some(input);
     match command {
         Command::Publish(Publish { paths, name, policy }) => {
             let paths = paths.into_iter().map(|path| path.0).collect();
@@ -41,14 +41,10 @@ pub(crate) async fn carry_out(
         }
         Command::Store(store) => return store_input(peer, store, input, answer).await,
         Command::Withdraw { names } => {
-            let mut failures = Vec::new();
             for name in names {
-                match peer.deregister(&name).await {
-                    Ok(()) => answer.rows(vec![Row::Withdrawn(name)]).await?,
-                    Err(error) => failures.push(Failure::from(error)),
-                }
+                let outcome = peer.deregister(&name).await.map_err(Failure::from);
+                answer.rows(vec![Row::Withdrawn { name, outcome }]).await?;
             }
-            return failures.into_iter().reduce(Failure::and).map_or(Ok(Summary::Done), Err);
         }
         Command::Search { names } => {
             let answers = peer.search_all(&names).await?;

@@ -33,12 +33,6 @@ impl Failure {
         Self { kind: FailureKind::Failed, message: message.into() }
     }
 
-    /// Both failures as one.
-    pub(super) fn and(self, other: Self) -> Self {
-        let kind = if self.kind == other.kind { self.kind } else { FailureKind::Failed };
-        Self { kind, message: format!("{}; {}", self.message, other.message) }
-    }
-
     fn of(kind: FailureKind, error: &dyn Error) -> Self {
         Self { kind, message: in_one_line(error) }
     }

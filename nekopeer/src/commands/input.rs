@@ -23,6 +23,11 @@ pub(crate) enum Piece {
 /// Where a command reads its input from.
 pub(crate) type Input = mpsc::Receiver<Piece>;
 
+/// The input of a command that reads none.
+pub(crate) fn no_input() -> Input {
+    mpsc::channel(1).1
+}
+
 /// Reads the input as a file. Blocking.
 pub(super) struct InputReader {
     input: Input,

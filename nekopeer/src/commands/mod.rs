@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::{
-    answer::{Answer, REPLIES_WAITING_MAX, pass_events},
+    answer::{Answer, pass_events, rows_of},
     carry_out::carry_out,
     failure::{Failure, FailureKind, in_one_line},
-    input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece},
+    input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     path::LocalPath,
     rows::{DownloadedRow, FileRow, FoundRow, PublishedRow, Row, VersionRow},
 };
@@ -64,6 +64,13 @@ pub(crate) enum Command {
     Events,
     /// End the peer. It has begun to end when the answer arrives.
     Stop,
+}
+
+impl Command {
+    /// Whether it reads its input.
+    pub(crate) const fn takes_input(&self) -> bool {
+        matches!(self, Self::Store(_))
+    }
 }
 
 /// See [`Command::Publish`].

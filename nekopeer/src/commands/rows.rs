@@ -35,8 +35,13 @@ pub(crate) enum Row {
     },
     /// What became of one file that was to be published.
     Published(PublishedRow),
-    /// A name that is offered no longer.
-    Withdrawn(FileName),
+    /// A name that was to be offered no longer.
+    Withdrawn {
+        /// The name.
+        name: FileName,
+        /// Why it still is.
+        outcome: Result<(), Failure>,
+    },
 }
 
 /// One version of a file.
@@ -133,11 +138,14 @@ impl Row {
             Self::Downloaded { outcome: Ok(done), .. } => {
                 record(&done.record) + path(&done.path) + done.sources.len() * 64
             }
-            Self::Downloaded { name, outcome: Err(failure) } => {
+            Self::Downloaded { name, outcome: Err(failure) }
+            | Self::Withdrawn { name, outcome: Err(failure) } => {
                 BASE + name.as_str().len() + failure.message.len()
             }
             Self::Published(PublishedRow::New(version) | PublishedRow::Unchanged(version)) => record(version),
-            Self::Published(PublishedRow::Copy(name)) | Self::Withdrawn(name) => BASE + name.as_str().len(),
+            Self::Published(PublishedRow::Copy(name)) | Self::Withdrawn { name, outcome: Ok(()) } => {
+                BASE + name.as_str().len()
+            }
             Self::Published(PublishedRow::Failed { path: at, why }) => BASE + path(at) + why.len(),
         }
     }

@@ -29,6 +29,11 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// Where it serves, as text; empty if it does not.
+    pub(crate) fn addr(&self) -> String {
+        self.serves_on.map(|addr| addr.to_string()).unwrap_or_default()
+    }
+
     /// The facts of `peer`, which was started with `config`.
     pub(crate) fn of(peer: &PeerHandle, config: &Config) -> Self {
         Self {

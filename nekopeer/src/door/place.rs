@@ -48,7 +48,7 @@ impl Place {
         Self::find(data_dir)
     }
 
-    /// A short path of the socket, valid while this handle is open.
+    /// A short path of the socket, valid while this handle is open, also if the data folder is moved.
     fn short_path(&self) -> PathBuf {
         format!("/proc/self/fd/{}/{SOCKET}", self.folder.as_raw_fd()).into()
     }
@@ -58,7 +58,7 @@ impl Place {
     /// # Errors
     /// Something that is no socket stands there, or the file system has no sockets.
     pub(super) fn listen(&self) -> io::Result<UnixListener> {
-        match std::fs::symlink_metadata(&self.path) {
+        match std::fs::symlink_metadata(self.short_path()) {
             Ok(metadata) if metadata.file_type().is_socket() => self.remove()?,
             Ok(_) => {
                 let text = format!("{} is no socket: move it away", self.path.display());
@@ -68,7 +68,7 @@ impl Place {
             Err(error) => return Err(error),
         }
         let listener = UnixListener::bind(self.short_path())?;
-        std::fs::set_permissions(&self.path, Permissions::from_mode(0o600))?;
+        std::fs::set_permissions(self.short_path(), Permissions::from_mode(0o600))?;
         Ok(listener)
     }
 

@@ -22,15 +22,12 @@ use super::{
     place::Place,
 };
 use crate::{
-    commands::{
-        Answer, Command, Failure, FailureKind, Host, INPUT_WAITING_MAX, Piece, REPLIES_WAITING_MAX, Reply,
-        carry_out,
-    },
+    commands::{Answer, Command, Failure, FailureKind, Host, INPUT_WAITING_MAX, Piece, Reply, carry_out},
     storage::lock::DataLock,
 };
 
 /// Version of what is said at the door; the first frame of a connection.
-pub(super) const DOOR_VERSION: u32 = 2;
+pub(super) const DOOR_VERSION: u32 = 3;
 /// Commands carried out at once. One whose caller does not take the answer counts until the caller leaves.
 pub(crate) const COMMANDS_MAX: usize = 64;
 /// Connections at once: more than commands, so that `stop` is always heard.
@@ -217,14 +214,15 @@ impl Shared {
 
     /// Runs the command until it is done, the caller leaves, or the door is closed; then returns false.
     async fn run(&self, command: Command, receiver: &mut Receiver, sender: &mut Sender) -> io::Result<bool> {
-        let (answers, mut replies) = mpsc::channel(REPLIES_WAITING_MAX);
+        let (answer, mut replies) = Answer::channel();
         let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
-        let working = async {
-            let answer = Answer(answers);
-            let result = carry_out(&self.host, command, input, &answer).await;
+        let host = &self.host;
+        let working = async move {
+            let result = carry_out(host, command, input, &answer).await;
             drop(answer.0.send(Reply::Finished(result)).await); // the replies are taken below
         };
-        let sending = async {
+        // Who cannot be told takes no further replies, on which the command would wait.
+        let sending = async move {
             while let Some(reply) = replies.recv().await {
                 sender.send(&reply).await?;
             }

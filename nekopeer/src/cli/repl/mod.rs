@@ -109,7 +109,8 @@ async fn interactive(session: &mut Session<'_>, output: Output, stop: &mut Stop)
         if let Ok(Some(Words { line: Line::Verb(verb), .. })) = &line {
             named.extend(verb.names().iter().map(ToString::to_string));
         }
-        if let (After::Exit, _) = execute(session, line, output, stop).await {
+        let (after, _) = execute(session, line, output, stop).await;
+        if matches!(after, After::Exit) || stop.is_terminated {
             break;
         }
     }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -16,9 +16,9 @@ use crate::{
         reach::{Need, Reached, reach, running},
         run::{Run, run},
         stop::Stop,
-        verbs::{NoCommand, Saying, Verb},
+        verbs::{Saying, Verb},
     },
-    commands::{Answer, Command, REPLIES_WAITING_MAX, Reply, Row, carry_out},
+    commands::{Answer, Command, Row, carry_out, no_input, rows_of},
     door::Facts,
 };
 
@@ -32,7 +32,8 @@ const COMPLETED_WITHIN: Duration = Duration::from_millis(300);
 pub(super) struct Session<'a> {
     args: &'a NodeArgs,
     output: Output,
-    facts: Facts,
+    /// The process whose events are shown.
+    watched: u32,
     /// A peer of this process, or a connection for the next line.
     reached: Option<Reached>,
     show: Option<Show>,
@@ -45,25 +46,23 @@ pub(super) type Show = Arc<Mutex<dyn FnMut(String) -> bool + Send>>;
 impl<'a> Session<'a> {
     pub(super) async fn open(args: &'a NodeArgs, output: Output) -> anyhow::Result<Self> {
         let reached = reach(args, Need::Serving, output).await?;
-        let facts = match &reached {
-            Reached::Here(hosted) => hosted.facts.clone(),
-            Reached::There(caller) => {
-                flags::check(args, &caller.facts, Need::Serving, true, output)?;
-                caller.facts.clone()
-            }
-        };
-        Ok(Self { args, output, facts, reached: Some(reached), show: None, showing: None })
+        if let Reached::There(caller) = &reached {
+            flags::check(args, &caller.facts, Need::Serving, true, output)?;
+        }
+        let watched = reached.facts().process;
+        Ok(Self { args, output, watched, reached: Some(reached), show: None, showing: None })
     }
 
     /// What is said at the start.
     pub(super) fn greeting(&self) -> String {
-        let Facts { node, dir, serves_on, process, .. } = &self.facts;
-        let addr = serves_on.map(|addr| addr.to_string()).unwrap_or_default();
-        let there = match &self.reached {
-            Some(Reached::There(_)) => format!(" in process {process}"),
-            _ => String::new(),
+        let Some(reached) = &self.reached else { return String::new() };
+        let facts @ Facts { node, dir, process, .. } = reached.facts();
+        let there = match reached {
+            Reached::There(_) => format!(" in process {process}"),
+            Reached::Here(_) => String::new(),
         };
-        format!("peer {} serves {} on {addr}{there}; help lists the commands", node.short(), dir.0.display())
+        let (node, dir, addr) = (node.short(), dir.0.display(), facts.addr());
+        format!("peer {node} serves {dir} on {addr}{there}; help lists the commands")
     }
 
     pub(super) fn data_dir(&self) -> PathBuf {
@@ -88,8 +87,7 @@ impl<'a> Session<'a> {
             Some(Reached::There(caller)) => Source::There(caller),
             None => return,
         };
-        let showing = tokio::spawn(events::show(source, |_| true, move |text| show.lock()(text)));
-        self.showing = Some(AbortOnDropHandle::new(showing));
+        self.showing = Some(events::show(source, |_| true, move |text| show.lock()(text)));
     }
 
     /// Waits until the first attempt to connect to each indexer of a peer of this process has ended.
@@ -119,21 +117,15 @@ impl<'a> Session<'a> {
         policy: PolicyArgs,
         stop: &mut Stop,
     ) -> anyhow::Result<Option<Ended>> {
-        let policy = policy.change().or(self.args.policy.change());
-        let command = match verb.command(Saying { dir: &self.args.dir, policy, has_stdin: false }) {
-            Ok(command) => command,
-            Err(NoCommand::Usage(why)) => {
-                self.output.note(&format!("error: {why}"));
-                return Ok(Some(Ended::Usage));
-            }
-            Err(NoCommand::Failed(error)) => return Err(error),
-        };
+        let line = Some(policy.change());
+        let saying = Saying { dir: &self.args.dir, policy: self.args.policy.change(), line };
+        let Some(command) = verb.command(saying, self.output)? else { return Ok(Some(Ended::Usage)) };
         match (&command, &self.reached) {
             (Command::Stop, Some(Reached::Here(hosted))) => {
                 hosted.host.stop.cancel();
                 return Ok(None);
             }
-            (Command::Stop, _) => return one_shot::stop_peer(self.args, self.output).await.map(Some),
+            (Command::Stop, _) => return one_shot::stop_peer(self.args, self.output, stop).await,
             _ => {}
         }
         loop {
@@ -157,20 +149,17 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Finds who carries out the next line. Events are those of another peer if the one before has ended.
+    /// Finds who carries out the next line. From now on its events are shown, if it is another than before.
     async fn reach_again(&mut self) -> anyhow::Result<Reached> {
-        let has_ended = self.showing.as_ref().is_some_and(AbortOnDropHandle::is_finished);
         loop {
             let reached = reach(self.args, Need::Serving, self.output).await?;
-            if let Reached::There(caller) = &reached
-                && caller.facts.process != self.facts.process
-            {
+            if let Reached::There(caller) = &reached {
+                if caller.facts.process == self.watched {
+                    return Ok(reached);
+                }
                 flags::check(self.args, &caller.facts, Need::Serving, true, self.output)?;
-                self.facts = caller.facts.clone();
             }
-            if !has_ended || self.reached.is_some() {
-                return Ok(reached);
-            }
+            self.watched = reached.facts().process;
             self.reached = Some(reached);
             self.watch();
             if let Some(here) = self.reached.take() {
@@ -186,29 +175,22 @@ impl<'a> Session<'a> {
     }
 
     async fn held(&self) -> Vec<String> {
-        let (sender, mut replies) = mpsc::channel(REPLIES_WAITING_MAX);
-        let (_, no_input) = mpsc::channel(1);
-        let (command, answer) = (Command::List { first: Some(COMPLETED_MAX) }, Answer(sender));
+        let (answer, replies) = Answer::channel();
+        let command = Command::List { first: Some(COMPLETED_MAX) };
         let listing = async move {
             // Completion is no more than a help.
             if let Some(Reached::Here(hosted)) = &self.reached {
-                drop(carry_out(&hosted.host, command, no_input, &answer).await);
+                drop(carry_out(&hosted.host, command, no_input(), &answer).await);
             } else if let Ok(mut caller) = running(self.data_dir(), self.output).await {
-                drop(caller.carry_out(command, no_input, &answer).await);
+                drop(caller.carry_out(command, no_input(), &answer).await);
             }
         };
-        let taking = async {
-            let mut names = Vec::new();
-            while let Some(reply) = replies.recv().await {
-                let Reply::Rows(rows) = reply else { continue };
-                names.extend(rows.into_iter().filter_map(|row| match row {
-                    Row::File(file) => Some(file.record.name.to_string()),
-                    _ => None,
-                }));
-            }
-            names
-        };
-        tokio::join!(listing, taking).1
+        let rows = tokio::join!(listing, rows_of(replies)).1.into_iter();
+        let names = rows.filter_map(|row| match row {
+            Row::File(file) => Some(file.record.name.to_string()),
+            _ => None,
+        });
+        names.collect()
     }
 
     /// Ends the peer of this process.

@@ -23,7 +23,7 @@ trait View {
     /// The answer is complete.
     fn finish(&mut self, summary: Summary, output: Output) -> io::Result<Ended>;
 
-    /// The command failed; what was begun to be shown is completed.
+    /// The command failed or was interrupted; what was begun to be shown is completed.
     fn abandon(&mut self, _output: Output) -> io::Result<()> {
         Ok(())
     }
@@ -48,8 +48,7 @@ pub(super) fn answer(
                 let written = io::stdout().lock().write_all(&bytes);
                 written.map_err(|why| cannot_write(command, &why))?;
             }
-            Reply::Event(event) => output.note(&event.to_string()),
-            Reply::EventsMissed(missed) => output.note(&format!("{missed} events missed")),
+            Reply::Event(_) | Reply::EventsMissed(_) => {} // are shown by `events`
             Reply::Finished(result) => {
                 bar.clear();
                 io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
@@ -64,6 +63,7 @@ pub(super) fn answer(
         }
     }
     bar.clear();
+    view.abandon(output)?;
     Ok(Ended::Failed)
 }
 
@@ -110,24 +110,36 @@ fn failed(failure: &Failure, output: Output) -> Ended {
 
 /// One line for each row; one object with all lines.
 #[derive(Default)]
-struct Lines(Vec<String>);
+struct Lines {
+    done: Vec<String>,
+    failed: Option<Ended>,
+}
 
 impl View for Lines {
     fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
         for row in rows {
-            let Row::Withdrawn(name) = row else { continue };
-            let line = format!("{name} is no longer offered; the file stays");
-            if output.is_json() { self.0.push(line) } else { output.line(&line)? }
+            match row {
+                Row::Withdrawn { name, outcome: Ok(()) } => {
+                    let line = format!("{name} is no longer offered; the file stays");
+                    if output.is_json() { self.done.push(line) } else { output.line(&line)? }
+                }
+                Row::Withdrawn { outcome: Err(failure), .. } => {
+                    let ended = failed(&failure, output);
+                    let is_like_others = self.failed.is_none_or(|before| before == ended);
+                    self.failed = Some(if is_like_others { ended } else { Ended::Failed });
+                }
+                _ => {}
+            }
         }
         Ok(())
     }
 
     fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
-        self.abandon(output).map(|()| Ended::Well)
+        self.abandon(output).map(|()| self.failed.unwrap_or(Ended::Well))
     }
 
     fn abandon(&mut self, output: Output) -> io::Result<()> {
-        if self.0.is_empty() { Ok(()) } else { output.say(&self.0.join("; ")) }
+        if self.done.is_empty() { Ok(()) } else { output.say(&self.done.join("; ")) }
     }
 }
 
