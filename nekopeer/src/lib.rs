@@ -1,27 +1,7 @@
 //! The peer: publishes, finds, downloads and serves files, and keeps copies coherent.
 //!
-//! Each room imports only rooms below it in this table:
-//!
-//! | room | what happens there |
-//! |---|---|
-//! | [`cli`] | command line, REPL and demo; the only room that prints |
-//! | `door` | one running peer a folder: hands commands to it over a local socket |
-//! | `commands` | commands and their answers as values, and carrying them out |
-//! | `peer` | builds the rooms, and hands out [`PeerHandle`] |
-//! | `listing` | lists the files piece by piece, after asking their origins |
-//! | `watch` | acts on news: refetches, drops, republishes, forwards, confirms with origins |
-//! | `publish` | from files to signed versions |
-//! | `download` | from a name to a verified file |
-//! | `peers` | calls to other peers; confirms copies with their origins |
-//! | `indexers` | keeps offers registered; searches |
-//! | `serve` | answers other nodes: control calls, manifests, file bytes |
-//! | `library` | the files of this peer and their freshness; records news |
-//! | `state` | pure decisions: which hit, which chunk from which source, how fresh, what to register |
-//! | `storage` | catalogue, share folder, partial files, lock |
-//! | `content` | chunks, tree hash, bit fields, stamps |
-//! | `util` | time, rates, progress, tasks |
-//!
-//! [`Peer::spawn`] starts a peer inside any program.
+//! [`Peer::spawn`] starts a peer inside any program. `docs/architecture.md` says what happens in which module, and
+//! which may import which.
 
 pub mod cli;
 mod commands;

@@ -47,3 +47,27 @@ pub(super) fn show(
         }
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use nekoproto::FileName;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn output_that_blocks_does_not_hold_up_the_runtime() {
+        let (sender, events) = broadcast::channel(1);
+        let (shows, mut shown) = tokio::sync::mpsc::channel(1);
+        let (unblock, blocked) = std::sync::mpsc::channel();
+        let _showing = show(
+            Source::Here(events),
+            |_| true,
+            move |text| shows.try_send(text).is_ok() && blocked.recv_timeout(Duration::from_secs(30)).is_ok(),
+        );
+        sender.send(Event::Dropped(FileName::new("a").unwrap())).unwrap();
+        shown.recv().await.unwrap();
+        unblock.send(()).expect("it is blocked meanwhile");
+    }
+}

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use nekoproto::FileName;
 use tempfile::TempDir;
-use tokio::{net::UnixStream, sync::mpsc, time::timeout};
+use tokio::{net::UnixStream, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -14,7 +15,7 @@ use super::{
     server::{COMMANDS_MAX, DOOR_VERSION},
 };
 use crate::{
-    commands::{Answer, Command, Failure, FailureKind, Host, Reply, Row, Summary},
+    commands::{Answer, Command, Failure, FailureKind, Host, Reply, Row, Summary, no_input, rows_of},
     config::Config,
     peer::Peer,
     publish::PublishOptions,
@@ -46,20 +47,9 @@ impl Fixture {
     /// The end of the answer to `command`, and its rows.
     async fn ask(&self, command: Command) -> (Result<Summary, String>, Vec<Row>) {
         let mut caller = self.knock().await;
-        let (sender, mut replies) = mpsc::channel(1);
-        let (_, no_input) = mpsc::channel(1);
-        let answer = Answer(sender);
-        let asking = async move { caller.carry_out(command, no_input, &answer).await };
-        let taking = async {
-            let mut rows = Vec::new();
-            while let Some(reply) = replies.recv().await {
-                if let Reply::Rows(piece) = reply {
-                    rows.extend(piece);
-                }
-            }
-            rows
-        };
-        let (end, rows) = timeout(SOON, async { tokio::join!(asking, taking) }).await.unwrap();
+        let (answer, replies) = Answer::channel();
+        let asking = async move { caller.carry_out(command, no_input(), &answer).await };
+        let (end, rows) = timeout(SOON, async { tokio::join!(asking, rows_of(replies)) }).await.unwrap();
         (end.map_err(|failure| failure.message), rows)
     }
 
@@ -92,10 +82,10 @@ async fn commands_are_bounded_and_stop_is_always_heard() {
     }
     let (refused, _) = fixture.ask(LIST).await;
     assert!(refused.unwrap_err().contains(&format!("{COMMANDS_MAX} commands")));
-    drop(callers.pop());
-    while fixture.ask(LIST).await.0.is_err() {}
     assert_eq!(fixture.ask(Command::Stop).await.0, Ok(Summary::Done));
     assert!(fixture.host.stop.is_cancelled());
+    drop(callers.pop());
+    while fixture.ask(LIST).await.0.is_err() {}
     drop(callers);
     fixture.close(Ending::Stopped).await;
 }
@@ -120,6 +110,18 @@ async fn caller_that_takes_nothing_of_a_long_list_holds_up_nobody() {
         let (end, rows) = fixture.ask(LIST).await;
         assert_eq!((end, rows.len()), (Ok(Summary::Done), FILES));
     }
+    // One that cannot be told: its end of the socket takes nothing, and is not closed.
+    let (deaf, let_in) = UnixStream::pair().unwrap();
+    let deaf = deaf.into_std().unwrap();
+    let (mut receiver, mut sender) =
+        split(UnixStream::from_std(deaf.try_clone().unwrap()).unwrap(), REPLY_BYTES_MAX, REQUEST_BYTES_MAX);
+    let asking = async {
+        receiver.next::<u32>().await.unwrap();
+        receiver.next::<Facts>().await.unwrap();
+        deaf.shutdown(std::net::Shutdown::Read).unwrap();
+        sender.send(&Request::Command(Box::new(LIST))).await.unwrap();
+    };
+    timeout(SOON, async { tokio::join!(fixture.door.let_in(let_in, false), asking) }).await.unwrap();
     let mut silent = fixture.knock().await;
     // Neither who is slow nor who says nothing keeps the door open.
     fixture.close(Ending::Left).await;
@@ -143,6 +145,29 @@ async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     let fixture = Fixture { folder, host, door };
     assert_eq!(fixture.ask(LIST).await.0, Ok(Summary::Done));
     fixture.close(Ending::Done).await;
+}
+
+#[tokio::test]
+async fn each_name_that_is_not_offered_is_a_row() {
+    let fixture = Fixture::open().await;
+    let names = ["a", "b"].map(|name| FileName::new(name).unwrap()).to_vec();
+    let (end, rows) = fixture.ask(Command::Withdraw { names }).await;
+    assert_eq!((end, rows.len()), (Ok(Summary::Done), 2), "{rows:?}");
+    fixture.close(Ending::Done).await;
+}
+
+#[tokio::test]
+async fn place_in_a_data_folder_that_was_moved_stays_its_own() {
+    let folder = TempDir::new().unwrap();
+    let [ours, moved] = ["ours", "moved"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&ours).unwrap();
+    let place = Place::make(&ours).unwrap();
+    std::fs::rename(&ours, &moved).unwrap();
+    std::fs::create_dir_all(ours.join("run")).unwrap();
+    std::fs::write(ours.join("run/peer.sock"), "another's").unwrap();
+    place.listen().unwrap();
+    assert!(moved.join("run/peer.sock").exists());
+    assert_eq!(std::fs::read(ours.join("run/peer.sock")).unwrap(), b"another's");
 }
 
 /// In a time that passes at once: neither who comes as the door closes nor who is silent for too long.

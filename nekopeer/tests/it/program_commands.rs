@@ -1,6 +1,6 @@
 //! The commands, each in a process of its own: share, find, download, show, update.
 
-use crate::program::{Home, Indexers, MIB, Running, bytes, has_keys, same};
+use crate::program::{Home, Indexers, MIB, Running, bytes, has_keys, one_home, same, two_homes};
 use nekoproto::transport::Security;
 use serde_json::Value;
 
@@ -17,8 +17,7 @@ fn number(value: &Value, key: &str) -> u64 {
 
 #[test]
 fn shared_folder_is_downloaded_by_another_process_byte_for_byte() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     let big = origin.write("course/week 1/slides.bin", bytes(1, 3 * MIB));
     origin.write("course/notes.txt", "short\n");
     origin.write("course/empty.txt", "");
@@ -45,8 +44,7 @@ fn shared_folder_is_downloaded_by_another_process_byte_for_byte() {
 
 #[test]
 fn json_of_every_command_is_one_object_with_the_promised_keys() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("a.bin", bytes(2, 5000));
     let _sharing = origin.share(&["a.bin"]);
     let content = blake3::hash(&bytes(2, 5000)).to_hex().to_string();
@@ -98,8 +96,7 @@ fn flags_before_and_after_the_command_mean_the_same() {
 
 #[test]
 fn download_to_a_path_of_the_users_choice_stands_there_and_nowhere_else() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     let source = origin.write("a.bin", bytes(3, MIB));
     let _sharing = origin.share(&["a.bin"]);
     std::fs::create_dir(reader.path("elsewhere")).unwrap();
@@ -111,8 +108,7 @@ fn download_to_a_path_of_the_users_choice_stands_there_and_nowhere_else() {
 
 #[test]
 fn name_that_nobody_offers_is_not_found_in_one_line() {
-    let indexers = Indexers::one();
-    let reader = Home::at(&indexers, 0);
+    let (_indexers, reader) = one_home();
     for words in [&["get", "nothing.bin"][..], &["query", "nothing.bin"], &["search", "nothing.bin"]] {
         let ended = reader.run(words);
         ended.failed_with(1, &["nobody offers nothing.bin"]);
@@ -126,8 +122,7 @@ fn name_that_nobody_offers_is_not_found_in_one_line() {
 
 #[test]
 fn many_names_are_looked_for_at_once() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     let texts: Vec<String> = (0..200).map(|n| format!("f{n}.bin")).collect();
     texts.iter().for_each(|text| drop(origin.write(text, bytes(4, 10))));
     let all: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -149,8 +144,7 @@ fn many_names_are_looked_for_at_once() {
 
 #[test]
 fn second_download_moves_nothing() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("a.bin", bytes(4, MIB));
     let _sharing = origin.share(&["a.bin"]);
     reader.done(&["get", "a.bin"]);
@@ -163,8 +157,7 @@ fn second_download_moves_nothing() {
 
 #[test]
 fn empty_file_is_not_here_before_it_is_fetched() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("empty", "");
     let _sharing = origin.share(&["empty"]);
     assert!(reader.done(&["get", "empty"]).out[0].contains("version 1, 0 B: 0 B moved in "));
@@ -173,8 +166,7 @@ fn empty_file_is_not_here_before_it_is_fetched() {
 
 #[test]
 fn files_of_a_folder_are_published_in_the_order_of_their_numbers() {
-    let indexers = Indexers::one();
-    let origin = Home::at(&indexers, 0);
+    let (_indexers, origin) = one_home();
     (0..12).for_each(|n| drop(origin.write(&format!("t/f{n}"), "")));
     let mut sharing = origin.start(&["share", "t", "--json"]);
     let published: serde_json::Value = serde_json::from_str(&sharing.out_line("files")).unwrap();
@@ -185,8 +177,7 @@ fn files_of_a_folder_are_published_in_the_order_of_their_numbers() {
 
 #[test]
 fn names_and_paths_never_command_the_terminal() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     let hidden = "photo-\u{202e}gpj.exe";
     origin.write(&format!("f/{hidden}"), "x");
     origin.write("f/\x1b]0;owned\x07", "x");
@@ -202,8 +193,7 @@ fn names_and_paths_never_command_the_terminal() {
 
 #[test]
 fn edited_file_shared_again_is_stale_elsewhere_and_only_the_change_moves() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     let first = bytes(5, 8 * MIB);
     origin.write("a.bin", &first);
     let sharing = origin.share(&["a.bin"]);
@@ -229,8 +219,7 @@ fn edited_file_shared_again_is_stale_elsewhere_and_only_the_change_moves() {
 
 #[test]
 fn killed_download_goes_on_where_it_was() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     let size = 128 * MIB as u64;
     let source = origin.write("big.bin", bytes(6, 128 * MIB));
     let _sharing = origin.share(&["big.bin"]);

@@ -1,6 +1,6 @@
 //! Processes on a data folder in which one entry of the catalogue is damaged: it would stop whoever loads all.
 
-use crate::program::{FreeAddr, Home, Indexers};
+use crate::program::{FreeAddr, Home, Indexers, one_home};
 
 /// Flips a bit in each stored form of `text`.
 fn damage(home: &Home, text: &str) {
@@ -19,8 +19,7 @@ fn damage(home: &Home, text: &str) {
 
 #[test]
 fn damaged_entry_is_named_and_stops_nothing_else() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (indexers, home) = one_home();
     (0..300).for_each(|n| drop(home.write(&format!("many/f{n}"), n.to_string())));
     let sharer = home.share(&["many"]);
     sharer.signal("INT");

@@ -14,7 +14,7 @@ use nekoproto::{Records, Refusal};
 
 use crate::{
     common::{Goods, Holder, holder::patient, identity, indexer},
-    program::{FreeAddr, Home, Indexers, MIB, Running, bytes, same},
+    program::{FreeAddr, Home, Indexers, MIB, Running, bytes, one_home, same, two_homes},
 };
 
 /// Time limit of a command against an indexer that does not answer.
@@ -27,7 +27,7 @@ const NOBODY: &str = "127.0.0.1:1";
 fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
     let home = Home::with(&["--indexer", NOBODY]);
     let long = "x/".repeat(1000) + "x";
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 14] = [
         (&["query", "a", "--colour"], "--colour"),
         (&["fetch", "a"], "fetch"),
         (&["get"], "<NAME>"),
@@ -41,6 +41,7 @@ fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
         (&["query", "a", "--ttl", "17"], "17"),
         (&["query", "a", "--ttl", "255"], "255"),
         (&["ls", "--indexer", "nowhere"], "nowhere"),
+        (&["share", "a", "--force"], "stdin"),
     ];
     for (words, part) in cases {
         let ended = home.run(words);
@@ -52,8 +53,7 @@ fn wrong_usage_ends_with_2_and_names_what_is_wrong() {
 
 #[test]
 fn missing_file_to_share_is_named_once() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (_indexers, home) = one_home();
     let ended = home.run(&["share", "missing.bin"]);
     assert_eq!(ended.code, Some(3), "{ended:?}");
     let line = ended.err.iter().find(|line| line.starts_with("error: ")).unwrap();
@@ -96,8 +96,7 @@ fn share_with_its_indexer_away_serves_and_registers_when_it_comes() {
 
 #[test]
 fn folder_that_is_given_twice_fails_once() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (_indexers, home) = one_home();
     home.write("a/good", "a");
     home.write("a/back\\slash", "a");
     let sharing = home.share(&["a", "a"]);
@@ -108,8 +107,7 @@ fn folder_that_is_given_twice_fails_once() {
 
 #[test]
 fn stdout_that_takes_nothing_is_named() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("a.bin", bytes(13, 4 * MIB));
     let _sharing = origin.share(&["a.bin"]);
     let mut command = reader.command(["get", "a.bin", "-o", "-"]);
@@ -132,8 +130,7 @@ fn get_on_full_disk(home: &Home, indexer: &str, name: &str, mib: usize) -> crate
 
 #[test]
 fn full_disk_is_said_and_a_later_download_moves_only_the_rest() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (indexers, origin, reader) = two_homes();
     let size = 24 * MIB;
     let source = origin.write("a.bin", bytes(10, size));
     let _sharing = origin.share(&["a.bin"]);
@@ -158,8 +155,7 @@ fn full_disk_is_said_and_a_later_download_moves_only_the_rest() {
 
 #[test]
 fn full_disk_leaves_the_older_copy_as_it_was() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (indexers, origin, reader) = two_homes();
     let first = bytes(11, 4 * MIB);
     origin.write("a.bin", &first);
     let sharing = origin.share(&["a.bin"]);
@@ -176,8 +172,7 @@ fn full_disk_leaves_the_older_copy_as_it_was() {
 
 #[test]
 fn file_of_the_users_own_is_not_replaced_unasked() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("a.txt", "theirs");
     let _sharing = origin.share(&["a.txt"]);
     reader.write("a.txt", "mine!!");
@@ -206,8 +201,7 @@ fn without_any_indexer_one_is_started_that_others_can_use() {
 
 #[test]
 fn stdout_that_nobody_reads_is_no_reason_to_panic() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("a.txt", "a\n");
     let _sharing = origin.share(&["a.txt"]);
     reader.done(&["get", "a.txt"]);
@@ -226,8 +220,7 @@ fn stdout_that_nobody_reads_is_no_reason_to_panic() {
 
 #[test]
 fn folder_with_one_impossible_name_is_shared_without_it() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("f/good.txt", "good\n");
     origin.write("f/back\\slash.txt", "bad\n");
     let no_text = std::ffi::OsString::from_vec(b"latin-\xe9.txt".to_vec());
@@ -243,8 +236,7 @@ fn folder_with_one_impossible_name_is_shared_without_it() {
 
 #[test]
 fn terminated_share_withdraws_its_files_and_ends_well() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("a.txt", "a\n");
     for signal in ["TERM", "INT"] {
         let sharing = origin.share(&["a.txt"]);

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::program::{Home, Indexers, MIB, Running, bytes};
+use crate::program::{Home, MIB, Running, bytes, two_homes};
 
 /// `nekopeer WORDS` in this home, which a file size limit does not end.
 fn start(home: &Home, indexer: &str, words: &[&str]) -> Running {
@@ -22,8 +22,7 @@ fn limit(running: &Running, max: Option<u64>) {
 
 #[test]
 fn running_peer_downloads_publishes_and_follows_once_there_is_space_again() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (indexers, origin, reader) = two_homes();
     origin.write("small", "small\n");
     origin.write("f", "1\n");
     let _sharing = origin.share(&["small", "f"]);
@@ -57,8 +56,7 @@ fn running_peer_downloads_publishes_and_follows_once_there_is_space_again() {
 
 #[test]
 fn full_disk_names_the_partial_file_that_is_kept() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (indexers, origin, reader) = two_homes();
     let source = bytes(10, 6 * MIB);
     origin.write("big", &source);
     let _sharing = origin.share(&["big"]);

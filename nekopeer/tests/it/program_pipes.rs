@@ -1,17 +1,19 @@
 //! Files from stdin or to stdout, bulk downloads, and rate limits, in the program.
 
 use std::{
-    io::{Read, Write},
+    io::{Read, Write, pipe},
     process::Stdio,
     time::{Duration, Instant},
 };
 
-use crate::program::{Home, Indexers, MIB, bytes};
+use crate::program::{LIMIT, MIB, Running, bytes, one_home, two_homes, until};
+
+/// More files than are downloaded at once: the rows of the first come before the last file does.
+const SMALL: usize = 2048;
 
 #[test]
 fn a_file_travels_from_stdin_to_stdout() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     let content = bytes(1, 9 * MIB);
     let mut command = origin.command(["share", "-", "--name", "logs/today.bin"]);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
@@ -39,8 +41,7 @@ fn a_file_travels_from_stdin_to_stdout() {
 /// As a kill leaves it between the storing and the publishing.
 #[test]
 fn stored_file_that_was_never_published_is_said_to_be_so() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (_indexers, home) = one_home();
     home.write("x", "stored");
     home.run(&["share", "-", "--name", "x"]).failed_with(3, &["not what was published", "share", "--force"]);
     let mut sharing = home.start(&["share", "x"]);
@@ -49,8 +50,7 @@ fn stored_file_that_was_never_published_is_said_to_be_so() {
 
 #[test]
 fn a_reader_that_closes_the_pipe_ends_the_download_with_one_line() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("a.bin", bytes(1, 9 * MIB));
     let _sharing = origin.share(&["a.bin"]);
     let mut command = reader.command(["get", "a.bin", "-o", "-"]);
@@ -67,9 +67,45 @@ fn a_reader_that_closes_the_pipe_ends_the_download_with_one_line() {
 }
 
 #[test]
+fn interrupted_download_to_a_pipe_that_is_not_read_ends() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("a.bin", bytes(1, 9 * MIB));
+    let _sharing = origin.share(&["a.bin"]);
+    let (unread, out) = pipe().unwrap();
+    let mut command = reader.command(["get", "a.bin", "-o", "-"]);
+    command.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped());
+    let mut getting = Running::start_with(command);
+    until(&mut getting, "the pipe was full", || rustix::io::ioctl_fionread(&unread).unwrap() >= 65536);
+    getting.signal("INT");
+    let ended = getting.wait_within(LIMIT).expect("it ends");
+    ended.failed_with(3, &["interrupted"]);
+}
+
+#[test]
+fn interrupted_list_in_json_is_complete() {
+    let (_indexers, origin, reader) = two_homes();
+    for n in 0..SMALL {
+        origin.write(&format!("set/{n}.txt"), "");
+    }
+    origin.write("big.bin", bytes(1, 9 * MIB));
+    let _sharing = origin.share(&["set", "big.bin"]);
+    let names: Vec<String> = (0..SMALL).map(|n| format!("set/{n}.txt")).collect();
+    reader.write("names", names.join("\n") + "\nbig.bin");
+    let out = reader.path("out");
+    let mut command =
+        reader.command(["get", "--names-from", &reader.text("names"), "--json", "--limit-down", "10kB"]);
+    command.stdin(Stdio::null()).stdout(std::fs::File::create(&out).unwrap()).stderr(Stdio::piped());
+    let mut getting = Running::start_with(command);
+    until(&mut getting, "the first rows came", || out.metadata().unwrap().len() > 0);
+    getting.signal("INT");
+    getting.wait().failed_with(3, &["interrupted"]);
+    let list: serde_json::Value = serde_json::from_slice(&reader.read("out")).unwrap();
+    assert!(!list["files"].as_array().unwrap().is_empty());
+}
+
+#[test]
 fn many_names_are_fetched_at_once_and_counted() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     for n in 0..50 {
         origin.write(&format!("set/{n}.txt"), format!("{n}\n"));
     }
@@ -92,8 +128,7 @@ fn many_names_are_fetched_at_once_and_counted() {
 
 #[test]
 fn a_limit_is_kept() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("a.bin", bytes(1, 6 * MIB));
     let _sharing = origin.share(&["a.bin"]);
     let began = Instant::now();

@@ -1,6 +1,6 @@
 //! The REPL with a script: every command, exit codes, JSON, and events while it waits for input.
 
-use crate::program::{Ended, Home, Indexers, MIB, Running, bytes, same};
+use crate::program::{Ended, Home, Indexers, MIB, Running, bytes, one_home, same, two_homes};
 use serde_json::Value;
 
 /// Runs these lines until the end of input.
@@ -65,8 +65,7 @@ fn every_command_works_from_a_script() {
 
 #[test]
 fn comments_and_blank_lines_do_nothing_and_end_of_input_ends_well() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (_indexers, home) = one_home();
     let ended = script(&home, &[], &["# a comment", "", "   ", "  # another", "ls"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     assert!(ended.out.is_empty(), "{ended:?}");
@@ -76,11 +75,13 @@ fn comments_and_blank_lines_do_nothing_and_end_of_input_ends_well() {
 
 #[test]
 fn unknown_command_is_one_clear_line_and_wrong_usage_at_the_end() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
-    for (line, part) in
-        [("serach a", "'search'"), ("query", "NAME"), ("get ../a", "../a"), ("register 'a", "quot")]
-    {
+    let (_indexers, home) = one_home();
+    for (line, part) in [
+        ("query", "NAME"),
+        ("register 'a", "quot"),
+        ("get a --ttr 5", "policy"),
+        ("share a --force", "stdin"),
+    ] {
         let ended = script(&home, &[], &[line]);
         assert_eq!(ended.code, Some(2), "{line}: {ended:?}");
         let errors: Vec<_> = ended.err.iter().filter(|line| line.starts_with("error: ")).collect();
@@ -91,8 +92,7 @@ fn unknown_command_is_one_clear_line_and_wrong_usage_at_the_end() {
 
 #[test]
 fn first_failure_decides_the_code_and_later_lines_still_run() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (_indexers, home) = one_home();
     home.write("a.txt", "a\n");
     let (missing, absent, wrong) = ("register missing.txt", "download absent.txt", "nonsense");
     for (lines, code) in
@@ -156,8 +156,7 @@ fn json_in_a_script_is_one_object_for_each_command() {
 
 #[test]
 fn news_of_a_newer_version_arrives_while_the_script_waits() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("a.txt", "first\n");
     let mut publishing = origin.start(&[]);
     publishing.type_line("register a.txt");
@@ -183,8 +182,7 @@ fn news_of_a_newer_version_arrives_while_the_script_waits() {
 
 #[test]
 fn terminated_script_ends_whether_it_waits_or_works() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (indexers, home) = one_home();
     let mut waiting = home.start(&[]);
     waiting.type_line("help");
     waiting.out_line("share PATH");

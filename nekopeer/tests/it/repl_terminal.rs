@@ -1,6 +1,9 @@
 //! The REPL on a terminal, key by key: completion, history, interruption, events.
 
-use crate::program::{Home, Indexers, LIMIT, Running};
+use std::time::Instant;
+
+use crate::program::{Home, LIMIT, MIB, Running, bytes, one_home, two_homes};
+
 use rexpect::{
     process::{Signal, WaitStatus},
     reader::Options,
@@ -63,8 +66,7 @@ impl Terminal {
 
 #[test]
 fn tab_completes_commands_names_and_paths() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (_indexers, home) = one_home();
     home.write("some notes.txt", "notes\n");
     home.write("another.txt", "another\n");
     let mut terminal = Terminal::open(&home);
@@ -86,8 +88,7 @@ fn tab_completes_commands_names_and_paths() {
 
 #[test]
 fn history_is_there_after_a_restart() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (_indexers, home) = one_home();
     let mut terminal = Terminal::open(&home);
     terminal.keys("search first.bin");
     terminal.enter("nobody offers first.bin");
@@ -110,8 +111,7 @@ fn history_is_there_after_a_restart() {
 
 #[test]
 fn ctrl_c_drops_the_line_and_ctrl_d_ends() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (_indexers, home) = one_home();
     let mut terminal = Terminal::open(&home);
     terminal.keys("search half");
     terminal.sees("half");
@@ -125,8 +125,7 @@ fn ctrl_c_drops_the_line_and_ctrl_d_ends() {
 
 #[test]
 fn event_leaves_the_half_typed_line_as_it_was() {
-    let indexers = Indexers::one();
-    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let (_indexers, origin, reader) = two_homes();
     origin.write("a.txt", "first\n");
     let mut publishing: Running = origin.start(&[]);
     publishing.type_line("register a.txt");
@@ -147,17 +146,32 @@ fn event_leaves_the_half_typed_line_as_it_was() {
 
 #[test]
 fn terminated_while_it_waits_for_a_line_ends_well() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (_indexers, home) = one_home();
     let mut terminal = Terminal::open(&home);
     terminal.session.process_mut().signal(Signal::SIGTERM).unwrap();
     terminal.ends(0);
 }
 
 #[test]
+fn terminated_while_a_command_runs_ends() {
+    let (indexers, origin) = one_home();
+    origin.write("big.bin", bytes(1, 16 * MIB));
+    let _sharing = origin.share(&["big.bin"]);
+    let reader = Home::with(&["--indexer", &indexers.addr(0), "--limit-down", "1MB"]);
+    let mut terminal = Terminal::open(&reader);
+    terminal.keys("get big.bin\r");
+    let began = Instant::now();
+    while reader.partial_len() == 0 {
+        assert!(began.elapsed() < LIMIT, "no bytes came");
+        std::thread::yield_now();
+    }
+    terminal.session.process_mut().signal(Signal::SIGTERM).unwrap();
+    terminal.ends(0);
+}
+
+#[test]
 fn failed_command_is_said_and_the_next_one_runs() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (_indexers, home) = one_home();
     let mut terminal = Terminal::open(&home);
     terminal.keys("download ../x");
     terminal.enter("error: invalid value '../x'");
@@ -169,8 +183,7 @@ fn failed_command_is_said_and_the_next_one_runs() {
 
 #[test]
 fn shells_on_one_folder_keep_each_others_history() {
-    let indexers = Indexers::one();
-    let home = Home::at(&indexers, 0);
+    let (_indexers, home) = one_home();
     let mut shells = [Terminal::open(&home), Terminal::start(&home)];
     shells[1].sees(PROMPT);
     for (shell, line) in [(0, "search one"), (1, "search two"), (0, "search three")] {

@@ -20,12 +20,11 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::{net::TcpSocket, runtime::Runtime};
 
+use crate::common::ANY_PORT;
+pub(crate) use crate::common::MIB;
+
 /// Time limit of a program's run; one that exceeds it hangs, and fails the test.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
-/// One mebibyte.
-pub(crate) const MIB: usize = 1024 * 1024;
-/// Loopback, a free port.
-const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 /// Indexers in a line, each a neighbor of the previous one. Dropping them stops them.
 pub(crate) struct Indexers {
@@ -160,6 +159,13 @@ impl Home {
         Running::start(self.command(words))
     }
 
+    /// Starts to serve; returns once it does.
+    pub(crate) fn serve(&self, flags: &[&str]) -> Running {
+        let mut running = self.start(&[&["serve"], flags].concat());
+        running.err_line("serving on ");
+        running
+    }
+
     /// Starts to share these paths; returns once they are served and registered.
     pub(crate) fn share(&self, paths: &[&str]) -> Running {
         let mut words = vec!["share"];
@@ -167,6 +173,30 @@ impl Home {
         let mut running = self.start(&words);
         running.err_line("serving on ");
         running
+    }
+}
+
+/// An indexer, and a home that gives it.
+pub(crate) fn one_home() -> (Indexers, Home) {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    (indexers, home)
+}
+
+/// An indexer, and two homes that give it.
+pub(crate) fn two_homes() -> (Indexers, Home, Home) {
+    let (indexers, home) = one_home();
+    let other = Home::at(&indexers, 0);
+    (indexers, home, other)
+}
+
+/// Waits until `is_so`, while `running` runs.
+pub(crate) fn until(running: &mut Running, what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(running.is_running(), "it ended before {what}");
+        assert!(began.elapsed() < LIMIT, "{what} did not come");
+        std::thread::yield_now();
     }
 }
 
