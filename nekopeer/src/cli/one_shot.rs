@@ -1,4 +1,4 @@
-//! Commands that run once, and what they do beside: serving until Ctrl-C, ending a peer.
+//! Commands that run once: verbs, `serve` until Ctrl-C, and `stop`.
 
 use std::time::{Duration, Instant};
 

@@ -104,7 +104,7 @@ pub struct Which {
     /// Whose file, where several origins publish different ones: the first digits of its id
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     origin: Option<String>,
-    /// Replace a file that stands there and is no copy from here, or stand beside one whose name differs
+    /// Replace a file that stands there and is no copy from here, or keep both where its name differs
     /// only in case or in the Unicode form of its letters
     #[arg(long)]
     force: bool,

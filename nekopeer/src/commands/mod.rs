@@ -137,7 +137,7 @@ pub(crate) enum Reply {
     Bytes(#[serde(with = "serde_bytes")] Vec<u8>),
     /// Something happened in the background.
     Event(Event),
-    /// So many events were lost, because the caller was slow.
+    /// This number of events were lost, because the caller was slow.
     EventsMissed(u64),
     /// The last reply.
     Finished(Result<Summary, Failure>),

@@ -1,6 +1,6 @@
 //! The rows of results.
 
-use std::{net::SocketAddr, path::Path};
+use std::path::Path;
 
 use nekoproto::{ContentHash, FileName, Freshness, Holder, Mode, NodeId, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
@@ -90,17 +90,7 @@ pub(crate) struct DownloadedRow {
     pub(crate) took_us: u64,
     pub(crate) freshness: Freshness,
     pub(crate) doubt: Option<Doubt>,
-    pub(crate) sources: Vec<SourceRow>,
-}
-
-/// One source's part in a download.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SourceRow {
-    pub(crate) node: NodeId,
-    pub(crate) addr: SocketAddr,
-    pub(crate) bytes: u64,
-    /// Whether it sent bytes that are not the file's.
-    pub(crate) banned: bool,
+    pub(crate) sources: Vec<Delivery>,
 }
 
 /// What became of one file that was to be published.
@@ -192,8 +182,6 @@ impl From<&VerifiedRecord> for VersionRow {
 
 impl From<&Downloaded> for DownloadedRow {
     fn from(done: &Downloaded) -> Self {
-        let source =
-            |&Delivery { node, addr, bytes, banned }: &Delivery| SourceRow { node, addr, bytes, banned };
         Self {
             record: (&done.record).into(),
             path: done.path.clone().into(),
@@ -202,7 +190,7 @@ impl From<&Downloaded> for DownloadedRow {
             took_us: u64::try_from(done.took.as_micros()).unwrap_or(u64::MAX),
             freshness: done.freshness,
             doubt: done.doubt,
-            sources: done.sources.iter().map(source).collect(),
+            sources: done.sources.clone(),
         }
     }
 }

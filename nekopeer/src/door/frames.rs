@@ -21,17 +21,13 @@ pub(super) const REPLY_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(super) struct Receiver(FramedRead<OwnedReadHalf, LengthDelimitedCodec>);
 
 /// The sending half.
-pub(super) struct Sender {
-    frames: FramedWrite<OwnedWriteHalf, LengthDelimitedCodec>,
-    limit: usize,
-}
+pub(super) struct Sender(FramedWrite<OwnedWriteHalf, LengthDelimitedCodec>);
 
 /// Splits a connection; `receives` and `sends` are the longest frames in bytes.
 pub(super) fn split(stream: UnixStream, receives: usize, sends: usize) -> (Receiver, Sender) {
     let codec = |limit| LengthDelimitedCodec::builder().max_frame_length(limit).new_codec();
     let (read, write) = stream.into_split();
-    let frames = FramedWrite::new(write, codec(sends));
-    (Receiver(FramedRead::new(read, codec(receives))), Sender { frames, limit: sends })
+    (Receiver(FramedRead::new(read, codec(receives))), Sender(FramedWrite::new(write, codec(sends))))
 }
 
 impl Receiver {
@@ -47,11 +43,12 @@ impl Receiver {
 impl Sender {
     /// Sends `value`. Waits while the other end does not take it.
     pub(super) async fn send<T: Serialize>(&mut self, value: &T) -> io::Result<()> {
-        self.frames.send(encode(value, self.limit)?).await
+        let limit = self.0.encoder().max_frame_length();
+        self.0.send(encode(value, limit)?).await
     }
 
     /// Says that nothing more will come.
     pub(super) async fn close(&mut self) -> io::Result<()> {
-        SinkExt::<bytes::Bytes>::close(&mut self.frames).await
+        SinkExt::<bytes::Bytes>::close(&mut self.0).await
     }
 }

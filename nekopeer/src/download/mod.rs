@@ -26,6 +26,8 @@ use nekoproto::{
 
 pub(crate) use self::file::look_alikes::LookAlikes;
 pub use self::{error::DownloadError, many::Downloads};
+use serde::{Deserialize, Serialize};
+
 use self::{file::destination::Destination, swarm::Report};
 use crate::{
     indexers::{Answer, Indexers, Scope},
@@ -83,7 +85,7 @@ pub struct Downloaded {
 }
 
 /// One source's part in a download.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
     /// Its id.
     pub node: NodeId,

@@ -75,7 +75,7 @@ fn interrupted_download_to_a_pipe_that_is_not_read_ends() {
     let mut command = reader.command(["get", "a.bin", "-o", "-"]);
     command.stdin(Stdio::null()).stdout(out).stderr(Stdio::piped());
     let mut getting = Running::start_with(command);
-    until(&mut getting, "the pipe was full", || rustix::io::ioctl_fionread(&unread).unwrap() >= 65536);
+    until(&mut getting, "the first bytes came", || rustix::io::ioctl_fionread(&unread).unwrap() > 0);
     getting.signal("INT");
     let ended = getting.wait_within(LIMIT).expect("it ends");
     ended.failed_with(3, &["interrupted"]);

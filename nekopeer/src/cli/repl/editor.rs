@@ -15,7 +15,7 @@ use rustyline::{
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use super::line::COMMANDS;
+use super::line::commands;
 use crate::cli::output::visible;
 
 const PROMPT: &str = "neko> ";
@@ -115,7 +115,7 @@ impl Completer for Words {
         let before = &line[..pos];
         let start = before.rfind(' ').map_or(0, |space| space + 1);
         if start == 0 {
-            return Ok((0, candidates(before, COMMANDS.iter().map(ToString::to_string), " ")));
+            return Ok((0, candidates(before)));
         }
         if ["register ", "share "].iter().any(|verb| before.trim_start().starts_with(verb)) {
             return self.files.complete_path(line, pos);
@@ -131,9 +131,9 @@ impl Completer for Words {
     }
 }
 
-fn candidates(prefix: &str, words: impl Iterator<Item = String>, end: &str) -> Vec<Pair> {
-    let matching = words.filter(|word| word.starts_with(prefix));
-    matching.map(|word| Pair { replacement: format!("{word}{end}"), display: word }).collect()
+fn candidates(prefix: &str) -> Vec<Pair> {
+    let matching = commands().into_iter().filter(|word| word.starts_with(prefix));
+    matching.map(|word| Pair { replacement: format!("{word} "), display: word }).collect()
 }
 
 impl Helper for Words {}

@@ -1,6 +1,8 @@
 //! Parsing of one REPL line: the verbs of the command line, and those of a dialogue.
 
-use clap::Parser;
+use std::iter;
+
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{args::PolicyArgs, verbs::Verb};
 
@@ -21,20 +23,13 @@ exit                    end (also: Ctrl-D)
 Words with spaces are 'quoted'. share takes --policy push|pull|hybrid, --lease SECS, --ttr SECS.";
 
 /// The commands, for completion.
-pub(super) const COMMANDS: [&str; 12] = [
-    "share",
-    "register",
-    "deregister",
-    "search",
-    "query",
-    "get",
-    "download",
-    "ls",
-    "status",
-    "stop",
-    "help",
-    "exit",
-];
+pub(super) fn commands() -> Vec<String> {
+    let names = |command: &clap::Command| {
+        let names = iter::once(command.get_name()).chain(command.get_visible_aliases());
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    Words::command().get_subcommands().flat_map(names).collect()
+}
 
 /// The words of one line.
 #[derive(Debug, Parser)]
@@ -124,12 +119,10 @@ mod tests {
 
     #[test]
     fn help_and_completion_know_every_command() {
-        for command in COMMANDS {
-            assert!(USAGE.lines().any(|line| line.starts_with(command)), "{command}");
-            assert!(
-                matches!(parse(&format!("{command} a")), Ok(Some(_))) || parse(command).is_ok(),
-                "{command}"
-            );
+        let commands = commands();
+        assert!(commands.iter().any(|command| command == "download"), "{commands:?}");
+        for command in commands {
+            assert!(USAGE.lines().any(|line| line.starts_with(&command)), "{command}");
         }
     }
 }
