@@ -133,6 +133,7 @@ impl Peers {
                     _ => NoAnswer::Away,
                 },
                 Some(Verdict::Unpublished) => NoAnswer::Withdrawn,
+                Some(Verdict::Unsettled) => NoAnswer::Unsettled,
                 Some(Verdict::Unknown) => {
                     lost.push(copy.to_signed());
                     NoAnswer::Away
@@ -145,9 +146,14 @@ impl Peers {
         Records::first_of(lost)
     }
 
-    /// Asks an origin for the newest versions of files of which `known` are versions; returns them in any order.
-    /// What it does not offer is left out, and everything if it does not answer.
-    pub(crate) async fn newest(&self, origin: Holder, known: Vec<VerifiedRecord>) -> Vec<VerifiedRecord> {
+    /// Asks an origin for the newest versions of files of which `known` are versions; returns them by name, in any
+    /// order: `None` where there is a newer one that it does not hand out yet. What it does not offer is left out,
+    /// and everything if it does not answer.
+    pub(crate) async fn newest(
+        &self,
+        origin: Holder,
+        known: Vec<VerifiedRecord>,
+    ) -> Vec<(FileName, Option<VerifiedRecord>)> {
         let batches = u32::try_from(known.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
         let ask = |client: PeerServiceClient| async move {
             let mut newest = Vec::new();
@@ -157,12 +163,17 @@ impl Peers {
                     Ok(verdicts) => verdicts,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
-                newest.extend(batch.iter().zip(verdicts).filter_map(|(known, verdict)| match verdict {
-                    Verdict::Current => Some(known.clone()),
-                    Verdict::Newer(record) => {
-                        self.library.verifier.verify(*record).ok().filter(|record| record.replaces(known))
-                    }
-                    Verdict::Unpublished | Verdict::Unknown => None,
+                newest.extend(batch.iter().zip(verdicts).filter_map(|(known, verdict)| {
+                    let newest = match verdict {
+                        Verdict::Current => Some(known.clone()),
+                        Verdict::Newer(record) => {
+                            let verified = self.library.verifier.verify(*record).ok();
+                            Some(verified.filter(|record| record.replaces(known))?)
+                        }
+                        Verdict::Unsettled => None,
+                        Verdict::Unpublished | Verdict::Unknown => return None,
+                    };
+                    Some((known.name.clone(), newest))
                 }));
             }
             Ok(Ok(newest))

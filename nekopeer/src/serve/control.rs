@@ -56,10 +56,12 @@ fn verdict(library: &Library, held: &Held) -> Result<Verdict, CatalogueError> {
         }
         Some(entry) => {
             let newest = entry.newest.as_ref().unwrap_or(&entry.record);
-            if newest.version > held.version {
-                Verdict::Newer(Box::new(newest.to_signed()))
-            } else {
+            if newest.version <= held.version {
                 Verdict::Unknown
+            } else if entry.newest.is_none() && !library.hands_out(newest) {
+                Verdict::Unsettled
+            } else {
+                Verdict::Newer(Box::new(newest.to_signed()))
             }
         }
         None => Verdict::Unpublished,

@@ -8,6 +8,7 @@ mod demo;
 mod hostile;
 mod intruders;
 mod numbering;
+mod one_number;
 mod origins;
 mod places;
 mod program;
