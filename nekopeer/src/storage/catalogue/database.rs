@@ -35,20 +35,22 @@ pub(super) struct LiveDatabase {
     pub(super) path: PathBuf,
     /// Whose it is.
     node: NodeId,
+    /// Replaced after each commit, so that it does not keep old pages from being used again for long. Dropped before
+    /// the database.
+    committed: RwLock<Option<Arc<Committed>>>,
     /// Locked by who writes or opens it, without readers: redb ends their transactions when it closes a database, and
     /// they begin anew. Reentrant, so that who reads while writing is told from who has to wait.
     database: ReentrantMutex<RefCell<Option<Database>>>,
-    /// Replaced after each commit, so that it does not keep old pages from being used again for long.
-    committed: RwLock<Option<Arc<Committed>>>,
     #[cfg(test)]
     pub(super) faults: Arc<super::faults::Faults>,
 }
 
 /// The state after one commit.
 ///
-/// What a table returns does not keep the transaction open that it was read in (redb's `AccessGuard`; its debug
-/// build met `read_page_ref_counts`): drop it before this. The transaction is dropped before the tables, which
-/// keep it open: its own tree would end it a moment before it lets go of its root page.
+/// What a table returns does not keep the transaction open that it was read in: drop it before this. Readers that
+/// did not let commits free pages that were still read, which redb's debug build asserts (`read_page_ref_counts`)
+/// and then writes nothing more. Commits without durability have no part in that. The transaction is dropped before
+/// the tables, which keep it open: its own tree would end it a moment before it lets go of its root page.
 pub(super) struct Committed {
     transaction: ReadTransaction,
     pub(super) files: ReadOnlyTable<&'static str, &'static [u8]>,
