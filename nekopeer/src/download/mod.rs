@@ -23,11 +23,10 @@ use std::{
 use nekoproto::{
     FileName, Freshness, Holder, NodeId, VerifiedRecord, limits::TTL_DEFAULT, transport::Endpoint,
 };
+use serde::{Deserialize, Serialize};
 
 pub(crate) use self::file::look_alikes::LookAlikes;
 pub use self::{error::DownloadError, many::Downloads};
-use serde::{Deserialize, Serialize};
-
 use self::{file::destination::Destination, swarm::Report};
 use crate::{
     indexers::{Answer, Indexers, Scope},
