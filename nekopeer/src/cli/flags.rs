@@ -52,8 +52,8 @@ fn not_followed(
 /// Whether the command names or places files by the share folder.
 pub(super) const fn stores_files(command: &Command) -> bool {
     match command {
-        Command::Publish(_) | Command::Store(_) => true,
-        Command::Download(download) => download.output.is_none(),
+        Command::Publish { .. } | Command::Store { .. } => true,
+        Command::Download { output, .. } => output.is_none(),
         _ => false,
     }
 }

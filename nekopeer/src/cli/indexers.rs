@@ -10,7 +10,7 @@ use nekoproto::{
 };
 use tokio::time::timeout;
 
-use super::{args::NodeArgs, output::Output, reach::Need};
+use super::{args::NodeArgs, output::Output};
 
 /// Time limit for probing whether an indexer answers.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
@@ -42,11 +42,17 @@ impl Indexers {
         Ok(Self { addrs: vec![embedded.local_addr()], embedded: Some(embedded) })
     }
 
-    /// Tells of a peer that was started with these indexers what its user does not expect: that it has none, that one
+    /// Tells of a peer that was started with these indexers what its user does not expect: that it has none (if that `is_missed`), that one
     /// was started here, or where it serves, if an indexer is remote.
-    pub(super) fn note(&self, args: &NodeArgs, need: Need, serves_on: Option<SocketAddr>, output: Output) {
+    pub(super) fn note(
+        &self,
+        args: &NodeArgs,
+        is_missed: bool,
+        serves_on: Option<SocketAddr>,
+        output: Output,
+    ) {
         let discover = args.discover;
-        if need == Need::Peers && self.addrs.is_empty() {
+        if is_missed && self.addrs.is_empty() {
             output.note(&format!("no indexer found at {discover}: origins that moved are not found"));
         }
         if let Some(addr) = self.embedded.as_ref().map(IndexerHandle::local_addr) {

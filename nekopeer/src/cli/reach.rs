@@ -39,10 +39,11 @@ pub(super) enum Need {
 impl Need {
     pub(super) const fn of(command: &Command) -> Self {
         match command {
-            Command::Publish(_) | Command::Store(_) => Self::Serving,
-            Command::Download(_) | Command::Read(_) | Command::Search { .. } | Command::Query { .. } => {
-                Self::Indexer
-            }
+            Command::Publish { .. } | Command::Store { .. } => Self::Serving,
+            Command::Download { .. }
+            | Command::Read { .. }
+            | Command::Search { .. }
+            | Command::Query { .. } => Self::Indexer,
             Command::Check => Self::Peers,
             Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
                 Self::Catalogue
@@ -107,7 +108,7 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
         };
         match Hosted::start(args, found, need == Need::Serving, output).await {
             Ok(hosted) => {
-                hosted.indexers.note(args, need, hosted.facts.serves_on, output);
+                hosted.indexers.note(args, need == Need::Peers, hosted.facts.serves_on, output);
                 return Ok(Reached::Here(Box::new(hosted)));
             }
             Err((StartError::Lock(LockError::InUse { .. }), found))

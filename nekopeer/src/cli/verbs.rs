@@ -13,7 +13,7 @@ use nekoproto::{
 
 use super::{names, output::Output};
 use crate::{
-    commands::{Command, Download, LocalPath, Publish, Read, Store, Wanted},
+    commands::{Command, LocalPath, Wanted},
     publish::PolicyChange,
 };
 
@@ -148,8 +148,10 @@ impl Verb {
     pub(super) fn command(self, saying: Saying, output: Output) -> anyhow::Result<Option<Command>> {
         let has_policy = saying.line.is_some_and(|said| said != PolicyChange::default());
         let why = match self.meaning(saying) {
-            Ok(Command::Read(_)) if output.is_json() => "--json and -o - would both write to stdout",
-            Ok(command) if has_policy && !matches!(command, Command::Publish(_) | Command::Store(_)) => {
+            Ok(Command::Read { .. }) if output.is_json() => "--json and -o - would both write to stdout",
+            Ok(command)
+                if has_policy && !matches!(command, Command::Publish { .. } | Command::Store { .. }) =>
+            {
                 "only what is shared has a policy"
             }
             Ok(command) => return Ok(Some(command)),
@@ -210,11 +212,11 @@ impl Files {
             Some(_) if paths.len() > 1 => Err(NoCommand::Usage(NAME_USAGE)),
             None if from_stdin => Err(NoCommand::Usage(NAME_USAGE)),
             Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::Usage(NO_STDIN)),
-            Some(name) if from_stdin => Ok(Command::Store(Store { name, force, policy })),
+            Some(name) if from_stdin => Ok(Command::Store { name, force, policy }),
             _ if force => Err(NoCommand::Usage("--force is about what comes on stdin (`-`)")),
             name => {
                 let paths = paths.iter().map(|path| find(path, saying.dir).into()).collect();
-                Ok(Command::Publish(Publish { paths, name, policy }))
+                Ok(Command::Publish { paths, name, policy })
             }
         }
     }
@@ -258,13 +260,13 @@ fn get(
     let wanted = Wanted { origin: which.origin, ttl_hops: reach.ttl };
     let output = match (names.as_slice(), output) {
         ([name], Some(path)) if path == Path::new(STDIO) => {
-            return Ok(Command::Read(Read { name: name.clone(), wanted }));
+            return Ok(Command::Read { name: name.clone(), wanted });
         }
         ([_], Some(path)) => Some(LocalPath(absolute(&path).unwrap_or(path))),
         (_, None) => None,
         (_, Some(_)) => return Err(NoCommand::Usage("-o names the place of a single file")),
     };
-    Ok(Command::Download(Download { names, output, force: which.force, wanted }))
+    Ok(Command::Download { names, output, force: which.force, wanted })
 }
 
 #[cfg(test)]
@@ -292,7 +294,7 @@ mod tests {
         let said = |words: &[&str]| {
             let files = Files { paths: words.iter().map(PathBuf::from).collect(), name: None, force: false };
             match Verb::Register(files).meaning(saying) {
-                Ok(Command::Publish(Publish { paths, name, .. })) => (paths.len(), name),
+                Ok(Command::Publish { paths, name, .. }) => (paths.len(), name),
                 other => panic!("{other:?}"),
             }
         };

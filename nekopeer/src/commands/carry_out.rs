@@ -5,8 +5,8 @@ use std::{path::PathBuf, sync::Arc};
 use nekoproto::FileName;
 
 use super::{
-    Answer, Command, Download, Failure, Host, Input, Publish, PublishedRow, Read, Row, Store, Summary,
-    Wanted, answer::pass_events, input::InputReader,
+    Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, Wanted, answer::pass_events,
+    input::InputReader,
 };
 use crate::{
     commands::in_one_line,
@@ -35,11 +35,17 @@ pub(crate) async fn carry_out(
     // Dropped where it is not read, so that a caller who sends it does not wait.
     let input = command.takes_input().then_some(input);
     match command {
-        Command::Publish(Publish { paths, name, policy }) => {
+        Command::Publish { paths, name, policy } => {
             let paths = paths.into_iter().map(|path| path.0).collect();
             return publish(peer, paths, PublishOptions { name, policy }, answer).await;
         }
-        Command::Store(store) => return store_input(peer, store, input, answer).await,
+        Command::Store { name, force, policy } => {
+            let input = input.ok_or_else(|| Failure::new("there is no input"))?;
+            let progress = Arc::new(Progress::default());
+            let storing = peer.store(&name, InputReader::new(input), force, &progress);
+            let path = answer.reporting(&progress, storing).await?;
+            return publish(peer, vec![path], PublishOptions { name: Some(name), policy }, answer).await;
+        }
         Command::Withdraw { names } => {
             for name in names {
                 let outcome = peer.deregister(&name).await.map_err(Failure::from);
@@ -54,8 +60,10 @@ pub(crate) async fn carry_out(
             let answers = peer.query_all(&names, ttl_hops).await?;
             found(names, answers, answer).await?;
         }
-        Command::Download(download) => get(peer, download, answer).await?,
-        Command::Read(Read { name, wanted }) => {
+        Command::Download { names, output, force, wanted } => {
+            get(peer, names, options(wanted, output.map(|path| path.0), force), answer).await?;
+        }
+        Command::Read { name, wanted } => {
             let options = options(wanted, None, false);
             let progress = Arc::new(Progress::default());
             let reading = peer.read(&name, &options, answer.writer(), &progress);
@@ -100,23 +108,12 @@ async fn publish(
     answer.reporting(&progress, publishing).await
 }
 
-async fn store_input(
+async fn get(
     peer: &PeerHandle,
-    store: Store,
-    input: Option<Input>,
+    names: Vec<FileName>,
+    options: DownloadOptions,
     answer: &Answer,
-) -> Result<Summary, Failure> {
-    let Store { name, force, policy } = store;
-    let input = input.ok_or_else(|| Failure::new("there is no input"))?;
-    let progress = Arc::new(Progress::default());
-    let storing = peer.store(&name, InputReader::new(input), force, &progress);
-    let path = answer.reporting(&progress, storing).await?;
-    publish(peer, vec![path], PublishOptions { name: Some(name), policy }, answer).await
-}
-
-async fn get(peer: &PeerHandle, download: Download, answer: &Answer) -> Result<(), Failure> {
-    let Download { names, output, force, wanted } = download;
-    let options = options(wanted, output.map(|path| path.0), force);
+) -> Result<(), Failure> {
     let progress = Arc::new(Progress::default());
     if let [name] = names.as_slice() {
         let done = loop {

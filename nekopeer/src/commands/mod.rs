@@ -29,9 +29,23 @@ use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Command {
     /// Publish files and folders. Answers with [`Row::Published`].
-    Publish(Publish),
+    Publish {
+        /// Files and folders.
+        paths: Vec<LocalPath>,
+        /// The name of a single file.
+        name: Option<FileName>,
+        /// What was said about the policy.
+        policy: PolicyChange,
+    },
     /// Store the input as a file in the share folder, and publish it. Answers with [`Row::Published`].
-    Store(Store),
+    Store {
+        /// The name, and the path within the share folder.
+        name: FileName,
+        /// Replace a file that stands there.
+        force: bool,
+        /// What was said about the policy.
+        policy: PolicyChange,
+    },
     /// Offer these names no longer. Answers with [`Row::Withdrawn`].
     Withdraw {
         /// The names.
@@ -50,9 +64,23 @@ pub(crate) enum Command {
         ttl_hops: u8,
     },
     /// Download files. One name: answers with [`Row::Downloaded`] or fails. Several: one row per name.
-    Download(Download),
+    Download {
+        /// The names.
+        names: Vec<FileName>,
+        /// Where a single file is to stand; `None`: in the share folder.
+        output: Option<LocalPath>,
+        /// Replace an existing file.
+        force: bool,
+        /// Which file, and how far it is looked for.
+        wanted: Wanted,
+    },
     /// Read one file in order; no copy is kept. Answers with [`Reply::Bytes`], then [`Row::Downloaded`].
-    Read(Read),
+    Read {
+        /// The name.
+        name: FileName,
+        /// Which file, and how far it is looked for.
+        wanted: Wanted,
+    },
     /// List what is published and held here. Answers with [`Row::File`].
     List {
         /// At most this many; `None`: all.
@@ -69,52 +97,8 @@ pub(crate) enum Command {
 impl Command {
     /// Whether it reads its input.
     pub(crate) const fn takes_input(&self) -> bool {
-        matches!(self, Self::Store(_))
+        matches!(self, Self::Store { .. })
     }
-}
-
-/// See [`Command::Publish`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Publish {
-    /// Files and folders.
-    pub(crate) paths: Vec<LocalPath>,
-    /// The name of a single file.
-    pub(crate) name: Option<FileName>,
-    /// What was said about the policy.
-    pub(crate) policy: PolicyChange,
-}
-
-/// See [`Command::Store`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Store {
-    /// The name, and the path within the share folder.
-    pub(crate) name: FileName,
-    /// Replace a file that stands there.
-    pub(crate) force: bool,
-    /// What was said about the policy.
-    pub(crate) policy: PolicyChange,
-}
-
-/// See [`Command::Download`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Download {
-    /// The names.
-    pub(crate) names: Vec<FileName>,
-    /// Where a single file is to stand; `None`: in the share folder.
-    pub(crate) output: Option<LocalPath>,
-    /// Replace an existing file.
-    pub(crate) force: bool,
-    /// Which file, and how far it is looked for.
-    pub(crate) wanted: Wanted,
-}
-
-/// See [`Command::Read`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Read {
-    /// The name.
-    pub(crate) name: FileName,
-    /// Which file, and how far it is looked for.
-    pub(crate) wanted: Wanted,
 }
 
 /// Which of several files under one name, and how far it is looked for.

@@ -69,11 +69,11 @@ pub(super) fn answer(
 
 fn view(command: &Command) -> Box<dyn View> {
     match command {
-        Command::Publish(_) | Command::Store(_) => Box::<published::Published>::default(),
+        Command::Publish { .. } | Command::Store { .. } => Box::<published::Published>::default(),
         Command::Search { names } | Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
-        Command::Download(download) if download.names.len() != 1 => Box::<downloads::Many>::default(),
-        Command::Download(_) => Box::new(downloads::One { to_stdout: false }),
-        Command::Read(_) => Box::new(downloads::One { to_stdout: true }),
+        Command::Download { names, .. } if names.len() != 1 => Box::<downloads::Many>::default(),
+        Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
+        Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
         Command::List { .. } | Command::Check => Box::<files::Files>::default(),
         Command::Withdraw { .. } | Command::Events | Command::Stop => Box::<Lines>::default(),
     }
@@ -82,10 +82,10 @@ fn view(command: &Command) -> Box<dyn View> {
 /// What the progress bar is about.
 fn title(command: &Command) -> String {
     match command {
-        Command::Publish(_) => "reading".to_owned(),
-        Command::Store(_) => "stdin".to_owned(),
-        Command::Read(read) => read.name.to_string(),
-        Command::Download(download) => match download.names.as_slice() {
+        Command::Publish { .. } => "reading".to_owned(),
+        Command::Store { .. } => "stdin".to_owned(),
+        Command::Read { name, .. } => name.to_string(),
+        Command::Download { names, .. } => match names.as_slice() {
             [name] => name.to_string(),
             _ => "files".to_owned(),
         },
@@ -95,7 +95,7 @@ fn title(command: &Command) -> String {
 
 fn cannot_write(command: &Command, why: &io::Error) -> anyhow::Error {
     match command {
-        Command::Read(read) => anyhow::anyhow!("{}: cannot write to stdout: {why}", read.name),
+        Command::Read { name, .. } => anyhow::anyhow!("{name}: cannot write to stdout: {why}"),
         _ => anyhow::anyhow!("cannot write to stdout: {why}"),
     }
 }
