@@ -282,7 +282,16 @@ impl Downloads {
 
     fn downloaded(&self, record: VerifiedRecord, path: PathBuf, bytes_moved: u64) -> Downloaded {
         let (took, freshness) = (self.began.elapsed(), Freshness::Unverified);
-        Downloaded { record, path, bytes_moved, was_here: false, took, freshness, doubt: None, sources: Vec::new() }
+        Downloaded {
+            record,
+            path,
+            bytes_moved,
+            was_here: false,
+            took,
+            freshness,
+            doubt: None,
+            sources: Vec::new(),
+        }
     }
 
     fn ended(&mut self, name: &FileName, outcome: Result<Downloaded, DownloadError>) {
