@@ -84,7 +84,7 @@ enum Dropped {
 /// Removes the file and its entry, if the entry is that of an outdated copy at that moment: the name may have been
 /// deregistered and published meanwhile. Blocking.
 fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError> {
-    library.catalogue.settle(name)?;
+    library.settle_placing(name)?;
     let _removing = library.catalogue.removing(name);
     let mut dropped = Dropped::NotOutdated;
     let is_removed = library.catalogue.remove_if(name, |entry| {

@@ -5,7 +5,7 @@ use std::{fs::symlink_metadata, path::PathBuf};
 
 use nekoproto::FileName;
 
-use super::{Catalogue, CatalogueError, Copy};
+use super::{Catalogue, CatalogueError, Copy, Entry};
 use crate::content::stamp::Stamp;
 
 /// Copies that are being moved to their places, until dropped. Their files are no changes of a user's meanwhile.
@@ -47,26 +47,28 @@ impl Catalogue {
     }
 
     /// Ends what was interrupted in the placing of `name`: a copy that reached its place is catalogued, any other is
-    /// forgotten. The name must not be in use. Blocking.
+    /// forgotten. The name must not be in use. Returns the entry of a copy that is catalogued now. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
-    pub(crate) fn settle(&self, name: &FileName) -> Result<(), CatalogueError> {
-        let Some(copy) = self.tables.placing(name)? else { return Ok(()) };
+    pub(crate) fn settle(&self, name: &FileName) -> Result<Option<Entry>, CatalogueError> {
+        let Some(copy) = self.tables.placing(name)? else { return Ok(None) };
         let moved = symlink_metadata(&copy.entry.path).map(|metadata| Stamp::of(&metadata));
         match moved {
             Ok(stamp) if copy.entry.stamp.is_moved_to(&stamp) => {
                 let mut copy = copy;
                 copy.entry.stamp = stamp;
-                self.put_copies(vec![copy])?; // or it was overtaken, which ends it too
+                let entry = copy.entry.clone();
+                let stored = self.put_copies(vec![copy])?.remove(0); // or it was overtaken, which ends it too
+                Ok(stored.is_ok().then_some(entry))
             }
             _ => {
                 let write = self.tables.begin()?;
                 write.end_placing(std::iter::once(name))?;
                 self.tables.commit(write)?;
+                Ok(None)
             }
         }
-        Ok(())
     }
 
     /// Ends all that the last process left. Blocking.
@@ -74,7 +76,7 @@ impl Catalogue {
     /// # Errors
     /// The catalogue failed; some may be left.
     pub(crate) fn settle_all(&self) -> Result<(), CatalogueError> {
-        self.tables.all_placing()?.iter().try_for_each(|name| self.settle(name))
+        self.tables.all_placing()?.iter().try_for_each(|name| self.settle(name).map(drop))
     }
 
     fn marked(&self, names: Vec<FileName>) -> Placing<'_> {
