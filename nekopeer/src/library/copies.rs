@@ -111,6 +111,14 @@ impl Library {
         self.copies.lock().due(now, passed)
     }
 
+    /// A question about the copies of `names` begins.
+    pub(crate) fn note_asked(&self, names: &[FileName], now: Instant) {
+        let mut copies = self.copies.lock();
+        for name in names {
+            copies.change(name, |copy| copy.asked(now));
+        }
+    }
+
     /// The versions that origins are asked about for the copies of `names`: the newest known ones, so that the
     /// answers tell of later ones, and subscribe to them, for outdated copies too. What is no copy any more is
     /// forgotten; what cannot be read now is left out. Blocking.
