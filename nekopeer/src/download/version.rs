@@ -16,6 +16,7 @@ use super::{
         placement::{NewCopy, put_in_place},
         reuse::LocalChunks,
     },
+    keep,
     manifest::Plan,
     swarm::{Report, transfer::Transfer},
 };
@@ -34,20 +35,21 @@ const TRIES: u32 = 3;
 const SHOWN_FROM: u64 = 128 * CHUNK_AVERAGE_MIN;
 
 impl Downloader {
-    /// Fetches the file, puts it in its place and catalogues it.
+    /// Fetches the file, puts it in its place, catalogues it and offers it, unless `stop` is cancelled before.
     pub(super) async fn obtain(
         &self,
         target: Target,
         replaceable: Option<Stamp>,
         options: &DownloadOptions,
         progress: &Arc<Progress>,
+        stop: &CancellationToken,
     ) -> Result<(Entry, Report), DownloadError> {
         let Target { record, sources } = target;
         let origin = sources.iter().find(|source| source.node == record.origin);
         let origin_addr = origin.map(|origin| origin.addr);
         let plan = self.find_manifest(&record, &sources).await?;
-        // Ends the work on the disk soon after this future is dropped, or the peer stops.
-        let stop = self.library.tasks.stop.child_token();
+        // Ends the work on the disk soon after this future is dropped too.
+        let stop = stop.child_token();
         let _stop = stop.clone().drop_guard();
         let (mut assembly, mut local) = {
             let (record, options, stop) = (record.clone(), options.clone(), stop.clone());
@@ -71,10 +73,14 @@ impl Downloader {
                 return Err(exhausted(&record, report.last_failure));
             }
             let (placed, encoded, stop_placing) = (record.clone(), plan.encoded.to_vec(), stop.clone());
+            let indexers = Arc::clone(&self.indexers);
             let place = move |library: &Arc<Library>| {
-                let catalogue = &library.catalogue;
                 let copy = NewCopy { record: placed, origin_addr, manifest: encoded, replaceable };
-                put_in_place(catalogue, fetched.assembly, copy, &stop_placing)
+                let placed = put_in_place(&library.catalogue, fetched.assembly, copy, &stop_placing)?;
+                if let Ok(entry) = &placed {
+                    keep(library, &indexers, std::slice::from_ref(entry));
+                }
+                Ok::<_, DownloadError>(placed)
             };
             match self.library.blocking(place).await? {
                 Ok(entry) => return Ok((entry, report)),

@@ -71,7 +71,7 @@ impl Publisher {
     /// ones. The names are `settling` since before they were stored.
     pub(super) async fn settle(&self, outcome: &mut PublishOutcome, settling: &Settling) {
         self.contested.forget(outcome.published.iter().map(|record| &record.name));
-        self.indexers.announce(&outcome.published, &outcome.unchanged).await;
+        self.indexers.offer(outcome.published.iter().chain(&outcome.unchanged)).await;
         for _ in 0..ROUNDS_MAX {
             let heard = settling.take();
             if heard.is_empty() {
@@ -79,7 +79,7 @@ impl Publisher {
             }
             let Ok(done) = self.carry_out(self.plan(heard, Occasion::Publish)).await else { break };
             let renumbered: Vec<_> = done.renumbered.into_iter().map(|(_, record)| record).collect();
-            self.indexers.announce(&renumbered, &done.adopted).await;
+            self.indexers.offer(renumbered.iter().chain(&done.adopted)).await;
             let now = renumbered.into_iter().chain(done.adopted);
             let mut now: HashMap<FileName, VerifiedRecord> =
                 now.map(|record| (record.name.clone(), record)).collect();
@@ -121,7 +121,7 @@ impl Publisher {
             return;
         }
         let news: Vec<_> = done.renumbered.iter().map(|(_, record)| record.clone()).collect();
-        self.indexers.announce(&news, &done.adopted).await;
+        self.indexers.offer(news.iter().chain(&done.adopted)).await;
         self.indexers.registered(news.len() + done.adopted.len()).await;
         for (taken, record) in done.renumbered {
             let (name, version) = (record.name.clone(), record.version);

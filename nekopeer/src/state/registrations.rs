@@ -146,7 +146,7 @@ impl Registrations {
     }
 
     /// These versions are complete. A newer version, complete or being downloaded, stays the offer of its name.
-    pub(crate) fn offer(&mut self, records: &[VerifiedRecord]) -> Generation {
+    pub(crate) fn offer<'a>(&mut self, records: impl IntoIterator<Item = &'a VerifiedRecord>) -> Generation {
         self.generation += 1;
         for record in records {
             self.change(&record.name, |offer| {

@@ -14,8 +14,9 @@ use crate::{
     download::DownloadOptions,
     library::{Library, Opened, status::Condition},
     storage::{
-        catalogue::{Catalogue, Copy},
+        catalogue::{Catalogue, Copy, ToPlace},
         lock::DataLock,
+        partial::Partial,
         share_folder::ShareFolder,
     },
 };
@@ -111,7 +112,7 @@ fn download(library: &Library, version: u64, killed: Killed) {
     let entry = copy_entry(record.clone(), None, complete, partial.target().to_owned());
     let manifest = Manifest::implied_by(&record).unwrap().1;
     let mut copy = Copy { entry, manifest, outboard: Vec::new() };
-    let _placing = catalogue.place([(&copy, partial.path())].into_iter()).unwrap();
+    let _placing = catalogue.place(to_place(&copy, &partial)).unwrap();
     if killed == Killed::OnItsWay {
         return;
     }
@@ -120,6 +121,11 @@ fn download(library: &Library, version: u64, killed: Killed) {
         return;
     }
     catalogue.put_copy(copy).unwrap();
+}
+
+fn to_place<'a>(copy: &'a Copy, partial: &Partial) -> impl Iterator<Item = ToPlace<'a>> {
+    let stop = Box::leak(Box::default());
+    [ToPlace { copy, partial: partial.path(), stop }].into_iter()
 }
 
 /// The file is that of the entry, whatever happened.
@@ -191,7 +197,7 @@ fn file_that_is_being_replaced_is_not_called_changed() {
     let before = catalogue.get(&record.name).unwrap();
     let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
     let mut copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
-    let placing = catalogue.place([(&copy, partial.path())].into_iter()).unwrap();
+    let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
     copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
     let condition =
         || library.status(crate::storage::catalogue::Entry::clone(&before), &mut <_>::default()).condition;
@@ -201,4 +207,30 @@ fn file_that_is_being_replaced_is_not_called_changed() {
     assert_eq!(condition(), Condition::Good(Freshness::Unverified), "of the entry that replaced it");
     std::fs::write(&before.path, b"my own work").unwrap();
     assert_eq!(condition(), Condition::Changed);
+}
+
+/// Whether the process is killed after the move, or goes on.
+#[test]
+fn copy_that_is_deregistered_while_its_next_version_is_moved_does_not_come_back() {
+    for is_killed in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let library = start(folder.path());
+        download(&library, 1, Killed::Never);
+        let (catalogue, record) = (&library.catalogue, record(2));
+        let partial = library.share.place(&record.name).unwrap().partial(&record.content).unwrap();
+        partial.write_at(&content(2), 0).unwrap();
+        let stamp = partial.complete(record.size).unwrap();
+        let before = catalogue.get(&record.name).unwrap();
+        let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
+        let mut copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
+        let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
+        assert!(catalogue.remove(&record.name).unwrap());
+        copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
+        if !is_killed {
+            assert!(catalogue.put_copy(copy).is_err());
+        }
+        drop(placing);
+        drop(library);
+        assert!(start(folder.path()).catalogue.get(&record.name).is_none(), "killed: {is_killed}");
+    }
 }

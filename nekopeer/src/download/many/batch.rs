@@ -9,6 +9,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use nekoproto::{ContentHash, Holder, NodeId};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     content::stamp::Stamp,
@@ -16,12 +17,13 @@ use crate::{
         Downloader,
         error::DownloadError,
         file::placement::copy_entry,
+        keep,
         swarm::source::{FetchError, Source},
     },
     library::Library,
     state::choice::Target,
     storage::{
-        catalogue::{Copy, Entry},
+        catalogue::{Copy, Entry, ToPlace},
         partial::Partial,
         place::sync_folder,
     },
@@ -42,6 +44,8 @@ pub(super) struct Small {
     pub(super) manifest: Vec<u8>,
     /// The file it may replace.
     pub(super) replaceable: Option<Stamp>,
+    /// Cancelled if it is not wanted any more.
+    pub(super) stop: CancellationToken,
 }
 
 /// Files that are held in memory together.
@@ -160,9 +164,16 @@ impl Downloader {
         &self,
         arrived: Vec<Arrived>,
     ) -> Vec<(Arrived, Result<PathBuf, DownloadError>)> {
-        let stored = self.library.blocking(move |library| store_all(library, arrived)).await;
-        let kept: Vec<Entry> = stored.iter().filter_map(|(_, entry)| entry.as_ref().ok().cloned()).collect();
-        self.keep(&kept).await;
+        let indexers = Arc::clone(&self.indexers);
+        let store = move |library: &Arc<Library>| {
+            let stored = store_all(library, arrived);
+            let kept: Vec<Entry> =
+                stored.iter().filter_map(|(_, entry)| entry.as_ref().ok().cloned()).collect();
+            keep(library, &indexers, &kept);
+            stored
+        };
+        let stored = self.library.blocking(store).await;
+        self.indexers.offer([]).await; // waits until they were told
         stored.into_iter().map(|(arrived, entry)| (arrived, entry.map(|entry| entry.path))).collect()
     }
 }
@@ -181,9 +192,13 @@ fn store_all(library: &Library, arrived: Vec<Arrived>) -> Stored {
     // Durable before they are noted as complete.
     let synced =
         Partial::sync_all(written.iter().map(|(_, _, partial)| partial)).map_err(DownloadError::from);
-    let copies = written.iter().map(|(_, copy, partial)| (copy, partial.path()));
+    let copies = written.iter().map(|(arrived, copy, partial)| ToPlace {
+        copy,
+        partial: partial.path(),
+        stop: &arrived.small.stop,
+    });
     let placing = synced.and_then(|()| Ok(library.catalogue.place(copies)?));
-    let _placing = match placing {
+    let placing = match placing {
         Ok(placing) => placing,
         Err(error) => {
             let arrived = written.into_iter().map(|(arrived, ..)| arrived);
@@ -194,14 +209,15 @@ fn store_all(library: &Library, arrived: Vec<Arrived>) -> Stored {
     let (mut placed, mut copies) = (Vec::with_capacity(written.len()), Vec::with_capacity(written.len()));
     let mut folders = HashSet::new();
     for (arrived, mut copy, partial) in written {
-        match partial.rename(arrived.small.replaceable) {
+        let checked = placing.check(&copy.entry.record.name).map_err(DownloadError::from);
+        match checked.and_then(|()| Ok(partial.rename(arrived.small.replaceable)?)) {
             Ok(stamp) => {
                 copy.entry.stamp = stamp;
                 folders.extend(copy.entry.path.parent().map(Path::to_owned));
                 placed.push((arrived, copy.entry.clone()));
                 copies.push(copy);
             }
-            Err(error) => done.push((arrived, Err(error.into()))),
+            Err(error) => done.push((arrived, Err(error))),
         }
     }
     folders.iter().for_each(|folder| sync_folder(folder));

@@ -41,9 +41,16 @@ impl Catalogue {
         let write = self.tables.begin()?;
         let mut results = Vec::with_capacity(copies.len());
         let mut entries = Vec::with_capacity(copies.len());
-        write.end_placing(copies.iter().map(|copy| &copy.entry.record.name))?;
-        for mut copy in copies {
-            if let Err(error) = self.may_hold(&copy.entry.record) {
+        let placed = write.end_placing(copies.iter().map(|copy| &copy.entry.record.name))?;
+        for (mut copy, is_placed) in copies.into_iter().zip(placed) {
+            let name = &copy.entry.record.name;
+            let is_removed = !is_placed && self.is_placing(name); // meanwhile
+            let may_hold = if is_removed {
+                Err(CatalogueError::Overtaken(name.clone()))
+            } else {
+                self.may_hold(&copy.entry.record)
+            };
+            if let Err(error) = may_hold {
                 results.push(Err(error));
                 continue;
             }
