@@ -147,12 +147,7 @@ fn open(
     let catalogue = &library.catalogue;
     let before = place.open().ok();
     let path = place.partial_path(&record.content);
-    if let Some(abandoned) = catalogue.partial(&record.name)?.filter(|noted| *noted != path) {
-        // The partial file of an older version, which will not be completed. It may be gone already.
-        drop(std::fs::remove_file(abandoned));
-    }
-    // Before it is made, so that no crash leaves one of which nobody knows.
-    catalogue.note_partial(&record.name, Some(&path))?;
+    catalogue.begin_partials(&[(&record.name, path)])?;
     let partial = place.partial(&record.content)?;
     let (had, segments, maybe_more) = checkpoint::recall(catalogue, &manifest, &partial)?;
     let assembly = Assembly::open(manifest, outboard, partial, &had, segments);

@@ -23,7 +23,7 @@ use crate::{
 
 /// What was done last before the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Killed {
+pub(in crate::download) enum Killed {
     BeforeAnything,
     /// The partial file is noted.
     Noted,
@@ -50,7 +50,7 @@ const POINTS: [Killed; 7] = [
 ];
 
 /// A start of the peer, as [`Peer::spawn`](crate::Peer::spawn) does it.
-fn start(folder: &Path) -> std::sync::Arc<Library> {
+pub(in crate::download) fn start(folder: &Path) -> std::sync::Arc<Library> {
     let share = ShareFolder::open(folder).unwrap();
     let data_dir = folder.join(".neko");
     let lock = DataLock::take(&data_dir).unwrap();
@@ -60,11 +60,11 @@ fn start(folder: &Path) -> std::sync::Arc<Library> {
     Library::new(Opened { share, data_dir, catalogue, lock }, identity.id(), false, 0, None).0
 }
 
-fn content(version: u64) -> Vec<u8> {
+pub(in crate::download) fn content(version: u64) -> Vec<u8> {
     format!("the bytes of version {version}").into_bytes()
 }
 
-fn record(version: u64) -> VerifiedRecord {
+pub(in crate::download) fn record(version: u64) -> VerifiedRecord {
     let scratch = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(scratch.path(), content(version)).unwrap();
     let chunked = chunk_file(scratch.path(), None, &Default::default(), &Default::default()).unwrap();
@@ -83,7 +83,7 @@ fn record(version: u64) -> VerifiedRecord {
 
 /// Downloads a version until the process is killed. What a kill leaves is what is on disk: nothing cleans up when
 /// the rest is dropped.
-fn download(library: &Library, version: u64, killed: Killed) {
+pub(in crate::download) fn download(library: &Library, version: u64, killed: Killed) {
     if killed == Killed::BeforeAnything {
         return;
     }
@@ -94,7 +94,7 @@ fn download(library: &Library, version: u64, killed: Killed) {
     };
     let place = library.share.place(&record.name).unwrap();
     let path = place.partial_path(&record.content);
-    catalogue.note_partial(&record.name, Some(&path)).unwrap();
+    catalogue.begin_partials(&[(&record.name, path)]).unwrap();
     if killed == Killed::Noted {
         return;
     }

@@ -23,9 +23,9 @@ use crate::{
     library::Library,
     state::choice::Target,
     storage::{
-        catalogue::{Copy, Entry, ToPlace},
+        catalogue::{CatalogueError, Copy, Entry, ToPlace},
         partial::Partial,
-        place::sync_folder,
+        place::{Place, sync_folder},
     },
     util::{progress::Progress, tasks::blocking},
 };
@@ -182,9 +182,20 @@ type Stored = Vec<(Arrived, Result<Entry, DownloadError>)>;
 
 fn store_all(library: &Library, arrived: Vec<Arrived>) -> Stored {
     let mut done: Stored = Vec::with_capacity(arrived.len());
-    let mut written: Vec<(Arrived, Copy, Partial)> = Vec::with_capacity(arrived.len());
+    let mut places: Vec<(Arrived, Place)> = Vec::with_capacity(arrived.len());
     for arrived in arrived {
-        match write(library, &arrived) {
+        match library.share.place(&arrived.small.target.record.name) {
+            Ok(place) => places.push((arrived, place)),
+            Err(error) => done.push((arrived, Err(error.into()))),
+        }
+    }
+    if let Err(error) = note(library, &places) {
+        done.extend(not_stored(places.into_iter().map(|(arrived, _)| arrived), &error.to_string()));
+        return done;
+    }
+    let mut written: Vec<(Arrived, Copy, Partial)> = Vec::with_capacity(places.len());
+    for (arrived, place) in places {
+        match write(library, place, &arrived) {
             Ok((copy, partial)) => written.push((arrived, copy, partial)),
             Err(error) => done.push((arrived, Err(error))),
         }
@@ -243,11 +254,19 @@ fn not_stored(arrived: impl Iterator<Item = Arrived>, why: &str) -> Stored {
     arrived.map(failed).collect()
 }
 
+/// Notes the partial files that will be made.
+fn note(library: &Library, places: &[(Arrived, Place)]) -> Result<(), CatalogueError> {
+    let partial =
+        |(arrived, place): &'_ (Arrived, Place)| place.partial_path(&arrived.small.target.record.content);
+    let names = places.iter().map(|(arrived, _)| &arrived.small.target.record.name);
+    library.catalogue.begin_partials(&names.zip(places.iter().map(partial)).collect::<Vec<_>>())
+}
+
 /// Writes a file to its partial file.
-fn write(library: &Library, arrived: &Arrived) -> Result<(Copy, Partial), DownloadError> {
+fn write(library: &Library, place: Place, arrived: &Arrived) -> Result<(Copy, Partial), DownloadError> {
     let Target { record, sources } = &arrived.small.target;
     library.catalogue.may_hold(record)?;
-    let partial = library.share.place(&record.name)?.partial(&record.content)?;
+    let partial = place.partial(&record.content)?;
     match partial.write_at(&arrived.bytes, 0).and_then(|()| partial.cut(record.size)) {
         Ok(stamp) => {
             let origin = sources.iter().find(|source| source.node == record.origin);
@@ -259,5 +278,30 @@ fn write(library: &Library, arrived: &Arrived) -> Result<(Copy, Partial), Downlo
             partial.discard()?; // it is small enough to be fetched again
             Err(error.into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::Manifest;
+
+    use super::*;
+    use crate::download::file::kills::{Killed, content, download, record, start};
+
+    #[test]
+    fn partial_file_of_an_older_version_is_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = start(folder.path());
+        download(&library, 2, Killed::Half);
+        let record = record(3);
+        let from = Holder::new(record.origin, ([127, 0, 0, 1], 1).into());
+        let manifest = Manifest::implied_by(&record).unwrap().1;
+        let target = Target { record, sources: Vec::new() };
+        let small = Small { target, manifest, replaceable: None, stop: CancellationToken::new() };
+        let stored = store_all(&library, vec![Arrived { small, bytes: content(3), from }]);
+        assert!(stored.iter().all(|(_, result)| result.is_ok()));
+        let files = std::fs::read_dir(folder.path().join("docs")).unwrap();
+        let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(names, ["a"]);
     }
 }

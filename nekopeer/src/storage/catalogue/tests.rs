@@ -113,7 +113,7 @@ fn everything_is_there_after_a_restart() {
         let catalogue = setup.open();
         setup.publish(&catalogue, "a", b"one");
         catalogue.put_copy(stored(setup.copy("b", 7), b"manifest")).unwrap();
-        catalogue.note_partial(&name("c"), Some(Path::new("/somewhere"))).unwrap();
+        catalogue.begin_partials(&[(&name("c"), PathBuf::from("/somewhere"))]).unwrap();
         let entry = catalogue.get(&name("a")).unwrap();
         (entry.clone(), catalogue.manifest_of(&entry).unwrap())
     };
@@ -123,7 +123,7 @@ fn everything_is_there_after_a_restart() {
     assert_eq!(catalogue.with_content(&entry.record.content), std::slice::from_ref(&entry));
     assert_eq!(catalogue.with_manifest(&entry.record.manifest), [entry]);
     assert_eq!(names(&catalogue), ["a", "b"]);
-    assert_eq!(catalogue.note_partial(&name("c"), None).unwrap(), Some(PathBuf::from("/somewhere")));
+    assert_eq!(catalogue.partial(&name("c")).unwrap(), Some(PathBuf::from("/somewhere")));
 }
 
 /// A crash between taking the number and the commit loses the publish and nothing else.
