@@ -15,6 +15,7 @@ mod error;
 mod floors;
 mod migrate;
 pub(crate) mod numbering;
+mod piped;
 mod placing;
 mod progress;
 mod publish;

@@ -112,6 +112,7 @@ impl Catalogue {
         }
         write.set_averages(entries.iter().map(|entry| &entry.record.name).zip(averages))?;
         write.set_versions(entries.iter().map(|entry| (&entry.record.name, entry.record.version)))?;
+        write.end_piped(entries.iter().map(|entry| &entry.record.name))?;
         let is_new = |published: &Published| match published {
             Published::New(record) => Some(record.clone()),
             Published::Unchanged(_) => None,
