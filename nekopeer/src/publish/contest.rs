@@ -91,8 +91,12 @@ impl Publisher {
         }
         let catalogue = &self.library.catalogue;
         outcome.is_confirmed = !outcome.published.iter().any(|record| catalogue.is_pending(record));
-        // Before the number is reported: a copy of the folder made from now on knows that it stands.
-        if catalogue.unsaved() > 0
+        self.save_told().await;
+    }
+
+    /// Before a number is reported: a copy of the folder made from then on knows that it stands.
+    async fn save_told(&self) {
+        if self.library.catalogue.unsaved() > 0
             && let Err(error) = self.library.blocking(|library| library.catalogue.save_told()).await
         {
             tracing::warn!(%error, "cannot store what indexers were told"); // they are told once more
@@ -123,6 +127,7 @@ impl Publisher {
         let news: Vec<_> = done.renumbered.iter().map(|(_, record)| record.clone()).collect();
         self.indexers.offer(news.iter().chain(&done.adopted)).await;
         self.indexers.registered(news.len() + done.adopted.len()).await;
+        self.save_told().await;
         for (taken, record) in done.renumbered {
             let (name, version) = (record.name.clone(), record.version);
             library.tell(Event::Renumbered { name, taken, version });
