@@ -1,6 +1,6 @@
 //! Publishing: each draft gets its version and signature and is stored.
 
-use std::path::PathBuf;
+use std::{collections::HashSet, path::PathBuf};
 
 use nekoproto::{Cut, FileName, Policy, Record, VerifiedRecord, Version};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -89,7 +89,12 @@ impl Catalogue {
     ) -> Result<Vec<Result<Published, CatalogueError>>, CatalogueError> {
         let _changing = self.changing.lock();
         let write = self.tables.begin()?;
-        let next = drafts.iter().map(|draft| self.next_record(&write, draft)).collect::<Vec<_>>();
+        let mut names = HashSet::with_capacity(drafts.len());
+        let next = drafts.iter().map(|draft| match names.insert(&draft.name) {
+            true => self.next_record(&write, draft),
+            false => Err(CatalogueError::Overtaken(draft.name.clone())), // by the draft before
+        });
+        let next = next.collect::<Vec<_>>();
         let results: Vec<Result<Published, CatalogueError>> = next
             .into_par_iter()
             .map(|next| match next? {
