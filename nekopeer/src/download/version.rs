@@ -75,20 +75,24 @@ impl Downloader {
             let (placed, encoded, stop_placing) = (record.clone(), plan.encoded.to_vec(), stop.clone());
             let indexers = Arc::clone(&self.indexers);
             let place = move |library: &Arc<Library>| {
-                let copy = NewCopy { record: placed, origin_addr, manifest: encoded, replaceable };
-                let placed = put_in_place(&library.catalogue, fetched.assembly, copy, &stop_placing)?;
-                if let Ok(entry) = &placed {
-                    keep(library, &indexers, std::slice::from_ref(entry));
-                }
-                Ok::<_, DownloadError>(placed)
+                let (catalogue, stop) = (&library.catalogue, stop_placing);
+                let copy = NewCopy { record: placed.clone(), origin_addr, manifest: encoded, replaceable };
+                Ok::<_, DownloadError>(match put_in_place(catalogue, fetched.assembly, copy, &stop)? {
+                    Ok(entry) => {
+                        keep(library, &indexers, std::slice::from_ref(&entry));
+                        Ok(entry)
+                    }
+                    Err(damaged) => {
+                        // A damaged chunk may be intact at another position of the file.
+                        let local = LocalChunks::find(catalogue, &placed, None, &damaged, false, &stop);
+                        Err((damaged, local))
+                    }
+                })
             };
             match self.library.blocking(place).await? {
                 Ok(entry) => return Ok((entry, report)),
-                Err(damaged) if attempt < TRIES => {
-                    assembly = *damaged;
-                    // A damaged chunk may be intact at another position of the file.
-                    local =
-                        LocalChunks::find(&self.library.catalogue, &record, None, &assembly, false, &stop);
+                Err((damaged, found)) if attempt < TRIES => {
+                    (assembly, local) = (*damaged, found);
                     let honest =
                         sources.iter().filter(|source| !report.corrupt_sources.contains(&source.node));
                     begin = honest.map(|source| (*source, None)).collect();
