@@ -37,7 +37,6 @@ impl Catalogue {
         &self,
         copies: Vec<Copy>,
     ) -> Result<Vec<Result<(), CatalogueError>>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let mut results = Vec::with_capacity(copies.len());
         let mut entries = Vec::with_capacity(copies.len());
@@ -79,7 +78,6 @@ impl Catalogue {
         name: &FileName,
         change: impl FnOnce(&mut Entry) -> bool,
     ) -> Result<Option<Arc<Entry>>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let Some(known) = self.get(name) else { return Ok(None) };
         let mut entry = Entry::clone(&known);
@@ -97,7 +95,6 @@ impl Catalogue {
     /// # Errors
     /// The catalogue is as before.
     pub(crate) fn note_newer(&self, records: &[VerifiedRecord]) -> Result<Vec<Arc<Entry>>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let mut outdated: HashMap<FileName, Entry> = HashMap::new();
         for record in records {

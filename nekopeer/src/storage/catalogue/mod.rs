@@ -49,8 +49,6 @@ pub(crate) struct Catalogue {
     tables: Tables,
     /// What indexers have listed since `tables` was told of it.
     noted: Mutex<Noted>,
-    /// Held during a whole change: what the change read stays true until its result is visible.
-    changing: Mutex<()>,
     /// Names whose files are being replaced or removed.
     placing: Mutex<HashSet<FileName>>,
 }
@@ -62,8 +60,8 @@ impl Catalogue {
     /// It cannot be used; the files are unchanged.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join("catalogue.redb"), identity.id())?;
-        let (noted, changing, placing) = Default::default();
-        Ok(Self { identity, tables, noted, changing, placing })
+        let (noted, placing) = Default::default();
+        Ok(Self { identity, tables, noted, placing })
     }
 
     /// The entry of `name`. A damaged one is reported and counts as none; where that would lose something, use
@@ -177,7 +175,6 @@ impl Catalogue {
         name: &FileName,
         is_it: impl FnOnce(Option<&Entry>) -> bool,
     ) -> Result<bool, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let entry = self.get(name);
         let is_removed = write.remove_entry(name)? && is_it(entry.as_deref());

@@ -87,7 +87,6 @@ impl Catalogue {
         &self,
         drafts: Vec<Draft>,
     ) -> Result<Vec<Result<Published, CatalogueError>>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let mut names = HashSet::with_capacity(drafts.len());
         let next = drafts.iter().map(|draft| match names.insert(&draft.name) {
@@ -165,7 +164,6 @@ impl Catalogue {
         &self,
         above: &[VerifiedRecord],
     ) -> Result<Vec<(Version, VerifiedRecord)>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let (mut records, mut entries) = (Vec::new(), Vec::new());
         for seen in above {
@@ -195,7 +193,6 @@ impl Catalogue {
     /// # Errors
     /// The catalogue is as before.
     pub(crate) fn adopt(&self, records: &[VerifiedRecord]) -> Result<Vec<VerifiedRecord>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let (mut adopted, mut entries) = (Vec::new(), Vec::new());
         for record in records {
