@@ -121,19 +121,33 @@ impl DownloadError {
         )
     }
 
-    /// Whether a later attempt may succeed.
+    /// Whether a later attempt may succeed although the user does nothing.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Self::Search(_)
-                | Self::NotFound { .. }
-                | Self::Unsettled(_)
-                | Self::AlreadyRunning(_)
-                | Self::SourcesExhausted { .. }
-                | Self::Store(StoreError::Full(_) | StoreError::FullDownload { .. })
-                | Self::Catalogue(CatalogueError::Full(_) | CatalogueError::Database { .. })
-        )
+            | Self::NotFound { .. }
+            | Self::NobodyAsked { .. }
+            | Self::AlreadyRunning(_)
+            | Self::Older { .. }
+            | Self::Unsettled(_)
+            | Self::SourcesExhausted { .. }
+            | Self::NotStored { .. } => true,
+            Self::Ambiguous { .. }
+            | Self::Own(_)
+            | Self::Exists(_)
+            | Self::NotPublished(_)
+            | Self::Collides { .. }
+            | Self::OriginLies(_)
+            | Self::Pipe { .. } => false,
+            Self::Store(error) => !matches!(
+                error,
+                StoreError::Escapes(_) | StoreError::NotAPlace(_) | StoreError::ChangedMeanwhile(_)
+            ),
+            Self::Catalogue(error) => {
+                matches!(error, CatalogueError::Full(_) | CatalogueError::Database { .. })
+            }
+        }
     }
 }
 
@@ -141,4 +155,29 @@ impl DownloadError {
 pub(super) fn exhausted(record: &VerifiedRecord, why: Option<String>) -> DownloadError {
     let why = why.unwrap_or_else(|| "it has no source".to_owned());
     DownloadError::SourcesExhausted { name: record.name.clone(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_a_user_can_change_is_not_tried_again_and_all_else_is() {
+        let (name, path) = (FileName::new("a").unwrap(), PathBuf::from("a"));
+        let passing = [
+            DownloadError::Older { name: name.clone(), found: Version::FIRST, held: Version::FIRST },
+            StoreError::Busy(path.clone()).into(),
+            StoreError::Io { path: path.clone(), source: std::io::ErrorKind::TimedOut.into() }.into(),
+            StoreError::Full(path.clone()).into(),
+            CatalogueError::Full(path.clone()).into(),
+        ];
+        assert!(passing.iter().all(DownloadError::may_pass), "{passing:?}");
+        let lasting = [
+            DownloadError::Exists(path.clone()),
+            DownloadError::OriginLies(name.clone()),
+            DownloadError::Own(name),
+            StoreError::ChangedMeanwhile(path).into(),
+        ];
+        assert!(!lasting.iter().any(DownloadError::may_pass), "{lasting:?}");
+    }
 }

@@ -24,6 +24,7 @@ use nekoproto::{
     FileName, Freshness, Holder, NodeId, VerifiedRecord, limits::TTL_DEFAULT, transport::Endpoint,
 };
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::file::look_alikes::LookAlikes;
 pub use self::{error::DownloadError, many::Downloads};
@@ -37,7 +38,10 @@ use crate::{
         choice::{Candidate, NoChoice, Target, choose},
         freshness::Doubt,
     },
-    storage::catalogue::Entry,
+    storage::{
+        StoreError,
+        catalogue::{CatalogueError, Entry},
+    },
     util::{progress::Progress, rate::Rate},
 };
 
@@ -134,19 +138,30 @@ impl Downloader {
         options: DownloadOptions,
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
-        let started = Instant::now();
         let running = self.library.reserve(name, progress);
-        let _running = running.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
-        let target = self.find(name, &options).await?;
+        let running = running.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
+        let downloading = self.download_until(&running.stop, name, &options, progress);
+        unless_ended(&self.library, name, &running.stop, downloading).await
+    }
+
+    async fn download_until(
+        &self,
+        stop: &CancellationToken,
+        name: &FileName,
+        options: &DownloadOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<Downloaded, DownloadError> {
+        let started = Instant::now();
+        let target = self.find(name, options).await?;
         progress.set_total(target.record.size);
-        let (record, path, report, was_here) = match self.destination(&target.record, &options).await? {
+        let (record, path, report, was_here) = match self.destination(&target.record, options).await? {
             Destination::UpToDate(path) => {
                 progress.add_kept(target.record.size);
                 (target.record, path, Report::default(), true)
             }
             Destination::Replaceable(stamp) => {
-                let (entry, report) = self.obtain(target, stamp, &options, progress).await?;
-                self.keep(std::slice::from_ref(&entry)).await;
+                let (entry, report) = self.obtain(target, stamp, options, progress, stop).await?;
+                self.indexers.offer([&entry.record]).await;
                 (entry.record, entry.path, report, false)
             }
         };
@@ -228,16 +243,28 @@ impl Downloader {
             same.flat_map(|found| found.holders).filter(|holder| holder.node != own).collect()
         }
     }
+}
 
-    /// Starts to watch copies, and offers them.
-    async fn keep(&self, entries: &[Entry]) {
-        if entries.is_empty() {
-            return;
-        }
-        self.library.keep(entries);
-        let records: Vec<VerifiedRecord> = entries.iter().map(|entry| entry.record.clone()).collect();
-        self.indexers.offer(&records).await;
-    }
+/// Starts to watch copies, and offers them in the background.
+fn keep(library: &Library, indexers: &Indexers, entries: &[Entry]) {
+    library.keep(entries);
+    let records: Vec<VerifiedRecord> = entries.iter().map(|entry| entry.record.clone()).collect();
+    indexers.offer_soon(&records);
+}
+
+/// Downloads the file of `name` unless `stop` ends that before.
+async fn unless_ended<T>(
+    library: &Library,
+    name: &FileName,
+    stop: &CancellationToken,
+    downloading: impl Future<Output = Result<T, DownloadError>>,
+) -> Result<T, DownloadError> {
+    let ended = || {
+        let is_stopping = library.tasks.stop.is_cancelled();
+        let stopped = || StoreError::stopped(name.as_path()).into();
+        Err(if is_stopping { stopped() } else { CatalogueError::Overtaken(name.clone()).into() })
+    };
+    stop.run_until_cancelled(downloading).await.unwrap_or_else(ended)
 }
 
 fn deliveries(progress: &Progress, report: &Report) -> Vec<Delivery> {

@@ -16,6 +16,7 @@ use super::{
         placement::{NewCopy, put_in_place},
         reuse::LocalChunks,
     },
+    keep,
     manifest::Plan,
     swarm::{Report, transfer::Transfer},
 };
@@ -34,20 +35,21 @@ const TRIES: u32 = 3;
 const SHOWN_FROM: u64 = 128 * CHUNK_AVERAGE_MIN;
 
 impl Downloader {
-    /// Fetches the file, puts it in its place and catalogues it.
+    /// Fetches the file, puts it in its place, catalogues it and offers it, unless `stop` is cancelled before.
     pub(super) async fn obtain(
         &self,
         target: Target,
         replaceable: Option<Stamp>,
         options: &DownloadOptions,
         progress: &Arc<Progress>,
+        stop: &CancellationToken,
     ) -> Result<(Entry, Report), DownloadError> {
         let Target { record, sources } = target;
         let origin = sources.iter().find(|source| source.node == record.origin);
         let origin_addr = origin.map(|origin| origin.addr);
         let plan = self.find_manifest(&record, &sources).await?;
-        // Ends the work on the disk soon after this future is dropped, or the peer stops.
-        let stop = self.library.tasks.stop.child_token();
+        // Ends the work on the disk soon after this future is dropped too.
+        let stop = stop.child_token();
         let _stop = stop.clone().drop_guard();
         let (mut assembly, mut local) = {
             let (record, options, stop) = (record.clone(), options.clone(), stop.clone());
@@ -71,18 +73,26 @@ impl Downloader {
                 return Err(exhausted(&record, report.last_failure));
             }
             let (placed, encoded, stop_placing) = (record.clone(), plan.encoded.to_vec(), stop.clone());
+            let indexers = Arc::clone(&self.indexers);
             let place = move |library: &Arc<Library>| {
-                let catalogue = &library.catalogue;
-                let copy = NewCopy { record: placed, origin_addr, manifest: encoded, replaceable };
-                put_in_place(catalogue, fetched.assembly, copy, &stop_placing)
+                let (catalogue, stop) = (&library.catalogue, stop_placing);
+                let copy = NewCopy { record: placed.clone(), origin_addr, manifest: encoded, replaceable };
+                Ok::<_, DownloadError>(match put_in_place(catalogue, fetched.assembly, copy, &stop)? {
+                    Ok(entry) => {
+                        keep(library, &indexers, std::slice::from_ref(&entry));
+                        Ok(entry)
+                    }
+                    Err(damaged) => {
+                        // A damaged chunk may be intact at another position of the file.
+                        let local = LocalChunks::find(catalogue, &placed, None, &damaged, false, &stop);
+                        Err((damaged, local))
+                    }
+                })
             };
             match self.library.blocking(place).await? {
                 Ok(entry) => return Ok((entry, report)),
-                Err(damaged) if attempt < TRIES => {
-                    assembly = *damaged;
-                    // A damaged chunk may be intact at another position of the file.
-                    local =
-                        LocalChunks::find(&self.library.catalogue, &record, None, &assembly, false, &stop);
+                Err((damaged, found)) if attempt < TRIES => {
+                    (assembly, local) = (*damaged, found);
                     let honest =
                         sources.iter().filter(|source| !report.corrupt_sources.contains(&source.node));
                     begin = honest.map(|source| (*source, None)).collect();
@@ -141,12 +151,7 @@ fn open(
     let catalogue = &library.catalogue;
     let before = place.open().ok();
     let path = place.partial_path(&record.content);
-    if let Some(abandoned) = catalogue.partial(&record.name)?.filter(|noted| *noted != path) {
-        // The partial file of an older version, which will not be completed. It may be gone already.
-        drop(std::fs::remove_file(abandoned));
-    }
-    // Before it is made, so that no crash leaves one of which nobody knows.
-    catalogue.note_partial(&record.name, Some(&path))?;
+    catalogue.begin_partials(&[(&record.name, path)])?;
     let partial = place.partial(&record.content)?;
     let (had, segments, maybe_more) = checkpoint::recall(catalogue, &manifest, &partial)?;
     let assembly = Assembly::open(manifest, outboard, partial, &had, segments);

@@ -56,20 +56,16 @@ impl Indexers {
         indexers
     }
 
-    /// Registers versions published here, `news` and others. What an indexer was not told before is announced; one
-    /// that does not answer is told as soon as it does.
+    /// Registers versions that this peer publishes or holds. Those published here that an indexer was not told
+    /// before are announced; an indexer that does not answer is told as soon as it does.
     ///
     /// # Cancel safety
     /// Safe: the indexers are told in the background.
-    pub(crate) async fn announce(&self, news: &[VerifiedRecord], others: &[VerifiedRecord]) {
+    pub(crate) async fn offer<'a>(&self, records: impl IntoIterator<Item = &'a VerifiedRecord>) {
         if !self.library.is_serving {
-            return;
+            return; // nothing is registered, now or later
         }
-        let generation = {
-            let mut registrations = self.registrations.lock();
-            registrations.offer(news);
-            registrations.offer(others)
-        };
+        let generation = self.registrations.lock().offer(records);
         self.told(generation).await;
     }
 
@@ -86,13 +82,12 @@ impl Indexers {
         join_all(telling).await.into_iter().filter(|is_told| *is_told).count()
     }
 
-    /// Registers versions that this peer now holds. See [`announce`](Self::announce).
-    pub(crate) async fn offer(&self, records: &[VerifiedRecord]) {
-        if !self.library.is_serving {
-            return; // nothing is registered, now or later
+    /// Registers versions in the background. See [`offer`](Self::offer).
+    pub(crate) fn offer_soon(&self, records: &[VerifiedRecord]) {
+        if self.library.is_serving {
+            self.registrations.lock().offer(records);
+            self.sessions.iter().for_each(Session::wake);
         }
-        let generation = self.registrations.lock().offer(records);
-        self.told(generation).await;
     }
 
     /// Registers a version that is being downloaded, as a partial holder. It replaces the listing of an older

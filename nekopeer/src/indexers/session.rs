@@ -258,6 +258,7 @@ impl Worker {
                     Ok(()) => {}
                     Err(SessionError::Refused(Refusal::NotListening)) => {
                         self.is_unreachable.store(true, Ordering::Relaxed);
+                        self.registrations.lock().disconnected(self.index); // it is told nothing more
                         self.told.send_replace(());
                         self.library.tell(Event::NotListed(self.link.addr()));
                         return;

@@ -30,13 +30,13 @@ impl Library {
         self.wake();
     }
 
-    /// Starts to watch the copies among `entries` that are not watched yet. Call it with what the catalogue has
-    /// now.
+    /// Starts to watch the copies among `entries` that are not watched yet. Under the name of one that is, a later
+    /// version may have been stored since `entries` were read: it stays.
     pub(crate) fn watch<'a>(&self, entries: impl Iterator<Item = &'a Entry>) {
         let now = clock::now();
         let mut copies = self.copies.lock();
         for Entry { record, newest, .. } in entries.filter(|entry| !self.catalogue.is_own(entry)) {
-            if copies.get(&record.name).is_none_or(|copy| !copy.holds(record)) {
+            if copies.get(&record.name).is_none() {
                 let copy = CopyState::new(record, newest.clone(), self.ttr, now);
                 copies.insert(&record.name, record.origin, copy);
             }
@@ -65,6 +65,17 @@ impl Library {
             self.watch(page.entries.iter().flatten());
             start = page.next;
         }
+        Ok(())
+    }
+
+    /// Ends what was interrupted in the placing of `name`, as [`Catalogue::settle`](crate::storage::catalogue::Catalogue::settle);
+    /// a copy that reached its place is watched. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn settle_placing(&self, name: &FileName) -> Result<(), CatalogueError> {
+        let settled = self.catalogue.settle(name)?;
+        self.keep(settled.as_slice());
         Ok(())
     }
 
@@ -98,6 +109,14 @@ impl Library {
     /// over are left out.
     pub(crate) fn due(&self, now: Instant, passed: impl Fn(&NodeId) -> bool) -> Due {
         self.copies.lock().due(now, passed)
+    }
+
+    /// A question about the copies of `names` begins.
+    pub(crate) fn note_asked(&self, names: &[FileName], now: Instant) {
+        let mut copies = self.copies.lock();
+        for name in names {
+            copies.change(name, |copy| copy.asked(now));
+        }
     }
 
     /// The versions that origins are asked about for the copies of `names`: the newest known ones, so that the
@@ -173,5 +192,67 @@ impl Library {
         }
         let copies = self.copies.lock();
         copies.get(&record.name).filter(|copy| copy.holds(record))?.doubt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::{
+        content::stamp::Stamp,
+        library::Opened,
+        storage::{
+            catalogue::{Catalogue, Copy},
+            lock::DataLock,
+            share_folder::ShareFolder,
+        },
+    };
+
+    fn library() -> (TempDir, Arc<Library>) {
+        let folder = tempfile::tempdir().unwrap();
+        let (share, data_dir) = (ShareFolder::open(folder.path()).unwrap(), folder.path().join(".neko"));
+        let lock = DataLock::take(&data_dir).unwrap();
+        let identity = Identity::from_seed(&[9; 32]);
+        let catalogue = Catalogue::open(&data_dir, identity.clone()).unwrap();
+        let opened = Opened { share, data_dir, catalogue, lock };
+        (folder, Library::new(opened, identity.id(), true, 0, None).0)
+    }
+
+    /// A copy of a version whose origin is another node.
+    fn stored(folder: &TempDir, library: &Library, version: u64) -> Entry {
+        let path = folder.path().join("a");
+        std::fs::write(&path, version.to_string()).unwrap();
+        let origin = Identity::from_seed(&[1; 32]);
+        let record = Record {
+            origin: origin.id(),
+            name: FileName::new("a").unwrap(),
+            version: Version::new(version).unwrap(),
+            size: 1,
+            content: ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]),
+            manifest: ManifestHash::from_bytes([1; 32]),
+            policy: Policy::default(),
+        };
+        let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
+        let record = record.sign(&origin).unwrap();
+        let entry = Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
+        let copy = Copy { entry: entry.clone(), manifest: Vec::new(), outboard: Vec::new() };
+        library.catalogue.put_copy(copy).unwrap();
+        entry
+    }
+
+    #[test]
+    fn a_page_that_was_read_before_a_download_ended_does_not_hide_its_version() {
+        let (folder, library) = library();
+        let read_before = stored(&folder, &library, 1);
+        let downloaded = stored(&folder, &library, 2);
+        library.keep(std::slice::from_ref(&downloaded));
+        library.watch([&read_before].into_iter());
+        library.note_confirmed(&downloaded.record, clock::now());
+        assert_eq!(library.freshness(&downloaded.record), Freshness::Fresh);
     }
 }

@@ -36,14 +36,17 @@ impl Library {
     }
 
     async fn note_all(self: &Arc<Self>, records: Vec<VerifiedRecord>) -> bool {
-        let (own, others): (Vec<_>, Vec<_>) =
-            records.into_iter().partition(|record| record.origin == self.node);
-        self.note_own(own);
-        let is_newer = |record: &VerifiedRecord| {
-            let Ok(held) = self.catalogue.entry(&record.name) else { return true }; // storing it tells whether it can be acknowledged
-            held.is_some_and(|held| record.replaces(held.newest.as_ref().unwrap_or(&held.record)))
+        let note = move |library: &Arc<Self>| {
+            let (own, mut others): (Vec<_>, Vec<_>) =
+                records.into_iter().partition(|record| record.origin == library.node);
+            library.note_own(own);
+            others.retain(|record| {
+                let Ok(held) = library.catalogue.entry(&record.name) else { return true }; // storing it tells whether it can be acknowledged
+                held.is_some_and(|held| record.replaces(held.newest.as_ref().unwrap_or(&held.record)))
+            });
+            others
         };
-        let newer: Vec<VerifiedRecord> = others.into_iter().filter(is_newer).collect();
+        let newer = self.blocking(note).await;
         newer.is_empty() || self.note_newer(newer).await
     }
 

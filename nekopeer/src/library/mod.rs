@@ -18,6 +18,7 @@ use std::{
 use nekoproto::{FileName, NodeId, VerifiedRecord, Verifier};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, broadcast};
+use tokio_util::sync::CancellationToken;
 
 use self::{
     events::{EVENTS_KEPT, Event},
@@ -50,8 +51,8 @@ pub(crate) struct Library {
     ttr: Option<Duration>,
     /// Freshness of the copies of other origins' files that were asked about, or are watched.
     copies: Mutex<Copies>,
-    /// Names whose file is being written, by a download or from a pipe, and how far that is.
-    in_use: Mutex<HashMap<FileName, Arc<Progress>>>,
+    /// Names whose file is being written, by a download or from a pipe, how far that is, and what ends it.
+    in_use: Mutex<HashMap<FileName, (Arc<Progress>, CancellationToken)>>,
     /// Notified when a name is no longer in use.
     freed: Notify,
     news: Mutex<News>,
@@ -144,16 +145,24 @@ impl Library {
     /// Reserves `name` for writing its file, until the guard is dropped; `None` if it is reserved already.
     /// `progress` is that of the writing.
     pub(crate) fn reserve(self: &Arc<Self>, name: &FileName, progress: &Arc<Progress>) -> Option<NameInUse> {
+        let stop = self.tasks.stop.child_token();
         match self.in_use.lock().entry(name.clone()) {
             hash_map::Entry::Occupied(_) => return None,
-            hash_map::Entry::Vacant(free) => free.insert(Arc::clone(progress)),
+            hash_map::Entry::Vacant(free) => free.insert((Arc::clone(progress), stop.clone())),
         };
-        Some(NameInUse { library: Arc::clone(self), name: name.clone() })
+        Some(NameInUse { library: Arc::clone(self), name: name.clone(), stop })
+    }
+
+    /// Whoever writes the file of `name` does not put it in its place, if it is not there yet.
+    pub(crate) fn end_writing(&self, name: &FileName) {
+        if let Some((_, stop)) = self.in_use.lock().get(name) {
+            stop.cancel();
+        }
     }
 
     /// How far the writing of the file of `name` is, if it is being written.
     pub(crate) fn in_use(&self, name: &FileName) -> Option<Arc<Progress>> {
-        self.in_use.lock().get(name).cloned()
+        self.in_use.lock().get(name).map(|(progress, _)| Arc::clone(progress))
     }
 
     /// Waits until the file of `name` is not being written.
@@ -193,6 +202,8 @@ impl Library {
 pub(crate) struct NameInUse {
     library: Arc<Library>,
     name: FileName,
+    /// Cancelled when the peer stops, or the name is deregistered.
+    pub(crate) stop: CancellationToken,
 }
 
 impl Drop for NameInUse {

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     hash::{BuildHasher, RandomState},
+    ops::{Bound, RangeInclusive},
     time::{Duration, Instant},
 };
 
@@ -13,8 +14,13 @@ use slab::Slab;
 /// Maximum number of subscribers of one name. Further peers learn of new versions from their indexers or by
 /// asking.
 pub(crate) const SUBSCRIBERS_MAX: usize = 1024;
+/// Maximum number of subscriptions in all, some fifty bytes each, and of one node.
+const SUBSCRIPTIONS_MAX: usize = 1 << 20;
+const OF_NODE_MAX: u32 = 1 << 18;
+/// Subscriptions that are looked at with each new one: those that have ended are removed.
+const SWEPT_AT_ONCE: usize = 8;
 
-/// The subscriptions at this origin. Expired ones are removed when their name is used.
+/// The subscriptions at this origin. Ended ones are removed when their name is used, and in turn.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribers(Mutex<Table>);
 
@@ -28,14 +34,16 @@ struct Table {
     began: Instant,
     /// Hash of the name and index of the holder -> the end in milliseconds since `began`.
     ends: BTreeMap<(u64, u32), u64>,
+    /// The one that was looked at last.
+    swept: (u64, u32),
     holders: Slab<(Holder, u32)>,
     nodes: HashMap<NodeId, u32>,
 }
 
 impl Default for Table {
     fn default() -> Self {
-        let (hasher, ends, holders, nodes) = Default::default();
-        Self { hasher, began: Instant::now(), ends, holders, nodes }
+        let (hasher, ends, swept, holders, nodes) = Default::default();
+        Self { hasher, began: Instant::now(), ends, swept, holders, nodes }
     }
 }
 
@@ -44,6 +52,7 @@ impl Subscribers {
     pub(crate) fn subscribe(&self, name: &FileName, holder: Holder, lease: Duration, now: Instant) {
         let table = &mut *self.0.lock();
         let (hash, end) = (table.hasher.hash_one(name), table.ms(now + lease));
+        table.sweep(now);
         let known = table.remove_ended(hash, now);
         if let Some(index) = table.nodes.get(&holder.node).copied() {
             table.holders[index as usize].0 = holder; // it may have moved
@@ -52,7 +61,8 @@ impl Subscribers {
                 return;
             }
         }
-        if known < SUBSCRIBERS_MAX {
+        let of_node = table.nodes.get(&holder.node).map_or(0, |index| table.holders[*index as usize].1);
+        if known < SUBSCRIBERS_MAX && table.ends.len() < SUBSCRIPTIONS_MAX && of_node < OF_NODE_MAX {
             let index = *table.nodes.entry(holder.node).or_insert_with(|| {
                 u32::try_from(table.holders.insert((holder, 0))).unwrap_or(u32::MAX) // memory ends before
             });
@@ -78,9 +88,22 @@ impl Table {
 
     /// Removes the subscriptions of a name that have ended; returns the number of the others.
     fn remove_ended(&mut self, hash: u64, now: Instant) -> usize {
-        let now = self.ms(now);
         let of_name = (hash, 0)..=(hash, u32::MAX);
-        let ended: Vec<_> = self.ends.extract_if(of_name.clone(), |_, end| *end <= now).collect();
+        self.remove_ended_in(of_name.clone(), now);
+        self.ends.range(of_name).count()
+    }
+
+    /// Removes those of the next subscriptions that have ended.
+    fn sweep(&mut self, now: Instant) {
+        let next = self.ends.range((Bound::Excluded(self.swept), Bound::Unbounded));
+        let last = next.take(SWEPT_AT_ONCE).last().map(|(key, _)| *key);
+        self.remove_ended_in(self.swept..=last.unwrap_or((u64::MAX, u32::MAX)), now);
+        self.swept = last.unwrap_or_default();
+    }
+
+    fn remove_ended_in(&mut self, keys: RangeInclusive<(u64, u32)>, now: Instant) {
+        let now = self.ms(now);
+        let ended: Vec<_> = self.ends.extract_if(keys, |_, end| *end <= now).collect();
         for ((_, index), _) in ended {
             let (holder, subscriptions) = &mut self.holders[index as usize];
             *subscriptions -= 1;
@@ -89,7 +112,6 @@ impl Table {
                 self.holders.remove(index as usize);
             }
         }
-        self.ends.range(of_name).count()
     }
 }
 
@@ -131,5 +153,21 @@ mod tests {
         assert_eq!(subscribers.of(&name, now).len(), SUBSCRIBERS_MAX);
         subscribers.subscribe(&name, holder(5000), lease, now + lease);
         assert_eq!(subscribers.of(&name, now + lease), [holder(5000)]);
+    }
+
+    #[test]
+    fn ended_subscriptions_to_names_that_nobody_asks_about_again_are_removed() {
+        let (subscribers, now) = (Subscribers::default(), Instant::now());
+        let lease = Duration::from_secs(5);
+        for n in 0..1000 {
+            let name = FileName::new(&format!("f{n}")).unwrap();
+            subscribers.subscribe(&name, holder(1), lease, now);
+        }
+        let name = FileName::new("a").unwrap();
+        for _ in 0..1000 {
+            subscribers.subscribe(&name, holder(2), lease, now + lease);
+        }
+        let table = subscribers.0.lock();
+        assert_eq!((table.ends.len(), table.holders.len(), table.nodes.len()), (1, 1, 1));
     }
 }

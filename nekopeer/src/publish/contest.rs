@@ -71,7 +71,7 @@ impl Publisher {
     /// ones. The names are `settling` since before they were stored.
     pub(super) async fn settle(&self, outcome: &mut PublishOutcome, settling: &Settling) {
         self.contested.forget(outcome.published.iter().map(|record| &record.name));
-        self.indexers.announce(&outcome.published, &outcome.unchanged).await;
+        self.indexers.offer(outcome.published.iter().chain(&outcome.unchanged)).await;
         for _ in 0..ROUNDS_MAX {
             let heard = settling.take();
             if heard.is_empty() {
@@ -79,7 +79,7 @@ impl Publisher {
             }
             let Ok(done) = self.carry_out(self.plan(heard, Occasion::Publish)).await else { break };
             let renumbered: Vec<_> = done.renumbered.into_iter().map(|(_, record)| record).collect();
-            self.indexers.announce(&renumbered, &done.adopted).await;
+            self.indexers.offer(renumbered.iter().chain(&done.adopted)).await;
             let now = renumbered.into_iter().chain(done.adopted);
             let mut now: HashMap<FileName, VerifiedRecord> =
                 now.map(|record| (record.name.clone(), record)).collect();
@@ -91,8 +91,12 @@ impl Publisher {
         }
         let catalogue = &self.library.catalogue;
         outcome.is_confirmed = !outcome.published.iter().any(|record| catalogue.is_pending(record));
-        // Before the number is reported: a copy of the folder made from now on knows that it stands.
-        if catalogue.unsaved() > 0
+        self.save_told().await;
+    }
+
+    /// Before a number is reported: a copy of the folder made from then on knows that it stands.
+    async fn save_told(&self) {
+        if self.library.catalogue.unsaved() > 0
             && let Err(error) = self.library.blocking(|library| library.catalogue.save_told()).await
         {
             tracing::warn!(%error, "cannot store what indexers were told"); // they are told once more
@@ -121,8 +125,9 @@ impl Publisher {
             return;
         }
         let news: Vec<_> = done.renumbered.iter().map(|(_, record)| record.clone()).collect();
-        self.indexers.announce(&news, &done.adopted).await;
+        self.indexers.offer(news.iter().chain(&done.adopted)).await;
         self.indexers.registered(news.len() + done.adopted.len()).await;
+        self.save_told().await;
         for (taken, record) in done.renumbered {
             let (name, version) = (record.name.clone(), record.version);
             library.tell(Event::Renumbered { name, taken, version });

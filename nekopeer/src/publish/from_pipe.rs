@@ -12,7 +12,6 @@ use super::Publisher;
 use crate::{
     download::{DownloadError, LookAlikes},
     library::Library,
-    storage::StoreError,
     util::progress::Progress,
 };
 
@@ -50,11 +49,14 @@ fn store_all(
     let before = place.stamp()?;
     let known = library.catalogue.get(name);
     let own = known.is_some_and(|entry| library.catalogue.is_own(&entry) && Some(entry.stamp) == before);
-    if place.is_taken()? && !own && !force {
+    let may_replace = own || force || library.catalogue.is_piped(name, before)?;
+    if place.is_taken()? && !may_replace {
         return Err(DownloadError::NotPublished(path));
     }
     // The content hash is not known yet; zeros keep this partial file apart from those of downloads.
-    let partial = place.partial(&ContentHash::from_bytes([0; 32]))?;
+    let content = ContentHash::from_bytes([0; 32]);
+    library.catalogue.begin_partials(&[(name, place.partial_path(&content))])?;
+    let partial = place.partial(&content)?;
     partial.clear()?;
     let mut buffer = vec![0; READ_BYTES];
     let mut at = 0;
@@ -80,5 +82,7 @@ fn store_all(
             }
         }
     }
-    partial.commit(at, before).map_err(|error: StoreError| error.into()).map(|_| path)
+    library.catalogue.note_piped(name, partial.complete(at)?)?;
+    partial.commit_synced(before)?;
+    Ok(path)
 }

@@ -213,15 +213,23 @@ impl Publisher {
 
     /// See [`PeerHandle::deregister`](crate::PeerHandle::deregister).
     pub(crate) async fn deregister(&self, name: &FileName) -> Result<(), PublishError> {
-        let removed = {
-            let name = name.clone();
-            self.library.blocking(move |library| library.catalogue.remove(&name)).await?
-        };
-        if !removed {
-            return Err(PublishError::NotRegistered(name.clone()));
-        }
-        self.library.forget([name]);
-        self.indexers.withdraw(std::slice::from_ref(name)).await;
-        Ok(())
+        let (library, indexers, name) = (Arc::clone(&self.library), Arc::clone(&self.indexers), name.clone());
+        // To its end, also if the caller leaves.
+        let deregistering = self.library.tasks.tracker.spawn(async move {
+            let removed = name.clone();
+            let remove = move |library: &Arc<Library>| {
+                library.catalogue.remove_if(&removed, |_| {
+                    library.end_writing(&removed);
+                    true
+                })
+            };
+            if !library.blocking(remove).await? {
+                return Err(PublishError::NotRegistered(name));
+            }
+            library.forget([&name]);
+            indexers.withdraw(std::slice::from_ref(&name)).await;
+            Ok(())
+        });
+        finished(deregistering).await
     }
 }

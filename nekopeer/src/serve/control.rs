@@ -31,16 +31,20 @@ impl PeerService for PeerControl {
         _: Context,
         held: List<Held, BATCH_MAX>,
     ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
-        let now = clock::now();
-        let verdicts = held.iter().map(|held| {
-            // Without its catalogue a peer does not say that it publishes nothing.
-            let verdict = verdict(&self.library, held).map_err(|_| Refusal::Busy)?;
-            if let (Verdict::Current, Some(addr)) = (&verdict, self.remote.listens_at) {
-                subscribe(&self.library, held, Holder::new(self.remote.node, addr), now);
-            }
-            Ok(verdict)
-        });
-        Ok(List::first_of(verdicts.collect::<Result<Vec<_>, Refusal>>()?))
+        let Self { library, remote } = self;
+        let look_up = move |library: &Arc<Library>| {
+            let now = clock::now();
+            let verdicts = held.iter().map(|held| {
+                // Without its catalogue a peer does not say that it publishes nothing.
+                let verdict = verdict(library, held).map_err(|_| Refusal::Busy)?;
+                if let (Verdict::Current, Some(addr)) = (&verdict, remote.listens_at) {
+                    subscribe(library, held, Holder::new(remote.node, addr), now);
+                }
+                Ok(verdict)
+            });
+            Ok(List::first_of(verdicts.collect::<Result<Vec<_>, Refusal>>()?))
+        };
+        library.blocking(look_up).await
     }
 }
 

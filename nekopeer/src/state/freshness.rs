@@ -158,6 +158,12 @@ impl CopyState {
         self.ask_at
     }
 
+    /// A question to the origin begins. Its answer says when the next one does; without one, or if it tells of a
+    /// later version, that is after a pause.
+    pub(crate) fn asked(&mut self, now: Instant) {
+        self.ask_at = self.ask_at.max(now + RETRY_MIN);
+    }
+
     /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
     pub(crate) fn confirmed(&mut self, record: &VerifiedRecord, asked_at: Instant) {
         (self.retry, self.doubt) = (None, None);

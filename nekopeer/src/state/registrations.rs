@@ -29,7 +29,7 @@ pub(crate) enum Kind {
 /// Invariants, for each indexer that is connected:
 /// - a name whose offer differs from what is listed there is in `changes`, in `rest`, or in the batch taken
 ///   last;
-/// - the generations in its `changes` ascend;
+/// - the generations in its `changes` ascend, and no name is there twice: `waiting` has these names;
 /// - `counted` is the number of its `listed` names that count for the lease.
 #[derive(Debug)]
 pub(crate) struct Registrations {
@@ -80,6 +80,7 @@ struct Indexer {
     counted: usize,
     /// Changes not registered yet, the oldest first.
     changes: VecDeque<(Generation, FileName)>,
+    waiting: HashSet<FileName>,
     /// Names left of a full registration, which started at generation `began`.
     rest: Vec<FileName>,
     began: Generation,
@@ -145,7 +146,7 @@ impl Registrations {
     }
 
     /// These versions are complete. A newer version, complete or being downloaded, stays the offer of its name.
-    pub(crate) fn offer(&mut self, records: &[VerifiedRecord]) -> Generation {
+    pub(crate) fn offer<'a>(&mut self, records: impl IntoIterator<Item = &'a VerifiedRecord>) -> Generation {
         self.generation += 1;
         for record in records {
             self.change(&record.name, |offer| {
@@ -228,7 +229,9 @@ impl Registrations {
             self.offers.remove(name);
         }
         for indexer in self.indexers.iter_mut().filter(|indexer| indexer.is_connected) {
-            indexer.changes.push_back((self.generation, name.clone()));
+            if indexer.waiting.insert(name.clone()) {
+                indexer.changes.push_back((self.generation, name.clone()));
+            }
         }
         true
     }
@@ -250,6 +253,7 @@ impl Registrations {
         }
         (indexer.counted, indexer.began) = (0, self.generation);
         indexer.changes.clear();
+        indexer.waiting.clear();
         let all: HashSet<&FileName> =
             self.offers.keys().chain(indexer.listed.keys()).chain(&indexer.unsure).collect();
         indexer.rest = all.into_iter().cloned().collect();
@@ -278,6 +282,7 @@ impl Registrations {
             let Some((generation, name)) = next.or_else(|| Some((indexer.began, indexer.rest.pop()?))) else {
                 break;
             };
+            indexer.waiting.remove(&name);
             let is_planned = batch.names.iter().any(|(_, planned)| *planned == name); // changed twice
             if is_planned {
                 continue;
@@ -287,8 +292,9 @@ impl Registrations {
                 batch.names.push((generation, name));
             }
         }
-        if indexer.rest.is_empty() {
-            indexer.rest = Vec::new(); // it may have been long
+        if indexer.rest.is_empty() && indexer.changes.is_empty() {
+            // They may have been long.
+            (indexer.rest, indexer.changes, indexer.waiting) = Default::default();
         }
         indexer.in_flight = batch.names.iter().map(|(generation, _)| *generation).min();
         indexer.in_flight.is_some().then_some(batch)
@@ -351,9 +357,20 @@ impl Registrations {
         indexer.in_flight = None;
         indexer.failed = self.generation;
         if indexer.is_connected {
+            // What changed again meanwhile waits as the earlier change does.
+            let is_again: HashSet<&FileName> = batch
+                .names
+                .iter()
+                .map(|(_, name)| name)
+                .filter(|name| indexer.waiting.contains(*name))
+                .collect();
+            if !is_again.is_empty() {
+                indexer.changes.retain(|(_, name)| !is_again.contains(name));
+            }
             batch.names.sort_unstable_by_key(|(generation, _)| std::cmp::Reverse(*generation));
             for change in batch.names {
                 indexer.unsure.insert(change.1.clone());
+                indexer.waiting.insert(change.1.clone());
                 indexer.changes.push_front(change);
             }
         }

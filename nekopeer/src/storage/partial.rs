@@ -204,16 +204,6 @@ impl Partial {
         })
     }
 
-    /// Truncates it to `size`, makes it durable, and moves it to its place atomically. The place must be empty
-    /// or hold the file with the stamp `replaceable`.
-    ///
-    /// # Errors
-    /// The file in its place is unchanged.
-    pub(crate) fn commit(self, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
-        self.complete(size)?;
-        self.commit_synced(replaceable)
-    }
-
     /// Truncates it to `size` and makes it durable; returns its stamp.
     ///
     /// # Errors
@@ -236,7 +226,8 @@ impl Partial {
         self.file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(&failed)
     }
 
-    /// As [`commit`](Self::commit), for a file that has its size and is durable already.
+    /// Moves it, which is [complete](Self::complete), to its place atomically. The place must be empty or hold the file
+    /// with the stamp `replaceable`.
     ///
     /// # Errors
     /// The file in its place is unchanged, unless only making its new name durable failed.

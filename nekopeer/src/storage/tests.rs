@@ -4,7 +4,7 @@ use std::path::Path;
 
 use nekoproto::{ContentHash, FileName};
 
-use super::{error::StoreError, place::Place, share_folder::ShareFolder};
+use super::{error::StoreError, partial::Partial, place::Place, share_folder::ShareFolder};
 use crate::content::stamp::Stamp;
 
 fn name(text: &str) -> FileName {
@@ -13,6 +13,11 @@ fn name(text: &str) -> FileName {
 
 fn content() -> ContentHash {
     ContentHash::from_bytes([1; 32])
+}
+
+fn commit(partial: Partial, size: u64, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
+    partial.complete(size)?;
+    partial.commit_synced(replaceable)
 }
 
 #[test]
@@ -24,7 +29,7 @@ fn a_file_appears_whole_and_its_partial_is_gone() {
     partial.write_at(b"hello ", 0).unwrap();
     let target = folder.path().join("a/b/c.bin");
     assert!(!target.exists() && partial.path().exists());
-    let stamp = partial.commit(11, None).unwrap();
+    let stamp = commit(partial, 11, None).unwrap();
     assert_eq!(std::fs::read(&target).unwrap(), b"hello world");
     assert_eq!(Stamp::of(&std::fs::metadata(&target).unwrap()), stamp);
     assert_eq!(std::fs::read_dir(folder.path().join("a/b")).unwrap().count(), 1);
@@ -98,7 +103,7 @@ fn a_link_in_the_place_of_the_file_is_replaced_not_followed() {
     assert_eq!(place.stamp().unwrap(), None);
     let partial = place.partial(&content()).unwrap();
     partial.write_at(b"new", 0).unwrap();
-    partial.commit(3, None).unwrap();
+    commit(partial, 3, None).unwrap();
     assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
     assert_eq!(std::fs::read(folder.path().join("a")).unwrap(), b"new");
 }
@@ -111,10 +116,10 @@ fn a_file_that_appeared_or_changed_meanwhile_is_left_as_it_is() {
     let partial = || share.place(&name("a")).unwrap().partial(&content()).unwrap();
     let fresh = partial();
     std::fs::write(&path, b"mine").unwrap();
-    assert!(matches!(fresh.commit(0, None), Err(StoreError::ChangedMeanwhile(_))));
+    assert!(matches!(commit(fresh, 0, None), Err(StoreError::ChangedMeanwhile(_))));
     let seen = share.place(&name("a")).unwrap().stamp().unwrap();
     std::fs::write(&path, b"mine, edited").unwrap();
-    assert!(matches!(partial().commit(0, seen), Err(StoreError::ChangedMeanwhile(_))));
+    assert!(matches!(commit(partial(), 0, seen), Err(StoreError::ChangedMeanwhile(_))));
     assert_eq!(std::fs::read(&path).unwrap(), b"mine, edited");
 }
 

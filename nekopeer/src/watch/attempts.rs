@@ -37,6 +37,7 @@ impl Watch {
             }
             Ok(done) => (Ended::Failed, Some(format!("only version {} can be found", done.record.version))),
             Err(DownloadError::AlreadyRunning(_)) => (Ended::InUse, None),
+            Err(_) if !library.is_outdated(name) => (Ended::Done, None), // it was deregistered meanwhile
             Err(error) if error.may_pass() => (Ended::Failed, Some(error.to_string())),
             Err(error) => (Ended::GivenUp, Some(error.to_string())),
         }
@@ -84,13 +85,12 @@ enum Dropped {
 /// Removes the file and its entry, if the entry is that of an outdated copy at that moment: the name may have been
 /// deregistered and published meanwhile. Blocking.
 fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError> {
-    library.catalogue.settle(name)?;
+    library.settle_placing(name)?;
     let _removing = library.catalogue.removing(name);
     let mut dropped = Dropped::NotOutdated;
     let is_removed = library.catalogue.remove_if(name, |entry| {
-        if library.catalogue.is_own(entry) || entry.newest.is_none() {
-            return false;
-        }
+        let outdated = entry.filter(|entry| !library.catalogue.is_own(entry) && entry.newest.is_some());
+        let Some(entry) = outdated else { return false };
         let is_deleted = delete(entry);
         dropped = if is_deleted { Dropped::Gone } else { Dropped::Changed };
         is_deleted

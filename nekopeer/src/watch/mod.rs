@@ -81,6 +81,7 @@ impl Watch {
             let due = if asks { self.library.due(now, |origin| asked.has(origin)) } else { Due::default() };
             for (origin, due) in due.origins {
                 if asked.take(origin, due.is_doubtful) {
+                    self.library.note_asked(&due.asked, now);
                     asking.push(self.ask(origin, due.asked));
                 }
             }

@@ -235,3 +235,22 @@ async fn questions_about_many_copies_of_one_origin_travel_together() {
     })
     .await;
 }
+
+/// Each answer costs a write to the disk.
+#[tokio::test]
+async fn origin_that_tells_of_a_later_version_each_time_is_asked_again_after_a_pause() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (_to, reader) = peer(&[indexer.local_addr()]).await;
+        let mut hostile = origin(1, &goods(1, "a", 1), &indexer).await;
+        reader.get("a").await.unwrap();
+        while hostile.questions.try_recv().is_ok() {}
+        let began = std::time::Instant::now();
+        for version in 2..7 {
+            hostile.confirms(Verdict::Newer(Box::new(goods(1, "a", version).record.to_signed())));
+            assert!(matches!(hostile.questions.recv().await, Some(Question::Asked(_))));
+        }
+        assert!(began.elapsed() > Duration::from_millis(4 * 400), "{:?}", began.elapsed());
+    })
+    .await;
+}

@@ -2,8 +2,8 @@
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
-use crate::common::{in_time, indexer, peer};
-use nekopeer::PublishOptions;
+use crate::common::{in_time, indexer, name, peer};
+use nekopeer::{DownloadError, PublishOptions};
 use nekoproto::VerifiedRecord;
 
 /// More files than one batch has.
@@ -37,6 +37,27 @@ async fn folder_of_many_files_is_published_in_order_but_for_the_bad_ones() {
         assert_eq!((second.published.len(), second.unchanged.len()), (1, FILES));
         assert!(second.unchanged.is_sorted_by_key(|record: &VerifiedRecord| record.name.clone()));
         assert_eq!(indexer.names(), FILES + 1);
+    })
+    .await;
+}
+
+/// As a kill, or an interruption, leaves it between the move to its place and the publish.
+#[tokio::test]
+async fn file_from_a_pipe_that_was_not_published_is_replaced_by_the_next_one() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (folder, mut origin) = peer(&[indexer.local_addr()]).await;
+        let name = name("a");
+        for bytes in ["one", "two", "three"] {
+            let from = std::io::Cursor::new(bytes);
+            origin.peer.store(&name, from, false, &std::sync::Arc::default()).await.unwrap();
+            assert_eq!(folder.read("a"), bytes.as_bytes());
+            origin.peer.shutdown().await;
+            origin = folder.peer(&[indexer.local_addr()]).await;
+        }
+        folder.write("a", b"my own work");
+        let stored = origin.peer.store(&name, &b"four"[..], false, &std::sync::Arc::default()).await;
+        assert!(matches!(stored, Err(DownloadError::NotPublished(_))));
     })
     .await;
 }

@@ -183,3 +183,20 @@ async fn indexer_that_cannot_list_a_peer_is_named_and_holds_nothing_up() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn file_whose_withdrawal_is_interrupted_is_withdrawn_everywhere() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        origin.publish(&from.write("a", b"content")).await;
+        assert_eq!(indexer.names(), 1);
+        {
+            let name = name("a");
+            let mut withdrawing = Box::pin(origin.peer.deregister(&name));
+            assert!(futures::poll!(&mut withdrawing).is_pending());
+        }
+        eventually(async || (indexer.names() == 0).then_some(())).await;
+    })
+    .await;
+}

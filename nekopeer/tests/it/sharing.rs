@@ -290,8 +290,10 @@ async fn what_comes_through_a_pipe_is_stored_whole_and_overwrites_nothing_unaske
         let path = store("logs/today", &content, false).await.unwrap();
         assert_eq!(path, from.path("logs/today"));
         assert!(from.read("logs/today") == content);
+        store("logs/today", b"stored, and not published", false).await.unwrap();
+        from.write("logs/today", b"my own work");
         let error = store("logs/today", b"other", false).await.unwrap_err();
-        assert!(matches!(error, DownloadError::NotPublished(_)), "it is not published yet: {error}");
+        assert!(matches!(error, DownloadError::NotPublished(_)), "{error}");
         let error = store("logs/Today", b"other", false).await.unwrap_err();
         assert!(matches!(error, DownloadError::Collides { .. }), "{error}");
         origin.publish(&path).await;

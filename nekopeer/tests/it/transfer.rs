@@ -1,11 +1,8 @@
 //! Publishing and downloading between real peers: whole files, and only the missing chunks.
 
-use std::{
-    path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
 use crate::common::{
@@ -190,7 +187,6 @@ async fn progress_ends_at_the_size_whatever_was_there() {
             reader.peer.download(&name("a"), options, &progress).await.unwrap();
             assert_eq!((progress.done(), progress.total()), (MIB as u64, MIB as u64));
         }
-        assert!(path.starts_with(origin.peer.dir()) && origin.peer.dir() != Path::new("/"));
     })
     .await;
 }

@@ -66,7 +66,7 @@ pub(crate) fn destination(
     options: &DownloadOptions,
     stop: &CancellationToken,
 ) -> Result<Destination, DownloadError> {
-    library.catalogue.settle(&record.name)?;
+    library.settle_placing(&record.name)?;
     let place = place_for(library, &record.name, options)?;
     let stamp = place.stamp()?;
     let here = library.catalogue.get(&record.name);

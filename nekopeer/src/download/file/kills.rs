@@ -14,15 +14,16 @@ use crate::{
     download::DownloadOptions,
     library::{Library, Opened, status::Condition},
     storage::{
-        catalogue::{Catalogue, Copy},
+        catalogue::{Catalogue, Copy, ToPlace},
         lock::DataLock,
+        partial::Partial,
         share_folder::ShareFolder,
     },
 };
 
 /// What was done last before the kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Killed {
+pub(in crate::download) enum Killed {
     BeforeAnything,
     /// The partial file is noted.
     Noted,
@@ -49,7 +50,7 @@ const POINTS: [Killed; 7] = [
 ];
 
 /// A start of the peer, as [`Peer::spawn`](crate::Peer::spawn) does it.
-fn start(folder: &Path) -> std::sync::Arc<Library> {
+pub(in crate::download) fn start(folder: &Path) -> std::sync::Arc<Library> {
     let share = ShareFolder::open(folder).unwrap();
     let data_dir = folder.join(".neko");
     let lock = DataLock::take(&data_dir).unwrap();
@@ -59,11 +60,11 @@ fn start(folder: &Path) -> std::sync::Arc<Library> {
     Library::new(Opened { share, data_dir, catalogue, lock }, identity.id(), false, 0, None).0
 }
 
-fn content(version: u64) -> Vec<u8> {
+pub(in crate::download) fn content(version: u64) -> Vec<u8> {
     format!("the bytes of version {version}").into_bytes()
 }
 
-fn record(version: u64) -> VerifiedRecord {
+pub(in crate::download) fn record(version: u64) -> VerifiedRecord {
     let scratch = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(scratch.path(), content(version)).unwrap();
     let chunked = chunk_file(scratch.path(), None, &Default::default(), &Default::default()).unwrap();
@@ -82,7 +83,7 @@ fn record(version: u64) -> VerifiedRecord {
 
 /// Downloads a version until the process is killed. What a kill leaves is what is on disk: nothing cleans up when
 /// the rest is dropped.
-fn download(library: &Library, version: u64, killed: Killed) {
+pub(in crate::download) fn download(library: &Library, version: u64, killed: Killed) {
     if killed == Killed::BeforeAnything {
         return;
     }
@@ -93,7 +94,7 @@ fn download(library: &Library, version: u64, killed: Killed) {
     };
     let place = library.share.place(&record.name).unwrap();
     let path = place.partial_path(&record.content);
-    catalogue.note_partial(&record.name, Some(&path)).unwrap();
+    catalogue.begin_partials(&[(&record.name, path)]).unwrap();
     if killed == Killed::Noted {
         return;
     }
@@ -111,7 +112,7 @@ fn download(library: &Library, version: u64, killed: Killed) {
     let entry = copy_entry(record.clone(), None, complete, partial.target().to_owned());
     let manifest = Manifest::implied_by(&record).unwrap().1;
     let mut copy = Copy { entry, manifest, outboard: Vec::new() };
-    let _placing = catalogue.place([(&copy, partial.path())].into_iter()).unwrap();
+    let _placing = catalogue.place(to_place(&copy, &partial)).unwrap();
     if killed == Killed::OnItsWay {
         return;
     }
@@ -120,6 +121,11 @@ fn download(library: &Library, version: u64, killed: Killed) {
         return;
     }
     catalogue.put_copy(copy).unwrap();
+}
+
+fn to_place<'a>(copy: &'a Copy, partial: &Partial) -> impl Iterator<Item = ToPlace<'a>> {
+    let stop = Box::leak(Box::default());
+    [ToPlace { copy, partial: partial.path(), stop }].into_iter()
 }
 
 /// The file is that of the entry, whatever happened.
@@ -191,7 +197,7 @@ fn file_that_is_being_replaced_is_not_called_changed() {
     let before = catalogue.get(&record.name).unwrap();
     let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
     let mut copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
-    let placing = catalogue.place([(&copy, partial.path())].into_iter()).unwrap();
+    let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
     copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
     let condition =
         || library.status(crate::storage::catalogue::Entry::clone(&before), &mut <_>::default()).condition;
@@ -201,4 +207,30 @@ fn file_that_is_being_replaced_is_not_called_changed() {
     assert_eq!(condition(), Condition::Good(Freshness::Unverified), "of the entry that replaced it");
     std::fs::write(&before.path, b"my own work").unwrap();
     assert_eq!(condition(), Condition::Changed);
+}
+
+/// Whether the process is killed after the move, or goes on.
+#[test]
+fn copy_that_is_deregistered_while_its_next_version_is_moved_does_not_come_back() {
+    for is_killed in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let library = start(folder.path());
+        download(&library, 1, Killed::Never);
+        let (catalogue, record) = (&library.catalogue, record(2));
+        let partial = library.share.place(&record.name).unwrap().partial(&record.content).unwrap();
+        partial.write_at(&content(2), 0).unwrap();
+        let stamp = partial.complete(record.size).unwrap();
+        let before = catalogue.get(&record.name).unwrap();
+        let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
+        let mut copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
+        let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
+        assert!(catalogue.remove(&record.name).unwrap());
+        copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
+        if !is_killed {
+            assert!(catalogue.put_copy(copy).is_err());
+        }
+        drop(placing);
+        drop(library);
+        assert!(start(folder.path()).catalogue.get(&record.name).is_none(), "killed: {is_killed}");
+    }
 }

@@ -4,7 +4,7 @@ pub(super) mod assembly;
 pub(super) mod checkpoint;
 pub(super) mod destination;
 #[cfg(test)]
-mod kills;
+pub(super) mod kills;
 pub(super) mod look_alikes;
 pub(super) mod placement;
 pub(super) mod reuse;

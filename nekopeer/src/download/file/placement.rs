@@ -9,7 +9,7 @@ use super::assembly::{AssembleError, Assembly};
 use crate::{
     content::stamp::{Stamp, now_ns},
     download::error::DownloadError,
-    storage::catalogue::{Catalogue, Copy, Entry},
+    storage::catalogue::{Catalogue, Copy, Entry, ToPlace},
 };
 
 /// What becomes of a complete file.
@@ -40,9 +40,11 @@ pub(crate) fn put_in_place(
         Err(AssembleError::Store(error)) => return Err(error.into()),
     };
     let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
-    let entry = copy_entry(record, origin_addr, stamp, path);
+    let entry = copy_entry(record.clone(), origin_addr, stamp, path);
     let mut copy = Copy { entry, manifest, outboard };
-    let _placing = catalogue.place([(&copy, partial.path())].into_iter())?;
+    let to_place = ToPlace { copy: &copy, partial: partial.path(), stop };
+    let placing = catalogue.place([to_place].into_iter())?;
+    placing.check(&record.name)?;
     copy.entry.stamp = partial.commit_synced(replaceable)?;
     let entry = copy.entry.clone();
     catalogue.put_copy(copy)?;

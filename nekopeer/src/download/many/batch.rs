@@ -9,6 +9,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use nekoproto::{ContentHash, Holder, NodeId};
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     content::stamp::Stamp,
@@ -16,14 +17,15 @@ use crate::{
         Downloader,
         error::DownloadError,
         file::placement::copy_entry,
+        keep,
         swarm::source::{FetchError, Source},
     },
     library::Library,
     state::choice::Target,
     storage::{
-        catalogue::{Copy, Entry},
+        catalogue::{CatalogueError, Copy, Entry, ToPlace},
         partial::Partial,
-        place::sync_folder,
+        place::{Place, sync_folder},
     },
     util::{progress::Progress, tasks::blocking},
 };
@@ -42,6 +44,8 @@ pub(super) struct Small {
     pub(super) manifest: Vec<u8>,
     /// The file it may replace.
     pub(super) replaceable: Option<Stamp>,
+    /// Cancelled if it is not wanted any more.
+    pub(super) stop: CancellationToken,
 }
 
 /// Files that are held in memory together.
@@ -160,9 +164,16 @@ impl Downloader {
         &self,
         arrived: Vec<Arrived>,
     ) -> Vec<(Arrived, Result<PathBuf, DownloadError>)> {
-        let stored = self.library.blocking(move |library| store_all(library, arrived)).await;
-        let kept: Vec<Entry> = stored.iter().filter_map(|(_, entry)| entry.as_ref().ok().cloned()).collect();
-        self.keep(&kept).await;
+        let indexers = Arc::clone(&self.indexers);
+        let store = move |library: &Arc<Library>| {
+            let stored = store_all(library, arrived);
+            let kept: Vec<Entry> =
+                stored.iter().filter_map(|(_, entry)| entry.as_ref().ok().cloned()).collect();
+            keep(library, &indexers, &kept);
+            stored
+        };
+        let stored = self.library.blocking(store).await;
+        self.indexers.offer([]).await; // waits until they were told
         stored.into_iter().map(|(arrived, entry)| (arrived, entry.map(|entry| entry.path))).collect()
     }
 }
@@ -171,9 +182,20 @@ type Stored = Vec<(Arrived, Result<Entry, DownloadError>)>;
 
 fn store_all(library: &Library, arrived: Vec<Arrived>) -> Stored {
     let mut done: Stored = Vec::with_capacity(arrived.len());
-    let mut written: Vec<(Arrived, Copy, Partial)> = Vec::with_capacity(arrived.len());
+    let mut places: Vec<(Arrived, Place)> = Vec::with_capacity(arrived.len());
     for arrived in arrived {
-        match write(library, &arrived) {
+        match library.share.place(&arrived.small.target.record.name) {
+            Ok(place) => places.push((arrived, place)),
+            Err(error) => done.push((arrived, Err(error.into()))),
+        }
+    }
+    if let Err(error) = note(library, &places) {
+        done.extend(not_stored(places.into_iter().map(|(arrived, _)| arrived), &error.to_string()));
+        return done;
+    }
+    let mut written: Vec<(Arrived, Copy, Partial)> = Vec::with_capacity(places.len());
+    for (arrived, place) in places {
+        match write(library, place, &arrived) {
             Ok((copy, partial)) => written.push((arrived, copy, partial)),
             Err(error) => done.push((arrived, Err(error))),
         }
@@ -181,9 +203,13 @@ fn store_all(library: &Library, arrived: Vec<Arrived>) -> Stored {
     // Durable before they are noted as complete.
     let synced =
         Partial::sync_all(written.iter().map(|(_, _, partial)| partial)).map_err(DownloadError::from);
-    let copies = written.iter().map(|(_, copy, partial)| (copy, partial.path()));
+    let copies = written.iter().map(|(arrived, copy, partial)| ToPlace {
+        copy,
+        partial: partial.path(),
+        stop: &arrived.small.stop,
+    });
     let placing = synced.and_then(|()| Ok(library.catalogue.place(copies)?));
-    let _placing = match placing {
+    let placing = match placing {
         Ok(placing) => placing,
         Err(error) => {
             let arrived = written.into_iter().map(|(arrived, ..)| arrived);
@@ -194,14 +220,15 @@ fn store_all(library: &Library, arrived: Vec<Arrived>) -> Stored {
     let (mut placed, mut copies) = (Vec::with_capacity(written.len()), Vec::with_capacity(written.len()));
     let mut folders = HashSet::new();
     for (arrived, mut copy, partial) in written {
-        match partial.rename(arrived.small.replaceable) {
+        let checked = placing.check(&copy.entry.record.name).map_err(DownloadError::from);
+        match checked.and_then(|()| Ok(partial.rename(arrived.small.replaceable)?)) {
             Ok(stamp) => {
                 copy.entry.stamp = stamp;
                 folders.extend(copy.entry.path.parent().map(Path::to_owned));
                 placed.push((arrived, copy.entry.clone()));
                 copies.push(copy);
             }
-            Err(error) => done.push((arrived, Err(error.into()))),
+            Err(error) => done.push((arrived, Err(error))),
         }
     }
     folders.iter().for_each(|folder| sync_folder(folder));
@@ -227,11 +254,19 @@ fn not_stored(arrived: impl Iterator<Item = Arrived>, why: &str) -> Stored {
     arrived.map(failed).collect()
 }
 
+/// Notes the partial files that will be made.
+fn note(library: &Library, places: &[(Arrived, Place)]) -> Result<(), CatalogueError> {
+    let partial =
+        |(arrived, place): &'_ (Arrived, Place)| place.partial_path(&arrived.small.target.record.content);
+    let names = places.iter().map(|(arrived, _)| &arrived.small.target.record.name);
+    library.catalogue.begin_partials(&names.zip(places.iter().map(partial)).collect::<Vec<_>>())
+}
+
 /// Writes a file to its partial file.
-fn write(library: &Library, arrived: &Arrived) -> Result<(Copy, Partial), DownloadError> {
+fn write(library: &Library, place: Place, arrived: &Arrived) -> Result<(Copy, Partial), DownloadError> {
     let Target { record, sources } = &arrived.small.target;
     library.catalogue.may_hold(record)?;
-    let partial = library.share.place(&record.name)?.partial(&record.content)?;
+    let partial = place.partial(&record.content)?;
     match partial.write_at(&arrived.bytes, 0).and_then(|()| partial.cut(record.size)) {
         Ok(stamp) => {
             let origin = sources.iter().find(|source| source.node == record.origin);
@@ -243,5 +278,30 @@ fn write(library: &Library, arrived: &Arrived) -> Result<(Copy, Partial), Downlo
             partial.discard()?; // it is small enough to be fetched again
             Err(error.into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::Manifest;
+
+    use super::*;
+    use crate::download::file::kills::{Killed, content, download, record, start};
+
+    #[test]
+    fn partial_file_of_an_older_version_is_deleted() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = start(folder.path());
+        download(&library, 2, Killed::Half);
+        let record = record(3);
+        let from = Holder::new(record.origin, ([127, 0, 0, 1], 1).into());
+        let manifest = Manifest::implied_by(&record).unwrap().1;
+        let target = Target { record, sources: Vec::new() };
+        let small = Small { target, manifest, replaceable: None, stop: CancellationToken::new() };
+        let stored = store_all(&library, vec![Arrived { small, bytes: content(3), from }]);
+        assert!(stored.iter().all(|(_, result)| result.is_ok()));
+        let files = std::fs::read_dir(folder.path().join("docs")).unwrap();
+        let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+        assert_eq!(names, ["a"]);
     }
 }

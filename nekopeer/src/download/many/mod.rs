@@ -11,6 +11,7 @@ use std::{
 };
 
 use nekoproto::{FileName, Freshness, Holder, Manifest, NodeId, VerifiedRecord};
+use tokio_util::sync::CancellationToken;
 
 use self::batch::{Arrived, Batch, Fetched, Small};
 use super::{
@@ -21,11 +22,12 @@ use super::{
         look_alikes::LookAlikes,
     },
     swarm::source::Source,
+    unless_ended,
 };
 use crate::{
     content::stamp::Stamp,
     indexers::{Answer, Scope},
-    library::Library,
+    library::{Library, NameInUse},
     state::choice::Target,
     util::progress::Progress,
 };
@@ -52,6 +54,8 @@ pub struct Downloads {
     streams: HashMap<NodeId, Source>,
     look_alikes: Option<LookAlikes>,
     began: Instant,
+    /// The names at hand that have no outcome yet.
+    running: HashMap<FileName, NameInUse>,
     /// Of the names at hand.
     outcomes: HashMap<FileName, Result<Downloaded, DownloadError>>,
     /// What is done, and its origins are not asked yet.
@@ -79,6 +83,7 @@ impl Downloads {
             streams: HashMap::new(),
             look_alikes: Some(LookAlikes::default()),
             began: Instant::now(),
+            running: HashMap::new(),
             outcomes: HashMap::new(),
             done: None,
             away: HashSet::new(),
@@ -128,12 +133,11 @@ impl Downloads {
         if names.is_empty() {
             return;
         }
-        let mut running = Vec::new();
         let mut wanted = Vec::new();
         for name in names {
             match self.downloader.library.reserve(name, &self.progress) {
                 Some(guard) => {
-                    running.push(guard);
+                    self.running.insert(name.clone(), guard);
                     wanted.push(name.clone());
                 }
                 None => self.ended(name, Err(DownloadError::AlreadyRunning(name.clone()))),
@@ -210,7 +214,8 @@ impl Downloads {
                 }
                 Ok(Destination::Replaceable(stamp)) => match Manifest::implied_by(&target.record) {
                     Some((_, manifest)) if !target.sources.is_empty() => {
-                        small.push(Small { target, manifest, replaceable: stamp });
+                        let stop = self.stop(&target.record.name);
+                        small.push(Small { target, manifest, replaceable: stamp, stop });
                     }
                     _ => large.push((target, stamp)),
                 },
@@ -264,10 +269,11 @@ impl Downloads {
         // What the sources sent so far was for other files.
         let before: HashMap<NodeId, u64> =
             self.progress.sources().iter().map(|source| (source.node, source.bytes())).collect();
-        let obtained = self.downloader.obtain(target, replaceable, &self.options, &self.progress).await;
-        let outcome = match obtained {
+        let stop = self.stop(&name);
+        let obtaining = self.downloader.obtain(target, replaceable, &self.options, &self.progress, &stop);
+        let outcome = match unless_ended(&self.downloader.library, &name, &stop, obtaining).await {
             Ok((entry, report)) => {
-                self.downloader.keep(std::slice::from_ref(&entry)).await;
+                self.downloader.indexers.offer([&entry.record]).await;
                 let mut sources = deliveries(&self.progress, &report);
                 sources.iter_mut().for_each(|source| {
                     source.bytes -= before.get(&source.node).copied().unwrap_or(0).min(source.bytes);
@@ -294,7 +300,13 @@ impl Downloads {
         }
     }
 
+    /// What ends the download of `name`.
+    fn stop(&self, name: &FileName) -> CancellationToken {
+        self.running.get(name).map(|running| running.stop.clone()).unwrap_or_default() // it is there
+    }
+
     fn ended(&mut self, name: &FileName, outcome: Result<Downloaded, DownloadError>) {
+        self.running.remove(name);
         self.outcomes.insert(name.clone(), outcome);
     }
 }

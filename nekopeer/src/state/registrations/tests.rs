@@ -381,3 +381,19 @@ fn every_indexer_ends_up_with_what_is_offered() {
         }
     }
 }
+
+#[test]
+fn changes_of_one_name_that_nobody_takes_are_one_change() {
+    let mut registrations = connected();
+    registrations.offer(&[record(1, 1)]);
+    let batch = registrations.next(0, 3, held(1), no_news).unwrap();
+    for version in 2..100 {
+        registrations.offer(&[record(1, version)]);
+    }
+    assert_eq!(registrations.indexers[0].changes.len(), 1);
+    registrations.failed(0, batch); // the oldest change stays the first
+    assert_eq!(registrations.indexers[0].changes.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [1]);
+    assert_eq!(tell_held(&mut registrations, held(99), &[]), [(Kind::Held, record(1, 99))]);
+    registrations.offer(&[record(1, 100)]);
+    assert_eq!(tell_held(&mut registrations, held(100), &[]), [(Kind::Held, record(1, 100))]);
+}

@@ -37,13 +37,19 @@ impl Catalogue {
         &self,
         copies: Vec<Copy>,
     ) -> Result<Vec<Result<(), CatalogueError>>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let mut results = Vec::with_capacity(copies.len());
         let mut entries = Vec::with_capacity(copies.len());
-        write.end_placing(copies.iter().map(|copy| &copy.entry.record.name))?;
-        for mut copy in copies {
-            if let Err(error) = self.may_hold(&copy.entry.record) {
+        let placed = write.end_placing(copies.iter().map(|copy| &copy.entry.record.name))?;
+        for (mut copy, is_placed) in copies.into_iter().zip(placed) {
+            let name = &copy.entry.record.name;
+            let is_removed = !is_placed && self.is_placing(name); // meanwhile
+            let may_hold = if is_removed {
+                Err(CatalogueError::Overtaken(name.clone()))
+            } else {
+                self.may_hold(&copy.entry.record)
+            };
+            if let Err(error) = may_hold {
                 results.push(Err(error));
                 continue;
             }
@@ -72,7 +78,6 @@ impl Catalogue {
         name: &FileName,
         change: impl FnOnce(&mut Entry) -> bool,
     ) -> Result<Option<Arc<Entry>>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let Some(known) = self.get(name) else { return Ok(None) };
         let mut entry = Entry::clone(&known);
@@ -90,7 +95,6 @@ impl Catalogue {
     /// # Errors
     /// The catalogue is as before.
     pub(crate) fn note_newer(&self, records: &[VerifiedRecord]) -> Result<Vec<Arc<Entry>>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let mut outdated: HashMap<FileName, Entry> = HashMap::new();
         for record in records {

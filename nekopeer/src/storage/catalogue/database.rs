@@ -74,7 +74,8 @@ impl LiveDatabase {
         Ok(live)
     }
 
-    /// Begins a transaction when none is in progress. Opens a failed database again.
+    /// Begins a transaction when none is in progress: what is read from then on stays true until its result is
+    /// visible. Opens a failed database again.
     pub(super) fn begin(&self) -> Result<Write<'_>, CatalogueError> {
         let writing = self.database.lock();
         let mut begun = begin_write(&writing);

@@ -54,8 +54,10 @@ pub enum CatalogueError {
         /// Whose file it is.
         origin: nekoproto::NodeId,
     },
-    /// The name was published here, or got a later version, during the download.
-    #[error("{0} was published or refreshed here meanwhile; the downloaded copy is not put in its place")]
+    /// The name was published or deregistered here, or got a later version, during the download.
+    #[error(
+        "{0} was published, deregistered or refreshed here meanwhile; what was downloaded is no copy of it"
+    )]
     Overtaken(FileName),
     /// The version counter of a name is at its maximum.
     #[error("no version number is left for {0}")]

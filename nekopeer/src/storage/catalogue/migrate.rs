@@ -10,15 +10,17 @@ use super::{
     error::CatalogueError,
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS, PARTIALS,
-        PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
+        PIPED, PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
     },
     write::Write,
 };
 
 /// Number of the stored forms; changes with each of them.
-pub(super) const SCHEMA: u64 = 2;
+pub(super) const SCHEMA: u64 = 3;
 /// The form with an index in memory: rows without a checksum, and the manifests of small files stored.
 const SCHEMA_FIRST: u64 = 1;
+/// The form without the files that came from pipes.
+const SCHEMA_SECOND: u64 = 2;
 /// Rows read before they are written in the new form.
 const STEP_ROWS: usize = 1024;
 
@@ -41,7 +43,7 @@ impl Write<'_> {
         }
         self.create_tables()?;
         match schema {
-            None => {}
+            None | Some(SCHEMA_SECOND) => {}
             Some(SCHEMA_FIRST) => self.step_from_first()?,
             Some(_) => return Err(CatalogueError::OtherProgram(self.path.to_owned())),
         }
@@ -58,6 +60,7 @@ impl Write<'_> {
         self.with(SIZES, |_| Ok(()))?;
         self.with(VERSIONS, |_| Ok(()))?;
         self.with(AVERAGES, |_| Ok(()))?;
+        self.with(PIPED, |_| Ok(()))?;
         self.with(MANIFESTS, |_| Ok(()))?;
         self.with(PARTIALS, |_| Ok(()))?;
         self.with(FLOORS, |_| Ok(()))?;

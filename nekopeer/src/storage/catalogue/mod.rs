@@ -15,6 +15,7 @@ mod error;
 mod floors;
 mod migrate;
 pub(crate) mod numbering;
+mod piped;
 mod placing;
 mod progress;
 mod publish;
@@ -33,6 +34,7 @@ use self::tables::Tables;
 use self::untold::Noted;
 pub(crate) use self::{
     entry::{Copy, Entry},
+    placing::ToPlace,
     publish::{Draft, Published},
     tables::{Page, PageStart},
 };
@@ -47,8 +49,6 @@ pub(crate) struct Catalogue {
     tables: Tables,
     /// What indexers have listed since `tables` was told of it.
     noted: Mutex<Noted>,
-    /// Held during a whole change: what the change read stays true until its result is visible.
-    changing: Mutex<()>,
     /// Names whose files are being replaced or removed.
     placing: Mutex<HashSet<FileName>>,
 }
@@ -60,8 +60,8 @@ impl Catalogue {
     /// It cannot be used; the files are unchanged.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join("catalogue.redb"), identity.id())?;
-        let (noted, changing, placing) = Default::default();
-        Ok(Self { identity, tables, noted, changing, placing })
+        let (noted, placing) = Default::default();
+        Ok(Self { identity, tables, noted, placing })
     }
 
     /// The entry of `name`. A damaged one is reported and counts as none; where that would lose something, use
@@ -155,46 +155,39 @@ impl Catalogue {
         self.tables.outboard(hash)
     }
 
-    /// Removes `name`, also a damaged entry; its version counter stays, or what is known of a copy. Whether there was one. Blocking.
+    /// Removes `name`, also a damaged entry; its version counter stays, or what is known of a copy. Whether there was
+    /// one. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
+    #[cfg(test)]
     pub(crate) fn remove(&self, name: &FileName) -> Result<bool, CatalogueError> {
-        let _changing = self.changing.lock();
-        let write = self.tables.begin()?;
-        if let Some(copy) = self.get(name).filter(|entry| !self.is_own(entry)) {
-            write.put_floor(&copy)?;
-        }
-        let is_removed = write.remove_entry(name)?;
-        if is_removed {
-            write.set_untold([(name, None)].into_iter())?;
-            self.tables.commit(write)?;
-            self.noted.lock().remove(name);
-        }
-        Ok(is_removed)
+        self.remove_if(name, |_| true)
     }
 
-    /// Removes `name` if `is_it` returns true of its entry; nothing changes the catalogue meanwhile. Whether it
-    /// did. Blocking.
+    /// Removes `name` if `is_it` returns true of its entry, which is `None` if it is damaged; nothing changes the
+    /// catalogue meanwhile. A copy that is on its way to its place is not stored then. Whether it was removed. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
     pub(crate) fn remove_if(
         &self,
         name: &FileName,
-        is_it: impl FnOnce(&Entry) -> bool,
+        is_it: impl FnOnce(Option<&Entry>) -> bool,
     ) -> Result<bool, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
-        let Some(entry) = self.entry(name)?.filter(|entry| is_it(entry)) else { return Ok(false) };
-        if !self.is_own(&entry) {
-            write.put_floor(&entry)?;
+        let entry = self.get(name);
+        let is_removed = write.remove_entry(name)? && is_it(entry.as_deref());
+        if is_removed {
+            if let Some(copy) = entry.filter(|entry| !self.is_own(entry)) {
+                write.put_floor(&copy)?;
+            }
+            write.end_placing(std::iter::once(name))?;
+            write.set_untold([(name, None)].into_iter())?;
+            self.tables.commit(write)?;
+            self.noted.lock().remove(name);
         }
-        write.remove_entry(name)?;
-        write.set_untold([(name, None)].into_iter())?;
-        self.tables.commit(write)?;
-        self.noted.lock().remove(name);
-        Ok(true)
+        Ok(is_removed)
     }
 }
 

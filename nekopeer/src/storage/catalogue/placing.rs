@@ -1,44 +1,56 @@
 //! Copies on their way to their places. What is about to be moved is noted durably before; so a process that ends
 //! between the move and the catalogue's change leaves no file of which nobody knows whose it is.
 
-use std::{fs::symlink_metadata, path::PathBuf};
+use std::{collections::HashSet, fs::symlink_metadata, path::PathBuf};
 
 use nekoproto::FileName;
+use tokio_util::sync::CancellationToken;
 
-use super::{Catalogue, CatalogueError, Copy};
+use super::{Catalogue, CatalogueError, Copy, Entry};
 use crate::content::stamp::Stamp;
 
 /// Copies that are being moved to their places, until dropped. Their files are no changes of a user's meanwhile.
 #[derive(Debug)]
 pub(crate) struct Placing<'a> {
     catalogue: &'a Catalogue,
-    names: Vec<FileName>,
+    names: HashSet<FileName>,
+}
+
+/// A copy that is to be moved to its place.
+pub(crate) struct ToPlace<'a> {
+    pub(crate) copy: &'a Copy,
+    pub(crate) partial: PathBuf,
+    /// Cancelled if it is not wanted any more.
+    pub(crate) stop: &'a CancellationToken,
 }
 
 impl Catalogue {
     /// Notes, in one transaction, that each of `copies` is complete in its partial file and will be moved to its
-    /// place. Its entry has the stamp of the partial file. [`put_copies`](Self::put_copies) ends that; if the process
+    /// place, unless it is not wanted any more or may not be held: see [`Placing::check`]. Its entry has the stamp of the partial file. [`put_copies`](Self::put_copies) ends that; if the process
     /// ends before, [`settle`](Self::settle) does. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
     pub(crate) fn place<'a>(
         &self,
-        copies: impl Iterator<Item = (&'a Copy, PathBuf)>,
+        copies: impl Iterator<Item = ToPlace<'a>>,
     ) -> Result<Placing<'_>, CatalogueError> {
         let write = self.tables.begin()?;
-        let (copies, partials): (Vec<&Copy>, Vec<PathBuf>) = copies.unzip();
-        let names: Vec<FileName> = copies.iter().map(|copy| copy.entry.record.name.clone()).collect();
-        let partials = partials.iter().map(|partial| Some(partial.as_path()));
-        super::progress::set_partials(&write, &names.iter().zip(partials).collect::<Vec<_>>())?;
-        write.put_placing(&copies)?;
+        let may_be_placed = |to_place: &ToPlace<'_>| {
+            !to_place.stop.is_cancelled() && self.may_hold(&to_place.copy.entry.record).is_ok()
+        };
+        let copies: Vec<ToPlace<'_>> = copies.filter(may_be_placed).collect();
+        let name = |to_place: &ToPlace<'a>| &to_place.copy.entry.record.name;
+        let partials = copies.iter().map(|to_place| (name(to_place), Some(to_place.partial.as_path())));
+        super::progress::set_partials(&write, &partials.collect::<Vec<_>>())?;
+        write.put_placing(copies.iter().map(|to_place| to_place.copy))?;
         self.tables.commit(write)?;
-        Ok(self.marked(names))
+        Ok(self.marked(copies.iter().map(name).cloned().collect()))
     }
 
     /// The file of `name` is being removed, until the guard is dropped.
     pub(crate) fn removing(&self, name: &FileName) -> Placing<'_> {
-        self.marked(vec![name.clone()])
+        self.marked(HashSet::from([name.clone()]))
     }
 
     /// Whether the file of `name` is being replaced or removed by this peer.
@@ -47,26 +59,28 @@ impl Catalogue {
     }
 
     /// Ends what was interrupted in the placing of `name`: a copy that reached its place is catalogued, any other is
-    /// forgotten. The name must not be in use. Blocking.
+    /// forgotten. The name must not be in use. Returns the entry of a copy that is catalogued now. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
-    pub(crate) fn settle(&self, name: &FileName) -> Result<(), CatalogueError> {
-        let Some(copy) = self.tables.placing(name)? else { return Ok(()) };
+    pub(crate) fn settle(&self, name: &FileName) -> Result<Option<Entry>, CatalogueError> {
+        let Some(copy) = self.tables.placing(name)? else { return Ok(None) };
         let moved = symlink_metadata(&copy.entry.path).map(|metadata| Stamp::of(&metadata));
         match moved {
             Ok(stamp) if copy.entry.stamp.is_moved_to(&stamp) => {
                 let mut copy = copy;
                 copy.entry.stamp = stamp;
-                self.put_copies(vec![copy])?; // or it was overtaken, which ends it too
+                let entry = copy.entry.clone();
+                let stored = self.put_copies(vec![copy])?.remove(0); // or it was overtaken, which ends it too
+                Ok(stored.is_ok().then_some(entry))
             }
             _ => {
                 let write = self.tables.begin()?;
                 write.end_placing(std::iter::once(name))?;
                 self.tables.commit(write)?;
+                Ok(None)
             }
         }
-        Ok(())
     }
 
     /// Ends all that the last process left. Blocking.
@@ -74,12 +88,22 @@ impl Catalogue {
     /// # Errors
     /// The catalogue failed; some may be left.
     pub(crate) fn settle_all(&self) -> Result<(), CatalogueError> {
-        self.tables.all_placing()?.iter().try_for_each(|name| self.settle(name))
+        self.tables.all_placing()?.iter().try_for_each(|name| self.settle(name).map(drop))
     }
 
-    fn marked(&self, names: Vec<FileName>) -> Placing<'_> {
+    fn marked(&self, names: HashSet<FileName>) -> Placing<'_> {
         self.placing.lock().extend(names.iter().cloned());
         Placing { catalogue: self, names }
+    }
+}
+
+impl Placing<'_> {
+    /// Whether the copy of this name is to be moved to its place.
+    ///
+    /// # Errors
+    /// It is not wanted any more, or may not be held.
+    pub(crate) fn check(&self, name: &FileName) -> Result<(), CatalogueError> {
+        if self.names.contains(name) { Ok(()) } else { Err(CatalogueError::Overtaken(name.clone())) }
     }
 }
 

@@ -15,19 +15,21 @@ impl Catalogue {
         self.tables.partial(name)
     }
 
-    /// Stores that the partial download of `name` is at `path`; returns the previous path. Blocking.
+    /// Notes where the partial files of these names will be, before they are made, so that no crash leaves one of
+    /// which nobody knows. One of another version, which will not be completed, is deleted. Blocking.
     ///
     /// # Errors
-    /// The catalogue is as before.
-    pub(crate) fn note_partial(
-        &self,
-        name: &FileName,
-        path: Option<&Path>,
-    ) -> Result<Option<PathBuf>, CatalogueError> {
+    /// The catalogue is as before; some of the other versions are deleted.
+    pub(crate) fn begin_partials(&self, partials: &[(&FileName, PathBuf)]) -> Result<(), CatalogueError> {
+        for (name, path) in partials {
+            if let Some(abandoned) = self.partial(name)?.filter(|noted| noted != path) {
+                drop(std::fs::remove_file(abandoned)); // it may be gone already
+            }
+        }
         let write = self.tables.begin()?;
-        let before = set_partials(&write, &[(name, path)])?.pop().flatten();
-        self.tables.commit(write)?;
-        Ok(before)
+        let changes = partials.iter().map(|(name, path)| (*name, Some(path.as_path())));
+        set_partials(&write, &changes.collect::<Vec<_>>())?;
+        self.tables.commit(write)
     }
 
     /// Stores the checkpoint of the partial download at `path`. Blocking.
@@ -50,14 +52,12 @@ impl Catalogue {
 }
 
 /// Stores the paths of partial downloads, removes those without one, and the checkpoints at paths that are none any
-/// more; returns the paths before.
+/// more.
 pub(super) fn set_partials(
     write: &Write<'_>,
     changes: &[(&FileName, Option<&Path>)],
-) -> Result<Vec<Option<PathBuf>>, CatalogueError> {
+) -> Result<(), CatalogueError> {
     let before = write.set_partials(changes.iter().copied())?;
     let both = before.iter().map(Option::as_deref).zip(changes);
-    write
-        .end_progress(both.filter_map(|(before, (_, now))| before.filter(|before| *now != Some(*before))))?;
-    Ok(before)
+    write.end_progress(both.filter_map(|(before, (_, now))| before.filter(|before| *now != Some(*before))))
 }

@@ -1,6 +1,6 @@
 //! Publishing: each draft gets its version and signature and is stored.
 
-use std::path::PathBuf;
+use std::{collections::HashSet, path::PathBuf};
 
 use nekoproto::{Cut, FileName, Policy, Record, VerifiedRecord, Version};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -87,9 +87,13 @@ impl Catalogue {
         &self,
         drafts: Vec<Draft>,
     ) -> Result<Vec<Result<Published, CatalogueError>>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
-        let next = drafts.iter().map(|draft| self.next_record(&write, draft)).collect::<Vec<_>>();
+        let mut names = HashSet::with_capacity(drafts.len());
+        let next = drafts.iter().map(|draft| match names.insert(&draft.name) {
+            true => self.next_record(&write, draft),
+            false => Err(CatalogueError::Overtaken(draft.name.clone())), // by the draft before
+        });
+        let next = next.collect::<Vec<_>>();
         let results: Vec<Result<Published, CatalogueError>> = next
             .into_par_iter()
             .map(|next| match next? {
@@ -112,6 +116,7 @@ impl Catalogue {
         }
         write.set_averages(entries.iter().map(|entry| &entry.record.name).zip(averages))?;
         write.set_versions(entries.iter().map(|entry| (&entry.record.name, entry.record.version)))?;
+        write.end_piped(entries.iter().map(|entry| &entry.record.name))?;
         let is_new = |published: &Published| match published {
             Published::New(record) => Some(record.clone()),
             Published::Unchanged(_) => None,
@@ -159,7 +164,6 @@ impl Catalogue {
         &self,
         above: &[VerifiedRecord],
     ) -> Result<Vec<(Version, VerifiedRecord)>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let (mut records, mut entries) = (Vec::new(), Vec::new());
         for seen in above {
@@ -189,7 +193,6 @@ impl Catalogue {
     /// # Errors
     /// The catalogue is as before.
     pub(crate) fn adopt(&self, records: &[VerifiedRecord]) -> Result<Vec<VerifiedRecord>, CatalogueError> {
-        let _changing = self.changing.lock();
         let write = self.tables.begin()?;
         let (mut adopted, mut entries) = (Vec::new(), Vec::new());
         for record in records {

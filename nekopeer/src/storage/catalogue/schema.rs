@@ -30,6 +30,8 @@ pub(super) const MANIFESTS: Definition<&[u8; 32], &[u8]> = Definition::new("mani
 pub(super) const PARTIALS: Definition<&str, &[u8]> = Definition::new("partials");
 /// Name -> row, manifest and outboard of a copy that is about to be moved to its place.
 pub(super) const PLACING: Definition<&str, Placed> = Definition::new("placing");
+/// Name -> stamp of a file that came from a pipe and is not published yet.
+pub(super) const PIPED: Definition<&str, &[u8]> = Definition::new("piped");
 /// Name and origin -> row of the last entry of a copy that is held no more.
 pub(super) const FLOORS: Definition<(&str, &[u8; 32]), &[u8]> = Definition::new("floors");
 /// Hash of a manifest -> outboard of its file.

@@ -19,8 +19,8 @@ use super::{
     entry::{Copy, Entry, from_row},
     error::CatalogueError,
     schema::{
-        AVERAGES, Definition, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS, PLACING, PROGRESS,
-        SIZES, half,
+        AVERAGES, Definition, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS, PIPED, PLACING,
+        PROGRESS, SIZES, half,
     },
     untold::Row,
     write::Write,
@@ -221,6 +221,10 @@ impl Tables {
 
     pub(super) fn outboard(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
         self.read(OUTBOARDS, hash.as_bytes(), <[u8]>::to_vec)
+    }
+
+    pub(super) fn piped(&self, name: &FileName) -> Result<Option<Vec<u8>>, CatalogueError> {
+        self.read(PIPED, name.as_str(), <[u8]>::to_vec)
     }
 
     pub(super) fn partial(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {

@@ -113,7 +113,7 @@ fn everything_is_there_after_a_restart() {
         let catalogue = setup.open();
         setup.publish(&catalogue, "a", b"one");
         catalogue.put_copy(stored(setup.copy("b", 7), b"manifest")).unwrap();
-        catalogue.note_partial(&name("c"), Some(Path::new("/somewhere"))).unwrap();
+        catalogue.begin_partials(&[(&name("c"), PathBuf::from("/somewhere"))]).unwrap();
         let entry = catalogue.get(&name("a")).unwrap();
         (entry.clone(), catalogue.manifest_of(&entry).unwrap())
     };
@@ -123,7 +123,7 @@ fn everything_is_there_after_a_restart() {
     assert_eq!(catalogue.with_content(&entry.record.content), std::slice::from_ref(&entry));
     assert_eq!(catalogue.with_manifest(&entry.record.manifest), [entry]);
     assert_eq!(names(&catalogue), ["a", "b"]);
-    assert_eq!(catalogue.note_partial(&name("c"), None).unwrap(), Some(PathBuf::from("/somewhere")));
+    assert_eq!(catalogue.partial(&name("c")).unwrap(), Some(PathBuf::from("/somewhere")));
 }
 
 /// A crash between taking the number and the commit loses the publish and nothing else.
@@ -347,13 +347,14 @@ fn a_manifest_goes_with_its_last_users_when_they_leave_it_in_one_batch_and_stays
 }
 
 #[test]
-fn the_first_of_two_versions_of_a_name_in_one_batch_leaves_nothing_behind() {
+fn the_second_of_two_drafts_of_a_name_in_one_batch_gets_no_number_and_leaves_nothing_behind() {
     let setup = Setup::new();
     let catalogue = setup.open();
     let drafts = vec![setup.draft("a", &large(1)), setup.draft("a", &large(2))];
-    let first = drafts[0].chunked.content;
-    catalogue.publish(drafts).unwrap();
-    assert!(catalogue.with_content(&first).is_empty());
+    let second = drafts[1].chunked.content;
+    let results = catalogue.publish(drafts).unwrap();
+    assert!(results[0].is_ok() && matches!(results[1], Err(CatalogueError::Overtaken(_))));
+    assert!(catalogue.with_content(&second).is_empty());
     assert_eq!(
         catalogue.tables.counts().unwrap(),
         Counts { files: 1, contents: 1, users: 1, sizes: 1, manifests: 1 }

@@ -79,7 +79,6 @@ impl Catalogue {
     /// # Errors
     /// It is stored with the next call.
     pub(crate) fn save_told(&self) -> Result<(), CatalogueError> {
-        let _changing = self.changing.lock(); // no stored row changes meanwhile
         if self.unsaved() == 0 {
             return Ok(());
         }

@@ -229,21 +229,26 @@ impl Write<'_> {
         })
     }
 
-    pub(super) fn put_placing(&self, copies: &[&Copy]) -> Result<(), CatalogueError> {
-        let rows = copies.iter().map(|copy| self.row(&copy.entry)).collect::<Result<Vec<_>, _>>()?;
+    pub(super) fn put_placing<'a>(
+        &self,
+        copies: impl Iterator<Item = &'a Copy>,
+    ) -> Result<(), CatalogueError> {
+        let rows = copies.map(|copy| Ok((copy, self.row(&copy.entry)?)));
+        let rows = rows.collect::<Result<Vec<_>, CatalogueError>>()?;
         self.with(PLACING, |table| {
-            copies.iter().zip(rows).try_for_each(|(copy, row)| {
+            rows.iter().try_for_each(|(copy, row)| {
                 let placed = (row.as_slice(), copy.manifest.as_slice(), copy.outboard.as_slice());
                 table.insert(copy.entry.record.name.as_str(), placed).map(drop)
             })
         })
     }
 
+    /// Returns for each name whether it had a row.
     pub(super) fn end_placing<'a>(
         &self,
-        mut names: impl Iterator<Item = &'a FileName>,
-    ) -> Result<(), CatalogueError> {
-        self.with(PLACING, |table| names.try_for_each(|name| table.remove(name.as_str()).map(drop)))
+        names: impl Iterator<Item = &'a FileName>,
+    ) -> Result<Vec<bool>, CatalogueError> {
+        self.with(PLACING, |table| names.map(|name| Ok(table.remove(name.as_str())?.is_some())).collect())
     }
 
     pub(super) fn set_progress(&self, path: &Path, note: &[u8]) -> Result<(), CatalogueError> {

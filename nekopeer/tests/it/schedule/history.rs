@@ -118,6 +118,12 @@ impl History {
         !self.0.lock().unwrap().broken.is_empty()
     }
 
+    /// Panics if nobody said anything that could have been wrong.
+    pub(super) fn check_content(&self, seed: u64) {
+        let facts = self.0.lock().unwrap();
+        assert!(facts.fresh > 0 && facts.seen > facts.published.len(), "seed {seed}: nothing was tried");
+    }
+
     /// Panics with the log if a promise was broken.
     pub(super) fn check(&self, seed: u64) {
         let facts = self.0.lock().unwrap();

@@ -80,6 +80,7 @@ fn run(seed: u64, lasts: Duration) -> History {
     (0..FILES.len()).for_each(|file| world.publish(file, rand::random(), &history));
     world.wait_until_all_follow(seed, &history);
     history.check(seed);
+    history.check_content(seed);
     history
 }
 
