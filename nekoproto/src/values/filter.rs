@@ -174,10 +174,12 @@ impl Assembly {
         fits
     }
 
-    /// The filter, once all parts were added.
-    #[must_use]
-    pub fn finish(&self) -> Option<Filter> {
-        (self.filter.words.len() == self.total).then(|| self.filter.clone())
+    /// The filter.
+    ///
+    /// # Errors
+    /// Parts are missing yet.
+    pub fn finish(self) -> Result<Filter, Self> {
+        if self.filter.words.len() == self.total { Ok(self.filter) } else { Err(self) }
     }
 }
 
@@ -208,11 +210,11 @@ mod tests {
         assert!(parts.len() > 1);
         let mut assembly = Assembly::begin(&parts[0]).unwrap();
         for part in &parts {
-            assert_eq!(assembly.finish(), None);
+            assembly = assembly.finish().unwrap_err();
             assert!(assembly.add(part));
         }
-        assert_eq!(assembly.finish(), Some(filter));
         assert!(!assembly.add(&parts[1]), "a part too many");
+        assert_eq!(assembly.finish().unwrap(), filter);
         let mut assembly = Assembly::begin(&parts[0]).unwrap();
         assert!(!assembly.add(&parts[1]), "the wrong part first");
     }

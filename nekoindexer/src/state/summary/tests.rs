@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Instant};
 
-use nekoproto::{FileName, NodeTag};
+use nekoproto::{
+    FileName, List, NodeTag,
+    summary::{Change, SummaryNews, What},
+};
 
 use super::*;
 use crate::state::testing::tag;
@@ -100,7 +103,8 @@ fn many_changes_are_one_message_and_what_does_not_fit_follows() {
     let now = Instant::now();
     let (mut own, mut line) = (OwnSummary::new(1), Line::new(0));
     line.tell(&own, &[1, 2], &[], now);
-    (0..1000).for_each(|n| assert!(own.add(key(n)) || n > 0));
+    let added = (0..1000).filter(|n| own.add(key(*n))).count();
+    assert!(added > 990, "few names look like others: {added} are new");
     let relays = [known(1, &OwnSummary::new(2), &[0], now), known(2, &OwnSummary::new(3), &[0], now)];
     assert_eq!(line.tell(&own, &[2], &relays, now), 1);
     assert!((0..1000).all(|n| !line.rules_out(n, now)));
@@ -174,7 +178,7 @@ fn a_summary_is_passed_on_while_it_is_confirmed_and_costs_what_is_new() {
     further.told.tell_others(&relays(&line, now), false, false);
     let news = further.told.messages(false);
     assert!(matches!(&news[0].changes[..], [change] if matches!(&change.what,
-        nekoproto::summary::What::Added(keys) if **keys == [key(2)])));
+        What::Added(keys) if **keys == [key(2)])));
     for message in news {
         further.theirs.take(message, tag(1), tag(9), Some(now));
     }
@@ -248,7 +252,7 @@ fn a_message_that_is_missing_late_or_repeated_is_noticed() {
         line.told.messages(line.told.position().is_none()).remove(0)
     };
     let [lost, next] = [1, 2].map(|n| news(&mut line, n));
-    let take = |line: &mut Line, message: &nekoproto::summary::SummaryNews| {
+    let take = |line: &mut Line, message: &SummaryNews| {
         line.theirs.take(message.clone(), tag(0), tag(9), Some(now))
     };
     assert_eq!(take(&mut line, &next), Took::Gap);
@@ -288,31 +292,77 @@ fn a_worn_filter_is_made_anew_without_losing_a_name() {
     assert!(own.is_worn(), "many names are gone");
 }
 
+/// Tells `theirs` of node 0, change by change.
+struct Liar {
+    theirs: TheirSummary,
+    number: u64,
+    now: Instant,
+}
+
+impl Liar {
+    fn new() -> Self {
+        Self { theirs: TheirSummary::default(), number: 0, now: Instant::now() }
+    }
+
+    fn take(&mut self, of: usize, hops: u8, what: What) -> Took {
+        self.number += 1;
+        let changes = List::first_of([Change { of: tag(of), hops, what }]);
+        let begins = self.number == 1;
+        let news = SummaryNews { echo_ms: 1, number: self.number, begins, is_all: true, changes };
+        self.theirs.take(news, tag(0), tag(9), Some(self.now))
+    }
+
+    /// Takes the whole summary of a node without names, but with room for `keys` of them.
+    fn take_whole(&mut self, of: usize, hops: u8, keys: usize, count: u64) {
+        for part in Filter::for_keys(keys).parts() {
+            let what = What::Whole { epoch: 1, count, part, neighbors: List::new() };
+            assert_eq!(self.take(of, hops, what), Took::News);
+        }
+    }
+
+    fn add(&mut self, of: usize, hops: u8) -> Took {
+        self.take(of, hops, What::Added(List::first_of([key(1)])))
+    }
+
+    /// The nodes whose summaries are kept.
+    fn kept(&self) -> Vec<NodeTag> {
+        self.theirs.advertised(tag(0), self.now).map(|relayed| relayed.of).collect()
+    }
+}
+
 #[test]
 fn a_neighbor_cannot_make_us_keep_more_than_a_bound() {
-    use nekoproto::{
-        List,
-        summary::{Change, SummaryNews, What},
-    };
-    let now = Instant::now();
-    let mut theirs = TheirSummary::default();
-    let part = OwnSummary::new(1).source().filter.parts().next().unwrap();
-    let mut number = 0;
-    let mut take = |theirs: &mut TheirSummary, of, hops, is_whole: bool| {
-        let whole = What::Whole { epoch: 1, count: 0, part: part.clone(), neighbors: List::new() };
-        let what = if is_whole { whole } else { What::Added(List::first_of([key(1)])) };
-        number += 1;
-        let changes = List::first_of([Change { of: tag(of), hops, what }]);
-        let news = SummaryNews { echo_ms: 1, number, begins: number == 1, is_all: true, changes };
-        theirs.take(news, tag(0), tag(9), Some(now))
-    };
+    let mut liar = Liar::new();
+    liar.take_whole(300, RELAYED_HOPS + 1, 1, 0);
+    assert_eq!(liar.kept(), [], "further away than any query goes");
     for n in 1..200 {
-        take(&mut theirs, n, 1, true);
+        liar.take_whole(n, 1, 1, 0);
     }
-    assert_eq!(theirs.advertised(tag(0), now).count(), RELAYED_MAX);
-    assert_ne!(take(&mut theirs, 250, 1, false), Took::Gap, "the whole filter is not asked for");
-    take(&mut theirs, 300, RELAYED_HOPS + 1, true);
-    assert_eq!(theirs.advertised(tag(0), now).count(), RELAYED_MAX);
-    assert_eq!(take(&mut theirs, 0, 0, false), Took::Gap, "names are added to nothing");
-    assert_eq!(theirs.advertised(tag(0), now).count(), 0, "nothing is trusted after a gap");
+    assert_eq!(liar.kept().len(), RELAYED_MAX);
+    assert_ne!(liar.add(250, 1), Took::Gap, "the whole filter is not asked for");
+    assert_eq!(liar.add(0, 0), Took::Gap, "names are added to nothing");
+    assert_eq!(liar.kept(), [], "nothing is trusted after a gap");
+}
+
+/// Else all that the neighbor told would be forgotten, sent anew, and dropped anew.
+#[test]
+fn news_of_a_node_for_whose_filter_there_was_no_room_are_no_gap() {
+    let mut liar = Liar::new();
+    liar.take_whole(1, 1, 1_200_000, 0); // 1.5 MiB
+    liar.take_whole(2, 1, 800_000, 0); // 1 MiB
+    liar.take_whole(3, 1, 1, 0);
+    let mut kept = [tag(1), tag(3)];
+    kept.sort();
+    assert_eq!(liar.kept(), kept, "two and a half mebibytes are too many");
+    assert_ne!(liar.add(2, 1), Took::Gap);
+    let neighbors = What::Neighbors { added: List::first_of([tag(4)]), removed: List::new() };
+    assert_ne!(liar.take(2, 1, neighbors), Took::Gap);
+    assert_eq!(liar.kept(), kept);
+}
+
+#[test]
+fn no_count_of_names_ends_us() {
+    let mut liar = Liar::new();
+    liar.take_whole(0, 0, 1, u64::MAX);
+    assert_eq!([liar.add(0, 0), liar.add(0, 0)], [Took::News; 2]);
 }

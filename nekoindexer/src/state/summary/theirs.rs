@@ -28,8 +28,6 @@ pub struct TheirSummary {
     own: Option<Arc<KnownSummary>>,
     /// The summaries that it passes on, by node.
     behind: BTreeMap<NodeTag, Arc<KnownSummary>>,
-    /// There was no room for a node behind it: the whole filter of an unknown node is not asked for.
-    is_full: bool,
     /// All its neighbors are ours too, or this node: it can ask nobody whom we do not ask.
     is_enclosed: bool,
     /// Something of it is to be passed on to another neighbor of ours.
@@ -106,7 +104,8 @@ impl TheirSummary {
         self.confirmed.is_some_and(|confirmed| now.saturating_duration_since(confirmed) < TRUSTED_FOR)
     }
 
-    /// False if it cannot be applied.
+    /// False if it cannot be applied. What concerns an unknown node behind the neighbor is left out: as no message is
+    /// missing, there was no room for its filter.
     fn change(&mut self, Change { of, hops, what }: Change, from: NodeTag) -> bool {
         if hops > RELAYED_HOPS {
             return true; // further away than any query goes
@@ -121,12 +120,13 @@ impl TheirSummary {
                 self.behind.remove(&of);
             }
             What::Added(keys) => {
-                let Some(known) = self.known_mut(of, hops) else { return self.is_full && hops > 0 };
+                let Some(known) = self.known_mut(of, hops) else { return hops > 0 };
                 keys.iter().for_each(|key| known.source.add(*key));
             }
             What::Neighbors { added, removed } => {
-                let Some(known) = self.known_mut(of, hops) else { return self.is_full && hops > 0 };
-                let kept = known.neighbors.iter().filter(|tag| !removed.contains(tag));
+                let Some(known) = self.known_mut(of, hops) else { return hops > 0 };
+                let removed = sorted(removed.into_vec());
+                let kept = known.neighbors.iter().filter(|tag| removed.binary_search(tag).is_err());
                 known.neighbors = sorted(kept.chain(added.iter()).copied().collect());
                 known.hops = hops;
             }
@@ -146,14 +146,16 @@ impl TheirSummary {
             let begin = |assembly| Arriving { of, position, neighbors, assembly };
             self.arriving = Assembly::begin(part).map(begin);
         }
-        let Some(arriving) = &mut self.arriving else { return false };
+        let Some(mut arriving) = self.arriving.take() else { return false };
         if (arriving.of, arriving.position) != (of, position) || !arriving.assembly.add(part) {
             return false;
         }
-        if let Some(filter) = arriving.assembly.finish() {
-            let neighbors = Arc::clone(&arriving.neighbors);
-            self.arriving = None;
-            self.keep(of, KnownSummary { source: Source::new(position, filter, LOG_MAX), hops, neighbors });
+        match arriving.assembly.finish() {
+            Ok(filter) => {
+                let (source, neighbors) = (Source::new(position, filter, LOG_MAX), arriving.neighbors);
+                self.keep(of, KnownSummary { source, hops, neighbors });
+            }
+            Err(assembly) => self.arriving = Some(Arriving { assembly, ..arriving }),
         }
         true
     }
@@ -170,9 +172,7 @@ impl TheirSummary {
         }
         self.behind.remove(&of);
         let words: usize = self.behind.values().map(|known| known.source.filter.words()).sum();
-        self.is_full =
-            self.behind.len() >= RELAYED_MAX || words + known.source.filter.words() > BEHIND_WORDS_MAX;
-        if !self.is_full {
+        if self.behind.len() < RELAYED_MAX && words + known.source.filter.words() <= BEHIND_WORDS_MAX {
             self.behind.insert(of, Arc::new(known));
         }
     }
