@@ -22,6 +22,8 @@ const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 const ACKNOWLEDGED_WITHIN: Duration = TRUSTED_FOR;
 /// Pause before a retry when a neighbor did not acknowledge; it doubles up to [`HEARTBEAT_EVERY`].
 const RETRY_AFTER: Duration = Duration::from_millis(50);
+/// The longest pause where the neighbor refuses: it has no room for us, and each time is told everything.
+const RETRY_REFUSED_MAX: Duration = Duration::from_secs(30);
 /// News of others are gathered for this long before they are passed on.
 const RELAYED_AFTER: Duration = Duration::from_millis(10);
 /// News of our links are gathered for this long: by then a node that joins has told who its neighbors are.
@@ -32,7 +34,10 @@ const LINKS_AFTER_YOUNG: Duration = Duration::from_millis(20);
 const _: () = assert!(2 * HEARTBEAT_EVERY.as_millis() + 500 < TRUSTED_FOR.as_millis());
 
 /// What a message did not bring about; the neighbor is told everything anew.
-struct NotAcknowledged;
+struct NotAcknowledged {
+    /// The longest pause before that.
+    pause_max: Duration,
+}
 
 /// Why it is time to look for something to tell.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,10 +80,10 @@ impl Neighborhood {
             let mut relays_at = None;
             match self.tell(state, channel, neighbor, cause).await {
                 Ok(()) => failures = 0,
-                Err(NotAcknowledged) => {
+                Err(NotAcknowledged { pause_max }) => {
                     channel.told.lock().begin_anew();
-                    sleep(RETRY_AFTER.saturating_mul(1 << failures).min(HEARTBEAT_EVERY)).await;
-                    failures = (failures + 1).min(8);
+                    sleep(RETRY_AFTER.saturating_mul(1 << failures).min(pause_max)).await;
+                    failures = (failures + 1).min(10);
                     continue;
                 }
             }
@@ -162,11 +167,11 @@ impl Neighborhood {
             Ok(Ok(reply)) => reply,
             Ok(Err(refusal)) => {
                 debug!(%refusal, "a neighbor refused a summary");
-                return Err(NotAcknowledged);
+                return Err(NotAcknowledged { pause_max: RETRY_REFUSED_MAX });
             }
             Err(error) => {
                 debug!(%error, "a neighbor did not acknowledge a summary");
-                return Err(NotAcknowledged);
+                return Err(NotAcknowledged { pause_max: HEARTBEAT_EVERY });
             }
         };
         let now = Instant::now();
@@ -179,7 +184,7 @@ impl Neighborhood {
             theirs.confirm(reply.confirms, asked);
             Took::Nothing
         });
-        if reply.is_taken { Ok(()) } else { Err(NotAcknowledged) }
+        if reply.is_taken { Ok(()) } else { Err(NotAcknowledged { pause_max: HEARTBEAT_EVERY }) }
     }
 
     /// What the neighbor is told now.

@@ -7,6 +7,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use futures::future::AbortHandle;
 use nekoproto::{
     HelloRefusal, IndexerServiceClient, NodeId, NodeTag, Role,
     transport::{ConnectError, LinkState},
@@ -19,8 +20,10 @@ use super::{channel::Channel, load::Load};
 
 /// How long a neighbor that connected to us counts as away after its last connection ended.
 pub(crate) const MISSED_FOR: Duration = Duration::from_secs(120);
-/// Neighbors that may connect to us; further ones are served but not asked.
-pub(crate) const INBOUND_MAX: usize = 256;
+/// Neighbors that may connect to us; further ones are served but neither asked nor told of names.
+const INBOUND_MAX: usize = 256;
+/// Connections that one of them keeps: the one that is used, and one before it that it may not know to be over.
+const INBOUND_OF_ONE_MAX: usize = 2;
 
 /// A connection to a neighbor.
 #[derive(Clone, Debug)]
@@ -85,8 +88,8 @@ struct Configured {
 
 #[derive(Debug)]
 struct Inbound {
-    /// One for each open connection.
-    clients: Vec<Connected>,
+    /// One for each open connection, and what ends it.
+    clients: Vec<(Connected, AbortHandle)>,
     lost_at: Option<Instant>,
 }
 
@@ -144,25 +147,29 @@ impl Links {
         self.publish(&mut known);
     }
 
-    /// An indexer connected to us.
-    pub(crate) fn arrived(&self, node: NodeId, connected: Connected) {
+    /// An indexer connected to us. False if too many are: it is no neighbor.
+    pub(crate) fn arrived(&self, node: NodeId, connected: Connected, end: AbortHandle) -> bool {
         let mut known = self.known.lock();
         if known.inbound.len() >= INBOUND_MAX && !known.inbound.contains_key(&node) {
             warn!(node = %node.short(), "too many neighbors: this one is served but not asked");
-            return;
+            return false;
         }
         let inbound =
             known.inbound.entry(node).or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None });
-        inbound.clients.push(connected);
+        if inbound.clients.len() >= INBOUND_OF_ONE_MAX {
+            inbound.clients.remove(0).1.abort();
+        }
+        inbound.clients.push((connected, end));
         inbound.lost_at = None;
         self.publish(&mut known);
+        true
     }
 
     /// That connection ended.
     pub(crate) fn left(&self, node: NodeId, channel: &Arc<Channel>, now: Instant) {
         let mut known = self.known.lock();
         if let Some(inbound) = known.inbound.get_mut(&node) {
-            inbound.clients.retain(|open| !Arc::ptr_eq(&open.channel, channel));
+            inbound.clients.retain(|(open, _)| !Arc::ptr_eq(&open.channel, channel));
             if inbound.clients.is_empty() {
                 inbound.lost_at = Some(now);
             }
@@ -192,6 +199,11 @@ impl Links {
 }
 
 impl Neighbors {
+    /// The connections over which the neighbors are asked.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &Arc<Channel>> {
+        self.reachable.iter().map(|neighbor| &neighbor.connected.channel)
+    }
+
     /// What the neighbor `node` told us; `None` if it is not connected.
     pub(crate) fn channel(&self, node: &NodeTag) -> Option<&Arc<Channel>> {
         let at = self.tags.iter().position(|tag| tag == node)?;
@@ -206,7 +218,7 @@ impl KnownLinks {
         let inbound = self
             .inbound
             .iter()
-            .filter_map(|(node, inbound)| inbound.clients.last().map(|open| (*node, open.clone())));
+            .filter_map(|(node, inbound)| inbound.clients.last().map(|(open, _)| (*node, open.clone())));
         for (node, connected) in outbound.chain(inbound) {
             let tag = node.tag();
             if !neighbors.tags.contains(&tag) {

@@ -16,7 +16,7 @@ use std::{
 };
 
 use nekoproto::{
-    NodeTag,
+    NodeTag, Refusal,
     summary::{SummaryNews, SummaryReply},
 };
 use tokio::sync::watch;
@@ -42,8 +42,8 @@ pub(crate) struct Neighborhood {
     acknowledged: Acknowledged,
     /// Our own names changed.
     own_news: watch::Sender<()>,
-    /// Our neighbors changed: these are they, sorted.
-    links_news: watch::Sender<Arc<[NodeTag]>>,
+    /// Our neighbors changed, or the connections over which they are asked: these are they.
+    links_news: watch::Sender<Arc<Neighbors>>,
     /// What is passed on may have changed: a version.
     relays_news: watch::Sender<u64>,
     /// All neighbors are told at once of links up to this version.
@@ -59,7 +59,7 @@ impl Neighborhood {
             links: Links::new(configured),
             acknowledged: Acknowledged::default(),
             own_news: watch::Sender::new(()),
-            links_news: watch::Sender::new(Arc::new([])),
+            links_news: watch::Sender::new(Arc::default()),
             relays_news: watch::Sender::new(0),
             urgent_links: AtomicU64::new(0),
         }
@@ -88,15 +88,15 @@ impl Neighborhood {
 
     /// Neighbors may have come or gone: what they advertised is judged by whom we ask now, and they are told.
     pub(crate) fn changed(&self) {
-        let now = Arc::clone(&self.links.current().sorted);
         let is_changed = self.links_news.send_if_modified(|before| {
-            let is_changed = **before != *now;
+            let now = self.links.current(); // the latest, whoever comes first
+            let is_changed = !before.channels().map(Arc::as_ptr).eq(now.channels().map(Arc::as_ptr));
             *before = now;
             is_changed
         });
         if is_changed {
-            for neighbor in &self.links.current().reachable {
-                self.compare(neighbor.connected.channel.to, &mut neighbor.connected.channel.theirs.write());
+            for channel in self.links.current().channels() {
+                self.compare(channel.to, &mut channel.theirs.write());
             }
             self.relays_changed();
         }
@@ -107,17 +107,26 @@ impl Neighborhood {
     }
 
     /// Takes a message of a neighbor.
-    pub(crate) fn hear(&self, state: &State, channel: &Channel, news: SummaryNews) -> SummaryReply {
+    ///
+    /// # Errors
+    /// It is not connected yet, or too many are: nothing that it says is trusted.
+    pub(crate) fn hear(
+        &self,
+        state: &State,
+        channel: &Channel,
+        news: SummaryNews,
+    ) -> Result<SummaryReply, Refusal> {
         let now = Instant::now();
         let clock_ms = self.clock_ms(now);
         if self.links.current().channel(&channel.to).is_none() {
-            return SummaryReply { clock_ms, ..SummaryReply::default() }; // not connected yet, or too many are
+            return Err(Refusal::Busy);
         }
         channel.progress.lock().heard = Some(now); // before anything is confirmed
         let echo = Duration::from_millis(news.echo_ms);
         let dated = self.began.checked_add(echo).filter(|_| news.echo_ms != 0).map(|dated| dated.min(now));
         let took = self.update(channel, now, |theirs| theirs.take(news, channel.to, self.me, dated));
-        SummaryReply { clock_ms, is_taken: took != Took::Gap, confirms: self.confirms(state, channel, now) }
+        let confirms = self.confirms(state, channel, now);
+        Ok(SummaryReply { clock_ms, is_taken: took != Took::Gap, confirms })
     }
 
     /// Milliseconds since this node began, at least 1.

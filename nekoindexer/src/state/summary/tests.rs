@@ -252,9 +252,8 @@ fn a_message_that_is_missing_late_or_repeated_is_noticed() {
         line.told.messages(line.told.position().is_none()).remove(0)
     };
     let [lost, next] = [1, 2].map(|n| news(&mut line, n));
-    let take = |line: &mut Line, message: &SummaryNews| {
-        line.theirs.take(message.clone(), tag(0), tag(9), Some(now))
-    };
+    let take =
+        |line: &mut Line, message: &SummaryNews| line.theirs.take(message.clone(), tag(0), tag(9), Some(now));
     assert_eq!(take(&mut line, &next), Took::Gap);
     let heartbeat = line.told.heartbeat();
     assert_eq!(take(&mut line, &heartbeat), Took::Gap, "a heartbeat is for all before it");
