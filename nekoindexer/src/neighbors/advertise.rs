@@ -200,10 +200,8 @@ impl Neighborhood {
             || is_urgent
             || (cause.links && (channel.is_young(now) || needs_links(&told, channel.to, &neighbors)));
         told.tell_own(self.me, &state.own_summary(), tells_links.then_some(&neighbors.sorted));
-        let tells_others = begins || channel.progress.lock().relays_seen != relays || {
-            cause.is_tick && (told.is_put_off() || !trusts_all(&told, &neighbors, now))
-        };
-        if tells_others {
+        let is_changed = begins || channel.progress.lock().relays_seen != relays;
+        if told.needs_others(is_changed, cause.is_tick, |via| neighbors.trusts(via, now)) {
             let (relays, is_early) = self.relays(channel, &neighbors, now);
             told.tell_others(&relays, cause.is_tick, is_early);
         }
@@ -231,22 +229,12 @@ impl Neighborhood {
             }
         }
         let told = channel.told.lock();
-        if !trusts_all(&told, &self.links.current(), now) {
+        let neighbors = self.links.current();
+        if !told.relays_hold(|via| neighbors.trusts(via, now)) {
             return 0;
         }
         told.confirms(state.own_summary().position())
     }
-}
-
-/// Whether all that was passed on still counts.
-fn trusts_all(told: &Told, neighbors: &Neighbors, now: Instant) -> bool {
-    let mut last = None;
-    told.vias().all(|via| {
-        last == Some(via) || {
-            last = Some(via);
-            neighbors.channel(via).is_some_and(|channel| channel.theirs.read().is_trusted(now))
-        }
-    })
 }
 
 /// Whether the neighbor `to` has to hear at once of a link of ours. It need not where it asks the other end itself:

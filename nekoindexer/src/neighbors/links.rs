@@ -209,6 +209,11 @@ impl Neighbors {
         let at = self.tags.iter().position(|tag| tag == node)?;
         Some(&self.reachable[at].connected.channel)
     }
+
+    /// Whether what the neighbor `node` told us counts.
+    pub(crate) fn trusts(&self, node: &NodeTag, now: Instant) -> bool {
+        self.channel(node).is_some_and(|channel| channel.theirs.read().is_trusted(now))
+    }
 }
 
 impl KnownLinks {

@@ -231,6 +231,7 @@ impl World {
             let is_told = told.is_some_and(|told| told.binary_search(&TAGS[*other]).is_ok());
             *other != to && !is_told && !channel.theirs.has_neighbor(&TAGS[to])
         });
+        let trusted = self.trusted(from);
         let Node { channels, own, relays: version, .. } = &mut self.nodes[from];
         let Some(channel) = channels.get_mut(&to).filter(|channel| channel.call.is_none()) else { return };
         let echo = channel.their_clock;
@@ -238,7 +239,10 @@ impl World {
         let begins = told.position().is_none();
         let tells_links = begins || is_tick || needs_links;
         told.tell_own(TAGS[from], own, tells_links.then_some(&neighbors));
-        told.tell_others(&relays, is_tick, false);
+        let is_changed = begins || channel.relays_seen != *version;
+        if told.needs_others(is_changed, is_tick, |via| trusted.contains(via)) {
+            told.tell_others(&relays, is_tick, false);
+        }
         channel.relays_seen = *version;
         let mut messages = told.messages(begins);
         assert!(messages.len() <= 1, "all changes fit one message");
@@ -270,17 +274,21 @@ impl World {
         relays(TAGS[to], TAGS[from], heard)
     }
 
+    /// The neighbors of `at` whose summaries it trusts.
+    fn trusted(&self, at: usize) -> BTreeSet<NodeTag> {
+        let trusted =
+            self.nodes[at].channels.iter().filter(|(_, channel)| channel.theirs.is_trusted(self.now));
+        trusted.map(|(via, _)| TAGS[*via]).collect()
+    }
+
     /// What `at` confirms to `to`, as `neighbors::advertise`, without what may be on its way.
     fn confirms(&self, at: usize, to: usize) -> u64 {
         let node = &self.nodes[at];
         let channel = &node.channels[&to];
-        let is_trusted = |via: &NodeTag| {
-            let via = node.channels.iter().find(|(n, _)| TAGS[**n] == *via);
-            via.is_some_and(|(_, via)| via.theirs.is_trusted(self.now))
-        };
+        let trusted = self.trusted(at);
         let is_all = channel.relays_seen == node.relays
             && channel.told.neighbors() == Some(&self.neighbors(at))
-            && channel.told.vias().all(is_trusted);
+            && channel.told.relays_hold(|via| trusted.contains(via));
         if is_all { channel.told.confirms(node.own.position()) } else { 0 }
     }
 

@@ -189,6 +189,25 @@ fn a_summary_is_passed_on_while_it_is_confirmed_and_costs_what_is_new() {
     assert!(!rules_out(&further, 3, later), "withdrawn");
 }
 
+/// A message confirms all that was told before it, at whatever moment it is sent.
+#[test]
+fn what_is_not_trusted_any_more_is_withdrawn_with_the_next_message() {
+    let now = Instant::now();
+    let (own, mut between) = (OwnSummary::new(1), OwnSummary::new(2));
+    let mut further = Line::new(1);
+    let passed_on = [known(0, &own, &[1], now)];
+    further.tell(&between, &[0], &passed_on, now);
+    assert!(!further.told.needs_others(false, true, |_| true), "nothing changed");
+    between.add(key(1));
+    further.told.tell_own(tag(1), &between, None);
+    assert!(further.told.needs_others(false, false, |via| *via != tag(0)), "node 0 hangs");
+    further.told.tell_others(&[], false, false);
+    for message in further.told.messages(false) {
+        further.theirs.take(message, tag(1), tag(9), Some(now));
+    }
+    assert!(further.theirs.is_trusted(now) && further.relayed(0, now).is_none());
+}
+
 #[test]
 fn a_whole_filter_of_another_node_waits_until_it_is_due_and_the_older_one_is_withdrawn() {
     let now = Instant::now();
@@ -200,14 +219,14 @@ fn a_whole_filter_of_another_node_waits_until_it_is_due_and_the_older_one_is_wit
     own.renew(Fresh::of(&[key(1)]));
     let rebuilt = [known(0, &own, &[1], now)];
     further.told.tell_others(&rebuilt, false, false);
-    assert!(further.told.is_put_off());
+    assert!(further.told.needs_others(false, true, |_| true), "put off");
     for message in further.told.messages(false) {
         assert_eq!(message.changes.len(), 1);
         further.theirs.take(message, tag(1), tag(9), Some(now));
     }
     assert!(further.relayed(0, now).is_none());
     assert_eq!(further.tell(&between, &[0], &rebuilt, now), 1);
-    assert!(further.relayed(0, now).is_some() && !further.told.is_put_off());
+    assert!(further.relayed(0, now).is_some() && !further.told.needs_others(false, true, |_| true));
 }
 
 #[test]

@@ -61,15 +61,27 @@ impl Told {
         self.own.as_ref().map(|own| &own.neighbors)
     }
 
-    /// The neighbors from whom it has what was passed on to it, some more than once.
-    pub fn vias(&self) -> impl Iterator<Item = &NodeTag> {
-        self.relayed.values().map(|relayed| &relayed.via)
+    /// Whether all that was passed on to it still counts: whether those from whom it comes `are_trusted`.
+    pub fn relays_hold(&self, mut is_trusted: impl FnMut(&NodeTag) -> bool) -> bool {
+        let mut last = None;
+        self.relayed.values().all(|relayed| {
+            let via = Some(relayed.via);
+            last == via || {
+                last = via;
+                is_trusted(&relayed.via)
+            }
+        })
     }
 
-    /// Whether something is left for when [`tell_others`](Self::tell_others) is called with `is_due`.
-    #[must_use]
-    pub const fn is_put_off(&self) -> bool {
-        self.is_put_off
+    /// Whether [`tell_others`](Self::tell_others) has something to do: what is passed on `is_changed`, whole filters
+    /// are due after they were put off, or something is not trusted any more, which a message must not confirm.
+    pub fn needs_others(
+        &self,
+        is_changed: bool,
+        is_due: bool,
+        is_trusted: impl FnMut(&NodeTag) -> bool,
+    ) -> bool {
+        is_changed || (is_due && self.is_put_off) || !self.relays_hold(is_trusted)
     }
 
     /// Adds what is new in our own summary. `neighbors` are sorted; `None` tells of them later.
