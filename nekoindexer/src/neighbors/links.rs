@@ -10,13 +10,17 @@ use arc_swap::ArcSwap;
 use futures::future::AbortHandle;
 use nekoproto::{
     HelloRefusal, IndexerServiceClient, NodeId, NodeTag, Role,
+    summary::Filter,
     transport::{ConnectError, LinkState},
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::{channel::Channel, load::Load};
+use super::{
+    channel::{Channel, Wanted},
+    load::Load,
+};
 
 /// How long a neighbor that connected to us counts as away after its last connection ended.
 pub(crate) const MISSED_FOR: Duration = Duration::from_secs(120);
@@ -42,6 +46,18 @@ pub(crate) struct Neighbor {
     pub(crate) connected: Connected,
     /// How many of our queries it is busy with.
     pub(crate) load: Arc<Load>,
+    /// The names that it says it has.
+    names: Option<Filter>,
+}
+
+impl Neighbor {
+    /// Whether it need not be asked at first; see [`TheirSummary::rules_out`].
+    ///
+    /// [`TheirSummary::rules_out`]: crate::state::summary::TheirSummary::rules_out
+    pub(crate) fn rules_out(&self, wanted: &Wanted<'_>) -> bool {
+        let lacks = self.names.as_ref().is_some_and(|names| !names.may_contain(wanted.key));
+        lacks && self.connected.channel.rules_out_others(wanted)
+    }
 }
 
 /// The neighbors at one moment.
@@ -189,6 +205,13 @@ impl Links {
         }
     }
 
+    /// A neighbor advertises its names by another filter.
+    pub(super) fn renew(&self) {
+        let mut known = self.known.lock();
+        let version = self.current.load().version;
+        self.current.store(Arc::new(Neighbors { version, ..known.neighbors() }));
+    }
+
     fn publish(&self, known: &mut KnownLinks) {
         let mut neighbors = known.neighbors();
         neighbors.version = self.current.load().version + 1;
@@ -229,7 +252,8 @@ impl KnownLinks {
             if !neighbors.tags.contains(&tag) {
                 neighbors.tags.push(tag);
                 let load = self.loads.entry(node).or_insert_with(|| Arc::new(Load::new(Instant::now())));
-                neighbors.reachable.push(Neighbor { node, connected, load: Arc::clone(load) });
+                let names = connected.channel.theirs.read().names().cloned();
+                neighbors.reachable.push(Neighbor { node, connected, load: Arc::clone(load), names });
             }
         }
         let mut sorted = neighbors.tags.clone();

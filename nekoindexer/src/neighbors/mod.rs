@@ -96,7 +96,7 @@ impl Neighborhood {
         });
         if is_changed {
             for channel in self.links.current().channels() {
-                self.compare(channel.to, &mut channel.theirs.write());
+                channel.write(|at| self.clock_ms(at), |theirs| self.compare(channel.to, theirs));
             }
             self.relays_changed();
         }
@@ -129,8 +129,8 @@ impl Neighborhood {
         Ok(SummaryReply { clock_ms, is_taken: took != Took::Gap, confirms })
     }
 
-    /// Milliseconds since this node began, at least 1.
-    fn clock_ms(&self, now: Instant) -> u64 {
+    /// The clock of this node: milliseconds since it began, at least 1.
+    pub(crate) fn clock_ms(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
@@ -141,14 +141,20 @@ impl Neighborhood {
         now: Instant,
         change: impl FnOnce(&mut TheirSummary) -> Took,
     ) -> Took {
-        let mut theirs = channel.theirs.write();
-        let was_trusted = theirs.is_trusted(now);
-        let took = change(&mut theirs);
-        let is_passed_on = match took {
-            Took::Nothing => theirs.is_trusted(now) != was_trusted && theirs.is_passed_on(),
-            Took::News | Took::Gap => self.compare(channel.to, &mut theirs),
+        let change = |theirs: &mut TheirSummary| {
+            let was_trusted = theirs.is_trusted(now);
+            let took = change(theirs);
+            let is_passed_on = match took {
+                Took::Nothing => theirs.is_trusted(now) != was_trusted && theirs.is_passed_on(),
+                Took::Names => theirs.is_passed_on(),
+                Took::News | Took::Gap => self.compare(channel.to, theirs),
+            };
+            (took, is_passed_on)
         };
-        drop(theirs);
+        let ((took, is_passed_on), is_other_filter) = channel.write(|at| self.clock_ms(at), change);
+        if is_other_filter {
+            self.links.renew();
+        }
         if is_passed_on {
             self.relays_changed();
         }

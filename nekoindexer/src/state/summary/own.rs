@@ -22,7 +22,7 @@ impl Fresh {
     /// A filter of `keys`.
     #[must_use]
     pub fn of(keys: &[NameKey]) -> Self {
-        let mut filter = Filter::for_keys(keys.len() * 2);
+        let filter = Filter::for_keys(keys.len() * 2);
         keys.iter().for_each(|key| filter.insert(*key));
         Self { filter, keys: keys.len() }
     }
@@ -89,7 +89,7 @@ impl OwnSummary {
     }
 
     /// Takes the new filter, and adds to it the names that were added meanwhile.
-    pub fn renew(&mut self, Fresh { mut filter, keys }: Fresh) {
+    pub fn renew(&mut self, Fresh { filter, keys }: Fresh) {
         let meanwhile = self.meanwhile.take().unwrap_or_default();
         meanwhile.iter().for_each(|key| filter.insert(*key));
         self.keys = keys + meanwhile.len();

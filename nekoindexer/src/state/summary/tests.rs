@@ -276,7 +276,7 @@ fn a_message_that_is_missing_late_or_repeated_is_noticed() {
     assert_eq!(take(&mut line, &next), Took::Gap);
     let heartbeat = line.told.heartbeat();
     assert_eq!(take(&mut line, &heartbeat), Took::Gap, "a heartbeat is for all before it");
-    assert_eq!(take(&mut line, &lost), Took::News);
+    assert_eq!(take(&mut line, &lost), Took::Names);
     assert_eq!(take(&mut line, &lost), Took::Gap, "repeated");
     line.told.begin_anew();
     let begins = {
@@ -382,5 +382,5 @@ fn news_of_a_node_for_whose_filter_there_was_no_room_are_no_gap() {
 fn no_count_of_names_ends_us() {
     let mut liar = Liar::new();
     liar.take_whole(0, 0, 1, u64::MAX);
-    assert_eq!([liar.add(0, 0), liar.add(0, 0)], [Took::News; 2]);
+    assert_eq!([liar.add(0, 0), liar.add(0, 0)], [Took::Names; 2]);
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 use nekoproto::{
     NodeTag,
     limits::COVERED_MAX,
-    summary::{Assembly, Change, FilterPart, NameKey, SummaryNews, What},
+    summary::{Assembly, Change, Filter, FilterPart, NameKey, SummaryNews, What},
 };
 
 use super::{
@@ -28,8 +28,8 @@ pub struct TheirSummary {
     own: Option<Arc<KnownSummary>>,
     /// The summaries that it passes on, by node.
     behind: BTreeMap<NodeTag, Arc<KnownSummary>>,
-    /// All its neighbors are ours too, or this node: it can ask nobody whom we do not ask.
-    is_enclosed: bool,
+    /// Its neighbors that are neither ours nor this node: whom it can ask and we do not.
+    beyond: Vec<NodeTag>,
     /// Something of it is to be passed on to another neighbor of ours.
     is_passed_on: bool,
     /// A filter that arrives in parts.
@@ -59,6 +59,8 @@ pub struct KnownSummary {
 pub enum Took {
     /// It was taken in, and says something new.
     News,
+    /// It was taken in, and adds names: nothing else is new.
+    Names,
     /// It was taken in.
     Nothing,
     /// It does not follow on what was taken in: the sender has to begin anew.
@@ -76,7 +78,9 @@ impl TheirSummary {
         } else {
             return Took::Gap; // late, or something before it is missing
         }
-        let is_news = !news.changes.is_empty();
+        let is_heartbeat = news.changes.is_empty();
+        let is_names =
+            !news.begins && news.changes.iter().all(|change| matches!(change.what, What::Added(_)));
         for change in news.changes {
             let is_of_interest = change.hops == 0 || (change.of != from && change.of != me);
             if is_of_interest && !self.change(change, from) {
@@ -88,7 +92,11 @@ impl TheirSummary {
         if let (true, Some(dated)) = (news.is_all, dated) {
             self.confirm(news.number, dated);
         }
-        if is_news { Took::News } else { Took::Nothing }
+        match (is_heartbeat, is_names) {
+            (true, _) => Took::Nothing,
+            (false, true) => Took::Names,
+            (false, false) => Took::News,
+        }
     }
 
     /// All up to message `number` was up to date at `at`, says the neighbor; 0 says nothing.
@@ -98,10 +106,22 @@ impl TheirSummary {
         }
     }
 
+    /// Until when it may be relied on; `None`: not at all.
+    #[must_use]
+    pub fn trusted_until(&self) -> Option<Instant> {
+        self.confirmed.map(|confirmed| confirmed + TRUSTED_FOR)
+    }
+
     /// Whether it may be relied on.
     #[must_use]
     pub fn is_trusted(&self, now: Instant) -> bool {
-        self.confirmed.is_some_and(|confirmed| now.saturating_duration_since(confirmed) < TRUSTED_FOR)
+        self.trusted_until().is_some_and(|until| now < until)
+    }
+
+    /// The names of the neighbor itself.
+    #[must_use]
+    pub fn names(&self) -> Option<&Filter> {
+        self.own.as_ref().map(|own| &own.source.filter)
     }
 
     /// False if it cannot be applied. What concerns an unknown node behind the neighbor is left out: as no message is
@@ -182,7 +202,8 @@ impl TheirSummary {
     /// neighbors. Returns whether something of it is, or was, to be passed on.
     pub fn compare(&mut self, from: NodeTag, me: NodeTag, mine: &[NodeTag]) -> bool {
         let is_ours = |other: &NodeTag| *other == me || mine.binary_search(other).is_ok();
-        self.is_enclosed = self.own.as_ref().is_some_and(|own| own.neighbors.iter().all(is_ours));
+        let theirs = self.own.iter().flat_map(|own| &*own.neighbors);
+        self.beyond = theirs.filter(|other| !is_ours(other)).copied().collect();
         let is_unheard_by_some = |(of, known): (&NodeTag, &Arc<KnownSummary>)| {
             known.hops < RELAYED_HOPS
                 && mine.iter().any(|other| *other != from && other != of && !known.has_neighbor(other))
@@ -190,6 +211,12 @@ impl TheirSummary {
         let own = self.own.iter().map(|own| (&from, own));
         let is_passed_on = own.chain(&self.behind).any(is_unheard_by_some);
         std::mem::replace(&mut self.is_passed_on, is_passed_on) || is_passed_on
+    }
+
+    /// Whether it can ask nobody whom we do not ask.
+    #[must_use]
+    pub const fn is_enclosed(&self) -> bool {
+        self.own.is_some() && self.beyond.is_empty()
     }
 
     /// Whether something of it is to be passed on.
@@ -218,21 +245,20 @@ impl TheirSummary {
             return false;
         }
         let lacks = |known: &&Arc<KnownSummary>| !known.source.filter.may_contain(key);
-        let Some(own) = self.own.as_ref().filter(lacks) else { return false };
-        if ttl_hops == 0 || self.is_enclosed {
-            return true;
+        if self.own.as_ref().filter(lacks).is_none() {
+            return false;
         }
         let mut visited: Vec<NodeTag> = Vec::new();
-        let mut at: Vec<&KnownSummary> = vec![own];
+        let mut at: Vec<&[NodeTag]> = vec![&self.beyond];
         for _ in 0..ttl_hops {
-            let mut further: Vec<&KnownSummary> = Vec::new();
-            for tag in at.iter().flat_map(|known| &*known.neighbors) {
+            let mut further: Vec<&[NodeTag]> = Vec::new();
+            for tag in at.into_iter().flatten() {
                 if covers(tag) || visited.contains(tag) {
                     continue;
                 }
                 let Some(known) = self.behind.get(tag).filter(lacks) else { return false };
                 visited.push(*tag);
-                further.push(known);
+                further.push(&known.neighbors);
             }
             if further.is_empty() {
                 break;
