@@ -7,7 +7,7 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{
-    Covered, FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, summary::NameKey,
+    Covered, FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, clock, summary::NameKey,
     transport::call_until,
 };
 use tarpc::client::RpcError;
@@ -75,7 +75,7 @@ pub(crate) async fn answer(
     let forwarded = QueryRequest { ttl_hops, covered, ..request };
     let (first, later) = match shared.routing {
         Routing::Flood => (route.ask, Vec::new()),
-        Routing::Summary => split(shared, &neighbors, route.ask, &forwarded, now),
+        Routing::Summary => split(shared, &neighbors, route.ask, &forwarded),
     };
     let mut answers = FuturesUnordered::new();
     let ask = |index: &usize| ask(&neighbors.reachable[*index], forwarded.clone(), now, now + budget);
@@ -104,13 +104,13 @@ fn split(
     neighbors: &Neighbors,
     mut ask: Vec<usize>,
     forwarded: &QueryRequest,
-    now: Instant,
 ) -> (Vec<usize>, Vec<usize>) {
     let covered = LazyCell::new(|| {
         let mut covered = forwarded.covered.to_vec();
         covered.sort_unstable();
         covered
     });
+    let now = clock::now();
     let wanted = Wanted {
         key: NameKey::of(&forwarded.name),
         ttl_hops: forwarded.ttl_hops,

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{IndexerServiceClient, NodeTag, summary::SummaryNews, transport::call_within};
+use nekoproto::{IndexerServiceClient, NodeTag, clock, summary::SummaryNews, transport::call_within};
 use tokio::time::{Instant as TokioInstant, sleep, sleep_until};
 use tracing::debug;
 
@@ -46,13 +46,6 @@ struct Cause {
     is_tick: bool,
     /// Our links changed a while ago.
     links: bool,
-}
-
-/// What is told next.
-struct Next {
-    messages: Vec<SummaryNews>,
-    /// What is acknowledged with them.
-    acknowledges: (Position, u64),
 }
 
 impl Neighborhood {
@@ -98,7 +91,7 @@ impl Neighborhood {
                     }
                     _ = links.changed(), if links_at.is_none() => {
                         let now = TokioInstant::now();
-                        let is_young = channel.is_young(now.into());
+                        let is_young = channel.is_young(clock::now());
                         links_at = Some(now + if is_young { LINKS_AFTER_YOUNG } else { LINKS_AFTER });
                     }
                     () = sleep_until(due) => break,
@@ -136,16 +129,19 @@ impl Neighborhood {
             // Before it is looked at what is new: a registration that is missing there waits for whoever was heard by
             // now, so the neighbor must not count from a later moment.
             let echo_ms = channel.progress.lock().their_clock_ms;
-            let Next { mut messages, acknowledges } = self.next(state, channel, cause);
-            if messages.is_empty() && is_heartbeat_due {
-                messages.push(channel.told.lock().heartbeat());
+            let (mut message, acknowledges) = self.next(state, channel, cause);
+            if message.is_none() && is_heartbeat_due {
+                message = Some(channel.told.lock().heartbeat());
             }
-            let is_undated = !messages.is_empty() && echo_ms == 0;
-            for message in messages {
-                self.send(channel, neighbor, SummaryNews { echo_ms, ..message }).await?;
+            let is_undated = message.is_some() && echo_ms == 0;
+            while let Some(next) = message {
+                self.send(channel, neighbor, SummaryNews { echo_ms, ..next }).await?;
+                message = channel.told.lock().next_message();
             }
-            channel.progress.lock().acknowledged = Some(acknowledges);
-            self.acknowledged.changed();
+            if channel.progress.lock().acknowledged.replace(acknowledges) != Some(acknowledges) {
+                channel.acknowledged.notify_waiters();
+                self.acknowledged.changed();
+            }
             // It counts only with a time stamp of theirs, which has come with the answer.
             is_heartbeat_due = is_undated && channel.progress.lock().their_clock_ms != 0;
             if !is_heartbeat_due {
@@ -161,7 +157,7 @@ impl Neighborhood {
         neighbor: &IndexerServiceClient,
         message: SummaryNews,
     ) -> Result<(), NotAcknowledged> {
-        let asked = Instant::now();
+        let asked = clock::now();
         let answer = neighbor.summarize(call_within(ACKNOWLEDGED_WITHIN), message).await;
         let reply = match answer {
             Ok(Ok(reply)) => reply,
@@ -174,7 +170,7 @@ impl Neighborhood {
                 return Err(NotAcknowledged { pause_max: HEARTBEAT_EVERY });
             }
         };
-        let now = Instant::now();
+        let now = clock::now();
         {
             let mut progress = channel.progress.lock();
             progress.heard = Some(now);
@@ -187,9 +183,9 @@ impl Neighborhood {
         if reply.is_taken { Ok(()) } else { Err(NotAcknowledged { pause_max: HEARTBEAT_EVERY }) }
     }
 
-    /// What the neighbor is told now.
-    fn next(&self, state: &State, channel: &Channel, cause: Cause) -> Next {
-        let now = Instant::now();
+    /// What the neighbor is told now: the first message, and what is acknowledged with the last.
+    fn next(&self, state: &State, channel: &Channel, cause: Cause) -> (Option<SummaryNews>, (Position, u64)) {
+        let now = clock::now();
         let neighbors = self.links.current();
         let relays = *self.relays_news.borrow();
         let mut told = channel.told.lock();
@@ -206,14 +202,14 @@ impl Neighborhood {
             told.tell_others(&relays, cause.is_tick, is_early);
         }
         let position = told.position().unwrap_or_default();
-        let messages = told.messages(begins);
+        let message = told.next_message();
         drop(told);
         let mut progress = channel.progress.lock();
         progress.relays_seen = relays;
         progress.looked_at = Some(now);
         let links_before = progress.acknowledged.map_or(0, |(_, links)| links);
         let links = if tells_links { neighbors.version } else { links_before };
-        Next { messages, acknowledges: (position, links) }
+        (message, (position, links))
     }
 
     /// The number up to which all that the neighbor was told is up to date; 0 if it is not. News of links and of others

@@ -5,8 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{NodeTag, summary::NameKey};
+use nekoproto::{NodeTag, clock, summary::NameKey};
 use parking_lot::{Mutex, RwLock};
+use tokio::{sync::Notify, time::timeout};
 
 use crate::state::summary::{Position, TRUSTED_FOR, TheirSummary, Told};
 
@@ -31,6 +32,8 @@ pub(crate) struct Channel {
     /// What was advertised to the other end.
     pub(super) told: Mutex<Told>,
     pub(super) progress: Mutex<Progress>,
+    /// The other end has acknowledged something new.
+    pub(super) acknowledged: Notify,
 }
 
 /// What a query looks for, on its way to the neighbors.
@@ -63,8 +66,24 @@ pub(super) struct Progress {
 impl Channel {
     /// Of a connection to `to` that was just opened, by this end if it `leads`.
     pub(crate) fn new(to: NodeTag, leads: bool) -> Self {
-        let (theirs, trusted_until_ms, is_enclosed, told, progress) = <_>::default();
-        Self { to, leads, since: Instant::now(), theirs, trusted_until_ms, is_enclosed, told, progress }
+        let (theirs, trusted_until_ms, is_enclosed, told, progress, acknowledged) = <_>::default();
+        let since = clock::now();
+        Self { to, leads, since, theirs, trusted_until_ms, is_enclosed, told, progress, acknowledged }
+    }
+
+    /// Waits until the other end has acknowledged `needed`, or cannot trust what it was told before any more; at most
+    /// until `latest`.
+    pub(super) async fn acknowledges(&self, needed: Position, latest: Instant) {
+        loop {
+            let changed = self.acknowledged.notified(); // from now on
+            let until = {
+                let progress = self.progress.lock();
+                progress.trusts_until().filter(|_| !progress.reaches(needed, 0))
+            };
+            let left = until.and_then(|until| until.min(latest).checked_duration_since(clock::now()));
+            let Some(left) = left.filter(|left| !left.is_zero()) else { return };
+            let _ = timeout(left, changed).await; // either way it looks again
+        }
     }
 
     /// Changes what the other end advertises; `clock_ms` reads the clock of this node. Also returns whether the other

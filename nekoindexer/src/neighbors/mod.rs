@@ -16,7 +16,7 @@ use std::{
 };
 
 use nekoproto::{
-    NodeTag, Refusal,
+    NodeTag, Refusal, clock,
     summary::{SummaryNews, SummaryReply},
 };
 use tokio::sync::watch;
@@ -51,13 +51,14 @@ pub(crate) struct Neighborhood {
 }
 
 impl Neighborhood {
-    /// `configured` neighbors, none of them connected yet.
-    pub(crate) fn new(me: NodeTag, configured: usize) -> Self {
+    /// `configured` neighbors, none of them connected yet. Until `trusted_until` others may trust what this node told
+    /// them before it was started again.
+    pub(crate) fn new(me: NodeTag, configured: usize, trusted_until: Option<Instant>) -> Self {
         Self {
             me,
-            began: Instant::now(),
+            began: clock::now(),
             links: Links::new(configured),
-            acknowledged: Acknowledged::default(),
+            acknowledged: Acknowledged::new(trusted_until),
             own_news: watch::Sender::new(()),
             links_news: watch::Sender::new(Arc::default()),
             relays_news: watch::Sender::new(0),
@@ -116,7 +117,7 @@ impl Neighborhood {
         channel: &Channel,
         news: SummaryNews,
     ) -> Result<SummaryReply, Refusal> {
-        let now = Instant::now();
+        let now = clock::now();
         let clock_ms = self.clock_ms(now);
         if self.links.current().channel(&channel.to).is_none() {
             return Err(Refusal::Busy);

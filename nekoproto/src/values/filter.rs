@@ -126,12 +126,17 @@ impl Filter {
 
     /// The filter in parts that fit a message each, in order.
     pub fn parts(&self) -> impl Iterator<Item = FilterPart> {
-        let total = u32::try_from(self.words.len()).unwrap_or(u32::MAX); // at most SUMMARY_WORDS_MAX
-        let chunks = self.words.chunks(SUMMARY_PART_WORDS_MAX).zip((0u32..).step_by(SUMMARY_PART_WORDS_MAX));
-        chunks.map(move |(words, at)| FilterPart {
+        (0..).map_while(|n| self.part(n))
+    }
+
+    /// The n-th of these parts, from 0; `None` behind the last.
+    #[must_use]
+    pub fn part(&self, n: usize) -> Option<FilterPart> {
+        let words = self.words.chunks(SUMMARY_PART_WORDS_MAX).nth(n)?;
+        Some(FilterPart {
             probes: self.probes,
-            total,
-            at,
+            total: u32::try_from(self.words.len()).ok()?, // at most SUMMARY_WORDS_MAX
+            at: u32::try_from(n * SUMMARY_PART_WORDS_MAX).ok()?,
             words: List::first_of(words.iter().map(|word| Word(word.load(Relaxed).to_le_bytes()))),
         })
     }

@@ -14,8 +14,8 @@ const STALE_MIN: usize = 1024;
 /// A filter of all names that are listed, with room for as many more. Built without a lock.
 #[derive(Debug)]
 pub struct Fresh {
-    filter: Filter,
-    keys: usize,
+    pub(super) filter: Filter,
+    pub(super) keys: usize,
 }
 
 impl Fresh {

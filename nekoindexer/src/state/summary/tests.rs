@@ -20,6 +20,11 @@ fn tags(nodes: &[usize]) -> Arc<[NodeTag]> {
     tags.into()
 }
 
+/// All that is to be told.
+fn messages(told: &mut Told) -> Vec<SummaryNews> {
+    std::iter::from_fn(|| told.next_message()).collect()
+}
+
 /// What node `from` tells node 9 over one connection.
 struct Line {
     from: usize,
@@ -34,10 +39,9 @@ impl Line {
 
     /// Tells all that is new at `now`, and says in how many messages; the heartbeat is none.
     fn tell(&mut self, own: &OwnSummary, neighbors: &[usize], relays: &[Relayed], now: Instant) -> usize {
-        let begins = self.told.position().is_none();
         self.told.tell_own(tag(self.from), own, Some(&tags(neighbors)));
         self.told.tell_others(relays, true, false);
-        let mut messages = self.told.messages(begins);
+        let mut messages = messages(&mut self.told);
         let count = messages.len();
         messages.push(self.told.heartbeat());
         for message in messages {
@@ -86,7 +90,7 @@ fn what_is_not_dated_is_not_trusted() {
     let now = Instant::now();
     let (own, mut line) = (OwnSummary::new(1), Line::new(0));
     line.told.tell_own(tag(0), &own, Some(&tags(&[])));
-    for message in line.told.messages(true) {
+    for message in messages(&mut line.told) {
         assert_eq!(line.theirs.take(message, tag(0), tag(9), None), Took::News);
     }
     assert!(!line.rules_out(1, now), "nothing says when it was so");
@@ -176,7 +180,7 @@ fn a_summary_is_passed_on_while_it_is_confirmed_and_costs_what_is_new() {
     own.add(key(2));
     line.tell(&own, &[1, 5], &[], now);
     further.told.tell_others(&relays(&line, now), false, false);
-    let news = further.told.messages(false);
+    let news = messages(&mut further.told);
     assert!(matches!(&news[0].changes[..], [change] if matches!(&change.what,
         What::Added(keys) if **keys == [key(2)])));
     for message in news {
@@ -202,7 +206,7 @@ fn what_is_not_trusted_any_more_is_withdrawn_with_the_next_message() {
     further.told.tell_own(tag(1), &between, None);
     assert!(further.told.needs_others(false, false, |via| *via != tag(0)), "node 0 hangs");
     further.told.tell_others(&[], false, false);
-    for message in further.told.messages(false) {
+    for message in messages(&mut further.told) {
         further.theirs.take(message, tag(1), tag(9), Some(now));
     }
     assert!(further.theirs.is_trusted(now) && further.relayed(0, now).is_none());
@@ -220,7 +224,7 @@ fn a_whole_filter_of_another_node_waits_until_it_is_due_and_the_older_one_is_wit
     let rebuilt = [known(0, &own, &[1], now)];
     further.told.tell_others(&rebuilt, false, false);
     assert!(further.told.needs_others(false, true, |_| true), "put off");
-    for message in further.told.messages(false) {
+    for message in messages(&mut further.told) {
         assert_eq!(message.changes.len(), 1);
         further.theirs.take(message, tag(1), tag(9), Some(now));
     }
@@ -261,6 +265,38 @@ fn what_a_neighbor_hears_of_itself_is_not_passed_on_to_it() {
 }
 
 #[test]
+fn no_more_is_passed_on_than_is_kept() {
+    let now = Instant::now();
+    let large = |of: usize, keys: usize| {
+        let mut own = OwnSummary::new(1);
+        own.begin_rebuild();
+        own.renew(Fresh { filter: Filter::for_keys(keys), keys });
+        known(of, &own, &[], now)
+    };
+    let all = [large(1, 1_200_000), large(2, 800_000), large(3, 400_000), large(4, 1)];
+    let passed_on = relays(tag(5), tag(0), all.into_iter());
+    let words: usize = passed_on.iter().map(|relayed| relayed.known.source().filter.words()).sum();
+    assert!(words <= 256 * 1024 && passed_on.len() > 1, "{words}");
+    let (own, mut line) = (OwnSummary::new(2), Line::new(0));
+    line.tell(&own, &[], &passed_on, now);
+    assert!(
+        passed_on.iter().all(|relayed| line.theirs.advertised(tag(0), now).any(|kept| kept.of == relayed.of))
+    );
+}
+
+/// The rest of a filter that is under way is not confirmed before it is told.
+#[test]
+fn what_is_told_in_parts_is_confirmed_with_the_last() {
+    let (mut own, mut told) = (OwnSummary::new(1), Told::default());
+    own.begin_rebuild();
+    own.renew(Fresh { filter: Filter::for_keys(400_000), keys: 0 });
+    told.tell_own(tag(0), &own, Some(&tags(&[])));
+    while let Some(message) = told.next_message() {
+        assert_eq!(told.confirms(own.position()) != 0, message.is_all, "{}", message.number);
+    }
+}
+
+#[test]
 fn a_message_that_is_missing_late_or_repeated_is_noticed() {
     let now = Instant::now();
     let (mut own, mut line) = (OwnSummary::new(1), Line::new(0));
@@ -268,7 +304,7 @@ fn a_message_that_is_missing_late_or_repeated_is_noticed() {
     let mut news = |line: &mut Line, n| {
         own.add(key(n));
         line.told.tell_own(tag(0), &own, Some(&tags(&[])));
-        line.told.messages(line.told.position().is_none()).remove(0)
+        messages(&mut line.told).remove(0)
     };
     let [lost, next] = [1, 2].map(|n| news(&mut line, n));
     let take =
@@ -281,7 +317,7 @@ fn a_message_that_is_missing_late_or_repeated_is_noticed() {
     line.told.begin_anew();
     let begins = {
         line.told.tell_own(tag(0), &own, Some(&tags(&[])));
-        line.told.messages(true).remove(0)
+        messages(&mut line.told).remove(0)
     };
     assert_eq!(take(&mut line, &begins), Took::News);
     assert_eq!([&next, &begins].map(|late| take(&mut line, late)), [Took::Gap; 2]);

@@ -10,11 +10,9 @@ use nekoproto::{
 
 use super::{
     Position, RELAYED_HOPS, Source, TRUSTED_FOR,
-    relay::{RELAYED_MAX, Relayed},
+    relay::{RELAYED_MAX, RELAYED_WORDS_MAX, Relayed},
 };
 
-/// Words of all filters of nodes behind one neighbor: 2 MiB.
-const BEHIND_WORDS_MAX: usize = 256 * 1024;
 /// Latest names of a neighbor's summary that are remembered, to be passed on.
 const LOG_MAX: usize = 512;
 
@@ -192,7 +190,7 @@ impl TheirSummary {
         }
         self.behind.remove(&of);
         let words: usize = self.behind.values().map(|known| known.source.filter.words()).sum();
-        if self.behind.len() < RELAYED_MAX && words + known.source.filter.words() <= BEHIND_WORDS_MAX {
+        if self.behind.len() < RELAYED_MAX && words + known.source.filter.words() <= RELAYED_WORDS_MAX {
             self.behind.insert(of, Arc::new(known));
         }
     }
