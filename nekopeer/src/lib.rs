@@ -52,6 +52,9 @@ pub use library::{
 pub use listing::Listing;
 pub use peer::{Peer, PeerHandle, StartError};
 pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome, Publishing};
-pub use state::{choice::Candidate, freshness::OnStale};
+pub use state::{
+    choice::Candidate,
+    freshness::{Doubt, OnStale},
+};
 pub use storage::{StoreError, catalogue::CatalogueError, lock::LockError, partial::PARTIAL_PREFIX};
 pub use util::progress::{Progress, SourceProgress};

@@ -95,7 +95,9 @@ impl Peer {
         let listen = |addr| endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source });
         let listener = config.listen.map(listen).transpose()?;
         let local_addr = listener.as_ref().map(Listener::local_addr);
-        let (library, first_events) = Library::new(opened, endpoint.node(), listener.is_some(), config.ttr);
+        let indexers = config.indexers.len();
+        let (library, first_events) =
+            Library::new(opened, endpoint.node(), listener.is_some(), indexers, config.ttr);
         let partial_files = Arc::new(PartialFiles::default());
         let indexers = Indexers::spawn(&config.indexers, config.query_deadline, &endpoint, &library);
         let peers = Peers::new(&endpoint, &library, &indexers);
@@ -201,7 +203,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered.
     pub async fn search(&self, name: &FileName) -> Result<Answer, SearchError> {
-        self.indexers.search(name, Scope::Own).await
+        self.peers.search(name, Scope::Own).await
     }
 
     /// Searches the network, up to `ttl_hops` hops beyond the own indexers.
@@ -209,7 +211,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, SearchError> {
-        self.indexers.search(name, Scope::Network { ttl_hops }).await
+        self.peers.search(name, Scope::Network { ttl_hops }).await
     }
 
     /// Searches the own indexers only for many names; returns answers in the order of `names`.
@@ -217,7 +219,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered.
     pub async fn search_all(&self, names: &[FileName]) -> Result<Vec<Answer>, SearchError> {
-        self.indexers.search_all(names, Scope::Own).await
+        self.peers.search_all(names, Scope::Own).await
     }
 
     /// Searches the network for many names, up to `ttl_hops` hops beyond the own indexers; returns answers in
@@ -226,7 +228,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, SearchError> {
-        self.indexers.search_all(names, Scope::Network { ttl_hops }).await
+        self.peers.search_all(names, Scope::Network { ttl_hops }).await
     }
 
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.
@@ -243,6 +245,21 @@ impl PeerHandle {
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
         self.downloader.download(name, options, progress).await
+    }
+
+    /// How far the writing of the file of `name` is, if it is being written.
+    pub(crate) fn in_use(&self, name: &FileName) -> Option<Arc<Progress>> {
+        self.library.in_use(name)
+    }
+
+    /// Waits until the file of `name` is not being written.
+    pub(crate) async fn until_free(&self, name: &FileName) {
+        self.library.until_free(name).await;
+    }
+
+    /// The files that are not offered because they changed on disk, as far as is known.
+    pub(crate) fn changed_files(&self) -> Vec<FileName> {
+        self.library.changed_files()
     }
 
     /// Downloads many files; the outcomes come in pieces. Small files are fetched in batches, which is many times

@@ -20,7 +20,7 @@ use crate::plan::expected::{Expected, Verdict};
 use crate::plan::scenario::Scenario;
 use crate::plan::topology::Graph;
 use crate::plan::workload::{Ask, Workload};
-use crate::report::machine;
+use crate::report::{Row, count, machine};
 
 const LINKED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
@@ -132,12 +132,25 @@ impl Cluster {
         Expected::new(self.workload(), &self.graph, n, ttl_hops, &holders)
     }
 
+    /// What the indexers take while nobody asks anything, measured for `seconds` after a pause as long; nothing for 0.
+    pub(crate) async fn idle(&self, seconds: u32) -> Option<Row> {
+        let pause = (seconds > 0).then(|| Duration::from_secs(seconds.into()))?;
+        let taken_s = || self.nodes.iter().map(|node| node.of_process(machine::cpu_s)).sum::<Option<f64>>();
+        sleep(pause).await;
+        let (began, before_s) = (Instant::now(), taken_s()?);
+        sleep(pause).await;
+        let core = (taken_s()? - before_s) / began.elapsed().as_secs_f64();
+        let links = count((0..self.nodes.len()).map(|n| self.graph.neighbors(n).len()).sum());
+        let row = Row::default().figure("idle_links", links).figure("idle_percent", core * 100.0);
+        Some(row.figure("idle_us", core * 1e6 / links))
+    }
+
     /// Resident memory in bytes: of the indexers' processes, or of this one, which they are in.
     pub fn rss_bytes(&self) -> u64 {
-        let apart: Vec<u64> = self.nodes.iter().filter_map(Node::rss_bytes).collect();
-        match apart.is_empty() {
-            true => machine::rss_bytes(std::process::id()).unwrap_or(0),
-            false => apart.into_iter().sum(),
+        let apart = self.nodes.iter().filter_map(|node| node.of_process(machine::rss_bytes));
+        match apart.sum() {
+            0 => machine::rss_bytes(std::process::id()).unwrap_or(0),
+            apart => apart,
         }
     }
 

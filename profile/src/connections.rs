@@ -76,7 +76,7 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Re
 /// What the connections cost, and a row for each kind of lookups.
 async fn measure(options: &Options, node: &Node, deployment: &Deployment) -> anyhow::Result<(Row, Vec<Row>)> {
     let (watch, active) = (&deployment.watch, options.active);
-    let memory = || node.rss_bytes().context("the indexer's memory cannot be read");
+    let memory = || node.of_process(machine::rss_bytes).context("the indexer's memory cannot be read");
     let origin = Identity::generate();
     let record = sign_record(&origin, "everybody/wants.this").to_signed();
     // All the busy ones first: what they leave behind in the indexer is no part of what an idle one costs.

@@ -11,7 +11,7 @@ use crate::cluster::{Cluster, deployment::Deployment, layout::Layout};
 use crate::floor::Floor;
 use crate::outcome::{Begin, Fault};
 use crate::plan::scenario::Scenario;
-use crate::report::figures::Figures;
+use crate::report::{Row, figures::Figures};
 use crate::run::{self, Watch, progress::Progress, samples::Samples};
 
 pub(crate) use show::COLUMNS;
@@ -33,6 +33,8 @@ pub(crate) struct Measured {
     pub(crate) floors: [Floor; 2],
     /// Resident memory in bytes: of the indexers' processes, or of this one with all that is in it.
     pub(crate) rss_bytes: u64,
+    /// What the indexers took before anybody asked, if that was measured.
+    pub(crate) idle: Option<Row>,
 }
 
 impl Measured {
@@ -55,6 +57,7 @@ pub(crate) async fn measure(scenario: &Scenario, deployment: &Deployment) -> Res
     let watch = &deployment.watch;
     let before = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
     let cluster = watch.unless_stopped(Cluster::start(scenario, deployment)).await.or_cannot_begin()?;
+    let idle = cluster.idle(scenario.idle_s).await;
     let ran = ask(scenario, &cluster, watch).await;
     let rss_bytes = cluster.rss_bytes();
     cluster.stop().await;
@@ -71,6 +74,7 @@ pub(crate) async fn measure(scenario: &Scenario, deployment: &Deployment) -> Res
         floors: [before, after],
         samples,
         rss_bytes,
+        idle,
     })
 }
 

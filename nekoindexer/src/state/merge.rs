@@ -1,6 +1,8 @@
 //! Folds answers into one: the newest version of each origin, no holder twice, within the limits, and
 //! holders of all of a version before holders of a part.
 
+use std::cmp::Ordering;
+
 use nekoproto::{
     Hit, Holder, List, ListedRecord, QueryReply,
     limits::{HITS_MAX, HOLDERS_MAX, HOLDERS_WHOLE_MIN},
@@ -17,13 +19,19 @@ pub struct Found {
 
 /// An answer that is being put together.
 ///
-/// Invariants: one entry for each origin; it is the newest version absorbed so far; at most
-/// [`HITS_MAX`] entries of at most [`HOLDERS_MAX`] holders, none twice, those of a part behind.
+/// Invariants: one entry for each origin, or two if its newest number stands for several files (those of the
+/// highest rank); it is the newest version absorbed so far; at most [`HITS_MAX`] entries of at most [`HOLDERS_MAX`] holders, none twice, those of a part behind.
 #[derive(Debug)]
 pub struct Merge {
     found: Vec<Found>,
     complete: bool,
     messages: u32,
+}
+
+impl Found {
+    fn add_holders(&mut self, more: Vec<Holder>) {
+        self.holders = distinct(std::mem::take(&mut self.holders), more);
+    }
 }
 
 impl Merge {
@@ -37,21 +45,43 @@ impl Merge {
 
     /// Adds one hit.
     pub fn absorb(&mut self, found: Found) {
-        let room = self.found.len() < HITS_MAX;
-        let known = self.found.iter_mut().find(|known| known.record.same_file(&found.record));
-        match known {
-            Some(known) if found.record.version > known.record.version => {
-                *known = Found { record: found.record, holders: distinct(Vec::new(), found.holders) };
+        let known = self.found.iter().position(|known| known.record.same_file(&found.record));
+        let Some(place) = known else { return self.add(found) };
+        let known = &mut self.found[place];
+        match found.record.version.cmp(&known.record.version) {
+            Ordering::Less => {}
+            Ordering::Equal if found.record == known.record => known.add_holders(found.holders),
+            Ordering::Equal => self.contest(place, found),
+            Ordering::Greater => {
+                self.found.retain(|known| !known.record.same_file(&found.record));
+                self.add(found);
             }
-            // An origin that signs one version twice is answered by what came first.
-            Some(known) if found.record == known.record => {
-                known.holders = distinct(std::mem::take(&mut known.holders), found.holders);
-            }
-            Some(_) => {}
-            None if room => {
-                self.found.push(Found { record: found.record, holders: distinct(Vec::new(), found.holders) });
-            }
-            None => self.complete = false,
+        }
+    }
+
+    fn add(&mut self, found: Found) {
+        if self.found.len() < HITS_MAX {
+            self.found.push(Found { holders: distinct(Vec::new(), found.holders), ..found });
+        } else {
+            self.complete = false;
+        }
+    }
+
+    /// Adds a hit that contradicts the one at `place`, the first of its file. The two that rank first stay:
+    /// whoever asks sees that the number stands for two files, and prefers the same one as all others.
+    fn contest(&mut self, place: usize, found: Found) {
+        let others = &self.found[place + 1..];
+        let Some(second) = others.iter().position(|other| other.record.same_file(&found.record)) else {
+            return self.add(found);
+        };
+        let second = place + 1 + second;
+        if self.found[second].record == found.record {
+            return self.found[second].add_holders(found.holders);
+        }
+        let is_last = self.found[place].record.outranks(&self.found[second].record);
+        let last = &mut self.found[if is_last { second } else { place }];
+        if found.record.outranks(&last.record) {
+            *last = Found { holders: distinct(Vec::new(), found.holders), ..found };
         }
     }
 
@@ -140,6 +170,31 @@ mod tests {
             assert_eq!(reply.hits[0].record.unverified().version.get(), 3);
             assert_eq!(reply.hits[0].holders.to_vec(), [holder(3)]);
         }
+    }
+
+    /// Whoever is asked, in whatever order the answers come: the same two of three, and each with its holders.
+    #[test]
+    fn number_that_stands_for_several_files_is_shown_by_the_two_that_rank_first() {
+        let contents = [1, 2, 3].map(|content| {
+            let origin = nekoproto::Identity::from_seed(&[1; 32]);
+            let content = nekoproto::ContentHash::from_bytes([content; 32]);
+            let record = nekoproto::Record { content, ..nekoproto::Record::clone(&record(1, "a", 2)) };
+            nekoproto::ListedRecord::from(record.sign(&origin).unwrap())
+        });
+        let hit = |n: usize, at: u16| Found { record: contents[n].clone(), holders: vec![holder(at)] };
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let mut merge = Merge::new(vec![found(1, 1, &[9])]);
+            order.iter().for_each(|n| merge.absorb(hit(*n, 1)));
+            order.iter().for_each(|n| merge.absorb(hit(*n, 2)));
+            let mut hits = merge.finish().hits.into_vec();
+            hits.sort_by_key(|hit| hit.record.unverified().content);
+            let records: Vec<_> = hits.iter().map(|hit| hit.record.clone()).collect();
+            assert_eq!(records, [contents[1].to_signed(), contents[2].to_signed()], "{order:?}");
+            assert!(hits.iter().all(|hit| hit.holders.to_vec() == [holder(1), holder(2)]), "{order:?}");
+        }
+        let mut merge = Merge::new(vec![hit(0, 1), hit(1, 1)]);
+        merge.absorb(found(1, 3, &[3]));
+        assert_eq!(merge.finish().hits.len(), 1, "a later version ends it");
     }
 
     #[test]

@@ -8,7 +8,10 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{output::Output, units::size};
+use super::{
+    output::{Output, visible},
+    units::size,
+};
 use crate::commands::Snapshot;
 
 /// The speed shown is that of this time.
@@ -25,7 +28,7 @@ pub(super) struct Bar {
 impl Bar {
     pub(super) fn new(what: &str, output: Output) -> Self {
         let is_shown = !output.is_json() && io::stderr().is_terminal();
-        Self { what: what.to_owned(), is_shown, drawn: None, speed: Speed::default() }
+        Self { what: visible(what).into_owned(), is_shown, drawn: None, speed: Speed::default() }
     }
 
     pub(super) fn draw(&mut self, now: Snapshot) {

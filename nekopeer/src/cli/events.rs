@@ -16,8 +16,12 @@ pub(super) enum Source {
     There(Box<Caller>),
 }
 
-/// Shows each event, until `show` returns false or the peer ends.
-pub(super) async fn show(source: Source, mut show: impl FnMut(String) -> bool) {
+/// Shows each event for which `is_shown` holds, until `show` returns false or the peer ends.
+pub(super) async fn show(
+    source: Source,
+    is_shown: impl Fn(&Event) -> bool,
+    mut show: impl FnMut(String) -> bool,
+) {
     let (sender, mut replies) = mpsc::channel(REPLIES_WAITING_MAX);
     let answer = Answer(sender);
     let passing = async move {
@@ -33,7 +37,7 @@ pub(super) async fn show(source: Source, mut show: impl FnMut(String) -> bool) {
     let showing = async {
         while let Some(reply) = replies.recv().await {
             let text = match reply {
-                Reply::Event(event) => event.to_string(),
+                Reply::Event(event) if is_shown(&event) => event.to_string(),
                 Reply::EventsMissed(missed) => format!("{missed} events missed"),
                 _ => continue,
             };

@@ -3,15 +3,10 @@
 
 use std::path::Path;
 
-use super::{
-    args::NodeArgs,
-    output::Output,
-    reach::{Need, Reached},
-};
+use super::{args::NodeArgs, output::Output, reach::Need};
 use crate::{commands::Command, door::Facts, state::freshness::OnStale};
 
-/// The flags among `args` that matter to a command with this need, and differ from what the running peer was
-/// told.
+/// The flags among `args` that differ from what the running peer was told, for a command with this need.
 ///
 /// # Errors
 /// The command must not be carried out by this peer.
@@ -21,9 +16,6 @@ fn not_followed(
     need: Need,
     stores_files: bool,
 ) -> Result<Vec<&'static str>, String> {
-    if need == Need::Catalogue {
-        return Ok(Vec::new());
-    }
     let process = facts.process;
     let refused = |what: String| {
         Err(format!(
@@ -44,17 +36,14 @@ fn not_followed(
              or use another --data-dir"
         ));
     }
-    let (serves, reads) = (need == Need::Serving, need == Need::Indexer);
     let other_ttr = |secs: u32| facts.ttr.is_none_or(|ttr| ttr.as_secs() != u64::from(secs));
     let differs = [
         ("--indexer", !args.indexer.iter().all(|addr| facts.indexers.contains(addr))),
-        (
-            "--listen",
-            serves && args.listen.is_some_and(|addr| ![facts.listen, facts.serves_on].contains(&Some(addr))),
-        ),
-        ("--limit-up", serves && args.limit_up.is_some() && args.limit_up != facts.limit_up),
-        ("--limit-down", reads && args.limit_down.is_some() && args.limit_down != facts.limit_down),
-        ("--ttr", reads && args.policy.ttr.is_some_and(other_ttr)),
+        ("--listen", args.listen.is_some_and(|addr| ![facts.listen, facts.serves_on].contains(&Some(addr)))),
+        ("--limit-up", args.limit_up.is_some() && args.limit_up != facts.limit_up),
+        ("--limit-down", args.limit_down.is_some() && args.limit_down != facts.limit_down),
+        // What is published has its own.
+        ("--ttr", need != Need::Serving && args.policy.ttr.is_some_and(other_ttr)),
         ("--on-stale", args.on_stale.is_some_and(|on_stale| OnStale::from(on_stale) != facts.on_stale)),
     ];
     Ok(differs.into_iter().filter(|(_, differs)| *differs).map(|(flag, _)| flag).collect())
@@ -69,21 +58,20 @@ pub(super) const fn stores_files(command: &Command) -> bool {
     }
 }
 
-/// Says which flags the peer that was reached does not follow.
+/// Says which flags the running peer with these facts does not follow.
 ///
 /// # Errors
 /// It must not carry out the command.
 pub(super) fn check(
     args: &NodeArgs,
-    reached: &Reached,
+    facts: &Facts,
     need: Need,
     stores_files: bool,
     output: Output,
 ) -> anyhow::Result<()> {
-    let Reached::There(caller) = reached else { return Ok(()) };
-    let flags = not_followed(args, &caller.facts, need, stores_files).map_err(|why| anyhow::anyhow!(why))?;
+    let flags = not_followed(args, facts, need, stores_files).map_err(|why| anyhow::anyhow!(why))?;
     if !flags.is_empty() {
-        let (process, flags) = (caller.facts.process, flags.join(", "));
+        let (process, flags) = (facts.process, flags.join(", "));
         output.note(&format!("note: the running peer (process {process}) keeps its own {flags}"));
     }
     Ok(())
@@ -135,12 +123,13 @@ mod tests {
             named("--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5", Need::Serving).is_empty()
         );
         let all = "--indexer 127.0.0.1:3 --listen 127.0.0.1:6 --limit-up 1MB --limit-down 1MB --ttr 5 --on-stale drop";
-        assert_eq!(named(all, Need::Serving), ["--indexer", "--listen", "--limit-up", "--on-stale"]);
-        assert_eq!(named(all, Need::Indexer), ["--indexer", "--limit-down", "--ttr", "--on-stale"]);
-        assert!(named(all, Need::Catalogue).is_empty());
-        for flags in ["--insecure", "--network other", "--dir /"] {
-            assert!(said(flags, Need::Indexer).unwrap_err().contains("process 7"), "{flags}");
-            assert!(named(flags, Need::Catalogue).is_empty());
+        let every = ["--indexer", "--listen", "--limit-up", "--limit-down", "--ttr", "--on-stale"];
+        for need in [Need::Catalogue, Need::Peers, Need::Indexer, Need::Serving] {
+            let is_told = |flag: &&str| need != Need::Serving || *flag != "--ttr";
+            assert_eq!(named(all, need), every.into_iter().filter(is_told).collect::<Vec<_>>(), "{need:?}");
+            for flags in ["--insecure", "--network other", "--dir /"] {
+                assert!(said(flags, need).unwrap_err().contains("process 7"), "{flags} {need:?}");
+            }
         }
     }
 }

@@ -1,6 +1,9 @@
 //! A peer that runs in this process, and takes commands from others.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use tokio::sync::broadcast;
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
@@ -26,6 +29,8 @@ pub(super) struct Hosted {
     events: Option<broadcast::Receiver<Event>>,
     door: Option<Door>,
     showing: Option<AbortOnDropHandle<()>>,
+    /// The command of this process may still publish what changed on disk.
+    is_publishing: Arc<AtomicBool>,
     indexers: Indexers,
 }
 
@@ -52,11 +57,12 @@ impl Hosted {
         let door = door.inspect_err(|error| {
             let folder = config.data_dir();
             output.note(&format!(
-                "note: other commands on {} have to wait for this one: no socket there: {error}",
+                "note: other commands on {} have to wait for this one, which cannot listen to them: {error}",
                 folder.display()
             ));
         });
-        Ok(Self { host, facts, events: Some(events), door: door.ok(), showing: None, indexers })
+        let (events, is_publishing) = (Some(events), Arc::default());
+        Ok(Self { host, facts, events, door: door.ok(), showing: None, is_publishing, indexers })
     }
 
     /// The events so far and from now on.
@@ -64,14 +70,27 @@ impl Hosted {
         self.events.take().unwrap_or_else(|| self.host.peer.events())
     }
 
-    /// Prints events until the peer ends.
-    pub(super) fn show_events(&mut self, output: Output) {
-        let events = self.events();
-        let show = events::show(Source::Here(events), move |text| {
+    /// Prints events until the peer ends; if the command of this process publishes, none of changed files before
+    /// [`note_changed`](Self::note_changed).
+    pub(super) fn show_events(&mut self, is_publishing: bool, output: Output) {
+        self.is_publishing.store(is_publishing, Ordering::Relaxed);
+        let (events, is_publishing) = (self.events(), Arc::clone(&self.is_publishing));
+        let is_shown = move |event: &Event| {
+            !(is_publishing.load(Ordering::Relaxed) && matches!(event, Event::Changed(_)))
+        };
+        let show = events::show(Source::Here(events), is_shown, move |text| {
             output.note(&text);
             true
         });
         self.showing = Some(AbortOnDropHandle::new(tokio::spawn(show)));
+    }
+
+    /// Prints which files changed on disk and were not published by the command of this process, which has ended.
+    pub(super) fn note_changed(&self, output: Output) {
+        self.is_publishing.store(false, Ordering::Relaxed);
+        for name in self.host.peer.changed_files() {
+            output.note(&Event::Changed(name).to_string());
+        }
     }
 
     /// The peer ends when this is complete.

@@ -93,11 +93,16 @@ async fn on_reached(
     stop: &mut Stop,
 ) -> anyhow::Result<Run> {
     let need = Need::of(command);
-    flags::check(args, reached, need, flags::stores_files(command), output)?;
+    if let Reached::There(caller) = reached {
+        flags::check(args, &caller.facts, need, flags::stores_files(command), output)?;
+    }
     if let (Reached::Here(hosted), Need::Serving) = (&mut *reached, need) {
-        hosted.show_events(output);
+        hosted.show_events(true, output);
     }
     let ended = run(reached, command, output, stop).await?;
+    if let (Reached::Here(hosted), Need::Serving) = (&*reached, need) {
+        hosted.note_changed(output);
+    }
     if let (Run::Ended(ended), Need::Serving) = (&ended, need) {
         match reached {
             Reached::Here(hosted) if *ended == Ended::Well || has_files(hosted).await => {
@@ -132,7 +137,7 @@ pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<End
             return Err(anyhow!("a peer already runs on the data folder {folder} (process {process})"));
         }
     };
-    hosted.show_events(output);
+    hosted.show_events(false, output);
     tokio::select! {
         () = hosted.host.peer.indexers_tried() => serve_until(&hosted, output, &mut stop).await,
         () = stop.wait() => {}
@@ -174,12 +179,13 @@ pub(super) async fn stop_peer(args: &NodeArgs, output: Output) -> anyhow::Result
             Some(_) if began.elapsed() < LOCKED_MAX => sleep(LOOK_EVERY).await,
             Some(process) => {
                 return Err(anyhow!(
-                    "process {process} has locked {} and takes no commands",
+                    "process {process} has locked {} and takes no commands: kill {process} ends it",
                     folder.display()
                 ));
             }
         }
     };
+    flags::check(args, &caller.facts, Need::Catalogue, false, output)?;
     let process = caller.facts.process;
     let (_, no_input) = mpsc::channel(1);
     let (sender, _replies) = mpsc::channel(1);

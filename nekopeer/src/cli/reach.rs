@@ -80,6 +80,7 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
     let mut indexers = None;
     let mut locked_since = None;
     let mut waits_for = None;
+    let mut is_told = false;
     loop {
         match running(folder.clone(), output).await {
             Ok(caller) if need.is_met_by(&caller.facts) => {
@@ -109,6 +110,14 @@ pub(super) async fn reach(args: &NodeArgs, need: Need, output: Output) -> anyhow
             Err((StartError::Lock(LockError::InUse { .. }), found))
                 if locked_since.get_or_insert_with(Instant::now).elapsed() < LOCKED_MAX =>
             {
+                let is_long = locked_since.is_some_and(|since| since.elapsed() > SILENT_AFTER);
+                if is_long && !std::mem::replace(&mut is_told, true) {
+                    let most = LOCKED_MAX.as_secs();
+                    output.note(&format!(
+                        "the running peer of {} takes no commands; waits for its end, at most {most} s",
+                        folder.display()
+                    ));
+                }
                 indexers = Some(found);
                 sleep(TRY_EVERY).await;
             }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     commands::in_one_line,
-    download::DownloadOptions,
+    download::{DownloadError, DownloadOptions},
     indexers,
     listing::Listing,
     peer::PeerHandle,
@@ -123,17 +123,42 @@ async fn get(peer: &PeerHandle, download: Download, answer: &Answer) -> Result<(
     let options = options(wanted, output.map(|path| path.0), force);
     let progress = Arc::new(Progress::default());
     if let [name] = names.as_slice() {
-        let done = answer.reporting(&progress, peer.download(name, options, &progress)).await?;
+        let done = loop {
+            let downloading = peer.download(name, options.clone(), &progress);
+            match answer.reporting(&progress, downloading).await {
+                Err(DownloadError::AlreadyRunning(_)) => until_free(peer, name, answer).await,
+                ended => break ended?,
+            }
+        };
         return answer.rows(vec![Row::downloaded(name, &Ok(done))]).await;
     }
-    let downloading = async {
-        let mut downloads = peer.downloads(&names, &options, &progress);
-        while let Some(outcomes) = downloads.next().await {
-            answer.rows_of(&outcomes, |(name, outcome)| Row::downloaded(name, outcome)).await?;
+    let mut left = names;
+    while !left.is_empty() {
+        let mut running = Vec::new();
+        let downloading = async {
+            let mut downloads = peer.downloads(&left, &options, &progress);
+            while let Some(mut outcomes) = downloads.next().await {
+                let is_running =
+                    |(_, outcome): &mut _| matches!(outcome, Err(DownloadError::AlreadyRunning(_)));
+                running.extend(outcomes.extract_if(.., is_running).map(|(name, _)| name));
+                answer.rows_of(&outcomes, |(name, outcome)| Row::downloaded(name, outcome)).await?;
+            }
+            Ok::<_, Failure>(())
+        };
+        answer.reporting(&progress, downloading).await?;
+        for name in &running {
+            until_free(peer, name, answer).await;
         }
-        Ok(())
-    };
-    answer.reporting(&progress, downloading).await
+        left = running;
+    }
+    Ok(())
+}
+
+/// Waits for another download of `name`, whose end is that of this one if it succeeds.
+async fn until_free(peer: &PeerHandle, name: &FileName, answer: &Answer) {
+    if let Some(progress) = peer.in_use(name) {
+        answer.reporting(&progress, peer.until_free(name)).await;
+    }
 }
 
 async fn found(names: Vec<FileName>, found: Vec<indexers::Answer>, answer: &Answer) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ use crate::{
     download::{Delivery, DownloadError, Downloaded},
     indexers::Answer,
     library::status::{Condition, FileStatus},
+    state::freshness::Doubt,
     storage::catalogue::CatalogueError,
 };
 
@@ -79,8 +80,11 @@ pub(crate) struct DownloadedRow {
     pub(crate) path: LocalPath,
     /// File bytes received over the network.
     pub(crate) bytes_moved: u64,
+    /// Whether this version stood in its place before.
+    pub(crate) was_here: bool,
     pub(crate) took_us: u64,
     pub(crate) freshness: Freshness,
+    pub(crate) doubt: Option<Doubt>,
     pub(crate) sources: Vec<SourceRow>,
 }
 
@@ -186,8 +190,10 @@ impl From<&Downloaded> for DownloadedRow {
             record: (&done.record).into(),
             path: done.path.clone().into(),
             bytes_moved: done.bytes_moved,
+            was_here: done.was_here,
             took_us: u64::try_from(done.took.as_micros()).unwrap_or(u64::MAX),
             freshness: done.freshness,
+            doubt: done.doubt,
             sources: done.sources.iter().map(source).collect(),
         }
     }

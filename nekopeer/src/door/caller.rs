@@ -84,17 +84,14 @@ impl Caller {
         answer: &Answer,
     ) -> Result<Summary, Failure> {
         let process = self.facts.process;
-        let ended = |error: io::Error| {
-            Failure::new(format!(
-                "the running peer (process {process}) ended before the command did: {error}"
-            ))
-        };
+        let ended =
+            || Failure::new(format!("the running peer (process {process}) ended before the command did"));
         let asked = self.sender.send(&Request::Command(Box::new(command))).await;
         if let Err(error) = asked {
             if error.kind() == io::ErrorKind::InvalidData {
                 return Err(Failure::new(format!("the command is too long: {error}")));
             }
-            return self.last_word().await.unwrap_or_else(|| Err(ended(error)));
+            return self.last_word().await.unwrap_or_else(|| Err(ended()));
         }
         let sending = async {
             while let Some(piece) = input.recv().await {
@@ -119,8 +116,7 @@ impl Caller {
                             return Err(Failure::new("nobody takes the answer"));
                         }
                     }
-                    Ok(None) => return Err(ended(io::ErrorKind::UnexpectedEof.into())),
-                    Err(error) => return Err(ended(error)),
+                    Ok(None) | Err(_) => return Err(ended()),
                 }
             }
         };

@@ -61,7 +61,7 @@ impl Place {
         match std::fs::symlink_metadata(&self.path) {
             Ok(metadata) if metadata.file_type().is_socket() => self.remove()?,
             Ok(_) => {
-                let text = "what stands there is no socket: move it away";
+                let text = format!("{} is no socket: move it away", self.path.display());
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -72,6 +72,11 @@ impl Place {
         Ok(listener)
     }
 
+    /// Whether something stands in the socket's place.
+    pub(super) fn has_socket(&self) -> bool {
+        self.path.symlink_metadata().is_ok()
+    }
+
     /// Connects.
     pub(super) async fn connect(&self) -> io::Result<UnixStream> {
         UnixStream::connect(self.short_path()).await
@@ -79,6 +84,6 @@ impl Place {
 
     /// Removes the socket.
     pub(super) fn remove(&self) -> io::Result<()> {
-        std::fs::remove_file(&self.path)
+        std::fs::remove_file(self.short_path())
     }
 }

@@ -1,12 +1,17 @@
 //! [`Door`]: the running peer's side. Takes commands from the socket and sends their answers.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{
     net::{UnixListener, UnixStream},
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
-    time::timeout,
+    time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::debug;
@@ -16,13 +21,16 @@ use super::{
     frames::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Receiver, Sender, split},
     place::Place,
 };
-use crate::commands::{
-    Answer, Command, Failure, FailureKind, Host, INPUT_WAITING_MAX, Piece, REPLIES_WAITING_MAX, Reply,
-    carry_out,
+use crate::{
+    commands::{
+        Answer, Command, Failure, FailureKind, Host, INPUT_WAITING_MAX, Piece, REPLIES_WAITING_MAX, Reply,
+        carry_out,
+    },
+    storage::lock::DataLock,
 };
 
 /// Version of what is said at the door; the first frame of a connection.
-pub(super) const DOOR_VERSION: u32 = 1;
+pub(super) const DOOR_VERSION: u32 = 2;
 /// Commands carried out at once. One whose caller does not take the answer counts until the caller leaves.
 pub(crate) const COMMANDS_MAX: usize = 64;
 /// Connections at once: more than commands, so that `stop` is always heard.
@@ -33,6 +41,9 @@ const COMMAND_WITHIN: Duration = Duration::from_secs(5);
 const FAREWELL_WITHIN: Duration = Duration::from_millis(500);
 /// Time limit for the commands of others, when a peer ends by itself.
 const OTHERS_WITHIN: Duration = Duration::from_secs(2);
+
+/// Interval between looks at whether the socket is still there.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Why a door is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,8 +102,18 @@ impl Door {
             ending: Mutex::new(Ending::Stopped),
             tasks: TaskTracker::new(),
         });
-        shared.tasks.spawn(Arc::clone(&shared).accept(place, listener));
+        shared.tasks.spawn(Arc::clone(&shared).accept(data_dir.to_owned(), place, listener));
         Ok(Self { shared })
+    }
+
+    /// Serves this caller; if it is the last, the door closes right after it was let in.
+    #[cfg(test)]
+    pub(super) async fn let_in(&self, stream: UnixStream, is_last: bool) {
+        if is_last {
+            self.shared.closed.cancel();
+        }
+        let permit = Arc::clone(&self.shared.connections).try_acquire_owned().unwrap();
+        Arc::clone(&self.shared).take(stream, permit).await;
     }
 
     #[cfg(test)]
@@ -115,7 +136,7 @@ impl Door {
 }
 
 impl Shared {
-    async fn accept(self: Arc<Self>, place: Place, listener: UnixListener) {
+    async fn accept(self: Arc<Self>, data_dir: PathBuf, mut place: Place, mut listener: UnixListener) {
         loop {
             let accepting = async {
                 let permit = Arc::clone(&self.connections).acquire_owned().await;
@@ -124,6 +145,12 @@ impl Shared {
             let (permit, accepted) = tokio::select! {
                 accepted = accepting => accepted,
                 () = self.closing.cancelled() => break,
+                () = sleep(LOOK_EVERY) => {
+                    if let Some(again) = opened_again(&data_dir, &place) {
+                        (place, listener) = again;
+                    }
+                    continue;
+                }
             };
             match (permit, accepted) {
                 (Ok(permit), Ok((stream, _))) => {
@@ -131,7 +158,7 @@ impl Shared {
                 }
                 (_, Err(error)) => {
                     debug!(%error, "a caller could not be let in");
-                    tokio::time::sleep(Duration::from_millis(50)).await; // no file descriptor is left
+                    sleep(Duration::from_millis(50)).await; // no file descriptor is left
                 }
                 (Err(_), _) => break,
             }
@@ -159,14 +186,16 @@ impl Shared {
     async fn serve(&self, receiver: &mut Receiver, sender: &mut Sender) -> io::Result<()> {
         let greeting = async {
             sender.send(&DOOR_VERSION).await?;
-            sender.send(&self.facts).await?;
-            receiver.next::<Request>().await
+            sender.send(&self.facts).await
         };
+        // Also where the door closes: who was let in takes what comes first for the greeting.
+        timeout(FAREWELL_WITHIN, greeting).await??;
         let command = tokio::select! {
-            greeted = timeout(COMMAND_WITHIN, greeting) => match greeted {
+            asked = timeout(COMMAND_WITHIN, receiver.next()) => match asked {
                 Ok(Ok(Some(Request::Command(command)))) => *command,
                 Ok(Err(error)) => return Err(error),
-                _ => return Ok(()),
+                Ok(_) => return Ok(()),
+                Err(_) => return self.farewell(sender, Ending::Left).await, // it may ask anew
             },
             () = self.closed.cancelled() => return self.farewell(sender, Ending::Left).await,
         };
@@ -230,6 +259,17 @@ impl Shared {
         };
         timeout(FAREWELL_WITHIN, sender.send(&Reply::Finished(Err(failure)))).await?
     }
+}
+
+/// Puts the socket back if somebody removed it, unless the data folder is gone, or another peer's by now.
+fn opened_again(data_dir: &Path, place: &Place) -> Option<(Place, UnixListener)> {
+    let is_ours = || DataLock::holder(data_dir).ok().flatten() == Some(std::process::id());
+    if place.has_socket() || !is_ours() {
+        return None;
+    }
+    let opened = Place::make(data_dir).and_then(|place| Ok((place.listen()?, place)));
+    let opened = opened.inspect_err(|error| debug!(%error, "the socket cannot be put back"));
+    opened.ok().map(|(listener, place)| (place, listener))
 }
 
 /// Whether processes of this user may give commands.

@@ -3,12 +3,18 @@
 use std::{sync::Arc, time::Duration};
 
 use tempfile::TempDir;
-use tokio::{sync::mpsc, time::timeout};
+use tokio::{net::UnixStream, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Caller, Door, DoorError, Ending, Facts, Request, knock, place::Place, server::COMMANDS_MAX};
+use super::{
+    Caller, Door, DoorError, Ending, Facts, Request,
+    frames::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, split},
+    knock,
+    place::Place,
+    server::{COMMANDS_MAX, DOOR_VERSION},
+};
 use crate::{
-    commands::{Answer, Command, Host, Reply, Row, Summary},
+    commands::{Answer, Command, Failure, FailureKind, Host, Reply, Row, Summary},
     config::Config,
     peer::Peer,
     publish::PublishOptions,
@@ -137,4 +143,20 @@ async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     let fixture = Fixture { folder, host, door };
     assert_eq!(fixture.ask(LIST).await.0, Ok(Summary::Done));
     fixture.close(Ending::Done).await;
+}
+
+/// In a time that passes at once: neither who comes as the door closes nor who is silent for too long.
+#[tokio::test(start_paused = true)]
+async fn caller_that_is_sent_away_is_greeted_and_may_ask_anew() {
+    let fixture = Fixture::open().await;
+    for is_last in [[false; 4], [true; 4], [true; 4], [true; 4]].concat() {
+        let (caller, let_in) = UnixStream::pair().unwrap();
+        fixture.door.let_in(let_in, is_last).await;
+        let (mut receiver, _sender) = split(caller, REPLY_BYTES_MAX, REQUEST_BYTES_MAX);
+        assert_eq!(receiver.next::<u32>().await.unwrap(), Some(DOOR_VERSION));
+        assert!(receiver.next::<Facts>().await.unwrap().is_some());
+        let told = receiver.next::<Reply>().await.unwrap();
+        assert!(matches!(told, Some(Reply::Finished(Err(Failure { kind: FailureKind::Moved, .. })))));
+    }
+    fixture.close(Ending::Left).await;
 }

@@ -42,6 +42,9 @@ pub enum DownloadError {
     /// The destination holds a file that is not an unchanged copy of this peer's.
     #[error("{0} exists and is not a copy from here: move it away, or replace it with --force")]
     Exists(PathBuf),
+    /// What comes from a pipe was to replace a file that is not the published one.
+    #[error("{} exists and is not what was published: publish it with share, or replace it with --force", .0.display())]
+    NotPublished(PathBuf),
     /// A file system that ignores case or Unicode form would treat the name and an existing one as equal.
     #[error("{name} and {} are one name on many systems, which tell neither case nor the form of letters: \
         choose another place with -o, or keep both with --force", .existing.display())]
@@ -61,6 +64,11 @@ pub enum DownloadError {
         /// The version that is or was here.
         held: Version,
     },
+    /// No indexer has confirmed the number of the newest version, which its origin does not hand out until then.
+    #[error(
+        "the origin has a newer version of {0} whose number no indexer has confirmed yet: try again later"
+    )]
+    Unsettled(FileName),
     /// No source delivered all chunks.
     #[error("no source delivers {name} to its end: {why}; what came is kept, run it again to go on")]
     SourcesExhausted {
@@ -118,7 +126,13 @@ impl DownloadError {
     pub const fn may_pass(&self) -> bool {
         matches!(
             self,
-            Self::Search(_) | Self::NotFound { .. } | Self::AlreadyRunning(_) | Self::SourcesExhausted { .. }
+            Self::Search(_)
+                | Self::NotFound { .. }
+                | Self::Unsettled(_)
+                | Self::AlreadyRunning(_)
+                | Self::SourcesExhausted { .. }
+                | Self::Store(StoreError::Full(_) | StoreError::FullDownload { .. })
+                | Self::Catalogue(CatalogueError::Full(_) | CatalogueError::Database { .. })
         )
     }
 }

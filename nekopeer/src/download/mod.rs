@@ -32,7 +32,10 @@ use crate::{
     library::Library,
     peers::Peers,
     serve::partial_files::PartialFiles,
-    state::choice::{Candidate, NoChoice, Target, choose},
+    state::{
+        choice::{Candidate, NoChoice, Target, choose},
+        freshness::Doubt,
+    },
     storage::catalogue::Entry,
     util::{progress::Progress, rate::Rate},
 };
@@ -67,10 +70,14 @@ pub struct Downloaded {
     pub path: PathBuf,
     /// File bytes received over the network; the others were on disk.
     pub bytes_moved: u64,
+    /// Whether this version stood in its place before.
+    pub was_here: bool,
     /// Duration of the download.
     pub took: Duration,
     /// Fresh if the origin has just confirmed that this is the newest version.
     pub freshness: Freshness,
+    /// What speaks against it although no newer version is known.
+    pub doubt: Option<Doubt>,
     /// Sources that delivered bytes or were banned.
     pub sources: Vec<Delivery>,
 }
@@ -127,25 +134,27 @@ impl Downloader {
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
         let started = Instant::now();
-        let running = self.library.reserve(name);
+        let running = self.library.reserve(name, progress);
         let _running = running.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
         let target = self.find(name, &options).await?;
         progress.set_total(target.record.size);
-        let (record, path, report) = match self.destination(&target.record, &options).await? {
+        let (record, path, report, was_here) = match self.destination(&target.record, &options).await? {
             Destination::UpToDate(path) => {
                 progress.add_kept(target.record.size);
-                (target.record, path, Report::default())
+                (target.record, path, Report::default(), true)
             }
             Destination::Replaceable(stamp) => {
                 let (entry, report) = self.obtain(target, stamp, &options, progress).await?;
                 self.keep(std::slice::from_ref(&entry)).await;
-                (entry.record, entry.path, report)
+                (entry.record, entry.path, report, false)
             }
         };
         self.peers.confirm(vec![record.clone()]).await;
         Ok(Downloaded {
             freshness: self.library.freshness(&record),
+            doubt: self.library.doubt(&record),
             bytes_moved: report.bytes_moved,
+            was_here,
             sources: deliveries(progress, &report),
             took: started.elapsed(),
             record,
@@ -157,7 +166,7 @@ impl Downloader {
     async fn find(&self, name: &FileName, options: &DownloadOptions) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let scope = Scope::Network { ttl_hops: options.ttl_hops };
-        let found = match self.indexers.search(name, scope).await {
+        let found = match self.peers.search(name, scope).await {
             Ok(Answer { candidates, complete }) => self.choose(name, options, candidates, complete),
             Err(error) => Err(error.into()),
         };

@@ -28,18 +28,19 @@ impl Downloader {
         }
         let asking = by_origin.into_iter().map(|(origin, known)| async move {
             let newest = self.peers.newest(origin, known).await;
-            newest
-                .into_iter()
-                .map(move |record| (record.name.clone(), Target { record, sources: vec![origin] }))
+            newest.into_iter().map(move |(name, newest)| match newest {
+                Some(record) => (name, Ok(Target { record, sources: vec![origin] })),
+                None => (name.clone(), Err(DownloadError::Unsettled(name))),
+            })
         });
         let mut asked = stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE);
-        let mut targets: HashMap<FileName, Target> = HashMap::new();
+        let mut targets: HashMap<FileName, Result<Target, DownloadError>> = HashMap::new();
         while let Some(found) = asked.next().await {
             targets.extend(found);
         }
         let found = |(name, error)| {
             let target = targets.remove(&name);
-            (name, target.ok_or(error))
+            (name, target.unwrap_or(Err(error)))
         };
         failed.into_iter().map(found).collect()
     }

@@ -98,8 +98,10 @@ impl Downloader {
         Ok(Downloaded {
             path: "-".into(),
             bytes_moved: fetched.report.bytes_moved,
+            was_here: false,
             took: started.elapsed(),
             freshness: Freshness::Unverified, // no copy is kept that could be fresh
+            doubt: self.library.doubt(&record),
             sources: deliveries(progress, &fetched.report),
             record,
         })

@@ -35,7 +35,8 @@ pub(crate) enum Scope {
 /// The result of a search for one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// The newest version of each origin, with its holders; all signatures are verified.
+    /// The newest version of each origin, with its holders; all signatures are verified. There are two of one origin
+    /// if it published two files under one number.
     pub candidates: Vec<Candidate>,
     /// Whether every indexer in reach answered, and every hit was valid.
     pub complete: bool,
@@ -233,23 +234,24 @@ fn absorb(verifier: &Verifier, merged: &mut Answer, name: &FileName, reply: Quer
     }
 }
 
-/// Merges one candidate. A node counts as a complete holder if one indexer lists it as such.
+/// Merges one candidate. A node counts as a complete holder if one indexer lists it as such. Of two files under one
+/// number both are kept.
 fn add(candidates: &mut Vec<Candidate>, fresh: Candidate) {
-    let same_file = |known: &&mut Candidate| known.record.same_file(&fresh.record);
-    let newer = |a: &VerifiedRecord, b: &VerifiedRecord| a.version > b.version;
-    match candidates.iter_mut().find(same_file) {
-        None => candidates.push(fresh),
-        Some(known) if newer(&fresh.record, &known.record) => *known = fresh,
-        Some(known) if fresh.record == known.record => {
-            for holder in fresh.holders {
-                match known.holders.iter_mut().find(|known| known.is_same_source(&holder)) {
-                    Some(known) => known.partial &= holder.partial,
-                    None => known.holders.push(holder),
-                }
+    candidates.retain(|known| !fresh.record.replaces(&known.record));
+    if let Some(known) = candidates.iter_mut().find(|known| known.record == fresh.record) {
+        for holder in fresh.holders {
+            match known.holders.iter_mut().find(|known| known.is_same_source(&holder)) {
+                Some(known) => known.partial &= holder.partial,
+                None => known.holders.push(holder),
             }
-            known.holders.sort_by_key(|holder| holder.partial);
         }
-        Some(_) => {}
+        known.holders.sort_by_key(|holder| holder.partial);
+        return;
+    }
+    let may_stand_beside =
+        |known: &Candidate| !known.record.same_file(&fresh.record) || fresh.record.contradicts(&known.record);
+    if candidates.iter().all(may_stand_beside) {
+        candidates.push(fresh);
     }
 }
 
@@ -296,5 +298,22 @@ mod tests {
             assert_eq!((holders.len(), holders[3]), (4, partial(4)), "{holders:?}");
             assert!([2, 3, 5].iter().all(|n| holders.contains(&holder(*n))), "{holders:?}");
         }
+    }
+
+    #[test]
+    fn of_two_files_under_one_number_both_are_found_until_a_later_version_is() {
+        let (one, later) = (candidate(2, &[holder(1)]), candidate(3, &[holder(3)]));
+        let origin = Identity::from_seed(&[1; 32]);
+        let record = Record { content: ContentHash::from_bytes([9; 32]), ..Record::clone(&one.record) };
+        let other = Candidate { record: record.sign(&origin).unwrap(), holders: vec![holder(2)] };
+        let mut candidates = Vec::new();
+        for fresh in [&one, &other, &one, &candidate(1, &[]), &other] {
+            add(&mut candidates, fresh.clone());
+        }
+        assert_eq!(candidates, [one.clone(), other.clone()]);
+        for fresh in [&later, &other, &one] {
+            add(&mut candidates, fresh.clone());
+        }
+        assert_eq!(candidates, [later]);
     }
 }

@@ -373,7 +373,7 @@ impl Worker {
             let listed =
                 self.registrations.lock().registered(self.index, kind, records, &newer, &reply.unlisted);
             if kind != Kind::Partial {
-                self.library.catalogue.note_told(indexer, &listed, &self.all);
+                self.library.note_listed(indexer, &listed, &self.all);
             }
             self.library.learn(newer).await; // a failure was sent as an event
         }

@@ -8,7 +8,7 @@ use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
     state::{
         copies::Due,
-        freshness::{CopyState, NoAnswer},
+        freshness::{CopyState, Doubt, NoAnswer},
     },
     storage::catalogue::{CatalogueError, Entry, PageStart},
     util::clock,
@@ -78,7 +78,10 @@ impl Library {
     pub(crate) fn freshness(&self, record: &VerifiedRecord) -> Freshness {
         let copies = self.copies.lock();
         let copy = copies.get(&record.name).filter(|copy| copy.holds(record));
-        copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now()))
+        match copy.map_or(Freshness::Unverified, |copy| copy.freshness(clock::now())) {
+            Freshness::Fresh if self.is_contested(record) => Freshness::Unverified,
+            freshness => freshness,
+        }
     }
 
     /// Whether a newer version of the copy of `name` is known.
@@ -99,13 +102,16 @@ impl Library {
 
     /// The versions that origins are asked about for the copies of `names`: the newest known ones, so that the
     /// answers tell of later ones, and subscribe to them, for outdated copies too. What is no copy any more is
-    /// forgotten. Blocking.
+    /// forgotten; what cannot be read now is left out. Blocking.
     pub(crate) fn asked_for(&self, names: &[FileName]) -> Vec<VerifiedRecord> {
         let mut asked = Vec::with_capacity(names.len());
         for name in names {
-            match self.catalogue.get(name).filter(|entry| !self.catalogue.is_own(entry)) {
-                Some(entry) => asked.push(entry.newest.as_ref().unwrap_or(&entry.record).clone()),
-                None => self.forget([name]),
+            match self.catalogue.entry(name) {
+                Ok(Some(entry)) if !self.catalogue.is_own(&entry) => {
+                    asked.push(entry.newest.as_ref().unwrap_or(&entry.record).clone());
+                }
+                Ok(_) | Err(CatalogueError::DamagedEntry { .. }) => self.forget([name]),
+                Err(error) => tracing::error!(%error, "a copy is not confirmed"),
             }
         }
         asked
@@ -127,17 +133,18 @@ impl Library {
             if !copy.is_of(record) {
                 return false;
             }
-            let (was_reachable, was_withdrawn) = (copy.is_reachable(), copy.is_withdrawn());
+            let (was_reachable, doubt) = (copy.is_reachable(), copy.doubt());
             copy.not_confirmed(why, now, rand::random());
             match why {
-                NoAnswer::Away => was_reachable && !was_withdrawn && copy.freshness(now) != Freshness::Stale,
-                NoAnswer::Withdrawn => !was_withdrawn,
+                NoAnswer::Away => was_reachable && doubt.is_none() && copy.freshness(now) != Freshness::Stale,
+                NoAnswer::Withdrawn | NoAnswer::Unsettled => copy.doubt() != doubt,
             }
         };
         if self.copies.lock().change(&record.name, note) == Some(true) {
             self.tell(match why {
                 NoAnswer::Away => Event::OriginAway(record.name.clone()),
                 NoAnswer::Withdrawn => Event::Withdrawn(record.name.clone()),
+                NoAnswer::Unsettled => Event::Unsettled(record.name.clone()),
             });
         }
     }
@@ -149,7 +156,7 @@ impl Library {
             let mut copies = self.copies.lock();
             for name in copies.due_of(origin, now) {
                 let went = copies.change(&name, |copy| {
-                    let was_told = !copy.is_reachable() || copy.is_withdrawn();
+                    let was_told = !copy.is_reachable() || copy.doubt().is_some();
                     copy.not_confirmed(NoAnswer::Away, now, rand::random());
                     !was_told && copy.freshness(now) != Freshness::Stale
                 });
@@ -159,9 +166,12 @@ impl Library {
         went_away.into_iter().for_each(|name| self.tell(Event::OriginAway(name)));
     }
 
-    /// Whether the origin of the copy of `record` does not offer it any more.
-    pub(crate) fn is_withdrawn(&self, record: &VerifiedRecord) -> bool {
+    /// What speaks against the copy of `record`, if that is the newest known version.
+    pub(crate) fn doubt(&self, record: &VerifiedRecord) -> Option<Doubt> {
+        if self.is_contested(record) {
+            return Some(Doubt::Contested);
+        }
         let copies = self.copies.lock();
-        copies.get(&record.name).is_some_and(|copy| copy.holds(record) && copy.is_withdrawn())
+        copies.get(&record.name).filter(|copy| copy.holds(record))?.doubt()
     }
 }

@@ -53,6 +53,8 @@ pub enum Event {
     OriginAway(FileName),
     /// The origin of a copy does not offer the file any more; the copy is kept.
     Withdrawn(FileName),
+    /// The origin of a copy has a newer version whose number no indexer has confirmed yet; the copy is kept.
+    Unsettled(FileName),
     /// A published file changed on disk and is no longer offered.
     Changed(FileName),
     /// A version published here got a later number, because its number had been used with this key.
@@ -110,6 +112,10 @@ impl fmt::Display for Event {
             Self::Withdrawn(name) => {
                 write!(f, "the origin of {name} does not offer it any more; the copy is kept")
             }
+            Self::Unsettled(name) => write!(
+                f,
+                "the origin of {name} has a newer version whose number no indexer has confirmed yet; the copy is kept"
+            ),
             Self::Changed(name) => {
                 write!(f, "{name} changed on disk and is not offered: register it again")
             }

@@ -9,7 +9,13 @@ use std::{
 use nekoproto::{FileName, VerifiedRecord};
 
 use super::{Library, events::Event};
-use crate::state::contest::{Judgment, Mine, Turn};
+use crate::{
+    state::{
+        contest::{Judgment, Mine, Turn},
+        freshness::NoAnswer,
+    },
+    util::clock,
+};
 
 impl Library {
     /// Records verified records durably; returns once that is done. [`watch`](crate::watch) acts on them in
@@ -34,7 +40,7 @@ impl Library {
             records.into_iter().partition(|record| record.origin == self.node);
         self.note_own(own);
         let is_newer = |record: &VerifiedRecord| {
-            let held = self.catalogue.get(&record.name);
+            let Ok(held) = self.catalogue.entry(&record.name) else { return true }; // storing it tells whether it can be acknowledged
             held.is_some_and(|held| record.replaces(held.newest.as_ref().unwrap_or(&held.record)))
         };
         let newer: Vec<VerifiedRecord> = others.into_iter().filter(is_newer).collect();
@@ -65,8 +71,17 @@ impl Library {
                 }
             }
             Err(error) => {
+                // What cannot be stored is not known: the origin is asked again after a pause.
+                let now = clock::now();
                 for record in &newer {
-                    self.tell(Event::Failed { name: record.name.clone(), why: error.to_string() });
+                    let was_told = self.copies.lock().change(&record.name, |copy| {
+                        let was_told = !copy.is_reachable();
+                        copy.not_confirmed(NoAnswer::Away, now, rand::random());
+                        was_told
+                    });
+                    if was_told != Some(true) {
+                        self.tell(Event::Failed { name: record.name.clone(), why: error.to_string() });
+                    }
                 }
             }
         }

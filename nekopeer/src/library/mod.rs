@@ -4,11 +4,12 @@
 pub(crate) mod copies;
 pub(crate) mod events;
 pub(crate) mod learn;
+mod numbers;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -24,9 +25,9 @@ use self::{
     subscribers::Subscribers,
 };
 use crate::{
-    state::copies::Copies,
+    state::{copies::Copies, standing::Standing, witness::Contests},
     storage::{catalogue::Catalogue, lock::DataLock, share_folder::ShareFolder},
-    util::tasks::Tasks,
+    util::{progress::Progress, tasks::Tasks},
 };
 
 /// Entries of the catalogue that are read at once where all are gone through: they stay in the processor's cache.
@@ -49,10 +50,14 @@ pub(crate) struct Library {
     ttr: Option<Duration>,
     /// Freshness of the copies of other origins' files that were asked about, or are watched.
     copies: Mutex<Copies>,
-    /// Names whose file is being written, by a download or from a pipe.
-    in_use: Mutex<HashSet<FileName>>,
+    /// Names whose file is being written, by a download or from a pipe, and how far that is.
+    in_use: Mutex<HashMap<FileName, Arc<Progress>>>,
+    /// Notified when a name is no longer in use.
+    freed: Notify,
     news: Mutex<News>,
     own_news: Mutex<OwnNews>,
+    standing: Mutex<Standing>,
+    contests: Mutex<Contests>,
     /// Files that are not offered because they changed on disk; the user was told.
     changed: Mutex<HashSet<FileName>>,
     /// Wakes [`watch`](crate::watch) when there may be news, or a copy to confirm.
@@ -87,6 +92,7 @@ impl Library {
         opened: Opened,
         node: NodeId,
         is_serving: bool,
+        indexers: usize,
         ttr: Option<Duration>,
     ) -> (Arc<Self>, broadcast::Receiver<Event>) {
         let Opened { share, data_dir, catalogue, lock } = opened;
@@ -103,8 +109,11 @@ impl Library {
             ttr,
             copies: Mutex::new(Copies::new(is_serving)),
             in_use: Mutex::default(),
+            freed: Notify::new(),
             news: Mutex::default(),
             own_news: Mutex::default(),
+            standing: Mutex::new(Standing::new(indexers)),
+            contests: Mutex::default(),
             changed: Mutex::default(),
             wake: Notify::new(),
             events,
@@ -133,14 +142,34 @@ impl Library {
     }
 
     /// Reserves `name` for writing its file, until the guard is dropped; `None` if it is reserved already.
-    pub(crate) fn reserve(self: &Arc<Self>, name: &FileName) -> Option<NameInUse> {
-        let is_free = self.in_use.lock().insert(name.clone());
-        is_free.then(|| NameInUse { library: Arc::clone(self), name: name.clone() })
+    /// `progress` is that of the writing.
+    pub(crate) fn reserve(self: &Arc<Self>, name: &FileName, progress: &Arc<Progress>) -> Option<NameInUse> {
+        match self.in_use.lock().entry(name.clone()) {
+            hash_map::Entry::Occupied(_) => return None,
+            hash_map::Entry::Vacant(free) => free.insert(Arc::clone(progress)),
+        };
+        Some(NameInUse { library: Arc::clone(self), name: name.clone() })
+    }
+
+    /// How far the writing of the file of `name` is, if it is being written.
+    pub(crate) fn in_use(&self, name: &FileName) -> Option<Arc<Progress>> {
+        self.in_use.lock().get(name).cloned()
+    }
+
+    /// Waits until the file of `name` is not being written.
+    pub(crate) async fn until_free(&self, name: &FileName) {
+        loop {
+            let freed = self.freed.notified(); // counts from here
+            if !self.is_in_use(name) {
+                return;
+            }
+            freed.await;
+        }
     }
 
     /// Whether the file of `name` is being written.
     pub(crate) fn is_in_use(&self, name: &FileName) -> bool {
-        self.in_use.lock().contains(name)
+        self.in_use.lock().contains_key(name)
     }
 
     /// Takes the queued news.
@@ -169,5 +198,6 @@ pub(crate) struct NameInUse {
 impl Drop for NameInUse {
     fn drop(&mut self) {
         self.library.in_use.lock().remove(&self.name);
+        self.library.freed.notify_waiters();
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
     content::stamp::Looker,
+    state::freshness::Doubt,
     storage::catalogue::{CatalogueError, Entry, Page, PageStart},
 };
 
@@ -31,8 +32,8 @@ pub struct FileStatus {
 pub enum Condition {
     /// The bytes are those of the record; their freshness.
     Good(Freshness),
-    /// The bytes are those of the record, the newest known version, which its origin does not offer any more.
-    Withdrawn,
+    /// The bytes are those of the record, the newest known version, of which something speaks against it.
+    Doubtful(Doubt),
     /// The file on disk was changed.
     Changed,
     /// The file does not exist.
@@ -43,7 +44,7 @@ impl std::fmt::Display for Condition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Good(freshness) => freshness.fmt(f),
-            Self::Withdrawn => f.pad("withdrawn"),
+            Self::Doubtful(doubt) => doubt.fmt(f),
             Self::Changed => f.pad("changed"),
             Self::Missing => f.pad("missing"),
         }
@@ -87,10 +88,11 @@ impl Library {
     /// What the origin of `entry` last said.
     fn confirmed(&self, entry: &Entry) -> Condition {
         match self.freshness_of(entry) {
-            Freshness::Fresh | Freshness::Unverified if self.is_withdrawn(&entry.record) => {
-                Condition::Withdrawn
-            }
-            freshness => Condition::Good(freshness),
+            Freshness::Stale => Condition::Good(Freshness::Stale),
+            freshness => match self.doubt(&entry.record).filter(|_| !self.catalogue.is_own(entry)) {
+                Some(doubt) => Condition::Doubtful(doubt),
+                None => Condition::Good(freshness),
+            },
         }
     }
 
@@ -151,6 +153,19 @@ impl Library {
             self.tell(Event::Changed(name.clone()));
         }
         is_intact
+    }
+
+    /// These files were just read, and are as they were published.
+    pub(crate) fn note_published<'a>(&self, records: impl Iterator<Item = &'a VerifiedRecord>) {
+        let mut changed = self.changed.lock();
+        for record in records {
+            changed.remove(&record.name);
+        }
+    }
+
+    /// The files that are not offered because they changed on disk, as far as is known.
+    pub(crate) fn changed_files(&self) -> Vec<FileName> {
+        self.changed.lock().iter().cloned().collect()
     }
 
     /// The file of `name` was found to be other than when it was hashed: it is looked at, and offered no more.

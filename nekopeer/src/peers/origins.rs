@@ -117,7 +117,7 @@ impl Peers {
         verdicts: List<Verdict, BATCH_MAX>,
         asked_at: Instant,
     ) -> Records {
-        let (mut news, mut newer, mut lost) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut news, mut lost) = (Vec::new(), Vec::new());
         let mut verdicts = verdicts.into_iter();
         for copy in batch {
             let why = match verdicts.next() {
@@ -128,12 +128,12 @@ impl Peers {
                 Some(Verdict::Newer(record)) => match self.library.verifier.verify(*record) {
                     Ok(record) if record.replaces(copy) => {
                         news.push(record);
-                        newer.push(copy);
                         continue;
                     }
                     _ => NoAnswer::Away,
                 },
                 Some(Verdict::Unpublished) => NoAnswer::Withdrawn,
+                Some(Verdict::Unsettled) => NoAnswer::Unsettled,
                 Some(Verdict::Unknown) => {
                     lost.push(copy.to_signed());
                     NoAnswer::Away
@@ -142,16 +142,18 @@ impl Peers {
             };
             self.library.note_unconfirmed(copy, why);
         }
-        if !self.library.learn(news).await {
-            // Asked again after a pause: what cannot be stored is not known.
-            newer.into_iter().for_each(|copy| self.library.note_unconfirmed(copy, NoAnswer::Away));
-        }
+        self.library.learn(news).await; // what cannot be stored is asked again
         Records::first_of(lost)
     }
 
-    /// Asks an origin for the newest versions of files of which `known` are versions; returns them in any order.
-    /// What it does not offer is left out, and everything if it does not answer.
-    pub(crate) async fn newest(&self, origin: Holder, known: Vec<VerifiedRecord>) -> Vec<VerifiedRecord> {
+    /// Asks an origin for the newest versions of files of which `known` are versions; returns them by name, in any
+    /// order: `None` where there is a newer one that it does not hand out yet. What it does not offer is left out,
+    /// and everything if it does not answer.
+    pub(crate) async fn newest(
+        &self,
+        origin: Holder,
+        known: Vec<VerifiedRecord>,
+    ) -> Vec<(FileName, Option<VerifiedRecord>)> {
         let batches = u32::try_from(known.len().div_ceil(BATCH_MAX)).unwrap_or(u32::MAX);
         let ask = |client: PeerServiceClient| async move {
             let mut newest = Vec::new();
@@ -161,12 +163,17 @@ impl Peers {
                     Ok(verdicts) => verdicts,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
-                newest.extend(batch.iter().zip(verdicts).filter_map(|(known, verdict)| match verdict {
-                    Verdict::Current => Some(known.clone()),
-                    Verdict::Newer(record) => {
-                        self.library.verifier.verify(*record).ok().filter(|record| record.replaces(known))
-                    }
-                    Verdict::Unpublished | Verdict::Unknown => None,
+                newest.extend(batch.iter().zip(verdicts).filter_map(|(known, verdict)| {
+                    let newest = match verdict {
+                        Verdict::Current => Some(known.clone()),
+                        Verdict::Newer(record) => {
+                            let verified = self.library.verifier.verify(*record).ok();
+                            Some(verified.filter(|record| record.replaces(known))?)
+                        }
+                        Verdict::Unsettled => None,
+                        Verdict::Unpublished | Verdict::Unknown => return None,
+                    };
+                    Some((known.name.clone(), newest))
                 }));
             }
             Ok(Ok(newest))

@@ -28,7 +28,7 @@ impl Publisher {
         force: bool,
         progress: &Arc<Progress>,
     ) -> Result<PathBuf, DownloadError> {
-        let reserved = self.library.reserve(name);
+        let reserved = self.library.reserve(name, progress);
         let _reserved = reserved.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
         let (name, progress) = (name.clone(), Arc::clone(progress));
         self.library.blocking(move |library| store_all(library, &name, from, force, &progress)).await
@@ -51,7 +51,7 @@ fn store_all(
     let known = library.catalogue.get(name);
     let own = known.is_some_and(|entry| library.catalogue.is_own(&entry) && Some(entry.stamp) == before);
     if place.is_taken()? && !own && !force {
-        return Err(DownloadError::Exists(path));
+        return Err(DownloadError::NotPublished(path));
     }
     // The content hash is not known yet; zeros keep this partial file apart from those of downloads.
     let partial = place.partial(&ContentHash::from_bytes([0; 32]))?;

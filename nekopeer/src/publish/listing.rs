@@ -7,8 +7,9 @@ use std::{
     sync::Arc,
 };
 
+use alphanumeric_sort::compare_os_str;
 use nekoproto::FileName;
-use walkdir::WalkDir;
+use walkdir::{DirEntry, WalkDir};
 
 use super::{PublishOutcome, error::PublishError};
 use crate::library::Library;
@@ -95,6 +96,8 @@ pub(super) fn list_files(
         }
     }
     each_once(&mut files)?;
+    let mut failed = HashSet::new();
+    outcome.failed.retain(|(path, _)| failed.insert(path.clone()));
     Ok(files)
 }
 
@@ -134,7 +137,9 @@ fn list_folder(
     };
     // The prefix is the end of the folder's path, or empty.
     let base: Arc<Path> = folder.ancestors().nth(prefix.components().count()).unwrap_or(folder).into();
-    let walk = WalkDir::new(folder).sort_by_file_name().into_iter();
+    // Numbers in their order: whoever waits for the last of many finds all.
+    let by_name = |a: &DirEntry, b: &DirEntry| compare_os_str(a.file_name(), b.file_name());
+    let walk = WalkDir::new(folder).sort_by(by_name).into_iter();
     for found in walk
         .filter_entry(|entry| entry.depth() == 0 || !(is_ours(entry.file_name()) || entry.path() == data_dir))
     {

@@ -187,11 +187,12 @@ impl Publisher {
         PublishOutcome { indexers_told, is_confirmed, ..PublishOutcome::default() }
     }
 
-    /// Tells subscribers directly, in the background. If a message is lost, their lease bounds the delay.
+    /// Tells subscribers directly, in the background, of what may be handed out. If a message is lost, their lease
+    /// bounds the delay.
     fn tell_subscribers(&self, news: &[VerifiedRecord]) {
         let now = clock::now();
         let mut by_holder: HashMap<_, Vec<VerifiedRecord>> = HashMap::new();
-        for record in news {
+        for record in news.iter().filter(|record| self.library.hands_out(record)) {
             for holder in self.library.subscribers.of(&record.name, now) {
                 by_holder.entry(holder).or_default().push(record.clone());
             }

@@ -274,6 +274,7 @@ fn store(
             }
         }
     }
+    reader.library.note_published(outcome.published.iter().chain(&outcome.unchanged));
     Stored { outcome, newer, settling }
 }
 

@@ -8,7 +8,7 @@ use nekoproto::{
 };
 use tarpc::context::Context;
 
-use crate::{library::Library, util::clock};
+use crate::{library::Library, storage::catalogue::CatalogueError, util::clock};
 
 /// Answers the calls of one connection.
 #[derive(Clone)]
@@ -33,19 +33,20 @@ impl PeerService for PeerControl {
     ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
         let now = clock::now();
         let verdicts = held.iter().map(|held| {
-            let verdict = verdict(&self.library, held);
+            // Without its catalogue a peer does not say that it publishes nothing.
+            let verdict = verdict(&self.library, held).map_err(|_| Refusal::Busy)?;
             if let (Verdict::Current, Some(addr)) = (&verdict, self.remote.listens_at) {
                 subscribe(&self.library, held, Holder::new(self.remote.node, addr), now);
             }
-            verdict
+            Ok(verdict)
         });
-        Ok(List::first_of(verdicts))
+        Ok(List::first_of(verdicts.collect::<Result<Vec<_>, Refusal>>()?))
     }
 }
 
-fn verdict(library: &Library, held: &Held) -> Verdict {
-    let own = library.catalogue.get(&held.name).filter(|entry| library.catalogue.is_own(entry));
-    match own {
+fn verdict(library: &Library, held: &Held) -> Result<Verdict, CatalogueError> {
+    let own = library.catalogue.entry(&held.name)?.filter(|entry| library.catalogue.is_own(entry));
+    Ok(match own {
         Some(entry)
             if entry.newest.is_none()
                 && entry.record.version == held.version
@@ -55,14 +56,16 @@ fn verdict(library: &Library, held: &Held) -> Verdict {
         }
         Some(entry) => {
             let newest = entry.newest.as_ref().unwrap_or(&entry.record);
-            if newest.version > held.version {
-                Verdict::Newer(Box::new(newest.to_signed()))
-            } else {
+            if newest.version <= held.version {
                 Verdict::Unknown
+            } else if entry.newest.is_none() && !library.hands_out(newest) {
+                Verdict::Unsettled
+            } else {
+                Verdict::Newer(Box::new(newest.to_signed()))
             }
         }
         None => Verdict::Unpublished,
-    }
+    })
 }
 
 fn subscribe(library: &Library, held: &Held, holder: Holder, now: Instant) {

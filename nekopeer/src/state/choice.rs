@@ -35,13 +35,20 @@ pub(crate) enum NoChoice {
 ///
 /// Origins that publish the same bytes count as one: the record is that of the origin with the most
 /// complete holders, or of the smallest id among equals, so that every node chooses the same; the sources
-/// are the holders of all of them. If the bytes differ, the user must choose.
+/// are the holders of all of them. If the bytes differ, the user must choose. Where one origin's number stands for
+/// two files, every node chooses the one that [outranks](Record::outranks) the other.
 ///
 /// # Errors
 /// See [`NoChoice`].
 pub(crate) fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result<Target, NoChoice> {
+    let outranks = |other: &Record, record: &Record| other.contradicts(record) && other.outranks(record);
+    let is_outranked =
+        |record: &Record| candidates.iter().any(|candidate| outranks(&candidate.record, record));
+    let outranked: Vec<bool> = candidates.iter().map(|candidate| is_outranked(&candidate.record)).collect();
     let mut wanted: Vec<Candidate> = candidates
         .into_iter()
+        .zip(outranked)
+        .filter_map(|(candidate, is_outranked)| (!is_outranked).then_some(candidate))
         .filter(|candidate| {
             origin.is_none_or(|digits| candidate.record.origin.to_string().starts_with(digits))
         })
@@ -137,6 +144,15 @@ mod tests {
             let target = choose(order.map(|i: usize| hits[i].clone()).into(), None).unwrap();
             assert_eq!(target.record.origin, identity(2).id(), "the one with most holders");
             assert_eq!(target.sources.len(), 3);
+        }
+    }
+
+    #[test]
+    fn of_two_files_under_one_number_every_node_chooses_the_same() {
+        let hits = [candidate(1, 7, &[1, 3]), candidate(1, 9, &[1]), candidate(1, 8, &[1, 3, 4])];
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
+            let target = choose(order.map(|i: usize| hits[i].clone()).into(), None).unwrap();
+            assert_eq!((target.record, target.sources.len()), (hits[1].record.clone(), 1));
         }
     }
 

@@ -61,21 +61,11 @@ impl Mine<'_> {
         } else {
             match turn {
                 Turn::Now => Judgment::Renumber,
-                Turn::First if goes_first(record, heard) => Judgment::Renumber,
+                Turn::First if record.outranks(heard) => Judgment::Renumber, // both sides decide alike
                 Turn::First | Turn::Later => Judgment::Wait,
             }
         }
     }
-}
-
-/// Whether of two files under one number `mine` is to be published again first. Both sides decide alike.
-fn goes_first(mine: &Record, other: &Record) -> bool {
-    let key = |record: &Record| {
-        let policy = record.policy;
-        let terms = (policy.lease_secs(), policy.ttr_secs(), policy.serve_stale(), policy.mode() as u8);
-        (*record.content.as_bytes(), *record.manifest.as_bytes(), terms)
-    };
-    key(mine) > key(other)
 }
 
 #[cfg(test)]

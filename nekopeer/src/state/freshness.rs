@@ -1,6 +1,9 @@
 //! The freshness of one copy: its state, when to ask its origin again, and the policy for stale copies.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+};
 
 use nekoproto::{Freshness, VerifiedRecord, Version, transport::Backoff};
 use serde::{Deserialize, Serialize};
@@ -23,6 +26,41 @@ pub(crate) enum NoAnswer {
     Away,
     /// It does not offer the file any more.
     Withdrawn,
+    /// It has a newer version, and hands it out once its number is confirmed.
+    Unsettled,
+}
+
+/// What speaks against a copy of the newest known version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Doubt {
+    /// Its origin does not offer it any more.
+    Withdrawn,
+    /// Its origin has a newer version whose number no indexer has confirmed yet.
+    Unsettled,
+    /// Two files were published under its number.
+    Contested,
+}
+
+impl Doubt {
+    /// What it means, for a user.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Withdrawn => "its origin does not offer it any more",
+            Self::Unsettled => "its origin has a newer version whose number no indexer has confirmed yet",
+            Self::Contested => "two files were published as this version, and a later one is to replace both",
+        }
+    }
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Withdrawn => "withdrawn",
+            Self::Unsettled => "unsettled",
+            Self::Contested => "contested",
+        })
+    }
 }
 
 /// What a reader does with an outdated copy.
@@ -55,8 +93,8 @@ pub(crate) struct CopyState {
     ask_at: Instant,
     /// Backoff between attempts while the origin does not answer.
     retry: Option<Box<Backoff>>,
-    /// The origin said that it does not offer the file any more.
-    is_withdrawn: bool,
+    /// What the origin said last, unless it confirmed.
+    doubt: Option<Doubt>,
     /// How long a confirmation counts, in milliseconds.
     bound_ms: u32,
 }
@@ -79,7 +117,7 @@ impl CopyState {
             confirmed_at: None,
             ask_at: now,
             retry: None,
-            is_withdrawn: false,
+            doubt: None,
             bound_ms: u32::try_from(bound.as_millis()).unwrap_or(u32::MAX),
         }
     }
@@ -105,7 +143,12 @@ impl CopyState {
             return Freshness::Stale;
         }
         match self.confirmed_at {
-            Some(at) if now.saturating_duration_since(at) < self.bound() => Freshness::Fresh,
+            Some(at)
+                if now.saturating_duration_since(at) < self.bound()
+                    && self.doubt != Some(Doubt::Unsettled) =>
+            {
+                Freshness::Fresh
+            }
             _ => Freshness::Unverified,
         }
     }
@@ -117,7 +160,7 @@ impl CopyState {
 
     /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
     pub(crate) fn confirmed(&mut self, record: &VerifiedRecord, asked_at: Instant) {
-        (self.retry, self.is_withdrawn) = (None, false);
+        (self.retry, self.doubt) = (None, None);
         if self.holds(record) {
             self.confirmed_at = self.confirmed_at.max(Some(asked_at));
         }
@@ -131,13 +174,15 @@ impl CopyState {
     /// The origin did not answer with a version. The bound keeps running. `random` is uniform in 0..1 and spreads
     /// the retries of copies whose origin became unreachable at the same time.
     pub(crate) fn not_confirmed(&mut self, why: NoAnswer, now: Instant, random: f64) {
-        self.is_withdrawn = why == NoAnswer::Withdrawn || self.is_withdrawn;
         let pause = match why {
             NoAnswer::Withdrawn => {
-                self.retry = None;
+                (self.retry, self.doubt) = (None, Some(Doubt::Withdrawn));
                 self.seldom()
             }
-            NoAnswer::Away => {
+            NoAnswer::Away | NoAnswer::Unsettled => {
+                if why == NoAnswer::Unsettled {
+                    self.doubt = Some(Doubt::Unsettled);
+                }
                 let retry = self.retry.get_or_insert_with(|| Box::new(Backoff::new(RETRY_MIN, RETRY_MAX)));
                 let pause = retry.pause(random);
                 if self.newest.is_some() { pause.max(self.seldom()) } else { pause }
@@ -154,9 +199,9 @@ impl CopyState {
         self.bound().saturating_mul(SELDOM_FACTOR).clamp(SELDOM_MIN, SELDOM_MAX)
     }
 
-    /// Whether the origin said last that it does not offer the file any more.
-    pub(crate) const fn is_withdrawn(&self) -> bool {
-        self.is_withdrawn
+    /// What the origin said last, unless it confirmed.
+    pub(crate) const fn doubt(&self) -> Option<Doubt> {
+        self.doubt
     }
 
     /// Whether the last question to the origin, if any, was answered.
@@ -170,7 +215,7 @@ impl CopyState {
         let known = self.newest.as_ref().map_or(self.version, |newest| newest.version);
         let news = record.version > known;
         if news {
-            (self.newest, self.is_withdrawn) = (Some(record.clone()), false);
+            (self.newest, self.doubt) = (Some(record.clone()), None);
         }
         news
     }
@@ -283,13 +328,27 @@ mod tests {
         let now = Instant::now();
         let mut copy = CopyState::new(&record(1), None, None, now);
         copy.not_confirmed(NoAnswer::Away, now, 0.5);
-        assert!(!copy.is_reachable() && !copy.is_withdrawn());
+        assert!(!copy.is_reachable() && copy.doubt().is_none());
         copy.not_confirmed(NoAnswer::Withdrawn, now, 0.5);
-        assert!(copy.is_reachable() && copy.is_withdrawn() && copy.ask_at() > now);
+        assert!(copy.is_reachable() && copy.doubt() == Some(Doubt::Withdrawn) && copy.ask_at() > now);
         copy.not_confirmed(NoAnswer::Away, now, 0.5);
-        assert!(copy.is_withdrawn(), "it has not said otherwise");
+        assert_eq!(copy.doubt(), Some(Doubt::Withdrawn), "it has not said otherwise");
         copy.confirmed(&record(1), now);
-        assert!(!copy.is_withdrawn());
+        assert_eq!(copy.doubt(), None);
+    }
+
+    #[test]
+    fn copy_of_an_origin_with_an_unconfirmed_version_is_not_fresh_and_is_asked_about_soon() {
+        let now = Instant::now();
+        let mut copy = CopyState::new(&record(1), None, None, now);
+        copy.confirmed(&record(1), now);
+        copy.not_confirmed(NoAnswer::Unsettled, now, 1.0);
+        assert_eq!((copy.freshness(now), copy.doubt()), (Freshness::Unverified, Some(Doubt::Unsettled)));
+        assert!(now < copy.ask_at() && copy.ask_at() <= now + RETRY_MIN);
+        copy.not_confirmed(NoAnswer::Away, now, 1.0);
+        assert_eq!(copy.doubt(), Some(Doubt::Unsettled), "it has not said otherwise");
+        copy.learn(&record(2));
+        assert_eq!((copy.freshness(now), copy.doubt()), (Freshness::Stale, None));
     }
 
     proptest! {

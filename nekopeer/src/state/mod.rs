@@ -7,4 +7,6 @@ pub(crate) mod freshness;
 pub(crate) mod outdated;
 pub(crate) mod registrations;
 pub(crate) mod schedule;
+pub(crate) mod standing;
 pub(crate) mod turns;
+pub(crate) mod witness;

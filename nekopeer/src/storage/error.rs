@@ -14,6 +14,19 @@ pub enum StoreError {
     /// The disk is full, or a quota or file size limit is reached.
     #[error("no space is left to write {0}: free some and try again, what is there already is kept")]
     Full(PathBuf),
+    /// As `Full`, of a download: its partial file is kept, so that the download resumes.
+    #[error(
+        "no space is left to write {path}: free some and run it again to go on; or remove {partial}, which keeps {} KiB of it",
+        .bytes.div_ceil(1024)
+    )]
+    FullDownload {
+        /// The file.
+        path: PathBuf,
+        /// The partial file.
+        partial: PathBuf,
+        /// What the partial file takes of the disk, in bytes.
+        bytes: u64,
+    },
     /// Another process is downloading the same file to the same place.
     #[error("{0} is being downloaded by another process")]
     Busy(PathBuf),
@@ -42,11 +55,18 @@ impl StoreError {
 
 /// Maps the system's error for `path` to the variant that tells the user what to do.
 pub(super) fn error_at(path: &Path) -> impl Fn(io::Error) -> StoreError + '_ {
-    use io::ErrorKind as Kind;
     move |source| match source.kind() {
-        Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge => StoreError::Full(path.to_owned()),
+        _ if is_full(&source) => StoreError::Full(path.to_owned()),
         // an error of cap-std, not of the system
-        Kind::PermissionDenied if source.raw_os_error().is_none() => StoreError::Escapes(path.to_owned()),
+        io::ErrorKind::PermissionDenied if source.raw_os_error().is_none() => {
+            StoreError::Escapes(path.to_owned())
+        }
         _ => StoreError::Io { path: path.to_owned(), source },
     }
+}
+
+/// Whether the disk is full, or a quota or file size limit is reached.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(error.kind(), Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge)
 }

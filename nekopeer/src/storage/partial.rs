@@ -25,6 +25,8 @@ pub const PARTIAL_PREFIX: &str = ".neko-part-";
 const LET_GO_WITHIN: Duration = Duration::from_secs(1);
 /// Interval between attempts to lock it.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Unit of the blocks in a file's metadata, whatever the file system.
+const BLOCK_BYTES: u64 = 512;
 /// Zeros per write where a hole cannot be made.
 const ZEROS_BYTES: usize = 64 * 1024;
 
@@ -146,7 +148,7 @@ impl Partial {
     /// Makes `range` a hole, which reads as zeros, or writes zeros.
     ///
     /// # Errors
-    /// `Full`, or the system failed.
+    /// `FullDownload`, or the system failed.
     pub(crate) fn write_zeros(&self, range: Range<u64>) -> Result<(), StoreError> {
         use rustix::fs::{FallocateFlags, fallocate};
         if range.end <= self.bytes()? && !self.is_written(range.clone()) {
@@ -189,9 +191,17 @@ impl Partial {
     /// Writes all of `bytes` at `offset`.
     ///
     /// # Errors
-    /// `Full`, or the system failed. Some of the bytes may have been written.
+    /// `FullDownload`, or the system failed. Some of the bytes may have been written.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
-        self.file.write_all_at(bytes, offset).map_err(error_at(&self.place.path))
+        let written = self.file.write_all_at(bytes, offset).map_err(error_at(&self.place.path));
+        written.map_err(|error| match (error, self.file.metadata()) {
+            // It has a name: it is not removed when it is closed.
+            (StoreError::Full(path), Ok(metadata)) if metadata.nlink() > 0 => {
+                let bytes = metadata.blocks() * BLOCK_BYTES;
+                StoreError::FullDownload { path, partial: self.path(), bytes }
+            }
+            (error, _) => error,
+        })
     }
 
     /// Truncates it to `size`, makes it durable, and moves it to its place atomically. The place must be empty

@@ -54,7 +54,7 @@ impl Watch {
     pub(super) async fn drop_copy(&self, name: &FileName) -> Outcome {
         let library = &self.library;
         // A running download may be of the newer version, which must not be dropped.
-        let Some(_reserved) = library.reserve(name) else { return (Ended::InUse, None) };
+        let Some(_reserved) = library.reserve(name, &Arc::default()) else { return (Ended::InUse, None) };
         let dropped = {
             let name = name.clone();
             library.blocking(move |library| remove(library, &name)).await

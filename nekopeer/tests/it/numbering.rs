@@ -8,7 +8,7 @@ use nekopeer::{Event, PublishOptions};
 use nekoproto::{Freshness, VerifiedRecord};
 
 /// Copies the key and, if there is one, the catalogue of a folder whose peer does not run.
-fn copy_data(from: &Folder, to: &Folder) {
+pub(crate) fn copy_data(from: &Folder, to: &Folder) {
     for file in ["peer.key", "catalogue.redb"] {
         let file = format!(".neko/{file}");
         if from.has(&file) {
@@ -22,7 +22,7 @@ fn lose_catalogue(folder: &Folder) {
     std::fs::remove_file(folder.path(".neko/catalogue.redb")).unwrap();
 }
 
-async fn publish(origin: &Node, folder: &Folder, content: &str) -> u64 {
+pub(crate) async fn publish(origin: &Node, folder: &Folder, content: &str) -> u64 {
     origin.publish(&folder.write("a", content.as_bytes())).await.version.get()
 }
 
@@ -35,13 +35,13 @@ fn elsewhere(event: &Event) -> Option<u64> {
 }
 
 /// The version published elsewhere of which the user is told, once this peer has looked for the file.
-async fn hears_elsewhere(origin: &mut Node) -> u64 {
+pub(crate) async fn hears_elsewhere(origin: &mut Node) -> u64 {
     origin.peer.search(&name("a")).await.unwrap();
     origin.event(elsewhere).await
 }
 
 /// The number that was taken, and the one instead.
-fn renumbered(event: &Event) -> Option<(u64, u64)> {
+pub(crate) fn renumbered(event: &Event) -> Option<(u64, u64)> {
     match event {
         Event::Renumbered { taken, version, .. } => Some((taken.get(), version.get())),
         _ => None,

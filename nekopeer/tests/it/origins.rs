@@ -6,7 +6,7 @@ use crate::common::{
     Folder, Goods, Holder, Node, eventually, holder::Question, holder::patient, identity, in_time, indexer,
     kept_port, name, peer, policy,
 };
-use nekopeer::{Condition, Config, Event, OnStale};
+use nekopeer::{Condition, Config, Doubt, Event, OnStale};
 use nekoproto::{Freshness, Mode, Records, Verdict, Version};
 
 /// Version `version` of `text`, confirmed every second.
@@ -166,7 +166,7 @@ async fn copy_that_its_origin_withdrew_is_called_so() {
             _ => None,
         };
         assert_eq!(reader.event(said).await, name("a"));
-        assert_eq!(reader.status("a").await.unwrap().condition, Condition::Withdrawn);
+        assert_eq!(reader.status("a").await.unwrap().condition, Condition::Doubtful(Doubt::Withdrawn));
         assert_eq!(to.read("a"), b"content", "it is kept");
         origin.publish(&from.write("a", b"content again")).await;
         reader.invalidated("a", 2).await;

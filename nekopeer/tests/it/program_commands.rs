@@ -156,7 +156,48 @@ fn second_download_moves_nothing() {
     reader.done(&["get", "a.bin"]);
     let again = reader.done(&["get", "a.bin"]);
     assert!(again.out[0].contains("already here"), "{again:?}");
+    let copied = reader.done(&["get", "a.bin", "-o", "b.bin"]);
+    assert!(copied.out[0].contains(": 0 B of ") && copied.out[0].contains(" moved in "), "{copied:?}");
     assert_eq!(number(&reader.done(&["get", "a.bin", "--json"]).json(), "bytes_moved"), 0);
+}
+
+#[test]
+fn empty_file_is_not_here_before_it_is_fetched() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    origin.write("empty", "");
+    let _sharing = origin.share(&["empty"]);
+    assert!(reader.done(&["get", "empty"]).out[0].contains("version 1, 0 B: 0 B moved in "));
+    assert!(reader.done(&["get", "empty"]).out[0].contains("already here"));
+}
+
+#[test]
+fn files_of_a_folder_are_published_in_the_order_of_their_numbers() {
+    let indexers = Indexers::one();
+    let origin = Home::at(&indexers, 0);
+    (0..12).for_each(|n| drop(origin.write(&format!("t/f{n}"), "")));
+    let mut sharing = origin.start(&["share", "t", "--json"]);
+    let published: serde_json::Value = serde_json::from_str(&sharing.out_line("files")).unwrap();
+    let files = published["files"].as_array().unwrap().iter();
+    let names: Vec<&str> = files.map(|file| file["name"].as_str().unwrap()).collect();
+    assert_eq!(names, (0..12).map(|n| format!("t/f{n}")).collect::<Vec<_>>());
+}
+
+#[test]
+fn names_and_paths_never_command_the_terminal() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let hidden = "photo-\u{202e}gpj.exe";
+    origin.write(&format!("f/{hidden}"), "x");
+    origin.write("f/\x1b]0;owned\x07", "x");
+    let mut sharing = origin.share(&["f"]);
+    assert!(sharing.err_line("error: ").contains("f/\\u{1b}]0;owned\\u{7} cannot be shared"));
+    let name = format!("f/{hidden}");
+    for words in [["get", &name], ["query", &name]] {
+        let out = reader.done(&words).out.concat();
+        assert!(out.contains("f/photo-\\u{202e}gpj.exe") && !out.contains('\u{202e}'), "{out:?}");
+    }
+    assert_eq!(reader.done(&["ls", "--json"]).json()["files"][0]["name"], name);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Processes on a data folder in which one entry of the catalogue is damaged: it would stop whoever loads all.
 
-use crate::program::{Home, Indexers};
+use crate::program::{FreeAddr, Home, Indexers};
 
 /// Flips a bit in each stored form of `text`.
 fn damage(home: &Home, text: &str) {
@@ -47,4 +47,48 @@ fn damaged_entry_is_named_and_stops_nothing_else() {
     sharer.signal("INT");
     sharer.wait();
     assert_eq!(about(&home.done(&["ls"]).out, "many/"), 300);
+}
+
+/// The files of a data folder whose peer does not run.
+fn data_of(home: &Home) -> [(&'static str, Vec<u8>); 2] {
+    [".neko/peer.key", ".neko/catalogue.redb"].map(|file| (file, home.read(file)))
+}
+
+#[test]
+fn restored_folder_gives_no_reader_a_number_that_others_have_while_its_indexer_is_away() {
+    let (free, listen) = (FreeAddr::reserve().addr, FreeAddr::reserve().addr.to_string());
+    let indexers = Indexers::at(free);
+    let (home, behind, ahead) = (Home::at(&indexers, 0), Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let share = |content: &str| {
+        home.write("a", content);
+        let mut sharer = home.start(&["share", "a", "--listen", &listen]);
+        sharer.err_line("serving on ");
+        sharer
+    };
+    let sharer = share("first");
+    behind.done(&["get", "a"]);
+    sharer.signal("INT");
+    sharer.wait();
+    let backup = data_of(&home);
+    let sharer = share("second");
+    ahead.done(&["get", "a"]);
+    sharer.signal("KILL");
+    sharer.wait();
+    drop(indexers);
+    for (file, bytes) in backup {
+        std::fs::write(home.path(file), bytes).unwrap();
+    }
+    let mut sharer = share("other");
+    sharer.out_line("not confirmed by an indexer yet");
+    behind.run(&["get", "a"]).failed_with(3, &["whose number no indexer has confirmed yet"]);
+    let status = behind.done(&["status"]).out;
+    assert!(status[1].contains("unsettled") && status[1].contains("no indexer has confirmed"), "{status:?}");
+    assert_eq!(behind.read("a"), b"first");
+    ahead.done(&["status"]); // which shows the origin the version that it does not know
+    sharer.err_line("published a as version 3: number 2 was already used");
+    behind.run(&["get", "a"]).failed_with(3, &["whose number no indexer has confirmed yet"]);
+    let _indexers = Indexers::at(free);
+    sharer.err_line("registered 1 file");
+    let got = behind.done(&["get", "a", "--json"]).json();
+    assert_eq!((got["version"].as_u64(), behind.read("a")), (Some(3), b"other".to_vec()));
 }

@@ -94,6 +94,30 @@ fn share_with_its_indexer_away_serves_and_registers_when_it_comes() {
     assert_eq!(reader.read("a.txt"), b"a\n");
 }
 
+#[test]
+fn folder_that_is_given_twice_fails_once() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    home.write("a/good", "a");
+    home.write("a/back\\slash", "a");
+    let sharing = home.share(&["a", "a"]);
+    sharing.signal("INT");
+    let ended = sharing.wait();
+    assert_eq!(ended.err.iter().filter(|line| line.contains("backslash")).count(), 1, "{ended:?}");
+}
+
+#[test]
+fn stdout_that_takes_nothing_is_named() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    origin.write("a.bin", bytes(13, 4 * MIB));
+    let _sharing = origin.share(&["a.bin"]);
+    let mut command = reader.command(["get", "a.bin", "-o", "-"]);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    command.stdin(Stdio::null()).stdout(full).stderr(Stdio::piped());
+    Running::start_with(command).wait().failed_with(3, &["a.bin: cannot write to stdout: No space left"]);
+}
+
 /// Runs `get NAME` with a file size limit of `mib` MiB, as on a full disk.
 fn get_on_full_disk(home: &Home, indexer: &str, name: &str, mib: usize) -> crate::program::Ended {
     let script = format!("trap '' XFSZ; ulimit -f {}; exec \"$@\"", mib * 1024);

@@ -36,6 +36,17 @@ fn a_file_travels_from_stdin_to_stdout() {
     sharing.wait().unwrap();
 }
 
+/// As a kill leaves it between the storing and the publishing.
+#[test]
+fn stored_file_that_was_never_published_is_said_to_be_so() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    home.write("x", "stored");
+    home.run(&["share", "-", "--name", "x"]).failed_with(3, &["not what was published", "share", "--force"]);
+    let mut sharing = home.start(&["share", "x"]);
+    sharing.out_line("published x version 1");
+}
+
 #[test]
 fn a_reader_that_closes_the_pipe_ends_the_download_with_one_line() {
     let indexers = Indexers::one();
@@ -52,7 +63,7 @@ fn a_reader_that_closes_the_pipe_ends_the_download_with_one_line() {
     let ended = getting.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(3));
     let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(said.contains("the pipe broke"), "{said}");
+    assert!(said.contains("cannot write to stdout"), "{said}");
 }
 
 #[test]

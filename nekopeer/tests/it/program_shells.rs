@@ -186,15 +186,7 @@ fn interrupted_download_in_the_running_peer_stops_and_goes_on_later() {
         assert!(!reader.path("big.bin").exists());
     }
     // Nothing is left of the interrupted ones that would refuse the next.
-    let began = Instant::now();
-    let got = loop {
-        let got = reader.run(&["get", "big.bin", "--json"]);
-        let is_running = got.err.iter().any(|line| line.contains("is being downloaded already"));
-        if !is_running || began.elapsed() > LIMIT {
-            break got;
-        }
-    };
-    assert_eq!(got.code, Some(0), "{got:?}");
+    let got = reader.done(&["get", "big.bin", "--json"]);
     let moved = got.json()["bytes_moved"].as_u64().unwrap();
     assert!(moved < 96 * MIB as u64, "{moved} bytes moved");
     assert!(same(&source, &reader.path("big.bin")));
@@ -398,7 +390,7 @@ fn what_stands_in_the_sockets_place_is_left_alone_and_long_paths_work() {
     home.write("a.txt", "a\n");
     home.write(".neko/run/peer.sock", "a user's file");
     let mut sharing = home.share(&["a.txt"]);
-    assert!(sharing.err_line("note: other commands").contains("no socket"));
+    assert!(sharing.err_line("note: other commands").contains("is no socket"));
     assert_eq!(home.read(".neko/run/peer.sock"), b"a user's file");
     drop(sharing);
     home.done(&["ls"]);
@@ -426,7 +418,62 @@ fn flags_that_the_running_peer_does_not_follow_are_named() {
     assert!(note.contains("keeps its own --listen, --limit-up"), "{note}");
     home.run(&["query", "a.txt", "--insecure"]).failed_with(3, &["TLS", "--insecure", "nekopeer stop"]);
     home.run(&["query", "a.txt", "--network", "x"]).failed_with(3, &["network nekop2p", "--network x"]);
-    home.done(&["ls", "--insecure"]);
+    for words in [&["ls"][..], &["status"], &["deregister", "a.txt"], &["stop"]] {
+        home.run(&[words, &["--insecure"]].concat()).failed_with(3, &["TLS", "--insecure"]);
+        home.run(&[words, &["--network", "x"]].concat()).failed_with(3, &["network nekop2p", "--network x"]);
+    }
+    let listed = home.done(&["ls", "--listen", "127.0.0.1:1", "--limit-down", "1MB"]);
+    assert!(listed.err[0].contains("keeps its own --listen, --limit-down"), "{listed:?}");
+    assert!(listed.out.join("\n").contains("a.txt"), "{listed:?}");
+}
+
+#[test]
+fn file_that_the_command_publishes_is_not_said_to_have_changed_before() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    home.write("f", "1");
+    home.write("g", "1");
+    let sharing = home.share(&["f", "g"]);
+    sharing.signal("INT");
+    sharing.wait();
+    home.write("f", "22");
+    home.write("g", "22");
+    let mut sharing = home.share(&["f"]);
+    sharing.err_line("g changed on disk");
+    assert!(!sharing.err_was("f changed on disk"), "{}", sharing.said());
+}
+
+#[test]
+fn second_get_of_a_file_waits_for_the_first() {
+    let indexers = Indexers::one();
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 0));
+    let source = origin.write("big.bin", bytes(8, 48 * MIB));
+    origin.write("small.txt", "small\n");
+    let _theirs = origin.share(&["big.bin", "small.txt"]);
+    let mut serving = reader.start(&["serve", "--limit-down", "40MB"]);
+    serving.err_line("serving on ");
+    let first = downloading(&reader, "big.bin");
+    let alone = reader.start(&["get", "big.bin"]);
+    let among = reader.start(&["get", "big.bin", "small.txt"]);
+    assert!(first.wait().out[0].contains(" moved in "));
+    let alone = alone.wait();
+    assert!(alone.code == Some(0) && alone.out[0].contains("already here"), "{alone:?}");
+    let among = among.wait();
+    assert!(among.code == Some(0) && among.out[0].starts_with("2 of 2 files here, 6 B of"), "{among:?}");
+    assert!(same(&source, &reader.path("big.bin")));
+}
+
+#[test]
+fn socket_that_was_removed_is_put_back() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    home.write("a.txt", "a\n");
+    let sharing = home.share(&["a.txt"]);
+    fs::remove_file(home.path(".neko/run/peer.sock")).unwrap();
+    assert!(home.done(&["ls"]).out.join("\n").contains("a.txt"));
+    fs::remove_dir_all(home.path(".neko/run")).unwrap();
+    home.done(&["stop"]);
+    assert_eq!(sharing.wait().code, Some(0));
 }
 
 #[test]

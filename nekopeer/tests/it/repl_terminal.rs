@@ -16,12 +16,16 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Starts the REPL and waits until the events of the start are shown.
-    fn open(home: &Home) -> Self {
+    /// Starts the REPL.
+    fn start(home: &Home) -> Self {
         let limit = u64::try_from(LIMIT.as_millis()).unwrap();
         let options = Options::new().timeout_ms(Some(limit)).strip_ansi_escape_codes(true);
-        let session = spawn_with_options(home.command::<&str>([]), options).unwrap();
-        let mut terminal = Self { session };
+        Self { session: spawn_with_options(home.command::<&str>([]), options).unwrap() }
+    }
+
+    /// Starts the REPL and waits until the events of the start are shown.
+    fn open(home: &Home) -> Self {
+        let mut terminal = Self::start(home);
         terminal.sees("* connected ");
         terminal.keys("help");
         terminal.enter("(also: Ctrl-D)");
@@ -161,4 +165,19 @@ fn failed_command_is_said_and_the_next_one_runs() {
     terminal.enter("help lists the commands");
     terminal.keys("ls");
     terminal.enter("nothing is published or held here");
+}
+
+#[test]
+fn shells_on_one_folder_keep_each_others_history() {
+    let indexers = Indexers::one();
+    let home = Home::at(&indexers, 0);
+    let mut shells = [Terminal::open(&home), Terminal::start(&home)];
+    shells[1].sees(PROMPT);
+    for (shell, line) in [(0, "search one"), (1, "search two"), (0, "search three")] {
+        shells[shell].keys(line);
+        shells[shell].enter("nobody offers");
+    }
+    let history = String::from_utf8(home.read(".neko/history")).unwrap();
+    let typed: Vec<&str> = history.lines().filter(|line| line.starts_with("search ")).collect();
+    assert_eq!(typed, ["search one", "search two", "search three"], "{history}");
 }

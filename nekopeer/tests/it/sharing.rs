@@ -291,7 +291,7 @@ async fn what_comes_through_a_pipe_is_stored_whole_and_overwrites_nothing_unaske
         assert_eq!(path, from.path("logs/today"));
         assert!(from.read("logs/today") == content);
         let error = store("logs/today", b"other", false).await.unwrap_err();
-        assert!(matches!(error, DownloadError::Exists(_)), "it is not published yet: {error}");
+        assert!(matches!(error, DownloadError::NotPublished(_)), "it is not published yet: {error}");
         let error = store("logs/Today", b"other", false).await.unwrap_err();
         assert!(matches!(error, DownloadError::Collides { .. }), "{error}");
         origin.publish(&path).await;

@@ -33,4 +33,7 @@ pub enum Verdict {
     Unpublished,
     /// The origin publishes that name and does not know that version: it lost its version counter.
     Unknown,
+    /// There is a newer version, whose number no indexer has confirmed yet: it may change, so that the version is
+    /// not handed out. To be asked again.
+    Unsettled,
 }

@@ -54,6 +54,18 @@ impl Record {
         self.same_file(other) && self.version == other.version && self != other
     }
 
+    /// Which of two statements that [contradict](Self::contradicts) each other all nodes prefer: one of the two, by
+    /// nothing but what they say.
+    #[must_use]
+    pub fn outranks(&self, other: &Self) -> bool {
+        let key = |record: &Self| {
+            let policy = record.policy;
+            let terms = (policy.lease_secs(), policy.ttr_secs(), policy.serve_stale(), policy.mode() as u8);
+            (*record.content.as_bytes(), *record.manifest.as_bytes(), terms, record.size)
+        };
+        key(self) > key(other)
+    }
+
     /// Whether both speak of the same name of the same origin.
     #[must_use]
     pub fn same_file(&self, other: &Self) -> bool {

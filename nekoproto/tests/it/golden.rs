@@ -135,7 +135,7 @@ fn peer_answer(answer: PeerAnswer) -> ToIndexer {
 #[test]
 fn values_are_pinned() {
     let mut pins = Pins::default();
-    pins.pin("protocol version", &PROTOCOL_VERSION, "05");
+    pins.pin("protocol version", &PROTOCOL_VERSION, "06");
     pins.pin("node 1", &node(1), "N");
     pins.pin("node 2", &node(2), "M");
     pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
@@ -254,7 +254,8 @@ fn answers_of_an_indexer_are_pinned() {
 #[test]
 fn calls_of_a_peer_are_pinned() {
     let held = Held { name: name("a"), version: version(300), content: CONTENT };
-    let verdicts = [Verdict::Current, Verdict::Newer(Box::new(record())), Verdict::Unpublished];
+    let newer = Verdict::Newer(Box::new(record()));
+    let verdicts = [Verdict::Current, newer, Verdict::Unpublished, Verdict::Unknown, Verdict::Unsettled];
     let mut pins = Pins::default();
     let invalidate = AskPeer::Invalidate { records: List::first_of([record()]) };
     pins.pin("invalidate", &ask_peer(invalidate), "00 01 fbd007 00 01 R");
@@ -267,7 +268,7 @@ fn calls_of_a_peer_are_pinned() {
     pins.pin(
         "verdicts",
         &peer_answer(PeerAnswer::Confirm(Ok(List::first_of(verdicts)))),
-        "02 01 00 01 00 03 00 01 R 02",
+        "02 01 00 01 00 05 00 01 R 02 03 04",
     );
     pins.pin("refused", &peer_answer(PeerAnswer::Confirm(Err(Refusal::Busy))), "02 01 00 01 01 03");
     pins.assert();

@@ -88,11 +88,11 @@ impl Node {
         }
     }
 
-    /// Resident memory in bytes of its own process, if it has one that is still there.
-    pub(crate) fn rss_bytes(&self) -> Option<u64> {
+    /// What the system says of its own process, if it has one that is still there.
+    pub(crate) fn of_process<T>(&self, says: fn(u32) -> Option<T>) -> Option<T> {
         match self {
             Self::Here(_) => None,
-            Self::Apart(process) => process.rss_bytes(),
+            Self::Apart(process) => process.id().and_then(says),
         }
     }
 

@@ -138,6 +138,9 @@ pub(crate) struct Query {
     /// Peers that hold each file, each at another indexer
     #[arg(long, default_value_t = 1)]
     pub(crate) holders: usize,
+    /// Seconds for which nobody asks anything at first: what the indexers take then
+    #[arg(long, value_name = "S", default_value_t = 0, requires = "processes")]
+    pub(crate) idle: u32,
     #[command(flatten)]
     pub(crate) load: Load,
     #[command(flatten)]
@@ -149,8 +152,8 @@ pub(crate) struct Query {
 impl Query {
     /// What to run.
     pub(crate) fn scenario(&self) -> Scenario {
-        let (indexers, clients) = (self.indexers, self.clients);
-        Scenario { indexers, clients, ttl_hops: self.ttl, holders: self.holders, ..self.load.scenario() }
+        let Self { indexers, clients, ttl: ttl_hops, holders, idle: idle_s, .. } = *self;
+        Scenario { indexers, clients, ttl_hops, holders, idle_s, ..self.load.scenario() }
     }
 }
 

@@ -101,6 +101,10 @@ impl Search<'_> {
             let what = format!("10/30/{hops}, mean in means of 10/30/1");
             self.query(&what, &setup, &runs, ratio, Bound::AtMost(1.15));
         }
+        let rounds = self.rounds(&[self.scenario(10, 10, 1), self.scenario(60, 10, 1)], &setup)?;
+        let ratio = median(rounds.iter().map(|round| round[1].figures.p50 / round[0].figures.p50));
+        let runs: Vec<&Measured> = rounds.iter().map(|round| &round[1]).collect();
+        self.query("60/10/1, p50 in p50s of 10/10/1", &setup, &runs, ratio, Bound::AtMost(2.0));
         let requests = (self.options.requests / 50).max(1);
         let thousand = self.measure(&Scenario { requests, ..self.scenario(10, 1000, 1) }, &setup)?;
         let errors = count(thousand.errors() + thousand.hits_wrong());
@@ -124,8 +128,8 @@ impl Search<'_> {
     /// Lookups a second of an indexer with few names, plain and over TLS.
     fn lookups(&mut self) -> Result<(), Fault> {
         let names = self.options.names.iter().copied().take(1).collect();
-        let options =
-            index::Options { names, batches: Vec::new(), leave: Vec::new(), ..self.index_options() };
+        let (batches, leave) = (Vec::new(), Vec::new());
+        let options = index::Options { names, batches, leave, ..self.index_options() };
         let mut rates = [Vec::new(), Vec::new()];
         for _ in 0..LOOKUP_ROUNDS {
             for (insecure, rates) in [true, false].into_iter().zip(&mut rates) {
@@ -154,12 +158,8 @@ impl Search<'_> {
         }
         if let Some(names) = names.last() {
             let register = format!("{names} names, register");
-            add(
-                &format!("bytes of each name, {names} names"),
-                &register,
-                "bytes_per_name",
-                Bound::AtMost(320.0),
-            );
+            let bytes = format!("bytes of each name, {names} names");
+            add(&bytes, &register, "bytes_per_name", Bound::AtMost(320.0));
         }
         let meanwhile = format!("lookups while {leave} leave");
         let gone = format!("ms until {leave} registrations are gone");
@@ -228,13 +228,8 @@ impl Search<'_> {
     }
 
     fn add(&mut self, what: impl Into<String>, measured: f64, bound: Bound, command: &str) {
-        self.goals.push(Goal {
-            what: what.into(),
-            bound,
-            measured,
-            command: command.to_owned(),
-            all_right: true,
-        });
+        let (what, command) = (what.into(), command.to_owned());
+        self.goals.push(Goal { what, bound, measured, command, all_right: true });
     }
 }
 

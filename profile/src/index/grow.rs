@@ -7,7 +7,7 @@ use super::inside::{Costs, Inside};
 use super::subject::{Sample, Subject, Timing};
 use super::tables::Tables;
 use super::{Origin, sign};
-use crate::report::{bytes, count};
+use crate::report::{bytes, count, machine};
 use crate::run::progress::Progress;
 
 /// Records signed, and then registered, at a time: only the registering is timed.
@@ -25,7 +25,7 @@ pub(crate) async fn grow(
     names: usize,
     tables: &mut Tables,
 ) -> anyhow::Result<Option<(Sample, Costs)>> {
-    let memory = || subject.node.rss_bytes().context("the indexer's memory cannot be read");
+    let memory = || subject.node.of_process(machine::rss_bytes).context("the indexer's memory is unknown");
     let mut inside = Inside::new(subject.client.holder);
     let empty = memory()?;
     let (filled, kept) = fill(subject, &mut inside, names, tables.options.seed).await?;
@@ -42,12 +42,8 @@ pub(crate) async fn grow(
         Timing::sum(filled.iter().filter(|(end, _)| is_in(*end)).map(|(_, timing)| timing))
     };
     let registered = part(&|_| true);
-    for (what, timing) in [
-        ("register", &registered),
-        ("renew", &renewed),
-        ("hits, 64 in flight", &hits),
-        ("misses, 64 in flight", &misses),
-    ] {
+    let lookups = [("hits, 64 in flight", &hits), ("misses, 64 in flight", &misses)];
+    for (what, timing) in [("register", &registered), ("renew", &renewed)].into_iter().chain(lookups) {
         let mut row = tables.row(format!("{names} names, {what}"), timing).with("names", names);
         if what == "register" {
             row = row

@@ -10,7 +10,6 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use super::{Options, Request, Response, Role, Started};
-use crate::report::machine;
 
 /// The hidden command that a process runs.
 pub(crate) const NODE: &str = "node";
@@ -67,9 +66,9 @@ impl Process {
         self.response().await
     }
 
-    /// Resident memory in bytes, while it runs.
-    pub(crate) fn rss_bytes(&self) -> Option<u64> {
-        machine::rss_bytes(self.child.id()?)
+    /// What the system calls it, while it runs.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
     }
 
     /// Lets it withdraw what it registered, and waits for its end. Its folder stays.

@@ -44,6 +44,8 @@ pub struct Scenario {
     /// Queries per second of all clients together, begun whether or not earlier ones are answered;
     /// `None`: each client waits for its answer before it asks again.
     pub rate: Option<f64>,
+    /// Seconds for which the indexers are left alone and measured before anybody asks; 0: not at all.
+    pub idle_s: u32,
     /// Seed of keys, questions and the random topology.
     pub seed: u64,
 }
@@ -62,6 +64,7 @@ impl Default for Scenario {
             files: 16,
             holders: 1,
             rate: None,
+            idle_s: 0,
             seed: 1,
         }
     }

@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use super::bytes;
 use crate::cluster::affinity::cores;
 
 /// The commit this program was built from, with `-dirty` if files were changed; empty if unknown.
@@ -34,6 +35,16 @@ pub fn in_words() -> String {
 fn cpu() -> String {
     let name = line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown processor".to_owned());
     name.trim_start_matches([':', '\t', ' ']).to_owned()
+}
+
+/// Seconds of processor time that process `pid` has taken, user and system; `None` where the system does not say.
+pub fn cpu_s(pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field, in parentheses, is any text; ticks of user and system time are the 14th and 15th.
+    let mut ticks =
+        stat.rsplit_once(')')?.1.split_whitespace().skip(11).map(|field| field.parse::<u64>().ok());
+    let ticks = ticks.next()?? + ticks.next()??;
+    Some(bytes(ticks) / bytes(rustix::param::clock_ticks_per_second()))
 }
 
 /// Resident memory of process `pid` in bytes; `None` where the system does not say.

@@ -53,7 +53,7 @@ const fn free(key: &'static str, label: &'static str, better: Better) -> Metric 
 }
 
 /// All that have a heading or a direction of their own; comparisons follow this order.
-pub(crate) const METRICS: [Metric; 49] = [
+pub(crate) const METRICS: [Metric; 52] = [
     fixed("scenario", "what", Better::Aside, 0),
     fixed("mean_us", "mean us", Better::Lower, 1),
     fixed("p50_us", "p50 us", Better::Lower, 1),
@@ -69,6 +69,9 @@ pub(crate) const METRICS: [Metric; 49] = [
     fixed("rss_mib", "resident MiB", Better::Shown, 1),
     fixed("forerunner_published_us", "forerunner, published mean us", Better::Aside, 0),
     fixed("forerunner_rebuilt_us", "forerunner, rebuilt mean us", Better::Aside, 0),
+    fixed("idle_links", "directed links", Better::Aside, 0),
+    fixed("idle_percent", "% of a core, all processes", Better::Shown, 1),
+    fixed("idle_us", "us of CPU/s for each link", Better::Lower, 1),
     fixed("first_tenth_per_s", "first tenth/s", Better::Aside, 0),
     fixed("last_tenth_per_s", "last tenth/s", Better::Aside, 0),
     fixed("bytes_per_name", "bytes/name", Better::Lower, 0),

@@ -141,10 +141,12 @@ fn a_query_run_writes_all_that_was_asked_for() {
 
 #[test]
 fn processes_serve_a_run_and_are_gone_after_it() {
-    for layout in [&["--processes"][..], &["--layout", "split"], &["--layout", "one"]] {
+    for layout in [&["--processes", "--idle", "1"][..], &["--layout", "split"], &["--layout", "one"]] {
         let args =
             [&["query", "-i", "3", "-c", "2", "-n", "20", "--warm-up", "2", "--insecure"], layout].concat();
-        assert!(ok(&args).contains("40 answers"));
+        let report = ok(&args);
+        assert!(report.contains("40 answers"));
+        assert_eq!(report.contains("directed links"), layout.contains(&"--idle"), "{report}");
     }
     let (first, taken) = third_port_taken();
     drop(taken);

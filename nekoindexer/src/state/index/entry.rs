@@ -111,11 +111,19 @@ impl Entry {
         (noted, true)
     }
 
-    /// Notes a newer version without a holder.
+    /// Notes a newer version without a holder. Other bytes under the listed number are news to the folder that
+    /// published the listed ones.
     pub(super) fn invalidate(&mut self, record: &ListedRecord) -> Noted {
         let noted = match self.listings().iter_mut().find(|listing| listing.is_of(record)) {
             Some(listing) if listing.record.version() > record.version => {
                 Noted::Outdated(listing.record.unpack())
+            }
+            Some(listing)
+                if listing.record.version() == record.version && !listing.record.is(record.signed()) =>
+            {
+                let holdings = listing.holdings.iter().filter(|held| held.version == record.version);
+                let folders = holdings.filter(|held| held.session.holder.node == record.origin);
+                Noted::News { outdated: folders.map(|held| held.session.id()).collect() }
             }
             Some(listing) => {
                 let noted = listing.note(record);

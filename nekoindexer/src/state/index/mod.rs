@@ -35,7 +35,7 @@ const REMOVED_AT_ONCE: usize = 256;
 pub enum Noted {
     /// No news: the version is the one known.
     Known,
-    /// The version is new here; these sessions hold an older one.
+    /// The version is new here; these sessions hold an older one, or published other bytes under its number.
     News {
         /// Whom to tell.
         outdated: Vec<SessionId>,
@@ -146,7 +146,8 @@ impl<S: BuildHasher> Index<S> {
         noted
     }
 
-    /// Notes a newer version without a holder. A name that nobody here holds is left alone.
+    /// Notes a newer version without a holder, or other bytes under a listed number, which stay unlisted. A name that
+    /// nobody here holds is left alone.
     pub fn invalidate(&self, record: &ListedRecord) -> Noted {
         let entry = self.entries.get_mut(&self.hash(&record.name));
         entry.map_or(Noted::Known, |mut entry| entry.invalidate(record))

@@ -181,6 +181,24 @@ fn replayed_invalidation_changes_nothing() {
     assert_eq!(setup.found(setup.now), [], "nobody holds version 3 here");
 }
 
+/// Two folders with one key published at the same moment, each at another indexer.
+#[test]
+fn other_bytes_under_the_listed_number_are_told_to_the_folder_that_published_there() {
+    let setup = Setup::new();
+    let (origin, reader) = (setup.session(1), setup.session(2));
+    let listed = record(1, "a", 2);
+    setup.index.register(&origin, &listed);
+    setup.index.register(&reader, &listed);
+    let other = nekoproto::Record { size: 99, ..nekoproto::Record::clone(&listed) };
+    let other = ListedRecord::from(other.sign(&Identity::from_seed(&[1; 32])).unwrap());
+    let told = Noted::News { outdated: vec![origin.id()] };
+    assert_eq!(setup.index.invalidate(&other), told);
+    assert_eq!(setup.found(setup.now), [(2, vec![holder(1), holder(2)])], "the listed one stays");
+    assert_eq!(setup.index.lookup(&name("a"), setup.now)[0].record, listed);
+    setup.index.register(&origin, &record(1, "a", 3));
+    assert_eq!(setup.index.invalidate(&other), Noted::Outdated(record(1, "a", 3)), "it is settled");
+}
+
 #[test]
 fn another_origin_cannot_touch_the_name_of_the_first() {
     let setup = Setup::new();

@@ -27,7 +27,7 @@ const NEWS_WITHIN: Duration = Duration::from_secs(10);
 /// Runs the demo; the large file has `size_mib` MiB.
 pub(super) async fn run(output: &Output, size_mib: u64) -> anyhow::Result<Ended> {
     let started = Instant::now();
-    let say = |text: String| output.line(&text);
+    let say = |text: String| text.lines().try_for_each(|line| output.line(line));
     say("nekop2p demo: three indexers in a line, four peers, real files, TLS everywhere".to_owned())?;
     let stage = Stage::set().await?;
     say(format!("  indexers  west - middle - east   (in {})", stage.folder().display()))?;

@@ -16,6 +16,7 @@ use tokio::sync::mpsc;
 use tracing::debug;
 
 use super::line::COMMANDS;
+use crate::cli::output::visible;
 
 const PROMPT: &str = "neko> ";
 /// Lines of history kept across restarts.
@@ -62,7 +63,9 @@ impl Editor {
     /// What prints a line above the one being typed, to be taken once; it returns whether it could.
     pub(super) fn printer(&mut self) -> impl FnMut(String) -> bool + Send + 'static {
         let mut printer = self.printer.take();
-        move |text| printer.as_mut().is_some_and(|printer| printer.print(format!("* {text}\n")).is_ok())
+        move |text| {
+            printer.as_mut().is_some_and(|printer| printer.print(format!("* {}\n", visible(&text))).is_ok())
+        }
     }
 
     /// Reads the next line, with completion of `names`. `None` at the end of input.
@@ -90,7 +93,7 @@ fn read_lines(
                 Err(error) => break Err(error),
             }
         };
-        if let Err(error) = editor.save_history(&history) {
+        if let Err(error) = editor.append_history(&history) {
             debug!(%error, "the history cannot be kept");
         }
         if sender.blocking_send(read).is_err() {
@@ -122,7 +125,7 @@ impl Completer for Words {
             let quoted = shlex::try_quote(name).ok()?.into_owned();
             // A name that needs quotes also matches by its unquoted beginning.
             let fits = name.starts_with(word) || quoted.starts_with(word);
-            fits.then(|| Pair { display: name.clone(), replacement: quoted })
+            fits.then(|| Pair { display: visible(name).into_owned(), replacement: quoted })
         });
         Ok((start, named.collect()))
     }

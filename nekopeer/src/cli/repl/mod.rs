@@ -137,10 +137,16 @@ async fn execute(
     };
     match words.line {
         Line::Exit => (After::Exit, false),
-        Line::Help => match output.say(line::USAGE) {
-            Ok(()) => (After::GoOn(Ended::Well), false),
-            Err(error) => (failed(error.into()), false),
-        },
+        Line::Help => {
+            let said = match output.is_json() {
+                true => output.say(line::USAGE),
+                false => line::USAGE.lines().try_for_each(|line| output.line(line)),
+            };
+            match said {
+                Ok(()) => (After::GoOn(Ended::Well), false),
+                Err(error) => (failed(error.into()), false),
+            }
+        }
         Line::Verb(verb) => match session.verb(verb, words.policy, stop).await {
             Ok(Some(ended)) => (After::GoOn(ended), false),
             Ok(None) if session.is_stopped() => (After::Exit, false),

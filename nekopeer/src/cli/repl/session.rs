@@ -45,10 +45,12 @@ pub(super) type Show = Arc<Mutex<dyn FnMut(String) -> bool + Send>>;
 impl<'a> Session<'a> {
     pub(super) async fn open(args: &'a NodeArgs, output: Output) -> anyhow::Result<Self> {
         let reached = reach(args, Need::Serving, output).await?;
-        flags::check(args, &reached, Need::Serving, true, output)?;
         let facts = match &reached {
             Reached::Here(hosted) => hosted.facts.clone(),
-            Reached::There(caller) => caller.facts.clone(),
+            Reached::There(caller) => {
+                flags::check(args, &caller.facts, Need::Serving, true, output)?;
+                caller.facts.clone()
+            }
         };
         Ok(Self { args, output, facts, reached: Some(reached), show: None, showing: None })
     }
@@ -86,7 +88,7 @@ impl<'a> Session<'a> {
             Some(Reached::There(caller)) => Source::There(caller),
             None => return,
         };
-        let showing = tokio::spawn(events::show(source, move |text| show.lock()(text)));
+        let showing = tokio::spawn(events::show(source, |_| true, move |text| show.lock()(text)));
         self.showing = Some(AbortOnDropHandle::new(showing));
     }
 
@@ -160,6 +162,12 @@ impl<'a> Session<'a> {
         let has_ended = self.showing.as_ref().is_some_and(AbortOnDropHandle::is_finished);
         loop {
             let reached = reach(self.args, Need::Serving, self.output).await?;
+            if let Reached::There(caller) = &reached
+                && caller.facts.process != self.facts.process
+            {
+                flags::check(self.args, &caller.facts, Need::Serving, true, self.output)?;
+                self.facts = caller.facts.clone();
+            }
             if !has_ended || self.reached.is_some() {
                 return Ok(reached);
             }

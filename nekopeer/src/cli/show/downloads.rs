@@ -35,8 +35,10 @@ impl View for One {
                     source.addr
                 ));
             }
-            if let Some(note) = about(done.freshness).filter(|_| !self.to_stdout) {
-                output.note(note);
+            match done.doubt {
+                Some(doubt) => output.note(&format!("note: {}", doubt.text())),
+                None if self.to_stdout => {} // no copy is kept that could be fresh
+                None => about(done.freshness).into_iter().for_each(|note| output.note(note)),
             }
         }
         Ok(())
@@ -133,7 +135,7 @@ fn line(done: &DownloadedRow) -> String {
     let (path, secs) = (done.path.0.display(), seconds(done.took_us));
     let what = format!("{} version {}, {}", record.name, record.version, size(record.size));
     match done.bytes_moved {
-        0 => format!("{what}: already here at {path}"),
+        _ if done.was_here => format!("{what}: already here at {path}"),
         moved if moved < record.size => {
             let whole = size(record.size);
             format!("{what}: {} of {whole} moved in {secs:.2} s to {path}", size(moved))

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     cli::{Ended, output::Output, units::size},
     commands::{FileRow, Row, Summary},
+    library::status::Condition,
 };
 
 const HEADINGS: [&str; 7] = ["NAME", "VERSION", "SIZE", "ROLE", "POLICY", "FRESHNESS", ""];
@@ -78,9 +79,10 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
     cells.add(role(file));
     cells.add(file.record.mode);
     cells.add(file.condition);
-    match file.newest {
-        Some(newest) => cells.add(format_args!("version {newest} is out")),
-        None => cells.add(""),
+    match (file.newest, file.condition) {
+        (Some(newest), _) => cells.add(format_args!("version {newest} is out")),
+        (None, Condition::Doubtful(doubt)) => cells.add(doubt.text()),
+        (None, _) => cells.add(""),
     }
 }
 

@@ -46,13 +46,13 @@ pub(super) fn answer(
             }
             Reply::Bytes(bytes) => {
                 let written = io::stdout().lock().write_all(&bytes);
-                written.map_err(|why| broken_pipe(command, &why))?;
+                written.map_err(|why| cannot_write(command, &why))?;
             }
             Reply::Event(event) => output.note(&event.to_string()),
             Reply::EventsMissed(missed) => output.note(&format!("{missed} events missed")),
             Reply::Finished(result) => {
                 bar.clear();
-                io::stdout().lock().flush().map_err(|why| broken_pipe(command, &why))?;
+                io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
                 return match result {
                     Ok(summary) => Ok(view.finish(summary, output)?),
                     Err(failure) => {
@@ -93,10 +93,10 @@ fn title(command: &Command) -> String {
     }
 }
 
-fn broken_pipe(command: &Command, why: &io::Error) -> anyhow::Error {
+fn cannot_write(command: &Command, why: &io::Error) -> anyhow::Error {
     match command {
-        Command::Read(read) => anyhow::anyhow!("{}: the pipe broke: {why}", read.name),
-        _ => anyhow::anyhow!("{why}"),
+        Command::Read(read) => anyhow::anyhow!("{}: cannot write to stdout: {why}", read.name),
+        _ => anyhow::anyhow!("cannot write to stdout: {why}"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Aligned tables, and lists in JSON that are printed as they come.
 
 use std::{
+    borrow::Cow,
     fmt::{Display, Write as _},
     io::{self, Write},
 };
@@ -8,7 +9,7 @@ use std::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::output::Output;
+use crate::cli::output::{Output, visible};
 
 /// A table that is printed as its rows come: the columns are as wide as the widest cell so far.
 pub(super) struct Table {
@@ -73,7 +74,11 @@ pub(super) struct Cells {
 impl Cells {
     /// Adds the next cell.
     pub(super) fn add(&mut self, cell: impl Display) {
+        let start = self.text.len();
         let _ = write!(self.text, "{cell}"); // a `String` takes all
+        if let Cow::Owned(shown) = visible(&self.text[start..]) {
+            self.text.replace_range(start.., &shown);
+        }
         self.ends.push(self.text.len());
     }
 
@@ -118,7 +123,7 @@ impl JsonList {
     pub(super) fn end(&mut self, fields: &[(&str, Value)], output: Output) -> io::Result<()> {
         let begin = if self.is_begun { String::new() } else { format!("{{\"{}\":[", self.key) };
         let fields: String = fields.iter().map(|(key, value)| format!(",\"{key}\":{value}")).collect();
-        output.line(&format!("{begin}]{fields}}}"))
+        output.machine_line(&format!("{begin}]{fields}}}"))
     }
 
     /// Whether something was printed.

@@ -56,7 +56,7 @@ fn start(folder: &Path) -> std::sync::Arc<Library> {
     let identity = Identity::from_seed(&[9; 32]);
     let catalogue = Catalogue::open(&data_dir, identity.clone()).unwrap();
     catalogue.settle_all().unwrap();
-    Library::new(Opened { share, data_dir, catalogue, lock }, identity.id(), false, None).0
+    Library::new(Opened { share, data_dir, catalogue, lock }, identity.id(), false, 0, None).0
 }
 
 fn content(version: u64) -> Vec<u8> {

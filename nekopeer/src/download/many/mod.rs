@@ -112,6 +112,7 @@ impl Downloads {
             for (_, outcome) in done.iter_mut().flatten() {
                 if let Ok(done) = outcome {
                     done.freshness = library.freshness(&done.record);
+                    done.doubt = library.doubt(&done.record);
                 }
             }
             if !library.is_serving {
@@ -130,7 +131,7 @@ impl Downloads {
         let mut running = Vec::new();
         let mut wanted = Vec::new();
         for name in names {
-            match self.downloader.library.reserve(name) {
+            match self.downloader.library.reserve(name, &self.progress) {
                 Some(guard) => {
                     running.push(guard);
                     wanted.push(name.clone());
@@ -150,7 +151,7 @@ impl Downloads {
     async fn targets(&mut self, names: Vec<FileName>) -> Vec<Target> {
         let scope = Scope::Network { ttl_hops: self.options.ttl_hops };
         let (mut targets, mut failed) = (Vec::with_capacity(names.len()), Vec::new());
-        match self.downloader.indexers.search_all(&names, scope).await {
+        match self.downloader.peers.search_all(&names, scope).await {
             Ok(answers) => {
                 for (name, Answer { candidates, complete }) in names.into_iter().zip(answers) {
                     match self.downloader.choose(&name, &self.options, candidates, complete) {
@@ -204,7 +205,8 @@ impl Downloads {
                 Ok(Destination::UpToDate(path)) => {
                     self.progress.add_kept(target.record.size);
                     let record = target.record;
-                    self.ended(&record.name.clone(), Ok(self.downloaded(record, path, 0)));
+                    let done = Downloaded { was_here: true, ..self.downloaded(record.clone(), path, 0) };
+                    self.ended(&record.name, Ok(done));
                 }
                 Ok(Destination::Replaceable(stamp)) => match Manifest::implied_by(&target.record) {
                     Some((_, manifest)) if !target.sources.is_empty() => {
@@ -280,7 +282,16 @@ impl Downloads {
 
     fn downloaded(&self, record: VerifiedRecord, path: PathBuf, bytes_moved: u64) -> Downloaded {
         let (took, freshness) = (self.began.elapsed(), Freshness::Unverified);
-        Downloaded { record, path, bytes_moved, took, freshness, sources: Vec::new() }
+        Downloaded {
+            record,
+            path,
+            bytes_moved,
+            was_here: false,
+            took,
+            freshness,
+            doubt: None,
+            sources: Vec::new(),
+        }
     }
 
     fn ended(&mut self, name: &FileName, outcome: Result<Downloaded, DownloadError>) {

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use nekoproto::{FileName, RecordError};
 
+use crate::storage::error::is_full;
+
 /// Why an operation failed. The database is as before.
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
@@ -15,6 +17,9 @@ pub enum CatalogueError {
         /// The database's error.
         source: Box<redb::Error>,
     },
+    /// The disk is full, or a quota or file size limit is reached. The next operation tries again.
+    #[error("no space is left to write {0}: free some and try again, what is there already is kept")]
+    Full(PathBuf),
     /// The database contains something that this program did not write.
     #[error(
         "the catalogue {path} is damaged ({what}): restore the data folder from a copy, or move it away to start anew"
@@ -63,6 +68,9 @@ pub enum CatalogueError {
 impl CatalogueError {
     /// The database in the file `path` failed.
     pub(super) fn database(path: &Path, error: impl Into<redb::Error>) -> Self {
-        Self::Database { path: path.to_owned(), source: Box::new(error.into()) }
+        match error.into() {
+            redb::Error::Io(error) if is_full(&error) => Self::Full(path.to_owned()),
+            error => Self::Database { path: path.to_owned(), source: Box::new(error) },
+        }
     }
 }

@@ -9,6 +9,7 @@
 //! was stored. One that is not is an error of its name alone.
 
 mod copies;
+mod database;
 mod entry;
 mod error;
 mod floors;
@@ -206,6 +207,12 @@ fn found(entries: Result<Vec<Entry>, CatalogueError>) -> Vec<Arc<Entry>> {
 }
 
 #[cfg(test)]
+mod failure_tests;
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod model_tests;
+#[cfg(test)]
+mod stress_tests;
 #[cfg(test)]
 mod tests;

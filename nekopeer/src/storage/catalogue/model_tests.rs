@@ -12,15 +12,19 @@ use crate::content::stamp::Stamp;
 
 const NODE: [u8; 32] = [1; 32];
 
-struct Folder(tempfile::TempDir);
+pub(super) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn open(&self) -> Catalogue {
+    pub(super) fn open(&self) -> Catalogue {
         Catalogue::open(self.0.path(), Identity::from_seed(&NODE)).unwrap()
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.0.path()
     }
 
     /// The database, past the catalogue.
@@ -44,7 +48,7 @@ impl Folder {
 }
 
 /// A copy of another origin's file. `content` chooses its bytes; an even one has one chunk, an odd one several.
-fn copy(folder: &Folder, name: &str, version: u64, content: u8) -> Copy {
+pub(super) fn copy(folder: &Folder, name: &str, version: u64, content: u8) -> Copy {
     let origin = Identity::from_seed(&[2; 32]);
     let size = 1000 + u64::from(content);
     let hash = ContentHash::from_bytes([content; 32]);

@@ -1,51 +1,38 @@
-//! The open database, and what was committed last, which is read without waiting for a writer.
+//! What is read from the catalogue: each operation asks what was committed last, without waiting for a writer.
 
 #[cfg(test)]
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{
     ffi::OsStr,
-    fmt,
     ops::Bound,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use nekoproto::{ContentHash, FileName, ManifestHash, NodeId, codec};
-use parking_lot::RwLock;
-use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase, ReadableTableMetadata};
+use redb::{ReadOnlyTable, ReadableTableMetadata};
 
+#[cfg(test)]
+use super::schema::{CONTENTS, FILES};
 use super::{
+    database::{Committed, LiveDatabase},
     entry::{Copy, Entry, from_row},
     error::CatalogueError,
     schema::{
-        AVERAGES, CONTENTS, Definition, FILES, FLOORS, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS,
-        PARTIALS, PLACING, PROGRESS, SIZES, UNTOLD, half,
+        AVERAGES, Definition, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS, PLACING, PROGRESS,
+        SIZES, half,
     },
     untold::Row,
     write::Write,
 };
 
-/// Size of the database's page cache in bytes.
-const CACHE_BYTES: usize = 4 * 1024 * 1024;
-
-/// The open database. It is its own index: opening it loads nothing, and a lookup decodes what it returns.
+/// The tables of the open database. It is its own index: opening it loads nothing, and a lookup decodes what it
+/// returns.
+#[derive(Debug)]
 pub(super) struct Tables {
-    /// Replaced after each commit, so that it does not keep old pages from being used again for long.
-    committed: RwLock<Arc<Committed>>,
-    database: Database,
-    pub(super) path: PathBuf,
+    pub(super) database: LiveDatabase,
     #[cfg(test)]
     rows_read: AtomicU64,
-}
-
-/// The state after one commit.
-struct Committed {
-    transaction: ReadTransaction,
-    files: ReadOnlyTable<&'static str, &'static [u8]>,
-    contents: ReadOnlyTable<(&'static HalfHash, &'static str), ()>,
-    untold: ReadOnlyTable<&'static str, &'static [u8]>,
-    floors: ReadOnlyTable<(&'static str, &'static [u8; 32]), &'static [u8]>,
 }
 
 /// Some entries, in the order of their names.
@@ -75,66 +62,56 @@ pub(super) struct Counts {
 impl Tables {
     /// Opens the database in the file `path`, or creates it. An older form is brought to this one.
     pub(super) fn open(path: &Path, node: NodeId) -> Result<Self, CatalogueError> {
-        let opened = Database::builder().set_cache_size(CACHE_BYTES).create(path);
-        let database = opened.map_err(|error| CatalogueError::database(path, error))?;
-        let write = begin(&database, path)?;
-        if write.prepare(node)? {
-            write.commit()?;
-        }
-        let committed = RwLock::new(Arc::new(Committed::of(&database, path)?));
-        let path = path.to_owned();
         Ok(Self {
-            committed,
-            database,
-            path,
+            database: LiveDatabase::open(path, node)?,
             #[cfg(test)]
             rows_read: AtomicU64::new(0),
         })
     }
 
+    /// See [`LiveDatabase::begin`].
     pub(super) fn begin(&self) -> Result<Write<'_>, CatalogueError> {
-        begin(&self.database, &self.path)
+        self.database.begin()
     }
 
-    /// Makes a transaction durable, then visible.
+    /// See [`LiveDatabase::commit`].
     pub(super) fn commit(&self, write: Write<'_>) -> Result<(), CatalogueError> {
-        write.commit()?;
-        self.show()
-    }
-
-    fn show(&self) -> Result<(), CatalogueError> {
-        *self.committed.write() = Arc::new(Committed::of(&self.database, &self.path)?);
-        Ok(())
+        self.database.commit(write)
     }
 
     /// The number of entries.
     pub(super) fn len(&self) -> Result<usize, CatalogueError> {
-        let committed = self.committed();
-        let len = committed.files.len().map_err(|error| self.failed(error))?;
+        let len = self.database.read(|committed| Ok(committed.files.len()?))?;
         Ok(usize::try_from(len).unwrap_or(usize::MAX))
     }
 
     /// The entry of `name`.
     pub(super) fn get(&self, name: &str) -> Result<Option<Entry>, CatalogueError> {
-        let committed = self.committed();
-        let row = committed.files.get(name).map_err(|error| self.failed(error))?;
-        row.map(|row| self.decode(name, row.value())).transpose()
+        self.database.read(|committed| self.entry_in(committed, name))?.transpose()
+    }
+
+    fn entry_in(
+        &self,
+        committed: &Committed,
+        name: &str,
+    ) -> Result<Option<Result<Entry, CatalogueError>>, redb::Error> {
+        Ok(committed.files.get(name)?.map(|row| self.decode(name, row.value())))
     }
 
     /// At most `limit` entries from `start` on.
     pub(super) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
-        let committed = self.committed();
         let after = start.0.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        let files = committed.files.range::<&str>((after, Bound::Unbounded));
-        let (mut entries, mut last) = (Vec::with_capacity(limit), None);
-        for row in files.map_err(|error| self.failed(error))?.take(limit) {
-            let (name, row) = row.map_err(|error| self.failed(error))?;
-            entries.push(self.decode(name.value(), row.value()));
-            last = Some(name);
-        }
-        let next =
-            last.filter(|_| entries.len() == limit).map(|name| PageStart(Some(name.value().to_owned())));
-        Ok(Page { entries, next })
+        self.database.read(|committed| {
+            let (mut entries, mut last) = (Vec::with_capacity(limit), None);
+            for row in committed.files.range::<&str>((after, Bound::Unbounded))?.take(limit) {
+                let (name, row) = row?;
+                entries.push(self.decode(name.value(), row.value()));
+                last = Some(name);
+            }
+            let next =
+                last.filter(|_| entries.len() == limit).map(|name| PageStart(Some(name.value().to_owned())));
+            Ok(Page { entries, next })
+        })
     }
 
     /// Entries with this content, at most `limit`.
@@ -143,9 +120,10 @@ impl Tables {
         content: &ContentHash,
         limit: usize,
     ) -> Result<Vec<Entry>, CatalogueError> {
-        let committed = self.committed();
         let has = |entry: &Entry| entry.record.content == *content;
-        self.named_in(&committed.contents, half(content.as_bytes()), limit, has)
+        self.database.read(|committed| {
+            self.named_in(committed, &committed.contents, half(content.as_bytes()), limit, has)
+        })
     }
 
     /// Entries with this manifest, at most `limit`.
@@ -154,42 +132,48 @@ impl Tables {
         hash: &ManifestHash,
         limit: usize,
     ) -> Result<Vec<Entry>, CatalogueError> {
-        let committed = self.committed();
         let has = |entry: &Entry| entry.record.manifest == *hash;
-        self.named_in(&self.table_of(&committed, MANIFEST_USERS)?, half(hash.as_bytes()), limit, has)
+        self.database.read(|committed| {
+            let users = committed.table(MANIFEST_USERS)?;
+            self.named_in(committed, &users, half(hash.as_bytes()), limit, has)
+        })
     }
 
     fn named_in(
         &self,
+        committed: &Committed,
         index: &ReadOnlyTable<(&'static HalfHash, &'static str), ()>,
         key: &HalfHash,
         limit: usize,
         has: impl Fn(&Entry) -> bool,
-    ) -> Result<Vec<Entry>, CatalogueError> {
+    ) -> Result<Vec<Entry>, redb::Error> {
         let mut entries = Vec::new();
-        for found in index.range((key, "")..).map_err(|error| self.failed(error))?.take(limit) {
-            let (found, _) = found.map_err(|error| self.failed(error))?;
+        for found in index.range((key, "")..)?.take(limit) {
+            let (found, _) = found?;
             let (half, name) = found.value();
             if half != key {
                 break;
             }
             // A damaged entry does not hide the others.
-            entries.extend(self.get(name).ok().flatten().filter(&has));
+            let entry = self.entry_in(committed, name)?.and_then(Result::ok);
+            entries.extend(entry.filter(&has));
         }
         Ok(entries)
     }
 
     /// Names of entries with a stored manifest, at most `limit`, those of the most similar size first.
     pub(super) fn near_in_size(&self, size: u64, limit: usize) -> Result<Vec<String>, CatalogueError> {
-        let committed = self.committed();
-        let sizes = self.table_of(&committed, SIZES)?;
-        let mut near = Vec::new();
-        let below = sizes.range(..(size, "")).map_err(|error| self.failed(error))?.rev().take(limit);
-        let above = sizes.range((size, "")..).map_err(|error| self.failed(error))?.take(limit);
-        for found in below.chain(above) {
-            let (found, _) = found.map_err(|error| self.failed(error))?;
-            near.push((found.value().0.abs_diff(size), found.value().1.to_owned()));
-        }
+        let mut near = self.database.read(|committed| {
+            let sizes = committed.table(SIZES)?;
+            let mut near = Vec::new();
+            let below = sizes.range(..(size, ""))?.rev().take(limit);
+            let above = sizes.range((size, "")..)?.take(limit);
+            for found in below.chain(above) {
+                let (found, _) = found?;
+                near.push((found.value().0.abs_diff(size), found.value().1.to_owned()));
+            }
+            Ok(near)
+        })?;
         near.sort_unstable();
         near.truncate(limit);
         Ok(near.into_iter().map(|(_, name)| name).collect())
@@ -197,34 +181,34 @@ impl Tables {
 
     /// The version of `name` that not every indexer has listed. A damaged row counts as none.
     pub(super) fn untold(&self, name: &FileName) -> Result<Option<Row>, CatalogueError> {
-        let committed = self.committed();
-        let row = committed.untold.get(name.as_str()).map_err(|error| self.failed(error))?;
-        Ok(row.and_then(|row| codec::decode(row.value()).ok()))
+        self.database.read(|committed| {
+            let row = committed.untold.get(name.as_str())?;
+            Ok(row.and_then(|row| codec::decode(row.value()).ok()))
+        })
     }
 
     /// Whether `is_it` returns true of one of these versions.
     pub(super) fn any_untold(&self, is_it: impl Fn(&str, &Row) -> bool) -> Result<bool, CatalogueError> {
-        let committed = self.committed();
-        let rows = committed.untold.range::<&str>(..).map_err(|error| self.failed(error))?;
-        for row in rows {
-            let (name, row) = row.map_err(|error| self.failed(error))?;
-            if codec::decode(row.value()).is_ok_and(|row| is_it(name.value(), &row)) {
-                return Ok(true);
+        self.database.read(|committed| {
+            for row in committed.untold.range::<&str>(..)? {
+                let (name, row) = row?;
+                if codec::decode(row.value()).is_ok_and(|row| is_it(name.value(), &row)) {
+                    return Ok(true);
+                }
             }
-        }
-        Ok(false)
+            Ok(false)
+        })
     }
 
     /// At most `max` names of entries, those after `last` in the order of their text.
     pub(super) fn names_after(&self, last: &str, max: usize) -> Result<Vec<FileName>, CatalogueError> {
-        let committed = self.committed();
-        let rows = committed.files.range::<&str>((Bound::Excluded(last), Bound::Unbounded));
-        let mut names = Vec::new();
-        for row in rows.map_err(|error| self.failed(error))?.take(max) {
-            let (name, _) = row.map_err(|error| self.failed(error))?;
-            names.extend(FileName::new(name.value())); // what is no name has no entry either
-        }
-        Ok(names)
+        self.database.read(|committed| {
+            let mut names = Vec::new();
+            for row in committed.files.range::<&str>((Bound::Excluded(last), Bound::Unbounded))?.take(max) {
+                names.extend(FileName::new(row?.0.value())); // what is no name has no entry either
+            }
+            Ok(names)
+        })
     }
 
     pub(super) fn manifest(&self, hash: &ManifestHash) -> Result<Option<Vec<u8>>, CatalogueError> {
@@ -245,13 +229,14 @@ impl Tables {
 
     /// What is remembered of copies of `name` that are held no more; a damaged row is left out.
     pub(super) fn floors(&self, name: &FileName) -> Result<Vec<Entry>, CatalogueError> {
-        let committed = self.committed();
         let name = name.as_str();
-        let all = (name, &[0; 32])..=(name, &[u8::MAX; 32]);
-        let rows = committed.floors.range(all).map_err(|error| self.failed(error))?;
-        let floors = rows.map(|row| row.map(|(_, row)| from_row(name, row.value())));
-        let floors = floors.collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
-        Ok(floors.into_iter().flatten().collect())
+        self.database.read(|committed| {
+            let mut floors = Vec::new();
+            for row in committed.floors.range((name, &[0; 32])..=(name, &[u8::MAX; 32]))? {
+                floors.extend(from_row(name, row?.1.value()));
+            }
+            Ok(floors)
+        })
     }
 
     /// The copy that is about to be moved to its place under `name`; none if its row is damaged.
@@ -265,12 +250,13 @@ impl Tables {
 
     /// The names of all copies that are about to be moved to their places.
     pub(super) fn all_placing(&self) -> Result<Vec<FileName>, CatalogueError> {
-        let committed = self.committed();
-        let rows =
-            self.table_of(&committed, PLACING)?.range::<&str>(..).map_err(|error| self.failed(error))?;
-        let names = rows.map(|row| row.map(|(name, _)| FileName::new(name.value())));
-        let names = names.collect::<Result<Vec<_>, _>>().map_err(|error| self.failed(error))?;
-        Ok(names.into_iter().flatten().collect())
+        self.database.read(|committed| {
+            let mut names = Vec::new();
+            for row in committed.table(PLACING)?.range::<&str>(..)? {
+                names.extend(FileName::new(row?.0.value()));
+            }
+            Ok(names)
+        })
     }
 
     pub(super) fn progress(&self, path: &Path) -> Result<Option<Vec<u8>>, CatalogueError> {
@@ -286,73 +272,35 @@ impl Tables {
     /// Number of rows of the tables that follow from the entries.
     #[cfg(test)]
     pub(super) fn counts(&self) -> Result<Counts, CatalogueError> {
-        let committed = self.committed();
-        let count = |length: Result<u64, redb::StorageError>| length.map_err(|error| self.failed(error));
-        Ok(Counts {
-            files: count(self.table_of(&committed, FILES)?.len())?,
-            contents: count(self.table_of(&committed, CONTENTS)?.len())?,
-            users: count(self.table_of(&committed, MANIFEST_USERS)?.len())?,
-            sizes: count(self.table_of(&committed, SIZES)?.len())?,
-            manifests: count(self.table_of(&committed, MANIFESTS)?.len())?,
+        self.database.read(|committed| {
+            Ok(Counts {
+                files: committed.table(FILES)?.len()?,
+                contents: committed.table(CONTENTS)?.len()?,
+                users: committed.table(MANIFEST_USERS)?.len()?,
+                sizes: committed.table(SIZES)?.len()?,
+                manifests: committed.table(MANIFESTS)?.len()?,
+            })
         })
     }
 
     fn decode(&self, name: &str, row: &[u8]) -> Result<Entry, CatalogueError> {
         #[cfg(test)]
         self.rows_read.fetch_add(1, Ordering::Relaxed);
-        from_row(name, row)
-            .ok_or_else(|| CatalogueError::DamagedEntry { path: self.path.clone(), name: name.to_owned() })
+        from_row(name, row).ok_or_else(|| CatalogueError::DamagedEntry {
+            path: self.database.path.clone(),
+            name: name.to_owned(),
+        })
     }
 
     fn read<K: redb::Key + 'static, V: redb::Value + 'static, T>(
         &self,
         table: Definition<K, V>,
         key: K::SelfType<'_>,
-        take: impl FnOnce(V::SelfType<'_>) -> T,
+        take: impl Fn(V::SelfType<'_>) -> T,
     ) -> Result<Option<T>, CatalogueError> {
-        let committed = self.committed();
-        let found = self.table_of(&committed, table)?.get(key).map_err(|error| self.failed(error))?;
-        Ok(found.map(|found| take(found.value())))
+        self.database.read(|committed| {
+            let found = committed.table(table)?.get(&key)?;
+            Ok(found.map(|found| take(found.value())))
+        })
     }
-
-    fn table_of<K: redb::Key + 'static, V: redb::Value + 'static>(
-        &self,
-        committed: &Committed,
-        table: Definition<K, V>,
-    ) -> Result<ReadOnlyTable<K, V>, CatalogueError> {
-        committed.transaction.open_table(table).map_err(|error| self.failed(error))
-    }
-
-    /// What was committed last. Keep it until all that was read from it is dropped: a commit must not meet a page that
-    /// is still read in a transaction that has ended.
-    fn committed(&self) -> Arc<Committed> {
-        Arc::clone(&self.committed.read())
-    }
-
-    fn failed(&self, error: impl Into<redb::Error>) -> CatalogueError {
-        CatalogueError::database(&self.path, error)
-    }
-}
-
-impl Committed {
-    fn of(database: &Database, path: &Path) -> Result<Self, CatalogueError> {
-        let failed = |error: redb::Error| CatalogueError::database(path, error);
-        let transaction = database.begin_read().map_err(|error| failed(error.into()))?;
-        let files = transaction.open_table(FILES).map_err(|error| failed(error.into()))?;
-        let contents = transaction.open_table(CONTENTS).map_err(|error| failed(error.into()))?;
-        let untold = transaction.open_table(UNTOLD).map_err(|error| failed(error.into()))?;
-        let floors = transaction.open_table(FLOORS).map_err(|error| failed(error.into()))?;
-        Ok(Self { transaction, files, contents, untold, floors })
-    }
-}
-
-impl fmt::Debug for Tables {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tables").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-fn begin<'a>(database: &Database, path: &'a Path) -> Result<Write<'a>, CatalogueError> {
-    let transaction = database.begin_write().map_err(|error| CatalogueError::database(path, error))?;
-    Ok(Write { transaction, path })
 }

@@ -1,6 +1,7 @@
 //! One transaction that changes the database.
 
 use std::{
+    cell::RefCell,
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -10,7 +11,8 @@ use nekoproto::{
     FileName, ManifestHash, Version,
     codec::{self, CodecError},
 };
-use redb::{ReadableTable, Table, WriteTransaction};
+use parking_lot::ReentrantMutexGuard;
+use redb::{Database, ReadableTable, Table, WriteTransaction};
 
 use super::{
     entry::{Copy, Entry, from_row, to_row},
@@ -23,11 +25,16 @@ use super::{
 };
 use crate::content::outboard::SegmentHash;
 
+/// The open database, locked by who writes or opens it; none while it cannot be opened.
+pub(super) type Writing<'a> = ReentrantMutexGuard<'a, RefCell<Option<Database>>>;
+
 /// One transaction. Dropped without a commit, it changes nothing.
 pub(super) struct Write<'a> {
     pub(super) transaction: WriteTransaction,
     /// The database's file.
     pub(super) path: &'a Path,
+    /// Kept until the transaction has ended: a database is not closed before.
+    pub(super) writing: Writing<'a>,
 }
 
 /// What happens to the keys of an entry.
@@ -252,10 +259,6 @@ impl Write<'_> {
         })
     }
 
-    pub(super) fn commit(self) -> Result<(), CatalogueError> {
-        self.transaction.commit().map_err(|error| CatalogueError::database(self.path, error))
-    }
-
     /// Opens a table, and works in it.
     pub(super) fn with<K: redb::Key + 'static, V: redb::Value + 'static, T>(
         &self,
@@ -265,6 +268,14 @@ impl Write<'_> {
         let mut table =
             self.transaction.open_table(table).map_err(|error| CatalogueError::database(self.path, error))?;
         work(&mut table).map_err(|error| CatalogueError::database(self.path, error))
+    }
+}
+
+impl<'a> Write<'a> {
+    /// Makes it durable. Returns the lock, under which it is made visible.
+    pub(super) fn commit(self) -> Result<Writing<'a>, CatalogueError> {
+        self.transaction.commit().map_err(|error| CatalogueError::database(self.path, error))?;
+        Ok(self.writing)
     }
 }
 

@@ -1,0 +1,188 @@
+//! The open database: one writer at a time, readers of what was committed last, and a failed one opened again.
+
+use std::{
+    cell::RefCell,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use nekoproto::NodeId;
+use parking_lot::{ReentrantMutex, RwLock};
+use redb::{
+    Database, DatabaseError, Error, ReadOnlyTable, ReadTransaction, ReadableDatabase, WriteTransaction,
+};
+
+use super::{
+    error::CatalogueError,
+    schema::{CONTENTS, Definition, FILES, FLOORS, HalfHash, UNTOLD},
+    write::{Write, Writing},
+};
+
+/// Size of the database's page cache in bytes.
+const CACHE_BYTES: usize = 4 * 1024 * 1024;
+
+/// How long a reader of a failed database waits for who writes or opens it; then it fails. A limit, because the
+/// writer may itself wait for the threads that read.
+const OPENED_WITHIN: Duration = Duration::from_secs(10);
+
+/// The open database.
+///
+/// After an error of the disk redb refuses everything but to be closed and opened again, which repairs it. The next
+/// operation does that, a read too, once: if the disk still fails, it says so, and the one after it tries again.
+pub(super) struct LiveDatabase {
+    pub(super) path: PathBuf,
+    /// Whose it is.
+    node: NodeId,
+    /// Replaced after each commit, so that it does not keep old pages from being used again for long. Dropped before
+    /// the database.
+    committed: RwLock<Option<Arc<Committed>>>,
+    /// Locked by who writes or opens it, without readers: redb ends their transactions when it closes a database, and
+    /// they begin anew. Reentrant, so that who reads while writing is told from who has to wait.
+    database: ReentrantMutex<RefCell<Option<Database>>>,
+    #[cfg(test)]
+    pub(super) faults: Arc<super::faults::Faults>,
+}
+
+/// The state after one commit.
+///
+/// What a table returns does not keep the transaction open that it was read in: drop it before this. Readers that
+/// did not let commits free pages that were still read, which redb's debug build asserts (`read_page_ref_counts`)
+/// and then writes nothing more. Commits without durability have no part in that. The transaction is dropped before
+/// the tables, which keep it open: its own tree would end it a moment before it lets go of its root page.
+pub(super) struct Committed {
+    transaction: ReadTransaction,
+    pub(super) files: ReadOnlyTable<&'static str, &'static [u8]>,
+    pub(super) contents: ReadOnlyTable<(&'static HalfHash, &'static str), ()>,
+    pub(super) untold: ReadOnlyTable<&'static str, &'static [u8]>,
+    pub(super) floors: ReadOnlyTable<(&'static str, &'static [u8; 32]), &'static [u8]>,
+}
+
+impl LiveDatabase {
+    /// Opens the database in the file `path`, or creates it. An older form is brought to this one.
+    pub(super) fn open(path: &Path, node: NodeId) -> Result<Self, CatalogueError> {
+        let live = Self {
+            path: path.to_owned(),
+            node,
+            database: ReentrantMutex::default(),
+            committed: RwLock::default(),
+            #[cfg(test)]
+            faults: Arc::default(),
+        };
+        live.open_file(true)?;
+        Ok(live)
+    }
+
+    /// Begins a transaction when none is in progress. Opens a failed database again.
+    pub(super) fn begin(&self) -> Result<Write<'_>, CatalogueError> {
+        let writing = self.database.lock();
+        let mut begun = begin_write(&writing);
+        if let Err(error) = begun {
+            tracing::warn!(path = %self.path.display(), %error, "the catalogue is opened again");
+            self.open_file(false)?;
+            begun = begin_write(&writing);
+        }
+        let transaction = begun.map_err(|error| self.failed(error))?;
+        Ok(Write { transaction, path: &self.path, writing })
+    }
+
+    /// Makes a transaction durable, then visible.
+    ///
+    /// # Errors
+    /// The disk failed. The whole change may have become durable, and is then visible when the database is opened
+    /// again; or nothing of it.
+    pub(super) fn commit(&self, write: Write<'_>) -> Result<(), CatalogueError> {
+        let writing = write.commit()?;
+        let database = writing.borrow();
+        self.show(database.as_ref()).map_err(|error| self.failed(error))
+    }
+
+    /// Does `work` with what was committed last; once more, if the database had failed and could be opened again.
+    /// `work` returns nothing that redb lent it.
+    pub(super) fn read<T>(&self, work: impl Fn(&Committed) -> Result<T, Error>) -> Result<T, CatalogueError> {
+        let read = || {
+            let committed = self.committed.read().clone();
+            work(&*committed.ok_or(Error::DatabaseClosed)?)
+        };
+        let mut result = read();
+        if matches!(result, Err(Error::PreviousIo | Error::DatabaseClosed))
+            && !self.database.is_owned_by_current_thread()
+            && let Some(_writing) = self.database.try_lock_for(OPENED_WITHIN)
+        {
+            drop(self.begin()?);
+            result = read();
+        }
+        result.map_err(|error| self.failed(error))
+    }
+
+    /// Opens the file, after closing it if it is open, and shows what is in it.
+    fn open_file(&self, may_create: bool) -> Result<(), CatalogueError> {
+        let writing = self.database.lock();
+        drop(writing.take()); // the file is unlocked
+        let database = self.file(may_create).map_err(|error| self.failed(error))?;
+        let transaction = database.begin_write().map_err(|error| self.failed(error))?;
+        let write = Write { transaction, path: &self.path, writing: self.database.lock() };
+        if write.prepare(self.node)? {
+            drop(write.commit()?);
+        }
+        self.show(Some(&database)).map_err(|error| self.failed(error))?;
+        writing.replace(Some(database));
+        Ok(())
+    }
+
+    #[cfg(not(test))]
+    fn file(&self, may_create: bool) -> Result<Database, DatabaseError> {
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES);
+        if may_create { builder.create(&self.path) } else { builder.open(&self.path) }
+    }
+
+    #[cfg(test)]
+    fn file(&self, may_create: bool) -> Result<Database, DatabaseError> {
+        let backend = self.faults.backend(&self.path, may_create)?;
+        Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend)
+    }
+
+    /// What is committed now is what is read from now on; nothing is, if that fails.
+    fn show(&self, database: Option<&Database>) -> Result<(), Error> {
+        let committed = database.ok_or(Error::DatabaseClosed).and_then(Committed::of).map(Arc::new);
+        *self.committed.write() = committed.as_ref().ok().cloned();
+        committed.map(drop)
+    }
+
+    fn failed(&self, error: impl Into<Error>) -> CatalogueError {
+        CatalogueError::database(&self.path, error)
+    }
+}
+
+impl Committed {
+    fn of(database: &Database) -> Result<Self, Error> {
+        let transaction = database.begin_read()?;
+        Ok(Self {
+            files: transaction.open_table(FILES)?,
+            contents: transaction.open_table(CONTENTS)?,
+            untold: transaction.open_table(UNTOLD)?,
+            floors: transaction.open_table(FLOORS)?,
+            transaction,
+        })
+    }
+
+    /// Another table.
+    pub(super) fn table<K: redb::Key + 'static, V: redb::Value + 'static>(
+        &self,
+        table: Definition<K, V>,
+    ) -> Result<ReadOnlyTable<K, V>, Error> {
+        Ok(self.transaction.open_table(table)?)
+    }
+}
+
+impl fmt::Debug for LiveDatabase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveDatabase").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+fn begin_write(writing: &Writing<'_>) -> Result<WriteTransaction, Error> {
+    Ok(writing.borrow().as_ref().ok_or(Error::DatabaseClosed)?.begin_write()?)
+}

@@ -1,0 +1,105 @@
+//! A disk that is full on demand, below the database.
+
+use std::{
+    fs::OpenOptions,
+    io,
+    ops::Bound,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use redb::{BackendError, DatabaseError, StorageBackend, backends::FileBackend};
+
+/// When writing to a file begins to fail: after a number of changes, until it is set again.
+#[derive(Debug)]
+pub(super) struct Faults(AtomicU64);
+
+#[derive(Debug)]
+struct Failing {
+    file: FileBackend,
+    faults: Arc<Faults>,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self(AtomicU64::new(u64::MAX))
+    }
+}
+
+impl Faults {
+    /// The disk is full after `changes` to it.
+    pub(super) fn begin_after(&self, changes: u64) {
+        self.0.store(changes, Ordering::Relaxed);
+    }
+
+    pub(super) fn end(&self) {
+        self.begin_after(u64::MAX);
+    }
+
+    pub(super) fn backend(
+        self: &Arc<Self>,
+        path: &Path,
+        may_create: bool,
+    ) -> Result<impl StorageBackend + use<>, DatabaseError> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(may_create).open(path);
+        let file = FileBackend::new(file.map_err(redb::StorageError::from)?)?;
+        Ok(Failing { file, faults: Arc::clone(self) })
+    }
+
+    fn change(&self) -> io::Result<()> {
+        let left = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| match left {
+            0 | u64::MAX => Some(left),
+            left => Some(left - 1),
+        });
+        if left == Ok(0) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+impl StorageBackend for Failing {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.faults.change()?;
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.faults.change()?;
+        self.file.sync_data()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.faults.change()?;
+        self.file.write(offset, data)
+    }
+
+    fn close(&self) -> io::Result<()> {
+        self.file.close()
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.try_lock_range(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.unlock_range(start, end)
+    }
+
+    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        self.file.lock_range(start, end)
+    }
+
+    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        self.file.query_lock_range(start, end)
+    }
+}
