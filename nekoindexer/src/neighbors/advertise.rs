@@ -6,7 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{IndexerServiceClient, NodeTag, clock, summary::SummaryNews, transport::call_within};
+use nekoproto::{
+    IndexerServiceClient, NodeTag, clock,
+    summary::{SummaryNews, What},
+    transport::call_within,
+};
 use tokio::time::{Instant as TokioInstant, sleep, sleep_until};
 use tracing::debug;
 
@@ -20,6 +24,8 @@ use crate::state::{
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 /// Time for a neighbor to acknowledge a message.
 const ACKNOWLEDGED_WITHIN: Duration = TRUSTED_FOR;
+/// The same for a message with whole filters: over a slow link it takes longer, and nothing depends on when it arrives.
+const FILTERS_WITHIN: Duration = Duration::from_secs(20);
 /// Pause before a retry when a neighbor did not acknowledge; it doubles up to [`HEARTBEAT_EVERY`].
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 /// The longest pause where the neighbor refuses: it has no room for us, and each time is told everything.
@@ -158,7 +164,9 @@ impl Neighborhood {
         message: SummaryNews,
     ) -> Result<(), NotAcknowledged> {
         let asked = clock::now();
-        let answer = neighbor.summarize(call_within(ACKNOWLEDGED_WITHIN), message).await;
+        let has_filters = message.changes.iter().any(|change| matches!(change.what, What::Whole { .. }));
+        let within = if has_filters { FILTERS_WITHIN } else { ACKNOWLEDGED_WITHIN };
+        let answer = neighbor.summarize(call_within(within), message).await;
         let reply = match answer {
             Ok(Ok(reply)) => reply,
             Ok(Err(refusal)) => {

@@ -293,6 +293,8 @@ fn what_is_told_in_parts_is_confirmed_with_the_last() {
     told.tell_own(tag(0), &own, Some(&tags(&[])));
     while let Some(message) = told.next_message() {
         assert_eq!(told.confirms(own.position()) != 0, message.is_all, "{}", message.number);
+        let bytes = nekoproto::codec::encode(&message).unwrap().len();
+        assert!(bytes < 96 * 1024, "{bytes} bytes take a slow link too long");
     }
 }
 
