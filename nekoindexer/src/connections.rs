@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc, time::Instant};
 
+use futures::future::abortable;
 use nekoproto::{
     Holder, IndexerService, IndexerServiceClient, PeerServiceClient, Role,
     transport::{Connection, Endpoint, Link, LinkState, control},
@@ -79,7 +80,8 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let node = connection.remote.node;
     let (connected, driver) = open_neighbor(&shared, connection, false);
     let channel = Arc::clone(&connected.channel);
-    shared.neighbors.links.arrived(node, connected.clone());
+    let (driver, end) = abortable(driver);
+    let is_neighbor = shared.neighbors.links.arrived(node, connected.clone(), end);
     shared.neighbors.changed();
     defer! {
         shared.neighbors.links.left(node, &channel, Instant::now());
@@ -92,8 +94,8 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
             shared.neighbors.advertise(&shared.state, &connected.channel, &connected.client).await;
         }
     };
-    let _advertising = AbortOnDropHandle::new(shared.tasks.spawn(advertising)); // it never ends
-    driver.await;
+    let _advertising = is_neighbor.then(|| AbortOnDropHandle::new(shared.tasks.spawn(advertising))); // it never ends
+    let _ = driver.await; // ended by the other end, or by ours
 }
 
 async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, .. }: Connection) {

@@ -63,7 +63,7 @@ impl Indexer {
     /// Nothing is left running.
     pub async fn spawn(config: Config) -> Result<IndexerHandle, StartError> {
         config.validate()?;
-        let identity = identity(&config)?;
+        let (identity, was_here) = identity(&config)?;
         let node = identity.id();
         let endpoint = Endpoint::new(EndpointConfig {
             identity,
@@ -75,7 +75,7 @@ impl Indexer {
             .bind(config.listen)
             .map_err(|source| StartError::Listen { addr: config.listen, source })?;
         let local_addr = listener.local_addr();
-        let shared = Arc::new(Shared::new(node, &config));
+        let shared = Arc::new(Shared::new(node, &config, was_here));
         let serve = {
             let shared = Arc::clone(&shared);
             move |connection| connections::serve(Arc::clone(&shared), connection)
@@ -132,8 +132,11 @@ impl Drop for IndexerHandle {
     }
 }
 
-fn identity(config: &Config) -> Result<Identity, StartError> {
-    let Some(folder) = &config.data_dir else { return Ok(Identity::generate()) };
+/// The key, and whether it is from an earlier start.
+fn identity(config: &Config) -> Result<(Identity, bool), StartError> {
+    let Some(folder) = &config.data_dir else { return Ok((Identity::generate(), false)) };
     fs::create_dir_all(folder).map_err(|source| StartError::DataDir { path: folder.clone(), source })?;
-    Ok(Identity::load_or_create(&folder.join("indexer.key"))?)
+    let file = folder.join("indexer.key");
+    let was_here = file.exists();
+    Ok((Identity::load_or_create(&file)?, was_here))
 }

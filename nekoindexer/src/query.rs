@@ -1,10 +1,13 @@
 //! Carries out a query plan: asks the neighbors at once, within the deadline, and merges.
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::LazyCell,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{
-    Covered, FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, summary::NameKey,
+    Covered, FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, clock, summary::NameKey,
     transport::call_until,
 };
 use tarpc::client::RpcError;
@@ -13,7 +16,10 @@ use tracing::debug;
 
 use crate::{
     config::Routing,
-    neighbors::links::Neighbor,
+    neighbors::{
+        channel::Wanted,
+        links::{Neighbor, Neighbors},
+    },
     shared::Shared,
     state::{
         QueryPlan,
@@ -67,18 +73,9 @@ pub(crate) async fn answer(
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
     let forwarded = QueryRequest { ttl_hops, covered, ..request };
-    let (later, first) = match shared.routing {
-        Routing::Flood => (Vec::new(), route.ask),
-        Routing::Summary => {
-            let key = NameKey::of(&forwarded.name);
-            let covers = |tag: &NodeTag| *tag == shared.tag || forwarded.covered.contains(tag);
-            let (later, first) = route.ask.into_iter().partition(|index| {
-                let theirs = &neighbors.reachable[*index].connected.channel.theirs;
-                theirs.read().rules_out(key, ttl_hops, covers, now)
-            });
-            // Asked for itself alone, a neighbor whose summary is trusted is known to list nothing: see the rule.
-            (if ttl_hops == 0 { Vec::new() } else { later }, first)
-        }
+    let (first, later) = match shared.routing {
+        Routing::Flood => (route.ask, Vec::new()),
+        Routing::Summary => split(shared, &neighbors, route.ask, &forwarded),
     };
     let mut answers = FuturesUnordered::new();
     let ask = |index: &usize| ask(&neighbors.reachable[*index], forwarded.clone(), now, now + budget);
@@ -99,6 +96,34 @@ pub(crate) async fn answer(
         absorb(&mut merge, neighbor, answer, &forwarded.name, &shared.verifier);
     }
     Ok(merge.finish())
+}
+
+/// Of the neighbors to `ask`, those that are asked at once, and those that are if nobody has anything.
+fn split(
+    shared: &Shared,
+    neighbors: &Neighbors,
+    mut ask: Vec<usize>,
+    forwarded: &QueryRequest,
+) -> (Vec<usize>, Vec<usize>) {
+    let covered = LazyCell::new(|| {
+        let mut covered = forwarded.covered.to_vec();
+        covered.sort_unstable();
+        covered
+    });
+    let now = clock::now();
+    let wanted = Wanted {
+        key: NameKey::of(&forwarded.name),
+        ttl_hops: forwarded.ttl_hops,
+        covers: &|tag| *tag == shared.tag || covered.binary_search(tag).is_ok(),
+        now,
+        clock_ms: shared.neighbors.clock_ms(now),
+    };
+    if forwarded.ttl_hops == 0 {
+        // Asked for itself alone, a neighbor whose summary is trusted is known to list nothing: see the rule.
+        ask.retain(|index| !neighbors.reachable[*index].rules_out(&wanted));
+        return (ask, Vec::new());
+    }
+    ask.into_iter().partition(|index| !neighbors.reachable[*index].rules_out(&wanted))
 }
 
 type NeighborReply = Result<Result<QueryReply, Refusal>, RpcError>;

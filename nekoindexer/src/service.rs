@@ -191,7 +191,7 @@ impl IndexerService for Service {
 
     async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {
         let channel = self.channel.as_ref().ok_or(Refusal::WrongRole)?;
-        Ok(self.shared.neighbors.hear(&self.shared.state, channel, news))
+        self.shared.neighbors.hear(&self.shared.state, channel, news)
     }
 
     async fn invalidate(self, context: Context, mut request: InvalidateRequest) -> Result<(), Refusal> {

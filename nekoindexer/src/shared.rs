@@ -7,7 +7,7 @@ use std::{
 
 use dashmap::DashMap;
 use nekoproto::{
-    MsgId, NodeId, NodeTag, PeerServiceClient, Verifier,
+    MsgId, NodeId, NodeTag, PeerServiceClient, Verifier, clock,
     limits::{SEEN_FOR, TTL_MAX},
     tasks::spawn_until,
 };
@@ -17,7 +17,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{Config, Routing},
     neighbors::Neighborhood,
-    state::{State, index::SessionId},
+    state::{State, index::SessionId, summary::TRUSTED_FOR},
 };
 
 /// Forwarded queries in flight at once in one indexer; further ones are refused as `Busy`.
@@ -42,14 +42,16 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(node: NodeId, config: &Config) -> Self {
+    /// `was_here`: the node may have run until just now.
+    pub(crate) fn new(node: NodeId, config: &Config, was_here: bool) -> Self {
+        let trusted_until = was_here.then(|| clock::now() + TRUSTED_FOR);
         Self {
             node,
             tag: node.tag(),
             lease: config.lease,
             routing: config.routing,
             state: State::new(Instant::now()),
-            neighbors: Neighborhood::new(node.tag(), config.neighbors.len()),
+            neighbors: Neighborhood::new(node.tag(), config.neighbors.len(), trusted_until),
             verifier: Verifier::default(),
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),

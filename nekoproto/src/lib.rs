@@ -4,7 +4,7 @@
 //!
 //! | room | what it holds |
 //! |---|---|
-//! | [`limits`], [`codec`], [`tasks`] | every limit; values to bytes; background tasks |
+//! | [`limits`], [`codec`], [`clock`], [`tasks`] | every limit; values to bytes; a clock that runs on in suspend; background tasks |
 //! | `values` | names, ids, policies, records, manifests, filters: checked when decoded |
 //! | `identity` | a node's key pair, signing and verifying records |
 //! | `messages` | [`hello`], [`indexer`], [`peer`], [`summary`], data streams, refusals: what is sent |
@@ -12,6 +12,7 @@
 //!
 //! No room decides anything: indexers and peers do. The re-exports below are for other crates.
 
+pub mod clock;
 pub mod codec;
 mod identity;
 pub mod limits;

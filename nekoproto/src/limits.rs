@@ -93,13 +93,14 @@ pub const POLICY_SECS_MAX: u32 = 7 * 24 * 3600;
 /// of false positives grows.
 pub const SUMMARY_WORDS_MAX: usize = 256 * 1024;
 /// Words in one part of a summary.
-pub const SUMMARY_PART_WORDS_MAX: usize = 16 * 1024;
+pub const SUMMARY_PART_WORDS_MAX: usize = 4 * 1024;
 /// Names added to a summary in one message.
-pub const SUMMARY_KEYS_MAX: usize = 4096;
+pub const SUMMARY_KEYS_MAX: usize = 2048;
 /// Changes of summaries in one message.
 pub const SUMMARY_CHANGES_MAX: usize = 256;
-/// Bytes of changes after which a message about summaries takes no further one.
-pub const SUMMARY_BYTES_MAX: usize = 256 * 1024;
+/// Bytes of changes after which a message about summaries takes no further one: few, as a message is acknowledged as a
+/// whole, over a slow link too.
+pub const SUMMARY_BYTES_MAX: usize = 32 * 1024;
 /// Upper bound of the bytes of one change beside its names, words and tags.
 pub const CHANGE_BYTES_MAX: usize = 64;
 const _: () = assert!(SUMMARY_KEYS_MAX * 16 < SUMMARY_PART_WORDS_MAX * 9);

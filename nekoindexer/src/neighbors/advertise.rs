@@ -6,7 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{IndexerServiceClient, NodeTag, summary::SummaryNews, transport::call_within};
+use nekoproto::{
+    IndexerServiceClient, NodeTag, clock,
+    summary::{SummaryNews, What},
+    transport::call_within,
+};
 use tokio::time::{Instant as TokioInstant, sleep, sleep_until};
 use tracing::debug;
 
@@ -20,8 +24,12 @@ use crate::state::{
 const HEARTBEAT_EVERY: Duration = Duration::from_secs(1);
 /// Time for a neighbor to acknowledge a message.
 const ACKNOWLEDGED_WITHIN: Duration = TRUSTED_FOR;
+/// The same for a message with whole filters: over a slow link it takes longer, and nothing depends on when it arrives.
+const FILTERS_WITHIN: Duration = Duration::from_secs(20);
 /// Pause before a retry when a neighbor did not acknowledge; it doubles up to [`HEARTBEAT_EVERY`].
 const RETRY_AFTER: Duration = Duration::from_millis(50);
+/// The longest pause where the neighbor refuses: it has no room for us, and each time is told everything.
+const RETRY_REFUSED_MAX: Duration = Duration::from_secs(30);
 /// News of others are gathered for this long before they are passed on.
 const RELAYED_AFTER: Duration = Duration::from_millis(10);
 /// News of our links are gathered for this long: by then a node that joins has told who its neighbors are.
@@ -32,7 +40,10 @@ const LINKS_AFTER_YOUNG: Duration = Duration::from_millis(20);
 const _: () = assert!(2 * HEARTBEAT_EVERY.as_millis() + 500 < TRUSTED_FOR.as_millis());
 
 /// What a message did not bring about; the neighbor is told everything anew.
-struct NotAcknowledged;
+struct NotAcknowledged {
+    /// The longest pause before that.
+    pause_max: Duration,
+}
 
 /// Why it is time to look for something to tell.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,13 +52,6 @@ struct Cause {
     is_tick: bool,
     /// Our links changed a while ago.
     links: bool,
-}
-
-/// What is told next.
-struct Next {
-    messages: Vec<SummaryNews>,
-    /// What is acknowledged with them.
-    acknowledges: (Position, u64),
 }
 
 impl Neighborhood {
@@ -75,10 +79,10 @@ impl Neighborhood {
             let mut relays_at = None;
             match self.tell(state, channel, neighbor, cause).await {
                 Ok(()) => failures = 0,
-                Err(NotAcknowledged) => {
+                Err(NotAcknowledged { pause_max }) => {
                     channel.told.lock().begin_anew();
-                    sleep(RETRY_AFTER.saturating_mul(1 << failures).min(HEARTBEAT_EVERY)).await;
-                    failures = (failures + 1).min(8);
+                    sleep(RETRY_AFTER.saturating_mul(1 << failures).min(pause_max)).await;
+                    failures = (failures + 1).min(10);
                     continue;
                 }
             }
@@ -93,7 +97,7 @@ impl Neighborhood {
                     }
                     _ = links.changed(), if links_at.is_none() => {
                         let now = TokioInstant::now();
-                        let is_young = channel.is_young(now.into());
+                        let is_young = channel.is_young(clock::now());
                         links_at = Some(now + if is_young { LINKS_AFTER_YOUNG } else { LINKS_AFTER });
                     }
                     () = sleep_until(due) => break,
@@ -131,16 +135,19 @@ impl Neighborhood {
             // Before it is looked at what is new: a registration that is missing there waits for whoever was heard by
             // now, so the neighbor must not count from a later moment.
             let echo_ms = channel.progress.lock().their_clock_ms;
-            let Next { mut messages, acknowledges } = self.next(state, channel, cause);
-            if messages.is_empty() && is_heartbeat_due {
-                messages.push(channel.told.lock().heartbeat());
+            let (mut message, acknowledges) = self.next(state, channel, cause);
+            if message.is_none() && is_heartbeat_due {
+                message = Some(channel.told.lock().heartbeat());
             }
-            let is_undated = !messages.is_empty() && echo_ms == 0;
-            for message in messages {
-                self.send(channel, neighbor, SummaryNews { echo_ms, ..message }).await?;
+            let is_undated = message.is_some() && echo_ms == 0;
+            while let Some(next) = message {
+                self.send(channel, neighbor, SummaryNews { echo_ms, ..next }).await?;
+                message = channel.told.lock().next_message();
             }
-            channel.progress.lock().acknowledged = Some(acknowledges);
-            self.acknowledged.changed();
+            if channel.progress.lock().acknowledged.replace(acknowledges) != Some(acknowledges) {
+                channel.acknowledged.notify_waiters();
+                self.acknowledged.changed();
+            }
             // It counts only with a time stamp of theirs, which has come with the answer.
             is_heartbeat_due = is_undated && channel.progress.lock().their_clock_ms != 0;
             if !is_heartbeat_due {
@@ -156,20 +163,22 @@ impl Neighborhood {
         neighbor: &IndexerServiceClient,
         message: SummaryNews,
     ) -> Result<(), NotAcknowledged> {
-        let asked = Instant::now();
-        let answer = neighbor.summarize(call_within(ACKNOWLEDGED_WITHIN), message).await;
+        let asked = clock::now();
+        let has_filters = message.changes.iter().any(|change| matches!(change.what, What::Whole { .. }));
+        let within = if has_filters { FILTERS_WITHIN } else { ACKNOWLEDGED_WITHIN };
+        let answer = neighbor.summarize(call_within(within), message).await;
         let reply = match answer {
             Ok(Ok(reply)) => reply,
             Ok(Err(refusal)) => {
                 debug!(%refusal, "a neighbor refused a summary");
-                return Err(NotAcknowledged);
+                return Err(NotAcknowledged { pause_max: RETRY_REFUSED_MAX });
             }
             Err(error) => {
                 debug!(%error, "a neighbor did not acknowledge a summary");
-                return Err(NotAcknowledged);
+                return Err(NotAcknowledged { pause_max: HEARTBEAT_EVERY });
             }
         };
-        let now = Instant::now();
+        let now = clock::now();
         {
             let mut progress = channel.progress.lock();
             progress.heard = Some(now);
@@ -179,12 +188,12 @@ impl Neighborhood {
             theirs.confirm(reply.confirms, asked);
             Took::Nothing
         });
-        if reply.is_taken { Ok(()) } else { Err(NotAcknowledged) }
+        if reply.is_taken { Ok(()) } else { Err(NotAcknowledged { pause_max: HEARTBEAT_EVERY }) }
     }
 
-    /// What the neighbor is told now.
-    fn next(&self, state: &State, channel: &Channel, cause: Cause) -> Next {
-        let now = Instant::now();
+    /// What the neighbor is told now: the first message, and what is acknowledged with the last.
+    fn next(&self, state: &State, channel: &Channel, cause: Cause) -> (Option<SummaryNews>, (Position, u64)) {
+        let now = clock::now();
         let neighbors = self.links.current();
         let relays = *self.relays_news.borrow();
         let mut told = channel.told.lock();
@@ -195,22 +204,20 @@ impl Neighborhood {
             || is_urgent
             || (cause.links && (channel.is_young(now) || needs_links(&told, channel.to, &neighbors)));
         told.tell_own(self.me, &state.own_summary(), tells_links.then_some(&neighbors.sorted));
-        let tells_others = begins || channel.progress.lock().relays_seen != relays || {
-            cause.is_tick && (told.is_put_off() || !trusts_all(&told, &neighbors, now))
-        };
-        if tells_others {
+        let is_changed = begins || channel.progress.lock().relays_seen != relays;
+        if told.needs_others(is_changed, cause.is_tick, |via| neighbors.trusts(via, now)) {
             let (relays, is_early) = self.relays(channel, &neighbors, now);
             told.tell_others(&relays, cause.is_tick, is_early);
         }
         let position = told.position().unwrap_or_default();
-        let messages = told.messages(begins);
+        let message = told.next_message();
         drop(told);
         let mut progress = channel.progress.lock();
         progress.relays_seen = relays;
         progress.looked_at = Some(now);
         let links_before = progress.acknowledged.map_or(0, |(_, links)| links);
         let links = if tells_links { neighbors.version } else { links_before };
-        Next { messages, acknowledges: (position, links) }
+        (message, (position, links))
     }
 
     /// The number up to which all that the neighbor was told is up to date; 0 if it is not. News of links and of others
@@ -226,22 +233,12 @@ impl Neighborhood {
             }
         }
         let told = channel.told.lock();
-        if !trusts_all(&told, &self.links.current(), now) {
+        let neighbors = self.links.current();
+        if !told.relays_hold(|via| neighbors.trusts(via, now)) {
             return 0;
         }
         told.confirms(state.own_summary().position())
     }
-}
-
-/// Whether all that was passed on still counts.
-fn trusts_all(told: &Told, neighbors: &Neighbors, now: Instant) -> bool {
-    let mut last = None;
-    told.vias().all(|via| {
-        last == Some(via) || {
-            last = Some(via);
-            neighbors.channel(via).is_some_and(|channel| channel.theirs.read().is_trusted(now))
-        }
-    })
 }
 
 /// Whether the neighbor `to` has to hear at once of a link of ours. It need not where it asks the other end itself:

@@ -1,9 +1,13 @@
 //! What the two ends of one connection told each other of names, and how far that is acknowledged and trusted.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
 
-use nekoproto::NodeTag;
+use nekoproto::{NodeTag, clock, summary::NameKey};
 use parking_lot::{Mutex, RwLock};
+use tokio::{sync::Notify, time::timeout};
 
 use crate::state::summary::{Position, TRUSTED_FOR, TheirSummary, Told};
 
@@ -19,11 +23,29 @@ pub(crate) struct Channel {
     pub(super) leads: bool,
     /// When the connection began.
     since: Instant,
-    /// What the other end advertises.
-    pub(crate) theirs: RwLock<TheirSummary>,
+    /// What the other end advertises; changed by [`write`](Self::write).
+    pub(super) theirs: RwLock<TheirSummary>,
+    /// Until when that is trusted, by the clock of this node, and whether the other end can ask nobody whom we do not
+    /// ask: copies for queries, which look at every neighbor and take no lock for it.
+    trusted_until_ms: AtomicU64,
+    is_enclosed: AtomicBool,
     /// What was advertised to the other end.
     pub(super) told: Mutex<Told>,
     pub(super) progress: Mutex<Progress>,
+    /// The other end has acknowledged something new.
+    pub(super) acknowledged: Notify,
+}
+
+/// What a query looks for, on its way to the neighbors.
+pub(crate) struct Wanted<'a> {
+    pub(crate) key: NameKey,
+    /// Hops that neighbors are given.
+    pub(crate) ttl_hops: u8,
+    /// Who is asked by somebody else.
+    pub(crate) covers: &'a dyn Fn(&NodeTag) -> bool,
+    pub(crate) now: Instant,
+    /// The same by the clock of this node.
+    pub(crate) clock_ms: u64,
 }
 
 /// How far a neighbor follows.
@@ -44,8 +66,52 @@ pub(super) struct Progress {
 impl Channel {
     /// Of a connection to `to` that was just opened, by this end if it `leads`.
     pub(crate) fn new(to: NodeTag, leads: bool) -> Self {
-        let (theirs, told, progress) = <_>::default();
-        Self { to, leads, since: Instant::now(), theirs, told, progress }
+        let (theirs, trusted_until_ms, is_enclosed, told, progress, acknowledged) = <_>::default();
+        let since = clock::now();
+        Self { to, leads, since, theirs, trusted_until_ms, is_enclosed, told, progress, acknowledged }
+    }
+
+    /// Waits until the other end has acknowledged `needed`, or cannot trust what it was told before any more; at most
+    /// until `latest`.
+    pub(super) async fn acknowledges(&self, needed: Position, latest: Instant) {
+        loop {
+            let changed = self.acknowledged.notified(); // from now on
+            let until = {
+                let progress = self.progress.lock();
+                progress.trusts_until().filter(|_| !progress.reaches(needed, 0))
+            };
+            let left = until.and_then(|until| until.min(latest).checked_duration_since(clock::now()));
+            let Some(left) = left.filter(|left| !left.is_zero()) else { return };
+            let _ = timeout(left, changed).await; // either way it looks again
+        }
+    }
+
+    /// Changes what the other end advertises; `clock_ms` reads the clock of this node. Also returns whether the other
+    /// end has another filter of its own names now.
+    pub(super) fn write<T>(
+        &self,
+        clock_ms: impl FnOnce(Instant) -> u64,
+        change: impl FnOnce(&mut TheirSummary) -> T,
+    ) -> (T, bool) {
+        let mut theirs = self.theirs.write();
+        let before = theirs.names().cloned();
+        let done = change(&mut theirs);
+        self.is_enclosed.store(theirs.is_enclosed(), Relaxed);
+        self.trusted_until_ms.store(theirs.trusted_until().map_or(0, clock_ms), Relaxed);
+        let is_same = match (&before, theirs.names()) {
+            (Some(before), Some(now)) => before.is_same(now),
+            (before, now) => before.is_none() && now.is_none(),
+        };
+        (done, !is_same)
+    }
+
+    /// As [`TheirSummary::rules_out`], for a neighbor that itself does not have the name.
+    pub(super) fn rules_out_others(&self, wanted: &Wanted<'_>) -> bool {
+        let is_trusted = wanted.clock_ms < self.trusted_until_ms.load(Relaxed);
+        is_trusted
+            && (wanted.ttl_hops == 0
+                || self.is_enclosed.load(Relaxed)
+                || self.theirs.read().rules_out(wanted.key, wanted.ttl_hops, wanted.covers, wanted.now))
     }
 
     /// Whether the other end may still be making its connections, and does not know its neighbors yet.

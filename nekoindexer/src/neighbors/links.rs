@@ -7,20 +7,27 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use futures::future::AbortHandle;
 use nekoproto::{
     HelloRefusal, IndexerServiceClient, NodeId, NodeTag, Role,
+    summary::Filter,
     transport::{ConnectError, LinkState},
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::{channel::Channel, load::Load};
+use super::{
+    channel::{Channel, Wanted},
+    load::Load,
+};
 
 /// How long a neighbor that connected to us counts as away after its last connection ended.
 pub(crate) const MISSED_FOR: Duration = Duration::from_secs(120);
-/// Neighbors that may connect to us; further ones are served but not asked.
-pub(crate) const INBOUND_MAX: usize = 256;
+/// Neighbors that may connect to us; further ones are served but neither asked nor told of names.
+const INBOUND_MAX: usize = 256;
+/// Connections that one of them keeps: the one that is used, and one before it that it may not know to be over.
+const INBOUND_OF_ONE_MAX: usize = 2;
 
 /// A connection to a neighbor.
 #[derive(Clone, Debug)]
@@ -39,6 +46,18 @@ pub(crate) struct Neighbor {
     pub(crate) connected: Connected,
     /// How many of our queries it is busy with.
     pub(crate) load: Arc<Load>,
+    /// The names that it says it has.
+    names: Option<Filter>,
+}
+
+impl Neighbor {
+    /// Whether it need not be asked at first; see [`TheirSummary::rules_out`].
+    ///
+    /// [`TheirSummary::rules_out`]: crate::state::summary::TheirSummary::rules_out
+    pub(crate) fn rules_out(&self, wanted: &Wanted<'_>) -> bool {
+        let lacks = self.names.as_ref().is_some_and(|names| !names.may_contain(wanted.key));
+        lacks && self.connected.channel.rules_out_others(wanted)
+    }
 }
 
 /// The neighbors at one moment.
@@ -85,8 +104,8 @@ struct Configured {
 
 #[derive(Debug)]
 struct Inbound {
-    /// One for each open connection.
-    clients: Vec<Connected>,
+    /// One for each open connection, and what ends it.
+    clients: Vec<(Connected, AbortHandle)>,
     lost_at: Option<Instant>,
 }
 
@@ -144,25 +163,29 @@ impl Links {
         self.publish(&mut known);
     }
 
-    /// An indexer connected to us.
-    pub(crate) fn arrived(&self, node: NodeId, connected: Connected) {
+    /// An indexer connected to us. False if too many are: it is no neighbor.
+    pub(crate) fn arrived(&self, node: NodeId, connected: Connected, end: AbortHandle) -> bool {
         let mut known = self.known.lock();
         if known.inbound.len() >= INBOUND_MAX && !known.inbound.contains_key(&node) {
             warn!(node = %node.short(), "too many neighbors: this one is served but not asked");
-            return;
+            return false;
         }
         let inbound =
             known.inbound.entry(node).or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None });
-        inbound.clients.push(connected);
+        if inbound.clients.len() >= INBOUND_OF_ONE_MAX {
+            inbound.clients.remove(0).1.abort();
+        }
+        inbound.clients.push((connected, end));
         inbound.lost_at = None;
         self.publish(&mut known);
+        true
     }
 
     /// That connection ended.
     pub(crate) fn left(&self, node: NodeId, channel: &Arc<Channel>, now: Instant) {
         let mut known = self.known.lock();
         if let Some(inbound) = known.inbound.get_mut(&node) {
-            inbound.clients.retain(|open| !Arc::ptr_eq(&open.channel, channel));
+            inbound.clients.retain(|(open, _)| !Arc::ptr_eq(&open.channel, channel));
             if inbound.clients.is_empty() {
                 inbound.lost_at = Some(now);
             }
@@ -182,6 +205,13 @@ impl Links {
         }
     }
 
+    /// A neighbor advertises its names by another filter.
+    pub(super) fn renew(&self) {
+        let mut known = self.known.lock();
+        let version = self.current.load().version;
+        self.current.store(Arc::new(Neighbors { version, ..known.neighbors() }));
+    }
+
     fn publish(&self, known: &mut KnownLinks) {
         let mut neighbors = known.neighbors();
         neighbors.version = self.current.load().version + 1;
@@ -192,10 +222,20 @@ impl Links {
 }
 
 impl Neighbors {
+    /// The connections over which the neighbors are asked.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &Arc<Channel>> {
+        self.reachable.iter().map(|neighbor| &neighbor.connected.channel)
+    }
+
     /// What the neighbor `node` told us; `None` if it is not connected.
     pub(crate) fn channel(&self, node: &NodeTag) -> Option<&Arc<Channel>> {
         let at = self.tags.iter().position(|tag| tag == node)?;
         Some(&self.reachable[at].connected.channel)
+    }
+
+    /// Whether what the neighbor `node` told us counts.
+    pub(crate) fn trusts(&self, node: &NodeTag, now: Instant) -> bool {
+        self.channel(node).is_some_and(|channel| channel.theirs.read().is_trusted(now))
     }
 }
 
@@ -206,13 +246,14 @@ impl KnownLinks {
         let inbound = self
             .inbound
             .iter()
-            .filter_map(|(node, inbound)| inbound.clients.last().map(|open| (*node, open.clone())));
+            .filter_map(|(node, inbound)| inbound.clients.last().map(|(open, _)| (*node, open.clone())));
         for (node, connected) in outbound.chain(inbound) {
             let tag = node.tag();
             if !neighbors.tags.contains(&tag) {
                 neighbors.tags.push(tag);
                 let load = self.loads.entry(node).or_insert_with(|| Arc::new(Load::new(Instant::now())));
-                neighbors.reachable.push(Neighbor { node, connected, load: Arc::clone(load) });
+                let names = connected.channel.theirs.read().names().cloned();
+                neighbors.reachable.push(Neighbor { node, connected, load: Arc::clone(load), names });
             }
         }
         let mut sorted = neighbors.tags.clone();

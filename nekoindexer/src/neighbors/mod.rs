@@ -16,7 +16,7 @@ use std::{
 };
 
 use nekoproto::{
-    NodeTag,
+    NodeTag, Refusal, clock,
     summary::{SummaryNews, SummaryReply},
 };
 use tokio::sync::watch;
@@ -42,8 +42,8 @@ pub(crate) struct Neighborhood {
     acknowledged: Acknowledged,
     /// Our own names changed.
     own_news: watch::Sender<()>,
-    /// Our neighbors changed: these are they, sorted.
-    links_news: watch::Sender<Arc<[NodeTag]>>,
+    /// Our neighbors changed, or the connections over which they are asked: these are they.
+    links_news: watch::Sender<Arc<Neighbors>>,
     /// What is passed on may have changed: a version.
     relays_news: watch::Sender<u64>,
     /// All neighbors are told at once of links up to this version.
@@ -51,15 +51,16 @@ pub(crate) struct Neighborhood {
 }
 
 impl Neighborhood {
-    /// `configured` neighbors, none of them connected yet.
-    pub(crate) fn new(me: NodeTag, configured: usize) -> Self {
+    /// `configured` neighbors, none of them connected yet. Until `trusted_until` others may trust what this node told
+    /// them before it was started again.
+    pub(crate) fn new(me: NodeTag, configured: usize, trusted_until: Option<Instant>) -> Self {
         Self {
             me,
-            began: Instant::now(),
+            began: clock::now(),
             links: Links::new(configured),
-            acknowledged: Acknowledged::default(),
+            acknowledged: Acknowledged::new(trusted_until),
             own_news: watch::Sender::new(()),
-            links_news: watch::Sender::new(Arc::new([])),
+            links_news: watch::Sender::new(Arc::default()),
             relays_news: watch::Sender::new(0),
             urgent_links: AtomicU64::new(0),
         }
@@ -88,15 +89,15 @@ impl Neighborhood {
 
     /// Neighbors may have come or gone: what they advertised is judged by whom we ask now, and they are told.
     pub(crate) fn changed(&self) {
-        let now = Arc::clone(&self.links.current().sorted);
         let is_changed = self.links_news.send_if_modified(|before| {
-            let is_changed = **before != *now;
+            let now = self.links.current(); // the latest, whoever comes first
+            let is_changed = !before.channels().map(Arc::as_ptr).eq(now.channels().map(Arc::as_ptr));
             *before = now;
             is_changed
         });
         if is_changed {
-            for neighbor in &self.links.current().reachable {
-                self.compare(neighbor.connected.channel.to, &mut neighbor.connected.channel.theirs.write());
+            for channel in self.links.current().channels() {
+                channel.write(|at| self.clock_ms(at), |theirs| self.compare(channel.to, theirs));
             }
             self.relays_changed();
         }
@@ -107,21 +108,30 @@ impl Neighborhood {
     }
 
     /// Takes a message of a neighbor.
-    pub(crate) fn hear(&self, state: &State, channel: &Channel, news: SummaryNews) -> SummaryReply {
-        let now = Instant::now();
+    ///
+    /// # Errors
+    /// It is not connected yet, or too many are: nothing that it says is trusted.
+    pub(crate) fn hear(
+        &self,
+        state: &State,
+        channel: &Channel,
+        news: SummaryNews,
+    ) -> Result<SummaryReply, Refusal> {
+        let now = clock::now();
         let clock_ms = self.clock_ms(now);
         if self.links.current().channel(&channel.to).is_none() {
-            return SummaryReply { clock_ms, ..SummaryReply::default() }; // not connected yet, or too many are
+            return Err(Refusal::Busy);
         }
         channel.progress.lock().heard = Some(now); // before anything is confirmed
         let echo = Duration::from_millis(news.echo_ms);
         let dated = self.began.checked_add(echo).filter(|_| news.echo_ms != 0).map(|dated| dated.min(now));
         let took = self.update(channel, now, |theirs| theirs.take(news, channel.to, self.me, dated));
-        SummaryReply { clock_ms, is_taken: took != Took::Gap, confirms: self.confirms(state, channel, now) }
+        let confirms = self.confirms(state, channel, now);
+        Ok(SummaryReply { clock_ms, is_taken: took != Took::Gap, confirms })
     }
 
-    /// Milliseconds since this node began, at least 1.
-    fn clock_ms(&self, now: Instant) -> u64 {
+    /// The clock of this node: milliseconds since it began, at least 1.
+    pub(crate) fn clock_ms(&self, now: Instant) -> u64 {
         u64::try_from(now.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
@@ -132,14 +142,20 @@ impl Neighborhood {
         now: Instant,
         change: impl FnOnce(&mut TheirSummary) -> Took,
     ) -> Took {
-        let mut theirs = channel.theirs.write();
-        let was_trusted = theirs.is_trusted(now);
-        let took = change(&mut theirs);
-        let is_passed_on = match took {
-            Took::Nothing => theirs.is_trusted(now) != was_trusted && theirs.is_passed_on(),
-            Took::News | Took::Gap => self.compare(channel.to, &mut theirs),
+        let change = |theirs: &mut TheirSummary| {
+            let was_trusted = theirs.is_trusted(now);
+            let took = change(theirs);
+            let is_passed_on = match took {
+                Took::Nothing => theirs.is_trusted(now) != was_trusted && theirs.is_passed_on(),
+                Took::Names => theirs.is_passed_on(),
+                Took::News | Took::Gap => self.compare(channel.to, theirs),
+            };
+            (took, is_passed_on)
         };
-        drop(theirs);
+        let ((took, is_passed_on), is_other_filter) = channel.write(|at| self.clock_ms(at), change);
+        if is_other_filter {
+            self.links.renew();
+        }
         if is_passed_on {
             self.relays_changed();
         }

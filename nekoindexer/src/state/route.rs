@@ -21,7 +21,8 @@ pub struct Route {
 #[must_use]
 pub fn route(me: NodeTag, reachable: &[NodeTag], away: &[Option<NodeTag>], covered: &Covered) -> Route {
     let is_covered = |tag: &NodeTag| *tag == me || covered.contains(tag);
-    let ask: Vec<usize> = (0..reachable.len()).filter(|index| !is_covered(&reachable[*index])).collect();
+    let mut ask: Vec<usize> = (0..reachable.len()).collect();
+    ask.retain(|index| !is_covered(&reachable[*index]));
     let gap = away.iter().any(|tag| tag.as_ref().is_none_or(|tag| !is_covered(tag)));
     if ask.is_empty() {
         return Route { ask, covered: Covered::new(), gap };

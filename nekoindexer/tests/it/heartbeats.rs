@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use crate::common::{Fake, Peer, fake::Habit, in_time, indexer, record};
-use nekoindexer::{IndexerHandle, state::summary::TRUSTED_FOR};
+use crate::common::{Fake, Peer, config, fake::Habit, in_time, indexer, record};
+use nekoindexer::{Config, Indexer, IndexerHandle, state::summary::TRUSTED_FOR};
 use nekoproto::{
     Refusal,
     summary::{NameKey, SummaryNews, What},
@@ -130,6 +130,22 @@ async fn a_registration_waits_for_who_may_trust_an_older_summary_and_no_longer()
             peer.register([record(1, "b", 1)]).await;
             assert!(later.elapsed() < TRUSTED_FOR / 2, "waited for twice: {is_gone}");
         }
+    })
+    .await;
+}
+
+/// An indexer that is started again does not know who trusts what it told before.
+#[tokio::test]
+async fn a_registration_after_a_restart_waits_for_who_may_trust_what_was_told_before() {
+    in_time(async {
+        let folder = tempfile::tempdir().unwrap();
+        let config = Config { data_dir: Some(folder.path().to_owned()), ..config(SECURITY, &[]) };
+        Indexer::spawn(config.clone()).await.unwrap().shutdown().await;
+        let began = Instant::now();
+        let indexer = Indexer::spawn(config).await.unwrap();
+        let peer = Peer::join(1, indexer.local_addr(), SECURITY).await;
+        peer.register([record(1, "a", 1)]).await;
+        assert!(began.elapsed() >= TRUSTED_FOR, "{:?}", began.elapsed());
     })
     .await;
 }

@@ -7,6 +7,7 @@ mod common;
 mod heartbeats;
 mod hostile;
 mod leases;
+mod links;
 mod neighbors;
 mod network;
 mod program;

@@ -9,7 +9,7 @@ use std::{
 /// Locks the data folder until dropped.
 #[derive(Debug)]
 pub(crate) struct DataLock {
-    _file: File,
+    file: File,
 }
 
 /// Why the data folder cannot be locked.
@@ -34,6 +34,14 @@ pub enum LockError {
         /// The system's error.
         source: io::Error,
     },
+}
+
+/// Unlocks it, since closing the file is not enough: a child that this process has just forked has it open until it
+/// becomes another program.
+impl Drop for DataLock {
+    fn drop(&mut self) {
+        let _ = self.file.unlock(); // on failure closing it has to do
+    }
 }
 
 impl DataLock {
@@ -64,7 +72,7 @@ impl DataLock {
         }
         file.set_len(0).and_then(|()| file.rewind()).map_err(unusable)?;
         writeln!(file, "{}", std::process::id()).map_err(unusable)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 
     /// The id of the process that has locked the folder; `None` if none has.
@@ -78,7 +86,7 @@ impl DataLock {
             Err(error) => return Err(error),
         };
         match file.try_lock_shared() {
-            Ok(()) => Ok(None),
+            Ok(()) => file.unlock().map(|()| None), // see `drop`
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
                 file.read_to_string(&mut text)?;

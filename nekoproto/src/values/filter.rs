@@ -4,6 +4,11 @@
 //! A name's key is the first 128 bits of its BLAKE3; probe i is at `low + i * high` modulo the number
 //! of bits (Kirsch and Mitzenmacher, "Less hashing, same performance", 2006).
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
 use serde::{Deserialize, Serialize};
 
 use super::{fixed_list::Fixed, list::List, name::FileName, packed::PackedRecord};
@@ -63,10 +68,11 @@ fn halves<const WHOLE: usize, const HALF: usize>(bytes: [u8; WHOLE]) -> [[u8; HA
     halves
 }
 
-/// A set of names with false positives but no false negatives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A set of names with false positives but no false negatives. Clones share the names: what is added to one is added
+/// to all, so that it can be looked at while it grows.
+#[derive(Clone, Debug)]
 pub struct Filter {
-    words: Vec<u64>,
+    words: Arc<[AtomicU64]>,
     probes: u8,
 }
 
@@ -75,12 +81,12 @@ impl Filter {
     #[must_use]
     pub fn for_keys(keys: usize) -> Self {
         let words = (keys.max(KEYS_MIN) * BITS_PER_KEY).div_ceil(64).min(SUMMARY_WORDS_MAX);
-        Self { words: vec![0; words], probes: PROBES }
+        Self { words: (0..words).map(|_| AtomicU64::new(0)).collect(), probes: PROBES }
     }
 
     /// Its length in 64-bit words.
     #[must_use]
-    pub const fn words(&self) -> usize {
+    pub fn words(&self) -> usize {
         self.words.len()
     }
 
@@ -90,15 +96,21 @@ impl Filter {
         self.words.len() * 64 / BITS_PER_KEY
     }
 
-    const fn bits(&self) -> u64 {
+    /// Whether they share their names.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.words, &other.words)
+    }
+
+    fn bits(&self) -> u64 {
         self.words.len() as u64 * 64
     }
 
     /// Adds a name.
-    pub fn insert(&mut self, key: NameKey) {
+    pub fn insert(&self, key: NameKey) {
         for bit in key.probes(self.bits(), self.probes) {
-            if let Some(word) = usize::try_from(bit / 64).ok().and_then(|at| self.words.get_mut(at)) {
-                *word |= 1 << (bit % 64);
+            if let Some(word) = usize::try_from(bit / 64).ok().and_then(|at| self.words.get(at)) {
+                word.fetch_or(1 << (bit % 64), Relaxed);
             }
         }
     }
@@ -108,19 +120,24 @@ impl Filter {
     pub fn may_contain(&self, key: NameKey) -> bool {
         key.probes(self.bits(), self.probes).all(|bit| {
             let word = usize::try_from(bit / 64).ok().and_then(|at| self.words.get(at));
-            word.is_none_or(|word| word & (1 << (bit % 64)) != 0)
+            word.is_none_or(|word| word.load(Relaxed) & (1 << (bit % 64)) != 0)
         })
     }
 
     /// The filter in parts that fit a message each, in order.
     pub fn parts(&self) -> impl Iterator<Item = FilterPart> {
-        let total = u32::try_from(self.words.len()).unwrap_or(u32::MAX); // at most SUMMARY_WORDS_MAX
-        let chunks = self.words.chunks(SUMMARY_PART_WORDS_MAX).zip((0u32..).step_by(SUMMARY_PART_WORDS_MAX));
-        chunks.map(move |(words, at)| FilterPart {
+        (0..).map_while(|n| self.part(n))
+    }
+
+    /// The n-th of these parts, from 0; `None` behind the last.
+    #[must_use]
+    pub fn part(&self, n: usize) -> Option<FilterPart> {
+        let words = self.words.chunks(SUMMARY_PART_WORDS_MAX).nth(n)?;
+        Some(FilterPart {
             probes: self.probes,
-            total,
-            at,
-            words: List::first_of(words.iter().map(|word| Word(word.to_le_bytes()))),
+            total: u32::try_from(self.words.len()).ok()?, // at most SUMMARY_WORDS_MAX
+            at: u32::try_from(n * SUMMARY_PART_WORDS_MAX).ok()?,
+            words: List::first_of(words.iter().map(|word| Word(word.load(Relaxed).to_le_bytes()))),
         })
     }
 }
@@ -143,9 +160,10 @@ pub struct FilterPart {
 }
 
 /// A filter being put together from its parts.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Assembly {
-    filter: Filter,
+    words: Vec<AtomicU64>,
+    probes: u8,
     total: usize,
 }
 
@@ -157,27 +175,32 @@ impl Assembly {
         let total =
             usize::try_from(part.total).ok().filter(|total| (1..=SUMMARY_WORDS_MAX).contains(total))?;
         let is_allowed = part.at == 0 && (1..=32).contains(&part.probes);
-        let filter = Filter { words: Vec::new(), probes: part.probes };
-        is_allowed.then_some(Self { filter, total })
+        is_allowed.then_some(Self { words: Vec::new(), probes: part.probes, total })
     }
 
     /// Adds the next part; `false` if it is not the next one.
     pub fn add(&mut self, part: &FilterPart) -> bool {
-        let words = &mut self.filter.words;
+        let words = &mut self.words;
         let fits = usize::try_from(part.at).is_ok_and(|at| at == words.len())
             && usize::try_from(part.total).is_ok_and(|total| total == self.total)
-            && part.probes == self.filter.probes
+            && part.probes == self.probes
             && words.len() + part.words.len() <= self.total;
         if fits {
-            words.extend(part.words.iter().map(|word| u64::from_le_bytes(word.0)));
+            words.extend(part.words.iter().map(|word| AtomicU64::new(u64::from_le_bytes(word.0))));
         }
         fits
     }
 
-    /// The filter, once all parts were added.
-    #[must_use]
-    pub fn finish(&self) -> Option<Filter> {
-        (self.filter.words.len() == self.total).then(|| self.filter.clone())
+    /// The filter.
+    ///
+    /// # Errors
+    /// Parts are missing yet.
+    pub fn finish(self) -> Result<Filter, Self> {
+        if self.words.len() == self.total {
+            Ok(Filter { words: self.words.into(), probes: self.probes })
+        } else {
+            Err(self)
+        }
     }
 }
 
@@ -192,7 +215,7 @@ mod tests {
     #[test]
     fn no_name_is_lacking_and_few_seem_to_be_there() {
         for keys in [10, 5000] {
-            let mut filter = Filter::for_keys(keys);
+            let filter = Filter::for_keys(keys);
             (0..keys).for_each(|n| filter.insert(key(n)));
             assert!((0..keys).all(|n| filter.may_contain(key(n))));
             let wrong = (keys..keys + 20_000).filter(|n| filter.may_contain(key(*n))).count();
@@ -202,17 +225,17 @@ mod tests {
 
     #[test]
     fn a_filter_arrives_in_parts_as_it_was() {
-        let mut filter = Filter::for_keys(200_000);
+        let filter = Filter::for_keys(200_000);
         (0..1000).for_each(|n| filter.insert(key(n)));
         let parts: Vec<_> = filter.parts().collect();
         assert!(parts.len() > 1);
         let mut assembly = Assembly::begin(&parts[0]).unwrap();
         for part in &parts {
-            assert_eq!(assembly.finish(), None);
+            assembly = assembly.finish().unwrap_err();
             assert!(assembly.add(part));
         }
-        assert_eq!(assembly.finish(), Some(filter));
         assert!(!assembly.add(&parts[1]), "a part too many");
+        assert!(assembly.finish().unwrap().parts().eq(parts.clone()));
         let mut assembly = Assembly::begin(&parts[0]).unwrap();
         assert!(!assembly.add(&parts[1]), "the wrong part first");
     }

@@ -77,7 +77,7 @@ impl Source {
 
     fn add(&mut self, key: NameKey) {
         self.filter.insert(key);
-        self.position.count += 1;
+        self.position.count = self.position.count.wrapping_add(1); // others may begin at any number
         self.log.push_back(key);
         if self.log.len() > self.log_max {
             self.log.pop_front();

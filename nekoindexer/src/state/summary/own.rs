@@ -14,15 +14,15 @@ const STALE_MIN: usize = 1024;
 /// A filter of all names that are listed, with room for as many more. Built without a lock.
 #[derive(Debug)]
 pub struct Fresh {
-    filter: Filter,
-    keys: usize,
+    pub(super) filter: Filter,
+    pub(super) keys: usize,
 }
 
 impl Fresh {
     /// A filter of `keys`.
     #[must_use]
     pub fn of(keys: &[NameKey]) -> Self {
-        let mut filter = Filter::for_keys(keys.len() * 2);
+        let filter = Filter::for_keys(keys.len() * 2);
         keys.iter().for_each(|key| filter.insert(*key));
         Self { filter, keys: keys.len() }
     }
@@ -89,7 +89,7 @@ impl OwnSummary {
     }
 
     /// Takes the new filter, and adds to it the names that were added meanwhile.
-    pub fn renew(&mut self, Fresh { mut filter, keys }: Fresh) {
+    pub fn renew(&mut self, Fresh { filter, keys }: Fresh) {
         let meanwhile = self.meanwhile.take().unwrap_or_default();
         meanwhile.iter().for_each(|key| filter.insert(*key));
         self.keys = keys + meanwhile.len();

@@ -12,6 +12,8 @@ use super::{KnownSummary, RELAYED_HOPS};
 /// Nodes behind one neighbor whose summaries are kept, and passed on to one neighbor; a neighbor with more
 /// behind it is asked for everything.
 pub const RELAYED_MAX: usize = 64;
+/// Words of all their filters: 2 MiB.
+pub(super) const RELAYED_WORDS_MAX: usize = 256 * 1024;
 
 /// A summary that a neighbor advertises, its own or one that it passes on.
 #[derive(Clone, Debug)]
@@ -54,5 +56,12 @@ pub fn relays(to: NodeTag, me: NodeTag, advertised: impl Iterator<Item = Relayed
         let Relayed { of, known, .. } = summary;
         known.hops() < RELAYED_HOPS && *of != to && *of != me && !known.has_neighbor(&to)
     };
-    nearest.into_values().filter(is_wanted).take(RELAYED_MAX).collect()
+    let mut words = 0;
+    let fits = |summary: &Relayed| {
+        let more = words + summary.known.source().filter.words();
+        let fits = more <= RELAYED_WORDS_MAX;
+        words = if fits { more } else { words };
+        fits
+    };
+    nearest.into_values().filter(is_wanted).filter(fits).take(RELAYED_MAX).collect()
 }

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Instant};
 
-use nekoproto::{FileName, NodeTag};
+use nekoproto::{
+    FileName, List, NodeTag,
+    summary::{Change, SummaryNews, What},
+};
 
 use super::*;
 use crate::state::testing::tag;
@@ -15,6 +18,11 @@ fn tags(nodes: &[usize]) -> Arc<[NodeTag]> {
     let mut tags: Vec<NodeTag> = nodes.iter().map(|n| tag(*n)).collect();
     tags.sort();
     tags.into()
+}
+
+/// All that is to be told.
+fn messages(told: &mut Told) -> Vec<SummaryNews> {
+    std::iter::from_fn(|| told.next_message()).collect()
 }
 
 /// What node `from` tells node 9 over one connection.
@@ -31,10 +39,9 @@ impl Line {
 
     /// Tells all that is new at `now`, and says in how many messages; the heartbeat is none.
     fn tell(&mut self, own: &OwnSummary, neighbors: &[usize], relays: &[Relayed], now: Instant) -> usize {
-        let begins = self.told.position().is_none();
         self.told.tell_own(tag(self.from), own, Some(&tags(neighbors)));
         self.told.tell_others(relays, true, false);
-        let mut messages = self.told.messages(begins);
+        let mut messages = messages(&mut self.told);
         let count = messages.len();
         messages.push(self.told.heartbeat());
         for message in messages {
@@ -83,7 +90,7 @@ fn what_is_not_dated_is_not_trusted() {
     let now = Instant::now();
     let (own, mut line) = (OwnSummary::new(1), Line::new(0));
     line.told.tell_own(tag(0), &own, Some(&tags(&[])));
-    for message in line.told.messages(true) {
+    for message in messages(&mut line.told) {
         assert_eq!(line.theirs.take(message, tag(0), tag(9), None), Took::News);
     }
     assert!(!line.rules_out(1, now), "nothing says when it was so");
@@ -100,7 +107,8 @@ fn many_changes_are_one_message_and_what_does_not_fit_follows() {
     let now = Instant::now();
     let (mut own, mut line) = (OwnSummary::new(1), Line::new(0));
     line.tell(&own, &[1, 2], &[], now);
-    (0..1000).for_each(|n| assert!(own.add(key(n)) || n > 0));
+    let added = (0..1000).filter(|n| own.add(key(*n))).count();
+    assert!(added > 990, "few names look like others: {added} are new");
     let relays = [known(1, &OwnSummary::new(2), &[0], now), known(2, &OwnSummary::new(3), &[0], now)];
     assert_eq!(line.tell(&own, &[2], &relays, now), 1);
     assert!((0..1000).all(|n| !line.rules_out(n, now)));
@@ -172,9 +180,9 @@ fn a_summary_is_passed_on_while_it_is_confirmed_and_costs_what_is_new() {
     own.add(key(2));
     line.tell(&own, &[1, 5], &[], now);
     further.told.tell_others(&relays(&line, now), false, false);
-    let news = further.told.messages(false);
+    let news = messages(&mut further.told);
     assert!(matches!(&news[0].changes[..], [change] if matches!(&change.what,
-        nekoproto::summary::What::Added(keys) if **keys == [key(2)])));
+        What::Added(keys) if **keys == [key(2)])));
     for message in news {
         further.theirs.take(message, tag(1), tag(9), Some(now));
     }
@@ -183,6 +191,25 @@ fn a_summary_is_passed_on_while_it_is_confirmed_and_costs_what_is_new() {
     assert_eq!(relays(&line, later).len(), 0, "not trusted any more");
     assert_eq!(further.tell(&between, &[0], &relays(&line, later), later), 1);
     assert!(!rules_out(&further, 3, later), "withdrawn");
+}
+
+/// A message confirms all that was told before it, at whatever moment it is sent.
+#[test]
+fn what_is_not_trusted_any_more_is_withdrawn_with_the_next_message() {
+    let now = Instant::now();
+    let (own, mut between) = (OwnSummary::new(1), OwnSummary::new(2));
+    let mut further = Line::new(1);
+    let passed_on = [known(0, &own, &[1], now)];
+    further.tell(&between, &[0], &passed_on, now);
+    assert!(!further.told.needs_others(false, true, |_| true), "nothing changed");
+    between.add(key(1));
+    further.told.tell_own(tag(1), &between, None);
+    assert!(further.told.needs_others(false, false, |via| *via != tag(0)), "node 0 hangs");
+    further.told.tell_others(&[], false, false);
+    for message in messages(&mut further.told) {
+        further.theirs.take(message, tag(1), tag(9), Some(now));
+    }
+    assert!(further.theirs.is_trusted(now) && further.relayed(0, now).is_none());
 }
 
 #[test]
@@ -196,14 +223,14 @@ fn a_whole_filter_of_another_node_waits_until_it_is_due_and_the_older_one_is_wit
     own.renew(Fresh::of(&[key(1)]));
     let rebuilt = [known(0, &own, &[1], now)];
     further.told.tell_others(&rebuilt, false, false);
-    assert!(further.told.is_put_off());
-    for message in further.told.messages(false) {
+    assert!(further.told.needs_others(false, true, |_| true), "put off");
+    for message in messages(&mut further.told) {
         assert_eq!(message.changes.len(), 1);
         further.theirs.take(message, tag(1), tag(9), Some(now));
     }
     assert!(further.relayed(0, now).is_none());
     assert_eq!(further.tell(&between, &[0], &rebuilt, now), 1);
-    assert!(further.relayed(0, now).is_some() && !further.told.is_put_off());
+    assert!(further.relayed(0, now).is_some() && !further.told.needs_others(false, true, |_| true));
 }
 
 #[test]
@@ -238,6 +265,40 @@ fn what_a_neighbor_hears_of_itself_is_not_passed_on_to_it() {
 }
 
 #[test]
+fn no_more_is_passed_on_than_is_kept() {
+    let now = Instant::now();
+    let large = |of: usize, keys: usize| {
+        let mut own = OwnSummary::new(1);
+        own.begin_rebuild();
+        own.renew(Fresh { filter: Filter::for_keys(keys), keys });
+        known(of, &own, &[], now)
+    };
+    let all = [large(1, 1_200_000), large(2, 800_000), large(3, 400_000), large(4, 1)];
+    let passed_on = relays(tag(5), tag(0), all.into_iter());
+    let words: usize = passed_on.iter().map(|relayed| relayed.known.source().filter.words()).sum();
+    assert!(words <= 256 * 1024 && passed_on.len() > 1, "{words}");
+    let (own, mut line) = (OwnSummary::new(2), Line::new(0));
+    line.tell(&own, &[], &passed_on, now);
+    assert!(
+        passed_on.iter().all(|relayed| line.theirs.advertised(tag(0), now).any(|kept| kept.of == relayed.of))
+    );
+}
+
+/// The rest of a filter that is under way is not confirmed before it is told.
+#[test]
+fn what_is_told_in_parts_is_confirmed_with_the_last() {
+    let (mut own, mut told) = (OwnSummary::new(1), Told::default());
+    own.begin_rebuild();
+    own.renew(Fresh { filter: Filter::for_keys(400_000), keys: 0 });
+    told.tell_own(tag(0), &own, Some(&tags(&[])));
+    while let Some(message) = told.next_message() {
+        assert_eq!(told.confirms(own.position()) != 0, message.is_all, "{}", message.number);
+        let bytes = nekoproto::codec::encode(&message).unwrap().len();
+        assert!(bytes < 96 * 1024, "{bytes} bytes take a slow link too long");
+    }
+}
+
+#[test]
 fn a_message_that_is_missing_late_or_repeated_is_noticed() {
     let now = Instant::now();
     let (mut own, mut line) = (OwnSummary::new(1), Line::new(0));
@@ -245,21 +306,20 @@ fn a_message_that_is_missing_late_or_repeated_is_noticed() {
     let mut news = |line: &mut Line, n| {
         own.add(key(n));
         line.told.tell_own(tag(0), &own, Some(&tags(&[])));
-        line.told.messages(line.told.position().is_none()).remove(0)
+        messages(&mut line.told).remove(0)
     };
     let [lost, next] = [1, 2].map(|n| news(&mut line, n));
-    let take = |line: &mut Line, message: &nekoproto::summary::SummaryNews| {
-        line.theirs.take(message.clone(), tag(0), tag(9), Some(now))
-    };
+    let take =
+        |line: &mut Line, message: &SummaryNews| line.theirs.take(message.clone(), tag(0), tag(9), Some(now));
     assert_eq!(take(&mut line, &next), Took::Gap);
     let heartbeat = line.told.heartbeat();
     assert_eq!(take(&mut line, &heartbeat), Took::Gap, "a heartbeat is for all before it");
-    assert_eq!(take(&mut line, &lost), Took::News);
+    assert_eq!(take(&mut line, &lost), Took::Names);
     assert_eq!(take(&mut line, &lost), Took::Gap, "repeated");
     line.told.begin_anew();
     let begins = {
         line.told.tell_own(tag(0), &own, Some(&tags(&[])));
-        line.told.messages(true).remove(0)
+        messages(&mut line.told).remove(0)
     };
     assert_eq!(take(&mut line, &begins), Took::News);
     assert_eq!([&next, &begins].map(|late| take(&mut line, late)), [Took::Gap; 2]);
@@ -288,31 +348,77 @@ fn a_worn_filter_is_made_anew_without_losing_a_name() {
     assert!(own.is_worn(), "many names are gone");
 }
 
+/// Tells `theirs` of node 0, change by change.
+struct Liar {
+    theirs: TheirSummary,
+    number: u64,
+    now: Instant,
+}
+
+impl Liar {
+    fn new() -> Self {
+        Self { theirs: TheirSummary::default(), number: 0, now: Instant::now() }
+    }
+
+    fn take(&mut self, of: usize, hops: u8, what: What) -> Took {
+        self.number += 1;
+        let changes = List::first_of([Change { of: tag(of), hops, what }]);
+        let begins = self.number == 1;
+        let news = SummaryNews { echo_ms: 1, number: self.number, begins, is_all: true, changes };
+        self.theirs.take(news, tag(0), tag(9), Some(self.now))
+    }
+
+    /// Takes the whole summary of a node without names, but with room for `keys` of them.
+    fn take_whole(&mut self, of: usize, hops: u8, keys: usize, count: u64) {
+        for part in Filter::for_keys(keys).parts() {
+            let what = What::Whole { epoch: 1, count, part, neighbors: List::new() };
+            assert_eq!(self.take(of, hops, what), Took::News);
+        }
+    }
+
+    fn add(&mut self, of: usize, hops: u8) -> Took {
+        self.take(of, hops, What::Added(List::first_of([key(1)])))
+    }
+
+    /// The nodes whose summaries are kept.
+    fn kept(&self) -> Vec<NodeTag> {
+        self.theirs.advertised(tag(0), self.now).map(|relayed| relayed.of).collect()
+    }
+}
+
 #[test]
 fn a_neighbor_cannot_make_us_keep_more_than_a_bound() {
-    use nekoproto::{
-        List,
-        summary::{Change, SummaryNews, What},
-    };
-    let now = Instant::now();
-    let mut theirs = TheirSummary::default();
-    let part = OwnSummary::new(1).source().filter.parts().next().unwrap();
-    let mut number = 0;
-    let mut take = |theirs: &mut TheirSummary, of, hops, is_whole: bool| {
-        let whole = What::Whole { epoch: 1, count: 0, part: part.clone(), neighbors: List::new() };
-        let what = if is_whole { whole } else { What::Added(List::first_of([key(1)])) };
-        number += 1;
-        let changes = List::first_of([Change { of: tag(of), hops, what }]);
-        let news = SummaryNews { echo_ms: 1, number, begins: number == 1, is_all: true, changes };
-        theirs.take(news, tag(0), tag(9), Some(now))
-    };
+    let mut liar = Liar::new();
+    liar.take_whole(300, RELAYED_HOPS + 1, 1, 0);
+    assert_eq!(liar.kept(), [], "further away than any query goes");
     for n in 1..200 {
-        take(&mut theirs, n, 1, true);
+        liar.take_whole(n, 1, 1, 0);
     }
-    assert_eq!(theirs.advertised(tag(0), now).count(), RELAYED_MAX);
-    assert_ne!(take(&mut theirs, 250, 1, false), Took::Gap, "the whole filter is not asked for");
-    take(&mut theirs, 300, RELAYED_HOPS + 1, true);
-    assert_eq!(theirs.advertised(tag(0), now).count(), RELAYED_MAX);
-    assert_eq!(take(&mut theirs, 0, 0, false), Took::Gap, "names are added to nothing");
-    assert_eq!(theirs.advertised(tag(0), now).count(), 0, "nothing is trusted after a gap");
+    assert_eq!(liar.kept().len(), RELAYED_MAX);
+    assert_ne!(liar.add(250, 1), Took::Gap, "the whole filter is not asked for");
+    assert_eq!(liar.add(0, 0), Took::Gap, "names are added to nothing");
+    assert_eq!(liar.kept(), [], "nothing is trusted after a gap");
+}
+
+/// Else all that the neighbor told would be forgotten, sent anew, and dropped anew.
+#[test]
+fn news_of_a_node_for_whose_filter_there_was_no_room_are_no_gap() {
+    let mut liar = Liar::new();
+    liar.take_whole(1, 1, 1_200_000, 0); // 1.5 MiB
+    liar.take_whole(2, 1, 800_000, 0); // 1 MiB
+    liar.take_whole(3, 1, 1, 0);
+    let mut kept = [tag(1), tag(3)];
+    kept.sort();
+    assert_eq!(liar.kept(), kept, "two and a half mebibytes are too many");
+    assert_ne!(liar.add(2, 1), Took::Gap);
+    let neighbors = What::Neighbors { added: List::first_of([tag(4)]), removed: List::new() };
+    assert_ne!(liar.take(2, 1, neighbors), Took::Gap);
+    assert_eq!(liar.kept(), kept);
+}
+
+#[test]
+fn no_count_of_names_ends_us() {
+    let mut liar = Liar::new();
+    liar.take_whole(0, 0, 1, u64::MAX);
+    assert_eq!([liar.add(0, 0), liar.add(0, 0)], [Took::Names; 2]);
 }

@@ -5,16 +5,14 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 use nekoproto::{
     NodeTag,
     limits::COVERED_MAX,
-    summary::{Assembly, Change, FilterPart, NameKey, SummaryNews, What},
+    summary::{Assembly, Change, Filter, FilterPart, NameKey, SummaryNews, What},
 };
 
 use super::{
     Position, RELAYED_HOPS, Source, TRUSTED_FOR,
-    relay::{RELAYED_MAX, Relayed},
+    relay::{RELAYED_MAX, RELAYED_WORDS_MAX, Relayed},
 };
 
-/// Words of all filters of nodes behind one neighbor: 2 MiB.
-const BEHIND_WORDS_MAX: usize = 256 * 1024;
 /// Latest names of a neighbor's summary that are remembered, to be passed on.
 const LOG_MAX: usize = 512;
 
@@ -28,10 +26,8 @@ pub struct TheirSummary {
     own: Option<Arc<KnownSummary>>,
     /// The summaries that it passes on, by node.
     behind: BTreeMap<NodeTag, Arc<KnownSummary>>,
-    /// There was no room for a node behind it: the whole filter of an unknown node is not asked for.
-    is_full: bool,
-    /// All its neighbors are ours too, or this node: it can ask nobody whom we do not ask.
-    is_enclosed: bool,
+    /// Its neighbors that are neither ours nor this node: whom it can ask and we do not.
+    beyond: Vec<NodeTag>,
     /// Something of it is to be passed on to another neighbor of ours.
     is_passed_on: bool,
     /// A filter that arrives in parts.
@@ -61,6 +57,8 @@ pub struct KnownSummary {
 pub enum Took {
     /// It was taken in, and says something new.
     News,
+    /// It was taken in, and adds names: nothing else is new.
+    Names,
     /// It was taken in.
     Nothing,
     /// It does not follow on what was taken in: the sender has to begin anew.
@@ -78,7 +76,9 @@ impl TheirSummary {
         } else {
             return Took::Gap; // late, or something before it is missing
         }
-        let is_news = !news.changes.is_empty();
+        let is_heartbeat = news.changes.is_empty();
+        let is_names =
+            !news.begins && news.changes.iter().all(|change| matches!(change.what, What::Added(_)));
         for change in news.changes {
             let is_of_interest = change.hops == 0 || (change.of != from && change.of != me);
             if is_of_interest && !self.change(change, from) {
@@ -90,7 +90,11 @@ impl TheirSummary {
         if let (true, Some(dated)) = (news.is_all, dated) {
             self.confirm(news.number, dated);
         }
-        if is_news { Took::News } else { Took::Nothing }
+        match (is_heartbeat, is_names) {
+            (true, _) => Took::Nothing,
+            (false, true) => Took::Names,
+            (false, false) => Took::News,
+        }
     }
 
     /// All up to message `number` was up to date at `at`, says the neighbor; 0 says nothing.
@@ -100,13 +104,26 @@ impl TheirSummary {
         }
     }
 
+    /// Until when it may be relied on; `None`: not at all.
+    #[must_use]
+    pub fn trusted_until(&self) -> Option<Instant> {
+        self.confirmed.map(|confirmed| confirmed + TRUSTED_FOR)
+    }
+
     /// Whether it may be relied on.
     #[must_use]
     pub fn is_trusted(&self, now: Instant) -> bool {
-        self.confirmed.is_some_and(|confirmed| now.saturating_duration_since(confirmed) < TRUSTED_FOR)
+        self.trusted_until().is_some_and(|until| now < until)
     }
 
-    /// False if it cannot be applied.
+    /// The names of the neighbor itself.
+    #[must_use]
+    pub fn names(&self) -> Option<&Filter> {
+        self.own.as_ref().map(|own| &own.source.filter)
+    }
+
+    /// False if it cannot be applied. What concerns an unknown node behind the neighbor is left out: as no message is
+    /// missing, there was no room for its filter.
     fn change(&mut self, Change { of, hops, what }: Change, from: NodeTag) -> bool {
         if hops > RELAYED_HOPS {
             return true; // further away than any query goes
@@ -121,12 +138,13 @@ impl TheirSummary {
                 self.behind.remove(&of);
             }
             What::Added(keys) => {
-                let Some(known) = self.known_mut(of, hops) else { return self.is_full && hops > 0 };
+                let Some(known) = self.known_mut(of, hops) else { return hops > 0 };
                 keys.iter().for_each(|key| known.source.add(*key));
             }
             What::Neighbors { added, removed } => {
-                let Some(known) = self.known_mut(of, hops) else { return self.is_full && hops > 0 };
-                let kept = known.neighbors.iter().filter(|tag| !removed.contains(tag));
+                let Some(known) = self.known_mut(of, hops) else { return hops > 0 };
+                let removed = sorted(removed.into_vec());
+                let kept = known.neighbors.iter().filter(|tag| removed.binary_search(tag).is_err());
                 known.neighbors = sorted(kept.chain(added.iter()).copied().collect());
                 known.hops = hops;
             }
@@ -146,14 +164,16 @@ impl TheirSummary {
             let begin = |assembly| Arriving { of, position, neighbors, assembly };
             self.arriving = Assembly::begin(part).map(begin);
         }
-        let Some(arriving) = &mut self.arriving else { return false };
+        let Some(mut arriving) = self.arriving.take() else { return false };
         if (arriving.of, arriving.position) != (of, position) || !arriving.assembly.add(part) {
             return false;
         }
-        if let Some(filter) = arriving.assembly.finish() {
-            let neighbors = Arc::clone(&arriving.neighbors);
-            self.arriving = None;
-            self.keep(of, KnownSummary { source: Source::new(position, filter, LOG_MAX), hops, neighbors });
+        match arriving.assembly.finish() {
+            Ok(filter) => {
+                let (source, neighbors) = (Source::new(position, filter, LOG_MAX), arriving.neighbors);
+                self.keep(of, KnownSummary { source, hops, neighbors });
+            }
+            Err(assembly) => self.arriving = Some(Arriving { assembly, ..arriving }),
         }
         true
     }
@@ -170,9 +190,7 @@ impl TheirSummary {
         }
         self.behind.remove(&of);
         let words: usize = self.behind.values().map(|known| known.source.filter.words()).sum();
-        self.is_full =
-            self.behind.len() >= RELAYED_MAX || words + known.source.filter.words() > BEHIND_WORDS_MAX;
-        if !self.is_full {
+        if self.behind.len() < RELAYED_MAX && words + known.source.filter.words() <= RELAYED_WORDS_MAX {
             self.behind.insert(of, Arc::new(known));
         }
     }
@@ -182,7 +200,8 @@ impl TheirSummary {
     /// neighbors. Returns whether something of it is, or was, to be passed on.
     pub fn compare(&mut self, from: NodeTag, me: NodeTag, mine: &[NodeTag]) -> bool {
         let is_ours = |other: &NodeTag| *other == me || mine.binary_search(other).is_ok();
-        self.is_enclosed = self.own.as_ref().is_some_and(|own| own.neighbors.iter().all(is_ours));
+        let theirs = self.own.iter().flat_map(|own| &*own.neighbors);
+        self.beyond = theirs.filter(|other| !is_ours(other)).copied().collect();
         let is_unheard_by_some = |(of, known): (&NodeTag, &Arc<KnownSummary>)| {
             known.hops < RELAYED_HOPS
                 && mine.iter().any(|other| *other != from && other != of && !known.has_neighbor(other))
@@ -190,6 +209,12 @@ impl TheirSummary {
         let own = self.own.iter().map(|own| (&from, own));
         let is_passed_on = own.chain(&self.behind).any(is_unheard_by_some);
         std::mem::replace(&mut self.is_passed_on, is_passed_on) || is_passed_on
+    }
+
+    /// Whether it can ask nobody whom we do not ask.
+    #[must_use]
+    pub const fn is_enclosed(&self) -> bool {
+        self.own.is_some() && self.beyond.is_empty()
     }
 
     /// Whether something of it is to be passed on.
@@ -218,21 +243,20 @@ impl TheirSummary {
             return false;
         }
         let lacks = |known: &&Arc<KnownSummary>| !known.source.filter.may_contain(key);
-        let Some(own) = self.own.as_ref().filter(lacks) else { return false };
-        if ttl_hops == 0 || self.is_enclosed {
-            return true;
+        if self.own.as_ref().filter(lacks).is_none() {
+            return false;
         }
         let mut visited: Vec<NodeTag> = Vec::new();
-        let mut at: Vec<&KnownSummary> = vec![own];
+        let mut at: Vec<&[NodeTag]> = vec![&self.beyond];
         for _ in 0..ttl_hops {
-            let mut further: Vec<&KnownSummary> = Vec::new();
-            for tag in at.iter().flat_map(|known| &*known.neighbors) {
+            let mut further: Vec<&[NodeTag]> = Vec::new();
+            for tag in at.into_iter().flatten() {
                 if covers(tag) || visited.contains(tag) {
                     continue;
                 }
                 let Some(known) = self.behind.get(tag).filter(lacks) else { return false };
                 visited.push(*tag);
-                further.push(known);
+                further.push(&known.neighbors);
             }
             if further.is_empty() {
                 break;

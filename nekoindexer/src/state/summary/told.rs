@@ -1,18 +1,22 @@
 //! What one neighbor was told over one connection, and what it is to be told next.
 
-use std::{collections::BTreeMap, mem, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+    sync::Arc,
+};
 
 use nekoproto::{
     List, NodeTag,
     limits::{CHANGE_BYTES_MAX, COVERED_MAX, SUMMARY_BYTES_MAX, SUMMARY_CHANGES_MAX, SUMMARY_KEYS_MAX},
-    summary::{Change, SummaryNews, What},
+    summary::{Change, Filter, SummaryNews, What},
 };
 
 use super::{OwnSummary, Position, Relayed, Source};
 
 /// What one neighbor was told over one connection.
 ///
-/// Changes are noted as told when their messages are made. Whoever cannot deliver one of these, in order, has to
+/// Changes are noted as told when they are added. Whoever cannot deliver a message, in order, has to
 /// [`begin_anew`](Self::begin_anew).
 #[derive(Debug, Default)]
 pub struct Told {
@@ -24,7 +28,24 @@ pub struct Told {
     relayed: BTreeMap<NodeTag, ToldSummary>,
     /// A whole filter of another node was left for later.
     is_put_off: bool,
-    changes: Vec<Change>,
+    /// What follows goes on from what it was told.
+    goes_on: bool,
+    /// What is to be told, in order.
+    changes: VecDeque<Pending>,
+}
+
+/// What is to be told. Of a filter only the next part is copied, when it is sent.
+#[derive(Debug)]
+enum Pending {
+    Change(Change),
+    Whole {
+        of: NodeTag,
+        hops: u8,
+        position: Position,
+        neighbors: Arc<[NodeTag]>,
+        filter: Filter,
+        part: usize,
+    },
 }
 
 #[derive(Debug)]
@@ -38,9 +59,7 @@ struct ToldSummary {
 impl Told {
     /// The neighbor may not have taken in what it was told: the next message replaces all of it.
     pub fn begin_anew(&mut self) {
-        self.own = None;
-        self.relayed.clear();
-        self.changes.clear();
+        *self = Self { number: self.number, ..Self::default() };
     }
 
     /// The position of our own summary that it was told.
@@ -49,10 +68,10 @@ impl Told {
         self.own.as_ref().map(|own| own.position)
     }
 
-    /// The number of the last message, if nothing was added to our own names since.
+    /// The number of the last message, if it was the last of what is told and nothing was added to our own names since.
     #[must_use]
     pub fn confirms(&self, own: Position) -> u64 {
-        if self.position() == Some(own) { self.number } else { 0 }
+        if self.changes.is_empty() && self.position() == Some(own) { self.number } else { 0 }
     }
 
     /// The neighbors of ours that it was told.
@@ -61,15 +80,27 @@ impl Told {
         self.own.as_ref().map(|own| &own.neighbors)
     }
 
-    /// The neighbors from whom it has what was passed on to it, some more than once.
-    pub fn vias(&self) -> impl Iterator<Item = &NodeTag> {
-        self.relayed.values().map(|relayed| &relayed.via)
+    /// Whether all that was passed on to it still counts: whether those from whom it comes `are_trusted`.
+    pub fn relays_hold(&self, mut is_trusted: impl FnMut(&NodeTag) -> bool) -> bool {
+        let mut last = None;
+        self.relayed.values().all(|relayed| {
+            let via = Some(relayed.via);
+            last == via || {
+                last = via;
+                is_trusted(&relayed.via)
+            }
+        })
     }
 
-    /// Whether something is left for when [`tell_others`](Self::tell_others) is called with `is_due`.
-    #[must_use]
-    pub const fn is_put_off(&self) -> bool {
-        self.is_put_off
+    /// Whether [`tell_others`](Self::tell_others) has something to do: what is passed on `is_changed`, whole filters
+    /// are due after they were put off, or something is not trusted any more, which a message must not confirm.
+    pub fn needs_others(
+        &self,
+        is_changed: bool,
+        is_due: bool,
+        is_trusted: impl FnMut(&NodeTag) -> bool,
+    ) -> bool {
+        is_changed || (is_due && self.is_put_off) || !self.relays_hold(is_trusted)
     }
 
     /// Adds what is new in our own summary. `neighbors` are sorted; `None` tells of them later.
@@ -98,7 +129,8 @@ impl Told {
             let told = ToldSummary { position: known.position(), neighbors, hops, via: *via };
             self.relayed.insert(*of, told);
         }
-        self.changes.extend(before.keys().map(|of| Change { of: *of, hops: 1, what: What::Withdrawn }));
+        let withdrawn = |of: &NodeTag| Pending::Change(Change { of: *of, hops: 1, what: What::Withdrawn });
+        self.changes.extend(before.keys().map(withdrawn));
     }
 
     fn tell(
@@ -109,17 +141,14 @@ impl Told {
         before: Option<ToldSummary>,
         neighbors: &Arc<[NodeTag]>,
     ) {
-        let mut change = |what| self.changes.push(Change { of, hops, what });
         let known = before.and_then(|before| Some((source.added(before.position)?, before)));
         let Some((added, before)) = known else {
-            let Position { epoch, count } = source.position;
-            for part in source.filter.parts() {
-                let neighbors = neighbors.iter().copied().filter(|_| part.at == 0);
-                let neighbors = List::first_of(neighbors);
-                change(What::Whole { epoch, count, part, neighbors });
-            }
+            let (position, filter, neighbors) =
+                (source.position, source.filter.clone(), Arc::clone(neighbors));
+            self.changes.push_back(Pending::Whole { of, hops, position, neighbors, filter, part: 0 });
             return;
         };
+        let mut change = |what| self.changes.push_back(Pending::Change(Change { of, hops, what }));
         let added: Vec<_> = added.copied().collect();
         for keys in added.chunks(SUMMARY_KEYS_MAX) {
             change(What::Added(List::first_of(keys.iter().copied())));
@@ -135,33 +164,41 @@ impl Told {
         }
     }
 
-    /// The messages with all changes added so far, to be sent in order; none if nothing is new.
+    /// The next message with changes added so far, to be sent before any other; `None` if nothing is new.
     #[must_use]
-    pub fn messages(&mut self, begins: bool) -> Vec<SummaryNews> {
-        let mut messages = Vec::new();
-        let mut changes = mem::take(&mut self.changes).into_iter().peekable();
-        while changes.peek().is_some() {
-            let mut bytes = 0;
-            let mut fits = |change: &Change| {
-                let fits = bytes < SUMMARY_BYTES_MAX;
-                bytes += bytes_max(change);
-                fits
-            };
-            let mut of_one = Vec::new();
-            while of_one.len() < SUMMARY_CHANGES_MAX
-                && let Some(change) = changes.next_if(&mut fits)
-            {
-                of_one.push(change);
-            }
-            self.number += 1;
-            messages.push(SummaryNews {
-                begins: begins && messages.is_empty(),
-                is_all: changes.peek().is_none(),
-                changes: List::first_of(of_one),
-                ..self.heartbeat()
-            });
+    pub fn next_message(&mut self) -> Option<SummaryNews> {
+        let (mut changes, mut bytes) = (Vec::new(), 0);
+        while changes.len() < SUMMARY_CHANGES_MAX
+            && bytes < SUMMARY_BYTES_MAX
+            && let Some(change) = self.next_change()
+        {
+            bytes += bytes_max(&change);
+            changes.push(change);
         }
-        messages
+        if changes.is_empty() {
+            return None;
+        }
+        self.number += 1;
+        let begins = !mem::replace(&mut self.goes_on, true);
+        let (is_all, changes) = (self.changes.is_empty(), List::first_of(changes));
+        Some(SummaryNews { begins, is_all, changes, ..self.heartbeat() })
+    }
+
+    fn next_change(&mut self) -> Option<Change> {
+        let (of, hops, what) = match self.changes.pop_front()? {
+            Pending::Change(change) => return Some(change),
+            Pending::Whole { of, hops, position, neighbors, filter, part: n } => {
+                let part = filter.part(n)?; // behind the last nothing is pending
+                let Position { epoch, count } = position;
+                let first = List::first_of(neighbors.iter().copied().filter(|_| n == 0));
+                if part.at as usize + part.words.len() < filter.words() {
+                    let part = n + 1;
+                    self.changes.push_front(Pending::Whole { of, hops, position, neighbors, filter, part });
+                }
+                (of, hops, What::Whole { epoch, count, part, neighbors: first })
+            }
+        };
+        Some(Change { of, hops, what })
     }
 
     /// The message that says that nothing is new.

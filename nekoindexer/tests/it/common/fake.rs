@@ -12,7 +12,7 @@ use tarpc::context::Context;
 use tokio::sync::{mpsc, watch};
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
-    task::TaskTracker,
+    task::{AbortOnDropHandle, TaskTracker},
 };
 
 use super::{ANY_PORT, peer::endpoint};
@@ -82,13 +82,34 @@ pub(crate) async fn deaf_neighbor(seed: u16, addr: SocketAddr, security: Securit
     endpoint(seed, Role::Indexer, security).dial(addr, Purpose::Control, None).await.unwrap()
 }
 
+/// A made-up indexer that connected to another, and never answers a query. Dropping it closes the connection.
+pub(crate) struct Dialed {
+    /// Calls the other.
+    pub(crate) client: IndexerServiceClient,
+    /// The queries that it is asked.
+    pub(crate) asked: mpsc::UnboundedReceiver<(Context, QueryRequest)>,
+    _driver: AbortOnDropHandle<()>,
+}
+
+/// Connects to the indexer at `addr` as a neighbor.
+pub(crate) async fn dial(seed: u16, addr: SocketAddr, security: Security) -> Dialed {
+    let connection = deaf_neighbor(seed, addr, security).await;
+    let (client, driver, asked) = open(connection.io);
+    Dialed { client, asked, _driver: AbortOnDropHandle::new(tokio::spawn(driver)) }
+}
+
 /// Speaks as an indexer over a connection that was dialed.
 pub(crate) fn speak(io: Io) -> (IndexerServiceClient, Driver) {
-    let (asked, told) = (mpsc::unbounded_channel().0, mpsc::unbounded_channel().0);
+    let (client, driver, _) = open(io);
+    (client, driver)
+}
+
+fn open(io: Io) -> (IndexerServiceClient, Driver, mpsc::UnboundedReceiver<(Context, QueryRequest)>) {
+    let ((asked, questions), told) = (mpsc::unbounded_channel(), mpsc::unbounded_channel().0);
     let (summaries, is_silent) = (mpsc::unbounded_channel().0, watch::Sender::new(false));
     let service = Service { habit: Habit::NeverAnswers, asked, told, summaries, is_silent };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
-    (client, Box::pin(driver))
+    (client, Box::pin(driver), questions)
 }
 
 async fn run(connection: Connection, service: Service) {

@@ -1,7 +1,7 @@
-//! The clock for freshness: it continues while the machine is suspended.
+//! The clock for freshness and trust: it continues while the machine is suspended.
 //!
 //! On Linux [`Instant`] stops during suspend, so a copy confirmed before it would still count as fresh
-//! afterwards. This clock adds the time suspended.
+//! afterwards, and a neighbor's summary as trusted. This clock adds the time suspended.
 
 use std::{
     sync::LazyLock,
@@ -14,7 +14,8 @@ use rustix::time::{ClockId, clock_gettime};
 static START: LazyLock<(Instant, Duration)> = LazyLock::new(|| (Instant::now(), since_boot()));
 
 /// The time, including suspend. Compare it only with other times from here.
-pub(crate) fn now() -> Instant {
+#[must_use]
+pub fn now() -> Instant {
     let (instant, booted) = *START;
     instant + since_boot().saturating_sub(booted)
 }
