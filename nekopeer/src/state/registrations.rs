@@ -3,12 +3,19 @@
 //! Code that changes an offer only changes this table. The session of an indexer takes the next [`Batch`]
 //! of changes, sends it, and records the outcome here.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod indexer;
+mod offer;
 
-use nekoproto::{FileName, NodeTag, Record, VerifiedRecord, Version};
+use std::collections::{HashMap, HashSet};
 
-/// Number of a change to the table; later changes have larger numbers.
-pub(crate) type Generation = u64;
+use nekoproto::{FileName, VerifiedRecord};
+
+pub(crate) use self::indexer::{Batch, Generation};
+use self::{
+    indexer::{Indexer, Listing},
+    offer::{Mark, Offer},
+};
+
 /// Index of an indexer.
 pub(crate) type IndexerIndex = usize;
 
@@ -37,97 +44,6 @@ pub(crate) struct Registrations {
     indexers: Vec<Indexer>,
     generation: Generation,
     is_closed: bool,
-}
-
-/// The offer under one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Offer {
-    /// The version held completely.
-    whole: Option<Mark>,
-    /// The version being downloaded; its chunks on disk are served.
-    part: Option<VerifiedRecord>,
-}
-
-/// Stands for a record under a known name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
-    origin: NodeTag,
-    version: Version,
-    /// The beginning of its signature.
-    signature: [u8; 8],
-}
-
-impl Mark {
-    fn of(record: &VerifiedRecord) -> Self {
-        let Record { origin, version, .. } = **record;
-        Self { origin: origin.tag(), version, signature: record.signed().signature().mark() }
-    }
-
-    /// Whether its record replaces that of `other`, of the same name.
-    fn replaces(&self, other: &Self) -> bool {
-        self.origin == other.origin && self.version > other.version
-    }
-}
-
-/// One indexer.
-#[derive(Debug, Default)]
-struct Indexer {
-    is_connected: bool,
-    /// What it acknowledged over the current connection.
-    listed: HashMap<FileName, Listing>,
-    /// Names in failed calls: the indexer may or may not have processed them.
-    unsure: HashSet<FileName>,
-    counted: usize,
-    /// Changes not registered yet, the oldest first.
-    changes: VecDeque<(Generation, FileName)>,
-    waiting: HashSet<FileName>,
-    /// Names left of a full registration, which started at generation `began`.
-    rest: Vec<FileName>,
-    began: Generation,
-    /// The oldest generation in the batch taken last.
-    in_flight: Option<Generation>,
-    /// The latest change that could not be registered.
-    failed: Generation,
-}
-
-#[derive(Debug)]
-struct Listing {
-    mark: Mark,
-    is_partial: bool,
-    /// Whether the indexer counts it for the lease, as far as this peer knows.
-    counts: bool,
-    /// Whether the indexer may have lost it since: it is to be registered again, or withdrawn.
-    may_be_lost: bool,
-}
-
-/// The next calls to an indexer: first the withdrawals, then the registrations.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Batch {
-    pub(crate) withdraw: Vec<FileName>,
-    pub(crate) held: Vec<VerifiedRecord>,
-    pub(crate) news: Vec<VerifiedRecord>,
-    pub(crate) partial: Vec<VerifiedRecord>,
-    names: Vec<(Generation, FileName)>,
-}
-
-impl Offer {
-    /// The version to register, and whether it is partial. `held` has the complete versions. It may have a later
-    /// one than is offered, which is about to be.
-    fn now(
-        &self,
-        name: &FileName,
-        held: impl Fn(&FileName) -> Option<VerifiedRecord>,
-    ) -> Option<(VerifiedRecord, bool)> {
-        match (&self.part, &self.whole) {
-            (Some(part), _) => Some((part.clone(), true)),
-            (None, Some(_)) => Some((held(name)?, false)),
-            (None, None) => None,
-        }
-    }
-
-    fn is_some(&self) -> bool {
-        self.part.is_some() || self.whole.is_some()
-    }
 }
 
 impl Registrations {
@@ -400,44 +316,6 @@ impl Registrations {
     /// Whether a lease over `names` names covers everything registered with the indexer.
     pub(crate) fn is_all(&self, index: IndexerIndex, names: usize) -> bool {
         names >= self.indexers[index].counted
-    }
-}
-
-impl Indexer {
-    /// Adds to `batch` what this indexer needs for `name`, now `offered`; returns whether it needed anything.
-    fn plan(
-        &self,
-        name: &FileName,
-        offered: Option<(VerifiedRecord, bool)>,
-        is_news: impl Fn(&VerifiedRecord) -> bool,
-        batch: &mut Batch,
-    ) -> bool {
-        let (listed, is_unsure) = (self.listed.get(name), self.unsure.contains(name));
-        let Some((record, is_partial)) = offered else {
-            let is_listed = listed.is_some() || is_unsure;
-            if is_listed {
-                batch.withdraw.push(name.clone());
-            }
-            return is_listed;
-        };
-        let (mark, is_news) = (Mark::of(&record), !is_partial && is_news(&record));
-        let is_same =
-            |listed: &Listing| !listed.may_be_lost && listed.mark == mark && listed.is_partial == is_partial;
-        if !is_unsure && !is_news && listed.is_some_and(is_same) {
-            return false;
-        }
-        let is_older = |listed: &Listing| listed.mark != mark && !mark.replaces(&listed.mark);
-        if is_unsure || listed.is_some_and(is_older) {
-            // An indexer does not replace a listing by an older version: withdraw it first.
-            batch.withdraw.push(name.clone());
-        }
-        let kind = match (is_partial, is_news) {
-            (true, _) => &mut batch.partial,
-            (false, true) => &mut batch.news,
-            (false, false) => &mut batch.held,
-        };
-        kind.push(record);
-        true
     }
 }
 

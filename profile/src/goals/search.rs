@@ -102,7 +102,8 @@ impl Search<'_> {
             self.query(&what, &setup, &runs, ratio, Bound::AtMost(1.15));
         }
         // As long as it takes until each indexer has checked most records, which it does once.
-        let long = |indexers| Scenario { requests: self.options.requests * 5, ..self.scenario(indexers, 10, 1) };
+        let long =
+            |indexers| Scenario { requests: self.options.requests * 5, ..self.scenario(indexers, 10, 1) };
         let rounds = self.rounds(&[long(10), long(60)], &setup)?;
         let ratio = median(rounds.iter().map(|round| round[1].figures.p50 / round[0].figures.p50));
         let runs: Vec<&Measured> = rounds.iter().map(|round| &round[1]).collect();
