@@ -87,8 +87,8 @@ pub(crate) enum Request {
 
 /// What is responded to each request, and once when the process is ready: the value, or why there is none.
 ///
-/// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; usage: [`Usage`](usage::Usage);
-/// reset and end: nothing.
+/// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; usage:
+/// [`Usage`](usage::Usage); reset and end: nothing.
 pub(crate) type Response<T> = Result<T, String>;
 
 /// A node, and where it listens.

@@ -167,8 +167,8 @@ impl Neighborhood {
         theirs.compare(from, self.me, &self.links.current().sorted)
     }
 
-    /// What is passed on over the connection `to`, and whether something may have to follow soon. The neighbors of whoever
-    /// has just connected are not known yet: in a mesh, all of it would be passed on in vain.
+    /// What is passed on over the connection `to`, and whether something may have to follow soon. The neighbors
+    /// of whoever has just connected are not known yet: in a mesh, all of it would be passed on in vain.
     fn relays(&self, to: &Channel, neighbors: &Neighbors, now: Instant) -> (Vec<Relayed>, bool) {
         let (mut advertised, mut is_early) = (Vec::new(), to.is_young(now));
         for neighbor in neighbors.reachable.iter().filter(|_| !is_early) {

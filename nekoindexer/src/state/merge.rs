@@ -20,7 +20,8 @@ pub struct Found {
 /// An answer that is being put together.
 ///
 /// Invariants: one entry for each origin, or two if its newest number stands for several files (those of the
-/// highest rank); it is the newest version absorbed so far; at most [`HITS_MAX`] entries of at most [`HOLDERS_MAX`] holders, none twice, those of a part behind.
+/// highest rank); it is the newest version absorbed so far; at most [`HITS_MAX`] entries of at most
+/// [`HOLDERS_MAX`] holders, none twice, those of a part behind.
 #[derive(Debug)]
 pub struct Merge {
     found: Vec<Found>,

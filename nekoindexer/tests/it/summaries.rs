@@ -460,8 +460,8 @@ fn for_each_seed(mut life: impl FnMut(World)) {
     }
 }
 
-/// Goal: a name whose registration with somebody in reach was answered is always found, whatever became of the summaries; when
-/// they have arrived, every holder is found. Method: random lives of small networks; compare with
+/// Goal: a name whose registration with somebody in reach was answered is always found, whatever became of the
+/// summaries; when they have arrived, every holder is found. Method: random lives of small networks; compare with
 /// what is there.
 #[test]
 fn no_answer_is_lost_whatever_becomes_of_summaries() {

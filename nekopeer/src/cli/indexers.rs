@@ -42,8 +42,8 @@ impl Indexers {
         Ok(Self { addrs: vec![embedded.local_addr()], embedded: Some(embedded) })
     }
 
-    /// Tells of a peer that was started with these indexers what its user does not expect: that it has none (if that `is_missed`), that one
-    /// was started here, or where it serves, if an indexer is remote.
+    /// Tells of a peer that was started with these indexers what its user does not expect: that it has none (if
+    /// that `is_missed`), that one was started here, or where it serves, if an indexer is remote.
     pub(super) fn note(
         &self,
         args: &NodeArgs,

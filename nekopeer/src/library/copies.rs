@@ -68,8 +68,9 @@ impl Library {
         Ok(())
     }
 
-    /// Ends what was interrupted in the placing of `name`, as [`Catalogue::settle`](crate::storage::catalogue::Catalogue::settle);
-    /// a copy that reached its place is watched. Blocking.
+    /// Ends what was interrupted in the placing of `name`, as
+    /// [`Catalogue::settle`](crate::storage::catalogue::Catalogue::settle); a copy that reached its place is
+    /// watched. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.

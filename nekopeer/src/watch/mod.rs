@@ -1,6 +1,7 @@
 //! The only module that acts on news, which [`Library`] records: it refetches or drops outdated copies,
 //! settles numbers that were used elsewhere with the same key, withdraws files that changed on disk, and
-//! forwards newer versions to the own indexers. It also asks origins before the bound of a copy expires, so that a lost push is found within the bound.
+//! forwards newer versions to the own indexers. It also asks origins before the bound of a copy expires, so that
+//! a lost push is found within the bound.
 
 mod attempts;
 

@@ -166,7 +166,8 @@ impl Catalogue {
     }
 
     /// Removes `name` if `is_it` returns true of its entry, which is `None` if it is damaged; nothing changes the
-    /// catalogue meanwhile. A copy that is on its way to its place is not stored then. Whether it was removed. Blocking.
+    /// catalogue meanwhile. A copy that is on its way to its place is not stored then. Whether it was removed.
+    /// Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.

@@ -26,8 +26,9 @@ pub(crate) struct ToPlace<'a> {
 
 impl Catalogue {
     /// Notes, in one transaction, that each of `copies` is complete in its partial file and will be moved to its
-    /// place, unless it is not wanted any more or may not be held: see [`Placing::check`]. Its entry has the stamp of the partial file. [`put_copies`](Self::put_copies) ends that; if the process
-    /// ends before, [`settle`](Self::settle) does. Blocking.
+    /// place, unless it is not wanted any more or may not be held: see [`Placing::check`]. Its entry has the
+    /// stamp of the partial file. [`put_copies`](Self::put_copies) ends that; if the process ends before,
+    /// [`settle`](Self::settle) does. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
