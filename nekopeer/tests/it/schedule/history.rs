@@ -10,6 +10,9 @@ use super::world::FILES;
 
 /// Lines of the log that are printed when a promise is broken: the last ones that concern the file.
 const LOG_SHOWN: usize = 120;
+/// Time within which the origin hears of what a copy of its folder published, pauses and restarts included. Until
+/// then it confirms, in good faith, what is not the newest version any more.
+const CLONE_HEARD_WITHIN: Duration = Duration::from_secs(10);
 
 /// Everything that happened, from all threads.
 #[derive(Default)]
@@ -34,7 +37,7 @@ struct Facts {
 struct Published {
     name: String,
     version: u64,
-    /// When the command that published it had ended.
+    /// When the origin knew of it: the command that published it had ended.
     at: Instant,
     /// The origin was set back to a time before it.
     is_undone: bool,
@@ -52,9 +55,10 @@ impl History {
         }
     }
 
-    /// The command that published this version has ended.
-    pub(super) fn published(&self, name: &str, version: u64) {
-        let at = Instant::now();
+    /// The command of `who`, by which this version was published, has ended.
+    pub(super) fn published(&self, who: &str, name: &str, version: u64) {
+        let heard_within = if who == "clone" { CLONE_HEARD_WITHIN } else { Duration::ZERO };
+        let at = Instant::now() + heard_within;
         self.0.lock().unwrap().published.push(Published {
             name: name.to_owned(),
             version,

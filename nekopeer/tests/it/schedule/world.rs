@@ -377,7 +377,7 @@ fn publish_at(node: &Node, who: &str, file: usize, seed: u64, history: &History)
     let row = ended.json()["files"][0].clone();
     let version = row["version"].as_u64().unwrap();
     history.saw(who, name, version, row["content"].as_str().unwrap());
-    history.published(name, version);
+    history.published(who, name, version);
     history.note(format!("{who}: {name} is version {version}"));
 }
 
