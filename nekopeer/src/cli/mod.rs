@@ -37,6 +37,8 @@ pub enum Ended {
     NotFound,
     /// The command line is wrong.
     Usage,
+    /// Failed for some of what was asked for.
+    Partly,
     /// Any other failure.
     Failed,
 }
@@ -47,7 +49,7 @@ impl From<Ended> for ExitCode {
             Ended::Well => 0,
             Ended::NotFound => 1,
             Ended::Usage => 2,
-            Ended::Failed => 3,
+            Ended::Partly | Ended::Failed => 3,
         })
     }
 }

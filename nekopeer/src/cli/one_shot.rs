@@ -91,7 +91,7 @@ async fn on_reached(
     }
     if let (Run::Ended(ended), Need::Serving) = (&ended, need) {
         match reached {
-            Reached::Here(hosted) if *ended == Ended::Well || has_files(hosted).await => {
+            Reached::Here(hosted) if matches!(ended, Ended::Well | Ended::Partly) => {
                 serve_until(hosted, output, stop).await;
             }
             Reached::There(caller) if *ended == Ended::Well => {
@@ -102,11 +102,6 @@ async fn on_reached(
         }
     }
     Ok(ended)
-}
-
-async fn has_files(hosted: &Hosted) -> bool {
-    let first = hosted.host.peer.listing(false).next().await;
-    matches!(first, Ok(Some(files)) if !files.is_empty())
 }
 
 /// Serves what is published, until the user or another command ends it.

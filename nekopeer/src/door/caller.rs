@@ -10,7 +10,7 @@ use super::{
     place::Place,
     server::DOOR_VERSION,
 };
-use crate::commands::{Answer, Command, Failure, Input, Piece, Reply, Summary};
+use crate::commands::{Answer, Command, Failure, FailureKind, Input, Piece, Reply, Summary};
 
 /// Interval between attempts to connect to a socket whose queue is full.
 const TRY_EVERY: Duration = Duration::from_millis(50);
@@ -84,8 +84,10 @@ impl Caller {
         answer: &Answer,
     ) -> Result<Summary, Failure> {
         let process = self.facts.process;
-        let ended =
-            || Failure::new(format!("the running peer (process {process}) ended before the command did"));
+        let ended = || Failure {
+            kind: FailureKind::Moved,
+            message: format!("the running peer (process {process}) ended before the command did"),
+        };
         let asked = self.sender.send(&Request::Command(Box::new(command))).await;
         if let Err(error) = asked {
             if error.kind() == io::ErrorKind::InvalidData {

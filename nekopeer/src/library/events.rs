@@ -117,7 +117,10 @@ impl fmt::Display for Event {
                 "the origin of {name} has a newer version whose number no indexer has confirmed yet; the copy is kept"
             ),
             Self::Changed(name) => {
-                write!(f, "{name} changed on disk and is not offered: register it again")
+                write!(
+                    f,
+                    "{name} changed on disk and is not offered: register it again, or get it again if it is a copy"
+                )
             }
             Self::Renumbered { name, taken, version } => {
                 write!(

@@ -62,6 +62,17 @@ fn missing_file_to_share_is_named_once() {
 }
 
 #[test]
+fn share_that_publishes_nothing_ends_although_the_folder_has_files() {
+    let (_indexers, home) = one_home();
+    home.write("a.txt", "a\n");
+    let sharing = home.share(&["a.txt"]);
+    sharing.signal("INT");
+    assert_eq!(sharing.wait().code, Some(0));
+    let ended = home.run(&["share", "missing.txt"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+}
+
+#[test]
 fn indexer_that_is_not_there_is_named_soon() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap(); // accepts connections, never replies
     for addr in [NOBODY.to_owned(), silent.local_addr().unwrap().to_string()] {

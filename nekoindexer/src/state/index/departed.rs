@@ -1,7 +1,7 @@
 //! Remembers the newest version of files that nobody holds any more, so that an older one is not taken for it.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map},
     time::{Duration, Instant},
 };
 
@@ -23,21 +23,29 @@ const GENERATION_FOR: Duration = Duration::from_secs(30 * 60);
 pub(super) struct Departed {
     young: Generation,
     old: Generation,
+    /// What is forgotten, and freed bit by bit: lookups would wait for all of it.
+    forgotten: hash_map::IntoIter<u64, PackedRecord>,
     turned: Instant,
 }
+
+/// Forgotten files that are freed for each one that is remembered: more than one, so that they end before the
+/// generation is full.
+const FREED_AT_ONCE: usize = 2;
 
 type Generation = HashMap<u64, PackedRecord, BuildNoHashHasher<u64>>;
 
 impl Departed {
     pub(super) fn new(now: Instant) -> Self {
-        Self { young: Generation::default(), old: Generation::default(), turned: now }
+        let (young, old) = <(Generation, Generation)>::default();
+        Self { young, old, forgotten: hash_map::IntoIter::default(), turned: now }
     }
 
     /// The last holder of `record` has left.
     pub(super) fn remember(&mut self, hash: NameHash, record: PackedRecord) {
         if self.young.len() >= GENERATION_MAX {
-            self.old = std::mem::take(&mut self.young);
+            self.turn();
         }
+        self.forgotten.by_ref().take(FREED_AT_ONCE).for_each(drop);
         self.young.insert(key(hash, record.origin().as_bytes()), record);
     }
 
@@ -54,9 +62,16 @@ impl Departed {
     /// Forgets what left long ago.
     pub(super) fn forget(&mut self, now: Instant) {
         if now.saturating_duration_since(self.turned) >= GENERATION_FOR {
-            self.old = std::mem::take(&mut self.young);
+            self.turn();
             self.turned = now;
         }
+    }
+
+    fn turn(&mut self) {
+        // With room for as many again: what grows is moved, which lookups would wait for, too.
+        let young = Generation::with_capacity_and_hasher(self.young.len(), <_>::default());
+        let old = std::mem::replace(&mut self.old, std::mem::replace(&mut self.young, young));
+        self.forgotten = old.into_iter();
     }
 }
 

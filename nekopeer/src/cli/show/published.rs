@@ -98,7 +98,11 @@ impl View for Published {
             output.line(&format!("{new} new, {unchanged} unchanged, {}{unconfirmed}", size(*bytes)))?;
         }
         self.failed.iter().for_each(|(_, why)| output.note(&format!("error: {why}")));
-        Ok(if self.failed.is_empty() { Ended::Well } else { Ended::Failed })
+        Ok(match self.failed.is_empty() {
+            true => Ended::Well,
+            false if self.new + self.unchanged > 0 => Ended::Partly,
+            false => Ended::Failed,
+        })
     }
 
     fn abandon(&mut self, output: Output) -> io::Result<()> {

@@ -194,7 +194,7 @@ pub(crate) fn two_homes() -> (Indexers, Home, Home) {
 pub(crate) fn until(running: &mut Running, what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(running.is_running(), "it ended before {what}");
+        assert!(running.is_running(), "it ended before {what}: {:?}", running.said());
         assert!(began.elapsed() < LIMIT, "{what} did not come");
         std::thread::yield_now();
     }
