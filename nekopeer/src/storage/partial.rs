@@ -21,8 +21,8 @@ use crate::content::stamp::Stamp;
 
 /// Prefix of the names of partial files; no shared name may have it.
 pub const PARTIAL_PREFIX: &str = ".neko-part-";
-/// Time limit for an abandoned download to write what it received and unlock its partial file.
-const LET_GO_WITHIN: Duration = Duration::from_secs(1);
+/// Time limit for an abandoned download to write what it received and unlock its partial file, on a slow disk.
+const LET_GO_WITHIN: Duration = Duration::from_secs(5);
 /// Interval between attempts to lock it.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Unit of the blocks in a file's metadata, whatever the file system.
@@ -54,7 +54,7 @@ impl Place {
     /// The partial file with `content` for this place: the existing one, or an empty one.
     ///
     /// # Errors
-    /// It cannot be created, or another process has locked it. Blocks for up to 1 s to find out.
+    /// It cannot be created, or another process has locked it. Blocks for up to 5 s to find out.
     pub(crate) fn partial(self, content: &ContentHash) -> Result<Partial, StoreError> {
         let name = self.partial_name(content);
         let mut options = OpenOptions::new();

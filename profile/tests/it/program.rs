@@ -286,7 +286,7 @@ fn all_goals_stand_beside_what_is_measured() {
     let stdout = ok(&[&["goals", "--json", path.to_str().unwrap()], &sizes[..]].concat());
     assert!(stdout.contains("| 10/1/1, messages for a hit, flood | 9.00 | 9.00 | reached |"), "{stdout}");
     let rows = read_json(&path)["rows"].as_array().unwrap().clone();
-    assert!(rows.len() == 27 && rows.iter().all(|row| row["all_right"] == true), "{stdout}");
+    assert!(rows.len() == 28 && rows.iter().all(|row| row["all_right"] == true), "{stdout}");
     // What is named as the command is one, and measures that goal.
     let command = rows[0]["command"].as_str().unwrap().strip_prefix("profile ").unwrap();
     ok(&command.split(' ').collect::<Vec<_>>());
