@@ -1,4 +1,6 @@
-//! Tests of the index: leases, versions, removal, and registrations racing with removal.
+//! Tests of the index: leases, versions, and removal.
+
+mod histories;
 
 use std::net::SocketAddr;
 
@@ -6,7 +8,6 @@ use nekoproto::{
     Identity,
     limits::{HITS_MAX, HOLDERS_MAX, HOLDERS_WHOLE_MIN},
 };
-use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
 use crate::state::testing::record;
@@ -401,93 +402,4 @@ fn version_that_nobody_held_whole_does_not_keep_an_older_one_out() {
     setup.index.register_partial(&reader, &record(1, "a", 2));
     setup.index.deregister(&reader, &name("a"));
     assert_eq!(setup.index.register(&reader, &record(1, "a", 1)), Noted::News { outdated: vec![] });
-}
-
-/// Goal: whatever happens, the invariants hold, and an emptied index is empty.
-#[test]
-fn random_histories_keep_the_invariants() {
-    (0..200).for_each(|seed| random_history(seed, &Setup::new()));
-}
-
-#[test]
-fn random_histories_of_names_with_the_same_hash_keep_the_invariants() {
-    (0..200).for_each(|seed| random_history(seed, &Setup::colliding()));
-}
-
-fn random_history<S: BuildHasher>(seed: u64, setup: &Setup<S>) {
-    let mut rng = StdRng::seed_from_u64(seed);
-    let mut sessions: Vec<Arc<Session>> = (0..6).map(|n| setup.session(n)).collect();
-    for _ in 0..300 {
-        let who = rng.random_range(0..sessions.len());
-        let text = ["a", "b", "c"][rng.random_range(0..3)];
-        let record = record(rng.random_range(0..3), text, rng.random_range(1..5));
-        match rng.next_u32() % 8 {
-            0 => {
-                setup.index.close_session(&sessions[who]);
-                sessions[who] = setup.session(u8::try_from(who).unwrap());
-            }
-            1 => setup.index.deregister(&sessions[who], &record.name),
-            2 => drop(setup.index.invalidate(&record)),
-            n => {
-                let partial = n == 3;
-                let noted = if partial {
-                    setup.index.register_partial(&sessions[who], &record)
-                } else {
-                    setup.index.register(&sessions[who], &record)
-                };
-                if matches!(noted, Noted::Known | Noted::News { .. }) {
-                    let expected = Holder { partial, ..holder(u8::try_from(who).unwrap()) };
-                    let found = setup.index.lookup(&record.name, setup.now);
-                    let holding = |found: &Found| found.holders.contains(&expected);
-                    let held: Vec<_> = found.iter().filter(|found| holding(found)).collect();
-                    assert!(held.len() == 1 && held[0].record == record, "seed {seed}");
-                }
-            }
-        }
-        setup.index.check();
-    }
-    sessions.iter().for_each(|session| setup.index.close_session(session));
-    assert_eq!(setup.index.names(), 0, "seed {seed}");
-}
-
-#[test]
-fn registrations_racing_with_removal_leave_nothing_behind() {
-    for round in 0..50 {
-        let setup = Setup::new();
-        let session = setup.session(1);
-        let names: Vec<_> = (0..40).map(|n| record(1, &format!("f{n}"), 1)).collect();
-        std::thread::scope(|scope| {
-            scope.spawn(|| names.iter().for_each(|record| drop(setup.index.register(&session, record))));
-            scope.spawn(|| setup.index.close_session(&session));
-        });
-        assert_eq!(setup.index.names(), 0, "round {round}");
-    }
-}
-
-#[test]
-fn thousands_of_names_that_come_and_go_are_each_found_or_not() {
-    let setup = Setup::new();
-    let session = setup.session(1);
-    let mut rng = StdRng::seed_from_u64(7);
-    let mut listed = std::collections::HashSet::new();
-    for _ in 0..6000 {
-        let text = format!("f{}", rng.random_range(0..3000));
-        if rng.next_u32() % 3 == 0 {
-            setup.index.deregister(&session, &name(&text));
-            listed.remove(&text);
-        } else {
-            setup.index.register(&session, &record(1, &text, 1));
-            listed.insert(text);
-        }
-    }
-    for n in 0..3000 {
-        let text = format!("f{n}");
-        let found = setup.index.lookup(&name(&text), setup.now);
-        assert!(found.iter().all(|found| found.record.name.as_str() == text));
-        assert_eq!(found.len(), usize::from(listed.contains(&text)), "{text}");
-    }
-    assert_eq!((setup.index.names(), session.count()), (listed.len(), listed.len()));
-    setup.index.check();
-    setup.index.close_session(&session);
-    assert_eq!((setup.index.names(), setup.index.take_removed() >= listed.len()), (0, true));
 }

@@ -1,7 +1,7 @@
 //! Kills at every point between the beginning of a download and its catalogue entry, one after the other: the copy
 //! stays this peer's, and the next version replaces it.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use nekoproto::{Freshness, Identity, Manifest, Policy, Record, VerifiedRecord, Version};
 
@@ -14,7 +14,7 @@ use crate::{
     download::DownloadOptions,
     library::{Library, Opened, status::Condition},
     storage::{
-        catalogue::{Catalogue, Copy, ToPlace},
+        catalogue::{Catalogue, Copy, Entry, ToPlace},
         lock::DataLock,
         partial::Partial,
         share_folder::ShareFolder,
@@ -184,6 +184,16 @@ fn file_that_a_user_put_in_the_place_after_a_kill_is_the_user_s() {
     }
 }
 
+/// Version 2 as it is before it is moved to its place: its complete partial file, the entry held, and the copy.
+fn second_version(library: &Library, record: &VerifiedRecord) -> (Partial, Arc<Entry>, Copy) {
+    let partial = library.share.place(&record.name).unwrap().partial(&record.content).unwrap();
+    partial.write_at(&content(2), 0).unwrap();
+    let stamp = partial.complete(record.size).unwrap();
+    let before = library.catalogue.get(&record.name).unwrap();
+    let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
+    (partial, before, Copy { entry, manifest: Vec::new(), outboard: Vec::new() })
+}
+
 /// While a file is replaced, nobody takes it for one that a user changed.
 #[test]
 fn file_that_is_being_replaced_is_not_called_changed() {
@@ -191,16 +201,10 @@ fn file_that_is_being_replaced_is_not_called_changed() {
     let library = start(folder.path());
     download(&library, 1, Killed::Never);
     let (catalogue, record) = (&library.catalogue, record(2));
-    let partial = library.share.place(&record.name).unwrap().partial(&record.content).unwrap();
-    partial.write_at(&content(2), 0).unwrap();
-    let stamp = partial.complete(record.size).unwrap();
-    let before = catalogue.get(&record.name).unwrap();
-    let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
-    let mut copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
+    let (partial, before, mut copy) = second_version(&library, &record);
     let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
     copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
-    let condition =
-        || library.status(crate::storage::catalogue::Entry::clone(&before), &mut <_>::default()).condition;
+    let condition = || library.status(Entry::clone(&before), &mut <_>::default()).condition;
     assert_eq!(condition(), Condition::Good(Freshness::Unverified), "moved, and not catalogued yet");
     catalogue.put_copy(copy).unwrap();
     drop(placing);
@@ -217,12 +221,7 @@ fn copy_that_is_deregistered_while_its_next_version_is_moved_does_not_come_back(
         let library = start(folder.path());
         download(&library, 1, Killed::Never);
         let (catalogue, record) = (&library.catalogue, record(2));
-        let partial = library.share.place(&record.name).unwrap().partial(&record.content).unwrap();
-        partial.write_at(&content(2), 0).unwrap();
-        let stamp = partial.complete(record.size).unwrap();
-        let before = catalogue.get(&record.name).unwrap();
-        let entry = copy_entry(record.clone(), None, stamp, before.path.clone());
-        let mut copy = Copy { entry, manifest: Vec::new(), outboard: Vec::new() };
+        let (partial, before, mut copy) = second_version(&library, &record);
         let placing = catalogue.place(to_place(&copy, &partial)).unwrap();
         assert!(catalogue.remove(&record.name).unwrap());
         copy.entry.stamp = partial.commit_synced(Some(before.stamp)).unwrap();
