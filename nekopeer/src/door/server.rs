@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Version of what is said at the door; the first frame of a connection.
-pub(super) const DOOR_VERSION: u32 = 3;
+pub(super) const DOOR_VERSION: u32 = 4;
 /// Commands carried out at once. One whose caller does not take the answer counts until the caller leaves.
 pub(crate) const COMMANDS_MAX: usize = 64;
 /// Connections at once: more than commands, so that `stop` is always heard.
