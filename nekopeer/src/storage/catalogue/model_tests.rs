@@ -60,6 +60,7 @@ pub(super) fn copy(folder: &Folder, name: &str, version: u64, content: u8) -> Co
         content: hash,
         manifest,
         policy: Policy::default(),
+        published_ms: 1_795_000_000_000,
     };
     let chunk = nekoproto::Chunk {
         len: u32::try_from(size).unwrap(),
