@@ -51,7 +51,7 @@ impl Merge {
         let known = &mut self.found[place];
         match found.record.version.cmp(&known.record.version) {
             Ordering::Less => {}
-            Ordering::Equal if found.record == known.record => known.add_holders(found.holders),
+            Ordering::Equal if !found.record.contradicts(&known.record) => known.add_holders(found.holders),
             Ordering::Equal => self.contest(place, found),
             Ordering::Greater => {
                 self.found.retain(|known| !known.record.same_file(&found.record));
@@ -76,7 +76,7 @@ impl Merge {
             return self.add(found);
         };
         let second = place + 1 + second;
-        if self.found[second].record == found.record {
+        if !self.found[second].record.contradicts(&found.record) {
             return self.found[second].add_holders(found.holders);
         }
         let is_last = self.found[place].record.outranks(&self.found[second].record);

@@ -279,6 +279,7 @@ mod tests {
             content: ContentHash::from_bytes([1; 32]),
             manifest: ManifestHash::from_bytes([1; 32]),
             policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
         };
         Candidate { record: record.sign(&origin).unwrap(), holders: holders.to_vec() }
     }

@@ -176,6 +176,7 @@ pub(crate) fn record(text: &str, version: u64) -> SignedRecord {
         content: nekoproto::ContentHash::from_bytes([3; 32]),
         manifest: nekoproto::ManifestHash::from_bytes([4; 32]),
         policy: Policy::default(),
+        published_ms: 1_795_000_000_000,
     };
     record.sign(&origin).unwrap().to_signed()
 }
