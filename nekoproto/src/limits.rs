@@ -53,6 +53,8 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 pub const HELLO_BYTES_MAX: usize = 1024;
 /// Bytes of a network's name.
 pub const NETWORK_BYTES_MAX: usize = 64;
+/// Indexers named by a ticket. One that answers is enough, and a ticket has to be typed.
+pub const TICKET_INDEXERS_MAX: usize = 4;
 
 /// Connections one listener serves at once; further ones are closed at once.
 pub const CONNECTIONS_MAX: usize = 16 * 1024;
