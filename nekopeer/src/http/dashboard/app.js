@@ -42,9 +42,11 @@ function fileRow({ name }) {
   const newest = cell("newest", { class: "number" });
   const ticket = el("button", { type: "button", class: "small", onclick: () => showTicket(name, ticket) }, "Ticket",
     el("span", { class: "sr" }, ` of ${visible(name)}`));
+  const update = el("button", { type: "button", class: "small", onclick: () => download(files.get(name), update) }, "Update",
+    el("span", { class: "sr" }, ` ${visible(name)}`));
   const line = el("tr", { role: "row" },
-    el("th", { scope: "row" }, named(name)), version, size, role, cell(null, { class: "wide" }, pill, until), newest,
-    cell(null, { class: "acts" }, open(name), ticket));
+    el("th", { scope: "row" }, named(name)), version, size, role, newest, cell(null, { class: "wide" }, pill, until),
+    cell(null, { class: "acts" }, open(name), ticket, update));
   line.update = (file) => {
     if (version.textContent && version.textContent !== `v${file.version}`) line.className = "new";
     set(version, `v${file.version}`);
@@ -56,6 +58,7 @@ function fileRow({ name }) {
     const latest = file.newest ?? file.version;
     set(newest, `v${latest}`);
     newest.classList.toggle("bad", latest > file.version);
+    update.hidden = file.own || latest <= file.version;
   };
   return line;
 }

@@ -7,6 +7,9 @@ const ENDED_SHOWN = 8;
 /** Files of one drop: more are no slip of the hand any more. */
 const FILES_MAX = 1000;
 
+/** What a job of each kind is doing. */
+const RUNNING = { get: "downloading", refetch: "refreshing", publish: "publishing", store: "publishing", read: "reading" };
+
 /** Jobs of the peer and uploads of this page, by id. */
 const transfers = new Map();
 let onDone = () => {};
@@ -43,7 +46,7 @@ function row(first) {
     } else bar.removeAttribute("value");
     set(text, progressText(job));
     text.classList.toggle("bad", Boolean(job.error));
-    set(state, runs ? { download: "downloading", publish: "publishing" }[job.kind] ?? job.kind : job.state);
+    set(state, runs ? RUNNING[job.kind] ?? job.kind : job.state);
     state.dataset.state = job.state;
     cancel.hidden = !runs;
   };
@@ -60,7 +63,9 @@ function show() {
   const all = [...transfers.values()].sort((a, b) => b.started_ms - a.started_ms);
   const ended = all.filter((job) => job.state !== "running");
   for (const job of ended.slice(ENDED_SHOWN)) transfers.delete(job.id);
-  const shown = all.filter((job) => transfers.has(job.id));
+  const uploads = new Set(all.filter((job) => job.isUpload).map((job) => job.name));
+  // What this page uploads is a job of the peer too: it is shown once.
+  const shown = all.filter((job) => transfers.has(job.id) && (job.kind !== "store" || job.isUpload || !uploads.has(job.name)));
   fill($("transfers"), shown, (job) => job.id, row);
   $("transfers-table").hidden = shown.length === 0;
   $("transfers-none").hidden = shown.length > 0;
@@ -120,11 +125,14 @@ function put(job, file, token) {
 
 async function publishOne(name, file) {
   const job = {
-    id: `upload-${crypto.getRandomValues(new Uint32Array(1))[0]}`, kind: "publish", name, isUpload: true,
+    id: `upload-${crypto.getRandomValues(new Uint32Array(1))[0]}`, kind: "store", name, isUpload: true,
     state: "running", done: 0, total: file.size, started_ms: now(),
   };
   try {
-    const answer = await withToken((token) => put(job, file, token));
+    const answer = await withToken((token) => {
+      update(job);
+      return put(job, file, token);
+    });
     const failed = answer.failed?.[0];
     if (failed) throw new Error(failed.error ?? "it could not be published");
     update({ ...job, abort: null, state: "done" });
