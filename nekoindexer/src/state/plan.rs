@@ -12,7 +12,7 @@ pub enum QueryPlan {
     /// Answer with this and ask nobody.
     Answer(Vec<Found>),
     /// A copy was answered before, and this one travels no further: answer with nothing.
-    Again,
+    Duplicate,
     /// Answer with this, marked as incomplete: there is no room to remember the message, and a message
     /// that is not remembered must not be forwarded.
     Alone(Vec<Found>),
