@@ -7,6 +7,7 @@ use std::{
     sync::Arc,
 };
 
+use nekoindexer::http::TokenError;
 use nekoproto::{
     FileName, Identity, IdentityError, NodeId, Role,
     transport::{Endpoint, EndpointConfig, EndpointError, Listener},
@@ -51,6 +52,9 @@ pub enum StartError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// The token of the HTTP door cannot be loaded or made.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The address cannot be listened on.
     #[error("cannot listen on {addr}: {source}")]
     Listen {

@@ -33,7 +33,7 @@ impl Fixture {
         let folder = TempDir::new().unwrap();
         let config = Config::new(folder.path());
         let peer = Peer::spawn(config.clone()).await.unwrap();
-        let facts = Facts::of(&peer, &config);
+        let facts = Facts::of(&peer, &config, None);
         let host = Host::new(peer);
         let door = Door::open(&config.data_dir(), &host, facts).unwrap();
         Self { folder, host, door }
@@ -139,7 +139,7 @@ async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     assert!(matches!(knock(&data_dir).await, Err(DoorError::NobodyThere(_))));
     drop(place.listen().unwrap()); // as a killed process leaves it
     assert!(matches!(knock(&data_dir).await, Err(DoorError::NobodyThere(_))));
-    let facts = Facts::of(&host.peer, &Config::new(folder.path()));
+    let facts = Facts::of(&host.peer, &Config::new(folder.path()), None);
     let door = Door::open(&data_dir, &host, facts).unwrap();
     let fixture = Fixture { folder, host, door };
     assert_eq!(fixture.ask(LIST).await.0, Ok(Summary::Done));

@@ -35,7 +35,7 @@ struct SourceJson {
 }
 
 /// A name that could not be had.
-#[derive(Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Failed)]
 pub(crate) struct FailedJson {
     pub(crate) name: String,

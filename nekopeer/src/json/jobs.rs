@@ -51,6 +51,12 @@ pub(crate) struct JobsJson {
     pub(crate) jobs: Vec<JobJson>,
 }
 
+impl JobJson {
+    pub(crate) const fn is_running(&self) -> bool {
+        matches!(self.state, StateJson::Running)
+    }
+}
+
 impl From<&JobRow> for JobJson {
     fn from(job: &JobRow) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What became of files that were to be published, or to be published no longer.
+//! Files that could not be published.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -10,11 +10,4 @@ pub(crate) struct UnpublishedJson {
     /// Why.
     pub(crate) error: String,
     pub(crate) path: String,
-}
-
-/// Names that are offered no longer.
-#[derive(Debug, Default, Serialize, ToSchema)]
-#[schema(as = Withdrawn)]
-pub(crate) struct WithdrawnJson {
-    pub(crate) withdrawn: Vec<String>,
 }
