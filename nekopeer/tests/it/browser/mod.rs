@@ -83,3 +83,15 @@ async fn look_at(browser: &Browser, page: &str) {
     }
     browser.appear(1280, "light").await;
 }
+
+#[tokio::test]
+async fn try_the_mock() {
+    let Some(browser) = Browser::start().await else { return };
+    browser.open("http://127.0.0.1:8801/").await;
+    browser.until("document.getElementById('catalogue').children.length === 9").await;
+    assert_everything_is_named(&browser).await;
+    browser.press(Key::Tab).await;
+    look_at(&browser, "peer").await;
+    assert_quiet(&browser, &["127.0.0.1:8801"]).await;
+    browser.close().await;
+}
