@@ -20,6 +20,8 @@
 
 pub mod config;
 mod connections;
+#[path = "routes/dashboard/mod.rs"]
+pub mod dashboard;
 pub mod http;
 mod indexer;
 mod invalidate;
