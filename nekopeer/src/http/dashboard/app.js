@@ -1,5 +1,5 @@
 // The page of a peer: its files and their freshness, search, events, and what it is connected to.
-import { $, acting, ask, bytes, cell, clock, count, el, fill, live, named, now, plural, query, say, searching, set, span, visible } from "/assets/common.js";
+import { $, acting, ask, bytes, cell, clock, count, el, fill, live, named, now, plural, query, say, searching, set, showTiles, span, visible } from "/assets/common.js";
 import { askToken, change, takeFromAddress } from "/assets/token.js";
 import { download, publishing, replace, update, whenDone } from "/assets/transfers.js";
 
@@ -167,14 +167,8 @@ function linkRow() {
 async function loadStatus() {
   const status = await ask("/status");
   set($("who"), `${status.node} · network ${visible(status.network)}`);
-  const tiles = [["Serves on", status.listen], ["Uptime", span(status.uptime_s)], ["Published", count(status.own)],
-    ["Copies", count(status.copies)]];
-  fill($("tiles"), tiles, ([title]) => title, ([title]) => {
-    const value = el("dd", { class: "words" });
-    const tile = el("div", {}, el("dt", {}, title), value);
-    tile.update = ([, text]) => set(value, text);
-    return tile;
-  });
+  showTiles([["Serves on", status.listen], ["Uptime", span(status.uptime_s)], ["Published", count(status.own)],
+    ["Copies", count(status.copies)]]);
   const links = status.indexers;
   fill($("links"), links, (link) => link.addr, linkRow);
   $("links-table").hidden = links.length === 0;
