@@ -40,6 +40,10 @@ pub struct Config {
     pub lease: Duration,
     /// Whom queries go to.
     pub routing: Routing,
+    /// Address to answer HTTP on, if any. Port 0 picks a free one.
+    pub http: Option<SocketAddr>,
+    /// Names under which HTTP is answered, beside `localhost` and IP addresses.
+    pub http_hosts: Vec<String>,
 }
 
 /// Whom a query goes to.
@@ -63,6 +67,8 @@ impl Default for Config {
             security: Security::Tls,
             lease: LEASE_DEFAULT,
             routing: Routing::default(),
+            http: None,
+            http_hosts: Vec::new(),
         }
     }
 }
@@ -78,6 +84,8 @@ pub struct ConfigFile {
     insecure: Option<bool>,
     lease_secs: Option<u32>,
     routing: Option<Routing>,
+    http: Option<String>,
+    http_hosts: Option<Vec<String>>,
 }
 
 /// A configuration that cannot be used.
@@ -145,6 +153,10 @@ impl Config {
         }
         self.data_dir = file.data_dir.or(self.data_dir);
         self.routing = file.routing.unwrap_or(self.routing);
+        if let Some(http) = &file.http {
+            self.http = Some(address(http)?);
+        }
+        self.http_hosts = file.http_hosts.unwrap_or(self.http_hosts);
         Ok(self)
     }
 

@@ -13,6 +13,8 @@
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
 //! | [`state`] | all decisions: pure, simulated over many seeds |
 //! | [`http`] | the HTTP plumbing of both daemons |
+//! | `routes`, `metrics` | what the indexer answers over HTTP |
+//! | `counters`, `figures` | what it has done so far, and in the last seconds |
 //! | [`config`] | defaults, file, command line |
 //! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
 //!
@@ -20,14 +22,16 @@
 
 pub mod config;
 mod connections;
-#[path = "routes/dashboard/mod.rs"]
-pub mod dashboard;
+mod counters;
+mod figures;
 pub mod http;
 mod indexer;
 mod invalidate;
 pub mod logging;
+mod metrics;
 pub mod neighbors;
 mod query;
+mod routes;
 mod service;
 mod shared;
 pub mod state;
@@ -36,3 +40,4 @@ pub mod threads;
 
 pub use config::{Config, ConfigError, Routing};
 pub use indexer::{Indexer, IndexerHandle, StartError};
+pub use routes::dashboard;

@@ -28,7 +28,7 @@ struct Args {
     /// Where the key is kept, so that the node stays the same; without it a new key is made at each start
     #[arg(long, value_name = "DIR", env = "NEKOINDEXER_DATA_DIR")]
     data_dir: Option<PathBuf>,
-    /// Configuration file (TOML): listen, neighbors, data_dir, network, insecure, lease_secs, routing
+    /// Configuration file (TOML): listen, neighbors, data_dir, network, insecure, lease_secs, routing, http, http_hosts
     #[arg(long, value_name = "FILE", env = "NEKOINDEXER_CONFIG")]
     config: Option<PathBuf>,
     /// The network to belong to; networks do not mix [default: nekop2p]
@@ -44,6 +44,12 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, env = "NEKOINDEXER_THREADS",
           value_parser = clap::value_parser!(u16).range(1..=i64::from(THREADS_MAX)))]
     threads: u16,
+    /// Answer HTTP on this address: the dashboard, /status, /metrics, /api/v1; port 0 picks a free one [default: off]
+    #[arg(long, value_name = "ADDR", value_parser = resolve, env = "NEKOINDEXER_HTTP")]
+    http: Option<SocketAddr>,
+    /// Names under which HTTP is answered, beside localhost and IP addresses
+    #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',', env = "NEKOINDEXER_HTTP_HOSTS")]
+    http_hosts: Vec<String>,
     /// Plain TCP instead of TLS; all nodes of a network must agree
     #[arg(long)]
     insecure: bool,
@@ -58,6 +64,10 @@ impl Args {
         }
         config.data_dir = self.data_dir.or(config.data_dir);
         config.routing = self.routing.unwrap_or(config.routing);
+        config.http = self.http.or(config.http);
+        if !self.http_hosts.is_empty() {
+            config.http_hosts = self.http_hosts;
+        }
         if let Some(network) = self.network {
             config.network = NetworkName::try_from(network)?;
         }
@@ -95,6 +105,9 @@ fn run(args: Args) -> anyhow::Result<()> {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let indexer = Indexer::spawn(config).await?;
     writeln!(std::io::stdout(), "listening on {}", indexer.local_addr()).context("cannot write to stdout")?;
+    if let Some(addr) = indexer.http_addr() {
+        writeln!(std::io::stdout(), "http on http://{addr}/").context("cannot write to stdout")?;
+    }
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         interrupted = tokio::signal::ctrl_c() => interrupted?,

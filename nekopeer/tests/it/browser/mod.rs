@@ -10,7 +10,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, time::timeout};
 
-use crate::program::{Home, MIB, Running, bytes, two_homes};
+use nekoindexer::{Config, Indexer, IndexerHandle};
+
+use crate::{
+    common::ANY_PORT,
+    program::{Home, MIB, Running, bytes, two_homes},
+};
 
 /// Time limit of a test, for a browser that hangs.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -267,5 +272,47 @@ fn the_keyboard_reaches_everything_and_the_chosen_theme_stays() {
         open_live(browser, &peer.url).await;
         assert_eq!(browser.value("return document.documentElement.dataset.theme").await, "dark");
         assert_quiet(browser, &[peer.host()]).await;
+    });
+}
+
+/// Starts an indexer that knows `neighbors`, with a door for browsers.
+async fn indexer(neighbors: &[&IndexerHandle]) -> IndexerHandle {
+    let neighbors = neighbors.iter().map(|neighbor| neighbor.local_addr()).collect();
+    let config = Config { listen: ANY_PORT, http: Some(ANY_PORT), neighbors, ..Config::default() };
+    Indexer::spawn(config).await.unwrap()
+}
+
+#[test]
+fn an_indexer_shows_its_neighbors_and_what_it_is_asked() {
+    in_browser(async |browser| {
+        let other = indexer(&[]).await;
+        let shown = indexer(&[&other]).await;
+        timeout(LIMIT, shown.neighbors_reach(1)).await.unwrap();
+        let theirs = Home::with(&["--indexer", &shown.local_addr().to_string()]);
+        for n in 0..30 {
+            theirs.write(&format!("models/cuda-{n}.bin"), bytes(n, 1000));
+        }
+        let _sharing = theirs.share(&["models"]);
+        let host = shown.http_addr().unwrap().to_string();
+        open_live(browser, &format!("http://{host}")).await;
+        let neighbor = other.local_addr().to_string();
+        browser.until(&row("neighbors", &[&neighbor, "up", &other.node().to_string()[..8], "trusted"])).await;
+        browser.until(&row("tiles", &["Names", "30"])).await;
+        browser.until(&row("tiles", &["Holders", "1"])).await;
+        browser.until(&row("tiles", &["Memory", "MiB"])).await;
+
+        let before = browser.value("return document.querySelector('#latency svg').children.length").await;
+        for n in 0..20 {
+            theirs.done(&["query", &format!("models/cuda-{n}.bin"), "nothing"]);
+        }
+        browser.until(&format!("document.querySelector('#latency svg').children.length > {before}")).await;
+        browser.until("document.querySelector('#rate .curve')").await;
+        search(browser, "models/*-1?.bin", "models/cuda-12.bin").await;
+        look_at(browser, "indexer").await;
+        assert_everything_is_named(browser).await;
+        assert_quiet(browser, &[&host]).await;
+
+        other.shutdown().await;
+        browser.until(&row("neighbors", &[&neighbor, "away"])).await;
     });
 }
