@@ -43,3 +43,4 @@ mod walk;
 
 pub use config::{Config, ConfigError, Routing};
 pub use indexer::{Indexer, IndexerHandle, StartError};
+pub use routes::dashboard;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
 
 mod aging;
+mod browser;
 mod common;
 mod consistency;
 mod demo;

@@ -178,6 +178,19 @@ export function fill(body, items, keyOf, make) {
   });
 }
 
+/** Shows `figures`, pairs of a title and a text, in the list `tiles`. */
+export function showTiles(figures) {
+  fill($("tiles"), figures, ([title]) => title, ([title]) => {
+    const value = el("dd");
+    const tile = el("div", {}, el("dt", {}, title), value);
+    tile.update = ([, text]) => {
+      set(value, text);
+      value.classList.toggle("words", text.length > 12);
+    };
+    return tile;
+  });
+}
+
 /** A cell with the label that is shown beside it where the table is too narrow for columns. */
 export const cell = (label, attributes, ...children) => el("td", { "data-label": label, ...attributes }, ...children);
 

@@ -1,10 +1,12 @@
 // The page of a peer: its files and their freshness, search, events, and what it is connected to.
-import { $, acting, ask, bytes, cell, clock, count, el, fill, live, named, now, plural, query, say, searching, set, span, visible } from "/assets/common.js";
+import { $, acting, ask, bytes, cell, clock, count, el, fill, live, named, now, plural, query, say, searching, set, showTiles, span, visible } from "/assets/common.js";
 import { askToken, change, takeFromAddress } from "/assets/token.js";
 import { download, publishing, replace, update, whenDone } from "/assets/transfers.js";
 
-/** Files that are listed at first, and that "more" adds. */
+/** Files that are listed at first, which "more" doubles. */
 const FILES = 100;
+/** The peer lists no more in one answer; nobody reads on there. */
+const FILES_MAX = 10000;
 /** Events that stay in the list. */
 const EVENTS_SHOWN = 100;
 
@@ -63,23 +65,16 @@ function fileRow({ name }) {
   return line;
 }
 
-const listing = (first, after) => ask(query("/api/v1/catalogue", { first, after }));
-
 async function loadFiles() {
-  const found = [];
-  let page;
-  do {
-    page = await listing(Math.min(FILES, listed - found.length), found.at(-1)?.name);
-    found.push(...page.files);
-  } while (page.files.length === FILES && found.length < listed);
+  const { files: found, next, damaged } = await ask(query("/api/v1/catalogue", { first: listed }));
   files.clear();
   for (const file of found) files.set(file.name, file);
-  const isMore = page.files.length > 0 && found.length === listed;
-  $("catalogue-more").hidden = !isMore;
+  $("catalogue-more").hidden = !next || listed === FILES_MAX;
   const total = found.reduce((sum, file) => sum + file.size, 0);
-  set($("catalogue-line"), `${plural(found.length, "file")}${isMore ? " of more" : ""}, ${bytes(total)}`);
+  set($("catalogue-line"), `${next ? "the first " : ""}${plural(found.length, "file")}, ${bytes(total)}`);
   $("catalogue-table").hidden = found.length === 0;
   $("catalogue-none").hidden = found.length > 0;
+  if (damaged?.length) say("catalogue-note", visible(`cannot be read: ${damaged.join("; ")}`), true);
   fill($("catalogue"), found, (file) => file.name, fileRow);
 }
 
@@ -134,8 +129,8 @@ function matchActions(match) {
 // Events -----------------------------------------------------------------------------------------------------------
 
 /** What the peer's events are called. */
-const EVENTS = ["connected", "away", "not_listed", "registered", "invalidated", "refreshed", "dropped", "origin_away", "withdrawn",
-  "unsettled", "changed", "renumbered", "published_elsewhere", "failed", "job", "missed"];
+const EVENTS = ["connected", "away", "not-listed", "registered", "invalidated", "refreshed", "dropped", "origin-away",
+  "withdrawn", "unsettled", "changed", "renumbered", "published-elsewhere", "failed", "job-ended", "job", "missed"];
 
 function log(kind, data) {
   const line = el("li", { class: "new" }, el("time", { datetime: new Date(now()).toISOString() }, clock(now())),
@@ -172,14 +167,8 @@ function linkRow() {
 async function loadStatus() {
   const status = await ask("/status");
   set($("who"), `${status.node} · network ${visible(status.network)}`);
-  const tiles = [["Serves on", status.listen], ["Uptime", span(status.uptime_s)], ["Published", count(status.own)],
-    ["Copies", count(status.copies)]];
-  fill($("tiles"), tiles, ([title]) => title, ([title]) => {
-    const value = el("dd", { class: "words" });
-    const tile = el("div", {}, el("dt", {}, title), value);
-    tile.update = ([, text]) => set(value, text);
-    return tile;
-  });
+  showTiles([["Serves on", status.listen], ["Uptime", span(status.uptime_s)], ["Published", count(status.own)],
+    ["Copies", count(status.copies)]]);
   const links = status.indexers;
   fill($("links"), links, (link) => link.addr, linkRow);
   $("links-table").hidden = links.length === 0;
@@ -194,7 +183,7 @@ publishing();
 tickets();
 whenDone(reload);
 $("catalogue-more").addEventListener("click", () => acting($("catalogue-more"), "catalogue-note", () => {
-  listed += FILES;
+  listed = Math.min(FILES_MAX, 2 * listed);
   return loadFiles();
 }));
 $("token-open").addEventListener("click", () => askToken().catch(() => {}));

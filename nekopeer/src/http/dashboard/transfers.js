@@ -96,8 +96,7 @@ export function replace(jobs) {
 
 export async function download(match, button) {
   await acting(button, "transfers-line", async () => {
-    const answer = await change("POST", "/api/v1/get", { names: [match.name], origin: match.origin });
-    (answer.jobs ?? [answer.job ?? answer]).forEach(update);
+    update(await change("POST", "/api/v1/get", { names: [match.name], origin: match.origin }));
     say("transfers-line", `downloading ${visible(match.name)}`);
   });
 }

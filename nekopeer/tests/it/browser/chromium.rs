@@ -10,7 +10,13 @@ use std::{
 };
 
 use axum::http::Method;
-use fantoccini::{Client, ClientBuilder, Locator, elements::Element, wd::WebDriverCompatibleCommand};
+use fantoccini::{
+    Client, ClientBuilder, Locator,
+    actions::{InputSource, KeyAction, KeyActions},
+    elements::Element,
+    key::Key,
+    wd::WebDriverCompatibleCommand,
+};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -156,8 +162,11 @@ impl Browser {
     }
 
     /// Presses a key where the focus is.
-    pub(crate) async fn press(&self, key: fantoccini::key::Key) {
-        self.client.active_element().await.unwrap().send_keys(&String::from(char::from(key))).await.unwrap();
+    pub(crate) async fn press(&self, key: Key) {
+        let value = char::from(key);
+        let keys = KeyActions::new("keyboard".to_owned());
+        let keys = keys.then(KeyAction::Down { value }).then(KeyAction::Up { value });
+        self.client.perform_actions(keys).await.unwrap();
     }
 
     /// Runs a command of the developer tools.
@@ -176,7 +185,8 @@ impl Browser {
     /// for something, both since this was asked last.
     pub(crate) async fn console_and_hosts(&self) -> (Vec<String>, Vec<String>) {
         let console = self.log("browser").await;
-        let console = console.iter().map(|entry| format!("{} {}", entry["level"], entry["message"])).collect();
+        let console =
+            console.iter().map(|entry| format!("{} {}", entry["level"], entry["message"])).collect();
         let mut hosts = Vec::new();
         for entry in self.log("performance").await {
             let event: Value = serde_json::from_str(entry["message"].as_str().unwrap()).unwrap();
@@ -202,7 +212,8 @@ impl Browser {
 
     /// A picture of the whole page, as PNG.
     pub(crate) async fn picture(&self) -> Vec<u8> {
-        let size = self.value("const e = document.documentElement; return [e.clientWidth, e.scrollHeight]").await;
+        let size =
+            self.value("const e = document.documentElement; return [e.clientWidth, e.scrollHeight]").await;
         let metrics = json!({ "width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": false });
         self.tool("Emulation.setDeviceMetricsOverride", metrics).await;
         self.client.screenshot().await.unwrap()
