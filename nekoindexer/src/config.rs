@@ -40,6 +40,8 @@ pub struct Config {
     pub lease: Duration,
     /// Whom queries go to.
     pub routing: Routing,
+    /// Whether it is announced by multicast, if others than this machine can reach it.
+    pub announce: bool,
 }
 
 /// Whom a query goes to.
@@ -63,6 +65,7 @@ impl Default for Config {
             security: Security::Tls,
             lease: LEASE_DEFAULT,
             routing: Routing::default(),
+            announce: false,
         }
     }
 }

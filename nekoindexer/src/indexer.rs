@@ -4,10 +4,11 @@ use std::{fs, io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use nekoproto::{
     Identity, IdentityError, NodeId, Role,
-    transport::{Endpoint, EndpointConfig, EndpointError},
+    transport::{Endpoint, EndpointConfig, EndpointError, Security},
 };
 
 use crate::{
+    announce::{Announcement, announce},
     config::{Config, ConfigError},
     connections,
     shared::Shared,
@@ -54,6 +55,8 @@ pub struct Indexer;
 pub struct IndexerHandle {
     local_addr: SocketAddr,
     shared: Arc<Shared>,
+    /// Taken back when this is dropped.
+    _announcement: Option<Announcement>,
 }
 
 impl Indexer {
@@ -86,7 +89,10 @@ impl Indexer {
         }
         shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
         shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
-        Ok(IndexerHandle { local_addr, shared })
+        let announcement = config
+            .announce
+            .then(|| announce(node, local_addr, &config.network, config.security == Security::Insecure));
+        Ok(IndexerHandle { local_addr, shared, _announcement: announcement.flatten() })
     }
 }
 

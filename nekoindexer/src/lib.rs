@@ -12,14 +12,17 @@
 //! | `shared` | what all tasks of one indexer share |
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
 //! | [`state`] | all decisions: pure, simulated over many seeds |
+//! | [`announce`], [`interfaces`] | multicast announcements; where this machine is reached |
 //! | [`config`] | defaults, file, command line |
 //! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
 
+pub mod announce;
 pub mod config;
 mod connections;
 mod indexer;
+pub mod interfaces;
 mod invalidate;
 pub mod logging;
 pub mod neighbors;

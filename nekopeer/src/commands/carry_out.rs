@@ -2,16 +2,19 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use nekoproto::FileName;
+use nekoproto::{FileName, VerifiedRecord};
 
 use super::{
-    Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, Wanted, answer::pass_events,
+    Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, VersionRow,
+    answer::pass_events,
     input::InputReader,
+    named,
+    tickets::{self, Tickets},
 };
 use crate::{
     commands::in_one_line,
     download::{DownloadError, DownloadOptions},
-    indexers,
+    indexers::{self, via::Via},
     listing::Listing,
     peer::PeerHandle,
     publish::{PublishError, PublishOptions, PublishOutcome},
@@ -53,23 +56,32 @@ pub(crate) async fn carry_out(
             }
         }
         Command::Search { names } => {
-            let answers = peer.search_all(&names).await?;
+            let answers = named::search(peer, &names, None).await?;
             found(names, answers, answer).await?;
         }
         Command::Query { names, ttl_hops } => {
-            let answers = peer.query_all(&names, ttl_hops).await?;
+            let answers = named::search(peer, &names, Some(ttl_hops)).await?;
             found(names, answers, answer).await?;
         }
-        Command::Download { names, output, force, wanted } => {
-            get(peer, names, options(wanted, output.map(|path| path.0), force), answer).await?;
+        Command::Download { names, output, force, mut wanted } => {
+            let via = tickets::connect(peer, &wanted, answer).await?;
+            let names = named::resolve(peer, names, &mut wanted, &via).await?;
+            let options =
+                DownloadOptions { output: output.map(|path| path.0), ..named::options(&wanted, &via, force) };
+            get(peer, names, options, answer).await?;
+            remember(peer, &via).await;
         }
-        Command::Read { name, wanted } => {
-            let options = options(wanted, None, false);
+        Command::Read { name, mut wanted } => {
+            let via = tickets::connect(peer, &wanted, answer).await?;
+            let name = named::resolve(peer, vec![name], &mut wanted, &via).await?.remove(0);
+            let options = named::options(&wanted, &via, false);
             let progress = Arc::new(Progress::default());
             let reading = peer.read(&name, &options, answer.writer(), &progress);
             let done = answer.reporting(&progress, reading).await;
             answer.rows(vec![Row::downloaded(&name, &Ok(done?))]).await?;
+            remember(peer, &via).await;
         }
+        Command::Ticket { names } => tickets::make(peer, names, answer).await?,
         Command::List { first } => list(peer.listing(false), first, answer).await?,
         Command::Check => list(peer.listing(true), None, answer).await?,
         Command::Events => pass_events(peer.events(), answer).await,
@@ -85,6 +97,12 @@ async fn publish(
     answer: &Answer,
 ) -> Result<Summary, Failure> {
     peer.indexers_tried().await; // so that files are registered before they are reported as published
+    let tickets = Tickets::of(peer).await;
+    let row = |record: &VerifiedRecord, row: fn(VersionRow, Option<String>) -> PublishedRow| {
+        let version = VersionRow::from(record);
+        let ticket = tickets.of_version(&version);
+        Row::Published(row(version, ticket))
+    };
     let progress = Arc::new(Progress::default());
     let publishing = async {
         let mut publishing = peer.publishing(paths, options, &progress);
@@ -92,15 +110,13 @@ async fn publish(
         while let Some(PublishOutcome { published, unchanged, copies, failed, indexers_told, is_confirmed }) =
             publishing.next().await?
         {
-            answer.rows_of(&published, |record| Row::Published(PublishedRow::New(record.into()))).await?;
-            answer
-                .rows_of(&unchanged, |record| Row::Published(PublishedRow::Unchanged(record.into())))
-                .await?;
+            answer.rows_of(&published, |record| row(record, PublishedRow::New)).await?;
+            answer.rows_of(&unchanged, |record| row(record, PublishedRow::Unchanged)).await?;
             answer.rows_of(copies, |name| Row::Published(PublishedRow::Copy(name))).await?;
-            let row = |(path, error): (PathBuf, PublishError)| {
+            let failed_row = |(path, error): (PathBuf, PublishError)| {
                 Row::Published(PublishedRow::failed(&path, in_one_line(&error)))
             };
-            answer.rows_of(failed, row).await?;
+            answer.rows_of(failed, failed_row).await?;
             summary = Summary::Published { indexers_told: indexers_told as u64, is_confirmed };
         }
         Ok(summary)
@@ -173,6 +189,9 @@ async fn list(mut listing: Listing, first: Option<u32>, answer: &Answer) -> Resu
     Ok(())
 }
 
-fn options(wanted: Wanted, output: Option<PathBuf>, force: bool) -> DownloadOptions {
-    DownloadOptions { output, origin: wanted.origin, force, ttl_hops: wanted.ttl_hops }
+/// The indexers of a ticket have brought what was wanted: later commands on this folder find it by them.
+async fn remember(peer: &PeerHandle, via: &Via) {
+    if !via.good.is_empty() {
+        peer.remember(via).await;
+    }
 }

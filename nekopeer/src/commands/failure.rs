@@ -4,6 +4,7 @@ use std::error::Error;
 
 use serde::{Deserialize, Serialize};
 
+use super::VersionRow;
 use crate::{download::DownloadError, indexers::SearchError, publish::PublishError};
 
 /// Why a command failed.
@@ -14,6 +15,8 @@ pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     /// The error and its causes, in one line.
     pub(crate) message: String,
+    /// Files of several origins, of which the user has to choose one.
+    pub(crate) choices: Vec<VersionRow>,
 }
 
 /// What follows from a failure.
@@ -30,18 +33,28 @@ pub(crate) enum FailureKind {
 impl Failure {
     /// A failure of the general kind.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { kind: FailureKind::Failed, message: message.into() }
+        Self { kind: FailureKind::Failed, message: message.into(), choices: Vec::new() }
+    }
+
+    /// There is no such thing.
+    pub(crate) fn missing(message: String) -> Self {
+        Self { kind: FailureKind::NotFound, ..Self::new(message) }
     }
 
     fn of(kind: FailureKind, error: &dyn Error) -> Self {
-        Self { kind, message: in_one_line(error) }
+        Self { kind, ..Self::new(in_one_line(error)) }
     }
 }
 
 impl From<&DownloadError> for Failure {
     fn from(error: &DownloadError) -> Self {
-        let is_missing = matches!(error, DownloadError::NotFound { .. });
-        Self::of(if is_missing { FailureKind::NotFound } else { FailureKind::Failed }, error)
+        let is_missing = matches!(error, DownloadError::NotFound { .. } | DownloadError::ChosenGone { .. });
+        let choices = match error {
+            DownloadError::Ambiguous { origins, .. } => origins.iter().map(VersionRow::from).collect(),
+            _ => Vec::new(),
+        };
+        let kind = if is_missing { FailureKind::NotFound } else { FailureKind::Failed };
+        Self { choices, ..Self::of(kind, error) }
     }
 }
 

@@ -8,8 +8,11 @@ mod answer;
 mod carry_out;
 mod failure;
 mod input;
+mod named;
 mod path;
 mod rows;
+mod tickets;
+mod wanted;
 
 use nekoproto::FileName;
 use serde::{Deserialize, Serialize};
@@ -22,6 +25,7 @@ pub(crate) use self::{
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     path::LocalPath,
     rows::{DownloadedRow, FileRow, FoundRow, PublishedRow, Row, VersionRow},
+    wanted::{Named, Wanted},
 };
 use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange};
 
@@ -92,6 +96,11 @@ pub(crate) enum Command {
     Events,
     /// End the peer. It has begun to end when the answer arrives.
     Stop,
+    /// Make tickets for files that are published or held here. Answers with [`Row::Ticket`].
+    Ticket {
+        /// The names.
+        names: Vec<FileName>,
+    },
 }
 
 impl Command {
@@ -99,15 +108,6 @@ impl Command {
     pub(crate) const fn takes_input(&self) -> bool {
         matches!(self, Self::Store { .. })
     }
-}
-
-/// Which of several files under one name, and how far it is looked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Wanted {
-    /// The first digits of the origin's id.
-    pub(crate) origin: Option<String>,
-    /// Hops beyond the own indexers.
-    pub(crate) ttl_hops: u8,
 }
 
 /// One part of an answer.
@@ -125,6 +125,8 @@ pub(crate) enum Reply {
     EventsMissed(u64),
     /// The last reply.
     Finished(Result<Summary, Failure>),
+    /// Something that the user should know.
+    Note(String),
 }
 
 /// The progress of an operation, in bytes.

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
 
 mod aging;
+mod choice;
 mod common;
 mod consistency;
 mod demo;
@@ -28,4 +29,5 @@ mod resume;
 mod schedule;
 mod sessions;
 mod sharing;
+mod tickets;
 mod transfer;

@@ -17,6 +17,7 @@ get NAME... [-o PATH]   download the newest versions, verified
 download NAME...        the same
 ls                      what is published and held here
 status                  the same, after asking the origins of all copies
+ticket NAME...          what to type elsewhere to get them
 stop                    end the peer that carries out these commands
 help or ?               this text
 exit                    end (also: Ctrl-D)
