@@ -44,6 +44,8 @@ pub struct Config {
     pub http: Option<SocketAddr>,
     /// Names under which HTTP is answered, beside `localhost` and IP addresses.
     pub http_hosts: Vec<String>,
+    /// Whether it is announced by multicast, if others than this machine can reach it.
+    pub announce: bool,
 }
 
 /// Whom a query goes to.
@@ -69,6 +71,7 @@ impl Default for Config {
             routing: Routing::default(),
             http: None,
             http_hosts: Vec::new(),
+            announce: false,
         }
     }
 }

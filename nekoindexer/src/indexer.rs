@@ -4,10 +4,11 @@ use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use nekoproto::{
     Identity, IdentityError, NodeId, Role,
-    transport::{Endpoint, EndpointConfig, EndpointError},
+    transport::{Endpoint, EndpointConfig, EndpointError, Security},
 };
 
 use crate::{
+    announce::{Announcement, announce},
     config::{Config, ConfigError},
     connections,
     http::{HttpConfig, HttpDoor},
@@ -65,6 +66,8 @@ pub struct IndexerHandle {
     local_addr: SocketAddr,
     shared: Arc<Shared>,
     http: Option<HttpDoor>,
+    /// Taken back when this is dropped.
+    _announcement: Option<Announcement>,
 }
 
 impl Indexer {
@@ -106,7 +109,10 @@ impl Indexer {
         }
         shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
         shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
-        Ok(IndexerHandle { local_addr, shared, http })
+        let announcement = config
+            .announce
+            .then(|| announce(node, local_addr, &config.network, config.security == Security::Insecure));
+        Ok(IndexerHandle { local_addr, shared, http, _announcement: announcement.flatten() })
     }
 }
 

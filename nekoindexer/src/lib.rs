@@ -16,17 +16,20 @@
 //! | [`http`] | the HTTP plumbing of both daemons |
 //! | `routes`, `metrics` | what the indexer answers over HTTP |
 //! | `counters`, `figures` | what it has done so far, and in the last seconds |
+//! | [`announce`], [`interfaces`] | multicast announcements; where this machine is reached |
 //! | [`config`] | defaults, file, command line |
 //! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
 
+pub mod announce;
 pub mod config;
 mod connections;
 mod counters;
 mod figures;
 pub mod http;
 mod indexer;
+pub mod interfaces;
 mod invalidate;
 pub mod logging;
 mod metrics;

@@ -53,6 +53,9 @@ struct Args {
     /// Plain TCP instead of TLS; all nodes of a network must agree
     #[arg(long)]
     insecure: bool,
+    /// Do not announce it by multicast; one that listens on a loopback address is not announced anyway
+    #[arg(long, env = "NEKO_NO_DISCOVERY", value_parser = clap::builder::FalseyValueParser::new())]
+    no_discovery: bool,
 }
 
 impl Args {
@@ -77,6 +80,7 @@ impl Args {
         if self.insecure {
             config.security = Security::Insecure;
         }
+        config.announce = !self.no_discovery;
         Ok(config)
     }
 }

@@ -2,9 +2,7 @@
 
 use std::time::Instant;
 
-use nekoproto::{
-    Hit, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal,
-};
+use nekoproto::{Hit, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal};
 use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
 

@@ -9,7 +9,8 @@ use std::{
 
 use nekoindexer::http::TokenError;
 use nekoproto::{
-    FileName, Identity, IdentityError, NodeId, Role,
+    FileName, Identity, IdentityError, IndexerAddr, List, NodeId, Role, VerifiedRecord,
+    limits::TICKET_INDEXERS_MAX,
     transport::{Endpoint, EndpointConfig, EndpointError, Listener},
 };
 use parking_lot::Mutex;
@@ -18,7 +19,7 @@ use tokio::sync::broadcast;
 use crate::{
     config::Config,
     download::{DownloadError, DownloadOptions, Downloaded, Downloader, Downloads},
-    indexers::{Answer, Indexers, Scope, SearchError},
+    indexers::{Answer, Indexers, Scope, SearchError, via::Via},
     library::{Library, Opened, events::Event, status::FileStatus},
     listing::Listing,
     peers::Peers,
@@ -28,6 +29,7 @@ use crate::{
         StoreError,
         catalogue::{Catalogue, CatalogueError},
         lock::{DataLock, LockError},
+        remembered::Home,
         share_folder::ShareFolder,
     },
     util::{progress::Progress, tasks::blocking},
@@ -103,7 +105,7 @@ impl Peer {
         let (library, first_events) =
             Library::new(opened, endpoint.node(), listener.is_some(), indexers, config.ttr);
         let partial_files = Arc::new(PartialFiles::default());
-        let indexers = Indexers::spawn(&config.indexers, config.query_deadline, &endpoint, &library);
+        let indexers = Indexers::spawn(&config, &endpoint, &library);
         let peers = Peers::new(&endpoint, &library, &indexers);
         let downloader =
             Downloader::new(&library, &indexers, &peers, &endpoint, &partial_files, config.limit_down);
@@ -207,7 +209,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered.
     pub async fn search(&self, name: &FileName) -> Result<Answer, SearchError> {
-        self.peers.search(name, Scope::Own).await
+        self.peers.search(name, Scope::Own, &Via::default()).await
     }
 
     /// Searches the network, up to `ttl_hops` hops beyond the own indexers.
@@ -215,7 +217,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, SearchError> {
-        self.peers.search(name, Scope::Network { ttl_hops }).await
+        self.peers.search(name, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
     /// Searches the own indexers only for many names; returns answers in the order of `names`.
@@ -223,7 +225,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered.
     pub async fn search_all(&self, names: &[FileName]) -> Result<Vec<Answer>, SearchError> {
-        self.peers.search_all(names, Scope::Own).await
+        self.peers.search_all(names, Scope::Own, &Via::default()).await
     }
 
     /// Searches the network for many names, up to `ttl_hops` hops beyond the own indexers; returns answers in
@@ -232,7 +234,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, SearchError> {
-        self.peers.search_all(names, Scope::Network { ttl_hops }).await
+        self.peers.search_all(names, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.
@@ -399,6 +401,44 @@ impl PeerHandle {
     /// Safe.
     pub async fn indexers_tried(&self) {
         self.indexers.tried().await;
+    }
+
+    /// What it belongs to.
+    pub(crate) fn home(&self) -> &Home {
+        &self.indexers.home
+    }
+
+    /// Connects to indexers for one command. See [`Indexers::connect`].
+    pub(crate) async fn connect(&self, wanted: &[IndexerAddr]) -> Via {
+        self.indexers.connect(wanted).await
+    }
+
+    /// Keeps the indexers that answered for later commands on this data folder.
+    pub(crate) async fn remember(&self, via: &Via) {
+        self.indexers.remember(via).await;
+    }
+
+    /// The indexers that a ticket made here names, the best first. See [`Indexers::known`].
+    pub(crate) async fn known_indexers(&self) -> List<IndexerAddr, TICKET_INDEXERS_MAX> {
+        self.indexers.known().await
+    }
+
+    /// As [`query_all`](Self::query_all), with further indexers.
+    ///
+    /// # Errors
+    /// No indexer answered.
+    pub(crate) async fn query_via(
+        &self,
+        names: &[FileName],
+        ttl_hops: u8,
+        via: &Via,
+    ) -> Result<Vec<Answer>, SearchError> {
+        self.peers.search_all(names, Scope::Network { ttl_hops }, via).await
+    }
+
+    /// The version of `name` that is published or held here.
+    pub(crate) fn held(&self, name: &FileName) -> Option<VerifiedRecord> {
+        self.library.catalogue.get(name).map(|entry| entry.record.clone())
     }
 
     #[cfg(test)]

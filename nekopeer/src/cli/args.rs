@@ -38,6 +38,13 @@ pub struct NodeArgs {
     #[arg(long, global = true, value_name = "ADDR", value_parser = resolve,
           default_value_t = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))]
     pub discover: SocketAddr,
+    /// Look for no indexer by multicast, and announce none that is started here
+    #[arg(long, global = true, env = "NEKO_NO_DISCOVERY", value_parser = clap::builder::FalseyValueParser::new())]
+    pub no_discovery: bool,
+    /// Serve the local network: an indexer that is started here listens on all addresses of this machine, not on
+    /// 127.0.0.1 alone
+    #[arg(long, global = true)]
+    pub lan: bool,
     /// Address to serve on; port 0 picks a free one [default: a free port of the address that reaches the
     /// indexer; of 127.0.0.1 if that is on this machine]
     #[arg(long, global = true, value_name = "ADDR", value_parser = resolve, env = "NEKOPEER_LISTEN")]
@@ -156,6 +163,7 @@ impl NodeArgs {
         Config {
             listen: serving.then(|| self.listen.unwrap_or_else(|| listen_towards(&indexers))),
             indexers,
+            discovers: !self.no_discovery,
             data_dir: self.data_dir.clone(),
             network: self.network.clone().unwrap_or_default(),
             security: self.security(),
@@ -165,6 +173,18 @@ impl NodeArgs {
             on_stale: self.on_stale.map(OnStale::from).unwrap_or_default(),
             ..Config::new(&self.dir)
         }
+    }
+
+    /// The same in the network of a command's tickets, unless a network is given.
+    #[must_use]
+    pub(super) fn for_command(&self, command: &crate::commands::Command) -> Self {
+        use crate::commands::Command::{Download, Read};
+        let home = match command {
+            Download { wanted, .. } | Read { wanted, .. } => wanted.home.as_ref(),
+            _ => None,
+        };
+        let of_ticket = home.map(|home| home.network.clone());
+        Self { network: self.network.clone().or(of_ticket), ..self.clone() }
     }
 
     /// The data folder.

@@ -52,14 +52,15 @@ impl Hosted {
         serving: bool,
         output: Output,
     ) -> Result<Self, (StartError, Indexers)> {
-        let config = args.config(indexers.addrs.clone(), serving);
+        let config = Config { keys: indexers.keys.clone(), ..args.config(indexers.addrs.clone(), serving) };
         let peer = match Peer::spawn(config.clone()).await {
             Ok(peer) => peer,
             Err(error) => return Err((error, indexers)),
         };
         let events = peer.events();
         let host = Host::new(peer);
-        let http = match args.http.filter(|_| serving).map(|addr| open_http(addr, &config, &host)).transpose() {
+        let http = match args.http.filter(|_| serving).map(|addr| open_http(addr, &config, &host)).transpose()
+        {
             Ok(http) => http,
             Err(error) => {
                 host.peer.end().await;

@@ -2,6 +2,7 @@
 
 mod args;
 mod bar;
+mod choose;
 mod demo;
 mod events;
 mod flags;
@@ -18,6 +19,7 @@ mod show;
 mod stop;
 pub mod units;
 mod verbs;
+mod words;
 
 use std::{process::ExitCode, time::Duration};
 

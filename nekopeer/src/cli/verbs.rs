@@ -11,9 +11,10 @@ use nekoproto::{
     limits::{TTL_DEFAULT, TTL_MAX},
 };
 
-use super::{names, output::Output};
+use super::{names, output::Output, words::Word};
 use crate::{
     commands::{Command, LocalPath, Wanted},
+    download::ANY_ORIGIN,
     publish::PolicyChange,
 };
 
@@ -36,9 +37,10 @@ pub enum Verb {
     /// Download files, verified
     #[command(visible_alias = "download")]
     Get {
-        /// Their names; of several, small ones are fetched together
+        /// Their names, or tickets that `share` printed elsewhere; NAME@ID is the file of that origin. Of several,
+        /// small ones are fetched together
         #[arg(required_unless_present = "names_from", value_name = "NAME")]
-        names: Vec<FileName>,
+        names: Vec<Word>,
         /// A file with further names, one in a line; `-` is stdin
         #[arg(long, value_name = "FILE")]
         names_from: Option<PathBuf>,
@@ -72,6 +74,12 @@ pub enum Verb {
     Ls,
     /// List what is held here after asking the origins whether it is still the newest
     Status,
+    /// Print tickets of files that are published or held here: what to type elsewhere to get them
+    Ticket {
+        /// Their names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<FileName>,
+    },
     /// End the peer that runs on this folder
     Stop,
     /// List the long commands that the running peer carries out, and those that ended lately
@@ -112,7 +120,8 @@ pub struct Reach {
 /// Which of several files under one name, and over which file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Which {
-    /// Whose file, where several origins publish different ones: the first digits of its id
+    /// Whose file, where several origins publish different ones: the first digits of its id. The choice is
+    /// remembered for the name; `any` forgets it
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     origin: Option<String>,
     /// Replace a file that stands there and is no copy from here, or keep both where its name differs
@@ -143,10 +152,13 @@ pub(super) struct Saying<'a> {
 
 fn id_digits(text: &str) -> Result<String, String> {
     let digits = text.to_ascii_lowercase();
+    if digits == ANY_ORIGIN {
+        return Ok(digits);
+    }
     if !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
         Ok(digits)
     } else {
-        Err("expected hexadecimal digits".to_owned())
+        Err("expected hexadecimal digits, or any".to_owned())
     }
 }
 
@@ -186,6 +198,7 @@ impl Verb {
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
             Self::Ls => Command::List { first: None, after: None },
             Self::Status => Command::Check { names: Vec::new(), first: None, after: None },
+            Self::Ticket { names } => Command::Ticket { names },
             Self::Jobs => Command::Jobs,
             Self::Cancel { what } => Command::Cancel { what },
             Self::Stop => Command::Stop,
@@ -193,19 +206,20 @@ impl Verb {
     }
 
     /// The names that this mentions, to be completed later.
-    pub(super) fn names(&self) -> &[FileName] {
+    pub(super) fn names(&self) -> Vec<&FileName> {
         match self {
-            Self::Get { names, .. }
-            | Self::Search { names }
+            Self::Get { names, .. } => names.iter().map(Word::name).collect(),
+            Self::Search { names }
             | Self::Query { names, .. }
-            | Self::Deregister { names } => names,
+            | Self::Ticket { names }
+            | Self::Deregister { names } => names.iter().collect(),
             Self::Share(_)
             | Self::Register(_)
             | Self::Ls
             | Self::Status
             | Self::Stop
             | Self::Jobs
-            | Self::Cancel { .. } => &[],
+            | Self::Cancel { .. } => Vec::new(),
         }
     }
 }
@@ -251,11 +265,7 @@ fn find(path: &Path, dir: &Path) -> PathBuf {
     if here.symlink_metadata().is_err() && there.symlink_metadata().is_ok() { there } else { here }
 }
 
-fn all_names(
-    mut names: Vec<FileName>,
-    from: Option<&Path>,
-    saying: Saying,
-) -> Result<Vec<FileName>, NoCommand> {
+fn all_names(mut names: Vec<Word>, from: Option<&Path>, saying: Saying) -> Result<Vec<Word>, NoCommand> {
     let Some(from) = from else { return Ok(names) };
     let read = if from != Path::new(STDIO) {
         let file = std::fs::File::open(find(from, saying.dir));
@@ -271,13 +281,20 @@ fn all_names(
 }
 
 fn get(
-    names: Vec<FileName>,
+    words: Vec<Word>,
     output: Option<PathBuf>,
     reach: Reach,
     which: Which,
     background: bool,
 ) -> Result<Command, NoCommand> {
-    let wanted = Wanted { origin: which.origin, ttl_hops: reach.ttl };
+    let mut wanted = Wanted::new(which.origin, reach.ttl);
+    let mut names = Vec::with_capacity(words.len());
+    for word in words {
+        if let Word::Ticket(ticket) = &word {
+            wanted.add(ticket).map_err(NoCommand::Usage)?;
+        }
+        names.push(word.name().clone());
+    }
     let output = match (names.as_slice(), output) {
         ([_], Some(path)) if path == Path::new(STDIO) && background => {
             return Err(NoCommand::Usage("-o - writes to stdout, which --background leaves"));

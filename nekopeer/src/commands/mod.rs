@@ -9,8 +9,11 @@ mod carry_out;
 mod failure;
 mod input;
 mod jobs;
+mod named;
 mod path;
 mod rows;
+mod tickets;
+mod wanted;
 
 use std::sync::Arc;
 
@@ -27,6 +30,7 @@ pub(crate) use self::{
     jobs::{JobRow, JobState, Jobs},
     path::LocalPath,
     rows::{DownloadedRow, FileRow, FoundRow, PublishedRow, Row, VersionRow},
+    wanted::{Named, Wanted},
 };
 use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange, util::progress::Progress};
 
@@ -118,6 +122,11 @@ pub(crate) enum Command {
         /// Its id, or the name it is about.
         what: String,
     },
+    /// Make tickets for files that are published or held here. Answers with [`Row::Ticket`].
+    Ticket {
+        /// The names.
+        names: Vec<FileName>,
+    },
 }
 
 impl Command {
@@ -125,15 +134,6 @@ impl Command {
     pub(crate) const fn takes_input(&self) -> bool {
         matches!(self, Self::Store { .. })
     }
-}
-
-/// Which of several files under one name, and how far it is looked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Wanted {
-    /// The first digits of the origin's id.
-    pub(crate) origin: Option<String>,
-    /// Hops beyond the own indexers.
-    pub(crate) ttl_hops: u8,
 }
 
 /// One part of an answer.
@@ -151,6 +151,8 @@ pub(crate) enum Reply {
     EventsMissed(u64),
     /// The last reply.
     Finished(Result<Summary, Failure>),
+    /// Something that the user should know.
+    Note(String),
 }
 
 /// The progress of an operation, in bytes.
@@ -213,9 +215,11 @@ impl Host {
         if *command == Command::Stop {
             return Ok(None);
         }
-        Arc::clone(&self.commands).try_acquire_owned().map(Some).map_err(|_| Failure {
-            kind: FailureKind::Busy,
-            message: format!("the running peer carries out {COMMANDS_MAX} commands already"),
+        Arc::clone(&self.commands).try_acquire_owned().map(Some).map_err(|_| {
+            Failure::with(
+                FailureKind::Busy,
+                format!("the running peer carries out {COMMANDS_MAX} commands already"),
+            )
         })
     }
 }

@@ -49,6 +49,13 @@ pub(crate) enum Row {
     Job(JobRow),
     /// A job that was cancelled.
     Cancelled(JobRow),
+    /// A ticket, or why there is none.
+    Ticket {
+        /// The name.
+        name: FileName,
+        /// Its text.
+        outcome: Result<String, Failure>,
+    },
 }
 
 /// One version of a file.
@@ -105,10 +112,10 @@ pub(crate) struct DownloadedRow {
 /// What became of one file that was to be published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PublishedRow {
-    /// A new version.
-    New(VersionRow),
-    /// It equals the version already published.
-    Unchanged(VersionRow),
+    /// A new version, and its ticket.
+    New(VersionRow, Option<String>),
+    /// It equals the version already published; its ticket.
+    Unchanged(VersionRow, Option<String>),
     /// It is a copy of another origin's file.
     Copy(FileName),
     /// It cannot be published.
@@ -141,7 +148,13 @@ impl Row {
             | Self::Withdrawn { name, outcome: Err(failure) } => {
                 BASE + name.as_str().len() + failure.message.len()
             }
-            Self::Published(PublishedRow::New(version) | PublishedRow::Unchanged(version)) => record(version),
+            Self::Ticket { name, outcome: Err(failure), .. } => {
+                BASE + name.as_str().len() + failure.message.len()
+            }
+            Self::Ticket { name, outcome: Ok(ticket), .. } => BASE + name.as_str().len() + ticket.len(),
+            Self::Published(
+                PublishedRow::New(version, ticket) | PublishedRow::Unchanged(version, ticket),
+            ) => record(version) + ticket.as_ref().map_or(0, String::len),
             Self::Published(PublishedRow::Copy(name)) | Self::Withdrawn { name, outcome: Ok(()) } => {
                 BASE + name.as_str().len()
             }

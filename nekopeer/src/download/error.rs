@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nekoproto::{FileName, VerifiedRecord, Version};
+use nekoproto::{FileName, NodeId, VerifiedRecord, Version};
 
 use crate::{
     indexers::SearchError,
@@ -32,6 +32,18 @@ pub enum DownloadError {
         name: FileName,
         /// The origins' records.
         origins: Vec<VerifiedRecord>,
+    },
+    /// The origin of the copy here, or the one chosen before, offers the file no longer; others do.
+    #[error("origin {}, whose {name} was chosen here before, offers it no longer; --origin {} takes the one of \
+        another", .origin.short(),
+        .others.iter().map(NodeId::short).collect::<Vec<_>>().join(" or "))]
+    ChosenGone {
+        /// The name.
+        name: FileName,
+        /// The origin that was chosen.
+        origin: NodeId,
+        /// Those that offer a file under the name.
+        others: Vec<NodeId>,
     },
     /// This peer is the file's origin.
     #[error("{0} is published by this peer itself")]
@@ -117,7 +129,11 @@ impl DownloadError {
     pub(super) const fn is_not_found(&self) -> bool {
         matches!(
             self,
-            Self::Search(_) | Self::NotFound { .. } | Self::NobodyAsked { .. } | Self::Older { .. }
+            Self::Search(_)
+                | Self::NotFound { .. }
+                | Self::ChosenGone { .. }
+                | Self::NobodyAsked { .. }
+                | Self::Older { .. }
         )
     }
 
@@ -127,6 +143,7 @@ impl DownloadError {
         match self {
             Self::Search(_)
             | Self::NotFound { .. }
+            | Self::ChosenGone { .. }
             | Self::NobodyAsked { .. }
             | Self::AlreadyRunning(_)
             | Self::Older { .. }

@@ -14,5 +14,5 @@ pub(crate) use self::{
     files::{FileJson, role},
     found::{FoundJson, VersionJson},
     jobs::{JobJson, JobsJson},
-    published::UnpublishedJson,
+    published::{TicketedJson, UnpublishedJson},
 };

@@ -3,6 +3,7 @@
 
 mod aging;
 mod browser;
+mod choice;
 mod common;
 mod consistency;
 mod demo;
@@ -30,4 +31,5 @@ mod resume;
 mod schedule;
 mod sessions;
 mod sharing;
+mod tickets;
 mod transfer;

@@ -17,6 +17,7 @@ get NAME... [-o PATH]   download the newest versions, verified; with & at the en
 download NAME...        the same
 ls                      what is published and held here
 status                  the same, after asking the origins of all copies
+ticket NAME...          what to type elsewhere to get them
 stop                    end the peer that carries out these commands
 jobs                    the long commands that run, and those that ended lately
 cancel NAME|ID          interrupt one; what came so far is kept

@@ -18,14 +18,12 @@ use utoipa::ToSchema;
 
 use super::params::Params;
 use crate::{
-    commands::{
-        Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Row, Summary, VersionRow, no_input,
-    },
+    commands::{Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Row, Summary, no_input},
     http::{
         Inside,
         carried::{Carried, problem},
     },
-    json::{FailedJson, UnpublishedJson, VersionJson},
+    json::{FailedJson, TicketedJson, UnpublishedJson},
     publish::PolicyChange,
 };
 
@@ -67,9 +65,9 @@ pub(super) struct Policy {
 #[schema(as = Published)]
 pub(super) struct PublishedJson<'a> {
     /// New versions.
-    published: Vec<VersionJson<'a>>,
+    published: Vec<TicketedJson<'a>>,
     /// Those that equal the version published before.
-    unchanged: Vec<VersionJson<'a>>,
+    unchanged: Vec<TicketedJson<'a>>,
     /// Names of copies of other origins' files, which stay copies.
     copies: Vec<&'a str>,
     /// Files that cannot be published.
@@ -227,13 +225,14 @@ async fn answered(carried: Carried) -> Result<Response, Problem> {
         Summary::Published { indexers_told, is_confirmed } => (indexers_told, is_confirmed),
         Summary::Done => (0, false),
     };
-    let published = rows.iter().filter_map(|row| if let Row::Published(row) = row { Some(row) } else { None });
-    let (mut new, mut unchanged, mut copies, mut failed): (Vec<&VersionRow>, Vec<_>, Vec<_>, Vec<_>) =
+    let published =
+        rows.iter().filter_map(|row| if let Row::Published(row) = row { Some(row) } else { None });
+    let (mut new, mut unchanged, mut copies, mut failed): (Vec<TicketedJson>, Vec<_>, Vec<_>, Vec<_>) =
         Default::default();
     for row in published {
         match row {
-            PublishedRow::New(version) => new.push(version),
-            PublishedRow::Unchanged(version) => unchanged.push(version),
+            PublishedRow::New(version, ticket) => new.push((version, ticket).into()),
+            PublishedRow::Unchanged(version, ticket) => unchanged.push((version, ticket).into()),
             PublishedRow::Copy(name) => copies.push(name.as_str()),
             PublishedRow::Failed { path, why } => {
                 failed.push(UnpublishedJson { error: why.clone(), path: path.0.to_string_lossy().into() });
@@ -245,13 +244,11 @@ async fn answered(carried: Carried) -> Result<Response, Problem> {
         return Err(Problem::new(status, "cannot be published", first.error.clone()));
     }
     let more = new.len().saturating_sub(LISTED_MAX) + unchanged.len().saturating_sub(LISTED_MAX);
-    let (published, unchanged) = (listed(&new), listed(&unchanged));
+    new.truncate(LISTED_MAX);
+    unchanged.truncate(LISTED_MAX);
+    let published = new;
     let answer = PublishedJson { published, unchanged, copies, failed, more, indexers_told, confirmed };
     Ok(Json(answer).into_response())
-}
-
-fn listed<'a>(versions: &[&'a VersionRow]) -> Vec<VersionJson<'a>> {
-    versions.iter().take(LISTED_MAX).map(|version| (*version).into()).collect()
 }
 
 impl Policy {
@@ -260,7 +257,9 @@ impl Policy {
         let mode = mode.map_err(|_| Problem::bad_request("\"mode\" is push, pull or hybrid"))?;
         let secs = [self.lease_secs, self.ttr_secs].into_iter().flatten();
         if secs.into_iter().any(|secs| !(1..=POLICY_SECS_MAX).contains(&secs)) {
-            return Err(Problem::bad_request(format!("times of a policy are 1 to {POLICY_SECS_MAX} seconds")));
+            return Err(Problem::bad_request(format!(
+                "times of a policy are 1 to {POLICY_SECS_MAX} seconds"
+            )));
         }
         let Self { lease_secs, ttr_secs, serve_stale, .. } = self;
         Ok(PolicyChange { mode, lease_secs, ttr_secs, serve_stale })

@@ -9,8 +9,8 @@ use super::{
     entry::{Entry, from_row_without_sum, row_of_untimed},
     error::CatalogueError,
     schema::{
-        AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS, PARTIALS,
-        PIPED, PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
+        AVERAGES, CHOSEN, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS,
+        PARTIALS, PIPED, PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
     },
     write::Write,
 };
@@ -63,6 +63,7 @@ impl Write<'_> {
         self.with(SIZES, |_| Ok(()))?;
         self.with(VERSIONS, |_| Ok(()))?;
         self.with(AVERAGES, |_| Ok(()))?;
+        self.with(CHOSEN, |_| Ok(()))?;
         self.with(PIPED, |_| Ok(()))?;
         self.with(MANIFESTS, |_| Ok(()))?;
         self.with(PARTIALS, |_| Ok(()))?;
