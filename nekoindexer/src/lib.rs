@@ -12,7 +12,8 @@
 //! | `shared` | what all tasks of one indexer share |
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
 //! | [`state`] | all decisions: pure, simulated over many seeds |
-//! | [`config`] | defaults, file, command line |
+//! | [`config`] | what an indexer is made of |
+//! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
 //! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
@@ -25,6 +26,7 @@ pub mod logging;
 pub mod neighbors;
 mod query;
 mod service;
+pub mod settings;
 mod shared;
 pub mod state;
 mod sweep;

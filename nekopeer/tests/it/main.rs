@@ -3,6 +3,7 @@
 
 mod aging;
 mod common;
+mod config;
 mod consistency;
 mod demo;
 mod hostile;
