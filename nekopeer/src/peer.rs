@@ -52,7 +52,7 @@ pub enum StartError {
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}: {source}; choose another address with --listen, port 0 is a free one")]
     Listen {
         /// The address.
         addr: SocketAddr,

@@ -45,7 +45,13 @@ impl Write<'_> {
         match schema {
             None | Some(SCHEMA_SECOND) => {}
             Some(SCHEMA_FIRST) => self.step_from_first()?,
-            Some(_) => return Err(CatalogueError::OtherProgram(self.path.to_owned())),
+            Some(found) => {
+                return Err(CatalogueError::OtherProgram {
+                    path: self.path.to_owned(),
+                    found,
+                    known: SCHEMA,
+                });
+            }
         }
         self.with(META, |table| {
             table.insert("node", node.as_bytes().as_slice())?;
