@@ -31,6 +31,10 @@ pub struct Config {
     pub lease: Duration,
     /// Whom queries go to.
     pub routing: Routing,
+    /// Address to answer HTTP on, if any. Port 0 picks a free one.
+    pub http: Option<SocketAddr>,
+    /// Names under which HTTP is answered, beside `localhost` and IP addresses.
+    pub http_hosts: Vec<String>,
 }
 
 /// Whom a query goes to.
@@ -53,6 +57,8 @@ impl Default for Config {
             security: Security::Tls,
             lease: LEASE_DEFAULT,
             routing: Routing::default(),
+            http: None,
+            http_hosts: Vec::new(),
         }
     }
 }

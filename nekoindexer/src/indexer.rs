@@ -1,6 +1,6 @@
 //! Starts an indexer, hands out the running one, and stops it.
 
-use std::{fs, io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use nekoproto::{
     Identity, IdentityError, NodeId, Role,
@@ -10,6 +10,8 @@ use nekoproto::{
 use crate::{
     config::{Config, ConfigError},
     connections,
+    http::{HttpConfig, HttpDoor},
+    routes::{self, View},
     shared::Shared,
     sweep,
 };
@@ -36,6 +38,14 @@ pub enum StartError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// HTTP cannot be answered at the address.
+    #[error("cannot answer HTTP on {addr}: {source}; give --http another address, or leave it out")]
+    Http {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The address cannot be listened on.
     #[error("cannot listen on {addr}: {source}; choose another address with --listen, port 0 is a free one")]
     Listen {
@@ -56,6 +66,7 @@ pub struct Indexer;
 pub struct IndexerHandle {
     local_addr: SocketAddr,
     shared: Arc<Shared>,
+    http: Option<HttpDoor>,
 }
 
 impl Indexer {
@@ -78,6 +89,15 @@ impl Indexer {
             .map_err(|source| StartError::Listen { addr: config.listen, source })?;
         let local_addr = listener.local_addr();
         let shared = Arc::new(Shared::new(node, &config, was_here));
+        let arrivals = listener.arrivals();
+        let http = match config.http {
+            Some(addr) => Some(open_http(
+                addr,
+                &config,
+                View::new(&shared, config.network.clone(), local_addr, arrivals),
+            )?),
+            None => None,
+        };
         let serve = {
             let shared = Arc::clone(&shared);
             move |connection| connections::serve(Arc::clone(&shared), connection)
@@ -88,7 +108,7 @@ impl Indexer {
         }
         shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
         shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
-        Ok(IndexerHandle { local_addr, shared })
+        Ok(IndexerHandle { local_addr, shared, http })
     }
 }
 
@@ -97,6 +117,12 @@ impl IndexerHandle {
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.local_addr
+    }
+
+    /// Where it answers HTTP, with the real port, if it does.
+    #[must_use]
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(HttpDoor::local_addr)
     }
 
     /// Its id.
@@ -121,7 +147,10 @@ impl IndexerHandle {
     }
 
     /// Stops listening, closes all connections and waits until every task has ended.
-    pub async fn shutdown(self) {
+    pub async fn shutdown(mut self) {
+        if let Some(http) = self.http.take() {
+            http.shutdown().await;
+        }
         self.shared.stop.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
@@ -132,6 +161,17 @@ impl Drop for IndexerHandle {
     fn drop(&mut self) {
         self.shared.stop.cancel();
     }
+}
+
+/// Answers HTTP on a thread of its own, and keeps the figures for it.
+fn open_http(addr: SocketAddr, config: &Config, view: View) -> Result<HttpDoor, StartError> {
+    let view = Arc::new(view);
+    let router = routes::router(&view, config.http_hosts.clone());
+    let door = HttpDoor::open(HttpConfig { listen: addr, threads: NonZeroUsize::MIN }, router)
+        .map_err(|source| StartError::Http { addr, source })?;
+    let shared = Arc::clone(&view.shared);
+    shared.spawn_until_stop(|_| async move { view.keep_figures().await });
+    Ok(door)
 }
 
 /// The key, and whether it is from an earlier start.

@@ -12,6 +12,9 @@
 //! | `shared` | what all tasks of one indexer share |
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
 //! | [`state`] | all decisions: pure, simulated over many seeds |
+//! | [`http`] | the HTTP plumbing of both daemons |
+//! | `routes`, `metrics` | what the indexer answers over HTTP |
+//! | `counters`, `figures` | what it has done so far, and in the last seconds |
 //! | [`config`] | what an indexer is made of |
 //! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
 //! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
@@ -20,11 +23,16 @@
 
 pub mod config;
 mod connections;
+mod counters;
+mod figures;
+pub mod http;
 mod indexer;
 mod invalidate;
 pub mod logging;
+mod metrics;
 pub mod neighbors;
 mod query;
+mod routes;
 mod service;
 pub mod settings;
 mod shared;

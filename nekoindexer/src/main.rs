@@ -45,6 +45,12 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=i64::from(THREADS_MAX)))]
     threads: u16,
+    /// Answer HTTP on this address: the dashboard, /status, /metrics, /api/v1; port 0 picks a free one [default: off]
+    #[arg(long, value_name = "ADDR", value_parser = resolve)]
+    http: Option<SocketAddr>,
+    /// Names under which HTTP is answered, beside localhost and IP addresses
+    #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',')]
+    http_hosts: Vec<String>,
     /// Plain TCP instead of TLS; all nodes of a network must agree
     #[arg(long)]
     insecure: bool,
@@ -87,6 +93,8 @@ impl Args {
             security: if self.insecure { Security::Insecure } else { Security::Tls },
             lease: Duration::from_secs(self.lease_secs.into()),
             routing: self.routing,
+            http: self.http,
+            http_hosts: self.http_hosts.clone(),
         }
     }
 }
@@ -118,6 +126,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
 async fn serve(config: Config) -> anyhow::Result<()> {
     let indexer = Indexer::spawn(config).await?;
     writeln!(std::io::stdout(), "listening on {}", indexer.local_addr()).context("cannot write to stdout")?;
+    if let Some(addr) = indexer.http_addr() {
+        writeln!(std::io::stdout(), "http on http://{addr}/").context("cannot write to stdout")?;
+    }
     let mut terminate = signal(SignalKind::terminate())?;
     tokio::select! {
         interrupted = tokio::signal::ctrl_c() => interrupted?,

@@ -7,7 +7,7 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{
-    Covered, FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, Verifier, clock, summary::NameKey,
+    Covered, FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, clock, summary::NameKey,
     transport::call_until,
 };
 use tarpc::client::RpcError;
@@ -16,6 +16,7 @@ use tracing::debug;
 
 use crate::{
     config::Routing,
+    counters::{Drop, Work},
     neighbors::{
         channel::Wanted,
         links::{Neighbor, Neighbors},
@@ -49,9 +50,20 @@ pub(crate) async fn answer(
 ) -> Result<QueryReply, Refusal> {
     let now = Instant::now();
     let left = deadline.saturating_duration_since(now);
-    let (local, ttl_hops) = match shared.state.on_query(&request, from, left, now)? {
-        QueryPlan::Answer(local) => return Ok(Merge::new(local).finish()),
+    let counters = &shared.counters;
+    let plan = shared.state.on_query(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?;
+    let (local, ttl_hops) = match plan {
+        QueryPlan::Answer(local) => {
+            let reply = Merge::new(local).finish();
+            counters.answered_alone(Work::Query, now);
+            return Ok(reply);
+        }
+        QueryPlan::Duplicate => {
+            counters.drop(Drop::Duplicate);
+            return Ok(Merge::new(Vec::new()).finish());
+        }
         QueryPlan::Alone(local) => {
+            counters.drop(Drop::SeenFull);
             let mut merge = Merge::new(local);
             merge.lacks_something();
             return Ok(merge.finish());
@@ -65,9 +77,13 @@ pub(crate) async fn answer(
         merge.lacks_something();
     }
     if route.ask.is_empty() {
+        counters.answered_alone(Work::Query, now);
         return Ok(merge.finish());
     }
-    let _permit = shared.forwards.try_acquire().map_err(|_| Refusal::Busy)?;
+    let Ok(_permit) = shared.forwards.try_acquire() else {
+        counters.drop(Drop::Busy);
+        return Err(Refusal::Busy);
+    };
     let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
     // At its last hop only where it began matters: in a mesh the others are most of the message.
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
@@ -81,19 +97,26 @@ pub(crate) async fn answer(
     let ask = |index: &usize| ask(&neighbors.reachable[*index], forwarded.clone(), now, now + budget);
     answers.extend(first.iter().map(ask));
     merge.count_messages(count(&first));
+    let mut asked = first.len();
     if !later.is_empty() {
         // Half of the time is left for the others, in case none of these answers.
         let patience = tokio::time::Instant::from_std(now + budget / 2);
         while let Ok(Some((neighbor, answer))) = timeout_at(patience, answers.next()).await {
-            absorb(&mut merge, neighbor, answer, &forwarded.name, &shared.verifier);
+            absorb(shared, &mut merge, neighbor, answer, &forwarded.name);
         }
         if merge.is_empty() {
+            asked += later.len();
             answers.extend(later.iter().map(ask)); // a summary must not lose an answer
             merge.count_messages(count(&later));
         }
     }
     while let Some((neighbor, answer)) = answers.next().await {
-        absorb(&mut merge, neighbor, answer, &forwarded.name, &shared.verifier);
+        absorb(shared, &mut merge, neighbor, answer, &forwarded.name);
+    }
+    if asked == 0 {
+        counters.answered_alone(Work::Query, now);
+    } else {
+        counters.answered_together(asked, now);
     }
     Ok(merge.finish())
 }
@@ -126,7 +149,8 @@ fn split(
     ask.into_iter().partition(|index| !neighbors.reachable[*index].rules_out(&wanted))
 }
 
-type NeighborReply = Result<Result<QueryReply, Refusal>, RpcError>;
+/// `None`: it was not asked.
+type NeighborReply = Option<Result<Result<QueryReply, Refusal>, RpcError>>;
 
 async fn ask(
     neighbor: &Neighbor,
@@ -135,13 +159,13 @@ async fn ask(
     deadline: Instant,
 ) -> (&Neighbor, NeighborReply) {
     let Some(asking) = neighbor.load.ask(now) else {
-        return (neighbor, Ok(Err(Refusal::Busy))); // many wait for it already, and it says nothing
+        return (neighbor, None); // many wait for it already, and it says nothing
     };
     let answer = neighbor.connected.client.query(call_until(deadline), request).await;
     if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
         asking.answered(Instant::now);
     }
-    (neighbor, answer)
+    (neighbor, Some(answer))
 }
 
 fn count(neighbors: &[usize]) -> u32 {
@@ -151,20 +175,22 @@ fn count(neighbors: &[usize]) -> u32 {
 /// Takes in what a neighbor says, none of it on trust. A record that its origin did not sign is left out: it
 /// says nothing of any file, and an origin that signs wrongly harms its own file alone. A record of another
 /// name is left out too, and then the answer is not complete, as the neighbor answered something else.
-fn absorb(
-    merge: &mut Merge,
-    neighbor: &Neighbor,
-    reply: NeighborReply,
-    name: &FileName,
-    verifier: &Verifier,
-) {
+fn absorb(shared: &Shared, merge: &mut Merge, neighbor: &Neighbor, reply: NeighborReply, name: &FileName) {
+    let counters = &shared.counters;
     let reply = match reply {
-        Ok(Ok(reply)) => reply,
-        Ok(Err(refusal)) => {
+        Some(Ok(Ok(reply))) => reply,
+        None => {
+            counters.drop(Drop::NeighborStuck);
+            debug!(neighbor = %neighbor.node.short(), "neighbor is stuck and was not asked");
+            return merge.lacks_something();
+        }
+        Some(Ok(Err(refusal))) => {
+            counters.drop(Drop::NeighborRefused);
             debug!(neighbor = %neighbor.node.short(), %refusal, "neighbor refused a query");
             return merge.lacks_something();
         }
-        Err(error) => {
+        Some(Err(error)) => {
+            counters.drop(Drop::NeighborFailed);
             debug!(neighbor = %neighbor.node.short(), %error, "neighbor did not answer a query");
             return merge.lacks_something();
         }
@@ -175,12 +201,16 @@ fn absorb(
     }
     for Hit { record, holders } in reply.hits {
         if record.unverified().name != *name {
+            counters.drop(Drop::HitLeftOut);
             merge.lacks_something();
             continue;
         }
-        match verifier.verify(record) {
+        match shared.verifier.verify(record) {
             Ok(record) => merge.absorb(Found { record: record.into(), holders: holders.into_vec() }),
-            Err(error) => debug!(neighbor = %neighbor.node.short(), %error, "a hit is left out"),
+            Err(error) => {
+                counters.drop(Drop::HitLeftOut);
+                debug!(neighbor = %neighbor.node.short(), %error, "a hit is left out");
+            }
         }
     }
 }

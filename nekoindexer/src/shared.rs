@@ -16,12 +16,13 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Config, Routing},
+    counters::Counters,
     neighbors::Neighborhood,
     state::{State, index::SessionId, summary::TRUSTED_FOR},
 };
 
 /// Forwarded queries in flight at once in one indexer; further ones are refused as `Busy`.
-const FORWARDS_MAX: usize = 64 * 1024;
+pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
 
 /// What all tasks of one indexer share.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(crate) struct Shared {
     pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
     /// A permit for each query that is forwarded at the moment.
     pub(crate) forwards: Semaphore,
+    pub(crate) counters: Counters,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -51,10 +53,11 @@ impl Shared {
             lease: config.lease,
             routing: config.routing,
             state: State::new(Instant::now()),
-            neighbors: Neighborhood::new(node.tag(), config.neighbors.len(), trusted_until),
+            neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until),
             verifier: Verifier::default(),
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),
+            counters: Counters::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }

@@ -11,6 +11,8 @@ use super::{index::SessionId, merge::Found, summary::Position};
 pub enum QueryPlan {
     /// Answer with this and ask nobody.
     Answer(Vec<Found>),
+    /// The message came before: answer with nothing.
+    Duplicate,
     /// Answer with this, marked as incomplete: there is no room to remember the message, and a message
     /// that is not remembered must not be forwarded.
     Alone(Vec<Found>),

@@ -40,7 +40,7 @@ async fn a_deeper_copy_is_forwarded_and_not_answered_again() {
     };
     assert_eq!(local.len(), 1);
     let duplicate = state.on_query(&query(1, 1), None, DEADLINE, now).unwrap();
-    assert_eq!(duplicate, QueryPlan::Answer(vec![]));
+    assert_eq!(duplicate, QueryPlan::Duplicate);
     let deeper = state.on_query(&query(1, 3), None, DEADLINE, now).unwrap();
     assert_eq!(deeper, QueryPlan::Forward { local: vec![], ttl_hops: 2 });
 }

@@ -7,6 +7,8 @@ mod common;
 mod config;
 mod heartbeats;
 mod hostile;
+mod http_door;
+mod http_indexer;
 mod leases;
 mod links;
 mod neighbors;

@@ -47,6 +47,9 @@ pub struct NodeArgs {
     /// indexer; of 127.0.0.1 if that is on this machine]
     #[arg(long, global = true, value_name = "ADDR", value_parser = resolve)]
     pub listen: Option<SocketAddr>,
+    /// Answer over HTTP on this address while serving, with a page to look at; port 0 picks a free one [default: not]
+    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve)]
+    pub http: Option<SocketAddr>,
     /// The folder that files are downloaded to, and that names are relative to
     #[arg(long, global = true, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
