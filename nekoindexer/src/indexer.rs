@@ -24,7 +24,9 @@ pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The data folder cannot be made.
-    #[error("cannot use the data folder {path}: {source}")]
+    #[error(
+        "cannot use the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
+    )]
     DataDir {
         /// The folder.
         path: PathBuf,
@@ -46,7 +48,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}: {source}; choose another address with --listen, port 0 is a free one")]
     Listen {
         /// The address.
         addr: SocketAddr,

@@ -17,7 +17,8 @@
 //! | `routes`, `metrics` | what the indexer answers over HTTP |
 //! | `counters`, `figures` | what it has done so far, and in the last seconds |
 //! | [`announce`], [`interfaces`] | multicast announcements; where this machine is reached |
-//! | [`config`] | defaults, file, command line |
+//! | [`config`] | what an indexer is made of |
+//! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
 //! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
@@ -37,6 +38,7 @@ pub mod neighbors;
 mod query;
 mod routes;
 mod service;
+pub mod settings;
 mod shared;
 pub mod state;
 mod sweep;

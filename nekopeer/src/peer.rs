@@ -58,7 +58,7 @@ pub enum StartError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}: {source}; choose another address with --listen, port 0 is a free one")]
     Listen {
         /// The address.
         addr: SocketAddr,

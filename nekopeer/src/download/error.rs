@@ -17,7 +17,7 @@ pub enum DownloadError {
     #[error(transparent)]
     Search(#[from] SearchError),
     /// No node offers the file.
-    #[error("nobody offers {name}{}", if *.complete { "" } else { " (but not every indexer answered)" })]
+    #[error("nobody offers {name}{}: check the name, or try again when its holders are back", if *.complete { "" } else { " (but not every indexer answered)" })]
     NotFound {
         /// The name.
         name: FileName,
@@ -46,10 +46,10 @@ pub enum DownloadError {
         others: Vec<NodeId>,
     },
     /// This peer is the file's origin.
-    #[error("{0} is published by this peer itself")]
+    #[error("{0} is published by this peer itself: it is here already, ls says where")]
     Own(FileName),
     /// The name is being downloaded already.
-    #[error("{0} is being downloaded already")]
+    #[error("{0} is being downloaded already: wait for that")]
     AlreadyRunning(FileName),
     /// The destination holds a file that is not an unchanged copy of this peer's.
     #[error("{0} exists and is not a copy from here: move it away, or replace it with --force")]
@@ -67,7 +67,9 @@ pub enum DownloadError {
         existing: PathBuf,
     },
     /// Every version found is older than one that is or was held.
-    #[error("only version {found} of {name} can be found, and version {held} is or was here")]
+    #[error(
+        "only version {found} of {name} can be found, and version {held} is or was here: try again when who has a newer one is back"
+    )]
     Older {
         /// The name.
         name: FileName,
@@ -90,7 +92,9 @@ pub enum DownloadError {
         why: String,
     },
     /// The origin's record contradicts itself.
-    #[error("{0}: the origin signed a content hash that its own chunks do not have")]
+    #[error(
+        "{0}: the origin signed a content hash that its own chunks do not have: it must be published again"
+    )]
     OriginLies(FileName),
     /// In a bulk download, no indexer could be asked.
     #[error("{name} cannot be looked for: {why}")]

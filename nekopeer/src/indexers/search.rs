@@ -80,7 +80,9 @@ pub enum SearchError {
     #[error("no indexer is given: name one with --indexer ADDR")]
     NoIndexer,
     /// None of the indexers answered.
-    #[error("indexer {indexer} cannot be asked: {why}")]
+    #[error(
+        "indexer {indexer} cannot be asked: {why}; check that it runs and can be reached, or give another with --indexer"
+    )]
     Unreachable {
         /// One of them.
         indexer: SocketAddr,

@@ -48,7 +48,13 @@ impl Write<'_> {
             None => {}
             Some(SCHEMA_FIRST) => self.step_from_first()?,
             Some(SCHEMA_SECOND | SCHEMA_THIRD) => self.step_to_timed()?,
-            Some(_) => return Err(CatalogueError::OtherProgram(self.path.to_owned())),
+            Some(found) => {
+                return Err(CatalogueError::OtherProgram {
+                    path: self.path.to_owned(),
+                    found,
+                    known: SCHEMA,
+                });
+            }
         }
         self.with(META, |table| {
             table.insert("node", node.as_bytes().as_slice())?;

@@ -142,6 +142,7 @@ impl Home {
         }
         command
             .env_remove("RUST_LOG")
+            .env("XDG_CONFIG_HOME", self.path(".config"))
             .env("TERM", "xterm")
             .env("NEKO_NO_DISCOVERY", "1")
             .current_dir(self.folder.path());
