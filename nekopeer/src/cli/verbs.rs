@@ -3,6 +3,7 @@
 use std::{
     io,
     path::{Path, PathBuf, absolute},
+    slice,
 };
 
 use anyhow::Context;
@@ -62,6 +63,14 @@ pub enum Verb {
         /// What to look for
         #[arg(required = true, value_name = "NAME")]
         names: Vec<FileName>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Show which indexers a query reaches, which it leaves out and why, and how long each takes
+    Trace {
+        /// What to look for
+        #[arg(value_name = "NAME")]
+        name: FileName,
         #[command(flatten)]
         reach: Reach,
     },
@@ -173,6 +182,7 @@ impl Verb {
             }
             Self::Search { names } => Command::Search { names },
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
+            Self::Trace { name, reach } => Command::Trace { name, ttl_hops: reach.ttl },
             Self::Ls => Command::List { first: None },
             Self::Status => Command::Check,
             Self::Stop => Command::Stop,
@@ -186,6 +196,7 @@ impl Verb {
             | Self::Search { names }
             | Self::Query { names, .. }
             | Self::Deregister { names } => names,
+            Self::Trace { name, .. } => slice::from_ref(name),
             Self::Share(_) | Self::Register(_) | Self::Ls | Self::Status | Self::Stop => &[],
         }
     }

@@ -74,6 +74,11 @@ pub(crate) async fn carry_out(
         Command::Check => list(peer.listing(true), None, answer).await?,
         Command::Events => pass_events(peer.events(), answer).await,
         Command::Stop => host.stop.cancel(),
+        Command::Trace { name, ttl_hops } => {
+            for reply in peer.trace(&name, ttl_hops).await? {
+                answer.rows(vec![Row::Trace(reply)]).await?;
+            }
+        }
     }
     Ok(Summary::Done)
 }

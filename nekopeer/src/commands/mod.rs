@@ -10,6 +10,7 @@ mod failure;
 mod input;
 mod path;
 mod rows;
+mod trace;
 
 use nekoproto::FileName;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,7 @@ pub(crate) use self::{
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     path::LocalPath,
     rows::{DownloadedRow, FileRow, FoundRow, PublishedRow, Row, VersionRow},
+    trace::trace_tree,
 };
 use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange};
 
@@ -92,6 +94,13 @@ pub(crate) enum Command {
     Events,
     /// End the peer. It has begun to end when the answer arrives.
     Stop,
+    /// Follow a query through the network. Answers with one [`Row::Trace`] per own indexer.
+    Trace {
+        /// The name.
+        name: FileName,
+        /// Hops beyond the own indexers.
+        ttl_hops: u8,
+    },
 }
 
 impl Command {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nekoproto::{ContentHash, FileName, Freshness, Holder, Mode, NodeId, VerifiedRecord, Version};
+use nekoproto::{ContentHash, FileName, Freshness, Holder, Mode, NodeId, TraceReply, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, LocalPath, in_one_line};
@@ -42,6 +42,8 @@ pub(crate) enum Row {
         /// Why it still is.
         outcome: Result<(), Failure>,
     },
+    /// The way of a query from one own indexer on, which is its first hop.
+    Trace(TraceReply),
 }
 
 /// One version of a file.
@@ -137,6 +139,7 @@ impl Row {
                 BASE + name.as_str().len()
             }
             Self::Published(PublishedRow::Failed { path: at, why }) => BASE + path(at) + why.len(),
+            Self::Trace(reply) => BASE + reply.hops.len() * BASE,
         }
     }
 

@@ -13,6 +13,7 @@ register PATH [NAME]    the same; the name of a single file may be given
 deregister NAME...      offer them no longer; the files stay
 search NAME...          ask the own indexer only
 query NAME... [--ttl N] ask the network, N hops far
+trace NAME [--ttl N]    which indexers a query reaches, which not and why, and how long each takes
 get NAME... [-o PATH]   download the newest versions, verified
 download NAME...        the same
 ls                      what is published and held here
@@ -85,6 +86,7 @@ mod tests {
             "deregister a b",
             "search a b",
             "query a --ttl 0",
+            "trace a --ttl 2",
             "download a -o /somewhere/b --force",
             "get a b",
             "ls",

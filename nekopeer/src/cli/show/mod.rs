@@ -5,6 +5,7 @@ mod files;
 mod hits;
 mod published;
 mod table;
+mod trace;
 
 use std::io::{self, Write};
 
@@ -75,6 +76,7 @@ fn view(command: &Command) -> Box<dyn View> {
         Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
         Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
         Command::List { .. } | Command::Check => Box::<files::Files>::default(),
+        Command::Trace { name, .. } => Box::new(trace::Trace::of(name.clone())),
         Command::Withdraw { .. } | Command::Events | Command::Stop => Box::<Lines>::default(),
     }
 }
