@@ -10,6 +10,7 @@ mod content;
 mod door;
 mod download;
 mod indexers;
+mod json;
 mod library;
 mod listing;
 mod peer;

@@ -260,6 +260,21 @@ impl PeerHandle {
         self.library.in_use(name)
     }
 
+    /// The files that are being written, and how far each is.
+    pub(crate) fn writing(&self) -> Vec<(FileName, Arc<Progress>)> {
+        self.library.writing()
+    }
+
+    /// Whoever writes the file of `name` does not put it in its place, if it is not there yet.
+    pub(crate) fn end_writing(&self, name: &FileName) {
+        self.library.end_writing(name);
+    }
+
+    /// Sends an event to all who look at them.
+    pub(crate) fn tell(&self, event: Event) {
+        self.library.tell(event);
+    }
+
     /// Waits until the file of `name` is not being written.
     pub(crate) async fn until_free(&self, name: &FileName) {
         self.library.until_free(name).await;
@@ -338,7 +353,22 @@ impl PeerHandle {
     /// first whether they are still the newest; otherwise no other node is asked.
     #[must_use]
     pub fn listing(&self, ask_origins: bool) -> Listing {
-        Listing::new(&self.library, ask_origins.then_some(&self.peers))
+        Listing::new(&self.library, ask_origins.then_some(&self.peers), None, usize::MAX)
+    }
+
+    /// The same, of those after this name in the order of their text; pieces have at most `at_once` files.
+    pub(crate) fn listing_after(
+        &self,
+        after: Option<&FileName>,
+        at_once: usize,
+        ask_origins: bool,
+    ) -> Listing {
+        Listing::new(&self.library, ask_origins.then_some(&self.peers), after, at_once)
+    }
+
+    /// The same, of these names.
+    pub(crate) fn listing_of(&self, names: Vec<FileName>, ask_origins: bool) -> Listing {
+        Listing::of(&self.library, ask_origins.then_some(&self.peers), names)
     }
 
     /// All files published and held here, without asking any other node. For few files: see
@@ -382,6 +412,11 @@ impl PeerHandle {
 
     /// Withdraws everything registered, stops serving, and waits until every task has ended.
     pub async fn shutdown(self) {
+        self.end().await;
+    }
+
+    /// The same, where others still refer to the peer.
+    pub(crate) async fn end(&self) {
         self.indexers.withdraw_all().await;
         self.library.tasks.end().await;
     }

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use tokio::sync::broadcast;
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     args::NodeArgs,
@@ -52,7 +52,7 @@ impl Hosted {
         };
         let facts = Facts::of(&peer, &config);
         let events = peer.events();
-        let host = Arc::new(Host { peer, stop: CancellationToken::new() });
+        let host = Host::new(peer);
         let door = Door::open(&config.data_dir(), &host, facts.clone());
         let door = door.inspect_err(|error| {
             let folder = config.data_dir();
@@ -110,10 +110,9 @@ impl Hosted {
         if let Some(door) = door {
             door.close(ending).await;
         }
-        match Arc::try_unwrap(host) {
-            Ok(host) => host.peer.shutdown().await,
-            Err(host) => drop(host), // unreachable: the door was the only other owner
-        }
+        host.jobs.close().await;
+        host.peer.end().await;
+        drop(host);
         indexers.shutdown().await;
     }
 }

@@ -73,8 +73,7 @@ impl Answer {
             tokio::select! {
                 result = &mut work => return result,
                 _ = ticks.tick() => {
-                    let (done, kept, total) = (progress.done(), progress.kept(), progress.total());
-                    let now = Snapshot { done, kept, total };
+                    let now = Snapshot::of(progress);
                     // The next one says more than one that finds no room.
                     if last != Some(now) && self.0.try_send(Reply::Progress(now)).is_ok() {
                         last = Some(now);

@@ -5,17 +5,16 @@ use std::{sync::Arc, time::Duration};
 use nekoproto::FileName;
 use tempfile::TempDir;
 use tokio::{net::UnixStream, time::timeout};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Caller, Door, DoorError, Ending, Facts, Request,
     frames::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, split},
     knock,
     place::Place,
-    server::{COMMANDS_MAX, DOOR_VERSION},
+    server::DOOR_VERSION,
 };
 use crate::{
-    commands::{Answer, Command, Failure, FailureKind, Host, Reply, Row, Summary, no_input, rows_of},
+    commands::{Answer, COMMANDS_MAX, Command, Failure, FailureKind, Host, Reply, Row, Summary, no_input, rows_of},
     config::Config,
     peer::Peer,
     publish::PublishOptions,
@@ -35,7 +34,7 @@ impl Fixture {
         let config = Config::new(folder.path());
         let peer = Peer::spawn(config.clone()).await.unwrap();
         let facts = Facts::of(&peer, &config);
-        let host = Arc::new(Host { peer, stop: CancellationToken::new() });
+        let host = Host::new(peer);
         let door = Door::open(&config.data_dir(), &host, facts).unwrap();
         Self { folder, host, door }
     }
@@ -60,7 +59,7 @@ impl Fixture {
     }
 }
 
-const LIST: Command = Command::List { first: None };
+const LIST: Command = Command::List { first: None, after: None };
 
 /// Sends a command and takes nothing of the answer.
 async fn say(caller: &mut Caller, command: Command) {

@@ -7,6 +7,7 @@ mod consistency;
 mod demo;
 mod hostile;
 mod intruders;
+mod jobs;
 mod numbering;
 mod one_number;
 mod origins;

@@ -147,6 +147,12 @@ impl TraceReply {
         Self { hops: List::first_of(std::iter::once(asked).chain(theirs)), whole }
     }
 
+    /// Whether somebody lists the name.
+    #[must_use]
+    pub fn has_found(&self) -> bool {
+        self.hops.iter().any(TraceHop::has_found)
+    }
+
     /// Whether it is a tree no deeper than `ttl_hops`.
     #[must_use]
     pub fn is_sound(&self, ttl_hops: u8) -> bool {

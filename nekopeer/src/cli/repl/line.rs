@@ -14,11 +14,13 @@ deregister NAME...      offer them no longer; the files stay
 search NAME...          ask the own indexer only
 query NAME... [--ttl N] ask the network, N hops far
 trace NAME [--ttl N]    which indexers a query reaches, which not and why, and how long each takes
-get NAME... [-o PATH]   download the newest versions, verified
+get NAME... [-o PATH]   download the newest versions, verified; with & at the end in the background
 download NAME...        the same
 ls                      what is published and held here
 status                  the same, after asking the origins of all copies
 stop                    end the peer that carries out these commands
+jobs                    the long commands that run, and those that ended lately
+cancel NAME|ID          interrupt one; what came so far is kept
 help or ?               this text
 exit                    end (also: Ctrl-D)
 Words with spaces are 'quoted'. share takes --policy push|pull|hybrid, --lease SECS, --ttr SECS.";
@@ -59,7 +61,10 @@ pub(super) fn parse(text: &str) -> Result<Option<Words>, String> {
     if text.is_empty() || text.starts_with('#') {
         return Ok(None);
     }
-    let words = shlex::split(text).ok_or("a quotation mark is not closed")?;
+    let mut words = shlex::split(text).ok_or("a quotation mark is not closed")?;
+    if let Some(last) = words.last_mut().filter(|last| *last == "&") {
+        "--background".clone_into(last);
+    }
     Words::try_parse_from(words).map(Some).map_err(|error| one_line(&error))
 }
 
@@ -89,6 +94,10 @@ mod tests {
             "trace a --ttl 2",
             "download a -o /somewhere/b --force",
             "get a b",
+            "get a &",
+            "jobs",
+            "cancel a",
+            "cancel 7",
             "ls",
             "status",
             "stop",

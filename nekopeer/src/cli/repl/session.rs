@@ -176,7 +176,7 @@ impl<'a> Session<'a> {
 
     async fn held(&self) -> Vec<String> {
         let (answer, replies) = Answer::channel();
-        let command = Command::List { first: Some(COMPLETED_MAX) };
+        let command = Command::List { first: Some(COMPLETED_MAX), after: None };
         let listing = async move {
             // Completion is no more than a help.
             if let Some(Reached::Here(hosted)) = &self.reached {

@@ -3,6 +3,7 @@
 mod downloads;
 mod files;
 mod hits;
+mod jobs;
 mod published;
 mod table;
 mod trace;
@@ -10,11 +11,10 @@ mod trace;
 use std::io::{self, Write};
 
 use nekoproto::Freshness;
-use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{Ended, bar::Bar, output::Output};
-use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow};
+use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary};
 
 /// Shows the rows of one kind of answer.
 trait View {
@@ -72,10 +72,12 @@ fn view(command: &Command) -> Box<dyn View> {
     match command {
         Command::Publish { .. } | Command::Store { .. } => Box::<published::Published>::default(),
         Command::Search { names } | Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Jobs => Box::<jobs::Jobs>::default(),
+        Command::Download { background: true, .. } | Command::Cancel { .. } => Box::<jobs::Lines>::default(),
         Command::Download { names, .. } if names.len() != 1 => Box::<downloads::Many>::default(),
         Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
         Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
-        Command::List { .. } | Command::Check => Box::<files::Files>::default(),
+        Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
         Command::Trace { name, .. } => Box::new(trace::Trace::of(name.clone())),
         Command::Withdraw { .. } | Command::Events | Command::Stop => Box::<Lines>::default(),
     }
@@ -106,7 +108,7 @@ fn failed(failure: &Failure, output: Output) -> Ended {
     output.note(&format!("error: {}", failure.message));
     match failure.kind {
         FailureKind::NotFound => Ended::NotFound,
-        FailureKind::Moved | FailureKind::Failed => Ended::Failed,
+        _ => Ended::Failed,
     }
 }
 
@@ -143,16 +145,6 @@ impl View for Lines {
     fn abandon(&mut self, output: Output) -> io::Result<()> {
         if self.done.is_empty() { Ok(()) } else { output.say(&self.done.join("; ")) }
     }
-}
-
-fn version_json(version: &VersionRow) -> Value {
-    json!({
-        "name": version.name.as_str(),
-        "origin": version.origin.to_string(),
-        "version": version.version.get(),
-        "size": version.size,
-        "content": version.content.to_string(),
-    })
 }
 
 /// What is to be said about the freshness of a download, if anything.

@@ -3,7 +3,6 @@
 use std::io;
 
 use nekoproto::{FileName, TraceAnswer, TraceHop, TraceReply, Unasked};
-use serde_json::{Value, json};
 
 use super::{
     View,
@@ -11,7 +10,8 @@ use super::{
 };
 use crate::{
     cli::{Ended, output::Output, units::duration},
-    commands::{Row, Summary, trace_tree},
+    commands::{Row, Summary},
+    json::TraceJson,
 };
 
 const HEADINGS: [&str; 5] = ["WAITED", "OWN", "INDEXER", "ADDRESS", "ANSWER"];
@@ -45,18 +45,14 @@ impl View for Trace {
     }
 
     fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
-        let is_found = self.hops().any(TraceHop::has_found);
-        let is_whole = self.trees.iter().all(|tree| tree.whole);
+        let is_found = self.trees.iter().any(TraceReply::has_found);
         if output.is_json() {
-            let indexers: Vec<Value> = self.trees.iter().map(|tree| trace_tree(tree)).collect();
-            let name = self.name.as_str();
-            let found = json!({"name": name, "found": is_found, "complete": is_whole, "indexers": indexers});
-            output.object(&found)?;
+            output.object(&TraceJson::of(&self.name, &self.trees))?;
         } else {
             let mut cells = Cells::default();
             self.hops().for_each(|hop| add_hop(&mut cells, hop));
             self.table.rows(&cells, output.lines())?;
-            if !is_whole {
+            if !self.trees.iter().all(|tree| tree.whole) {
                 output.note("note: more indexers were asked than are shown");
             }
             if !is_found {
@@ -171,9 +167,11 @@ mod tests {
                 "1.2 ms  70 us    0101010101    127.0.0.1:7  version 1, 1 holder",
             ]
         );
-        let value = trace_tree(&TraceReply { hops: List::first_of(hops), whole: true });
-        let nodes = |value: &Value| value["asked"].as_array().map_or(0, Vec::len);
-        assert_eq!((nodes(&value), nodes(&value["asked"][0])), (2, 1));
+        let tree = TraceReply { hops: List::first_of(hops), whole: true };
+        let object = TraceJson::of(&FileName::new("a").unwrap(), &[tree]);
+        let value = &serde_json::to_value(object).unwrap()["indexers"][0];
+        let asked = |value: &serde_json::Value| value["asked"].as_array().unwrap().len();
+        assert_eq!((asked(value), asked(&value["asked"][0])), (2, 1));
         assert_eq!(value["asked"][0]["asked"][0]["error"], "did not answer in time");
         assert_eq!(value["not_asked"][0]["why"], "covered");
     }
