@@ -123,6 +123,14 @@ pub(crate) enum PublishedRow {
 }
 
 impl Row {
+    /// The name of the file that it lists.
+    pub(crate) fn name(&self) -> Option<&FileName> {
+        match self {
+            Self::File(file) => Some(&file.record.name),
+            _ => None,
+        }
+    }
+
     /// About how many bytes it has when encoded.
     pub(super) fn weight(&self) -> usize {
         /// Bytes of a row without its texts and lists.

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use nekoproto::Freshness;
 use tokio::sync::mpsc;
 
-use super::{Ended, bar::Bar, output::Output};
+use super::{Ended, bar::Bars, output::Output};
 use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary};
 
 /// Shows the rows of one kind of answer.
@@ -37,12 +37,15 @@ pub(super) fn answer(
     mut replies: mpsc::Receiver<Reply>,
 ) -> anyhow::Result<Ended> {
     let mut view = view(command);
-    let mut bar = Bar::new(&title(command), output);
+    let mut bars = Bars::new(&title(command), output);
     while let Some(reply) = replies.blocking_recv() {
         match reply {
-            Reply::Progress(now) => bar.draw(now),
+            Reply::Progress(now) => bars.draw(now),
+            Reply::Parts(parts) => {
+                bars.draw_parts(parts.iter().map(|(name, now)| (name.as_str(), *now)));
+            }
             Reply::Rows(rows) => {
-                bar.clear();
+                bars.clear();
                 view.rows(rows, output)?;
             }
             Reply::Bytes(bytes) => {
@@ -51,7 +54,7 @@ pub(super) fn answer(
             }
             Reply::Event(_) | Reply::EventsMissed(_) => {} // are shown by `events`
             Reply::Finished(result) => {
-                bar.clear();
+                bars.clear();
                 io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
                 return match result {
                     Ok(summary) => Ok(view.finish(summary, output)?),
@@ -63,7 +66,7 @@ pub(super) fn answer(
             }
         }
     }
-    bar.clear();
+    bars.clear();
     view.abandon(output)?;
     Ok(Ended::Failed)
 }
@@ -91,7 +94,7 @@ fn title(command: &Command) -> String {
         Command::Read { name, .. } => name.to_string(),
         Command::Download { names, .. } => match names.as_slice() {
             [name] => name.to_string(),
-            _ => "files".to_owned(),
+            names => format!("{} files", names.len()),
         },
         _ => String::new(),
     }
