@@ -8,7 +8,7 @@
 //! | `connections` | serves incoming connections, keeps up those to configured neighbors |
 //! | `sweep` | frees what has expired |
 //! | `service` | checks who calls and whether it is allowed; passes calls to the state and back |
-//! | `query`, `invalidate` | carry plans out over the network |
+//! | `query`, `find`, `invalidate` | carry plans out over the network |
 //! | `shared` | what all tasks of one indexer share |
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
 //! | [`state`] | all decisions: pure, simulated over many seeds |
@@ -19,6 +19,7 @@
 
 pub mod config;
 mod connections;
+mod find;
 mod indexer;
 mod invalidate;
 pub mod logging;

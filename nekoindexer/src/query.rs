@@ -68,7 +68,7 @@ pub(crate) async fn answer(
         return Ok(merge.finish());
     }
     let _permit = shared.forwards.try_acquire().map_err(|_| Refusal::Busy)?;
-    let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
+    let budget = budget_of(left);
     // At its last hop only where it began matters: in a mesh the others are most of the message.
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
@@ -96,6 +96,11 @@ pub(crate) async fn answer(
         absorb(&mut merge, neighbor, answer, &forwarded.name, &shared.verifier);
     }
     Ok(merge.finish())
+}
+
+/// The part of the time `left` that the neighbors have.
+pub(crate) fn budget_of(left: Duration) -> Duration {
+    left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX))
 }
 
 /// Of the neighbors to `ask`, those that are asked at once, and those that are if nobody has anything.

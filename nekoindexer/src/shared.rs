@@ -16,6 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Config, Routing},
+    find::Scans,
     neighbors::Neighborhood,
     state::{State, index::SessionId, summary::TRUSTED_FOR},
 };
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
     /// A permit for each query that is forwarded at the moment.
     pub(crate) forwards: Semaphore,
+    /// Places for scans of all names.
+    pub(crate) scans: Scans,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -55,6 +58,7 @@ impl Shared {
             verifier: Verifier::default(),
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),
+            scans: Scans::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     error::Refusal,
+    find::{FindReply, FindRequest},
     summary::{SummaryNews, SummaryReply},
 };
 use crate::{
@@ -51,6 +52,8 @@ pub trait IndexerService {
     async fn query_all(request: QueryAllRequest) -> Result<Answers, Refusal>;
     /// The caller no longer offers anything that it registered on this connection.
     async fn deregister_all() -> Result<(), Refusal>;
+    /// The files whose names match, as the indexers in reach know them, by name and page by page.
+    async fn find(request: FindRequest) -> Result<FindReply, Refusal>;
 }
 
 /// Registers the caller as a holder.

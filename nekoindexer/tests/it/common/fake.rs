@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use nekoproto::{
-    Answers, FileName, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, Names, Purpose,
-    QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, Role,
+    Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, InvalidateRequest,
+    LeaseReply, Names, Purpose, QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply,
+    RegisterRequest, Role,
     summary::{SummaryNews, SummaryReply},
     transport::{Connection, Io, Security, control, control::Driver},
 };
@@ -36,6 +37,8 @@ pub(crate) struct Fake {
 pub(crate) enum Habit {
     /// Answers this.
     Says(QueryReply),
+    /// Answers a search by pattern with this, and queries with nothing.
+    Shows(FindReply),
     /// Refuses.
     Refuses(Refusal),
     /// Takes the question and never answers.
@@ -147,6 +150,7 @@ impl IndexerService for Service {
         let _ = self.asked.send((context, request)); // few tests listen
         match self.habit {
             Habit::Says(reply) => Ok(reply),
+            Habit::Shows(_) => Ok(QueryReply { complete: true, ..QueryReply::default() }),
             Habit::Refuses(refusal) => Err(refusal),
             Habit::NeverAnswers => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
@@ -159,6 +163,16 @@ impl IndexerService for Service {
 
     async fn query_all(self, _: Context, _: QueryAllRequest) -> Result<Answers, Refusal> {
         Err(Refusal::WrongRole)
+    }
+
+    async fn find(self, _: Context, _: FindRequest) -> Result<FindReply, Refusal> {
+        match self.habit {
+            Habit::Shows(reply) => Ok(reply),
+            Habit::Says(_) => Ok(FindReply { complete: true, ..FindReply::default() }),
+            Habit::Refuses(refusal) => Err(refusal),
+            Habit::NeverAnswers => std::future::pending().await,
+            Habit::Panics => panic!("as the test asked"),
+        }
     }
 
     async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
