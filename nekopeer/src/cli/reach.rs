@@ -40,10 +40,9 @@ impl Need {
     pub(super) const fn of(command: &Command) -> Self {
         match command {
             Command::Publish { .. } | Command::Store { .. } => Self::Serving,
-            Command::Download { .. }
-            | Command::Read { .. }
-            | Command::Search { .. }
-            | Command::Query { .. } => Self::Indexer,
+            Command::Download { .. } | Command::Read { .. } | Command::Find(_) | Command::Query { .. } => {
+                Self::Indexer
+            }
             Command::Check => Self::Peers,
             Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
                 Self::Catalogue

@@ -6,7 +6,7 @@ use nekoproto::FileName;
 
 use super::{
     Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, Wanted, answer::pass_events,
-    input::InputReader,
+    finding::find, input::InputReader,
 };
 use crate::{
     commands::in_one_line,
@@ -52,10 +52,6 @@ pub(crate) async fn carry_out(
                 answer.rows(vec![Row::Withdrawn { name, outcome }]).await?;
             }
         }
-        Command::Search { names } => {
-            let answers = peer.search_all(&names).await?;
-            found(names, answers, answer).await?;
-        }
         Command::Query { names, ttl_hops } => {
             let answers = peer.query_all(&names, ttl_hops).await?;
             found(names, answers, answer).await?;
@@ -74,6 +70,7 @@ pub(crate) async fn carry_out(
         Command::Check => list(peer.listing(true), None, answer).await?,
         Command::Events => pass_events(peer.events(), answer).await,
         Command::Stop => host.stop.cancel(),
+        Command::Find(finding) => find(peer, finding, answer).await?,
     }
     Ok(Summary::Done)
 }

@@ -7,6 +7,7 @@
 mod answer;
 mod carry_out;
 mod failure;
+mod finding;
 mod input;
 mod path;
 mod rows;
@@ -19,9 +20,10 @@ pub(crate) use self::{
     answer::{Answer, pass_events, rows_of},
     carry_out::carry_out,
     failure::{Failure, FailureKind, in_one_line},
+    finding::{Filters, Finding, MATCHES_DEFAULT, MATCHES_MAX, Part},
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     path::LocalPath,
-    rows::{DownloadedRow, FileRow, FoundRow, PublishedRow, Row, VersionRow},
+    rows::{DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, Row, VersionRow},
 };
 use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange};
 
@@ -51,12 +53,7 @@ pub(crate) enum Command {
         /// The names.
         names: Vec<FileName>,
     },
-    /// Ask the own indexers. Answers with one [`Row::Found`] per name, in order.
-    Search {
-        /// The names.
-        names: Vec<FileName>,
-    },
-    /// Ask the network. Answers as [`Command::Search`] does.
+    /// Ask the network. Answers with one [`Row::Found`] per name, in order.
     Query {
         /// The names.
         names: Vec<FileName>,
@@ -92,6 +89,8 @@ pub(crate) enum Command {
     Events,
     /// End the peer. It has begun to end when the answer arrives.
     Stop,
+    /// Find files by name or pattern. Answers with [`Row::Match`] by name, then [`Row::Further`].
+    Find(Finding),
 }
 
 impl Command {

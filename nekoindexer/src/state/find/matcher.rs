@@ -203,14 +203,16 @@ mod tests {
             (0..len).map(|_| char::from(letters[rng.random_range(0..letters.len())])).collect()
         };
         let (mut compared, mut matched) = (0, 0);
-        while compared < 200_000 {
-            let (pattern, name) = (text(b"ab/**?[]{,}", 8), text(b"aab/", 7));
+        while compared < 500 {
+            let pattern = text(b"ab/**?[]{,}", 8);
             let Ok(glob) = Glob::new(&pattern) else { continue };
-            let of = if glob.of_last { name.rsplit('/').next().unwrap() } else { &name };
-            let alone = glob.matcher.is_match_candidate(&Candidate::from_bytes(of));
-            assert_eq!(glob.matches(name.as_bytes()), alone, "{pattern:?} {name:?}");
+            for name in (0..200).map(|_| text(b"aab/", 7)) {
+                let of = if glob.of_last { name.rsplit('/').next().unwrap() } else { &name };
+                let alone = glob.matcher.is_match_candidate(&Candidate::from_bytes(of));
+                assert_eq!(glob.matches(name.as_bytes()), alone, "{pattern:?} {name:?}");
+                matched += usize::from(alone);
+            }
             compared += 1;
-            matched += usize::from(alone);
         }
         assert!(matched > 1000, "{matched}");
     }

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use nekoproto::{FileName, Holder};
+use nekoproto::FileName;
 use serde_json::{Value, json};
 
 use super::{
-    View,
+    View, holders_json,
     table::{Cells, JsonList, Table},
     version_json,
 };
@@ -94,14 +94,7 @@ fn add_cells(cells: &mut Cells, found: &FoundRow) {
 fn object(found: &FoundRow) -> Value {
     let hits = found.hits.iter().map(|(record, holders)| {
         let mut hit = version_json(record);
-        let holder = |holder: &Holder| {
-            json!({
-                "node": holder.node.to_string(),
-                "addr": holder.addr.to_string(),
-                "partial": holder.partial,
-            })
-        };
-        hit["holders"] = holders.iter().map(holder).collect();
+        hit["holders"] = holders_json(holders);
         hit
     });
     json!({ "name": found.name.as_str(), "complete": found.complete, "hits": hits.collect::<Vec<_>>() })
@@ -109,7 +102,7 @@ fn object(found: &FoundRow) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{ContentHash, Identity, Mode, Version};
+    use nekoproto::{ContentHash, Holder, Identity, Mode, Version};
 
     use super::*;
     use crate::commands::VersionRow;

@@ -3,12 +3,13 @@
 mod downloads;
 mod files;
 mod hits;
+mod matches;
 mod published;
 mod table;
 
 use std::io::{self, Write};
 
-use nekoproto::Freshness;
+use nekoproto::{Freshness, Holder};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
@@ -70,7 +71,8 @@ pub(super) fn answer(
 fn view(command: &Command) -> Box<dyn View> {
     match command {
         Command::Publish { .. } | Command::Store { .. } => Box::<published::Published>::default(),
-        Command::Search { names } | Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Find(finding) => Box::new(matches::Matches::of(finding)),
         Command::Download { names, .. } if names.len() != 1 => Box::<downloads::Many>::default(),
         Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
         Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
@@ -151,6 +153,17 @@ fn version_json(version: &VersionRow) -> Value {
         "size": version.size,
         "content": version.content.to_string(),
     })
+}
+
+fn holders_json(holders: &[Holder]) -> Value {
+    let holder = |holder: &Holder| {
+        json!({
+            "node": holder.node.to_string(),
+            "addr": holder.addr.to_string(),
+            "partial": holder.partial,
+        })
+    };
+    holders.iter().map(holder).collect()
 }
 
 /// What is to be said about the freshness of a download, if anything.
