@@ -16,6 +16,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Config, Routing},
+    find::Scans,
     neighbors::Neighborhood,
     state::{State, index::SessionId, summary::TRUSTED_FOR},
 };
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) forwards: Semaphore,
     /// A permit for each trace that is answered at the moment.
     pub(crate) traces: Semaphore,
+    /// Places for scans of all names.
+    pub(crate) scans: Scans,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -61,6 +64,7 @@ impl Shared {
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),
             traces: Semaphore::new(TRACES_MAX),
+            scans: Scans::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }

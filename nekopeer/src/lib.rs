@@ -25,7 +25,7 @@ mod watch;
 pub use config::Config;
 pub use content::chunker::ChunkError;
 pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded, Downloads};
-pub use indexers::{Answer, SearchError};
+pub use indexers::{Answer, Found, SearchError};
 pub use library::{
     events::Event,
     status::{Condition, FileStatus},

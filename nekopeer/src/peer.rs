@@ -8,7 +8,7 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, Identity, IdentityError, NodeId, Role, TraceReply,
+    FileName, Identity, IdentityError, NodeId, Position, Role, Search, TraceReply,
     transport::{Endpoint, EndpointConfig, EndpointError, Listener},
 };
 use parking_lot::Mutex;
@@ -16,8 +16,9 @@ use tokio::sync::broadcast;
 
 use crate::{
     config::Config,
+    content::stamp::Looker,
     download::{DownloadError, DownloadOptions, Downloaded, Downloader, Downloads},
-    indexers::{Answer, Indexers, Scope, SearchError},
+    indexers::{Answer, Found, Indexers, Scope, SearchError},
     library::{Library, Opened, events::Event, status::FileStatus},
     listing::Listing,
     peers::Peers,
@@ -237,6 +238,31 @@ impl PeerHandle {
     /// No indexer is given.
     pub async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
         self.indexers.trace(name, ttl_hops).await
+    }
+
+    /// One page of the files that match: the first `limit` behind `after`, by name and origin, known to the own indexers
+    /// and those within `ttl_hops` of them.
+    ///
+    /// # Errors
+    /// No indexer answered, or a glob cannot be read.
+    pub async fn find(
+        &self,
+        search: &Search,
+        after: Option<&Position>,
+        limit: usize,
+        ttl_hops: u8,
+    ) -> Result<Found, SearchError> {
+        self.indexers.find(search, after, limit, ttl_hops).await
+    }
+
+    /// What is held here under each of `names`, in their order.
+    pub async fn held(&self, names: Vec<FileName>) -> Vec<Option<FileStatus>> {
+        let look = move |library: &Arc<Library>| {
+            let mut looker = Looker::default();
+            let entries = names.iter().map(|name| library.catalogue.get(name));
+            entries.map(|entry| Some(library.status(Arc::unwrap_or_clone(entry?), &mut looker))).collect()
+        };
+        self.library.blocking(look).await
     }
 
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "a simulation says which seed failed")]
 
 mod common;
+mod find;
 mod heartbeats;
 mod hostile;
 mod http_door;

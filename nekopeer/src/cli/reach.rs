@@ -45,7 +45,7 @@ impl Need {
             Command::Download { background: true, .. } | Command::Jobs | Command::Cancel { .. } => Self::Running,
             Command::Download { .. }
             | Command::Read { .. }
-            | Command::Search { .. }
+            | Command::Find(_)
             | Command::Query { .. }
             | Command::Trace { .. } => Self::Indexer,
             Command::Check { .. } => Self::Peers,

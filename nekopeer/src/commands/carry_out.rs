@@ -6,6 +6,7 @@ use nekoproto::FileName;
 
 use super::{
     Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, Wanted, answer::pass_events,
+    finding::find,
     input::InputReader,
     jobs::{Job, JobKind, in_background},
 };
@@ -44,10 +45,6 @@ pub(crate) async fn carry_out(
                 answer.rows(vec![Row::Withdrawn { name, outcome }]).await?;
             }
         }
-        Command::Search { names } => {
-            let answers = peer.search_all(&names).await?;
-            found(names, answers, answer).await?;
-        }
         Command::Query { names, ttl_hops } => {
             let answers = peer.query_all(&names, ttl_hops).await?;
             found(names, answers, answer).await?;
@@ -64,6 +61,7 @@ pub(crate) async fn carry_out(
         }
         Command::Events => pass_events(peer.events(), answer).await,
         Command::Stop => host.stop.cancel(),
+        Command::Find(finding) => find(peer, finding, answer).await?,
         Command::Trace { name, ttl_hops } => {
             for reply in peer.trace(&name, ttl_hops).await? {
                 answer.rows(vec![Row::Trace(reply)]).await?;

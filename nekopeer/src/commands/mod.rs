@@ -7,6 +7,7 @@
 mod answer;
 mod carry_out;
 mod failure;
+mod finding;
 mod input;
 mod jobs;
 mod path;
@@ -23,10 +24,11 @@ pub(crate) use self::{
     answer::{Answer, pass_events, rows_of},
     carry_out::carry_out,
     failure::{Failure, FailureKind, in_one_line},
+    finding::{Filters, Finding, MATCHES_DEFAULT, MATCHES_MAX, Part},
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     jobs::{JobRow, JobState, Jobs},
     path::LocalPath,
-    rows::{DownloadedRow, FileRow, FoundRow, PublishedRow, Row, VersionRow},
+    rows::{DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, Row, VersionRow},
 };
 use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange, util::progress::Progress};
 
@@ -59,12 +61,7 @@ pub(crate) enum Command {
         /// The names.
         names: Vec<FileName>,
     },
-    /// Ask the own indexers. Answers with one [`Row::Found`] per name, in order.
-    Search {
-        /// The names.
-        names: Vec<FileName>,
-    },
-    /// Ask the network. Answers as [`Command::Search`] does.
+    /// Ask the network. Answers with one [`Row::Found`] per name, in order.
     Query {
         /// The names.
         names: Vec<FileName>,
@@ -125,6 +122,8 @@ pub(crate) enum Command {
         /// Hops beyond the own indexers.
         ttl_hops: u8,
     },
+    /// Find files by name or pattern. Answers with [`Row::Match`] by name, then [`Row::Further`].
+    Find(Finding),
 }
 
 impl Command {

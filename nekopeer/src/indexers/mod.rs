@@ -1,5 +1,6 @@
 //! The indexers of this peer: registers what it offers with each, and searches all of them concurrently.
 
+mod find;
 mod search;
 mod session;
 mod trace;
@@ -13,8 +14,11 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 pub(crate) use self::search::Scope;
-pub use self::search::{Answer, SearchError};
 use self::session::Session;
+pub use self::{
+    find::Found,
+    search::{Answer, SearchError},
+};
 use crate::{
     library::{Library, events::Event},
     state::registrations::{Generation, Registrations},

@@ -11,7 +11,7 @@ pub(super) const USAGE: &str = "\
 share PATH...           publish files, or the files of folders; again after a change
 register PATH [NAME]    the same; the name of a single file may be given
 deregister NAME...      offer them no longer; the files stay
-search NAME...          ask the own indexer only
+search TERM...          find by name, words or 'globs'; --min-size, --newer-than, --origin, --after
 query NAME... [--ttl N] ask the network, N hops far
 trace NAME [--ttl N]    which indexers a query reaches, which not and why, and how long each takes
 get NAME... [-o PATH]   download the newest versions, verified; with & at the end in the background

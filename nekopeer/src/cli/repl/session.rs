@@ -19,12 +19,14 @@ use crate::{
         stop::Stop,
         verbs::{Saying, Verb},
     },
-    commands::{Answer, Command, carry_out, no_input, rows_of},
+    commands::{Answer, Command, Filters, Finding, Part, carry_out, no_input, rows_of},
     door::Facts,
 };
 
 /// Names offered for completion, at most.
 const COMPLETED_MAX: u32 = 1000;
+/// Names that are looked for in the network at once.
+const NAMES_FOUND_MAX: u32 = 200;
 /// Time limit for looking them up.
 const COMPLETED_WITHIN: Duration = Duration::from_millis(300);
 
@@ -207,8 +209,11 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What finds names that begin with `prefix`; `None` if none do.
+/// What finds names that begin with `prefix`, at the own indexers; `None` if no name does.
 fn names_like(prefix: &str) -> Option<Command> {
-    let _ = prefix;
-    None
+    // What a glob gives a meaning to stands for any byte here. A glob with a slash is about the whole name.
+    let begin = prefix.replace(|c| "*?[]{},!\\".contains(c), "?");
+    let glob = format!("{{{begin}*,{begin}*/**}}");
+    let part = Part { ttl_hops: Some(0), limit: Some(NAMES_FOUND_MAX), after: None };
+    Finding::new(&[glob], Filters::default(), part).ok().map(Command::Find)
 }

@@ -4,17 +4,19 @@ mod downloads;
 mod files;
 mod hits;
 mod jobs;
+mod matches;
 mod published;
 mod table;
 mod trace;
 
 use std::io::{self, Write};
 
-use nekoproto::Freshness;
+use nekoproto::{Freshness, Holder};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::{Ended, bar::Bars, output::Output};
-use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary};
+use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow};
 
 /// Shows the rows of one kind of answer.
 trait View {
@@ -74,7 +76,8 @@ pub(super) fn answer(
 fn view(command: &Command) -> Box<dyn View> {
     match command {
         Command::Publish { .. } | Command::Store { .. } => Box::<published::Published>::default(),
-        Command::Search { names } | Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Find(finding) => Box::new(matches::Matches::of(finding)),
         Command::Jobs => Box::<jobs::Jobs>::default(),
         Command::Download { background: true, .. } | Command::Cancel { .. } => Box::<jobs::Lines>::default(),
         Command::Download { names, .. } if names.len() != 1 => Box::<downloads::Many>::default(),
@@ -148,6 +151,27 @@ impl View for Lines {
     fn abandon(&mut self, output: Output) -> io::Result<()> {
         if self.done.is_empty() { Ok(()) } else { output.say(&self.done.join("; ")) }
     }
+}
+
+fn version_json(version: &VersionRow) -> Value {
+    json!({
+        "name": version.name.as_str(),
+        "origin": version.origin.to_string(),
+        "version": version.version.get(),
+        "size": version.size,
+        "content": version.content.to_string(),
+    })
+}
+
+fn holders_json(holders: &[Holder]) -> Value {
+    let holder = |holder: &Holder| {
+        json!({
+            "node": holder.node.to_string(),
+            "addr": holder.addr.to_string(),
+            "partial": holder.partial,
+        })
+    };
+    holders.iter().map(holder).collect()
 }
 
 /// What is to be said about the freshness of a download, if anything.
