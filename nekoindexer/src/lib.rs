@@ -8,7 +8,7 @@
 //! | `connections` | serves incoming connections, keeps up those to configured neighbors |
 //! | `sweep` | frees what has expired |
 //! | `service` | checks who calls and whether it is allowed; passes calls to the state and back |
-//! | `query`, `trace`, `invalidate` | answer queries and traces; spread news |
+//! | `query`, `find`, `trace`, `invalidate` | answer queries, searches and traces; spread news |
 //! | `walk` | carries a query or a trace to the neighbors |
 //! | `shared` | what all tasks of one indexer share |
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
@@ -28,6 +28,7 @@ pub mod config;
 mod connections;
 mod counters;
 mod figures;
+mod find;
 pub mod http;
 mod indexer;
 pub mod interfaces;

@@ -17,6 +17,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{Config, Routing},
     counters::Counters,
+    find::Scans,
     neighbors::Neighborhood,
     state::{State, index::SessionId, summary::TRUSTED_FOR},
 };
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     /// A permit for each trace that is answered at the moment.
     pub(crate) traces: Semaphore,
     pub(crate) counters: Counters,
+    /// Places for scans of all names.
+    pub(crate) scans: Scans,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -64,6 +67,7 @@ impl Shared {
             forwards: Semaphore::new(FORWARDS_MAX),
             traces: Semaphore::new(TRACES_MAX),
             counters: Counters::default(),
+            scans: Scans::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }

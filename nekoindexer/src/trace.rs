@@ -78,22 +78,11 @@ impl Noting {
         TraceReply { hops, whole: self.whole }
     }
 
-    /// The hops of a neighbor's answer, who was given `ttl_hops`, corrected by what is known here.
+    /// Takes the hops of a neighbor, who was given `ttl_hops`.
     fn take(&mut self, reply: Result<TraceReply, NoAnswer>, ttl_hops: u8, asked: TraceHop) {
-        let reply = match reply {
-            Ok(reply) if reply.is_sound(ttl_hops) => reply,
-            Ok(_) => return self.hops.push(TraceHop { answer: Err(NoAnswer::Nonsense), ..asked }),
-            Err(why) => return self.hops.push(TraceHop { answer: Err(why), ..asked }),
-        };
+        let reply = TraceReply::checked(reply, ttl_hops, asked);
         self.whole &= reply.whole;
-        let mut theirs = reply.hops.into_iter();
-        let Some(mut first) = theirs.next() else { return }; // a sound one has it
-        if let Ok(answer) = &mut first.answer {
-            answer.took_us = answer.took_us.min(asked.waited_us);
-            answer.own_us = answer.own_us.min(answer.took_us);
-        }
-        self.hops.push(TraceHop { answer: first.answer, ..asked });
-        self.hops.extend(theirs.map(|hop| TraceHop { depth: hop.depth + 1, ..hop }));
+        self.hops.extend(reply.hops.into_iter().map(|hop| TraceHop { depth: hop.depth + 1, ..hop }));
     }
 }
 
@@ -152,7 +141,6 @@ impl Visitor for Noting {
         let asked_at = self.asked_at[usize::from(despite_summary)].unwrap_or(now);
         self.heard_at = Some(now);
         let asked = TraceHop {
-            depth: 1,
             node: Some(neighbor.node),
             addr: Some(neighbor.connected.addr),
             waited_us: micros(now - asked_at),
@@ -183,7 +171,7 @@ mod tests {
 
     fn noted(ttl_hops: u8, replies: impl IntoIterator<Item = Result<TraceReply, NoAnswer>>) -> TraceReply {
         let mut noting = Noting::new(Instant::now());
-        let asked = TraceHop { depth: 1, waited_us: 500, ..TraceHop::of(Err(NoAnswer::Nonsense)) };
+        let asked = TraceHop { waited_us: 500, ..TraceHop::of(Err(NoAnswer::Nonsense)) };
         replies.into_iter().for_each(|reply| noting.take(reply, ttl_hops - 1, asked.clone()));
         noting.finish(Instant::now())
     }

@@ -144,7 +144,7 @@ pub(crate) async fn walk<V: Visitor>(
         counters.drop(Drop::Busy);
         return Err(Refusal::Busy);
     };
-    let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
+    let budget = budget_of(left);
     // At its last hop only where it began matters: in a mesh the others are most of the message.
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
@@ -181,6 +181,11 @@ pub(crate) async fn walk<V: Visitor>(
         visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
     }
     Ok(if asked == 0 { Walked::Alone } else { Walked::With(asked) })
+}
+
+/// The part of the time `left` that the neighbors have.
+pub(crate) fn budget_of(left: Duration) -> Duration {
+    left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX))
 }
 
 /// Nobody is asked, because of `why`.

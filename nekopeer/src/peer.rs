@@ -9,7 +9,8 @@ use std::{
 
 use nekoindexer::http::TokenError;
 use nekoproto::{
-    FileName, Identity, IdentityError, IndexerAddr, List, NodeId, Role, VerifiedRecord,
+    FileName, Identity, IdentityError, IndexerAddr, List, NodeId, Position, Role, Search, TraceReply,
+    VerifiedRecord,
     limits::TICKET_INDEXERS_MAX,
     transport::{Endpoint, EndpointConfig, EndpointError, Listener},
 };
@@ -18,8 +19,9 @@ use tokio::sync::broadcast;
 
 use crate::{
     config::Config,
+    content::stamp::Looker,
     download::{DownloadError, DownloadOptions, Downloaded, Downloader, Downloads},
-    indexers::{Answer, Indexers, Scope, SearchError, via::Via},
+    indexers::{Answer, Found, Indexers, Scope, SearchError, via::Via},
     library::{Library, Opened, events::Event, status::FileStatus},
     listing::Listing,
     peers::Peers,
@@ -237,6 +239,39 @@ impl PeerHandle {
         self.peers.search_all(names, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
+    /// Follows a query for `name`: one tree of hops for each own indexer. Nothing in it is signed.
+    ///
+    /// # Errors
+    /// No indexer is given.
+    pub async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
+        self.indexers.trace(name, ttl_hops).await
+    }
+
+    /// One page of the files that match: the first `limit` behind `after`, by name and origin, known to the own indexers
+    /// and those within `ttl_hops` of them.
+    ///
+    /// # Errors
+    /// No indexer answered, or a glob cannot be read.
+    pub async fn find(
+        &self,
+        search: &Search,
+        after: Option<&Position>,
+        limit: usize,
+        ttl_hops: u8,
+    ) -> Result<Found, SearchError> {
+        self.indexers.find(search, after, limit, ttl_hops).await
+    }
+
+    /// What is held here under each of `names`, in their order.
+    pub async fn held(&self, names: Vec<FileName>) -> Vec<Option<FileStatus>> {
+        let look = move |library: &Arc<Library>| {
+            let mut looker = Looker::default();
+            let entries = names.iter().map(|name| library.catalogue.get(name));
+            entries.map(|entry| Some(library.status(Arc::unwrap_or_clone(entry?), &mut looker))).collect()
+        };
+        self.library.blocking(look).await
+    }
+
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.
     ///
     /// # Errors
@@ -437,7 +472,7 @@ impl PeerHandle {
     }
 
     /// The version of `name` that is published or held here.
-    pub(crate) fn held(&self, name: &FileName) -> Option<VerifiedRecord> {
+    pub(crate) fn held_record(&self, name: &FileName) -> Option<VerifiedRecord> {
         self.library.catalogue.get(name).map(|entry| entry.record.clone())
     }
 

@@ -22,6 +22,12 @@ pub const HOLDERS_MAX: usize = 16;
 /// that every chunk is available.
 pub const HOLDERS_WHOLE_MIN: usize = HOLDERS_MAX / 4;
 const _: () = assert!(0 < HOLDERS_WHOLE_MIN && HOLDERS_WHOLE_MIN < HOLDERS_MAX);
+/// Hits on one page of a search by pattern.
+pub const FOUND_MAX: usize = 128;
+/// Terms of one search by pattern.
+pub const TERMS_MAX: usize = 16;
+/// Bytes of one term: a whole name is one.
+pub const TERM_BYTES_MAX: usize = NAME_BYTES_MAX;
 /// Indexers named in the covered set of one message.
 pub const COVERED_MAX: usize = 512;
 
@@ -38,6 +44,8 @@ const _: () = assert!(BATCH_MAX * RECORD_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(
     HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
 );
+
+const _: () = assert!(FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX);
 
 /// Indexers in the answer to one trace: more than a query with the default TTL reaches in most networks.
 pub const TRACE_HOPS_MAX: usize = 256;

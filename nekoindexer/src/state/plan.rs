@@ -27,6 +27,18 @@ pub enum QueryPlan {
     },
 }
 
+/// What an indexer does for a message that is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Whether it answers with what it itself finds.
+    pub answers: bool,
+    /// Whether there is room to remember the message. One that is not remembered must not be forwarded, and its
+    /// answer is incomplete.
+    pub is_remembered: bool,
+    /// Hops left for the neighbors; `None`: they are not asked.
+    pub ttl_hops: Option<u8>,
+}
+
 /// Whom to tell of newer versions.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Announcement {

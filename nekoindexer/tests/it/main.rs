@@ -5,6 +5,7 @@
 
 mod common;
 mod config;
+mod find;
 mod heartbeats;
 mod hostile;
 mod http_door;

@@ -46,13 +46,15 @@ async fn a_line_is_a_path_and_ends_where_no_hops_are_left() {
         let indexers = line(SECURITY, 3).await;
         let holder = Peer::join(2, indexers[2].local_addr(), SECURITY).await;
         holder.register([record(9, "a", 3)]).await;
+        let between = Peer::join(3, indexers[1].local_addr(), SECURITY).await;
+        between.register([record(9, "a", 3)]).await;
         let node = |n: usize| Some(indexers[n].node());
         let whole = traced(&indexers[0], 2).await;
-        assert_eq!(way(&whole), [(0, None, 0), (1, node(1), 0), (2, node(2), 1)]);
+        assert_eq!(way(&whole), [(0, None, 0), (1, node(1), 1), (2, node(2), 1)]);
         assert_eq!(answer(&whole.hops[2]).found[0].version.get(), 3);
         assert!(whole.hops.iter().all(|hop| unasked(hop).is_empty()), "{whole:?}");
         let short = traced(&indexers[0], 1).await;
-        assert_eq!(way(&short), [(0, None, 0), (1, node(1), 0)]);
+        assert_eq!(way(&short), [(0, None, 0), (1, node(1), 1)]);
         assert_eq!(unasked(&short.hops[1]), [WhyUnasked::NoHopsLeft]);
         assert_eq!(answer(&short.hops[1]).unasked[0].node, Some(indexers[2].node().tag()));
     })

@@ -51,8 +51,9 @@ impl Need {
             Command::Read { name, wanted } if wanted.is_by_ticket(std::slice::from_ref(name)) => Self::Ticket,
             Command::Download { .. }
             | Command::Read { .. }
-            | Command::Search { .. }
-            | Command::Query { .. } => Self::Indexer,
+            | Command::Find(_)
+            | Command::Query { .. }
+            | Command::Trace { .. } => Self::Indexer,
             Command::Check { .. } | Command::Ticket { .. } => Self::Peers,
             Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
                 Self::Catalogue

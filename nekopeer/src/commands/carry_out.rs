@@ -7,6 +7,7 @@ use nekoproto::{FileName, VerifiedRecord};
 use super::{
     Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, VersionRow,
     answer::pass_events,
+    finding::find,
     input::InputReader,
     jobs::{Job, JobKind, in_background},
     named,
@@ -47,10 +48,6 @@ pub(crate) async fn carry_out(
                 answer.rows(vec![Row::Withdrawn { name, outcome }]).await?;
             }
         }
-        Command::Search { names } => {
-            let answers = named::search(peer, &names, None).await?;
-            found(names, answers, answer).await?;
-        }
         Command::Query { names, ttl_hops } => {
             let answers = named::search(peer, &names, Some(ttl_hops)).await?;
             found(names, answers, answer).await?;
@@ -68,6 +65,12 @@ pub(crate) async fn carry_out(
         Command::Ticket { names } => tickets::make(peer, names, answer).await?,
         Command::Events => pass_events(peer.events(), answer).await,
         Command::Stop => host.stop.cancel(),
+        Command::Find(finding) => find(peer, finding, answer).await?,
+        Command::Trace { name, ttl_hops } => {
+            for reply in peer.trace(&name, ttl_hops).await? {
+                answer.rows(vec![Row::Trace(reply)]).await?;
+            }
+        }
         Command::Jobs => answer.rows_of(host.jobs.rows(peer), Row::Job).await?,
         Command::Cancel { what } => {
             answer.rows_of(host.jobs.cancel(&what, peer).await?, Row::Cancelled).await?;

@@ -138,6 +138,7 @@ impl From<&SearchError> for FailureKind {
         match error {
             SearchError::NoIndexer | SearchError::Unreachable { .. } => Self::Away,
             SearchError::Refused(_) => Self::Failed,
+            SearchError::Pattern(_) => Self::Invalid,
         }
     }
 }

@@ -7,6 +7,7 @@
 mod answer;
 mod carry_out;
 mod failure;
+mod finding;
 mod input;
 mod jobs;
 mod named;
@@ -26,10 +27,11 @@ pub(crate) use self::{
     answer::{Answer, pass_events, rows_of},
     carry_out::carry_out,
     failure::{Failure, FailureKind, in_one_line},
+    finding::{Filters, Finding, MATCHES_DEFAULT, MATCHES_MAX, Part},
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     jobs::{JobRow, JobState, Jobs},
     path::LocalPath,
-    rows::{DownloadedRow, FileRow, FoundRow, PublishedRow, Row, VersionRow},
+    rows::{DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, Row, VersionRow},
     wanted::{Named, Wanted},
 };
 use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange, util::progress::Progress};
@@ -63,12 +65,7 @@ pub(crate) enum Command {
         /// The names.
         names: Vec<FileName>,
     },
-    /// Ask the own indexers. Answers with one [`Row::Found`] per name, in order.
-    Search {
-        /// The names.
-        names: Vec<FileName>,
-    },
-    /// Ask the network. Answers as [`Command::Search`] does.
+    /// Ask the network. Answers with one [`Row::Found`] per name, in order.
     Query {
         /// The names.
         names: Vec<FileName>,
@@ -127,6 +124,15 @@ pub(crate) enum Command {
         /// The names.
         names: Vec<FileName>,
     },
+    /// Follow a query through the network. Answers with one [`Row::Trace`] per own indexer.
+    Trace {
+        /// The name.
+        name: FileName,
+        /// Hops beyond the own indexers.
+        ttl_hops: u8,
+    },
+    /// Find files by name or pattern. Answers with [`Row::Match`] by name, then [`Row::Further`].
+    Find(Finding),
 }
 
 impl Command {
@@ -153,7 +159,13 @@ pub(crate) enum Reply {
     Finished(Result<Summary, Failure>),
     /// Something that the user should know.
     Note(String),
+    /// How far each of the files is that are in work at the moment, at most [`PARTS_MAX`] of them. Sent as
+    /// [`Reply::Progress`] is.
+    Parts(Vec<(FileName, Snapshot)>),
 }
+
+/// Files of one report.
+pub(crate) const PARTS_MAX: usize = 8;
 
 /// The progress of an operation, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -52,7 +52,8 @@ pub(super) async fn resolve(
             continue;
         };
         let found = of_origin(answers.next().unwrap_or_default(), &origin);
-        let is_held = peer.held(&name).is_some_and(|held| held.origin.to_string().starts_with(&origin));
+        let is_held =
+            peer.held_record(&name).is_some_and(|held| held.origin.to_string().starts_with(&origin));
         if found.candidates.is_empty() && !is_held && is_there(peer, &whole, wanted.ttl_hops, via).await {
             resolved.push(whole);
         } else {
@@ -68,7 +69,7 @@ async fn is_there(peer: &PeerHandle, name: &FileName, ttl_hops: u8, via: &Via) -
         let answers = peer.query_via(std::slice::from_ref(name), ttl_hops, via).await.unwrap_or_default();
         answers.iter().any(|answer| !answer.candidates.is_empty())
     };
-    peer.held(name).is_some() || asked.await
+    peer.held_record(name).is_some() || asked.await
 }
 
 /// The answer to each of `names`, from the own indexers or those within `ttl_hops`: of `NAME@ORIGIN` the hits of that

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use nekoproto::{ContentHash, FileName, Freshness, Holder, Mode, NodeId, VerifiedRecord, Version};
+use nekoproto::{
+    ContentHash, FileName, Freshness, Holder, Mode, NodeId, Position, TraceReply, VerifiedRecord, Version,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, JobRow, LocalPath, in_one_line};
@@ -56,6 +58,17 @@ pub(crate) enum Row {
         /// Its text.
         outcome: Result<String, Failure>,
     },
+    /// The way of a query from one own indexer on, which is its first hop.
+    Trace(TraceReply),
+    /// A file that matches a search.
+    Match(MatchRow),
+    /// The last row of a search.
+    Further {
+        /// Where further matches begin, if there are any.
+        next: Option<Position>,
+        /// Whether every indexer in reach answered.
+        complete: bool,
+    },
 }
 
 /// One version of a file.
@@ -94,6 +107,26 @@ pub(crate) struct FoundRow {
     pub(crate) hits: Vec<(VersionRow, Vec<Holder>)>,
 }
 
+/// A file that matches a search.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MatchRow {
+    pub(crate) record: VersionRow,
+    /// When it was published, in milliseconds since 1970 by its origin's clock; 0 if that does not say.
+    pub(crate) published_ms: u64,
+    pub(crate) holders: Vec<Holder>,
+    /// The copy or the own file here, of the same origin.
+    pub(crate) held: Option<HeldRow>,
+}
+
+/// What is held here of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldRow {
+    pub(crate) version: Version,
+    /// Whether this peer is its origin.
+    pub(crate) own: bool,
+    pub(crate) condition: Condition,
+}
+
 /// A finished download.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DownloadedRow {
@@ -128,6 +161,15 @@ pub(crate) enum PublishedRow {
 }
 
 impl Row {
+    /// The name of the file that it lists.
+    pub(crate) fn name(&self) -> Option<&FileName> {
+        match self {
+            Self::File(file) => Some(&file.record.name),
+            Self::Match(found) => Some(&found.record.name),
+            _ => None,
+        }
+    }
+
     /// About how many bytes it has when encoded.
     pub(super) fn weight(&self) -> usize {
         /// Bytes of a row without its texts and lists.
@@ -136,6 +178,8 @@ impl Row {
         let record = |record: &VersionRow| BASE + record.name.as_str().len();
         match self {
             Self::File(file) => record(&file.record) + path(&file.path),
+            Self::Match(found) => record(&found.record) + found.holders.len() * 64,
+            Self::Further { .. } => BASE,
             Self::Damaged { why } => BASE + why.len(),
             Self::Found(found) => {
                 let hits = found.hits.iter();
@@ -162,6 +206,7 @@ impl Row {
             Self::Job(job) | Self::Cancelled(job) => {
                 BASE + job.name.len() + job.error.as_ref().map_or(0, String::len)
             }
+            Self::Trace(reply) => BASE + reply.hops.len() * BASE,
         }
     }
 

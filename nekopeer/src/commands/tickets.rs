@@ -39,7 +39,7 @@ pub(super) async fn make(peer: &PeerHandle, names: Vec<FileName>, answer: &Answe
     peer.indexers_tried().await;
     let tickets = Tickets::of(peer).await;
     for name in names {
-        let outcome = match peer.held(&name) {
+        let outcome = match peer.held_record(&name) {
             None => Err(Failure::missing(format!("{name} is neither published nor held here"))),
             Some(held) => tickets.ticket(&name, held.origin, held.version).ok_or_else(|| {
                 Failure::new(format!("{name}: no indexer is connected that a ticket could name"))

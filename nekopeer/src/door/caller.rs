@@ -113,7 +113,8 @@ impl Caller {
                 match self.receiver.next::<Reply>().await {
                     Ok(Some(Reply::Finished(result))) => return result,
                     Ok(Some(reply)) => {
-                        self.is_answered |= !matches!(reply, Reply::Progress(_) | Reply::Note(_));
+                        self.is_answered |=
+                            !matches!(reply, Reply::Progress(_) | Reply::Parts(_) | Reply::Note(_));
                         if answer.0.send(reply).await.is_err() {
                             return Err(Failure::new("nobody takes the answer"));
                         }

@@ -1,8 +1,10 @@
 //! The indexers of this peer: registers what it offers with each, and searches all of them concurrently.
 
+mod find;
 mod known;
 mod search;
 mod session;
+mod trace;
 pub(crate) mod via;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
@@ -14,8 +16,11 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 pub(crate) use self::search::Scope;
-pub use self::search::{Answer, SearchError};
 use self::session::Session;
+pub use self::{
+    find::Found,
+    search::{Answer, SearchError},
+};
 use crate::{
     config::Config,
     library::{Library, events::Event},

@@ -92,6 +92,9 @@ pub enum SearchError {
     /// The indexer refused.
     #[error("the indexer refused the query: {0}")]
     Refused(#[from] Refusal),
+    /// A glob cannot be read.
+    #[error("{0}")]
+    Pattern(String),
 }
 
 impl Indexers {
@@ -261,11 +264,14 @@ fn absorb(verifier: &Verifier, merged: &mut Answer, name: &FileName, reply: Quer
             continue;
         }
         let Ok(record) = verifier.verify(hit.record) else { continue };
-        let usable =
-            |addr: &SocketAddr| addr.port() != 0 && !addr.ip().is_unspecified() && !addr.ip().is_multicast();
-        let holders = hit.holders.into_iter().filter(|holder| usable(&holder.addr)).collect();
+        let holders = hit.holders.into_iter().filter(|holder| is_usable(&holder.addr)).collect();
         add(&mut merged.candidates, Candidate { record, holders });
     }
+}
+
+/// Whether a peer can be reached at such an address.
+pub(super) fn is_usable(addr: &SocketAddr) -> bool {
+    addr.port() != 0 && !addr.ip().is_unspecified() && !addr.ip().is_multicast()
 }
 
 /// Merges one candidate. A node counts as a complete holder if one indexer lists it as such. Of two files under one

@@ -128,6 +128,32 @@ impl TraceReply {
         Self { hops: List::first_of([TraceHop::of(Ok(answer))]), whole: true }
     }
 
+    /// What became of a call to somebody who was given `ttl_hops`: its hops, if they are a tree, the first one with what
+    /// the asker itself knows, which is `asked`.
+    #[must_use]
+    pub fn checked(reply: Result<Self, NoAnswer>, ttl_hops: u8, mut asked: TraceHop) -> Self {
+        let reply =
+            reply.and_then(|reply| reply.is_sound(ttl_hops).then_some(reply).ok_or(NoAnswer::Nonsense));
+        let (theirs, whole) = match reply {
+            Ok(reply) => (reply.hops.into_vec(), reply.whole),
+            Err(why) => (vec![TraceHop::of(Err(why))], true),
+        };
+        let mut theirs = theirs.into_iter();
+        asked.depth = 0;
+        asked.answer = theirs.next().map_or(Err(NoAnswer::Nonsense), |first| first.answer);
+        if let Ok(answer) = &mut asked.answer {
+            answer.took_us = answer.took_us.min(asked.waited_us);
+            answer.own_us = answer.own_us.min(answer.took_us);
+        }
+        Self { hops: List::first_of(std::iter::once(asked).chain(theirs)), whole }
+    }
+
+    /// Whether somebody lists the name.
+    #[must_use]
+    pub fn has_found(&self) -> bool {
+        self.hops.iter().any(TraceHop::has_found)
+    }
+
     /// Whether it is a tree no deeper than `ttl_hops`.
     #[must_use]
     pub fn is_sound(&self, ttl_hops: u8) -> bool {

@@ -77,6 +77,13 @@ impl PackedRecord {
         self.numbers().0
     }
 
+    /// The size, and the time of publication.
+    #[must_use]
+    pub fn size_and_time(&self) -> (u64, u64) {
+        let (_, size, _, published_ms) = self.numbers();
+        (size, published_ms)
+    }
+
     /// Lists `record` without checking its signature if it equals this one, signature included.
     ///
     /// # Errors
@@ -164,6 +171,7 @@ mod tests {
             let packed = PackedRecord::new(&record);
             prop_assert_eq!(packed.unpack(), record.clone());
             prop_assert_eq!(packed.version(), record.version);
+            prop_assert_eq!(packed.size_and_time(), (record.size, record.published_ms));
             prop_assert_eq!(packed.name_bytes(), name.as_bytes());
             prop_assert_eq!(packed.vouch(record.to_signed()), Ok(record));
         }

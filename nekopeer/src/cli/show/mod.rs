@@ -4,16 +4,19 @@ mod downloads;
 mod files;
 mod hits;
 mod jobs;
+mod matches;
 mod published;
 mod table;
 mod tickets;
+mod trace;
 
 use std::io::{self, Write};
 
-use nekoproto::Freshness;
+use nekoproto::{Freshness, Holder};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{Ended, bar::Bar, choose, output::Output};
+use super::{Ended, bar::Bars, choose, output::Output};
 use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow};
 
 /// Shows the rows of one kind of answer.
@@ -52,12 +55,15 @@ pub(super) fn answer(
 ) -> anyhow::Result<Shown> {
     let mut view = view(command);
     let mut choices = Vec::new();
-    let mut bar = Bar::new(&title(command), output);
+    let mut bars = Bars::new(&title(command), output);
     while let Some(reply) = replies.blocking_recv() {
         match reply {
-            Reply::Progress(now) => bar.draw(now),
+            Reply::Progress(now) => bars.draw(now),
+            Reply::Parts(parts) => {
+                bars.draw_parts(parts.iter().map(|(name, now)| (name.as_str(), *now)));
+            }
             Reply::Rows(rows) => {
-                bar.clear();
+                bars.clear();
                 choices.extend(rows.iter().filter_map(choice_of));
                 let older = rows.iter().filter_map(|row| older_than_promised(command, row));
                 let older: Vec<String> = older.collect();
@@ -65,7 +71,7 @@ pub(super) fn answer(
                 older.iter().for_each(|note| output.note(note));
             }
             Reply::Note(text) => {
-                bar.clear();
+                bars.clear();
                 output.note(&text);
             }
             Reply::Bytes(bytes) => {
@@ -74,7 +80,7 @@ pub(super) fn answer(
             }
             Reply::Event(_) | Reply::EventsMissed(_) => {} // are shown by `events`
             Reply::Finished(result) => {
-                bar.clear();
+                bars.clear();
                 io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
                 return match result {
                     Ok(summary) => Ok(Shown { ended: view.finish(summary, output)?, choices }),
@@ -89,7 +95,7 @@ pub(super) fn answer(
             }
         }
     }
-    bar.clear();
+    bars.clear();
     view.abandon(output)?;
     Ok(Ended::Failed.into())
 }
@@ -116,7 +122,8 @@ fn older_than_promised(command: &Command, row: &Row) -> Option<String> {
 fn view(command: &Command) -> Box<dyn View> {
     match command {
         Command::Publish { .. } | Command::Store { .. } => Box::<published::Published>::default(),
-        Command::Search { names } | Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Find(finding) => Box::new(matches::Matches::of(finding)),
         Command::Jobs => Box::<jobs::Jobs>::default(),
         Command::Download { background: true, .. } | Command::Cancel { .. } => Box::<jobs::Lines>::default(),
         Command::Download { names, .. } if names.len() != 1 => Box::<downloads::Many>::default(),
@@ -124,6 +131,7 @@ fn view(command: &Command) -> Box<dyn View> {
         Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
         Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
         Command::Ticket { .. } => Box::<tickets::Tickets>::default(),
+        Command::Trace { name, .. } => Box::new(trace::Trace::of(name.clone())),
         Command::Withdraw { .. } | Command::Events | Command::Stop => Box::<Lines>::default(),
     }
 }
@@ -136,7 +144,7 @@ fn title(command: &Command) -> String {
         Command::Read { name, .. } => name.to_string(),
         Command::Download { names, .. } => match names.as_slice() {
             [name] => name.to_string(),
-            _ => "files".to_owned(),
+            names => format!("{} files", names.len()),
         },
         _ => String::new(),
     }
@@ -190,6 +198,27 @@ impl View for Lines {
     fn abandon(&mut self, output: Output) -> io::Result<()> {
         if self.done.is_empty() { Ok(()) } else { output.say(&self.done.join("; ")) }
     }
+}
+
+fn version_json(version: &VersionRow) -> Value {
+    json!({
+        "name": version.name.as_str(),
+        "origin": version.origin.to_string(),
+        "version": version.version.get(),
+        "size": version.size,
+        "content": version.content.to_string(),
+    })
+}
+
+fn holders_json(holders: &[Holder]) -> Value {
+    let holder = |holder: &Holder| {
+        json!({
+            "node": holder.node.to_string(),
+            "addr": holder.addr.to_string(),
+            "partial": holder.partial,
+        })
+    };
+    holders.iter().map(holder).collect()
 }
 
 /// What is to be said about the freshness of a download, if anything.

@@ -8,9 +8,10 @@ use std::{
 };
 
 use nekoproto::{
-    Answers, Held, Hit, Holder, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, List,
-    Names, PeerService, PeerServiceClient, Policy, QueryAllRequest, QueryReply, QueryRequest, Record,
-    Records, Refusal, RegisterReply, RegisterRequest, SignedRecord, Verdict, Version,
+    Answers, FindReply, FindRequest, Held, Hit, Holder, IndexerService, IndexerServiceClient,
+    InvalidateRequest, LeaseReply, List, Names, PeerService, PeerServiceClient, Policy, QueryAllRequest,
+    QueryReply, QueryRequest, Record, Records, Refusal, RegisterReply, RegisterRequest, SignedRecord,
+    Verdict, Version,
     indexer::answers,
     limits::{BATCH_MAX, HITS_MAX, HOLDERS_MAX},
     transport::{Connection, control, control::Driver},
@@ -127,6 +128,10 @@ impl IndexerService for Indexer {
 
     async fn invalidate(self, _: Context, _: InvalidateRequest) -> Result<(), Refusal> {
         Err(Refusal::WrongRole)
+    }
+
+    async fn find(self, _: Context, request: FindRequest) -> Result<FindReply, Refusal> {
+        Ok(FindReply { messages: request.ttl_hops.into(), ..FindReply::default() })
     }
 }
 
