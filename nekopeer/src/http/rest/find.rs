@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::{
     body::{Elements, Listed, list},
+    described::{Name, Refused},
     params::Params,
 };
 use crate::{
@@ -47,13 +48,12 @@ impl Listed for Answers {
     get,
     path = "/api/v1/query",
     params(
-        ("name" = Vec<String>, Query, description = "What to look for"),
+        ("name" = Vec<Name>, Query, description = "What to look for"),
         ("ttl" = Option<u8>, Query, description = "Hops beyond the own indexers", minimum = 0, maximum = 16),
     ),
     responses(
         (status = 200, description = "Who has what; a name that nobody has is without hits", body = AnswersJson),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
 )]
 pub(super) async fn query(State(inside): State<Arc<Inside>>, params: Params) -> Result<Response, Problem> {
