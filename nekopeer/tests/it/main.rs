@@ -6,6 +6,8 @@ mod common;
 mod consistency;
 mod demo;
 mod hostile;
+mod http_client;
+mod http_rest;
 mod intruders;
 mod jobs;
 mod numbering;

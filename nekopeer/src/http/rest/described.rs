@@ -36,7 +36,11 @@ pub(super) struct Refused;
 
 impl IntoResponses for Refused {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let problem = || ContentBuilder::new().schema(Some(utoipa::openapi::Ref::from_schema_name(Problem::name()))).build();
+        let problem = || {
+            ContentBuilder::new()
+                .schema(Some(utoipa::openapi::Ref::from_schema_name(Problem::name())))
+                .build()
+        };
         let response = |description: &str| {
             let response = ResponseBuilder::new().description(description);
             RefOr::T(response.content("application/problem+json", problem()).build())

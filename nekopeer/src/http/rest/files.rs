@@ -79,7 +79,10 @@ impl Listed for Files {
         Refused,
     ),
 )]
-pub(super) async fn catalogue(State(inside): State<Arc<Inside>>, params: Params) -> Result<Response, Problem> {
+pub(super) async fn catalogue(
+    State(inside): State<Arc<Inside>>,
+    params: Params,
+) -> Result<Response, Problem> {
     let params = params.known(&["first", "after"])?;
     let first = params.number("first", 1, FIRST_MAX)?.unwrap_or(FIRST_DEFAULT);
     let command = Command::List { first: Some(first), after: params.name_in("after")? };

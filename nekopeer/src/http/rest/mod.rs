@@ -63,9 +63,8 @@ pub(super) fn router(inside: &Arc<Inside>) -> Router {
     let (router, description) = routes().split_for_parts();
     let described = description.to_json().unwrap_or_default(); // plain values: serialising them cannot fail
     let described: Arc<str> = described.into();
-    let describe = async move || {
-        ([(header::CONTENT_TYPE, "application/json")], described.to_string()).into_response()
-    };
+    let describe =
+        async move || ([(header::CONTENT_TYPE, "application/json")], described.to_string()).into_response();
     let router = router.route(DESCRIPTION, get(describe)).with_state(Arc::clone(inside));
     // What is true now is not true for long.
     router.layer(map_response(async |mut response: Response| {
@@ -77,6 +76,7 @@ pub(super) fn router(inside: &Arc<Inside>) -> Router {
 fn routes() -> OpenApiRouter<Arc<Inside>> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(find::query))
+        .routes(routes!(find::trace))
         .routes(routes!(files::catalogue))
         .routes(routes!(files::status))
         .routes(routes!(publish::publish))
