@@ -105,9 +105,11 @@ impl From<&PublishError> for FailureKind {
     fn from(error: &PublishError) -> Self {
         match error {
             PublishError::NotRegistered(_) => Self::NotFound,
-            PublishError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Self::NotFound
-            }
+            PublishError::Unreadable { source, .. } => match source.kind() {
+                // Nothing can stand at a path that is too long, either.
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => Self::NotFound,
+                _ => Self::Invalid,
+            },
             PublishError::NameForFolder(_) | PublishError::SameName { .. } => Self::Conflict,
             PublishError::Catalogue(error) => error.into(),
             PublishError::NotStored { source, .. } => (&**source).into(),

@@ -17,8 +17,9 @@ use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
 use super::{
-    described::{LocalName, Name, Refused},
+    described::{Content, LocalName, Name, Refused},
     params::Params,
+    whole::whole,
 };
 use crate::{
     commands::{
@@ -58,9 +59,11 @@ pub(super) struct Policy {
     mode: Option<String>,
     /// Seconds that a copy counts as fresh under push.
     #[schema(minimum = 1, maximum = 604_800)]
+    #[serde(default, deserialize_with = "whole")]
     lease_secs: Option<u32>,
     /// Seconds that a copy counts as fresh under pull.
     #[schema(minimum = 1, maximum = 604_800)]
+    #[serde(default, deserialize_with = "whole")]
     ttr_secs: Option<u32>,
     /// Whether a copy past its time is handed out again, as such.
     serve_stale: Option<bool>,
@@ -124,7 +127,8 @@ pub(super) async fn publish(
     answered(inside.carry_out(command, no_input())?).await
 }
 
-/// Stores the body as a file in the share folder and publishes it. A body that is cut off stores nothing.
+/// Stores the body as a file in the share folder and publishes it. A body that is cut off stores nothing; none at
+/// all is an empty file.
 #[utoipa::path(
     put,
     path = "/api/v1/files",
@@ -132,7 +136,7 @@ pub(super) async fn publish(
         ("name" = Name, Query, description = "Its name, and its path in the share folder"),
         ("force" = Option<bool>, Query, description = "Replace a file that stands there and is not what was published"),
     ),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = Option<Content>, content_type = "application/octet-stream"),
     responses(
         (status = 200, description = "What became of it", body = PublishedJson),
         Refused,
