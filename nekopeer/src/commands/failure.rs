@@ -122,9 +122,12 @@ impl From<&PublishError> for FailureKind {
     fn from(error: &PublishError) -> Self {
         match error {
             PublishError::NotRegistered(_) => Self::NotFound,
-            PublishError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Self::NotFound
-            }
+            PublishError::Unreadable { source, .. } => match source.kind() {
+                // Nothing can stand at a path that is too long, either.
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => Self::NotFound,
+                _ => Self::Invalid,
+            },
+            PublishError::NameForFolder(_) | PublishError::SameName { .. } => Self::Conflict,
             PublishError::Catalogue(error) => error.into(),
             PublishError::NotStored { source, .. } => (&**source).into(),
             PublishError::Chunk(_) => Self::Failed,
@@ -149,7 +152,14 @@ impl From<&StoreError> for FailureKind {
             StoreError::Full(_) | StoreError::FullDownload { .. } => Self::Full,
             StoreError::Busy(_) | StoreError::ChangedMeanwhile(_) => Self::Conflict,
             StoreError::Escapes(_) | StoreError::NotAPlace(_) => Self::Invalid,
-            StoreError::Io { .. } => Self::Failed,
+            StoreError::Io { source, .. } => match source.kind() {
+                // A file stands where a folder is needed, or the other way round.
+                io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {
+                    Self::Conflict
+                }
+                io::ErrorKind::InvalidFilename => Self::Invalid,
+                _ => Self::Failed,
+            },
         }
     }
 }

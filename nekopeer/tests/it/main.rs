@@ -9,6 +9,8 @@ mod config;
 mod consistency;
 mod demo;
 mod hostile;
+mod http_client;
+mod http_rest;
 mod intruders;
 mod jobs;
 mod numbering;

@@ -16,6 +16,10 @@ use nekoproto::{
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use super::{
+    described::{Name, Refused},
+    whole::whole,
+};
 use crate::{
     commands::{Command, JobRow, Row, Wanted, no_input},
     http::Inside,
@@ -27,14 +31,15 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(super) struct Get {
     /// The names of files; small ones are fetched together.
-    #[schema(value_type = Vec<String>, min_items = 1)]
+    #[schema(value_type = Vec<Name>, min_items = 1)]
     names: Vec<FileName>,
     /// Whose files, where several origins publish different ones: the first digits of the id.
     #[schema(pattern = "^[0-9a-fA-F]{1,64}$")]
     origin: Option<String>,
     /// Hops that are searched beyond the own indexers.
     #[schema(maximum = 16)]
-    ttl: Option<u8>,
+    #[serde(default, deserialize_with = "whole")]
+    ttl: Option<u32>,
     /// Replace files that stand there and are no copies from here.
     #[serde(default)]
     force: bool,
@@ -48,8 +53,7 @@ pub(super) struct Get {
     responses(
         (status = 202, description = "It runs", body = JobJson,
          headers(("location" = String, description = "Where to look at it"))),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
     security(("token" = [])),
 )]
@@ -61,7 +65,7 @@ pub(super) async fn get(
     if names.is_empty() {
         return Err(Problem::bad_request("say which files: \"names\" has at least one"));
     }
-    let ttl_hops = ttl.unwrap_or(TTL_DEFAULT);
+    let ttl_hops = ttl.map_or(Ok(TTL_DEFAULT), u8::try_from).unwrap_or(u8::MAX);
     if ttl_hops > TTL_MAX {
         return Err(Problem::bad_request(format!("\"ttl\" is at most {TTL_MAX}")));
     }
@@ -83,8 +87,7 @@ pub(super) async fn get(
     path = "/api/v1/jobs",
     responses(
         (status = 200, description = "Jobs", body = JobsJson),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
 )]
 pub(super) async fn jobs(State(inside): State<Arc<Inside>>) -> Result<Json<JobsJson>, Problem> {
@@ -99,8 +102,7 @@ pub(super) async fn jobs(State(inside): State<Arc<Inside>>) -> Result<Json<JobsJ
     params(("id" = u64, Path, description = "Its id")),
     responses(
         (status = 200, description = "The job", body = JobJson),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
 )]
 pub(super) async fn job(
@@ -117,8 +119,7 @@ pub(super) async fn job(
     params(("id" = u64, Path, description = "Its id")),
     responses(
         (status = 200, description = "It was interrupted", body = JobJson),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
     security(("token" = [])),
 )]
@@ -143,8 +144,7 @@ pub(super) async fn cancel(
     path = "/api/v1/stop",
     responses(
         (status = 202, description = "It ends"),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
     security(("token" = [])),
 )]

@@ -1,16 +1,24 @@
 //! The commands of the peer as REST, and their description.
 
 mod body;
+mod described;
 mod events;
 mod files;
 mod find;
 mod jobs;
 mod params;
 mod publish;
+mod whole;
 
 use std::sync::Arc;
 
-use axum::{Router, http::header, response::IntoResponse, routing::get};
+use axum::{
+    Router,
+    http::{HeaderValue, header},
+    middleware::map_response,
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use nekoindexer::http::Problem;
 use utoipa::{
     Modify, OpenApi,
@@ -18,6 +26,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+use self::described::{LocalName, Name};
 use super::Inside;
 
 /// Where the description is.
@@ -32,7 +41,7 @@ const DESCRIPTION: &str = "/api/v1/openapi.json";
                        travel as query parameters, since they contain slashes. Errors are problem documents whose \
                        `detail` says what to do next."
     ),
-    components(schemas(Problem)),
+    components(schemas(LocalName, Name, Problem)),
     modifiers(&Secured)
 )]
 struct Description;
@@ -46,7 +55,7 @@ impl Modify for Secured {
             .description(Some("The token in the file http.token of the data folder."))
             .build();
         let components = api.components.get_or_insert_default();
-        components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(scheme.into()).into());
+        components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(scheme).into());
     }
 }
 
@@ -57,12 +66,18 @@ pub(super) fn router(inside: &Arc<Inside>) -> Router {
     let described: Arc<str> = described.into();
     let describe =
         async move || ([(header::CONTENT_TYPE, "application/json")], described.to_string()).into_response();
-    router.route(DESCRIPTION, get(describe)).with_state(Arc::clone(inside))
+    let router = router.route(DESCRIPTION, get(describe)).with_state(Arc::clone(inside));
+    // What is true now is not true for long.
+    router.layer(map_response(async |mut response: Response| {
+        response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        response
+    }))
 }
 
 fn routes() -> OpenApiRouter<Arc<Inside>> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(find::query))
+        .routes(routes!(find::trace))
         .routes(routes!(files::catalogue))
         .routes(routes!(files::status))
         .routes(routes!(publish::publish))
