@@ -5,6 +5,7 @@
 
 mod carried;
 mod feed;
+mod figures;
 mod rest;
 
 use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc};
