@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::view::View;
-use crate::{neighbors::links::Standing, shared::Shared};
+use crate::{http::Problem, neighbors::links::Standing, shared::Shared};
 
 /// All neighbors.
 #[derive(Debug, Serialize, ToSchema)]
@@ -71,7 +71,14 @@ impl Neighbor {
 }
 
 /// How each neighbor stands with the indexer.
-#[utoipa::path(get, path = "/api/v1/neighbors", responses((status = 200, body = Neighbors, description = "All neighbors")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/neighbors",
+    responses(
+        (status = 200, body = Neighbors, description = "All neighbors"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
+    )
+)]
 pub(super) async fn neighbors(State(view): State<Arc<View>>) -> Json<Neighbors> {
     Json(Neighbors { neighbors: Neighbor::all(&view.shared, clock::now()) })
 }
