@@ -9,12 +9,14 @@ mod config;
 mod content;
 mod door;
 mod download;
+mod http;
 mod indexers;
 mod library;
 mod listing;
 mod peer;
 mod peers;
 mod publish;
+mod reading;
 mod serve;
 mod state;
 mod storage;
@@ -23,6 +25,7 @@ mod watch;
 
 pub use config::Config;
 pub use content::chunker::ChunkError;
+pub use http::files::routes as file_routes;
 pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded, Downloads};
 pub use indexers::{Answer, SearchError};
 pub use library::{

@@ -1,6 +1,6 @@
 //! Copies of other origins' files: their freshness, and when to ask their origins.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord};
 
@@ -94,6 +94,19 @@ impl Library {
             Freshness::Fresh if self.is_contested(record) => Freshness::Unverified,
             freshness => freshness,
         }
+    }
+
+    /// How long ago the question was sent that the origin of the copy of `record` confirmed last, and how long
+    /// that counts.
+    pub(super) fn confirmed_since(&self, record: &VerifiedRecord) -> Option<(Duration, Duration)> {
+        let copies = self.copies.lock();
+        copies.get(&record.name).filter(|copy| copy.holds(record))?.confirmed_since(clock::now())
+    }
+
+    /// Whether asking the origin of the copy of `record` now may tell more than is known: not while it is away,
+    /// since it is then asked again at growing intervals.
+    pub(crate) fn is_worth_asking(&self, record: &VerifiedRecord) -> bool {
+        self.copies.lock().get(&record.name).is_none_or(CopyState::is_reachable)
     }
 
     /// Whether a newer version of the copy of `name` is known.

@@ -5,6 +5,7 @@ pub(crate) mod copies;
 pub(crate) mod events;
 pub(crate) mod learn;
 mod numbers;
+pub(crate) mod opened;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 

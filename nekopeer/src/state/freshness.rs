@@ -153,6 +153,11 @@ impl CopyState {
         }
     }
 
+    /// How long ago the last confirmed question was sent, and how long a confirmation counts.
+    pub(crate) fn confirmed_since(&self, now: Instant) -> Option<(Duration, Duration)> {
+        self.confirmed_at.map(|at| (now.saturating_duration_since(at), self.bound()))
+    }
+
     /// When to ask the origin next.
     pub(crate) const fn ask_at(&self) -> Instant {
         self.ask_at

@@ -6,6 +6,7 @@ mod common;
 mod consistency;
 mod demo;
 mod hostile;
+mod http_files;
 mod intruders;
 mod numbering;
 mod one_number;

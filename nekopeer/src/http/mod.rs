@@ -1,0 +1,3 @@
+//! The peer's HTTP door.
+
+pub(crate) mod files;
