@@ -12,6 +12,7 @@
 //! | `shared` | what all tasks of one indexer share |
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
 //! | [`state`] | all decisions: pure, simulated over many seeds |
+//! | [`http`] | the HTTP plumbing of both daemons |
 //! | [`config`] | defaults, file, command line |
 //! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
 //!
@@ -19,6 +20,7 @@
 
 pub mod config;
 mod connections;
+pub mod http;
 mod indexer;
 mod invalidate;
 pub mod logging;

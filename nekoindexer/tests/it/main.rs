@@ -6,6 +6,7 @@
 mod common;
 mod heartbeats;
 mod hostile;
+mod http_door;
 mod leases;
 mod links;
 mod neighbors;

@@ -1,0 +1,108 @@
+//! [`Io`]: the bytes of one HTTP connection. A reader that takes nothing is cut.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use socket2::SockRef;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::{Instant, Sleep, sleep},
+};
+
+/// How long a write may wait for a reader that takes nothing. Also how long the system keeps trying to deliver to
+/// a host that does not acknowledge.
+pub const WRITE_STALL_MAX: Duration = Duration::from_secs(45);
+/// Bytes that the system queues unsent. Few, so that a slow reader is told from one that takes nothing: it must
+/// take half of them in [`WRITE_STALL_MAX`], which is 1.4 KiB/s.
+const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+
+/// A TCP connection whose writes fail once they have waited for [`WRITE_STALL_MAX`].
+#[derive(Debug)]
+pub struct Io {
+    stream: TcpStream,
+    stalled: Stalled,
+}
+
+/// Since when writes have been waiting, if they are.
+#[derive(Debug, Default)]
+struct Stalled {
+    /// The timer is made once, when a write has to wait for the first time.
+    until: Option<Pin<Box<Sleep>>>,
+    is_waiting: bool,
+}
+
+impl Io {
+    /// Prepares an accepted connection.
+    ///
+    /// # Errors
+    /// The connection is lost already.
+    pub fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        let socket = SockRef::from(&stream);
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
+        socket.set_tcp_user_timeout(Some(WRITE_STALL_MAX))?;
+        Ok(Self { stream, stalled: Stalled::default() })
+    }
+}
+
+impl Stalled {
+    /// Passes the outcome of a write on, and an error instead if it has waited too long.
+    fn watch<T>(&mut self, cx: &mut Context<'_>, outcome: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if outcome.is_ready() {
+            self.is_waiting = false;
+            return outcome;
+        }
+        let until = self.until.get_or_insert_with(|| Box::pin(sleep(WRITE_STALL_MAX)));
+        if !self.is_waiting {
+            self.is_waiting = true;
+            until.as_mut().reset(Instant::now() + WRITE_STALL_MAX);
+        }
+        ready!(until.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the reader takes nothing")))
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let Self { stream, stalled } = &mut *self;
+        let written = Pin::new(stream).poll_write(cx, buf);
+        stalled.watch(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let Self { stream, stalled } = &mut *self;
+        let written = Pin::new(stream).poll_write_vectored(cx, bufs);
+        stalled.watch(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
