@@ -25,8 +25,8 @@ mod watch;
 
 pub use config::Config;
 pub use content::chunker::ChunkError;
-pub use http::files::routes as file_routes;
 pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded, Downloads};
+pub use http::files::routes as file_routes;
 pub use indexers::{Answer, SearchError};
 pub use library::{
     events::Event,

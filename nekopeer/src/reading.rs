@@ -59,6 +59,8 @@ pub(crate) enum Found {
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
     pub(crate) target: Target,
+    /// The copy that is held here, of an earlier version.
+    pub(crate) held: Option<Box<OpenFile>>,
     permit: OwnedSemaphorePermit,
 }
 
@@ -117,7 +119,9 @@ impl Reading {
             Holding::Open(file) if file.validity.freshness == Freshness::Fresh => {
                 return Ok(Found::Held(Box::new(file)));
             }
-            Holding::Open(file) if self.library.catalogue.is_own(&file.entry) => return self.in_spite(file),
+            Holding::Open(file) if self.library.catalogue.is_own(&file.entry) => {
+                return in_spite(file).map(Found::Held);
+            }
             Holding::Damaged(entry) if self.library.catalogue.is_own(&entry) => {
                 return Err(ReadError::Changed(name.clone()));
             }
@@ -127,11 +131,13 @@ impl Reading {
         let permit = Arc::clone(&self.fetches).try_acquire_owned();
         let (permit, held) = match (permit, held) {
             (Ok(permit), held) => (permit, held),
-            (Err(_), Some(file)) => return self.in_spite(file),
+            (Err(_), Some(file)) => return in_spite(file).map(Found::Held),
             (Err(_), None) => return Err(ReadError::Busy),
         };
         let found = self.ask(name, origin, held.as_ref()).await?;
-        let Some(before) = held else { return Ok(Found::Elsewhere(Elsewhere { target: found?, permit })) };
+        let Some(before) = held else {
+            return Ok(Found::Elsewhere(Elsewhere { target: found?, held: None, permit }));
+        };
         // The answers may have made it fresh, or another version have taken its place.
         let now = match self.open(name, origin).await {
             Holding::Open(file) => file,
@@ -139,11 +145,12 @@ impl Reading {
         };
         match found {
             Ok(target)
-                if now.validity.freshness != Freshness::Fresh && target.record.replaces(&now.entry.record) =>
+                if now.validity.freshness != Freshness::Fresh
+                    && target.record.replaces(&now.entry.record) =>
             {
-                Ok(Found::Elsewhere(Elsewhere { target, permit }))
+                Ok(Found::Elsewhere(Elsewhere { target, held: Some(Box::new(now)), permit }))
             }
-            _ => self.in_spite(now),
+            _ => in_spite(now).map(Found::Held),
         }
     }
 
@@ -158,17 +165,6 @@ impl Reading {
         };
         let is_wanted = origin.is_none_or(|digits| of.record.origin.to_string().starts_with(digits));
         if is_wanted { held } else { Holding::Nothing }
-    }
-
-    /// A held file, although it may not be fresh, if its policy allows that.
-    fn in_spite(&self, file: OpenFile) -> Result<Found, ReadError> {
-        let is_allowed =
-            file.validity.freshness == Freshness::Fresh || file.entry.record.policy.serve_stale();
-        if is_allowed {
-            Ok(Found::Held(Box::new(file)))
-        } else {
-            Err(ReadError::PastBound(file.entry.record.name.clone()))
-        }
     }
 
     /// Looks for `name` in the network, and asks the origin of a held copy meanwhile, if no later version is known.
@@ -197,7 +193,7 @@ impl Reading {
 
     /// Fetches the bytes in `range` of a version that was found.
     pub(crate) fn fetch(&self, found: Elsewhere, range: Range<u64>) -> Fetch {
-        let Elsewhere { target, permit } = found;
+        let Elsewhere { target, permit, .. } = found;
         let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
         let (downloader, ttl_hops) = (Arc::clone(&self.downloader), DownloadOptions::default().ttl_hops);
         let task = self.spawn(async move {
@@ -215,6 +211,19 @@ impl Reading {
         let tasks = &self.library.tasks;
         let until_stop = tasks.stop.clone().run_until_cancelled_owned(work);
         AbortOnDropHandle::new(tasks.tracker.spawn_on(until_stop, &self.runtime))
+    }
+}
+
+/// A held file although it may not be fresh.
+///
+/// # Errors
+/// Its policy forbids that.
+pub(crate) fn in_spite(file: OpenFile) -> Result<Box<OpenFile>, ReadError> {
+    let record = &file.entry.record;
+    if file.validity.freshness == Freshness::Fresh || record.policy.serve_stale() {
+        Ok(Box::new(file))
+    } else {
+        Err(ReadError::PastBound(record.name.clone()))
     }
 }
 

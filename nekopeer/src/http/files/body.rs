@@ -92,7 +92,11 @@ impl Source {
     /// Fails if the file is not as it was. That it was moved or replaced by another does not change its bytes.
     fn check(&self) -> io::Result<()> {
         let now = Stamp::of(&self.file.metadata()?);
-        if self.stamp.is_moved_to(&now) { Ok(()) } else { Err(io::Error::other("the file changed while it was sent")) }
+        if self.stamp.is_moved_to(&now) {
+            Ok(())
+        } else {
+            Err(io::Error::other("the file changed while it was sent"))
+        }
     }
 }
 

@@ -33,7 +33,8 @@ impl Validators {
             if !self.is_listed(headers, header::IF_MATCH, false) {
                 return Outcome::Failed;
             }
-        } else if let (Some(date), Some(modified)) = (date(headers, header::IF_UNMODIFIED_SINCE), self.modified)
+        } else if let (Some(date), Some(modified)) =
+            (date(headers, header::IF_UNMODIFIED_SINCE), self.modified)
             && modified > date
         {
             return Outcome::Failed;
@@ -71,7 +72,8 @@ fn lists(list: &str, wanted: &str, weak: bool) -> bool {
     loop {
         rest = rest.trim_start_matches([' ', '\t', ',']);
         let strong = rest.strip_prefix("W/");
-        let Some((tag, after)) = strong.unwrap_or(rest).strip_prefix('"').and_then(|tag| tag.split_once('"')) else {
+        let Some((tag, after)) = strong.unwrap_or(rest).strip_prefix('"').and_then(|tag| tag.split_once('"'))
+        else {
             return false;
         };
         if tag == wanted && (weak || strong.is_none()) {
@@ -149,7 +151,11 @@ mod tests {
     fn a_client_that_wants_another_version_gets_none() {
         assert_eq!(outcome(&[(IF_MATCH, r#""v2-ab""#)]), Outcome::Proceed);
         assert_eq!(outcome(&[(IF_MATCH, r#"W/"v2-ab""#)]), Outcome::Failed, "weak tags name no bytes");
-        assert_eq!(outcome(&[(IF_MATCH, r#""v1-ab""#), (IF_NONE_MATCH, "*")]), Outcome::Failed, "comes first");
+        assert_eq!(
+            outcome(&[(IF_MATCH, r#""v1-ab""#), (IF_NONE_MATCH, "*")]),
+            Outcome::Failed,
+            "comes first"
+        );
         assert_eq!(outcome(&[(IF_MATCH, "*"), (IF_NONE_MATCH, "*")]), Outcome::NotModified);
     }
 

@@ -2,13 +2,16 @@
 
 use hyper::{
     HeaderMap,
-    header::{CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS},
+    header::{
+        CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS,
+    },
 };
 use nekoproto::FileName;
 
 /// What a browser may do with a shared file that it opens: nothing but show it. It has no origin, so it cannot reach
 /// this peer's other pages.
-const SANDBOX: &str = "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'";
+const SANDBOX: &str =
+    "sandbox; default-src 'none'; img-src 'self'; media-src 'self'; style-src 'unsafe-inline'";
 /// Kinds of texts that are shown; other texts (HTML, XML, scripts) may run.
 const TEXTS_SHOWN: [&str; 5] = ["plain", "css", "csv", "markdown", "x-log"];
 
@@ -72,8 +75,11 @@ mod tests {
 
     #[test]
     fn what_a_browser_would_run_is_saved_and_never_runs_here() {
-        let active = ["a.html", "a.htm", "a.xhtml", "a.svg", "a.xml", "a.js", "a.mjs", "a.xsl", "a.mht", "a.swf"];
-        for name in active.into_iter().chain(["a.SVG", "a.svgz", "a.pdf", "a.unheardof", "a.rdf", "a.vtt.html"]) {
+        let active =
+            ["a.html", "a.htm", "a.xhtml", "a.svg", "a.xml", "a.js", "a.mjs", "a.xsl", "a.mht", "a.swf"];
+        for name in
+            active.into_iter().chain(["a.SVG", "a.svgz", "a.pdf", "a.unheardof", "a.rdf", "a.vtt.html"])
+        {
             assert!(headers(name).contains_key(CONTENT_DISPOSITION), "{name}");
         }
         for name in ["a.png", "a.txt", "a.webm", "a.json", "a.html"] {

@@ -36,7 +36,7 @@ use crate::{
     commands::Host,
     library::opened::OpenFile,
     peer::PeerHandle,
-    reading::{Elsewhere, Found, Reading},
+    reading::{Elsewhere, Found, Reading, in_spite},
 };
 
 /// The routes of files of the peer of `host`. To be called on its runtime.
@@ -73,7 +73,7 @@ async fn file(
     let name = FileName::new(&name).map_err(Refusal::no_name)?;
     let request = Request { method, headers };
     match reading.find(&name, wanted.origin.as_deref()).await? {
-        Found::Held(file) => request.answer_held(*file).await,
+        Found::Held(file) => request.answer_held(*file),
         Found::Elsewhere(found) => request.answer_elsewhere(&reading, found).await,
     }
 }
@@ -94,15 +94,23 @@ struct Head {
 
 impl Request {
     /// Decides what is answered about `record`; `version` are the headers that describe it.
-    fn head(&self, record: &VerifiedRecord, validators: &Validators, version: HeaderMap) -> Result<Head, Refusal> {
+    fn head(
+        &self,
+        record: &VerifiedRecord,
+        validators: &Validators,
+        version: HeaderMap,
+    ) -> Result<Head, Refusal> {
         let mut headers = version;
         match validators.outcome(&self.headers) {
-            Outcome::NotModified => return Ok(Head { status: StatusCode::NOT_MODIFIED, headers, range: None }),
+            Outcome::NotModified => {
+                return Ok(Head { status: StatusCode::NOT_MODIFIED, headers, range: None });
+            }
             Outcome::Failed => return Err(Refusal::another_version(headers)),
             Outcome::Proceed => {}
         }
         let is_get = self.method == Method::GET; // ranges are defined for nothing else
-        let asked = match self.headers.get(RANGE).filter(|_| is_get && validators.ranges_count(&self.headers)) {
+        let asked = match self.headers.get(RANGE).filter(|_| is_get && validators.ranges_count(&self.headers))
+        {
             None => None,
             Some(_) if self.headers.get_all(RANGE).iter().count() > 1 => {
                 return Err(Refusal::bad_range(range::BadRange::Several, record.size));
@@ -126,7 +134,7 @@ impl Request {
         Ok(Head { status, headers, range: Some(range).filter(|_| is_get) })
     }
 
-    async fn answer_held(&self, file: OpenFile) -> Result<Response, Refusal> {
+    fn answer_held(&self, file: OpenFile) -> Result<Response, Refusal> {
         let OpenFile { entry, file, validity } = file;
         let stored = file.metadata().and_then(|metadata| metadata.modified()).ok();
         let validators = version::validators(&entry.record, stored, SystemTime::now());
@@ -137,16 +145,19 @@ impl Request {
         Ok(head.with(body))
     }
 
-    async fn answer_elsewhere(&self, reading: &Reading, found: Elsewhere) -> Result<Response, Refusal> {
+    /// Sends what others hold; if nobody delivers it, what is held here, if that may be sent.
+    async fn answer_elsewhere(&self, reading: &Reading, mut found: Elsewhere) -> Result<Response, Refusal> {
         let record = &found.target.record;
         let validators = version::validators(record, None, SystemTime::now());
         let version = version::headers(record, &validators, None);
         let head = self.head(record, &validators, version)?;
-        let body = match head.range.clone() {
-            Some(range) => Some(fetched::body(reading.fetch(found, range)).await?),
-            None => None,
-        };
-        Ok(head.with(body))
+        let Some(range) = head.range.clone() else { return Ok(head.with(None)) };
+        let held = found.held.take();
+        match (fetched::body(reading.fetch(found, range)).await, held) {
+            (Ok(body), _) => Ok(head.with(Some(body))),
+            (Err(_), Some(held)) => self.answer_held(*in_spite(*held)?),
+            (Err(error), None) => Err(error.into()),
+        }
     }
 }
 

@@ -94,7 +94,9 @@ mod tests {
             assert_eq!(asked(header, 10), Err(BadRange::Several), "{header}");
         }
         let broken = ["", "bytes", "bytes=", "bytes=,", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes=+1-2"];
-        for header in broken.into_iter().chain(["bytes=1", "bytes=1--2", "bytes=0x1-", "bytes= -", "bytes=1 -2"]) {
+        for header in
+            broken.into_iter().chain(["bytes=1", "bytes=1--2", "bytes=0x1-", "bytes= -", "bytes=1 -2"])
+        {
             assert_eq!(asked(header, 10), Err(BadRange::Malformed), "{header}");
         }
     }

@@ -50,7 +50,8 @@ impl Refusal {
 
     /// The range of a file of `size` bytes is not answered.
     pub(super) fn bad_range(error: BadRange, size: u64) -> Self {
-        let refusal = Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range not satisfiable", error.to_string());
+        let refusal =
+            Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range not satisfiable", error.to_string());
         match HeaderValue::from_str(&format!("bytes */{size}")) {
             Ok(value) => refusal.with(CONTENT_RANGE, value),
             Err(_) => refusal,
@@ -78,14 +79,20 @@ impl From<ReadError> for Refusal {
             }
             ReadError::PastBound(_) => (StatusCode::GATEWAY_TIMEOUT, "not known to be the newest"),
             ReadError::Busy | ReadError::Ending => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
-            ReadError::Download(error) if error.may_pass() => (StatusCode::SERVICE_UNAVAILABLE, "cannot be had now"),
+            ReadError::Download(error) if error.may_pass() => {
+                (StatusCode::SERVICE_UNAVAILABLE, "cannot be had now")
+            }
             ReadError::Download(_) => (StatusCode::INTERNAL_SERVER_ERROR, "cannot be read"),
         };
         let detail = match &error {
             ReadError::Download(DownloadError::Ambiguous { name, origins }) => {
                 let origins = origins.iter().map(|record| format!("?origin={}", record.origin));
                 let origins: Vec<String> = origins.collect();
-                format!("{} origins publish different files as {name}: choose one by {}", origins.len(), origins.join(" or "))
+                format!(
+                    "{} origins publish different files as {name}: choose one by {}",
+                    origins.len(),
+                    origins.join(" or ")
+                )
             }
             error => in_one_line(error),
         };

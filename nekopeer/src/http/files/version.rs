@@ -40,7 +40,11 @@ pub(super) fn validators(record: &VerifiedRecord, stored: Option<SystemTime>, no
 /// `max-age` is what is left of the time for which the version may be taken as the newest, so a fresh answer has no
 /// `Age`, which caches would subtract once more. One that is not fresh has the time since its origin last confirmed
 /// it, and a warning.
-pub(super) fn headers(record: &VerifiedRecord, validators: &Validators, validity: Option<Validity>) -> HeaderMap {
+pub(super) fn headers(
+    record: &VerifiedRecord,
+    validators: &Validators,
+    validity: Option<Validity>,
+) -> HeaderMap {
     let (left, freshness) =
         validity.map_or((0, Freshness::Unverified), |held| (held.left.as_secs(), held.freshness));
     let mut texts = vec![
@@ -108,11 +112,17 @@ mod tests {
         let fresh = said(Freshness::Fresh, 59_900, 100);
         assert_eq!(fresh[CACHE_CONTROL], "max-age=59, must-revalidate");
         assert_eq!(fresh[ETAG], format!("\"v7-{}\"", "ab".repeat(32)));
-        assert_eq!((&fresh[X_NEKO_VERSION], &fresh[X_NEKO_FRESHNESS]), (&"7".parse().unwrap(), &"fresh".parse().unwrap()));
+        assert_eq!(
+            (&fresh[X_NEKO_VERSION], &fresh[X_NEKO_FRESHNESS]),
+            (&"7".parse().unwrap(), &"fresh".parse().unwrap())
+        );
         assert!(!fresh.contains_key(AGE) && !fresh.contains_key(WARNING));
         for (freshness, warning) in [(Freshness::Stale, "110 "), (Freshness::Unverified, "111 ")] {
             let aged = said(freshness, 0, 75_400);
-            assert_eq!((&aged[CACHE_CONTROL], &aged[AGE]), (&"max-age=0, must-revalidate".parse().unwrap(), &"75".parse().unwrap()));
+            assert_eq!(
+                (&aged[CACHE_CONTROL], &aged[AGE]),
+                (&"max-age=0, must-revalidate".parse().unwrap(), &"75".parse().unwrap())
+            );
             assert!(aged[WARNING].to_str().unwrap().starts_with(warning));
         }
     }

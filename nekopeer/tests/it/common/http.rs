@@ -2,8 +2,8 @@
 
 use std::{
     collections::HashMap,
-    net::{SocketAddr, TcpStream},
     io::{Read, Write},
+    net::{SocketAddr, TcpStream},
     num::NonZeroUsize,
     time::Duration,
 };
@@ -65,7 +65,12 @@ impl Client {
     pub(crate) fn head(&mut self) -> Answer {
         let (mut head, mut byte) = (Vec::new(), [0]);
         while !head.ends_with(b"\r\n\r\n") {
-            assert_eq!(self.0.read(&mut byte).unwrap(), 1, "ended after {:?}", String::from_utf8_lossy(&head));
+            assert_eq!(
+                self.0.read(&mut byte).unwrap(),
+                1,
+                "ended after {:?}",
+                String::from_utf8_lossy(&head)
+            );
             head.push(byte[0]);
         }
         let head = String::from_utf8(head).unwrap();
