@@ -1,13 +1,12 @@
 //! The bytes of a held file, as the body of an answer.
 //!
-//! What the system has in memory is read at once, on the thread that sends it, so that it comes from the
-//! processor's cache when it is sent; measured, that is as fast as `sendfile`. What is on a disk is read on another
-//! thread, so that a slow disk delays this answer only. If the file changes meanwhile, the body fails before its
-//! last byte, and with it the connection.
+//! The connection has the system send them, all but the last, which are read here once the others have been sent:
+//! if the file has changed by then, the body fails before its end, and with it the connection. Any other server
+//! than our own gets bytes that were read on a thread.
 
 use std::{
     fs::File,
-    io::{self, IoSliceMut},
+    io,
     ops::Range,
     os::unix::fs::FileExt,
     pin::Pin,
@@ -17,86 +16,63 @@ use std::{
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use parking_lot::Mutex;
-use rustix::{
-    fs::{Advice, fadvise, fstatfs},
-    io::{Errno, ReadWriteFlags, preadv2},
-};
+use nekoindexer::http::FileSender;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::content::stamp::Stamp;
 
-/// Bytes that are read and sent at once: they stay in the processor's cache in between.
-const PIECE_BYTES: usize = 256 * 1024;
-/// The kind of file system that is memory, by `statfs(2)`: it does not know the flag that asks for what is in memory.
-const TMPFS: i64 = 0x0102_1994;
+/// Bytes that are read at once.
+const PIECE_BYTES: u64 = 256 * 1024;
+/// The last bytes of an answer, which are read and not sent by the system.
+const LAST_BYTES: u64 = 16 * 1024;
 
 /// Bytes of a file.
 #[derive(Debug)]
 pub(super) struct FileBody {
-    source: Arc<Source>,
-    left: Range<u64>,
-    /// Buffers to read into; they come back when their bytes have been sent.
-    buffers: Arc<Mutex<Vec<Vec<u8>>>>,
-    reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
-}
-
-#[derive(Debug)]
-struct Source {
-    file: File,
+    file: Arc<File>,
+    /// Its stamp when it was opened.
     stamp: Stamp,
-    is_memory: bool,
+    left: Range<u64>,
+    sender: Option<FileSender>,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
 impl FileBody {
-    /// The bytes in `range` of `file`, whose stamp is `stamp`. Blocking.
-    pub(super) fn new(file: File, stamp: Stamp, range: Range<u64>) -> Self {
-        let is_memory = fstatfs(&file).is_ok_and(|system| system.f_type == TMPFS);
-        let _ = fadvise(&file, range.start, None, Advice::Sequential); // advice only
-        let source = Arc::new(Source { file, stamp, is_memory });
-        Self { source, left: range, buffers: Arc::default(), reading: None }
-    }
-
-    fn buffer(&self) -> Vec<u8> {
-        let len = usize::try_from(self.left.end - self.left.start).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-        let mut buffer = self.buffers.lock().pop().unwrap_or_default();
-        buffer.resize(len, 0);
-        buffer
-    }
-
-    /// The next bytes, if they can be had without waiting for a disk.
-    fn read_at_once(&self) -> io::Result<Option<Vec<u8>>> {
-        let mut buffer = self.buffer();
-        let read = self.source.read_at_once(&mut buffer, self.left.start)?;
-        if read.is_none() {
-            self.buffers.lock().push(buffer);
-            return Ok(None);
-        }
-        buffer.truncate(read.unwrap_or(0));
-        Ok(Some(buffer))
-    }
-}
-
-impl Source {
-    fn read_at_once(&self, buffer: &mut [u8], at: u64) -> io::Result<Option<usize>> {
-        if self.is_memory {
-            return self.file.read_at(buffer, at).map(Some);
-        }
-        match preadv2(&self.file, &mut [IoSliceMut::new(buffer)], at, ReadWriteFlags::NOWAIT) {
-            Ok(read) => Ok(Some(read)),
-            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::INTR) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+    /// The bytes in `range` of `file`, whose stamp is `stamp`, sent by `sender` if there is one.
+    pub(super) fn new(file: File, stamp: Stamp, range: Range<u64>, sender: Option<FileSender>) -> Self {
+        Self { file: Arc::new(file), stamp, left: range, sender, reading: None }
     }
 
     /// Fails if the file is not as it was. That it was moved or replaced by another does not change its bytes.
-    fn check(&self) -> io::Result<()> {
-        let now = Stamp::of(&self.file.metadata()?);
-        if self.stamp.is_moved_to(&now) {
-            Ok(())
-        } else {
-            Err(io::Error::other("the file changed while it was sent"))
+    fn check(file: &File, stamp: &Stamp) -> io::Result<()> {
+        let now = Stamp::of(&file.metadata()?);
+        let is_same = stamp.is_moved_to(&now);
+        if is_same { Ok(()) } else { Err(io::Error::other("the file changed while it was sent")) }
+    }
+
+    /// The next bytes.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let len = self.left.end - self.left.start;
+        if let Some(sender) = &self.sender {
+            if len > LAST_BYTES {
+                return Poll::Ready(
+                    Ok(sender.frame(&self.file, self.left.start..self.left.end - LAST_BYTES)),
+                );
+            }
+            ready!(sender.poll_sent(cx));
         }
+        let (file, stamp, at) = (Arc::clone(&self.file), self.stamp, self.left.start);
+        let reading = self.reading.get_or_insert_with(|| {
+            spawn_blocking(move || {
+                let mut bytes = vec![0; usize::try_from(len.min(PIECE_BYTES)).unwrap_or(usize::MAX)];
+                file.read_exact_at(&mut bytes, at)?;
+                Self::check(&file, &stamp)?;
+                Ok(bytes.into())
+            })
+        });
+        let read = ready!(Pin::new(reading).poll(cx));
+        self.reading = None;
+        Poll::Ready(read.map_err(io::Error::other)?)
     }
 }
 
@@ -111,32 +87,9 @@ impl Body for FileBody {
         if self.left.is_empty() {
             return Poll::Ready(None);
         }
-        let read = match &mut self.reading {
-            Some(reading) => {
-                let read = ready!(Pin::new(reading).poll(cx)).map_err(io::Error::other)?;
-                self.reading = None;
-                read?
-            }
-            None => match self.read_at_once()? {
-                Some(read) => read,
-                None => {
-                    let (source, at, mut buffer) = (Arc::clone(&self.source), self.left.start, self.buffer());
-                    self.reading = Some(spawn_blocking(move || {
-                        let read = source.file.read_at(&mut buffer, at)?;
-                        buffer.truncate(read);
-                        Ok(buffer)
-                    }));
-                    return self.poll_frame(cx);
-                }
-            },
-        };
-        if read.is_empty() {
-            return Poll::Ready(Some(Err(io::ErrorKind::UnexpectedEof.into())));
-        }
-        self.source.check()?;
-        self.left.start += read.len() as u64;
-        let lent = Lent { bytes: read, to: Arc::clone(&self.buffers) };
-        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(lent)))))
+        let bytes = ready!(self.poll_bytes(cx))?;
+        self.left.start += bytes.len() as u64;
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -145,23 +98,5 @@ impl Body for FileBody {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.left.end - self.left.start)
-    }
-}
-
-/// A buffer that goes back when it was sent.
-struct Lent {
-    bytes: Vec<u8>,
-    to: Arc<Mutex<Vec<Vec<u8>>>>,
-}
-
-impl AsRef<[u8]> for Lent {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        self.to.lock().push(std::mem::take(&mut self.bytes));
     }
 }

@@ -15,7 +15,7 @@ mod version;
 use std::{ops::Range, sync::Arc, time::SystemTime};
 
 use axum::{
-    Router,
+    Extension, Router,
     body::Body,
     extract::{
         Path, Query, State,
@@ -28,6 +28,7 @@ use hyper::{
     HeaderMap, Method, StatusCode,
     header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, HeaderValue, RANGE},
 };
+use nekoindexer::http::FileSender;
 use nekoproto::{FileName, VerifiedRecord};
 use serde::Deserialize;
 
@@ -65,13 +66,14 @@ async fn file(
     State(reading): State<Arc<Reading>>,
     name: Result<Path<String>, PathRejection>,
     wanted: Result<Query<Wanted>, QueryRejection>,
+    sender: Option<Extension<FileSender>>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let Path(name) = name.map_err(|error| Refusal::malformed(error.body_text()))?;
     let Query(wanted) = wanted.map_err(|error| Refusal::malformed(error.body_text()))?;
     let name = FileName::new(&name).map_err(Refusal::no_name)?;
-    let request = Request { method, headers };
+    let request = Request { method, headers, sender: sender.map(|Extension(sender)| sender) };
     match reading.find(&name, wanted.origin.as_deref()).await? {
         Found::Held(file) => request.answer_held(*file),
         Found::Elsewhere(found) => request.answer_elsewhere(&reading, found).await,
@@ -82,6 +84,8 @@ async fn file(
 struct Request {
     method: Method,
     headers: HeaderMap,
+    /// Sends held files, if the server can do that.
+    sender: Option<FileSender>,
 }
 
 /// An answer without its body.
@@ -141,7 +145,7 @@ impl Request {
         let version = version::headers(&entry.record, &validators, Some(validity));
         let head = self.head(&entry.record, &validators, version)?;
         let range = head.range.clone();
-        let body = range.map(|range| Body::new(FileBody::new(file, entry.stamp, range)));
+        let body = range.map(|range| Body::new(FileBody::new(file, entry.stamp, range, self.sender.clone())));
         Ok(head.with(body))
     }
 
