@@ -22,6 +22,9 @@ use crate::{
 
 /// Forwarded queries in flight at once in one indexer; further ones are refused as `Busy`.
 const FORWARDS_MAX: usize = 64 * 1024;
+/// Traces in flight at once in one indexer; further ones are refused as `Busy`. An answer to a trace takes up to half a
+/// megabyte, and its neighbors' as much each.
+const TRACES_MAX: usize = 16;
 
 /// What all tasks of one indexer share.
 #[derive(Debug)]
@@ -37,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
     /// A permit for each query that is forwarded at the moment.
     pub(crate) forwards: Semaphore,
+    /// A permit for each trace that is answered at the moment.
+    pub(crate) traces: Semaphore,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -51,10 +56,11 @@ impl Shared {
             lease: config.lease,
             routing: config.routing,
             state: State::new(Instant::now()),
-            neighbors: Neighborhood::new(node.tag(), config.neighbors.len(), trusted_until),
+            neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until),
             verifier: Verifier::default(),
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),
+            traces: Semaphore::new(TRACES_MAX),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }

@@ -11,6 +11,7 @@ mod door;
 mod download;
 mod http;
 mod indexers;
+mod json;
 mod library;
 mod listing;
 mod peer;

@@ -7,8 +7,9 @@ use std::{
     sync::Arc,
 };
 
+use nekoindexer::http::TokenError;
 use nekoproto::{
-    FileName, Identity, IdentityError, NodeId, Role,
+    FileName, Identity, IdentityError, NodeId, Role, TraceReply,
     transport::{Endpoint, EndpointConfig, EndpointError, Listener},
 };
 use parking_lot::Mutex;
@@ -52,6 +53,9 @@ pub enum StartError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// The token of the HTTP door cannot be loaded or made.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The address cannot be listened on.
     #[error("cannot listen on {addr}: {source}")]
     Listen {
@@ -232,6 +236,14 @@ impl PeerHandle {
         self.peers.search_all(names, Scope::Network { ttl_hops }).await
     }
 
+    /// Follows a query for `name`: one tree of hops for each own indexer. Nothing in it is signed.
+    ///
+    /// # Errors
+    /// No indexer is given.
+    pub async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
+        self.indexers.trace(name, ttl_hops).await
+    }
+
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.
     ///
     /// # Errors
@@ -256,6 +268,21 @@ impl PeerHandle {
     /// How far the writing of the file of `name` is, if it is being written.
     pub(crate) fn in_use(&self, name: &FileName) -> Option<Arc<Progress>> {
         self.library.in_use(name)
+    }
+
+    /// The files that are being written, and how far each is.
+    pub(crate) fn writing(&self) -> Vec<(FileName, Arc<Progress>)> {
+        self.library.writing()
+    }
+
+    /// Whoever writes the file of `name` does not put it in its place, if it is not there yet.
+    pub(crate) fn end_writing(&self, name: &FileName) {
+        self.library.end_writing(name);
+    }
+
+    /// Sends an event to all who look at them.
+    pub(crate) fn tell(&self, event: Event) {
+        self.library.tell(event);
     }
 
     /// Waits until the file of `name` is not being written.
@@ -336,7 +363,22 @@ impl PeerHandle {
     /// first whether they are still the newest; otherwise no other node is asked.
     #[must_use]
     pub fn listing(&self, ask_origins: bool) -> Listing {
-        Listing::new(&self.library, ask_origins.then_some(&self.peers))
+        Listing::new(&self.library, ask_origins.then_some(&self.peers), None, usize::MAX)
+    }
+
+    /// The same, of those after this name in the order of their text; pieces have at most `at_once` files.
+    pub(crate) fn listing_after(
+        &self,
+        after: Option<&FileName>,
+        at_once: usize,
+        ask_origins: bool,
+    ) -> Listing {
+        Listing::new(&self.library, ask_origins.then_some(&self.peers), after, at_once)
+    }
+
+    /// The same, of these names.
+    pub(crate) fn listing_of(&self, names: Vec<FileName>, ask_origins: bool) -> Listing {
+        Listing::of(&self.library, ask_origins.then_some(&self.peers), names)
     }
 
     /// All files published and held here, without asking any other node. For few files: see
@@ -380,6 +422,11 @@ impl PeerHandle {
 
     /// Withdraws everything registered, stops serving, and waits until every task has ended.
     pub async fn shutdown(self) {
+        self.end().await;
+    }
+
+    /// The same, where others still refer to the peer.
+    pub(crate) async fn end(&self) {
         self.indexers.withdraw_all().await;
         self.library.tasks.end().await;
     }

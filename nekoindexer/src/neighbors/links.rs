@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -32,6 +33,8 @@ const INBOUND_OF_ONE_MAX: usize = 2;
 /// A connection to a neighbor.
 #[derive(Clone, Debug)]
 pub(crate) struct Connected {
+    /// Where it listens, or else where it connected from.
+    pub(crate) addr: SocketAddr,
     /// Calls it.
     pub(crate) client: IndexerServiceClient,
     /// What the two ends told each other of names over this connection.
@@ -71,6 +74,8 @@ pub(crate) struct Neighbors {
     pub(crate) sorted: Arc<[NodeTag]>,
     /// Those out of reach; `None` where it was never known who they are.
     pub(crate) away: Vec<Option<NodeTag>>,
+    /// Where they are, or were, in the same order.
+    pub(crate) away_at: Vec<SocketAddr>,
     /// Grows with each change.
     pub(crate) version: u64,
 }
@@ -93,8 +98,9 @@ struct KnownLinks {
     loads: HashMap<NodeId, Arc<Load>>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Configured {
+    addr: SocketAddr,
     connected: Option<Connected>,
     /// Who answered there last.
     node: Option<NodeId>,
@@ -107,16 +113,24 @@ struct Inbound {
     /// One for each open connection, and what ends it.
     clients: Vec<(Connected, AbortHandle)>,
     lost_at: Option<Instant>,
+    /// Where the latest one came from.
+    addr: SocketAddr,
 }
 
 impl Links {
-    /// `configured` links, none of them up yet.
+    /// The links to these `configured` addresses, none of them up yet.
     #[must_use]
-    pub(crate) fn new(configured: usize) -> Self {
+    pub(crate) fn new(configured: &[SocketAddr]) -> Self {
+        let link = |addr: &SocketAddr| Configured {
+            addr: *addr,
+            connected: None,
+            node: None,
+            ourselves: false,
+        };
         let links = Self {
             current: ArcSwap::default(),
             known: Mutex::new(KnownLinks {
-                configured: vec![Configured::default(); configured],
+                configured: configured.iter().map(link).collect(),
                 ..KnownLinks::default()
             }),
             reachable: watch::Sender::new(0),
@@ -148,7 +162,7 @@ impl Links {
             }
             LinkState::Up { client, remote } => {
                 let connected = Some(client.clone());
-                *link = Configured { connected, node: Some(remote.node), ourselves: false };
+                *link = Configured { connected, node: Some(remote.node), ourselves: false, ..*link };
             }
             LinkState::Down(why) => {
                 link.connected = None;
@@ -170,13 +184,14 @@ impl Links {
             warn!(node = %node.short(), "too many neighbors: this one is served but not asked");
             return false;
         }
-        let inbound =
-            known.inbound.entry(node).or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None });
+        let addr = connected.addr;
+        let inbound = known.inbound.entry(node);
+        let inbound = inbound.or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None, addr });
         if inbound.clients.len() >= INBOUND_OF_ONE_MAX {
             inbound.clients.remove(0).1.abort();
         }
         inbound.clients.push((connected, end));
-        inbound.lost_at = None;
+        (inbound.lost_at, inbound.addr) = (None, addr);
         self.publish(&mut known);
         true
     }
@@ -261,12 +276,12 @@ impl KnownLinks {
         neighbors.sorted = sorted.into();
         self.loads.retain(|node, _| neighbors.tags.contains(&node.tag()));
         let configured = self.configured.iter().filter(|link| link.connected.is_none() && !link.ourselves);
+        let configured = configured.map(|link| (link.node.map(|node| node.tag()), link.addr));
         let lost = self.inbound.iter().filter(|(_, inbound)| inbound.clients.is_empty());
-        for tag in
-            configured.map(|link| link.node.map(|node| node.tag())).chain(lost.map(|(n, _)| Some(n.tag())))
-        {
+        for (tag, addr) in configured.chain(lost.map(|(node, inbound)| (Some(node.tag()), inbound.addr))) {
             if tag.is_none_or(|tag| !neighbors.tags.contains(&tag)) {
                 neighbors.away.push(tag);
+                neighbors.away_at.push(addr);
             }
         }
         neighbors

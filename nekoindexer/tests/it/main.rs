@@ -14,4 +14,5 @@ mod network;
 mod program;
 mod sim;
 mod summaries;
+mod trace;
 mod updates;

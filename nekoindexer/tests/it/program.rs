@@ -5,10 +5,13 @@ use std::{
     net::{SocketAddr, TcpListener},
     os::unix::fs::PermissionsExt,
     process::{Output, Stdio},
+    time::Duration,
 };
 
-use crate::common::{ANY_PORT, Peer, eventually, hits, in_time, nodes, peer::endpoint, record};
-use nekoproto::{NodeId, Purpose, Role, transport::Security};
+use crate::common::{
+    ANY_PORT, Peer, eventually, hits, in_time, indexer, nodes, peer::endpoint, query, record, within,
+};
+use nekoproto::{NoAnswer, NodeId, Purpose, Role, transport::Security};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -189,6 +192,29 @@ async fn data_folder_keeps_the_node_and_its_key_private() {
         let (code, stderr) = ends(&[&["--listen", "127.0.0.1:0"][..], &args].concat()).await;
         assert_eq!(code, Some(3));
         assert!(stderr.contains("indexer.key") && stderr.contains("chmod 600"), "{stderr}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn program_that_stands_still_is_a_hop_that_did_not_answer_in_time() {
+    in_time(async {
+        let still = Running::begin(&["--insecure"]).await;
+        let asked = indexer(Security::Insecure, &[still.addr]).await;
+        asked.neighbors_reach(1).await;
+        let peer = Peer::join(1, asked.local_addr(), Security::Insecure).await;
+        let answer = async || {
+            let reply = peer.client.trace(within(Duration::from_millis(800)), query("a", 2)).await;
+            let reply = reply.expect("the asker itself answers in time").unwrap();
+            assert_eq!((reply.hops.len(), reply.hops[1].addr), (2, Some(still.addr)), "{reply:?}");
+            reply.hops[1].answer.clone().map(|_| ())
+        };
+        let pid = Pid::from_raw(still.child.id().unwrap().cast_signed()).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        assert_eq!(answer().await, Err(NoAnswer::Late));
+        kill_process(pid, Signal::CONT).unwrap();
+        let answers = async || answer().await.ok();
+        eventually(answers).await;
     })
     .await;
 }

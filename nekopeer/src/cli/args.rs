@@ -42,6 +42,9 @@ pub struct NodeArgs {
     /// indexer; of 127.0.0.1 if that is on this machine]
     #[arg(long, global = true, value_name = "ADDR", value_parser = resolve, env = "NEKOPEER_LISTEN")]
     pub listen: Option<SocketAddr>,
+    /// Answer over HTTP on this address while serving, with a page to look at; port 0 picks a free one [default: not]
+    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve, env = "NEKOPEER_HTTP")]
+    pub http: Option<SocketAddr>,
     /// The folder that files are downloaded to, and that names are relative to
     #[arg(long, global = true, value_name = "DIR", default_value = ".", env = "NEKOPEER_DIR")]
     pub dir: PathBuf,

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     commands::{Answer, Command, no_input},
     door::{DoorError, Facts},
+    json::JobsJson,
     storage::lock::DataLock,
 };
 
@@ -34,6 +35,11 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
         return Ok(stop_peer(args, output, &mut stop).await?.unwrap_or(Ended::Failed));
     }
     let need = Need::of(&command);
+    if need == Need::Running
+        && matches!(running(args.data_dir(), output).await, Err(DoorError::NobodyThere(_)))
+    {
+        return nobody_runs(args, &command, output);
+    }
     loop {
         let Some(mut reached) = reached(args, need, output, &mut stop).await? else {
             return Ok(Ended::Failed);
@@ -53,6 +59,33 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
             }
         }
     }
+}
+
+/// No peer runs that could carry out a command, which is about one that does.
+fn nobody_runs(args: &NodeArgs, command: &Command, output: Output) -> anyhow::Result<Ended> {
+    let folder = args.data_dir();
+    let folder = folder.display();
+    Ok(match command {
+        Command::Jobs if output.is_json() => {
+            output.object(&JobsJson { jobs: Vec::new() })?;
+            Ended::Well
+        }
+        Command::Jobs => {
+            output.note(&format!("no peer runs on the data folder {folder}, and so no job"));
+            Ended::Well
+        }
+        Command::Cancel { .. } => {
+            output.note(&format!("error: no peer runs on the data folder {folder}, and so no job"));
+            Ended::NotFound
+        }
+        _ => {
+            output.note(&format!(
+                "error: --background needs a peer that keeps running on {folder}: start one with nekopeer serve, \
+                 or leave out --background"
+            ));
+            Ended::Usage
+        }
+    })
 }
 
 /// Finds who carries out a command; `None` if the user has no patience.

@@ -26,6 +26,8 @@ const SILENT_AFTER: Duration = Duration::from_secs(2);
 /// What a command needs of the peer that carries it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
+    /// To run already.
+    Running,
     /// Its catalogue.
     Catalogue,
     /// Other peers, too, if it has indexers.
@@ -40,11 +42,15 @@ impl Need {
     pub(super) const fn of(command: &Command) -> Self {
         match command {
             Command::Publish { .. } | Command::Store { .. } => Self::Serving,
+            Command::Download { background: true, .. } | Command::Jobs | Command::Cancel { .. } => {
+                Self::Running
+            }
             Command::Download { .. }
             | Command::Read { .. }
             | Command::Search { .. }
-            | Command::Query { .. } => Self::Indexer,
-            Command::Check => Self::Peers,
+            | Command::Query { .. }
+            | Command::Trace { .. } => Self::Indexer,
+            Command::Check { .. } => Self::Peers,
             Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
                 Self::Catalogue
             }
@@ -53,7 +59,7 @@ impl Need {
 
     fn is_met_by(self, facts: &Facts) -> bool {
         match self {
-            Self::Catalogue => true,
+            Self::Running | Self::Catalogue => true,
             Self::Peers | Self::Indexer => !facts.indexers.is_empty(),
             Self::Serving => facts.serves_on.is_some(),
         }
@@ -147,7 +153,7 @@ pub(super) async fn running(folder: PathBuf, output: Output) -> Result<Caller, D
 
 async fn find_indexers(args: &NodeArgs, need: Need) -> anyhow::Result<Indexers> {
     match need {
-        Need::Catalogue => Ok(Indexers::default()),
+        Need::Running | Need::Catalogue => Ok(Indexers::default()),
         Need::Peers => Indexers::find(args).await,
         Need::Indexer | Need::Serving => Indexers::find_or_start(args).await,
     }

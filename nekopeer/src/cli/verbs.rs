@@ -3,6 +3,7 @@
 use std::{
     io,
     path::{Path, PathBuf, absolute},
+    slice,
 };
 
 use anyhow::Context;
@@ -50,6 +51,9 @@ pub enum Verb {
         reach: Reach,
         #[command(flatten)]
         which: Which,
+        /// Return at once, and have the running peer go on; see jobs and cancel
+        #[arg(long)]
+        background: bool,
     },
     /// Ask the own indexer only
     Search {
@@ -65,12 +69,28 @@ pub enum Verb {
         #[command(flatten)]
         reach: Reach,
     },
+    /// Show which indexers a query reaches, which it leaves out and why, and how long each takes
+    Trace {
+        /// What to look for
+        #[arg(value_name = "NAME")]
+        name: FileName,
+        #[command(flatten)]
+        reach: Reach,
+    },
     /// List what is published and held here
     Ls,
     /// List what is held here after asking the origins whether it is still the newest
     Status,
     /// End the peer that runs on this folder
     Stop,
+    /// List the long commands that the running peer carries out, and those that ended lately
+    Jobs,
+    /// Interrupt one of them, whoever began it; what came so far is kept
+    Cancel {
+        /// Its id, or the name it is about
+        #[arg(value_name = "NAME|ID")]
+        what: String,
+    },
 }
 
 /// What to publish.
@@ -167,14 +187,17 @@ impl Verb {
             Self::Share(files) => files.command(saying)?,
             Self::Register(files) => files.with_name_as_second_word(saying).command(saying)?,
             Self::Deregister { names } => Command::Withdraw { names },
-            Self::Get { names, names_from, output, reach, which } => {
+            Self::Get { names, names_from, output, reach, which, background } => {
                 let names = all_names(names, names_from.as_deref(), saying)?;
-                get(names, output, reach, which)?
+                get(names, output, reach, which, background)?
             }
             Self::Search { names } => Command::Search { names },
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
-            Self::Ls => Command::List { first: None },
-            Self::Status => Command::Check,
+            Self::Trace { name, reach } => Command::Trace { name, ttl_hops: reach.ttl },
+            Self::Ls => Command::List { first: None, after: None },
+            Self::Status => Command::Check { names: Vec::new(), first: None, after: None },
+            Self::Jobs => Command::Jobs,
+            Self::Cancel { what } => Command::Cancel { what },
             Self::Stop => Command::Stop,
         })
     }
@@ -186,7 +209,14 @@ impl Verb {
             | Self::Search { names }
             | Self::Query { names, .. }
             | Self::Deregister { names } => names,
-            Self::Share(_) | Self::Register(_) | Self::Ls | Self::Status | Self::Stop => &[],
+            Self::Trace { name, .. } => slice::from_ref(name),
+            Self::Share(_)
+            | Self::Register(_)
+            | Self::Ls
+            | Self::Status
+            | Self::Stop
+            | Self::Jobs
+            | Self::Cancel { .. } => &[],
         }
     }
 }
@@ -256,9 +286,13 @@ fn get(
     output: Option<PathBuf>,
     reach: Reach,
     which: Which,
+    background: bool,
 ) -> Result<Command, NoCommand> {
     let wanted = Wanted { origin: which.origin, ttl_hops: reach.ttl };
     let output = match (names.as_slice(), output) {
+        ([_], Some(path)) if path == Path::new(STDIO) && background => {
+            return Err(NoCommand::Usage("-o - writes to stdout, which --background leaves"));
+        }
         ([name], Some(path)) if path == Path::new(STDIO) => {
             return Ok(Command::Read { name: name.clone(), wanted });
         }
@@ -266,7 +300,7 @@ fn get(
         (_, None) => None,
         (_, Some(_)) => return Err(NoCommand::Usage("-o names the place of a single file")),
     };
-    Ok(Command::Download { names, output, force: which.force, wanted })
+    Ok(Command::Download { names, output, force: which.force, wanted, background })
 }
 
 #[cfg(test)]

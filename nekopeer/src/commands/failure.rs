@@ -1,10 +1,15 @@
 //! [`Failure`]: why a command failed, as a value.
 
-use std::error::Error;
+use std::{error::Error, io};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{download::DownloadError, indexers::SearchError, publish::PublishError};
+use crate::{
+    download::DownloadError,
+    indexers::SearchError,
+    publish::PublishError,
+    storage::{StoreError, catalogue::CatalogueError},
+};
 
 /// Why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -25,6 +30,18 @@ pub(crate) enum FailureKind {
     Moved,
     /// Anything else.
     Failed,
+    /// It contradicts what is there, or is not clear: the caller has to choose.
+    Conflict,
+    /// What was asked for cannot be.
+    Invalid,
+    /// The disk is full.
+    Full,
+    /// The peer has enough to do; later it may work.
+    Busy,
+    /// Another node is not there; later it may work.
+    Away,
+    /// Another command ended it.
+    Cancelled,
 }
 
 impl Failure {
@@ -40,8 +57,7 @@ impl Failure {
 
 impl From<&DownloadError> for Failure {
     fn from(error: &DownloadError) -> Self {
-        let is_missing = matches!(error, DownloadError::NotFound { .. });
-        Self::of(if is_missing { FailureKind::NotFound } else { FailureKind::Failed }, error)
+        Self::of(error.into(), error)
     }
 }
 
@@ -53,14 +69,88 @@ impl From<DownloadError> for Failure {
 
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
-        let is_missing = matches!(error, PublishError::NotRegistered(_));
-        Self::of(if is_missing { FailureKind::NotFound } else { FailureKind::Failed }, &error)
+        Self::of((&error).into(), &error)
     }
 }
 
 impl From<SearchError> for Failure {
     fn from(error: SearchError) -> Self {
-        Self::of(FailureKind::Failed, &error)
+        Self::of((&error).into(), &error)
+    }
+}
+
+impl From<&DownloadError> for FailureKind {
+    fn from(error: &DownloadError) -> Self {
+        match error {
+            DownloadError::NotFound { .. } => Self::NotFound,
+            DownloadError::Search(error) => error.into(),
+            DownloadError::Store(error) => error.into(),
+            DownloadError::Catalogue(error) => error.into(),
+            DownloadError::Ambiguous { .. }
+            | DownloadError::Own(_)
+            | DownloadError::AlreadyRunning(_)
+            | DownloadError::Exists(_)
+            | DownloadError::NotPublished(_)
+            | DownloadError::Collides { .. }
+            | DownloadError::Older { .. } => Self::Conflict,
+            DownloadError::Unsettled(_)
+            | DownloadError::SourcesExhausted { .. }
+            | DownloadError::NobodyAsked { .. } => Self::Away,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl From<&PublishError> for FailureKind {
+    fn from(error: &PublishError) -> Self {
+        match error {
+            PublishError::NotRegistered(_) => Self::NotFound,
+            PublishError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Self::NotFound
+            }
+            PublishError::NameForFolder(_) | PublishError::SameName { .. } => Self::Conflict,
+            PublishError::Catalogue(error) => error.into(),
+            PublishError::NotStored { source, .. } => (&**source).into(),
+            PublishError::Chunk(_) => Self::Failed,
+            _ => Self::Invalid,
+        }
+    }
+}
+
+impl From<&SearchError> for FailureKind {
+    fn from(error: &SearchError) -> Self {
+        match error {
+            SearchError::NoIndexer | SearchError::Unreachable { .. } => Self::Away,
+            SearchError::Refused(_) => Self::Failed,
+        }
+    }
+}
+
+impl From<&StoreError> for FailureKind {
+    fn from(error: &StoreError) -> Self {
+        match error {
+            StoreError::Full(_) | StoreError::FullDownload { .. } => Self::Full,
+            StoreError::Busy(_) | StoreError::ChangedMeanwhile(_) => Self::Conflict,
+            StoreError::Escapes(_) | StoreError::NotAPlace(_) => Self::Invalid,
+            StoreError::Io { source, .. } => match source.kind() {
+                // A file stands where a folder is needed, or the other way round.
+                io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {
+                    Self::Conflict
+                }
+                io::ErrorKind::InvalidFilename => Self::Invalid,
+                _ => Self::Failed,
+            },
+        }
+    }
+}
+
+impl From<&CatalogueError> for FailureKind {
+    fn from(error: &CatalogueError) -> Self {
+        match error {
+            CatalogueError::Full(_) => Self::Full,
+            CatalogueError::CopyOfOther { .. } => Self::Conflict,
+            _ => Self::Failed,
+        }
     }
 }
 

@@ -2,14 +2,19 @@
 
 use std::path::Path;
 
-use nekoproto::{ContentHash, FileName, Freshness, Holder, Mode, NodeId, VerifiedRecord, Version};
+use nekoproto::{
+    ContentHash, FileName, Freshness, Holder, Mode, NodeId, TraceReply, VerifiedRecord, Version,
+};
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, LocalPath, in_one_line};
+use super::{Failure, JobRow, LocalPath, in_one_line};
 use crate::{
     download::{Delivery, DownloadError, Downloaded},
     indexers::Answer,
-    library::status::{Condition, FileStatus},
+    library::{
+        copies::Confirmed,
+        status::{Condition, FileStatus},
+    },
     state::freshness::Doubt,
     storage::catalogue::CatalogueError,
 };
@@ -42,6 +47,12 @@ pub(crate) enum Row {
         /// Why it still is.
         outcome: Result<(), Failure>,
     },
+    /// A job.
+    Job(JobRow),
+    /// A job that was cancelled.
+    Cancelled(JobRow),
+    /// The way of a query from one own indexer on, which is its first hop.
+    Trace(TraceReply),
 }
 
 /// One version of a file.
@@ -66,6 +77,8 @@ pub(crate) struct FileRow {
     pub(crate) condition: Condition,
     /// The newest later version known.
     pub(crate) newest: Option<Version>,
+    /// Of a copy: when its origin confirmed it last, and until when it counts as fresh for that.
+    pub(crate) confirmed: Option<Confirmed>,
 }
 
 /// What was found under one name.
@@ -112,6 +125,14 @@ pub(crate) enum PublishedRow {
 }
 
 impl Row {
+    /// The name of the file that it lists.
+    pub(crate) fn name(&self) -> Option<&FileName> {
+        match self {
+            Self::File(file) => Some(&file.record.name),
+            _ => None,
+        }
+    }
+
     /// About how many bytes it has when encoded.
     pub(super) fn weight(&self) -> usize {
         /// Bytes of a row without its texts and lists.
@@ -137,6 +158,10 @@ impl Row {
                 BASE + name.as_str().len()
             }
             Self::Published(PublishedRow::Failed { path: at, why }) => BASE + path(at) + why.len(),
+            Self::Job(job) | Self::Cancelled(job) => {
+                BASE + job.name.len() + job.error.as_ref().map_or(0, String::len)
+            }
+            Self::Trace(reply) => BASE + reply.hops.len() * BASE,
         }
     }
 
@@ -148,6 +173,7 @@ impl Row {
                 own: file.own,
                 condition: file.condition,
                 newest: file.newest,
+                confirmed: file.confirmed,
             }),
             Err(error) => Self::Damaged { why: in_one_line(&error) },
         }

@@ -166,6 +166,12 @@ impl Library {
         self.in_use.lock().get(name).map(|(progress, _)| Arc::clone(progress))
     }
 
+    /// The files that are being written, and how far each is.
+    pub(crate) fn writing(&self) -> Vec<(FileName, Arc<Progress>)> {
+        let in_use = self.in_use.lock();
+        in_use.iter().map(|(name, (progress, _))| (name.clone(), Arc::clone(progress))).collect()
+    }
+
     /// Waits until the file of `name` is not being written.
     pub(crate) async fn until_free(&self, name: &FileName) {
         loop {

@@ -153,9 +153,9 @@ impl CopyState {
         }
     }
 
-    /// How long ago the last confirmed question was sent, and how long a confirmation counts.
-    pub(crate) fn confirmed_since(&self, now: Instant) -> Option<(Duration, Duration)> {
-        self.confirmed_at.map(|at| (now.saturating_duration_since(at), self.bound()))
+    /// When the question was sent that its origin confirmed last, and how long that counts.
+    pub(crate) fn confirmation(&self) -> Option<(Instant, Duration)> {
+        self.confirmed_at.map(|at| (at, self.bound()))
     }
 
     /// When to ask the origin next.

@@ -3,17 +3,18 @@
 mod downloads;
 mod files;
 mod hits;
+mod jobs;
 mod published;
 mod table;
+mod trace;
 
 use std::io::{self, Write};
 
 use nekoproto::Freshness;
-use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{Ended, bar::Bar, output::Output};
-use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow};
+use super::{Ended, bar::Bars, output::Output};
+use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary};
 
 /// Shows the rows of one kind of answer.
 trait View {
@@ -36,12 +37,15 @@ pub(super) fn answer(
     mut replies: mpsc::Receiver<Reply>,
 ) -> anyhow::Result<Ended> {
     let mut view = view(command);
-    let mut bar = Bar::new(&title(command), output);
+    let mut bars = Bars::new(&title(command), output);
     while let Some(reply) = replies.blocking_recv() {
         match reply {
-            Reply::Progress(now) => bar.draw(now),
+            Reply::Progress(now) => bars.draw(now),
+            Reply::Parts(parts) => {
+                bars.draw_parts(parts.iter().map(|(name, now)| (name.as_str(), *now)));
+            }
             Reply::Rows(rows) => {
-                bar.clear();
+                bars.clear();
                 view.rows(rows, output)?;
             }
             Reply::Bytes(bytes) => {
@@ -50,7 +54,7 @@ pub(super) fn answer(
             }
             Reply::Event(_) | Reply::EventsMissed(_) => {} // are shown by `events`
             Reply::Finished(result) => {
-                bar.clear();
+                bars.clear();
                 io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
                 return match result {
                     Ok(summary) => Ok(view.finish(summary, output)?),
@@ -62,7 +66,7 @@ pub(super) fn answer(
             }
         }
     }
-    bar.clear();
+    bars.clear();
     view.abandon(output)?;
     Ok(Ended::Failed)
 }
@@ -71,10 +75,13 @@ fn view(command: &Command) -> Box<dyn View> {
     match command {
         Command::Publish { .. } | Command::Store { .. } => Box::<published::Published>::default(),
         Command::Search { names } | Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Jobs => Box::<jobs::Jobs>::default(),
+        Command::Download { background: true, .. } | Command::Cancel { .. } => Box::<jobs::Lines>::default(),
         Command::Download { names, .. } if names.len() != 1 => Box::<downloads::Many>::default(),
         Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
         Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
-        Command::List { .. } | Command::Check => Box::<files::Files>::default(),
+        Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
+        Command::Trace { name, .. } => Box::new(trace::Trace::of(name.clone())),
         Command::Withdraw { .. } | Command::Events | Command::Stop => Box::<Lines>::default(),
     }
 }
@@ -87,7 +94,7 @@ fn title(command: &Command) -> String {
         Command::Read { name, .. } => name.to_string(),
         Command::Download { names, .. } => match names.as_slice() {
             [name] => name.to_string(),
-            _ => "files".to_owned(),
+            names => format!("{} files", names.len()),
         },
         _ => String::new(),
     }
@@ -104,7 +111,7 @@ fn failed(failure: &Failure, output: Output) -> Ended {
     output.note(&format!("error: {}", failure.message));
     match failure.kind {
         FailureKind::NotFound => Ended::NotFound,
-        FailureKind::Moved | FailureKind::Failed => Ended::Failed,
+        _ => Ended::Failed,
     }
 }
 
@@ -141,16 +148,6 @@ impl View for Lines {
     fn abandon(&mut self, output: Output) -> io::Result<()> {
         if self.done.is_empty() { Ok(()) } else { output.say(&self.done.join("; ")) }
     }
-}
-
-fn version_json(version: &VersionRow) -> Value {
-    json!({
-        "name": version.name.as_str(),
-        "origin": version.origin.to_string(),
-        "version": version.version.get(),
-        "size": version.size,
-        "content": version.content.to_string(),
-    })
 }
 
 /// What is to be said about the freshness of a download, if anything.

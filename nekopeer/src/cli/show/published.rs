@@ -2,12 +2,11 @@
 
 use std::io;
 
-use serde_json::{Value, json};
-
-use super::{View, table::JsonList, version_json};
+use super::{View, table::JsonList};
 use crate::{
     cli::{Ended, output::Output, units::size},
     commands::{PublishedRow, Row, Summary, VersionRow},
+    json::{UnpublishedJson, VersionJson},
 };
 
 /// Files that are listed one by one.
@@ -20,8 +19,7 @@ pub(super) struct Published {
     unchanged: usize,
     bytes: u64,
     copies: Vec<String>,
-    /// Paths and errors.
-    failed: Vec<(String, String)>,
+    failed: Vec<UnpublishedJson>,
 }
 
 impl Default for Published {
@@ -53,7 +51,7 @@ impl View for Published {
                 }
                 _ => None,
             });
-            self.list.add(versions.map(version_json), output)?;
+            self.list.add(versions.map(VersionJson::from), output)?;
         }
         for row in rows {
             let Row::Published(row) = row else { continue };
@@ -68,7 +66,8 @@ impl View for Published {
                 }
                 PublishedRow::Copy(name) => self.copies.push(name.to_string()),
                 PublishedRow::Failed { path, why } => {
-                    self.failed.push((path.0.to_string_lossy().into_owned(), why));
+                    let path = path.0.to_string_lossy().into_owned();
+                    self.failed.push(UnpublishedJson { error: why, path });
                 }
             }
         }
@@ -81,8 +80,7 @@ impl View for Published {
             Summary::Done => (0, false),
         };
         if output.is_json() {
-            let failed = self.failed.iter().map(|(path, why)| json!({ "path": path, "error": why }));
-            let failed = Value::Array(failed.collect());
+            let failed = serde_json::to_value(&self.failed)?;
             let fields =
                 [("failed", failed), ("indexers_told", told.into()), ("confirmed", is_confirmed.into())];
             self.list.end(&fields, output)?;
@@ -97,7 +95,7 @@ impl View for Published {
             let unconfirmed = if is_confirmed { "" } else { ", not confirmed by an indexer yet" };
             output.line(&format!("{new} new, {unchanged} unchanged, {}{unconfirmed}", size(*bytes)))?;
         }
-        self.failed.iter().for_each(|(_, why)| output.note(&format!("error: {why}")));
+        self.failed.iter().for_each(|failed| output.note(&format!("error: {}", failed.error)));
         Ok(match self.failed.is_empty() {
             true => Ended::Well,
             false if self.new + self.unchanged > 0 => Ended::Partly,

@@ -48,6 +48,13 @@ pub(crate) struct Page {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageStart(Option<String>);
 
+impl PageStart {
+    /// After this name; from the first with `None`.
+    pub(crate) fn after(name: Option<&FileName>) -> Self {
+        Self(name.map(FileName::to_string))
+    }
+}
+
 /// Number of rows.
 #[cfg(test)]
 #[derive(Debug, Default, PartialEq, Eq)]
