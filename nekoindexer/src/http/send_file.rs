@@ -57,8 +57,9 @@ struct Part {
 }
 
 impl FileSender {
-    /// A frame that stands for the first bytes of `range` of `file`, at most [`FRAME_BYTES_MAX`]. It must be the next
-    /// frame of the body. If the file ends before, the connection is cut.
+    /// A frame that stands for the first bytes of `range` of `file`, at most [`FRAME_BYTES_MAX`]. To be called when
+    /// the body is polled for its next frame, and not before: the body must yield it next. If the file ends before
+    /// the range does, the connection is cut.
     #[must_use]
     pub fn frame(&self, file: &Arc<File>, range: Range<u64>) -> Bytes {
         let wanted = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);

@@ -7,6 +7,7 @@ mod common;
 mod heartbeats;
 mod hostile;
 mod http_door;
+mod http_send_file;
 mod leases;
 mod links;
 mod neighbors;

@@ -557,3 +557,18 @@ async fn a_copy_that_a_user_changed_is_fetched_anew() {
     })
     .await;
 }
+
+#[test]
+fn the_door_of_the_program_sends_files() {
+    let (_indexers, home) = crate::program::one_home();
+    let content = crate::program::bytes(1, 3 * MIB);
+    home.write("deep/a.bin", &content);
+    let mut running = home.start(&["share", "deep", "--http", "127.0.0.1:0"]);
+    let http = crate::http_client::Http::of(&home, &mut running);
+    running.err_line("registered ");
+    let answer = http.get("/f/deep/a.bin");
+    assert_eq!(answer.status, 200, "{}", answer.head);
+    assert!(answer.body == content);
+    // What the door says about its own pages does not hide that a file may do nothing.
+    assert!(answer.head.contains("sandbox; default-src 'none'"), "{}", answer.head);
+}

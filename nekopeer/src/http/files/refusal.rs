@@ -18,12 +18,12 @@ const RETRY_AFTER_SECS: u16 = 5;
 #[derive(Debug)]
 pub(super) struct Refusal {
     problem: Problem,
-    headers: HeaderMap,
+    headers: Box<HeaderMap>,
 }
 
 impl Refusal {
     fn new(status: StatusCode, title: &'static str, detail: String) -> Self {
-        Self { problem: Problem { status, title, detail }, headers: HeaderMap::new() }
+        Self { problem: Problem { status, title, detail }, headers: Box::default() }
     }
 
     fn with(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
@@ -45,7 +45,7 @@ impl Refusal {
     pub(super) fn another_version(version: HeaderMap) -> Self {
         let detail = "the file is at another version than the request names: ask again without the condition";
         let refusal = Self::new(StatusCode::PRECONDITION_FAILED, "another version", detail.to_owned());
-        Self { headers: version, ..refusal }
+        Self { headers: Box::new(version), ..refusal }
     }
 
     /// The range of a file of `size` bytes is not answered.
@@ -110,7 +110,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let mut response = self.problem.into_response();
         // The problem says that it is not to be kept, whatever holds for the version.
-        for (name, value) in &self.headers {
+        for (name, value) in self.headers.iter() {
             response.headers_mut().entry(name).or_insert_with(|| value.clone());
         }
         response
