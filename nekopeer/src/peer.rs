@@ -15,7 +15,7 @@ use nekoproto::{
     transport::{Endpoint, EndpointConfig, EndpointError, Listener},
 };
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::{runtime::Handle, sync::broadcast};
 
 use crate::{
     config::Config,
@@ -27,6 +27,7 @@ use crate::{
     listing::Listing,
     peers::Peers,
     publish::{PublishError, PublishOptions, PublishOutcome, Publisher, Publishing},
+    reading::Reading,
     serve::{Uploads, partial_files::PartialFiles},
     storage::{
         StoreError,
@@ -296,6 +297,11 @@ impl PeerHandle {
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
         self.downloader.download(name, options, progress).await
+    }
+
+    /// Reads files by name for others. To be called on the runtime of this peer.
+    pub(crate) fn reading(&self) -> Reading {
+        Reading::new(&self.library, &self.peers, &self.downloader, Handle::current())
     }
 
     /// How far the writing of the file of `name` is, if it is being written.

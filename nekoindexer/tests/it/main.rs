@@ -10,6 +10,7 @@ mod heartbeats;
 mod hostile;
 mod http_door;
 mod http_indexer;
+mod http_send_file;
 mod leases;
 mod links;
 mod neighbors;

@@ -196,7 +196,11 @@ impl Downloader {
     }
 
     /// Searches, and chooses as [`choose`](Self::choose) does.
-    async fn find(&self, name: &FileName, options: &DownloadOptions) -> Result<Target, DownloadError> {
+    pub(crate) async fn find(
+        &self,
+        name: &FileName,
+        options: &DownloadOptions,
+    ) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let scope = Scope::Network { ttl_hops: options.ttl_hops };
         let found = match self.peers.search(name, scope, &options.via).await {

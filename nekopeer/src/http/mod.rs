@@ -7,6 +7,7 @@ mod carried;
 mod dashboard;
 mod feed;
 mod figures;
+pub(crate) mod files;
 mod rest;
 
 use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc};
@@ -70,5 +71,5 @@ impl HttpServer {
 }
 
 fn router(inside: &Arc<Inside>) -> Router {
-    rest::router(inside).merge(dashboard::router())
+    rest::router(inside).merge(files::router(Arc::clone(&inside.host))).merge(dashboard::router())
 }

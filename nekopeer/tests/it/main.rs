@@ -11,6 +11,7 @@ mod demo;
 mod hostile;
 mod http_client;
 mod http_figures;
+mod http_files;
 mod http_rest;
 mod intruders;
 mod jobs;
