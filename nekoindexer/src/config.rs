@@ -40,6 +40,8 @@ pub struct Config {
     pub lease: Duration,
     /// Whom queries go to.
     pub routing: Routing,
+    /// Whether no other indexer forwards to it, so that none trusts what a node with its key told before this start.
+    pub is_leaf: bool,
     /// Whether it is announced by multicast, if others than this machine can reach it.
     pub announce: bool,
 }
@@ -65,6 +67,7 @@ impl Default for Config {
             security: Security::Tls,
             lease: LEASE_DEFAULT,
             routing: Routing::default(),
+            is_leaf: false,
             announce: false,
         }
     }

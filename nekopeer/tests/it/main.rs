@@ -6,6 +6,7 @@ mod choice;
 mod common;
 mod consistency;
 mod demo;
+mod discovery;
 mod hostile;
 mod intruders;
 mod numbering;
