@@ -12,6 +12,7 @@ use crate::program::{Home, Running};
 /// Two machines that see each other; `there` runs a command on the other one. All of it ends with the script.
 const MACHINES: &str = r#"
 set -eu
+trap 'code=$?; [ $code = 0 ] || { echo "ended with $code"; tail -n 20 log shared* alone; } >&2' EXIT
 ip link set lo up
 unshare --net sleep 120 & other=$!
 there() { nsenter --net --target $other "$@"; }
@@ -49,13 +50,12 @@ fn on_two_machines(home: &Home, script: &str) -> Option<Running> {
 fn assert_works(script: &str) {
     let home = Home::with(&[]);
     home.write("a/f.txt", "hello\n");
-    let Some(mut running) = on_two_machines(&home, script) else {
+    let Some(running) = on_two_machines(&home, script) else {
         println!("not tried: this machine allows no network namespaces");
         return;
     };
-    running.out_line("all is well");
     let ended = running.wait_within(Duration::from_secs(90)).expect("it ends");
-    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.code == Some(0) && ended.out == ["all is well"], "{ended:#?}");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn two_machines_need_no_address() {
     assert_works(
         r#"
 "$NEKOPEER" --dir a share --lan a/f.txt >shared 2>&1 &
-await shared "serving on"
+await shared "Ctrl-C stops"
 ticket=$(grep -o 'neko:[a-z2-7]*' shared | head -n 1)
 repeated there "$NEKOPEER" --dir b get f.txt
 cmp a/f.txt b/f.txt
@@ -85,12 +85,12 @@ fn indexer_of_a_ticket_is_found_at_another_address_and_one_on_loopback_is_not_an
     assert_works(
         r#"
 "$NEKOPEER" --dir a share --discover 10.77.0.1:7001 a/f.txt >shared 2>&1 & first=$!
-await shared "serving on"
+await shared "Ctrl-C stops"
 ticket=$(grep -o 'neko:[a-z2-7]*' shared | head -n 1)
 kill -INT $first; wait $first
 echo "hello again" >a/f.txt
 "$NEKOPEER" --dir a share --discover 10.77.0.1:7002 a/f.txt >shared2 2>&1 & first=$!
-await shared2 "serving on"
+await shared2 "Ctrl-C stops"
 repeated there "$NEKOPEER" --dir b get "$ticket"
 cmp a/f.txt b/f.txt
 kill -INT $first; wait $first
