@@ -35,6 +35,8 @@ pub struct Config {
     pub http: Option<SocketAddr>,
     /// Names under which HTTP is answered, beside `localhost` and IP addresses.
     pub http_hosts: Vec<String>,
+    /// Whether no other indexer forwards to it, so that none trusts what a node with its key told before this start.
+    pub is_leaf: bool,
     /// Whether it is announced by multicast, if others than this machine can reach it.
     pub announce: bool,
 }
@@ -61,6 +63,7 @@ impl Default for Config {
             routing: Routing::default(),
             http: None,
             http_hosts: Vec::new(),
+            is_leaf: false,
             announce: false,
         }
     }

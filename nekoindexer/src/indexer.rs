@@ -91,7 +91,7 @@ impl Indexer {
             .bind(config.listen)
             .map_err(|source| StartError::Listen { addr: config.listen, source })?;
         let local_addr = listener.local_addr();
-        let shared = Arc::new(Shared::new(node, &config, was_here));
+        let shared = Arc::new(Shared::new(node, &config, was_here && !config.is_leaf));
         let arrivals = listener.arrivals();
         let http = match config.http {
             Some(addr) => Some(open_http(

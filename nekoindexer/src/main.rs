@@ -98,6 +98,7 @@ impl Args {
             routing: self.routing,
             http: self.http,
             http_hosts: self.http_hosts.clone(),
+            is_leaf: false,
             announce: !self.no_discovery,
         }
     }

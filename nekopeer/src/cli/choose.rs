@@ -2,7 +2,6 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use nekoproto::FileName;
 use tokio::sync::oneshot;
 
 use super::{
@@ -10,7 +9,7 @@ use super::{
     stop::Stop,
     units::size,
 };
-use crate::commands::{Command, Failure, Named, VersionRow, Wanted};
+use crate::commands::{Command, Failure, Named, VersionRow};
 
 /// Answers that are no number of the list, before none is taken.
 const TRIES: u32 = 3;
@@ -42,19 +41,12 @@ pub(super) async fn ask(
     Some(command)
 }
 
+/// The choice replaces digits with which more than one origin begins.
 fn choose(command: &mut Command, chosen: VersionRow) -> Option<()> {
-    let of = |name: &FileName| Named { name: name.clone(), origin: chosen.origin.to_string(), version: None };
-    let of_name = of(&chosen.name);
-    match command {
-        Command::Download { wanted, .. } | Command::Read { wanted, .. } => with(wanted, of_name),
-        _ => None,
-    }
-}
-
-/// The choice replaces digits that more than one origin begins with.
-fn with(wanted: &mut Wanted, chosen: Named) -> Option<()> {
-    wanted.named.retain(|named| named.name != chosen.name);
-    wanted.choose(chosen).ok()
+    let VersionRow { name, origin, .. } = chosen;
+    let (Command::Download { wanted, .. } | Command::Read { wanted, .. }) = command else { return None };
+    let version = wanted.named.remove(&name).and_then(|named| named.version);
+    wanted.choose(name, Named { origin: origin.to_string(), version }).ok()
 }
 
 /// Blocking.

@@ -41,6 +41,7 @@ fn not_followed(
         ("--indexer", !args.indexer.iter().all(|addr| facts.indexers.contains(addr))),
         ("--listen", args.listen.is_some_and(|addr| ![facts.listen, facts.serves_on].contains(&Some(addr)))),
         ("--http", args.http.is_some_and(|addr| !is_same_addr(addr, facts.http))),
+        ("--lan", args.lan && facts.serves_on.is_some_and(|addr| addr.ip().is_loopback())),
         ("--limit-up", args.limit_up.is_some() && args.limit_up != facts.limit_up),
         ("--limit-down", args.limit_down.is_some() && args.limit_down != facts.limit_down),
         // What is published has its own.
@@ -129,8 +130,10 @@ mod tests {
         assert!(
             named("--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5", Need::Serving).is_empty()
         );
-        let all = "--indexer 127.0.0.1:3 --listen 127.0.0.1:6 --http 127.0.0.1:0 --limit-up 1MB --limit-down 1MB --ttr 5 --on-stale drop";
-        let every = ["--indexer", "--listen", "--http", "--limit-up", "--limit-down", "--ttr", "--on-stale"];
+        let all = "--indexer 127.0.0.1:3 --listen 127.0.0.1:6 --http 127.0.0.1:0 --lan --limit-up 1MB --limit-down 1MB \
+                   --ttr 5 --on-stale drop";
+        let every =
+            ["--indexer", "--listen", "--http", "--lan", "--limit-up", "--limit-down", "--ttr", "--on-stale"];
         for need in [Need::Catalogue, Need::Peers, Need::Indexer, Need::Serving] {
             let is_told = |flag: &&str| need != Need::Serving || *flag != "--ttr";
             assert_eq!(named(all, need), every.into_iter().filter(is_told).collect::<Vec<_>>(), "{need:?}");

@@ -21,8 +21,9 @@ use crate::storage::remembered::{Home, remembered};
 
 /// Time limit for probing whether an indexer answers.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
-/// Time limit for hearing of an indexer by multicast.
-const HEARD_WITHIN: Duration = Duration::from_secs(1);
+/// Time limit for hearing of an indexer by multicast: what was announced within the last second is repeated at the
+/// second question, one second after the first.
+const HEARD_WITHIN: Duration = Duration::from_millis(1500);
 /// Indexers that were found and are used.
 const FOUND_MAX: usize = 4;
 
@@ -141,7 +142,7 @@ impl Indexers {
             output.note(&format!(
                 "note: serving on {ip} only, so {far} lists nothing for others; leave out --listen to serve them"
             ));
-        } else if args.listen.is_none() {
+        } else if args.listen.is_none() && !args.lan {
             output.note(&format!(
                 "note: serving on {ip}, which reaches {far}; --listen 127.0.0.1:0 serves this machine only"
             ));
@@ -198,13 +199,26 @@ async fn start(args: &NodeArgs) -> Result<IndexerHandle, StartError> {
         network: args.network.clone().unwrap_or_default(),
         security: args.security(),
         announce: !args.no_discovery,
+        // It stays the same, so that tickets that name it stay good.
+        data_dir: Some(args.data_dir()),
+        is_leaf: true,
         ..nekoindexer::Config::default()
     };
-    match Indexer::spawn(config.clone()).await {
+    match spawn(config.clone()).await {
         // Another program listens on that port.
         Err(StartError::Listen { addr, .. }) if addr.port() != 0 => {
             let listen = SocketAddr::new(addr.ip(), 0);
-            Indexer::spawn(nekoindexer::Config { listen, ..config }).await
+            spawn(nekoindexer::Config { listen, ..config }).await
+        }
+        started => started,
+    }
+}
+
+/// Starts an indexer; one with a new key where that of the data folder cannot be had, as the peer will say why.
+async fn spawn(config: nekoindexer::Config) -> Result<IndexerHandle, StartError> {
+    match Indexer::spawn(config.clone()).await {
+        Err(StartError::DataDir { .. } | StartError::Identity(_)) => {
+            Indexer::spawn(nekoindexer::Config { data_dir: None, ..config }).await
         }
         started => started,
     }

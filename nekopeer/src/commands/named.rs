@@ -57,7 +57,7 @@ pub(super) async fn resolve(
         if found.candidates.is_empty() && !is_held && is_there(peer, &whole, wanted.ttl_hops, via).await {
             resolved.push(whole);
         } else {
-            wanted.choose(Named { name: name.clone(), origin, version: None }).map_err(Failure::new)?;
+            wanted.choose(name.clone(), Named { origin, version: None }).map_err(Failure::new)?;
             resolved.push(name);
         }
     }
@@ -117,7 +117,7 @@ fn of_origin(mut answer: Answer, digits: &str) -> Answer {
 
 /// The options of a download of what is wanted.
 pub(super) fn options(wanted: &Wanted, via: &Via, force: bool) -> DownloadOptions {
-    let origins = wanted.named.iter().map(|named| (named.name.clone(), named.origin.clone()));
+    let origins = wanted.named.iter().map(|(name, named)| (name.clone(), named.origin.clone()));
     DownloadOptions {
         output: None,
         origin: wanted.origin.clone(),

@@ -1,5 +1,7 @@
 //! [`Wanted`]: which of several files under one name, and who is asked for it.
 
+use std::collections::{BTreeMap, btree_map::Entry};
+
 use nekoproto::{FileName, IndexerAddr, Ticket, Version};
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +17,7 @@ pub(crate) struct Wanted {
     /// Indexers that are asked besides the own ones.
     pub(crate) via: Vec<IndexerAddr>,
     /// What is known of single names.
-    pub(crate) named: Vec<Named>,
+    pub(crate) named: BTreeMap<FileName, Named>,
     /// What a peer has to belong to, to find the tickets' files.
     pub(crate) home: Option<Home>,
 }
@@ -23,8 +25,6 @@ pub(crate) struct Wanted {
 /// What is known of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Named {
-    /// The name.
-    pub(crate) name: FileName,
     /// The first digits of the origin's id.
     pub(crate) origin: String,
     /// A version that was published.
@@ -51,28 +51,26 @@ impl Wanted {
                 self.via.push(*indexer);
             }
         }
-        self.choose(Named {
-            name: ticket.name.clone(),
-            origin: ticket.origin.to_string(),
-            version: ticket.version,
-        })
+        let named = Named { origin: ticket.origin.to_string(), version: ticket.version };
+        self.choose(ticket.name.clone(), named)
     }
 
     /// Wants the file of one origin under a name.
     ///
     /// # Errors
     /// The file of another origin under this name is wanted already.
-    pub(crate) fn choose(&mut self, named: Named) -> Result<(), &'static str> {
-        match self.named.iter_mut().find(|known| known.name == named.name) {
-            Some(known) if known.origin != named.origin => {
+    pub(crate) fn choose(&mut self, name: FileName, named: Named) -> Result<(), &'static str> {
+        match self.named.entry(name) {
+            Entry::Occupied(known) if known.get().origin != named.origin => {
                 Err("files of two origins under one name have one place: fetch one with -o PATH")
             }
-            Some(known) => {
-                known.version = known.version.max(named.version);
+            Entry::Occupied(mut known) => {
+                let version = known.get().version.max(named.version);
+                known.get_mut().version = version;
                 Ok(())
             }
-            None => {
-                self.named.push(named);
+            Entry::Vacant(free) => {
+                free.insert(named);
                 Ok(())
             }
         }
@@ -80,7 +78,7 @@ impl Wanted {
 
     /// What is known of `name`.
     pub(crate) fn of(&self, name: &FileName) -> Option<&Named> {
-        self.named.iter().find(|named| named.name == *name)
+        self.named.get(name)
     }
 
     /// Whether all of these names came by tickets, so that the own indexers are not needed.

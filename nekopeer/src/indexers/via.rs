@@ -23,8 +23,9 @@ use crate::{
 pub(crate) const VIA_MAX: usize = 16;
 /// Time limit for connecting to one.
 const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
-/// Time limit for hearing of an indexer by multicast.
-const HEARD_WITHIN: Duration = Duration::from_secs(1);
+/// Time limit for hearing of an indexer by multicast: what was announced within the last second is repeated at the
+/// second question, one second after the first.
+const HEARD_WITHIN: Duration = Duration::from_millis(1500);
 
 /// Connections to indexers that a ticket names, or that are remembered from one. Dropped, they are closed.
 #[derive(Clone, Debug, Default)]

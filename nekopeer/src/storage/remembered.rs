@@ -56,7 +56,7 @@ pub(crate) fn remembered(data_dir: &Path, home: &Home) -> Vec<IndexerAddr> {
 pub(crate) fn remember(data_dir: &Path, home: &Home, indexers: &[IndexerAddr]) -> io::Result<()> {
     let before = read(data_dir);
     let mut kept: Vec<Kept> = Vec::new();
-    for one in indexers.iter().map(|indexer| Kept::of(home, indexer)).chain(before.into_iter()) {
+    for one in indexers.iter().map(|indexer| Kept::of(home, indexer)).chain(before) {
         if kept.len() < REMEMBERED_MAX && !kept.contains(&one) {
             kept.push(one);
         }

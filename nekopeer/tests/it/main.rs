@@ -8,6 +8,7 @@ mod common;
 mod config;
 mod consistency;
 mod demo;
+mod discovery;
 mod hostile;
 mod http_client;
 mod http_figures;

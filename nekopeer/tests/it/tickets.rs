@@ -5,7 +5,7 @@ use std::time::Instant;
 use nekoindexer::{Config, Indexer};
 use nekoproto::{Identity, IndexerAddr, List, Ticket, Version, transport::Security};
 
-use crate::program::{Ended, Home, Indexers, LIMIT, Running, one_home};
+use crate::program::{Ended, FreeAddr, Home, Indexers, LIMIT, Running, one_home};
 
 /// A home whose commands know no indexer.
 fn stranger() -> Home {
@@ -54,12 +54,26 @@ fn a_ticket_alone_brings_the_file_also_after_an_update() {
         origin.done(&["share", "g.txt"]);
         reader.done(&["get", "g.txt"]);
         assert_eq!(reader.read("g.txt"), b"another\n");
-        assert_eq!(reader.done(&["get", &ticket, "-o", "-"]).out.join("\n") + "\n", text_of(bytes));
+        assert_eq!(reader.done(&["get", &ticket, "-o", "-"]).out, [bytes.trim_end()]);
     }
 }
 
-fn text_of(bytes: &str) -> String {
-    bytes.to_owned()
+#[test]
+fn a_ticket_outlives_a_restart_of_who_shares_with_an_indexer_of_its_own() {
+    let at = FreeAddr::reserve().addr.to_string();
+    let origin = Home::with(&["--discover", &at]);
+    origin.write("f.txt", "one\n");
+    let mut sharing = origin.share(&["f.txt"]);
+    let ticket = ticket_of(&mut sharing);
+    sharing.signal("INT");
+    assert_eq!(sharing.wait().code, Some(0));
+    origin.write("f.txt", "two, longer\n");
+    let mut sharing = origin.share(&["f.txt"]);
+    let summary = sharing.out_line("1 new");
+    assert!(!summary.contains("not confirmed"), "{summary}");
+    let reader = stranger();
+    reader.done(&["get", &ticket]);
+    assert_eq!(reader.read("f.txt"), b"two, longer\n");
 }
 
 #[test]
