@@ -82,6 +82,9 @@ impl Program for Args {
     }
 
     fn validate(&self) -> Result<(), String> {
+        if let Some(http) = self.http.filter(|http| http.port() != 0 && *http == self.listen) {
+            return Err(format!("--http {http} is the address of --listen: give it another port"));
+        }
         self.config().validate().map_err(|error| error.to_string())
     }
 }

@@ -157,6 +157,7 @@ async fn configuration_file_is_obeyed_and_its_faults_are_named() {
             ("listen = ", "listen"),
             ("listen = '127.0.0.1:9'\nneighbors = ['127.0.0.1:9']", "127.0.0.1:9"),
             ("lease_secs = 0", "lease_secs"),
+            ("listen = '127.0.0.1:9'\nhttp = '127.0.0.1:9'", "--http"),
         ];
         for (text, named) in cases {
             fs::write(path, text).unwrap();

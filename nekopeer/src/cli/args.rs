@@ -224,6 +224,9 @@ impl NodeArgs {
         if let Some(listen) = self.listen.filter(is_own) {
             return Err(format!("--listen {listen} is the address of an indexer: serve on another port"));
         }
+        if let Some(http) = self.http.filter(|http| http.port() != 0 && Some(*http) == self.listen) {
+            return Err(format!("--http {http} is the address of --listen: give it another port"));
+        }
         Ok(())
     }
 

@@ -153,7 +153,9 @@ pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<End
         Some(Reached::There(caller)) => {
             let (folder, process) = (args.data_dir(), caller.facts.process);
             let folder = folder.display();
-            return Err(anyhow!("a peer already runs on the data folder {folder} (process {process})"));
+            return Err(anyhow!(
+                "a peer already runs on the data folder {folder} (process {process}): nekopeer stop ends it"
+            ));
         }
     };
     hosted.show_events(false, output);

@@ -93,6 +93,7 @@ fn what_is_wrong_is_named_by_line_or_variable_before_anything_starts() {
         ("dir = ", &["peer.toml:1: "]),
         ("serve_stale = true\nno_serve_stale = true", &["peer.toml:1", "peer.toml:2", "exclude each other"]),
         ("listen = '127.0.0.1:9'\nindexer = ['127.0.0.1:9']", &["127.0.0.1:9", "another port"]),
+        ("listen = '127.0.0.1:9'\nhttp = '127.0.0.1:9'", &["--http", "127.0.0.1:9", "another port"]),
     ];
     for (text, parts) in cases {
         home.write("peer.toml", text);

@@ -71,7 +71,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 pub enum HelloRefusal {
     /// The node belongs to another network.
-    #[error("it belongs to another network")]
+    #[error("it belongs to another network: give both the same --network")]
     OtherNetwork,
     /// The hello names another node than the one whose key the connection proved.
     #[error("the hello does not match the key of the connection")]
