@@ -2,9 +2,7 @@
 
 use std::time::Instant;
 
-use nekoproto::{
-    Hit, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal, Verifier,
-};
+use nekoproto::{Hit, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal, Verifier};
 use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
 

@@ -121,12 +121,8 @@ impl Links {
     /// The links to these `configured` addresses, none of them up yet.
     #[must_use]
     pub(crate) fn new(configured: &[SocketAddr]) -> Self {
-        let link = |addr: &SocketAddr| Configured {
-            addr: *addr,
-            connected: None,
-            node: None,
-            ourselves: false,
-        };
+        let link =
+            |addr: &SocketAddr| Configured { addr: *addr, connected: None, node: None, ourselves: false };
         let links = Self {
             current: ArcSwap::default(),
             known: Mutex::new(KnownLinks {

@@ -94,7 +94,8 @@ impl Bar {
         let columns = columns(&io::stderr()).unwrap_or(COLUMNS_ASSUMED).saturating_sub(1);
         let line = line(&self.what, now, per_s, columns);
         let bar = self.drawn.get_or_insert_with(|| {
-            let style = ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+            let style =
+                ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = ProgressBar::no_length().with_style(style);
             match above {
                 Some(below) => SCREEN.insert_before(below, bar),
@@ -202,7 +203,9 @@ mod tests {
     #[test]
     fn line_fits_any_terminal_whatever_it_is_about() {
         let now = |total| Snapshot { done: 512 << 20, kept: 0, total };
-        for what in ["a", "some/long/path/of/a/model-with-a-long-name.safetensors", "資料/最終版/とても長い名前.bin"] {
+        for what in
+            ["a", "some/long/path/of/a/model-with-a-long-name.safetensors", "資料/最終版/とても長い名前.bin"]
+        {
             for columns in 0..120 {
                 for total in [0, 1, 1 << 30, u64::MAX] {
                     let line = line(what, now(total), 7 << 20, columns);

@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn cut_text_takes_no_more_than_its_columns_whatever_is_in_it() {
-        for text in ["", "a", "plain text", "資料最終版", "a資b料c", "e\u{301}te\u{301} 😀😀", "👩‍👩‍👧 family"] {
+        for text in ["", "a", "plain text", "資料最終版", "a資b料c", "e\u{301}te\u{301} 😀😀", "👩‍👩‍👧 family"]
+        {
             for columns in 0..12 {
                 let shown = cut(text, columns);
                 assert!(width(&shown) <= columns, "{text:?} in {columns}: {shown:?}");

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use nekoproto::{ContentHash, FileName, Freshness, Holder, Mode, NodeId, Position, TraceReply, VerifiedRecord, Version};
+use nekoproto::{
+    ContentHash, FileName, Freshness, Holder, Mode, NodeId, Position, TraceReply, VerifiedRecord, Version,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, JobRow, LocalPath, in_one_line};

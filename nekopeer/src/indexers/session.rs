@@ -10,8 +10,8 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, IndexerServiceClient, InvalidateRequest, LeaseReply, List, MsgId, Names, NodeId, PeerService, Records,
-    Refusal, RegisterRequest, VerifiedRecord,
+    FileName, IndexerServiceClient, InvalidateRequest, LeaseReply, List, MsgId, Names, NodeId, PeerService,
+    Records, Refusal, RegisterRequest, VerifiedRecord,
     limits::BATCH_MAX,
     transport::{Connection, Endpoint, Link, LinkState, call_within, control},
 };

@@ -285,11 +285,7 @@ fn answers_of_an_indexer_are_pinned() {
         answer: Err(NoAnswer::Refused(Refusal::Busy)),
     };
     let hops = List::first_of([TraceHop::of(Ok(known)), late]);
-    pins.pin(
-        "way",
-        &answer(Answer::Trace(Ok(TraceReply { hops, whole: true }))),
-        "",
-    );
+    pins.pin("way", &answer(Answer::Trace(Ok(TraceReply { hops, whole: true }))), "");
     pins.pin("refused", &answer(Answer::Query(Err(Refusal::TtlTooLarge(17)))), "02 01 00 04 01 00 11");
     pins.assert();
 }

@@ -44,7 +44,8 @@ pub(super) fn help(columns: Option<usize>) -> Vec<String> {
         if terminal::width(line) <= columns {
             return vec![line.to_owned()];
         }
-        let Some((usage, text)) = line.split_at_checked(TEXT_AT).filter(|(usage, _)| usage.ends_with(' ')) else {
+        let Some((usage, text)) = line.split_at_checked(TEXT_AT).filter(|(usage, _)| usage.ends_with(' '))
+        else {
             return terminal::wrapped(line, columns);
         };
         if line.starts_with(char::is_uppercase) {

@@ -41,12 +41,7 @@ impl Table {
     }
 
     /// As [`rows`](Self::rows), in at most this many columns.
-    fn rows_within(
-        &mut self,
-        cells: &Cells,
-        columns: Option<usize>,
-        mut out: impl Write,
-    ) -> io::Result<()> {
+    fn rows_within(&mut self, cells: &Cells, columns: Option<usize>, mut out: impl Write) -> io::Result<()> {
         for (column, (_, width)) in (0..self.widths.len()).cycle().zip(cells.iter()) {
             self.widths[column] = width.max(self.widths[column]);
         }
@@ -118,7 +113,8 @@ fn shrunk(widths: &[usize], columns: usize) -> Vec<usize> {
     let mut widths = widths.to_vec();
     loop {
         let over = total(&widths).saturating_sub(columns);
-        let Some(widest) = widths.iter().copied().max().filter(|widest| over > 0 && *widest > COLUMN_MIN) else {
+        let Some(widest) = widths.iter().copied().max().filter(|widest| over > 0 && *widest > COLUMN_MIN)
+        else {
             return widths;
         };
         let next = widths.iter().copied().filter(|width| *width < widest).max().unwrap_or(0).max(COLUMN_MIN);

@@ -244,7 +244,8 @@ impl Downloads {
             self.take_stored(stored.unwrap_or_default());
             storing = Some(arrived);
             // A download by itself tries all sources and reports what is wrong with them.
-            self.fetch_large(failed.into_iter().map(|small| (small.target, small.replaceable)).collect()).await;
+            self.fetch_large(failed.into_iter().map(|small| (small.target, small.replaceable)).collect())
+                .await;
         }
         if let Some(arrived) = storing {
             let stored = self.downloader.store_batch(arrived).await;
@@ -292,8 +293,7 @@ impl Downloads {
         let stop = self.stop(&name);
         let part = self.progress.part(&name);
         part.progress.set_total(target.record.size);
-        let obtaining =
-            self.downloader.obtain(target, replaceable, &self.options, &part.progress, &stop);
+        let obtaining = self.downloader.obtain(target, replaceable, &self.options, &part.progress, &stop);
         let (entry, report) = unless_ended(&self.downloader.library, &name, &stop, obtaining).await?;
         self.downloader.indexers.offer([&entry.record]).await;
         let sources = deliveries(&part.progress, &report);
