@@ -27,7 +27,7 @@ use rustyline::{
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use super::complete::{LastWord, Rest, quoted, rest};
+use super::complete::{LastWord, Rest, is_plain, quoted, rest};
 use crate::cli::{bar::beside, output::visible, terminal};
 
 const PROMPT: &str = "neko> ";
@@ -206,7 +206,7 @@ impl Completer for Words {
         let fitting = names.iter().filter(|name| name.starts_with(&word.text)).take(CANDIDATES_MAX);
         let fitting: Vec<&String> = fitting.collect();
         // All in quotation marks or none, so that they have a beginning in common.
-        let is_quoted = fitting.iter().any(|name| quoted(name).is_some_and(|word| word != **name));
+        let is_quoted = !word.text.is_empty() && !fitting.iter().all(|name| is_plain(name));
         let pair = |name: &&String| {
             let replacement = match is_quoted && !name.contains('\'') {
                 true => format!("'{name}'"),
