@@ -13,7 +13,8 @@ use nekoproto::{
     FindReply, FindRequest, Freshness, Grant, Held, Hello, HelloRefusal, Hit, Holder, Identity,
     InvalidateRequest, LeaseReply, List, Manifest, ManifestHash, Mode, MsgId, NetworkName, NoAnswer, NodeId,
     PROTOCOL_VERSION, Policy, Position, Purpose, QueryAllRequest, QueryReply, QueryRequest, Record, Refusal,
-    RegisterReply, RegisterRequest, Role, Search, SignedRecord, Term, Verdict, Version, WhyUnasked, codec,
+    RegisterReply, RegisterRequest, Role, Search, SignedRecord, Term, TraceAnswer, TraceFound, TraceHop,
+    TraceReply, Unasked, Verdict, Version, WhyUnasked, codec,
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
     limits::HOLDER_BYTES_MAX,
     peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
@@ -273,7 +274,7 @@ fn answers_of_an_indexer_are_pinned() {
         "02 01 00 0a 00 01 R 02 N 00 7f000001 fba00f 00 M 01 fe800000000000000000000000000001 50 01 01 01 09",
     );
     let found = TraceFound { origin: node(1).tag(), version: version(3), holders: 2 };
-    let unasked = Unasked { node: None, addr: Some(addr("[::1]:80")), why: WhyUnasked::RuledOut };
+    let unasked = Unasked { node: None, addr: Some("[::1]:80".parse().unwrap()), why: WhyUnasked::RuledOut };
     let (found, unasked) = (List::first_of([found]), List::first_of([unasked]));
     let known = TraceAnswer { found, again: true, took_us: 300, own_us: 7, unasked, unasked_more: 1 };
     let late = TraceHop {
@@ -285,7 +286,12 @@ fn answers_of_an_indexer_are_pinned() {
         answer: Err(NoAnswer::Refused(Refusal::Busy)),
     };
     let hops = List::first_of([TraceHop::of(Ok(known)), late]);
-    pins.pin("way", &answer(Answer::Trace(Ok(TraceReply { hops, whole: true }))), "");
+    pins.pin(
+        "way",
+        &answer(Answer::Trace(Ok(TraceReply { hops, whole: true }))),
+        "02 01 00 0b 00 02 00 00 00 00 00 00 01 08 8a88e3dd7409f195 03 02 01 fb2c01 07 \
+         01 00 01 01 00000000000000000000000000000001 50 02 01 01 01 M 00 05 01 01 04 03 01",
+    );
     pins.pin("refused", &answer(Answer::Query(Err(Refusal::TtlTooLarge(17)))), "02 01 00 04 01 00 11");
     pins.assert();
 }

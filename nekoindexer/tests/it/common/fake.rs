@@ -181,7 +181,7 @@ impl IndexerService for Service {
             Habit::Shows(reply) => Ok(reply),
             Habit::Says(_) => Ok(FindReply { complete: true, ..FindReply::default() }),
             Habit::Refuses(refusal) => Err(refusal),
-            Habit::NeverAnswers => std::future::pending().await,
+            Habit::Traces(_) | Habit::NeverAnswers => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
         }
     }
