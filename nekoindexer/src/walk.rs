@@ -155,8 +155,7 @@ pub(crate) async fn walk<V: Visitor>(
     };
     let mut answers = FuturesUnordered::new();
     let ask = |place: &usize| {
-        let neighbor = &neighbors.reachable[*place];
-        ask::<V>(*place, neighbor, forwarded.clone(), now, now + budget)
+        ask::<V>(*place, &neighbors.reachable[*place], forwarded.clone(), now, now + budget)
     };
     answers.extend(first.iter().map(ask));
     visitor.asks(&first, false);

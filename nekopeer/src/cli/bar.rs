@@ -214,7 +214,8 @@ mod tests {
             }
         }
         let shown = line("models/a.bin", now(1 << 30), 8 << 20, 79);
-        assert_eq!(shown, "models/a.bin ███████████████░░░░░░░░░░░░░░░ 512.0 MiB/1.0 GiB 8.0 MiB/s 64s");
-        assert_eq!(line("models/a.bin", now(1 << 30), 8 << 20, 40), "models/a.bin 512.0 MiB/1.0 GiB");
+        assert_eq!(shown, "models/a.bin ███████████████░░░░░░░░░░░░░░░ 512 MiB/1.0 GiB 8.0 MiB/s 64s");
+        let narrow = line("models/a.bin", now(1 << 30), 8 << 20, 40);
+        assert_eq!(narrow, "models/a.bin █████░░░░░░ 512 MiB/1.0 GiB");
     }
 }

@@ -286,7 +286,12 @@ fn answers_of_an_indexer_are_pinned() {
         answer: Err(NoAnswer::Refused(Refusal::Busy)),
     };
     let hops = List::first_of([TraceHop::of(Ok(known)), late]);
-    pins.pin("way", &answer(Answer::Trace(Ok(TraceReply { hops, whole: true }))), "");
+    pins.pin(
+        "way",
+        &answer(Answer::Trace(Ok(TraceReply { hops, whole: true }))),
+        "02 01 00 0b 00 02 00 00 00 00 00 00 01 08 8a88e3dd7409f195 03 02 01 fb2c01 07 \
+         01 00 01 01 00000000000000000000000000000001 50 02 01 01 01 M 00 05 01 01 04 03 01",
+    );
     pins.pin("refused", &answer(Answer::Query(Err(Refusal::TtlTooLarge(17)))), "02 01 00 04 01 00 11");
     pins.assert();
 }

@@ -80,11 +80,11 @@ pub(super) fn rest(before: &str, names: &[String], recent: usize) -> Option<Rest
         let rest = first[word.text.len()..].to_owned();
         return (second.is_none() && !rest.is_empty()).then_some(Rest::Word(rest));
     }
-    if word.text.is_empty() {
+    if word.start == before.len() {
         let usage = word.verb.and_then(usage).filter(|usage| !usage.is_empty() && !word.is_later);
         return usage.map(Rest::Usage);
     }
-    if !word.is_name() || before[word.start..] != word.text {
+    if !word.is_name() || word.text.is_empty() || before[word.start..] != word.text {
         return None; // no name, or one in quotation marks
     }
     let fits = |name: &&String| name.starts_with(&word.text) && is_plain(name);
@@ -97,11 +97,12 @@ pub(super) fn rest(before: &str, names: &[String], recent: usize) -> Option<Rest
 
 /// `name` as a word of a line.
 pub(super) fn quoted(name: &str) -> Option<Cow<'_, str>> {
-    shlex::try_quote(name).ok()
+    if is_plain(name) { Some(name.into()) } else { shlex::try_quote(name).ok() }
 }
 
-fn is_plain(name: &str) -> bool {
-    quoted(name).is_some_and(|quoted| quoted == name) && name.chars().all(|c| !c.is_control())
+/// Whether `name` is a word without quotation marks.
+pub(super) fn is_plain(name: &str) -> bool {
+    name.chars().all(|c| c.is_alphanumeric() || "_-./+:@%=,".contains(c))
 }
 
 #[cfg(test)]
@@ -151,6 +152,7 @@ mod tests {
             ("get models/a.bin", None),
             ("get wi", None),
             ("get 'mod", None),
+            ("get '", None),
             ("ls mod", None),
             ("share mod", None),
         ] {

@@ -16,7 +16,7 @@ use std::{
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::{
-    Config, Context, Editor as LineEditor, ExternalPrinter, Helper,
+    CompletionType, Config, Context, Editor as LineEditor, ExternalPrinter, Helper,
     completion::{Completer, FilenameCompleter, Pair},
     error::ReadlineError,
     highlight::Highlighter,
@@ -27,7 +27,7 @@ use rustyline::{
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use super::complete::{LastWord, Rest, quoted, rest};
+use super::complete::{LastWord, Rest, is_plain, quoted, rest};
 use crate::cli::{bar::beside, output::visible, terminal};
 
 const PROMPT: &str = "neko> ";
@@ -77,7 +77,8 @@ impl Drop for Editor {
 impl Editor {
     /// Starts the editor, which asks for names over the channel.
     pub(super) fn start(history: PathBuf) -> Result<(Self, mpsc::Receiver<Asked>), ReadlineError> {
-        let config = Config::builder().max_history_size(HISTORY_MAX)?.auto_add_history(true).build();
+        let config = Config::builder().max_history_size(HISTORY_MAX)?.auto_add_history(true);
+        let config = config.completion_type(CompletionType::List).build();
         let mut editor: LineEditor<Words, FileHistory> = LineEditor::with_config(config)?;
         if let Err(error) = editor.load_history(&history) {
             debug!(%error, "no history yet");
@@ -202,11 +203,18 @@ impl Completer for Words {
         }
         self.learn(&word.text);
         let names = self.names.borrow();
-        let named = names.iter().filter(|name| name.starts_with(&word.text)).filter_map(|name| {
-            let display = terminal::cut(&visible(name), columns());
-            Some(Pair { display, replacement: quoted(name)?.into_owned() })
-        });
-        let mut named: Vec<Pair> = named.take(CANDIDATES_MAX).collect();
+        let fitting = names.iter().filter(|name| name.starts_with(&word.text)).take(CANDIDATES_MAX);
+        let fitting: Vec<&String> = fitting.collect();
+        // All in quotation marks or none, so that they have a beginning in common.
+        let is_quoted = !word.text.is_empty() && !fitting.iter().all(|name| is_plain(name));
+        let pair = |name: &&String| {
+            let replacement = match is_quoted && !name.contains('\'') {
+                true => format!("'{name}'"),
+                false => quoted(name)?.into_owned(),
+            };
+            Some(Pair { display: terminal::cut(&visible(name), columns()), replacement })
+        };
+        let mut named: Vec<Pair> = fitting.iter().filter_map(pair).collect();
         named.sort_by(|one, other| one.display.cmp(&other.display));
         Ok((word.start, named))
     }

@@ -64,7 +64,10 @@ impl Table {
         let shown: Vec<String> = shown.collect();
         self.print(shown.iter().map(|cell| (cell.as_str(), width(cell))), &widths, &mut lines)?;
         for line in String::from_utf8_lossy(&lines).lines() {
-            writeln!(out, "{}", cut(line, columns).trim_end())?;
+            let line = cut(line, columns);
+            // A cell that was cut itself is not marked twice.
+            let line = line.strip_suffix("……").map_or(line.clone(), |line| format!("{line}…"));
+            writeln!(out, "{}", line.trim_end())?;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::{
     json::TraceJson,
 };
 
-const HEADINGS: [&str; 5] = ["WAITED", "OWN", "INDEXER", "ADDRESS", "ANSWER"];
+const HEADINGS: [&str; 5] = ["WAITED", "OWN", "INDEXER", "ANSWER", "ADDRESS"];
 /// Neighbors with the same reason that are shown one by one; of more only the number is.
 const SHOWN_EACH_MAX: usize = 4;
 
@@ -76,14 +76,18 @@ fn add_hop(cells: &mut Cells, hop: &TraceHop) {
     }
     let node = hop.node.map_or("?".to_owned(), |node| node.short());
     cells.add(format_args!("{indent}{node}"));
-    cells.add(hop.addr.map_or("?".to_owned(), |addr| addr.to_string()));
+    let addr = hop.addr.map_or("?".to_owned(), |addr| addr.to_string());
     let late = if hop.despite_summary { "; asked after the others" } else { "" };
     match &hop.answer {
         Ok(answer) => {
             cells.add(format_args!("{}{late}", found(answer)));
+            cells.add(addr);
             add_unasked(cells, &indent, answer);
         }
-        Err(why) => cells.add(format_args!("{why}{late}")),
+        Err(why) => {
+            cells.add(format_args!("{why}{late}"));
+            cells.add(addr);
+        }
     }
 }
 
@@ -104,8 +108,8 @@ fn add_unasked(cells: &mut Cells, indent: &str, answer: &TraceAnswer) {
         cells.add("-");
         cells.add("-");
         cells.add(format_args!("{indent}  {node}"));
-        cells.add(addr);
         cells.add(format_args!("not asked: {why}"));
+        cells.add(addr);
     };
     for same in answer.unasked.chunk_by(|one, other| one.why == other.why) {
         let why = same[0].why.to_string();
@@ -158,13 +162,13 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "WAITED    OWN  INDEXER         ADDRESS      ANSWER",
-                "1.2 ms  70 us  0000000000      127.0.0.1:7  nothing",
-                "     -      -    0909090909                 not asked: asked by another",
-                "1.2 ms  70 us    0101010101    127.0.0.1:7  version 1, 2 holders",
-                "     -      -      5 others                 not asked: asked by another",
-                "1.2 ms      -      0202020202  127.0.0.1:7  did not answer in time",
-                "1.2 ms  70 us    0101010101    127.0.0.1:7  version 1, 1 holder",
+                "WAITED    OWN  INDEXER         ANSWER                       ADDRESS",
+                "1.2 ms  70 us  0000000000      nothing                      127.0.0.1:7",
+                "     -      -    0909090909    not asked: asked by another",
+                "1.2 ms  70 us    0101010101    version 1, 2 holders         127.0.0.1:7",
+                "     -      -      5 others    not asked: asked by another",
+                "1.2 ms      -      0202020202  did not answer in time       127.0.0.1:7",
+                "1.2 ms  70 us    0101010101    version 1, 1 holder          127.0.0.1:7",
             ]
         );
         let tree = TraceReply { hops: List::first_of(hops), whole: true };

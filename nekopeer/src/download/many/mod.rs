@@ -268,11 +268,17 @@ impl Downloads {
 
     /// Downloads files by themselves, a few at once.
     async fn fetch_large(&mut self, large: Vec<(Target, Option<Stamp>)>) {
+        // Each name is free again as soon as its file is complete.
+        let with_name = |(target, replaceable): (Target, Option<Stamp>)| {
+            let in_use = self.running.remove(&target.record.name);
+            (target, replaceable, in_use)
+        };
+        let large: Vec<_> = large.into_iter().map(with_name).collect();
         let this = &*self;
-        let fetching = large.into_iter().map(async |(target, replaceable)| {
+        let fetching = large.into_iter().map(async |(target, replaceable, in_use)| {
             let name = target.record.name.clone();
-            let outcome = this.fetch_by_itself(target, replaceable).await;
-            (name, outcome)
+            let stop = in_use.as_ref().map(|in_use| in_use.stop.clone()).unwrap_or_default(); // it is there
+            (name, this.fetch_by_itself(target, replaceable, stop).await)
         });
         let mut fetching = stream::iter(fetching).buffer_unordered(LARGE_AT_ONCE);
         let mut ended = Vec::new();
@@ -289,9 +295,9 @@ impl Downloads {
         &self,
         target: Target,
         replaceable: Option<Stamp>,
+        stop: CancellationToken,
     ) -> Result<Downloaded, DownloadError> {
         let name = target.record.name.clone();
-        let stop = self.stop(&name);
         let part = self.progress.part(&name);
         part.progress.set_total(target.record.size);
         let obtaining = self.downloader.obtain(target, replaceable, &self.options, &part.progress, &stop);
