@@ -2,17 +2,16 @@
 
 use std::time::Instant;
 
-use nekoproto::{
-    Hit, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal, Verifier,
-};
+use nekoproto::{Hit, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal};
 use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
 
 use crate::{
+    counters::{Drop, Work},
     neighbors::links::Neighbor,
     shared::Shared,
     state::merge::{Found, Merge},
-    walk::{Visitor, walk},
+    walk::{Visitor, Walked, walk},
 };
 
 /// Answers `request` of a peer or of the neighbor `from`, who waits until `deadline`.
@@ -29,15 +28,20 @@ pub(crate) async fn answer(
     deadline: Instant,
     request: QueryRequest,
 ) -> Result<QueryReply, Refusal> {
-    let mut merging = Merging { merge: Merge::new(Vec::new()), verifier: &shared.verifier };
-    walk(shared, &mut merging, from, deadline, request).await?;
+    let now = Instant::now();
+    let mut merging = Merging { merge: Merge::new(Vec::new()), shared };
+    match walk(shared, &mut merging, from, (now, deadline), request).await? {
+        Walked::Alone => shared.counters.answered_alone(Work::Query, now),
+        Walked::With(asked) => shared.counters.answered_together(asked, now),
+        Walked::Dropped => {}
+    }
     Ok(merging.merge.finish())
 }
 
 /// Merges the answers.
 struct Merging<'a> {
     merge: Merge,
-    verifier: &'a Verifier,
+    shared: &'a Shared,
 }
 
 impl Visitor for Merging<'_> {
@@ -77,6 +81,11 @@ impl Visitor for Merging<'_> {
         let reply = match reply {
             Ok(reply) => reply,
             Err(why) => {
+                self.shared.counters.drop(match why {
+                    NoAnswer::Busy => Drop::NeighborStuck,
+                    NoAnswer::Refused(_) => Drop::NeighborRefused,
+                    _ => Drop::NeighborFailed,
+                });
                 debug!(neighbor = %neighbor.node.short(), %why, "neighbor did not answer a query");
                 return self.merge.lacks_something();
             }
@@ -87,14 +96,18 @@ impl Visitor for Merging<'_> {
         }
         for Hit { record, holders } in reply.hits {
             if record.unverified().name != asked.name {
+                self.shared.counters.drop(Drop::HitLeftOut);
                 self.merge.lacks_something();
                 continue;
             }
-            match self.verifier.verify(record) {
+            match self.shared.verifier.verify(record) {
                 Ok(record) => {
                     self.merge.absorb(Found { record: record.into(), holders: holders.into_vec() });
                 }
-                Err(error) => debug!(neighbor = %neighbor.node.short(), %error, "a hit is left out"),
+                Err(error) => {
+                    self.shared.counters.drop(Drop::HitLeftOut);
+                    debug!(neighbor = %neighbor.node.short(), %error, "a hit is left out");
+                }
             }
         }
     }

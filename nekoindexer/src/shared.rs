@@ -16,12 +16,14 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Config, Routing},
+    counters::Counters,
+    find::Scans,
     neighbors::Neighborhood,
     state::{State, index::SessionId, summary::TRUSTED_FOR},
 };
 
 /// Forwarded queries in flight at once in one indexer; further ones are refused as `Busy`.
-const FORWARDS_MAX: usize = 64 * 1024;
+pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
 /// Traces in flight at once in one indexer; further ones are refused as `Busy`. An answer to a trace takes up to half a
 /// megabyte, and its neighbors' as much each.
 const TRACES_MAX: usize = 16;
@@ -42,6 +44,9 @@ pub(crate) struct Shared {
     pub(crate) forwards: Semaphore,
     /// A permit for each trace that is answered at the moment.
     pub(crate) traces: Semaphore,
+    pub(crate) counters: Counters,
+    /// Places for scans of all names.
+    pub(crate) scans: Scans,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -61,6 +66,8 @@ impl Shared {
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),
             traces: Semaphore::new(TRACES_MAX),
+            counters: Counters::default(),
+            scans: Scans::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }

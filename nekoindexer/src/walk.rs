@@ -17,6 +17,7 @@ use tracing::debug;
 
 use crate::{
     config::Routing,
+    counters::Drop,
     neighbors::{
         channel::Wanted,
         links::{Neighbor, Neighbors},
@@ -76,7 +77,18 @@ pub(crate) trait Visitor: Send {
     fn has_found(&self) -> bool;
 }
 
-/// Takes the query `request` of a peer or of the neighbor `from`, who waits until `deadline`, and passes it on.
+/// Who took part in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walked {
+    /// This indexer.
+    Alone,
+    /// This many neighbors, too.
+    With(usize),
+    /// Nobody, or nobody else for want of room; counted as a drop.
+    Dropped,
+}
+
+/// Takes the query `request` of a peer or of the neighbor `from`, who waits from `now` until `deadline`, and passes it on.
 ///
 /// # Errors
 /// The request is refused as a whole. A neighbor's failure is no error.
@@ -87,26 +99,29 @@ pub(crate) async fn walk<V: Visitor>(
     shared: &Shared,
     visitor: &mut V,
     from: Option<NodeTag>,
-    deadline: Instant,
+    (now, deadline): (Instant, Instant),
     request: QueryRequest,
-) -> Result<(), Refusal> {
-    let now = Instant::now();
+) -> Result<Walked, Refusal> {
     let left = deadline.saturating_duration_since(now);
-    let ttl_hops = match shared.state.on_query(&request, from, left, now)? {
+    let counters = &shared.counters;
+    let plan = shared.state.on_query(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?;
+    let ttl_hops = match plan {
         QueryPlan::Answer(local) => {
             visitor.found(local);
             ends(shared, visitor, &request.covered, WhyUnasked::NoHopsLeft);
-            return Ok(());
+            return Ok(Walked::Alone);
         }
-        QueryPlan::Again => {
+        QueryPlan::Duplicate => {
+            counters.drop(Drop::Duplicate);
             visitor.again();
-            return Ok(());
+            return Ok(Walked::Dropped);
         }
         QueryPlan::Alone(local) => {
+            counters.drop(Drop::SeenFull);
             visitor.found(local);
             visitor.lacks_something();
             ends(shared, visitor, &request.covered, WhyUnasked::NoRoom);
-            return Ok(());
+            return Ok(Walked::Dropped);
         }
         QueryPlan::Forward { local, ttl_hops, again } => {
             visitor.found(local);
@@ -123,10 +138,13 @@ pub(crate) async fn walk<V: Visitor>(
         visitor.lacks_something();
     }
     if route.ask.is_empty() {
-        return Ok(());
+        return Ok(Walked::Alone);
     }
-    let _permit = shared.forwards.try_acquire().map_err(|_| Refusal::Busy)?;
-    let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
+    let Ok(_permit) = shared.forwards.try_acquire() else {
+        counters.drop(Drop::Busy);
+        return Err(Refusal::Busy);
+    };
+    let budget = budget_of(left);
     // At its last hop only where it began matters: in a mesh the others are most of the message.
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
@@ -142,6 +160,7 @@ pub(crate) async fn walk<V: Visitor>(
     };
     answers.extend(first.iter().map(ask));
     visitor.asks(&first, false);
+    let mut asked = first.len();
     if !later.is_empty() {
         // Half of the time is left for the others, in case none of these answers.
         let patience = tokio::time::Instant::from_std(now + budget / 2);
@@ -153,6 +172,7 @@ pub(crate) async fn walk<V: Visitor>(
                 visitor.unasked(&neighbors, Place::Reachable(*place), WhyUnasked::RuledOut);
             });
         } else {
+            asked += later.len();
             answers.extend(later.iter().map(ask)); // a summary must not lose an answer
             visitor.asks(&later, true);
         }
@@ -160,7 +180,12 @@ pub(crate) async fn walk<V: Visitor>(
     while let Some((place, reply)) = answers.next().await {
         visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
     }
-    Ok(())
+    Ok(if asked == 0 { Walked::Alone } else { Walked::With(asked) })
+}
+
+/// The part of the time `left` that the neighbors have.
+pub(crate) fn budget_of(left: Duration) -> Duration {
+    left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX))
 }
 
 /// Nobody is asked, because of `why`.

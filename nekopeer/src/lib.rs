@@ -26,7 +26,7 @@ mod watch;
 pub use config::Config;
 pub use content::chunker::ChunkError;
 pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded, Downloads};
-pub use indexers::{Answer, SearchError};
+pub use indexers::{Answer, Found, SearchError, via::Via};
 pub use library::{
     events::Event,
     status::{Condition, FileStatus},

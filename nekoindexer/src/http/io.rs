@@ -106,3 +106,42 @@ impl AsyncWrite for Io {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt, AsyncWriteExt},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    async fn pair() -> (Io, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let reader = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (Io::new(listener.accept().await.unwrap().0).unwrap(), reader)
+    }
+
+    /// Paused time runs on when nothing else happens, as when the reader takes nothing.
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_takes_nothing_is_cut() {
+        let (mut io, _reader) = pair().await;
+        let began = Instant::now();
+        let error = io.write_all(&vec![0; 64 << 20]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() >= WRITE_STALL_MAX && began.elapsed() < WRITE_STALL_MAX * 2);
+    }
+
+    #[tokio::test]
+    async fn a_reader_that_takes_all_gets_all() {
+        let (mut io, mut reader) = pair().await;
+        let sent: Vec<u8> = (0..8 << 20).map(|n: u32| n.to_le_bytes()[1]).collect();
+        let mut got = Vec::new();
+        let sending = async {
+            io.write_all(&sent).await.unwrap();
+            io.shutdown().await.unwrap();
+        };
+        let (read, ()) = tokio::join!(reader.read_to_end(&mut got), sending);
+        assert!(read.unwrap() == sent.len() && got == sent);
+    }
+}

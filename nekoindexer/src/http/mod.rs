@@ -11,11 +11,13 @@
 //! | [`token`] | the secret of changing routes, and the extractor that asks for it |
 //! | [`problem`] | errors as `application/problem+json` |
 //! | [`events`] | server-sent events |
+//! | [`exposition`] | figures as Prometheus reads them |
 
 mod body;
 mod connection;
 mod door;
 pub mod events;
+pub mod exposition;
 pub mod guard;
 pub mod io;
 pub mod problem;

@@ -102,10 +102,25 @@ struct KnownLinks {
 struct Configured {
     addr: SocketAddr,
     connected: Option<Connected>,
+    /// Why it is not connected; `None` before the first attempt has ended.
+    why: Option<String>,
     /// Who answered there last.
     node: Option<NodeId>,
     /// It is this indexer itself.
     ourselves: bool,
+}
+
+/// How a neighbor stands with us.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    pub(crate) addr: Option<SocketAddr>,
+    /// Who it is, once it was connected.
+    pub(crate) node: Option<NodeId>,
+    pub(crate) connected: Option<Connected>,
+    /// It is in the configuration; else it connected to us.
+    pub(crate) is_configured: bool,
+    /// Why it is not connected.
+    pub(crate) why: Option<String>,
 }
 
 #[derive(Debug)]
@@ -118,19 +133,13 @@ struct Inbound {
 }
 
 impl Links {
-    /// The links to these `configured` addresses, none of them up yet.
+    /// Links to the `configured` addresses, none of them up yet.
     #[must_use]
     pub(crate) fn new(configured: &[SocketAddr]) -> Self {
-        let link = |addr: &SocketAddr| Configured {
-            addr: *addr,
-            connected: None,
-            node: None,
-            ourselves: false,
-        };
         let links = Self {
             current: ArcSwap::default(),
             known: Mutex::new(KnownLinks {
-                configured: configured.iter().map(link).collect(),
+                configured: configured.iter().copied().map(Configured::new).collect(),
                 ..KnownLinks::default()
             }),
             reachable: watch::Sender::new(0),
@@ -158,11 +167,13 @@ impl Links {
         match state {
             LinkState::Up { remote, .. } if remote.role != Role::Indexer => {
                 link.connected = None; // away: there is no indexer at that address
+                link.why = Some("it is no indexer but a peer".to_owned());
                 warn!(addr = %remote.addr, "a configured neighbor is no indexer but a peer");
             }
             LinkState::Up { client, remote } => {
                 let connected = Some(client.clone());
-                *link = Configured { connected, node: Some(remote.node), ourselves: false, ..*link };
+                let (addr, node) = (link.addr, Some(remote.node));
+                *link = Configured { addr, connected, why: None, node, ourselves: false };
             }
             LinkState::Down(why) => {
                 link.connected = None;
@@ -171,6 +182,7 @@ impl Links {
                     warn!("a configured neighbor is this indexer itself; it is left out");
                 }
                 link.ourselves = ourselves;
+                link.why = Some(why.to_string());
             }
             LinkState::Connecting => {}
         }
@@ -220,6 +232,39 @@ impl Links {
         }
     }
 
+    /// All that were ever connected, and those that should be.
+    pub(crate) fn standing(&self) -> Vec<Standing> {
+        let known = self.known.lock();
+        let configured = known.configured.iter().map(|link| Standing {
+            addr: Some(link.addr),
+            node: link.node,
+            connected: link.connected.clone(),
+            is_configured: true,
+            why: link.why.clone(),
+        });
+        let inbound = known.inbound.iter().map(|(node, inbound)| {
+            let connected = inbound.clients.last().map(|(open, _)| open.clone());
+            Standing {
+                addr: connected.as_ref().map(|open| open.addr),
+                node: Some(*node),
+                connected,
+                is_configured: false,
+                why: None,
+            }
+        });
+        let mut all: Vec<_> = configured.collect();
+        let others: Vec<_> = inbound
+            .filter(|one| !all.iter().any(|other| other.node == one.node && other.connected.is_some()))
+            .collect();
+        all.extend(others);
+        all
+    }
+
+    /// Whether the first attempt of each configured link has ended.
+    pub(crate) fn are_tried(&self) -> bool {
+        self.known.lock().configured.iter().all(|link| link.connected.is_some() || link.why.is_some())
+    }
+
     /// A neighbor advertises its names by another filter.
     pub(super) fn renew(&self) {
         let mut known = self.known.lock();
@@ -251,6 +296,12 @@ impl Neighbors {
     /// Whether what the neighbor `node` told us counts.
     pub(crate) fn trusts(&self, node: &NodeTag, now: Instant) -> bool {
         self.channel(node).is_some_and(|channel| channel.theirs.read().is_trusted(now))
+    }
+}
+
+impl Configured {
+    const fn new(addr: SocketAddr) -> Self {
+        Self { addr, connected: None, why: None, node: None, ourselves: false }
     }
 }
 

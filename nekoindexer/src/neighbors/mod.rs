@@ -52,7 +52,7 @@ pub(crate) struct Neighborhood {
 }
 
 impl Neighborhood {
-    /// `configured` neighbors, none of them connected yet. Until `trusted_until` others may trust what this node told
+    /// The neighbors at the `configured` addresses, none of them connected yet. Until `trusted_until` others may trust what this node told
     /// them before it was started again.
     pub(crate) fn new(me: NodeTag, configured: &[SocketAddr], trusted_until: Option<Instant>) -> Self {
         Self {

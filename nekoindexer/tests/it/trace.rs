@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use crate::common::{
-    Fake, Peer, fake::Habit, in_time, indexer, line, mesh, network, query, record, within,
-};
+use crate::common::{Fake, Peer, fake::Habit, in_time, indexer, line, mesh, network, query, record, within};
 use nekoindexer::IndexerHandle;
 use nekoproto::{
     List, NoAnswer, Refusal, TraceAnswer, TraceHop, TraceReply, WhyUnasked, limits::TTL_MAX,
@@ -16,7 +14,8 @@ const SECURITY: Security = Security::Insecure;
 /// Traces `a` from a peer at `indexer`; checks what holds of every trace.
 async fn traced(indexer: &IndexerHandle, ttl_hops: u8) -> TraceReply {
     let peer = Peer::join(1, indexer.local_addr(), SECURITY).await;
-    let reply = peer.client.trace(within(Duration::from_secs(1)), query("a", ttl_hops)).await.unwrap().unwrap();
+    let reply =
+        peer.client.trace(within(Duration::from_secs(1)), query("a", ttl_hops)).await.unwrap().unwrap();
     assert!(reply.is_sound(ttl_hops) && reply.whole, "{reply:?}");
     for hop in reply.hops.iter().skip(1) {
         assert!(hop.node.is_some() && hop.addr.is_some(), "{hop:?}");
@@ -114,7 +113,11 @@ async fn a_neighbor_whose_summary_rules_the_name_out_is_left_out_or_asked_last()
         let lost = traced(&indexers[0], 2).await;
         let despite: Vec<bool> = lost.hops[1..].iter().map(|hop| hop.despite_summary).collect();
         assert_eq!(despite, [false, true], "{lost:?}");
-        assert_eq!(unasked(&traced(&indexers[0], 1).await.hops[0]), [WhyUnasked::RuledOut], "at the last hop");
+        assert_eq!(
+            unasked(&traced(&indexers[0], 1).await.hops[0]),
+            [WhyUnasked::RuledOut],
+            "at the last hop"
+        );
     })
     .await;
 }

@@ -74,7 +74,7 @@ impl Downloader {
             Order::InOrder,
             (progress, progress.mark()),
         );
-        let look = || self.look_for_sources(&record, options.ttl_hops);
+        let look = || self.look_for_sources(&record, options);
         let fetching = async {
             let fetched = self.fetch(transfer, local, plan.begin, look).await?;
             if fetched.left > 0 {

@@ -4,6 +4,7 @@
 //! router over what they all share, [`Inside`].
 
 mod carried;
+mod dashboard;
 mod feed;
 mod rest;
 
@@ -68,5 +69,5 @@ impl HttpServer {
 }
 
 fn router(inside: &Arc<Inside>) -> Router {
-    rest::router(inside)
+    rest::router(inside).merge(dashboard::router())
 }

@@ -258,6 +258,7 @@ mod tests {
             content: ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]),
             manifest: ManifestHash::from_bytes([1; 32]),
             policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
         };
         let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
         let record = record.sign(&origin).unwrap();

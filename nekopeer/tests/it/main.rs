@@ -2,7 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
 
 mod aging;
+mod browser;
+mod choice;
 mod common;
+mod config;
 mod consistency;
 mod demo;
 mod hostile;
@@ -31,4 +34,5 @@ mod resume;
 mod schedule;
 mod sessions;
 mod sharing;
+mod tickets;
 mod transfer;

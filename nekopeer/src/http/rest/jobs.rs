@@ -73,7 +73,7 @@ pub(super) async fn get(
     if origin.as_ref().is_some_and(|text| !is_id(text)) {
         return Err(Problem::bad_request("\"origin\" is the first hexadecimal digits of an id"));
     }
-    let wanted = Wanted { origin: origin.map(|text| text.to_ascii_lowercase()), ttl_hops };
+    let wanted = Wanted::new(origin.map(|text| text.to_ascii_lowercase()), ttl_hops);
     let command = Command::Download { names, output: None, force, wanted, background: true };
     let (rows, _) = inside.carry_out(command, no_input())?.rows().await?;
     let job = only(rows.iter().filter_map(job_of).map(JobJson::from))?;

@@ -22,15 +22,12 @@ use super::{
     whole::whole,
 };
 use crate::{
-    commands::{
-        Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Row, Summary, VersionRow,
-        no_input,
-    },
+    commands::{Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Row, Summary, no_input},
     http::{
         Inside,
         carried::{Carried, problem},
     },
-    json::{FailedJson, UnpublishedJson, VersionJson},
+    json::{FailedJson, TicketedJson, UnpublishedJson},
     publish::PolicyChange,
 };
 
@@ -74,9 +71,9 @@ pub(super) struct Policy {
 #[schema(as = Published)]
 pub(super) struct PublishedJson<'a> {
     /// New versions.
-    published: Vec<VersionJson<'a>>,
+    published: Vec<TicketedJson<'a>>,
     /// Those that equal the version published before.
-    unchanged: Vec<VersionJson<'a>>,
+    unchanged: Vec<TicketedJson<'a>>,
     /// Names of copies of other origins' files, which stay copies.
     copies: Vec<&'a str>,
     /// Files that cannot be published.
@@ -234,12 +231,12 @@ async fn answered(carried: Carried) -> Result<Response, Problem> {
     };
     let published =
         rows.iter().filter_map(|row| if let Row::Published(row) = row { Some(row) } else { None });
-    let (mut new, mut unchanged, mut copies, mut failed): (Vec<&VersionRow>, Vec<_>, Vec<_>, Vec<_>) =
+    let (mut new, mut unchanged, mut copies, mut failed): (Vec<TicketedJson>, Vec<_>, Vec<_>, Vec<_>) =
         Default::default();
     for row in published {
         match row {
-            PublishedRow::New(version) => new.push(version),
-            PublishedRow::Unchanged(version) => unchanged.push(version),
+            PublishedRow::New(version, ticket) => new.push((version, ticket).into()),
+            PublishedRow::Unchanged(version, ticket) => unchanged.push((version, ticket).into()),
             PublishedRow::Copy(name) => copies.push(name.as_str()),
             PublishedRow::Failed { path, why } => {
                 failed.push(UnpublishedJson { error: why.clone(), path: path.0.to_string_lossy().into() });
@@ -251,13 +248,11 @@ async fn answered(carried: Carried) -> Result<Response, Problem> {
         return Err(Problem::new(status, "cannot be published", first.error.clone()));
     }
     let more = new.len().saturating_sub(LISTED_MAX) + unchanged.len().saturating_sub(LISTED_MAX);
-    let (published, unchanged) = (listed(&new), listed(&unchanged));
+    new.truncate(LISTED_MAX);
+    unchanged.truncate(LISTED_MAX);
+    let published = new;
     let answer = PublishedJson { published, unchanged, copies, failed, more, indexers_told, confirmed };
     Ok(Json(answer).into_response())
-}
-
-fn listed<'a>(versions: &[&'a VersionRow]) -> Vec<VersionJson<'a>> {
-    versions.iter().take(LISTED_MAX).map(|version| (*version).into()).collect()
 }
 
 const _: () = assert!(POLICY_SECS_MAX == 604_800, "as described");
