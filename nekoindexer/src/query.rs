@@ -84,7 +84,9 @@ impl Visitor for Merging<'_> {
                 self.shared.counters.drop(match why {
                     NoAnswer::Busy => Drop::NeighborStuck,
                     NoAnswer::Refused(_) => Drop::NeighborRefused,
-                    _ => Drop::NeighborFailed,
+                    NoAnswer::Late | NoAnswer::Failed | NoAnswer::Away | NoAnswer::Nonsense => {
+                        Drop::NeighborFailed
+                    }
                 });
                 debug!(neighbor = %neighbor.node.short(), %why, "neighbor did not answer a query");
                 return self.merge.lacks_something();

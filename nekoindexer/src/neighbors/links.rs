@@ -113,7 +113,8 @@ struct Configured {
 /// How a neighbor stands with us.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
-    pub(crate) addr: Option<SocketAddr>,
+    /// Where it listens, or where it connected from last.
+    pub(crate) addr: SocketAddr,
     /// Who it is, once it was connected.
     pub(crate) node: Option<NodeId>,
     pub(crate) connected: Option<Connected>,
@@ -236,7 +237,7 @@ impl Links {
     pub(crate) fn standing(&self) -> Vec<Standing> {
         let known = self.known.lock();
         let configured = known.configured.iter().map(|link| Standing {
-            addr: Some(link.addr),
+            addr: link.addr,
             node: link.node,
             connected: link.connected.clone(),
             is_configured: true,
@@ -244,13 +245,7 @@ impl Links {
         });
         let inbound = known.inbound.iter().map(|(node, inbound)| {
             let connected = inbound.clients.last().map(|(open, _)| open.clone());
-            Standing {
-                addr: connected.as_ref().map(|open| open.addr),
-                node: Some(*node),
-                connected,
-                is_configured: false,
-                why: None,
-            }
+            Standing { addr: inbound.addr, node: Some(*node), connected, is_configured: false, why: None }
         });
         let mut all: Vec<_> = configured.collect();
         let others: Vec<_> = inbound

@@ -218,3 +218,44 @@ async fn program_that_stands_still_is_a_hop_that_did_not_answer_in_time() {
     })
     .await;
 }
+
+/// The program with an HTTP door, and where that is.
+async fn with_http() -> (Running, SocketAddr) {
+    let mut running = Running::begin(&["--http", "127.0.0.1:0"]).await;
+    let line = running.stdout.next_line().await.unwrap().unwrap();
+    let http = line.strip_prefix("http on http://").and_then(|line| line.strip_suffix('/'));
+    (running, http.unwrap_or_else(|| panic!("the second line is {line:?}")).parse().unwrap())
+}
+
+/// Memory of a process in bytes.
+fn memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    kib.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// Goal: a thousand readers of events cost less than 64 MiB, and each of them is told. Method: as many connections,
+/// of which none reads before all are open.
+#[tokio::test]
+async fn a_thousand_readers_of_events_cost_little() {
+    nekoproto::transport::raise_file_limit();
+    in_time(async {
+        let (running, http) = with_http().await;
+        assert_eq!(http::page(http, "/status").await.0, 200);
+        let before = memory(running.child.id().unwrap());
+        let readers = tokio::task::spawn_blocking(move || {
+            let request = "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            let readers: Vec<_> = (0..1000).map(|_| http::send(http, request)).collect();
+            let mut readers: Vec<_> = readers.into_iter().map(std::io::BufReader::new).collect();
+            readers.iter_mut().for_each(|reader| drop(http::next_event(reader, "figures")));
+            readers
+        });
+        let readers = readers.await.unwrap();
+        let cost = memory(running.child.id().unwrap()).saturating_sub(before);
+        assert!(cost < 64 << 20, "{cost} bytes");
+        assert_eq!(http::page(http, "/healthz").await.0, 200, "beside all readers");
+        drop(readers);
+        assert_eq!(running.ends_on(Signal::TERM).await, Some(0));
+    })
+    .await;
+}

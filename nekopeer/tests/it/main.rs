@@ -10,6 +10,7 @@ mod consistency;
 mod demo;
 mod hostile;
 mod http_client;
+mod http_figures;
 mod http_rest;
 mod intruders;
 mod jobs;
