@@ -4,7 +4,7 @@ use nekoproto::Holder;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::commands::{FoundRow, VersionRow};
+use crate::commands::{FoundRow, MatchRow, VersionRow};
 
 /// One version of a file.
 #[derive(Serialize, ToSchema)]
@@ -79,5 +79,45 @@ impl From<&Holder> for HolderJson {
     fn from(holder: &Holder) -> Self {
         let Holder { node, addr, partial, .. } = holder;
         Self { addr: addr.to_string(), node: node.to_string(), partial: *partial }
+    }
+}
+
+/// A file that matches a search.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Match)]
+pub(crate) struct MatchJson<'a> {
+    #[serde(flatten)]
+    #[schema(inline)]
+    version: VersionJson<'a>,
+    /// What is held here of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<HeldJson>,
+    holders: Vec<HolderJson>,
+    /// When it was published by the clock of its origin, in Unix time in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published_ms: Option<u64>,
+}
+
+/// What is held here of a file.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Held)]
+pub(crate) struct HeldJson {
+    condition: String,
+    own: bool,
+    version: u64,
+}
+
+impl<'a> From<&'a MatchRow> for MatchJson<'a> {
+    fn from(found: &'a MatchRow) -> Self {
+        Self {
+            version: (&found.record).into(),
+            held: found.held.map(|held| HeldJson {
+                condition: held.condition.to_string(),
+                own: held.own,
+                version: held.version.get(),
+            }),
+            holders: found.holders.iter().map(HolderJson::from).collect(),
+            published_ms: Some(found.published_ms).filter(|ms| *ms != 0),
+        }
     }
 }

@@ -77,6 +77,8 @@ pub(super) fn router(inside: &Arc<Inside>) -> Router {
 fn routes() -> OpenApiRouter<Arc<Inside>> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(find::query))
+        .routes(routes!(find::search))
+        .routes(routes!(find::ticket))
         .routes(routes!(find::trace))
         .routes(routes!(files::catalogue))
         .routes(routes!(files::status))
