@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::common::{
-    ANY_PORT, Peer, eventually, hits, in_time, indexer, nodes, peer::endpoint, query, record, within,
+    ANY_PORT, Peer, eventually, hits, http, in_time, indexer, nodes, peer::endpoint, query, record, within,
 };
 use nekoproto::{NoAnswer, NodeId, Purpose, Role, transport::Security};
 use rustix::process::{Pid, Signal, kill_process};
