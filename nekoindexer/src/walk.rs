@@ -102,33 +102,7 @@ pub(crate) async fn walk<V: Visitor>(
     let now = Instant::now();
     let (mut walked, counters) = (Walked { began: now, asked: 0 }, &shared.counters);
     let left = deadline.saturating_duration_since(now);
-    let plan = shared.state.on_query(&request, from, left, now);
-    let ttl_hops = match plan.inspect_err(|_| counters.drop(Drop::Ttl))? {
-        QueryPlan::Answer(local) => {
-            visitor.found(local);
-            ends(shared, visitor, &request.covered, WhyUnasked::NoHopsLeft);
-            return Ok(walked);
-        }
-        QueryPlan::Again => {
-            counters.drop(Drop::Duplicate);
-            visitor.again();
-            return Ok(walked);
-        }
-        QueryPlan::Alone(local) => {
-            counters.drop(Drop::SeenFull);
-            visitor.found(local);
-            visitor.lacks_something();
-            ends(shared, visitor, &request.covered, WhyUnasked::NoRoom);
-            return Ok(walked);
-        }
-        QueryPlan::Forward { local, ttl_hops, again } => {
-            visitor.found(local);
-            if again {
-                visitor.again();
-            }
-            ttl_hops
-        }
-    };
+    let Some(ttl_hops) = begin(shared, visitor, from, &request, (now, left))? else { return Ok(walked) };
     let neighbors = shared.neighbors.links.current();
     let tell = |place, why| visitor.unasked(&neighbors, place, why);
     let route = route_and_tell(shared.tag, &neighbors.tags, &neighbors.away, &request.covered, tell);
@@ -179,6 +153,45 @@ pub(crate) async fn walk<V: Visitor>(
         visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
     }
     Ok(walked)
+}
+
+/// Takes the query `request`, which came `now` and ends when no time is `left`; returns the hops that neighbors are
+/// given, if any is to be asked.
+fn begin<V: Visitor>(
+    shared: &Shared,
+    visitor: &mut V,
+    from: Option<NodeTag>,
+    request: &QueryRequest,
+    (now, left): (Instant, Duration),
+) -> Result<Option<u8>, Refusal> {
+    let counters = &shared.counters;
+    let plan = shared.state.on_query(request, from, left, now);
+    Ok(match plan.inspect_err(|_| counters.drop(Drop::Ttl))? {
+        QueryPlan::Answer(local) => {
+            visitor.found(local);
+            ends(shared, visitor, &request.covered, WhyUnasked::NoHopsLeft);
+            None
+        }
+        QueryPlan::Again => {
+            counters.drop(Drop::Duplicate);
+            visitor.again();
+            None
+        }
+        QueryPlan::Alone(local) => {
+            counters.drop(Drop::SeenFull);
+            visitor.found(local);
+            visitor.lacks_something();
+            ends(shared, visitor, &request.covered, WhyUnasked::NoRoom);
+            None
+        }
+        QueryPlan::Forward { local, ttl_hops, again } => {
+            visitor.found(local);
+            if again {
+                visitor.again();
+            }
+            Some(ttl_hops)
+        }
+    })
 }
 
 /// Nobody is asked, because of `why`.
