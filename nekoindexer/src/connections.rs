@@ -28,7 +28,7 @@ pub(crate) fn connect_neighbor(
         let (connected, driver) = open_neighbor(&serving, connection, true);
         (connected, Box::pin(driver) as control::Driver)
     };
-    let link = Link::spawn(Arc::clone(endpoint), addr, shared.stop.clone(), &shared.tasks, open);
+    let link = Link::spawn(Arc::clone(endpoint), (addr, None), shared.stop.clone(), &shared.tasks, open);
     shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link, place).await });
 }
 

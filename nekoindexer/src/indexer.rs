@@ -4,10 +4,11 @@ use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use nekoproto::{
     Identity, IdentityError, NodeId, Role,
-    transport::{Endpoint, EndpointConfig, EndpointError},
+    transport::{Endpoint, EndpointConfig, EndpointError, Security},
 };
 
 use crate::{
+    announce::{Announcement, announce},
     config::{Config, ConfigError},
     connections,
     http::{HttpConfig, HttpDoor},
@@ -23,7 +24,9 @@ pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The data folder cannot be made.
-    #[error("cannot use the data folder {path}: {source}")]
+    #[error(
+        "cannot use the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
+    )]
     DataDir {
         /// The folder.
         path: PathBuf,
@@ -45,7 +48,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}: {source}; choose another address with --listen, port 0 is a free one")]
     Listen {
         /// The address.
         addr: SocketAddr,
@@ -65,6 +68,8 @@ pub struct IndexerHandle {
     local_addr: SocketAddr,
     shared: Arc<Shared>,
     http: Option<HttpDoor>,
+    /// Taken back when this is dropped.
+    _announcement: Option<Announcement>,
 }
 
 impl Indexer {
@@ -106,7 +111,10 @@ impl Indexer {
         }
         shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
         shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
-        Ok(IndexerHandle { local_addr, shared, http })
+        let announcement = config
+            .announce
+            .then(|| announce(node, local_addr, &config.network, config.security == Security::Insecure));
+        Ok(IndexerHandle { local_addr, shared, http, _announcement: announcement.flatten() })
     }
 }
 

@@ -28,14 +28,14 @@ pub(crate) async fn answer(
     deadline: Instant,
     request: QueryRequest,
 ) -> Result<QueryReply, Refusal> {
+    let now = Instant::now();
     let mut merging = Merging { merge: Merge::new(Vec::new()), shared };
-    let Walked { began, asked } = walk(shared, &mut merging, from, deadline, request).await?;
-    let reply = merging.merge.finish();
-    match asked {
-        0 => shared.counters.answered_alone(Work::Query, began),
-        asked => shared.counters.answered_together(asked, began),
+    match walk(shared, &mut merging, from, (now, deadline), request).await? {
+        Walked::Alone => shared.counters.answered_alone(Work::Query, now),
+        Walked::With(asked) => shared.counters.answered_together(asked, now),
+        Walked::Dropped => {}
     }
-    Ok(reply)
+    Ok(merging.merge.finish())
 }
 
 /// Merges the answers.

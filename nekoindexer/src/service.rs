@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
-    Answers, Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, ListedRecord, MsgId, Names,
-    NodeTag, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest,
-    Role, SignedRecord, TraceReply,
+    Answers, Covered, FileName, FindReply, FindRequest, IndexerService, InvalidateRequest, LeaseReply,
+    ListedRecord, MsgId, Names, NodeTag, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal,
+    RegisterReply, RegisterRequest, Role, SignedRecord, TraceReply,
     indexer::answers,
     limits::TTL_MAX,
     summary::{SummaryNews, SummaryReply},
@@ -17,6 +17,7 @@ use tracing::warn;
 
 use crate::{
     counters::{Drop, Work},
+    find,
     invalidate::{self, Envelope},
     neighbors::channel::Channel,
     query,
@@ -201,6 +202,10 @@ impl IndexerService for Service {
             };
         let all = stream::iter(request.queries().map(answer)).buffered(QUERIES_AT_ONCE);
         Ok(answers(all.try_collect::<Vec<_>>().await?))
+    }
+
+    async fn find(self, context: Context, request: FindRequest) -> Result<FindReply, Refusal> {
+        find::answer(&self.shared, self.neighbor(), context.deadline, request).await
     }
 
     async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {

@@ -17,6 +17,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{Config, Routing},
     counters::Counters,
+    find::Scans,
     neighbors::Neighborhood,
     state::{State, index::SessionId, summary::TRUSTED_FOR},
 };
@@ -41,9 +42,11 @@ pub(crate) struct Shared {
     pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
     /// A permit for each query that is forwarded at the moment.
     pub(crate) forwards: Semaphore,
-    pub(crate) counters: Counters,
     /// A permit for each trace that is answered at the moment.
     pub(crate) traces: Semaphore,
+    pub(crate) counters: Counters,
+    /// Places for scans of all names.
+    pub(crate) scans: Scans,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -62,8 +65,9 @@ impl Shared {
             verifier: Verifier::default(),
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),
-            counters: Counters::default(),
             traces: Semaphore::new(TRACES_MAX),
+            counters: Counters::default(),
+            scans: Scans::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }

@@ -30,8 +30,9 @@ pub(crate) async fn answer(
     request: QueryRequest,
 ) -> Result<TraceReply, Refusal> {
     let _permit = shared.traces.try_acquire().map_err(|_| Refusal::Busy)?;
-    let mut noting = Noting { from, ..Noting::new(Instant::now()) };
-    walk(shared, &mut noting, from, deadline, request).await?;
+    let now = Instant::now();
+    let mut noting = Noting { from, ..Noting::new(now) };
+    walk(shared, &mut noting, from, (now, deadline), request).await?;
     Ok(noting.finish(Instant::now()))
 }
 

@@ -77,15 +77,18 @@ pub(crate) trait Visitor: Send {
     fn has_found(&self) -> bool;
 }
 
-/// How a query went.
-pub(crate) struct Walked {
-    /// When it came.
-    pub(crate) began: Instant,
-    /// How many calls to neighbors it took.
-    pub(crate) asked: usize,
+/// Who took part in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Walked {
+    /// This indexer.
+    Alone,
+    /// This many neighbors, too.
+    With(usize),
+    /// Nobody, or nobody else for want of room; counted as a drop.
+    Dropped,
 }
 
-/// Takes the query `request` of a peer or of the neighbor `from`, who waits until `deadline`, and passes it on.
+/// Takes the query `request` of a peer or of the neighbor `from`, who waits from `now` until `deadline`, and passes it on.
 ///
 /// # Errors
 /// The request is refused as a whole. A neighbor's failure is no error.
@@ -96,13 +99,38 @@ pub(crate) async fn walk<V: Visitor>(
     shared: &Shared,
     visitor: &mut V,
     from: Option<NodeTag>,
-    deadline: Instant,
+    (now, deadline): (Instant, Instant),
     request: QueryRequest,
 ) -> Result<Walked, Refusal> {
-    let now = Instant::now();
-    let (mut walked, counters) = (Walked { began: now, asked: 0 }, &shared.counters);
     let left = deadline.saturating_duration_since(now);
-    let Some(ttl_hops) = begin(shared, visitor, from, &request, (now, left))? else { return Ok(walked) };
+    let counters = &shared.counters;
+    let plan = shared.state.on_query(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?;
+    let ttl_hops = match plan {
+        QueryPlan::Answer(local) => {
+            visitor.found(local);
+            ends(shared, visitor, &request.covered, WhyUnasked::NoHopsLeft);
+            return Ok(Walked::Alone);
+        }
+        QueryPlan::Duplicate => {
+            counters.drop(Drop::Duplicate);
+            visitor.again();
+            return Ok(Walked::Dropped);
+        }
+        QueryPlan::Alone(local) => {
+            counters.drop(Drop::SeenFull);
+            visitor.found(local);
+            visitor.lacks_something();
+            ends(shared, visitor, &request.covered, WhyUnasked::NoRoom);
+            return Ok(Walked::Dropped);
+        }
+        QueryPlan::Forward { local, ttl_hops, again } => {
+            visitor.found(local);
+            if again {
+                visitor.again();
+            }
+            ttl_hops
+        }
+    };
     let neighbors = shared.neighbors.links.current();
     let tell = |place, why| visitor.unasked(&neighbors, place, why);
     let route = route_and_tell(shared.tag, &neighbors.tags, &neighbors.away, &request.covered, tell);
@@ -110,13 +138,13 @@ pub(crate) async fn walk<V: Visitor>(
         visitor.lacks_something();
     }
     if route.ask.is_empty() {
-        return Ok(walked);
+        return Ok(Walked::Alone);
     }
     let Ok(_permit) = shared.forwards.try_acquire() else {
         counters.drop(Drop::Busy);
         return Err(Refusal::Busy);
     };
-    let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
+    let budget = budget_of(left);
     // At its last hop only where it began matters: in a mesh the others are most of the message.
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
@@ -132,7 +160,7 @@ pub(crate) async fn walk<V: Visitor>(
     };
     answers.extend(first.iter().map(ask));
     visitor.asks(&first, false);
-    walked.asked += first.len();
+    let mut asked = first.len();
     if !later.is_empty() {
         // Half of the time is left for the others, in case none of these answers.
         let patience = tokio::time::Instant::from_std(now + budget / 2);
@@ -144,54 +172,20 @@ pub(crate) async fn walk<V: Visitor>(
                 visitor.unasked(&neighbors, Place::Reachable(*place), WhyUnasked::RuledOut);
             });
         } else {
+            asked += later.len();
             answers.extend(later.iter().map(ask)); // a summary must not lose an answer
             visitor.asks(&later, true);
-            walked.asked += later.len();
         }
     }
     while let Some((place, reply)) = answers.next().await {
         visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
     }
-    Ok(walked)
+    Ok(if asked == 0 { Walked::Alone } else { Walked::With(asked) })
 }
 
-/// Takes the query `request`, which came `now` and ends when no time is `left`; returns the hops that neighbors are
-/// given, if any is to be asked.
-fn begin<V: Visitor>(
-    shared: &Shared,
-    visitor: &mut V,
-    from: Option<NodeTag>,
-    request: &QueryRequest,
-    (now, left): (Instant, Duration),
-) -> Result<Option<u8>, Refusal> {
-    let counters = &shared.counters;
-    let plan = shared.state.on_query(request, from, left, now);
-    Ok(match plan.inspect_err(|_| counters.drop(Drop::Ttl))? {
-        QueryPlan::Answer(local) => {
-            visitor.found(local);
-            ends(shared, visitor, &request.covered, WhyUnasked::NoHopsLeft);
-            None
-        }
-        QueryPlan::Again => {
-            counters.drop(Drop::Duplicate);
-            visitor.again();
-            None
-        }
-        QueryPlan::Alone(local) => {
-            counters.drop(Drop::SeenFull);
-            visitor.found(local);
-            visitor.lacks_something();
-            ends(shared, visitor, &request.covered, WhyUnasked::NoRoom);
-            None
-        }
-        QueryPlan::Forward { local, ttl_hops, again } => {
-            visitor.found(local);
-            if again {
-                visitor.again();
-            }
-            Some(ttl_hops)
-        }
-    })
+/// The part of the time `left` that the neighbors have.
+pub(crate) fn budget_of(left: Duration) -> Duration {
+    left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX))
 }
 
 /// Nobody is asked, because of `why`.

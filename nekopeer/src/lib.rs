@@ -18,6 +18,7 @@ mod listing;
 mod peer;
 mod peers;
 mod publish;
+mod reading;
 mod serve;
 mod state;
 mod storage;
@@ -27,7 +28,8 @@ mod watch;
 pub use config::Config;
 pub use content::chunker::ChunkError;
 pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded, Downloads};
-pub use indexers::{Answer, SearchError};
+pub use http::files::routes as file_routes;
+pub use indexers::{Answer, Found, SearchError, via::Via};
 pub use library::{
     events::Event,
     status::{Condition, FileStatus},

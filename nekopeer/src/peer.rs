@@ -9,26 +9,31 @@ use std::{
 
 use nekoindexer::http::TokenError;
 use nekoproto::{
-    FileName, Identity, IdentityError, NodeId, Role, TraceReply,
+    FileName, Identity, IdentityError, IndexerAddr, List, NodeId, Position, Role, Search, TraceReply,
+    VerifiedRecord,
+    limits::TICKET_INDEXERS_MAX,
     transport::{Endpoint, EndpointConfig, EndpointError, Listener},
 };
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::{runtime::Handle, sync::broadcast};
 
 use crate::{
     config::Config,
+    content::stamp::Looker,
     download::{DownloadError, DownloadOptions, Downloaded, Downloader, Downloads},
     figures::Figures,
-    indexers::{Answer, Indexers, Scope, SearchError},
+    indexers::{Answer, Found, Indexers, Scope, SearchError, via::Via},
     library::{Library, Opened, events::Event, status::FileStatus},
     listing::Listing,
     peers::Peers,
     publish::{PublishError, PublishOptions, PublishOutcome, Publisher, Publishing},
+    reading::Reading,
     serve::{Uploads, partial_files::PartialFiles},
     storage::{
         StoreError,
         catalogue::{Catalogue, CatalogueError},
         lock::{DataLock, LockError},
+        remembered::Home,
         share_folder::ShareFolder,
     },
     util::{progress::Progress, tasks::blocking},
@@ -57,7 +62,7 @@ pub enum StartError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}: {source}; choose another address with --listen, port 0 is a free one")]
     Listen {
         /// The address.
         addr: SocketAddr,
@@ -105,7 +110,7 @@ impl Peer {
         let (library, first_events) =
             Library::new(opened, endpoint.node(), listener.is_some(), indexers, config.ttr);
         let partial_files = Arc::new(PartialFiles::default());
-        let indexers = Indexers::spawn(&config.indexers, config.query_deadline, &endpoint, &library);
+        let indexers = Indexers::spawn(&config, &endpoint, &library);
         let peers = Peers::new(&endpoint, &library, &indexers);
         let downloader =
             Downloader::new(&library, &indexers, &peers, &endpoint, &partial_files, config.limit_down);
@@ -217,7 +222,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered.
     pub async fn search(&self, name: &FileName) -> Result<Answer, SearchError> {
-        self.peers.search(name, Scope::Own).await
+        self.peers.search(name, Scope::Own, &Via::default()).await
     }
 
     /// Searches the network, up to `ttl_hops` hops beyond the own indexers.
@@ -225,7 +230,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, SearchError> {
-        self.peers.search(name, Scope::Network { ttl_hops }).await
+        self.peers.search(name, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
     /// Searches the own indexers only for many names; returns answers in the order of `names`.
@@ -233,7 +238,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered.
     pub async fn search_all(&self, names: &[FileName]) -> Result<Vec<Answer>, SearchError> {
-        self.peers.search_all(names, Scope::Own).await
+        self.peers.search_all(names, Scope::Own, &Via::default()).await
     }
 
     /// Searches the network for many names, up to `ttl_hops` hops beyond the own indexers; returns answers in
@@ -242,7 +247,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, SearchError> {
-        self.peers.search_all(names, Scope::Network { ttl_hops }).await
+        self.peers.search_all(names, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
     /// Follows a query for `name`: one tree of hops for each own indexer. Nothing in it is signed.
@@ -251,6 +256,31 @@ impl PeerHandle {
     /// No indexer is given.
     pub async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
         self.indexers.trace(name, ttl_hops).await
+    }
+
+    /// One page of the files that match: the first `limit` behind `after`, by name and origin, known to the own indexers
+    /// and those within `ttl_hops` of them.
+    ///
+    /// # Errors
+    /// No indexer answered, or a glob cannot be read.
+    pub async fn find(
+        &self,
+        search: &Search,
+        after: Option<&Position>,
+        limit: usize,
+        ttl_hops: u8,
+    ) -> Result<Found, SearchError> {
+        self.indexers.find(search, after, limit, ttl_hops).await
+    }
+
+    /// What is held here under each of `names`, in their order.
+    pub async fn held(&self, names: Vec<FileName>) -> Vec<Option<FileStatus>> {
+        let look = move |library: &Arc<Library>| {
+            let mut looker = Looker::default();
+            let entries = names.iter().map(|name| library.catalogue.get(name));
+            entries.map(|entry| Some(library.status(Arc::unwrap_or_clone(entry?), &mut looker))).collect()
+        };
+        self.library.blocking(look).await
     }
 
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.
@@ -267,6 +297,11 @@ impl PeerHandle {
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
         self.downloader.download(name, options, progress).await
+    }
+
+    /// Reads files by name for others. To be called on the runtime of this peer.
+    pub(crate) fn reading(&self) -> Reading {
+        Reading::new(&self.library, &self.peers, &self.downloader, Handle::current())
     }
 
     /// How far the writing of the file of `name` is, if it is being written.
@@ -417,6 +452,44 @@ impl PeerHandle {
     /// Safe.
     pub async fn indexers_tried(&self) {
         self.indexers.tried().await;
+    }
+
+    /// What it belongs to.
+    pub(crate) fn home(&self) -> &Home {
+        &self.indexers.home
+    }
+
+    /// Connects to indexers for one command. See [`Indexers::connect`].
+    pub(crate) async fn connect(&self, wanted: &[IndexerAddr]) -> Via {
+        self.indexers.connect(wanted).await
+    }
+
+    /// Keeps the indexers that answered for later commands on this data folder.
+    pub(crate) async fn remember(&self, via: &Via) {
+        self.indexers.remember(via).await;
+    }
+
+    /// The indexers that a ticket made here names, the best first. See [`Indexers::known`].
+    pub(crate) async fn known_indexers(&self) -> List<IndexerAddr, TICKET_INDEXERS_MAX> {
+        self.indexers.known().await
+    }
+
+    /// As [`query_all`](Self::query_all), with further indexers.
+    ///
+    /// # Errors
+    /// No indexer answered.
+    pub(crate) async fn query_via(
+        &self,
+        names: &[FileName],
+        ttl_hops: u8,
+        via: &Via,
+    ) -> Result<Vec<Answer>, SearchError> {
+        self.peers.search_all(names, Scope::Network { ttl_hops }, via).await
+    }
+
+    /// The version of `name` that is published or held here.
+    pub(crate) fn held_record(&self, name: &FileName) -> Option<VerifiedRecord> {
+        self.library.catalogue.get(name).map(|entry| entry.record.clone())
     }
 
     #[cfg(test)]

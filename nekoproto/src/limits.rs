@@ -22,6 +22,12 @@ pub const HOLDERS_MAX: usize = 16;
 /// that every chunk is available.
 pub const HOLDERS_WHOLE_MIN: usize = HOLDERS_MAX / 4;
 const _: () = assert!(0 < HOLDERS_WHOLE_MIN && HOLDERS_WHOLE_MIN < HOLDERS_MAX);
+/// Hits on one page of a search by pattern.
+pub const FOUND_MAX: usize = 128;
+/// Terms of one search by pattern.
+pub const TERMS_MAX: usize = 16;
+/// Bytes of one term: a whole name is one.
+pub const TERM_BYTES_MAX: usize = NAME_BYTES_MAX;
 /// Indexers named in the covered set of one message.
 pub const COVERED_MAX: usize = 512;
 
@@ -38,6 +44,8 @@ const _: () = assert!(BATCH_MAX * RECORD_BYTES_MAX < FRAME_BYTES_MAX);
 const _: () = assert!(
     HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
 );
+
+const _: () = assert!(FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX);
 
 /// Indexers in the answer to one trace: more than a query with the default TTL reaches in most networks.
 pub const TRACE_HOPS_MAX: usize = 256;
@@ -64,6 +72,8 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 pub const HELLO_BYTES_MAX: usize = 1024;
 /// Bytes of a network's name.
 pub const NETWORK_BYTES_MAX: usize = 64;
+/// Indexers named by a ticket. One that answers is enough, and a ticket has to be typed.
+pub const TICKET_INDEXERS_MAX: usize = 4;
 
 /// Connections one listener serves at once; further ones are closed at once.
 pub const CONNECTIONS_MAX: usize = 16 * 1024;

@@ -40,7 +40,9 @@ pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationT
         Err(error) => return debug!(%error, "HTTP connection lost before its first request"),
     };
     let router = TowerToHyperService::new(router);
-    let service = service_fn(move |request: Request<Incoming>| {
+    let files = io.file_sender();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(files.clone());
         router.call(request.map(|body| Body::new(Patient::new(body))))
     });
     let connection = http1::Builder::new()

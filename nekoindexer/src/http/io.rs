@@ -14,6 +14,8 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
+use super::send_file::{FileSender, Sending, is_stand_in};
+
 /// How long a write may wait for a reader that takes nothing. Also how long the system keeps trying to deliver to
 /// a host that does not acknowledge.
 pub const WRITE_STALL_MAX: Duration = Duration::from_secs(45);
@@ -26,6 +28,7 @@ const UNSENT_BYTES_MAX: u32 = 128 * 1024;
 pub struct Io {
     stream: TcpStream,
     stalled: Stalled,
+    files: Sending,
 }
 
 /// Since when writes have been waiting, if they are.
@@ -46,7 +49,12 @@ impl Io {
         let socket = SockRef::from(&stream);
         socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
         socket.set_tcp_user_timeout(Some(WRITE_STALL_MAX))?;
-        Ok(Self { stream, stalled: Stalled::default() })
+        Ok(Self { stream, stalled: Stalled::default(), files: Sending::default() })
+    }
+
+    /// Sends parts of files over this connection.
+    pub(super) fn file_sender(&self) -> FileSender {
+        self.files.sender.clone()
     }
 }
 
@@ -79,8 +87,12 @@ impl AsyncRead for Io {
 
 impl AsyncWrite for Io {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let Self { stream, stalled } = &mut *self;
-        let written = Pin::new(stream).poll_write(cx, buf);
+        let Self { stream, stalled, files } = &mut *self;
+        let written = if is_stand_in(buf) {
+            files.poll_send(cx, stream, buf.len())
+        } else {
+            Pin::new(stream).poll_write(cx, buf)
+        };
         stalled.watch(cx, written)
     }
 
@@ -89,8 +101,15 @@ impl AsyncWrite for Io {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Self { stream, stalled } = &mut *self;
-        let written = Pin::new(stream).poll_write_vectored(cx, bufs);
+        let Self { stream, stalled, files } = &mut *self;
+        let first = bufs.iter().find(|bytes| !bytes.is_empty()).filter(|bytes| is_stand_in(bytes));
+        let written = match first {
+            Some(frame) => files.poll_send(cx, stream, frame.len()),
+            None => {
+                let plain = bufs.iter().position(|bytes| is_stand_in(bytes)).unwrap_or(bufs.len());
+                Pin::new(stream).poll_write_vectored(cx, &bufs[..plain])
+            }
+        };
         stalled.watch(cx, written)
     }
 

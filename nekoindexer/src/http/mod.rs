@@ -6,6 +6,7 @@
 //! | `connection` | one connection: limits and timeouts |
 //! | `room` | how many connections there may be, and how many from one address |
 //! | [`io`] | the bytes of a connection; a reader that takes nothing is cut |
+//! | [`send_file`] | parts of files in answers, sent without being copied |
 //! | `body` | a request's body; one that does not come is cut |
 //! | [`guard`](mod@guard) | which requests are let in: host, origin, fetch metadata; the headers of every answer |
 //! | [`token`] | the secret of changing routes, and the extractor that asks for it |
@@ -22,11 +23,13 @@ pub mod guard;
 pub mod io;
 pub mod problem;
 mod room;
+pub mod send_file;
 pub mod token;
 
 pub use self::{
     door::{HttpConfig, HttpDoor},
     guard::{Guard, guarded},
     problem::Problem,
+    send_file::FileSender,
     token::{Authorized, Token, TokenError},
 };

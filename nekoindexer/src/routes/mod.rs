@@ -1,5 +1,6 @@
 //! The HTTP door of an indexer: what it answers, each in a file of its own. It changes nothing, so it needs no token.
 
+pub mod dashboard;
 mod events;
 mod health;
 mod metrics;
@@ -44,5 +45,6 @@ pub(crate) fn router(view: &Arc<View>, hosts: Vec<String>) -> Router {
     let described: Arc<str> = described.to_json().unwrap_or_default().into();
     let openapi =
         get(async move || ([("content-type", "application/json")], described.to_string()).into_response());
-    guarded(router.route("/api/v1/openapi.json", openapi), Guard { hosts, token: None })
+    let router = router.route("/api/v1/openapi.json", openapi).merge(dashboard::router());
+    guarded(router, Guard { hosts, token: None })
 }

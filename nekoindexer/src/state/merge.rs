@@ -29,10 +29,9 @@ pub struct Merge {
     messages: u32,
 }
 
-impl Found {
-    fn add_holders(&mut self, more: Vec<Holder>) {
-        self.holders = distinct(std::mem::take(&mut self.holders), more);
-    }
+/// Adds `more` to the holders of a version, as [`distinct`] does.
+pub(super) fn add_holders(holders: &mut Vec<Holder>, more: Vec<Holder>) {
+    *holders = distinct(std::mem::take(holders), more);
 }
 
 impl Merge {
@@ -51,7 +50,9 @@ impl Merge {
         let known = &mut self.found[place];
         match found.record.version.cmp(&known.record.version) {
             Ordering::Less => {}
-            Ordering::Equal if found.record == known.record => known.add_holders(found.holders),
+            Ordering::Equal if !found.record.contradicts(&known.record) => {
+                add_holders(&mut known.holders, found.holders)
+            }
             Ordering::Equal => self.contest(place, found),
             Ordering::Greater => {
                 self.found.retain(|known| !known.record.same_file(&found.record));
@@ -76,8 +77,8 @@ impl Merge {
             return self.add(found);
         };
         let second = place + 1 + second;
-        if self.found[second].record == found.record {
-            return self.found[second].add_holders(found.holders);
+        if !self.found[second].record.contradicts(&found.record) {
+            return add_holders(&mut self.found[second].holders, found.holders);
         }
         let is_last = self.found[place].record.outranks(&self.found[second].record);
         let last = &mut self.found[if is_last { second } else { place }];

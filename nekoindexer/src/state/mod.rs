@@ -1,6 +1,7 @@
 //! What an indexer decides: pure, from requests and the time to plans. It opens no socket, reads
 //! no clock and never waits; `query` and `invalidate` carry the plans out.
 
+pub mod find;
 pub mod index;
 pub mod merge;
 mod plan;
@@ -18,11 +19,12 @@ use std::{
 };
 
 use nekoproto::{
-    InvalidateRequest, ListedRecord, MsgId, NodeTag, QueryRequest, Refusal, limits::TTL_MAX, summary::NameKey,
+    Covered, FindRequest, InvalidateRequest, ListedRecord, MsgId, NodeTag, QueryRequest, Refusal,
+    limits::TTL_MAX, summary::NameKey,
 };
 use parking_lot::{Mutex, MutexGuard};
 
-pub use self::plan::{Announcement, QueryPlan, RegisterPlan};
+pub use self::plan::{Announcement, QueryPlan, RegisterPlan, Share};
 use self::{
     index::{Index, Noted, Session},
     seen::{Seen, Sight},
@@ -119,20 +121,52 @@ impl State {
         deadline: Duration,
         now: Instant,
     ) -> Result<QueryPlan, Refusal> {
-        let began_at = request.covered.first();
-        if request.ttl_hops == 0 && began_at.is_some() && began_at == from.as_ref() {
-            return Ok(QueryPlan::Answer(self.index.lookup(&request.name, now)));
+        let QueryRequest { msg_id, ttl_hops, covered, .. } = request;
+        let share = self.share((*msg_id, *ttl_hops, covered), from, deadline, now)?;
+        let local = if share.answers { self.index.lookup(&request.name, now) } else { Vec::new() };
+        Ok(match share {
+            Share { is_remembered: false, .. } => QueryPlan::Alone(local),
+            Share { ttl_hops: Some(ttl_hops), answers, .. } => {
+                QueryPlan::Forward { local, ttl_hops, again: !answers }
+            }
+            Share { answers: true, .. } => QueryPlan::Answer(local),
+            Share { answers: false, .. } => QueryPlan::Duplicate,
+        })
+    }
+
+    /// A search by pattern arrives, as a query does; see [`on_query`](Self::on_query).
+    ///
+    /// # Errors
+    /// The TTL is past the limit.
+    pub fn on_find(
+        &self,
+        request: &FindRequest,
+        from: Option<NodeTag>,
+        deadline: Duration,
+        now: Instant,
+    ) -> Result<Share, Refusal> {
+        let FindRequest { msg_id, ttl_hops, covered, .. } = request;
+        self.share((*msg_id, *ttl_hops, covered), from, deadline, now)
+    }
+
+    fn share(
+        &self,
+        (msg_id, ttl_hops, covered): (MsgId, u8, &Covered),
+        from: Option<NodeTag>,
+        deadline: Duration,
+        now: Instant,
+    ) -> Result<Share, Refusal> {
+        let began_at = covered.first();
+        if ttl_hops == 0 && began_at.is_some() && began_at == from.as_ref() {
+            return Ok(Share { answers: true, is_remembered: true, ttl_hops: None });
         }
-        let sight = self.sight(request.msg_id, request.ttl_hops, deadline, now)?;
-        let local = match sight {
-            Sight::First => self.index.lookup(&request.name, now),
-            Sight::Deeper => Vec::new(), // answered before, but this copy may travel further
-            Sight::Duplicate => return Ok(QueryPlan::Again),
-            Sight::Full => return Ok(QueryPlan::Alone(self.index.lookup(&request.name, now))),
-        };
-        Ok(match request.ttl_hops.checked_sub(1) {
-            Some(ttl_hops) => QueryPlan::Forward { local, ttl_hops, again: sight == Sight::Deeper },
-            None => QueryPlan::Answer(local),
+        let sight = self.sight(msg_id, ttl_hops, deadline, now)?;
+        let goes_on = matches!(sight, Sight::First | Sight::Deeper);
+        Ok(Share {
+            // A deeper copy was answered before, but may travel further.
+            answers: matches!(sight, Sight::First | Sight::Full),
+            is_remembered: sight != Sight::Full,
+            ttl_hops: ttl_hops.checked_sub(1).filter(|_| goes_on),
         })
     }
 

@@ -12,7 +12,7 @@ pub enum QueryPlan {
     /// Answer with this and ask nobody.
     Answer(Vec<Found>),
     /// A copy was answered before, and this one travels no further: answer with nothing.
-    Again,
+    Duplicate,
     /// Answer with this, marked as incomplete: there is no room to remember the message, and a message
     /// that is not remembered must not be forwarded.
     Alone(Vec<Found>),
@@ -25,6 +25,18 @@ pub enum QueryPlan {
         /// A copy was answered before: nothing is found a second time.
         again: bool,
     },
+}
+
+/// What an indexer does for a message that is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Whether it answers with what it itself finds.
+    pub answers: bool,
+    /// Whether there is room to remember the message. One that is not remembered must not be forwarded, and its
+    /// answer is incomplete.
+    pub is_remembered: bool,
+    /// Hops left for the neighbors; `None`: they are not asked.
+    pub ttl_hops: Option<u8>,
 }
 
 /// Whom to tell of newer versions.

@@ -22,6 +22,7 @@ pub(crate) fn record(origin: u8, name: &str, version: u64) -> ListedRecord {
         content: ContentHash::from_bytes([u8::try_from(version % 256).unwrap(); 32]),
         manifest: ManifestHash::from_bytes([0; 32]),
         policy: Policy::default(),
+        published_ms: 1_795_000_000_000,
     };
     record.sign(&origin).unwrap().into()
 }

@@ -97,6 +97,7 @@ pub(crate) fn verified(origin: u16, name: FileName, version: u64) -> ListedRecor
         content: ContentHash::from_bytes([1; 32]),
         manifest: ManifestHash::from_bytes([2; 32]),
         policy: Policy::default(),
+        published_ms: 1_795_000_000_000,
     };
     record.sign(&origin).unwrap().into()
 }

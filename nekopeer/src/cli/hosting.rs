@@ -53,7 +53,7 @@ impl Hosted {
         serving: bool,
         output: Output,
     ) -> Result<Self, (StartError, Indexers)> {
-        let config = args.config(indexers.addrs.clone(), serving);
+        let config = Config { keys: indexers.keys.clone(), ..args.config(indexers.addrs.clone(), serving) };
         let peer = match Peer::spawn(config.clone()).await {
             Ok(peer) => peer,
             Err(error) => return Err((error, indexers)),

@@ -1,6 +1,9 @@
-//! Byte counts and rates as text.
+//! Byte counts, rates and ages as text.
 
-use std::num::NonZeroU64;
+use std::{
+    num::NonZeroU64,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 /// The units, by name. `GiB` is 1024^3 bytes, `GB` is 1000^3.
 pub const UNITS: [(&str, u64); 10] = [
@@ -68,6 +71,56 @@ pub fn duration(us: u64) -> String {
     }
 }
 
+/// The units of ages, with their seconds.
+const AGES: [(&str, u64); 6] =
+    [("s", 1), ("min", 60), ("h", 3600), ("d", 24 * 3600), ("w", 7 * 24 * 3600), ("y", 365 * 24 * 3600)];
+
+/// An age of so many seconds, with the largest unit of which it has two.
+pub(super) fn age(secs: u64) -> String {
+    let shown = AGES.iter().rev().find(|(name, unit)| secs >= 2 * unit && *name != "w");
+    let (name, unit) = shown.unwrap_or(&AGES[0]);
+    format!("{} {name}", secs / unit)
+}
+
+/// Parses a time in the past, as an age such as `90s`, `30min`, `2h`, `3d` or `2w`, or as a date such as `2026-11-01`,
+/// which begins at midnight UTC; in milliseconds since 1970.
+///
+/// # Errors
+/// The text is neither.
+pub fn since(text: &str) -> Result<u64, String> {
+    let wrong =
+        || format!("'{text}' is no age: give one such as 30min, 2h or 3d, or a date such as 2026-11-01");
+    if let Some(days) = days_since_1970(text) {
+        return Ok(days * 24 * 3600 * 1000);
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(end);
+    let (_, secs) = AGES.iter().find(|(name, _)| *name == unit.trim()).ok_or_else(wrong)?;
+    let secs = number.parse::<u64>().ok().and_then(|number| number.checked_mul(*secs)).ok_or_else(wrong)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = now.saturating_sub(Duration::from_secs(secs)).as_millis();
+    Ok(u64::try_from(since).unwrap_or(u64::MAX).max(1)) // 0 would be any time
+}
+
+/// The days from 1970 to the date `YYYY-MM-DD`; `None` for other texts and for days that do not exist.
+fn days_since_1970(date: &str) -> Option<u64> {
+    let mut parts = date.split('-').map(|part| part.parse::<u64>().ok());
+    let (Some(Some(year)), Some(Some(month)), Some(Some(day)), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return None;
+    };
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let lengths = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let before = usize::try_from(month.checked_sub(1)?).ok()?;
+    if !(1970..10_000).contains(&year) || !(1..=*lengths.get(before)?).contains(&day) {
+        return None;
+    }
+    let years: u64 = (1970..year).map(|year| 365 + u64::from(is_leap(year))).sum();
+    Some(years + lengths[..before].iter().sum::<u64>() + day - 1)
+}
+
 /// A number of bytes with a binary unit.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(super) fn size(bytes: u64) -> String {
@@ -107,6 +160,47 @@ mod tests {
         }
         for wrong in ["", "MB", "0", "-1", "1 parsec", "1e30TiB", "99999999999TiB", "nan", "1.2.3MB"] {
             assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ages_are_short() {
+        let day = 24 * 3600;
+        let cases = [
+            (0, "0 s"),
+            (119, "119 s"),
+            (180, "3 min"),
+            (7200, "2 h"),
+            (2 * day, "2 d"),
+            (729 * day, "729 d"),
+        ];
+        for (secs, text) in cases.into_iter().chain([(730 * day, "2 y")]) {
+            assert_eq!(age(secs), text);
+        }
+    }
+
+    #[test]
+    fn times_in_the_past_are_ages_and_dates() {
+        for (date, secs) in [
+            ("1970-01-01", 0),
+            ("2000-02-29", 951_782_400),
+            ("2026-11-01", 1_793_491_200),
+            ("2100-03-01", 4_107_542_400),
+        ] {
+            assert_eq!(since(date), Ok(secs * 1000), "{date}");
+        }
+        let now = u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap();
+        for (text, secs) in
+            [("90s", 90), ("30min", 1800), ("2h", 7200), ("3 d", 3 * 86400), ("2w", 14 * 86400)]
+        {
+            let since = since(text).unwrap();
+            assert!((since..since + 60_000).contains(&(now - secs * 1000)), "{text}: {since}");
+        }
+        assert_eq!(since("999y"), Ok(1));
+        for wrong in
+            ["", "2", "h", "-2h", "2 parsec", "2026-02-29", "2026-13-01", "2026-11", "99999999999999999999y"]
+        {
+            assert!(since(wrong).unwrap_err().contains("2026-11-01"), "{wrong}");
         }
     }
 

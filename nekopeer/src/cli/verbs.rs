@@ -1,20 +1,21 @@
 //! The verbs that the command line and the REPL share, and the commands that they mean.
 
 use std::{
+    borrow::Cow,
     io,
     path::{Path, PathBuf, absolute},
-    slice,
 };
 
 use anyhow::Context;
 use nekoproto::{
-    FileName,
+    FileName, Position,
     limits::{TTL_DEFAULT, TTL_MAX},
 };
 
-use super::{names, output::Output};
+use super::{names, output::Output, units, words::Word};
 use crate::{
-    commands::{Command, LocalPath, Wanted},
+    commands::{Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted},
+    download::ANY_ORIGIN,
     publish::PolicyChange,
 };
 
@@ -37,9 +38,10 @@ pub enum Verb {
     /// Download files, verified
     #[command(visible_alias = "download")]
     Get {
-        /// Their names; of several, small ones are fetched together
+        /// Their names, or tickets that `share` printed elsewhere; NAME@ID is the file of that origin. Of several,
+        /// small ones are fetched together
         #[arg(required_unless_present = "names_from", value_name = "NAME")]
-        names: Vec<FileName>,
+        names: Vec<Word>,
         /// A file with further names, one in a line; `-` is stdin
         #[arg(long, value_name = "FILE")]
         names_from: Option<PathBuf>,
@@ -55,12 +57,8 @@ pub enum Verb {
         #[arg(long)]
         background: bool,
     },
-    /// Ask the own indexer only
-    Search {
-        /// What to look for
-        #[arg(required = true, value_name = "NAME")]
-        names: Vec<FileName>,
-    },
+    /// Find files by name, words or globs; one plain name asks the own indexer only
+    Search(SearchArgs),
     /// Ask the network
     Query {
         /// What to look for
@@ -81,6 +79,12 @@ pub enum Verb {
     Ls,
     /// List what is held here after asking the origins whether it is still the newest
     Status,
+    /// Print tickets of files that are published or held here: what to type elsewhere to get them
+    Ticket {
+        /// Their names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<FileName>,
+    },
     /// End the peer that runs on this folder
     Stop,
     /// List the long commands that the running peer carries out, and those that ended lately
@@ -91,6 +95,34 @@ pub enum Verb {
         #[arg(value_name = "NAME|ID")]
         what: String,
     },
+}
+
+/// What to search for.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SearchArgs {
+    /// A name; words that must all occur in a name, in upper or lower case; or globs: `*.bin` is about the last part
+    /// of a name, `models/*.bin` about all of it, and `**` stands for any folders
+    #[arg(value_name = "TERM")]
+    terms: Vec<String>,
+    /// Only files of at least this size, such as 64MiB
+    #[arg(long, value_name = "SIZE", value_parser = units::bytes)]
+    min_size: Option<u64>,
+    /// Only files published since then: 2h, 3d or a date such as 2026-11-01
+    #[arg(long, value_name = "AGE", value_parser = units::since)]
+    newer_than: Option<u64>,
+    /// Only files of this origin: the first digits of its id
+    #[arg(long, value_name = "ID", value_parser = id_digits)]
+    origin: Option<String>,
+    /// Hops the search may travel beyond the own indexer [default: 0 for one plain name, else 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=i64::from(TTL_MAX)))]
+    ttl: Option<u8>,
+    /// At most this many files
+    #[arg(long, value_name = "N", default_value_t = MATCHES_DEFAULT,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(MATCHES_MAX)))]
+    limit: u32,
+    /// Go on where the search before ended
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<Position>,
 }
 
 /// What to publish.
@@ -121,7 +153,8 @@ pub struct Reach {
 /// Which of several files under one name, and over which file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Which {
-    /// Whose file, where several origins publish different ones: the first digits of its id
+    /// Whose file, where several origins publish different ones: the first digits of its id. The choice is
+    /// remembered for the name; `any` forgets it
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     origin: Option<String>,
     /// Replace a file that stands there and is no copy from here, or keep both where its name differs
@@ -134,7 +167,7 @@ pub struct Which {
 #[derive(Debug)]
 enum NoCommand {
     /// Its words contradict each other.
-    Usage(&'static str),
+    Usage(Cow<'static, str>),
     /// A file that it names cannot be read.
     Failed(anyhow::Error),
 }
@@ -152,10 +185,13 @@ pub(super) struct Saying<'a> {
 
 fn id_digits(text: &str) -> Result<String, String> {
     let digits = text.to_ascii_lowercase();
+    if digits == ANY_ORIGIN {
+        return Ok(digits);
+    }
     if !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
         Ok(digits)
     } else {
-        Err("expected hexadecimal digits".to_owned())
+        Err("expected hexadecimal digits, or any".to_owned())
     }
 }
 
@@ -168,11 +204,13 @@ impl Verb {
     pub(super) fn command(self, saying: Saying, output: Output) -> anyhow::Result<Option<Command>> {
         let has_policy = saying.line.is_some_and(|said| said != PolicyChange::default());
         let why = match self.meaning(saying) {
-            Ok(Command::Read { .. }) if output.is_json() => "--json and -o - would both write to stdout",
+            Ok(Command::Read { .. }) if output.is_json() => {
+                "--json and -o - would both write to stdout".into()
+            }
             Ok(command)
                 if has_policy && !matches!(command, Command::Publish { .. } | Command::Store { .. }) =>
             {
-                "only what is shared has a policy"
+                "only what is shared has a policy".into()
             }
             Ok(command) => return Ok(Some(command)),
             Err(NoCommand::Usage(why)) => why,
@@ -191,11 +229,12 @@ impl Verb {
                 let names = all_names(names, names_from.as_deref(), saying)?;
                 get(names, output, reach, which, background)?
             }
-            Self::Search { names } => Command::Search { names },
+            Self::Search(search) => search.command()?,
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
             Self::Trace { name, reach } => Command::Trace { name, ttl_hops: reach.ttl },
             Self::Ls => Command::List { first: None, after: None },
             Self::Status => Command::Check { names: Vec::new(), first: None, after: None },
+            Self::Ticket { names } => Command::Ticket { names },
             Self::Jobs => Command::Jobs,
             Self::Cancel { what } => Command::Cancel { what },
             Self::Stop => Command::Stop,
@@ -203,21 +242,35 @@ impl Verb {
     }
 
     /// The names that this mentions, to be completed later.
-    pub(super) fn names(&self) -> &[FileName] {
+    pub(super) fn names(&self) -> Vec<&FileName> {
         match self {
-            Self::Get { names, .. }
-            | Self::Search { names }
-            | Self::Query { names, .. }
-            | Self::Deregister { names } => names,
-            Self::Trace { name, .. } => slice::from_ref(name),
+            Self::Get { names, .. } => names.iter().map(Word::name).collect(),
+            Self::Query { names, .. } | Self::Ticket { names } | Self::Deregister { names } => {
+                names.iter().collect()
+            }
+            Self::Trace { name, .. } => vec![name],
             Self::Share(_)
             | Self::Register(_)
+            | Self::Search(_)
             | Self::Ls
             | Self::Status
             | Self::Stop
             | Self::Jobs
-            | Self::Cancel { .. } => &[],
+            | Self::Cancel { .. } => Vec::new(),
         }
+    }
+}
+
+impl SearchArgs {
+    fn command(self) -> Result<Command, NoCommand> {
+        let filters = Filters {
+            min_size: self.min_size.unwrap_or_default(),
+            published_from_ms: self.newer_than.unwrap_or_default(),
+            origin: self.origin,
+        };
+        let part = Part { ttl_hops: self.ttl, limit: Some(self.limit), after: self.after };
+        let finding = Finding::new(&self.terms, filters, part);
+        finding.map(Command::Find).map_err(|why| NoCommand::Usage(why.into()))
     }
 }
 
@@ -239,11 +292,11 @@ impl Files {
         let policy = saying.line.unwrap_or_default().or(saying.policy);
         let from_stdin = paths.iter().any(|path| path == Path::new(STDIO));
         match name {
-            Some(_) if paths.len() > 1 => Err(NoCommand::Usage(NAME_USAGE)),
-            None if from_stdin => Err(NoCommand::Usage(NAME_USAGE)),
-            Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::Usage(NO_STDIN)),
+            Some(_) if paths.len() > 1 => Err(NoCommand::Usage(NAME_USAGE.into())),
+            None if from_stdin => Err(NoCommand::Usage(NAME_USAGE.into())),
+            Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::Usage(NO_STDIN.into())),
             Some(name) if from_stdin => Ok(Command::Store { name, force, policy }),
-            _ if force => Err(NoCommand::Usage("--force is about what comes on stdin (`-`)")),
+            _ if force => Err(NoCommand::Usage("--force is about what comes on stdin (`-`)".into())),
             name => {
                 let paths = paths.iter().map(|path| find(path, saying.dir).into()).collect();
                 Ok(Command::Publish { paths, name, policy })
@@ -262,11 +315,7 @@ fn find(path: &Path, dir: &Path) -> PathBuf {
     if here.symlink_metadata().is_err() && there.symlink_metadata().is_ok() { there } else { here }
 }
 
-fn all_names(
-    mut names: Vec<FileName>,
-    from: Option<&Path>,
-    saying: Saying,
-) -> Result<Vec<FileName>, NoCommand> {
+fn all_names(mut names: Vec<Word>, from: Option<&Path>, saying: Saying) -> Result<Vec<Word>, NoCommand> {
     let Some(from) = from else { return Ok(names) };
     let read = if from != Path::new(STDIO) {
         let file = std::fs::File::open(find(from, saying.dir));
@@ -275,30 +324,37 @@ fn all_names(
     } else if saying.line.is_none() {
         names::read(io::stdin().lock(), from)
     } else {
-        return Err(NoCommand::Usage(NO_STDIN));
+        return Err(NoCommand::Usage(NO_STDIN.into()));
     };
     names.extend(read.map_err(NoCommand::Failed)?);
     Ok(names)
 }
 
 fn get(
-    names: Vec<FileName>,
+    words: Vec<Word>,
     output: Option<PathBuf>,
     reach: Reach,
     which: Which,
     background: bool,
 ) -> Result<Command, NoCommand> {
-    let wanted = Wanted { origin: which.origin, ttl_hops: reach.ttl };
+    let mut wanted = Wanted::new(which.origin, reach.ttl);
+    let mut names = Vec::with_capacity(words.len());
+    for word in words {
+        if let Word::Ticket(ticket) = &word {
+            wanted.add(ticket).map_err(|why| NoCommand::Usage(why.into()))?;
+        }
+        names.push(word.name().clone());
+    }
     let output = match (names.as_slice(), output) {
         ([_], Some(path)) if path == Path::new(STDIO) && background => {
-            return Err(NoCommand::Usage("-o - writes to stdout, which --background leaves"));
+            return Err(NoCommand::Usage("-o - writes to stdout, which --background leaves".into()));
         }
         ([name], Some(path)) if path == Path::new(STDIO) => {
             return Ok(Command::Read { name: name.clone(), wanted });
         }
         ([_], Some(path)) => Some(LocalPath(absolute(&path).unwrap_or(path))),
         (_, None) => None,
-        (_, Some(_)) => return Err(NoCommand::Usage("-o names the place of a single file")),
+        (_, Some(_)) => return Err(NoCommand::Usage("-o names the place of a single file".into())),
     };
     Ok(Command::Download { names, output, force: which.force, wanted, background })
 }

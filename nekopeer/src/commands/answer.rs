@@ -49,7 +49,7 @@ impl Answer {
     pub(super) async fn rows_of<T>(
         &self,
         items: impl IntoIterator<Item = T>,
-        row: fn(T) -> Row,
+        row: impl Fn(T) -> Row,
     ) -> Result<(), Failure> {
         let (mut piece, mut bytes) = (Vec::new(), 0);
         for row in items.into_iter().map(row) {

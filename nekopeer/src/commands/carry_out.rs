@@ -2,18 +2,21 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use nekoproto::FileName;
+use nekoproto::{FileName, VerifiedRecord};
 
 use super::{
-    Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, Wanted,
+    Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, VersionRow,
     answer::pass_events,
+    finding::find,
     input::InputReader,
     jobs::{Job, JobKind, in_background},
+    named,
+    tickets::{self, Tickets},
 };
 use crate::{
     commands::in_one_line,
     download::{DownloadError, DownloadOptions},
-    indexers,
+    indexers::{self, via::Via},
     listing::Listing,
     peer::PeerHandle,
     publish::{PublishError, PublishOptions, PublishOutcome},
@@ -45,12 +48,8 @@ pub(crate) async fn carry_out(
                 answer.rows(vec![Row::Withdrawn { name, outcome }]).await?;
             }
         }
-        Command::Search { names } => {
-            let answers = peer.search_all(&names).await?;
-            found(names, answers, answer).await?;
-        }
         Command::Query { names, ttl_hops } => {
-            let answers = peer.query_all(&names, ttl_hops).await?;
+            let answers = named::search(peer, &names, Some(ttl_hops)).await?;
             found(names, answers, answer).await?;
         }
         Command::List { first, after } => {
@@ -63,8 +62,10 @@ pub(crate) async fn carry_out(
             };
             list(listing, first, answer).await?;
         }
+        Command::Ticket { names } => tickets::make(peer, names, answer).await?,
         Command::Events => pass_events(peer.events(), answer).await,
         Command::Stop => host.stop.cancel(),
+        Command::Find(finding) => find(peer, finding, answer).await?,
         Command::Trace { name, ttl_hops } => {
             for reply in peer.trace(&name, ttl_hops).await? {
                 answer.rows(vec![Row::Trace(reply)]).await?;
@@ -109,30 +110,42 @@ async fn long(
             };
             job.unless_cancelled(storing).await
         }
-        Command::Download { names, output, force, wanted, background } => {
-            let options = options(wanted, output.map(|path| path.0), force);
+        Command::Download { names, output, force, mut wanted, background } => {
+            let via = tickets::connect(peer, &wanted, answer).await?;
+            let names = named::resolve(peer, names, &mut wanted, &via).await?;
+            let options =
+                DownloadOptions { output: output.map(|path| path.0), ..named::options(&wanted, &via, force) };
             if background {
                 let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
                 let work = |host: Arc<Host>, job: Arc<Job>, answer| {
                     let names = names.clone();
-                    async move { get(&host.peer, names, options, &job, &answer).await }
+                    async move {
+                        get(&host.peer, names, options, &job, &answer).await?;
+                        remember(&host.peer, &via).await;
+                        Ok(())
+                    }
                 };
                 in_background(host, answer, begin, work).await?;
             } else {
                 let job = begin(JobKind::Get, &names, String::new());
                 job.unless_cancelled(get(peer, names, options, &job, answer)).await?;
+                remember(peer, &via).await;
             }
             Ok(Summary::Done)
         }
-        Command::Read { name, wanted } => {
-            let options = options(wanted, None, false);
+        Command::Read { name, mut wanted } => {
+            let via = tickets::connect(peer, &wanted, answer).await?;
+            let name = named::resolve(peer, vec![name], &mut wanted, &via).await?.remove(0);
+            let options = named::options(&wanted, &via, false);
             let job = begin(JobKind::Read, std::slice::from_ref(&name), String::new());
             let reading = async {
                 let reading = peer.read(&name, &options, answer.writer(), &job.progress);
                 let done = answer.reporting(&job.progress, reading).await;
                 answer.rows(vec![Row::downloaded(&name, &Ok(done?))]).await
             };
-            job.unless_cancelled(reading).await.map(|()| Summary::Done)
+            job.unless_cancelled(reading).await?;
+            remember(peer, &via).await;
+            Ok(Summary::Done)
         }
         _ => Err(Failure::new("it is no long command")), // unreachable: see the caller
     }
@@ -155,22 +168,26 @@ async fn publish(
     answer: &Answer,
 ) -> Result<Summary, Failure> {
     peer.indexers_tried().await; // so that files are registered before they are reported as published
+    let tickets = Tickets::of(peer).await;
+    let row = |record: &VerifiedRecord, row: fn(VersionRow, Option<String>) -> PublishedRow| {
+        let version = VersionRow::from(record);
+        let ticket = tickets.of_version(&version);
+        Row::Published(row(version, ticket))
+    };
     let publishing = async {
         let mut publishing = peer.publishing(paths, options, &job.progress);
         let mut summary = Summary::Published { indexers_told: 0, is_confirmed: false };
         while let Some(PublishOutcome { published, unchanged, copies, failed, indexers_told, is_confirmed }) =
             publishing.next().await?
         {
-            answer.rows_of(&published, |record| Row::Published(PublishedRow::New(record.into()))).await?;
-            answer
-                .rows_of(&unchanged, |record| Row::Published(PublishedRow::Unchanged(record.into())))
-                .await?;
+            answer.rows_of(&published, |record| row(record, PublishedRow::New)).await?;
+            answer.rows_of(&unchanged, |record| row(record, PublishedRow::Unchanged)).await?;
             answer.rows_of(copies, |name| Row::Published(PublishedRow::Copy(name))).await?;
             failed.iter().for_each(|(_, error)| job.failed(&Failure::new(in_one_line(error))));
-            let row = |(path, error): (PathBuf, PublishError)| {
+            let failed_row = |(path, error): (PathBuf, PublishError)| {
                 Row::Published(PublishedRow::failed(&path, in_one_line(&error)))
             };
-            answer.rows_of(failed, row).await?;
+            answer.rows_of(failed, failed_row).await?;
             summary = Summary::Published { indexers_told: indexers_told as u64, is_confirmed };
         }
         Ok(summary)
@@ -246,6 +263,9 @@ async fn list(mut listing: Listing, first: Option<u32>, answer: &Answer) -> Resu
     Ok(())
 }
 
-fn options(wanted: Wanted, output: Option<PathBuf>, force: bool) -> DownloadOptions {
-    DownloadOptions { output, origin: wanted.origin, force, ttl_hops: wanted.ttl_hops }
+/// The indexers of a ticket have brought what was wanted: later commands on this folder find it by them.
+async fn remember(peer: &PeerHandle, via: &Via) {
+    if !via.good.is_empty() {
+        peer.remember(via).await;
+    }
 }

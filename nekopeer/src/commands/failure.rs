@@ -4,6 +4,7 @@ use std::{error::Error, io};
 
 use serde::{Deserialize, Serialize};
 
+use super::VersionRow;
 use crate::{
     download::DownloadError,
     indexers::SearchError,
@@ -19,6 +20,8 @@ pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     /// The error and its causes, in one line.
     pub(crate) message: String,
+    /// Files of several origins, of which the user has to choose one.
+    pub(crate) choices: Vec<VersionRow>,
 }
 
 /// What follows from a failure.
@@ -47,17 +50,31 @@ pub(crate) enum FailureKind {
 impl Failure {
     /// A failure of the general kind.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { kind: FailureKind::Failed, message: message.into() }
+        Self { kind: FailureKind::Failed, message: message.into(), choices: Vec::new() }
+    }
+
+    /// A failure of another kind.
+    pub(crate) fn with(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, ..Self::new(message) }
+    }
+
+    /// There is no such thing.
+    pub(crate) fn missing(message: String) -> Self {
+        Self::with(FailureKind::NotFound, message)
     }
 
     fn of(kind: FailureKind, error: &dyn Error) -> Self {
-        Self { kind, message: in_one_line(error) }
+        Self::with(kind, in_one_line(error))
     }
 }
 
 impl From<&DownloadError> for Failure {
     fn from(error: &DownloadError) -> Self {
-        Self::of(error.into(), error)
+        let choices = match error {
+            DownloadError::Ambiguous { origins, .. } => origins.iter().map(VersionRow::from).collect(),
+            _ => Vec::new(),
+        };
+        Self { choices, ..Self::of(error.into(), error) }
     }
 }
 
@@ -82,7 +99,7 @@ impl From<SearchError> for Failure {
 impl From<&DownloadError> for FailureKind {
     fn from(error: &DownloadError) -> Self {
         match error {
-            DownloadError::NotFound { .. } => Self::NotFound,
+            DownloadError::NotFound { .. } | DownloadError::ChosenGone { .. } => Self::NotFound,
             DownloadError::Search(error) => error.into(),
             DownloadError::Store(error) => error.into(),
             DownloadError::Catalogue(error) => error.into(),
@@ -105,9 +122,11 @@ impl From<&PublishError> for FailureKind {
     fn from(error: &PublishError) -> Self {
         match error {
             PublishError::NotRegistered(_) => Self::NotFound,
-            PublishError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-                Self::NotFound
-            }
+            PublishError::Unreadable { source, .. } => match source.kind() {
+                // Nothing can stand at a path that is too long, either.
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => Self::NotFound,
+                _ => Self::Invalid,
+            },
             PublishError::NameForFolder(_) | PublishError::SameName { .. } => Self::Conflict,
             PublishError::Catalogue(error) => error.into(),
             PublishError::NotStored { source, .. } => (&**source).into(),
@@ -122,6 +141,7 @@ impl From<&SearchError> for FailureKind {
         match error {
             SearchError::NoIndexer | SearchError::Unreachable { .. } => Self::Away,
             SearchError::Refused(_) => Self::Failed,
+            SearchError::Pattern(_) => Self::Invalid,
         }
     }
 }

@@ -7,10 +7,14 @@
 mod answer;
 mod carry_out;
 mod failure;
+mod finding;
 mod input;
 mod jobs;
+mod named;
 mod path;
 mod rows;
+mod tickets;
+mod wanted;
 
 use std::sync::Arc;
 
@@ -23,10 +27,12 @@ pub(crate) use self::{
     answer::{Answer, pass_events, rows_of},
     carry_out::carry_out,
     failure::{Failure, FailureKind, in_one_line},
+    finding::{Filters, Finding, MATCHES_DEFAULT, MATCHES_MAX, Part},
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     jobs::{JobRow, JobState, Jobs},
     path::LocalPath,
-    rows::{DownloadedRow, FileRow, FoundRow, PublishedRow, Row, VersionRow},
+    rows::{DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, Row, VersionRow},
+    wanted::{Named, Wanted},
 };
 use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange, util::progress::Progress};
 
@@ -59,12 +65,7 @@ pub(crate) enum Command {
         /// The names.
         names: Vec<FileName>,
     },
-    /// Ask the own indexers. Answers with one [`Row::Found`] per name, in order.
-    Search {
-        /// The names.
-        names: Vec<FileName>,
-    },
-    /// Ask the network. Answers as [`Command::Search`] does.
+    /// Ask the network. Answers with one [`Row::Found`] per name, in order.
     Query {
         /// The names.
         names: Vec<FileName>,
@@ -118,6 +119,11 @@ pub(crate) enum Command {
         /// Its id, or the name it is about.
         what: String,
     },
+    /// Make tickets for files that are published or held here. Answers with [`Row::Ticket`].
+    Ticket {
+        /// The names.
+        names: Vec<FileName>,
+    },
     /// Follow a query through the network. Answers with one [`Row::Trace`] per own indexer.
     Trace {
         /// The name.
@@ -125,6 +131,8 @@ pub(crate) enum Command {
         /// Hops beyond the own indexers.
         ttl_hops: u8,
     },
+    /// Find files by name or pattern. Answers with [`Row::Match`] by name, then [`Row::Further`].
+    Find(Finding),
 }
 
 impl Command {
@@ -132,15 +140,6 @@ impl Command {
     pub(crate) const fn takes_input(&self) -> bool {
         matches!(self, Self::Store { .. })
     }
-}
-
-/// Which of several files under one name, and how far it is looked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Wanted {
-    /// The first digits of the origin's id.
-    pub(crate) origin: Option<String>,
-    /// Hops beyond the own indexers.
-    pub(crate) ttl_hops: u8,
 }
 
 /// One part of an answer.
@@ -158,6 +157,8 @@ pub(crate) enum Reply {
     EventsMissed(u64),
     /// The last reply.
     Finished(Result<Summary, Failure>),
+    /// Something that the user should know.
+    Note(String),
     /// How far each of the files is that are in work at the moment, at most [`PARTS_MAX`] of them. Sent as
     /// [`Reply::Progress`] is.
     Parts(Vec<(FileName, Snapshot)>),
@@ -226,9 +227,11 @@ impl Host {
         if *command == Command::Stop {
             return Ok(None);
         }
-        Arc::clone(&self.commands).try_acquire_owned().map(Some).map_err(|_| Failure {
-            kind: FailureKind::Busy,
-            message: format!("the running peer carries out {COMMANDS_MAX} commands already"),
+        Arc::clone(&self.commands).try_acquire_owned().map(Some).map_err(|_| {
+            Failure::with(
+                FailureKind::Busy,
+                format!("the running peer carries out {COMMANDS_MAX} commands already"),
+            )
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nekoproto::{
-    ContentHash, FileName, Freshness, Holder, Mode, NodeId, TraceReply, VerifiedRecord, Version,
+    ContentHash, FileName, Freshness, Holder, Mode, NodeId, Position, TraceReply, VerifiedRecord, Version,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,8 +51,24 @@ pub(crate) enum Row {
     Job(JobRow),
     /// A job that was cancelled.
     Cancelled(JobRow),
+    /// A ticket, or why there is none.
+    Ticket {
+        /// The name.
+        name: FileName,
+        /// Its text.
+        outcome: Result<String, Failure>,
+    },
     /// The way of a query from one own indexer on, which is its first hop.
     Trace(TraceReply),
+    /// A file that matches a search.
+    Match(MatchRow),
+    /// The last row of a search.
+    Further {
+        /// Where further matches begin, if there are any.
+        next: Option<Position>,
+        /// Whether every indexer in reach answered.
+        complete: bool,
+    },
 }
 
 /// One version of a file.
@@ -91,6 +107,26 @@ pub(crate) struct FoundRow {
     pub(crate) hits: Vec<(VersionRow, Vec<Holder>)>,
 }
 
+/// A file that matches a search.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct MatchRow {
+    pub(crate) record: VersionRow,
+    /// When it was published, in milliseconds since 1970 by its origin's clock; 0 if that does not say.
+    pub(crate) published_ms: u64,
+    pub(crate) holders: Vec<Holder>,
+    /// The copy or the own file here, of the same origin.
+    pub(crate) held: Option<HeldRow>,
+}
+
+/// What is held here of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct HeldRow {
+    pub(crate) version: Version,
+    /// Whether this peer is its origin.
+    pub(crate) own: bool,
+    pub(crate) condition: Condition,
+}
+
 /// A finished download.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DownloadedRow {
@@ -109,10 +145,10 @@ pub(crate) struct DownloadedRow {
 /// What became of one file that was to be published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PublishedRow {
-    /// A new version.
-    New(VersionRow),
-    /// It equals the version already published.
-    Unchanged(VersionRow),
+    /// A new version, and its ticket.
+    New(VersionRow, Option<String>),
+    /// It equals the version already published; its ticket.
+    Unchanged(VersionRow, Option<String>),
     /// It is a copy of another origin's file.
     Copy(FileName),
     /// It cannot be published.
@@ -129,6 +165,7 @@ impl Row {
     pub(crate) fn name(&self) -> Option<&FileName> {
         match self {
             Self::File(file) => Some(&file.record.name),
+            Self::Match(found) => Some(&found.record.name),
             _ => None,
         }
     }
@@ -141,6 +178,8 @@ impl Row {
         let record = |record: &VersionRow| BASE + record.name.as_str().len();
         match self {
             Self::File(file) => record(&file.record) + path(&file.path),
+            Self::Match(found) => record(&found.record) + found.holders.len() * 64,
+            Self::Further { .. } => BASE,
             Self::Damaged { why } => BASE + why.len(),
             Self::Found(found) => {
                 let hits = found.hits.iter();
@@ -153,7 +192,13 @@ impl Row {
             | Self::Withdrawn { name, outcome: Err(failure) } => {
                 BASE + name.as_str().len() + failure.message.len()
             }
-            Self::Published(PublishedRow::New(version) | PublishedRow::Unchanged(version)) => record(version),
+            Self::Ticket { name, outcome: Err(failure), .. } => {
+                BASE + name.as_str().len() + failure.message.len()
+            }
+            Self::Ticket { name, outcome: Ok(ticket), .. } => BASE + name.as_str().len() + ticket.len(),
+            Self::Published(
+                PublishedRow::New(version, ticket) | PublishedRow::Unchanged(version, ticket),
+            ) => record(version) + ticket.as_ref().map_or(0, String::len),
             Self::Published(PublishedRow::Copy(name)) | Self::Withdrawn { name, outcome: Ok(()) } => {
                 BASE + name.as_str().len()
             }

@@ -242,7 +242,7 @@ impl Shared {
     async fn farewell(&self, sender: &mut Sender, ending: Ending) -> io::Result<()> {
         let failure = match ending {
             Ending::Done | Ending::Left => {
-                Failure { kind: FailureKind::Moved, message: "the running peer ended".to_owned() }
+                Failure { kind: FailureKind::Moved, ..Failure::new("the running peer ended") }
             }
             Ending::Stopped => Failure::new("the running peer was stopped; what came so far is kept"),
         };

@@ -31,10 +31,10 @@ impl Inside {
             let _place = place;
             let result = tokio::select! {
                 result = carry_out(&host, command, input, &answer) => result,
-                () = closing.cancelled() => Err(Failure {
-                    kind: FailureKind::Moved,
-                    message: "the peer ends; what came so far is kept: ask again when it runs again".to_owned(),
-                }),
+                () = closing.cancelled() => Err(Failure::with(
+                    FailureKind::Moved,
+                    "the peer ends; what came so far is kept: ask again when it runs again",
+                )),
             };
             drop(answer.0.send(Reply::Finished(result)).await); // the request may be gone
         });

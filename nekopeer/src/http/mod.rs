@@ -4,8 +4,10 @@
 //! router over what they all share, [`Inside`].
 
 mod carried;
+mod dashboard;
 mod feed;
 mod figures;
+pub(crate) mod files;
 mod rest;
 
 use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc};
@@ -69,5 +71,5 @@ impl HttpServer {
 }
 
 fn router(inside: &Arc<Inside>) -> Router {
-    rest::router(inside)
+    rest::router(inside).merge(files::router(Arc::clone(&inside.host))).merge(dashboard::router())
 }

@@ -1,8 +1,11 @@
 //! The indexers of this peer: registers what it offers with each, and searches all of them concurrently.
 
+mod find;
+mod known;
 mod search;
 mod session;
 mod trace;
+pub(crate) mod via;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -13,11 +16,16 @@ use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 pub(crate) use self::search::Scope;
-pub use self::search::{Answer, SearchError};
 use self::session::Session;
+pub use self::{
+    find::Found,
+    search::{Answer, SearchError},
+};
 use crate::{
+    config::Config,
     library::{Library, events::Event},
     state::registrations::{Generation, Registrations},
+    storage::remembered::Home,
 };
 
 /// Time limit for withdrawing everything when the peer shuts down.
@@ -43,23 +51,30 @@ pub(crate) struct Indexers {
     sessions: Vec<Session>,
     registrations: Arc<Mutex<Registrations>>,
     query_deadline: Duration,
+    endpoint: Arc<Endpoint>,
+    /// What this peer belongs to.
+    pub(crate) home: Home,
+    /// Whether announcements are listened to.
+    discovers: bool,
 }
 
 impl Indexers {
-    /// Starts to connect to each of `addrs`, and keeps the offers registered there.
-    pub(crate) fn spawn(
-        addrs: &[SocketAddr],
-        query_deadline: Duration,
-        endpoint: &Arc<Endpoint>,
-        library: &Arc<Library>,
-    ) -> Arc<Self> {
-        let registrations = Arc::new(Mutex::new(Registrations::new(addrs.len())));
-        let all: Arc<[SocketAddr]> = addrs.into();
-        let session = |index| Session::spawn(index, &all, endpoint, library, &registrations);
-        let sessions = (0..addrs.len()).map(session).collect();
-        let indexers =
-            Arc::new(Self { library: Arc::clone(library), sessions, registrations, query_deadline });
-        if library.is_serving && !addrs.is_empty() {
+    /// Starts to connect to each indexer of `config`, and keeps the offers registered there.
+    pub(crate) fn spawn(config: &Config, endpoint: &Arc<Endpoint>, library: &Arc<Library>) -> Arc<Self> {
+        let all: Arc<[SocketAddr]> = config.indexers.as_slice().into();
+        let registrations = Arc::new(Mutex::new(Registrations::new(all.len())));
+        let key = |index: usize| config.keys.get(&all[index]).copied();
+        let session = |index| Session::spawn((index, key(index)), &all, endpoint, library, &registrations);
+        let indexers = Arc::new(Self {
+            library: Arc::clone(library),
+            sessions: (0..all.len()).map(session).collect(),
+            registrations,
+            query_deadline: config.query_deadline,
+            endpoint: Arc::clone(endpoint),
+            home: config.home(),
+            discovers: config.discovers,
+        });
+        if library.is_serving && !all.is_empty() {
             let looking = Arc::clone(&indexers);
             library.tasks.spawn_until_stop(async move { looking.look_at_files().await });
         }

@@ -15,6 +15,6 @@ pub(crate) use self::{
     files::{FileJson, role},
     found::{FoundJson, VersionJson},
     jobs::{JobJson, JobsJson},
-    published::UnpublishedJson,
+    published::{TicketedJson, UnpublishedJson},
     trace::TraceJson,
 };

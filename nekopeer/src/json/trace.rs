@@ -19,12 +19,13 @@ pub(crate) struct TraceJson {
 
 /// An indexer that was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[schema(as = TraceHop, no_recursion)]
+#[schema(as = TraceHop)]
 struct HopJson {
     addr: Option<String>,
     /// It had answered before, to another.
     again: bool,
     /// The neighbors that it asked.
+    #[schema(no_recursion)]
     asked: Vec<HopJson>,
     /// Its summary rules the name out; it was asked because nobody else had it.
     despite_summary: bool,

@@ -1,6 +1,6 @@
 //! Copies of other origins' files: their freshness, and when to ask their origins.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord};
 use serde::{Deserialize, Serialize};
@@ -27,11 +27,8 @@ pub struct Confirmed {
 impl Library {
     /// When the copy of `record` was confirmed last.
     pub(crate) fn confirmed_at(&self, record: &VerifiedRecord) -> Option<Confirmed> {
-        let (at, bound) = {
-            let copies = self.copies.lock();
-            copies.get(&record.name).filter(|copy| copy.holds(record)).and_then(CopyState::confirmation)?
-        };
-        let at = SystemTime::now().checked_sub(clock::now().saturating_duration_since(at))?;
+        let (since, bound) = self.confirmed_since(record)?;
+        let at = SystemTime::now().checked_sub(since)?;
         let ms = |time: SystemTime| u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok();
         Some(Confirmed { at_ms: ms(at)?, until_ms: ms(at + bound)? })
     }
@@ -115,6 +112,20 @@ impl Library {
             Freshness::Fresh if self.is_contested(record) => Freshness::Unverified,
             freshness => freshness,
         }
+    }
+
+    /// How long ago the question was sent that the origin of the copy of `record` confirmed last, and how long
+    /// that counts.
+    pub(super) fn confirmed_since(&self, record: &VerifiedRecord) -> Option<(Duration, Duration)> {
+        let copies = self.copies.lock();
+        let copy = copies.get(&record.name).filter(|copy| copy.holds(record))?;
+        copy.confirmation().map(|(at, bound)| (clock::now().saturating_duration_since(at), bound))
+    }
+
+    /// Whether asking the origin of the copy of `record` now may tell more than is known: not while it is away,
+    /// since it is then asked again at growing intervals.
+    pub(crate) fn is_worth_asking(&self, record: &VerifiedRecord) -> bool {
+        self.copies.lock().get(&record.name).is_none_or(CopyState::is_reachable)
     }
 
     /// Whether a newer version of the copy of `name` is known.
@@ -258,6 +269,7 @@ mod tests {
             content: ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]),
             manifest: ManifestHash::from_bytes([1; 32]),
             policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
         };
         let stamp = Stamp::of(&std::fs::metadata(&path).unwrap());
         let record = record.sign(&origin).unwrap();

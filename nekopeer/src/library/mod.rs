@@ -7,6 +7,7 @@ pub(crate) mod counters;
 pub(crate) mod events;
 pub(crate) mod learn;
 mod numbers;
+pub(crate) mod opened;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 

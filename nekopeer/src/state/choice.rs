@@ -95,6 +95,7 @@ mod tests {
             content: ContentHash::from_bytes([content; 32]),
             manifest: ManifestHash::from_bytes([content; 32]),
             policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
         };
         let addr = |n: u8| SocketAddr::from(([127, 0, 0, 1], 1000 + u16::from(n)));
         let holder = |n: &u8| Holder::new(identity(*n).id(), addr(*n));

@@ -251,6 +251,7 @@ mod tests {
             content: ContentHash::from_bytes([0; 32]),
             manifest: ManifestHash::from_bytes([0; 32]),
             policy: Policy::new(Mode::Pull, 60, 5, true).unwrap(),
+            published_ms: 1_795_000_000_000,
         };
         record.sign(&origin).unwrap()
     }

@@ -92,6 +92,7 @@ mod tests {
             content: ContentHash::from_bytes([content; 32]),
             manifest: ManifestHash::from_bytes([content; 32]),
             policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
         };
         Candidate { record: record.sign(&origin).unwrap(), holders: holders.to_vec() }
     }

@@ -254,6 +254,10 @@ fn description_has_every_route_and_says_who_needs_the_token() {
     let (_running, http) = serving(&home, &[]);
     let api = http.get("/api/v1/openapi.json").done(200);
     assert_eq!(api["openapi"].as_str().unwrap().split_at(3).0, "3.1");
+    let text = api.to_string();
+    for name in text.split("#/components/schemas/").skip(1).filter_map(|text| text.split('"').next()) {
+        assert!(!api["components"]["schemas"][name].is_null(), "{name} is not described");
+    }
     let mut secured = 0;
     for (path, item) in api["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

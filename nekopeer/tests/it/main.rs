@@ -2,12 +2,16 @@
 #![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
 
 mod aging;
+mod browser;
+mod choice;
 mod common;
+mod config;
 mod consistency;
 mod demo;
 mod hostile;
 mod http_client;
 mod http_figures;
+mod http_files;
 mod http_rest;
 mod intruders;
 mod jobs;
@@ -32,4 +36,5 @@ mod resume;
 mod schedule;
 mod sessions;
 mod sharing;
+mod tickets;
 mod transfer;

@@ -77,6 +77,7 @@ mod tests {
             content: ContentHash::from_bytes([0; 32]),
             manifest: ManifestHash::from_bytes([0; 32]),
             policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
         };
         record.sign(&origin).unwrap()
     }

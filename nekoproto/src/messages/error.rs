@@ -22,6 +22,9 @@ pub enum Refusal {
     /// The call is not for a node of the caller's role.
     #[error("this call is not for a node of that role")]
     WrongRole,
+    /// A glob cannot be read, or is too large.
+    #[error("the pattern cannot be read")]
+    BadPattern,
 }
 
 /// A peer's refusal on a data stream. Wire: append variants, never reorder.

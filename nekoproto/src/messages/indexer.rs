@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     error::Refusal,
+    find::{FindReply, FindRequest},
     summary::{SummaryNews, SummaryReply},
     trace::TraceReply,
 };
@@ -52,6 +53,8 @@ pub trait IndexerService {
     async fn query_all(request: QueryAllRequest) -> Result<Answers, Refusal>;
     /// The caller no longer offers anything that it registered on this connection.
     async fn deregister_all() -> Result<(), Refusal>;
+    /// The files whose names match, as the indexers in reach know them, by name and page by page.
+    async fn find(request: FindRequest) -> Result<FindReply, Refusal>;
     /// Which way a query would go, and what each indexer on it knows. It is forwarded as a query is.
     async fn trace(request: QueryRequest) -> Result<TraceReply, Refusal>;
 }

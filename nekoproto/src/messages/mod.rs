@@ -2,6 +2,7 @@
 
 mod data;
 mod error;
+mod find;
 pub mod hello;
 pub mod indexer;
 pub mod peer;
@@ -11,6 +12,9 @@ mod trace;
 pub use self::{
     data::{ByteRange, DataReply, DataRequest, Freshness, Grant},
     error::{Fault, FetchRefusal, HelloRefusal, Refusal},
+    find::{
+        FindReply, FindRequest, IdDigits, NotAPosition, NotATerm, NotDigits, Position, Search, Term, Terms,
+    },
     hello::{Hello, NetworkName, PROTOCOL_VERSION, Purpose, Role},
     indexer::{
         Answers, Covered, Held, Hit, Holder, IndexerService, InvalidateRequest, LeaseReply, Names,

@@ -132,7 +132,8 @@ impl TraceReply {
     /// the asker itself knows, which is `asked`.
     #[must_use]
     pub fn checked(reply: Result<Self, NoAnswer>, ttl_hops: u8, mut asked: TraceHop) -> Self {
-        let reply = reply.and_then(|reply| reply.is_sound(ttl_hops).then_some(reply).ok_or(NoAnswer::Nonsense));
+        let reply =
+            reply.and_then(|reply| reply.is_sound(ttl_hops).then_some(reply).ok_or(NoAnswer::Nonsense));
         let (theirs, whole) = match reply {
             Ok(reply) => (reply.hops.into_vec(), reply.whole),
             Err(why) => (vec![TraceHop::of(Err(why))], true),

@@ -30,10 +30,10 @@ struct Ids {
 }
 
 /// The fields that are mostly small; the codec packs them.
-type Numbers = (Version, u64, Policy);
+type Numbers = (Version, u64, Policy, u64);
 
-/// Upper bound of packed numbers: two of nine bytes, and a policy of two of five and two of one.
-const NUMBERS_MAX: u8 = 30;
+/// Upper bound of packed numbers: three of nine bytes, and a policy of two of five and two of one.
+const NUMBERS_MAX: u8 = 39;
 
 impl PackedRecord {
     /// Packs `record`.
@@ -53,9 +53,9 @@ impl PackedRecord {
     #[must_use]
     pub fn unpack(&self) -> ListedRecord {
         let Ids { origin, content, manifest, signature } = *self.ids();
-        let (version, size, policy) = self.numbers();
+        let (version, size, policy, published_ms) = self.numbers();
         let name = FileName::checked_before(self.name_bytes());
-        let record = Record { origin, name, version, size, content, manifest, policy };
+        let record = Record { origin, name, version, size, content, manifest, policy, published_ms };
         ListedRecord::checked_before(SignedRecord::new(record, signature))
     }
 
@@ -75,6 +75,13 @@ impl PackedRecord {
     #[must_use]
     pub fn version(&self) -> Version {
         self.numbers().0
+    }
+
+    /// The size, and the time of publication.
+    #[must_use]
+    pub fn size_and_time(&self) -> (u64, u64) {
+        let (_, size, _, published_ms) = self.numbers();
+        (size, published_ms)
     }
 
     /// Lists `record` without checking its signature if it equals this one, signature included.
@@ -117,7 +124,7 @@ impl Ids {
 }
 
 const fn numbers_of(record: &Record) -> Numbers {
-    (record.version, record.size, record.policy)
+    (record.version, record.size, record.policy, record.published_ms)
 }
 
 impl fmt::Debug for PackedRecord {
@@ -147,6 +154,7 @@ mod tests {
             content: ContentHash::from_bytes([2; 32]),
             manifest: ManifestHash::from_bytes([3; 32]),
             policy: Policy::new(Mode::Pull, secs, 1, true).unwrap(),
+            published_ms: 1_795_000_000_000,
         };
         record.sign(&origin).unwrap().into()
     }
@@ -163,6 +171,7 @@ mod tests {
             let packed = PackedRecord::new(&record);
             prop_assert_eq!(packed.unpack(), record.clone());
             prop_assert_eq!(packed.version(), record.version);
+            prop_assert_eq!(packed.size_and_time(), (record.size, record.published_ms));
             prop_assert_eq!(packed.name_bytes(), name.as_bytes());
             prop_assert_eq!(packed.vouch(record.to_signed()), Ok(record));
         }

@@ -39,6 +39,9 @@ pub struct Record {
     pub manifest: ManifestHash,
     /// How fresh copies must be.
     pub policy: Policy,
+    /// When the origin published these bytes, in milliseconds since 1970 by its own clock; 0 if it does not say. Shown
+    /// and filtered by, never compared to decide which version is newer.
+    pub published_ms: u64,
 }
 
 impl Record {
@@ -48,10 +51,12 @@ impl Record {
         self.same_file(other) && self.version > other.version
     }
 
-    /// Whether both are different statements with one version number: the origin lost its counter.
+    /// Whether both are different statements with one version number: the origin lost its counter. The same bytes under
+    /// the same terms, published at another time, are no other statement.
     #[must_use]
     pub fn contradicts(&self, other: &Self) -> bool {
-        self.same_file(other) && self.version == other.version && self != other
+        let stated = |record: &Self| (record.content, record.manifest, record.policy, record.size);
+        self.same_file(other) && self.version == other.version && stated(self) != stated(other)
     }
 
     /// Which of two statements that [contradict](Self::contradicts) each other all nodes prefer: one of the two, by
@@ -72,10 +77,13 @@ impl Record {
         self.origin == other.origin && self.name == other.name
     }
 
-    /// What the origin signs.
+    /// What the origin signs. A time of 0 is left out: records that were signed before there was a time stay valid.
     pub(crate) fn signed_bytes(&self) -> Result<Vec<u8>, RecordError> {
         let mut bytes = DOMAIN.to_vec();
         codec::encode_into(&mut bytes, self, RECORD_BYTES_MAX as u64).map_err(|_| RecordError::Malformed)?;
+        if self.published_ms == 0 {
+            bytes.pop(); // the last field, one byte long
+        }
         Ok(bytes)
     }
 }
@@ -231,6 +239,7 @@ mod tests {
             content: ContentHash::from_bytes([1; 32]),
             manifest: ManifestHash::from_bytes([2; 32]),
             policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
         }
     }
 
@@ -257,19 +266,31 @@ mod tests {
     fn any_changed_statement_is_forged() {
         let origin = Identity::from_seed(&[1; 32]);
         let good = record(&origin, 3).sign(&origin).unwrap().to_signed();
-        let changes: [fn(&mut Record); 6] = [
+        let changes: [fn(&mut Record); 8] = [
             |r| r.version = Version::new(4).unwrap(),
             |r| r.name = FileName::new("a/c.bin").unwrap(),
             |r| r.size += 1,
             |r| r.content = ContentHash::from_bytes([3; 32]),
             |r| r.origin = Identity::from_seed(&[2; 32]).id(),
             |r| r.policy = Policy::new(Mode::Pull, 1, 1, false).unwrap(),
+            |r| r.published_ms += 1,
+            |r| r.published_ms = 0,
         ];
         for change in changes {
             let mut forged = good.clone();
             change(&mut forged.record);
             assert_eq!(forged.verify(), Err(RecordError::Forged));
         }
+    }
+
+    #[test]
+    fn the_same_bytes_published_at_another_time_contradict_nothing() {
+        let origin = Identity::from_seed(&[1; 32]);
+        let first = record(&origin, 3);
+        let again = Record { published_ms: 0, ..first.clone() };
+        assert!(!first.contradicts(&again) && !again.outranks(&first) && !first.outranks(&again));
+        assert!(first.contradicts(&Record { size: 8, ..first.clone() }));
+        assert!(again.sign(&origin).unwrap().into_signed().verify().is_ok(), "a time need not be stated");
     }
 
     #[test]

@@ -10,10 +10,11 @@ use std::{fmt::Write, net::SocketAddr};
 
 use nekoproto::{
     ByteRange, Chunk, ChunkHash, ContentHash, DataReply, DataRequest, Fault, FetchRefusal, FileName,
-    Freshness, Grant, Held, Hello, HelloRefusal, Hit, Holder, Identity, InvalidateRequest, LeaseReply, List,
-    Manifest, ManifestHash, Mode, MsgId, NetworkName, NodeId, PROTOCOL_VERSION, Policy, Purpose,
-    QueryAllRequest, QueryReply, QueryRequest, Record, Refusal, RegisterReply, RegisterRequest, Role,
-    SignedRecord, Verdict, Version, codec,
+    FindReply, FindRequest, Freshness, Grant, Held, Hello, HelloRefusal, Hit, Holder, Identity,
+    InvalidateRequest, LeaseReply, List, Manifest, ManifestHash, Mode, MsgId, NetworkName, NoAnswer, NodeId,
+    PROTOCOL_VERSION, Policy, Position, Purpose, QueryAllRequest, QueryReply, QueryRequest, Record, Refusal,
+    RegisterReply, RegisterRequest, Role, Search, SignedRecord, Term, TraceAnswer, TraceFound, TraceHop,
+    TraceReply, Unasked, Verdict, Version, WhyUnasked, codec,
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
     limits::HOLDER_BYTES_MAX,
     peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
@@ -29,10 +30,10 @@ type ToPeer = Envelope<AskPeer, Answer>;
 
 const NODE_1: &str = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c";
 const NODE_2: &str = "8139770ea87d175f56a35466c34c7ecccb8d8a91b4ee37a25df60f5b8fc9b394";
-/// Origin, name, version, size, content, manifest, policy (mode, lease, TTR, serve stale); signature.
-const RECORD: &str = "N 07612f622e62696e 03 fc70110100 C D 01 3c fb2c01 01 \
-    40 1ff7e1040064ed04711c091f2c493e58860d18f31ffbbc7df5a1fcbef2ae8a43 \
-    c1cab6efd02a81de339182c36562be254c5ae3b647ddeec1826dda8fec18f90d";
+/// Origin, name, version, size, content, manifest, policy (mode, lease, TTR, serve stale), time; signature.
+const RECORD: &str = "N 07612f622e62696e 03 fc70110100 C D 01 3c fb2c01 01 fd005e56eea1010000 \
+    40 75d433cb03152aeec2cfb18711cebd44326531cc57664be4aa5e2479d8c3c2dd \
+    68e0d81e0da308728ddc21d2833152b9b14738ed3c4d48161f923468bf38020a";
 const CONTENT: ContentHash = ContentHash::from_bytes([0xc0; 32]);
 const MANIFEST: ManifestHash = ManifestHash::from_bytes([0xd0; 32]);
 
@@ -104,6 +105,7 @@ fn record() -> SignedRecord {
         content: CONTENT,
         manifest: MANIFEST,
         policy: Policy::new(Mode::Pull, 60, 300, true).unwrap(),
+        published_ms: 1_795_000_000_000,
     };
     record.sign(&Identity::from_seed(&[1; 32])).unwrap().to_signed()
 }
@@ -135,7 +137,7 @@ fn peer_answer(answer: PeerAnswer) -> ToIndexer {
 #[test]
 fn values_are_pinned() {
     let mut pins = Pins::default();
-    pins.pin("protocol version", &PROTOCOL_VERSION, "07");
+    pins.pin("protocol version", &PROTOCOL_VERSION, "08");
     pins.pin("node 1", &node(1), "N");
     pins.pin("node 2", &node(2), "M");
     pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
@@ -178,7 +180,7 @@ fn calls_of_an_indexer_are_pinned() {
     pins.pin("search", &ask(Ask::Search { name: name("a") }), "00 01 fbd007 03 0161");
     pins.pin(
         "query",
-        &ask(Ask::Query { request: query }),
+        &ask(Ask::Query { request: query.clone() }),
         "00 01 fbd007 04 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f",
     );
     pins.pin(
@@ -220,6 +222,22 @@ fn calls_of_an_indexer_are_pinned() {
         &ask(Ask::QueryAll { request: QueryAllRequest { msg_id, names, ttl_hops: 3 } }),
         "00 01 fbd007 08 10 04030201000000000000000000000000 02 0161 03622f63 03",
     );
+    let search = Search {
+        terms: List::first_of(["*.bin", "a"].map(|term| Term::new(term).unwrap())),
+        min_size: 300,
+        published_from_ms: 1,
+        origin: Some("8a8".to_owned().try_into().unwrap()),
+    };
+    let after = Some(Position { name: name("a"), origin: node(1) });
+    let covered = List::first_of([node(1).tag()]);
+    let trace = Ask::Trace { request: query.clone() };
+    pins.pin(
+        "trace",
+        &ask(trace),
+        "00 01 fbd007 0b 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f",
+    );
+    let find = FindRequest { msg_id, search, after, limit: 50, ttl_hops: 3, covered };
+    pins.pin("find", &ask(Ask::Find { request: find }), "00 01 fbd007 0a 10 04030201000000000000000000000000 02 052a2e62696e 0161 fb2c01 01 01 03386138 01 0161 N 32 03 08 8a88e3dd7409f195");
     pins.assert();
 }
 
@@ -247,6 +265,28 @@ fn answers_of_an_indexer_are_pinned() {
     pins.pin("summaries taken", &answer(Answer::Summarize(Ok(reply))), "02 01 00 06 00 fb2c01 01 07");
     let none_and_nothing = List::first_of([None, Some(QueryReply::default())]);
     pins.pin("answers", &answer(Answer::SearchAll(Ok(none_and_nothing))), "02 01 00 07 00 02 00 01 00 00 00");
+    let QueryReply { hits, .. } = found();
+    let hits = List::first_of(hits);
+    let matches = FindReply { hits, more: true, complete: true, messages: 9 };
+    pins.pin(
+        "matches",
+        &answer(Answer::Find(Ok(matches))),
+        "02 01 00 0a 00 01 R 02 N 00 7f000001 fba00f 00 M 01 fe800000000000000000000000000001 50 01 01 01 09",
+    );
+    let found = TraceFound { origin: node(1).tag(), version: version(3), holders: 2 };
+    let unasked = Unasked { node: None, addr: Some("[::1]:80".parse().unwrap()), why: WhyUnasked::RuledOut };
+    let (found, unasked) = (List::first_of([found]), List::first_of([unasked]));
+    let known = TraceAnswer { found, again: true, took_us: 300, own_us: 7, unasked, unasked_more: 1 };
+    let late = TraceHop {
+        depth: 1,
+        node: Some(node(2)),
+        addr: None,
+        waited_us: 5,
+        despite_summary: true,
+        answer: Err(NoAnswer::Refused(Refusal::Busy)),
+    };
+    let hops = List::first_of([TraceHop::of(Ok(known)), late]);
+    pins.pin("way", &answer(Answer::Trace(Ok(TraceReply { hops, whole: true }))), "");
     pins.pin("refused", &answer(Answer::Query(Err(Refusal::TtlTooLarge(17)))), "02 01 00 04 01 00 11");
     pins.assert();
 }
@@ -325,6 +365,7 @@ fn refusals_are_pinned() {
         (Refusal::NotListening, "02"),
         (Refusal::Busy, "03"),
         (Refusal::WrongRole, "04"),
+        (Refusal::BadPattern, "05"),
     ];
     for (refusal, golden) in refusals {
         pins.pin("refusal", &refusal, golden);
@@ -375,7 +416,7 @@ fn frames_are_small() {
     let nothing = answer(Answer::Search(Ok(QueryReply::default())));
     assert_eq!(codec::encode(&search).unwrap().len(), 8);
     assert_eq!(codec::encode(&nothing).unwrap().len(), 8);
-    assert_eq!(codec::encode(&record()).unwrap().len(), 184);
+    assert_eq!(codec::encode(&record()).unwrap().len(), 193);
     let longest = SocketAddr::from(([u16::MAX; 8], u16::MAX));
     let holder = Holder { partial: true, ..Holder::new(node(1), longest) };
     assert_eq!(codec::encode(&holder).unwrap().len(), HOLDER_BYTES_MAX);

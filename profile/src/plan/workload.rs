@@ -45,6 +45,7 @@ pub fn sign_record(origin: &Identity, name: &str) -> VerifiedRecord {
         content: ContentHash::from_bytes([1; 32]),
         manifest: ManifestHash::from_bytes([2; 32]),
         policy: Policy::default(),
+        published_ms: 1_795_000_000_000,
     };
     record.sign(origin).expect("signed by its origin")
 }

@@ -188,6 +188,19 @@ impl Entry {
         }
     }
 
+    /// Shows each origin's newest record to `take`, with a way to what is found of it.
+    pub(super) fn each(&self, now_ms: u64, mut take: impl FnMut(&PackedRecord, &dyn Fn() -> Option<Found>)) {
+        match self {
+            Self::Single { record, holder } => take(record, &|| {
+                let found = || Found { record: record.unpack(), holders: vec![holder.holder] };
+                holder.is_listed_at(now_ms).then(found)
+            }),
+            Self::Many(listings) => {
+                listings.iter().for_each(|listing| take(&listing.record, &|| listing.found(now_ms)));
+            }
+        }
+    }
+
     /// The general form, to be changed; [`make_small`](Self::make_small) ends that.
     fn listings(&mut self) -> &mut Vec<Listing> {
         if let Self::Single { record, holder } = self {

@@ -3,8 +3,9 @@
 use std::net::SocketAddr;
 
 use nekoproto::{
-    Answers, FileName, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, Names, Purpose,
-    QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, Role, TraceReply,
+    Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, InvalidateRequest,
+    LeaseReply, Names, Purpose, QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply,
+    RegisterRequest, Role, TraceReply,
     summary::{SummaryNews, SummaryReply},
     transport::{Connection, Io, Security, control, control::Driver},
 };
@@ -38,6 +39,8 @@ pub(crate) enum Habit {
     Says(QueryReply),
     /// Answers a trace with this.
     Traces(TraceReply),
+    /// Answers a search by pattern with this, and queries with nothing.
+    Shows(FindReply),
     /// Refuses.
     Refuses(Refusal),
     /// Takes the question and never answers.
@@ -149,6 +152,7 @@ impl IndexerService for Service {
         let _ = self.asked.send((context, request)); // few tests listen
         match self.habit {
             Habit::Says(reply) => Ok(reply),
+            Habit::Shows(_) => Ok(QueryReply { complete: true, ..QueryReply::default() }),
             Habit::Refuses(refusal) => Err(refusal),
             Habit::NeverAnswers | Habit::Traces(_) => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
@@ -170,6 +174,16 @@ impl IndexerService for Service {
 
     async fn query_all(self, _: Context, _: QueryAllRequest) -> Result<Answers, Refusal> {
         Err(Refusal::WrongRole)
+    }
+
+    async fn find(self, _: Context, _: FindRequest) -> Result<FindReply, Refusal> {
+        match self.habit {
+            Habit::Shows(reply) => Ok(reply),
+            Habit::Says(_) => Ok(FindReply { complete: true, ..FindReply::default() }),
+            Habit::Refuses(refusal) => Err(refusal),
+            Habit::NeverAnswers | Habit::Traces(_) => std::future::pending().await,
+            Habit::Panics => panic!("as the test asked"),
+        }
     }
 
     async fn deregister_all(self, _: Context) -> Result<(), Refusal> {

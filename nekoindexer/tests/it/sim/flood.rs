@@ -107,7 +107,7 @@ impl Flood {
         let plan = node.state.on_query(&request, sender, left, self.post.now()).expect("the query is taken");
         let (local, ttl_hops) = match plan {
             QueryPlan::Answer(local) => (local, None),
-            QueryPlan::Again => (Vec::new(), None),
+            QueryPlan::Duplicate => (Vec::new(), None),
             QueryPlan::Alone(_) => panic!("a message id was not remembered"),
             QueryPlan::Forward { local, ttl_hops, .. } => (local, Some(ttl_hops)),
         };

@@ -11,13 +11,14 @@ pub(super) const USAGE: &str = "\
 share PATH...           publish files, or the files of folders; again after a change
 register PATH [NAME]    the same; the name of a single file may be given
 deregister NAME...      offer them no longer; the files stay
-search NAME...          ask the own indexer only
+search TERM...          find by name, words or 'globs'; --min-size, --newer-than, --origin, --after
 query NAME... [--ttl N] ask the network, N hops far
 trace NAME [--ttl N]    which indexers a query reaches, which not and why, and how long each takes
 get NAME... [-o PATH]   download the newest versions, verified; with & at the end in the background
 download NAME...        the same
 ls                      what is published and held here
 status                  the same, after asking the origins of all copies
+ticket NAME...          what to type elsewhere to get them
 stop                    end the peer that carries out these commands
 jobs                    the long commands that run, and those that ended lately
 cancel NAME|ID          interrupt one; what came so far is kept

@@ -11,6 +11,7 @@ use crate::{
     cli::{
         Ended,
         args::{NodeArgs, PolicyArgs},
+        choose,
         events::{self, Source},
         flags, one_shot,
         output::Output,
@@ -19,12 +20,14 @@ use crate::{
         stop::Stop,
         verbs::{Saying, Verb},
     },
-    commands::{Answer, Command, carry_out, no_input, rows_of},
+    commands::{Answer, Command, Filters, Finding, Part, carry_out, no_input, rows_of},
     door::Facts,
 };
 
 /// Names offered for completion, at most.
 const COMPLETED_MAX: u32 = 1000;
+/// Names that are looked for in the network at once.
+const NAMES_FOUND_MAX: u32 = 200;
 /// Time limit for looking them up.
 const COMPLETED_WITHIN: Duration = Duration::from_millis(300);
 
@@ -120,7 +123,7 @@ impl<'a> Session<'a> {
     ) -> anyhow::Result<Option<Ended>> {
         let line = Some(policy.change());
         let saying = Saying { dir: &self.args.dir, policy: self.args.policy.change(), line };
-        let Some(command) = verb.command(saying, self.output)? else { return Ok(Some(Ended::Usage)) };
+        let Some(mut command) = verb.command(saying, self.output)? else { return Ok(Some(Ended::Usage)) };
         match (&command, &self.reached) {
             (Command::Stop, Some(Reached::Here(hosted))) => {
                 hosted.host.stop.cancel();
@@ -146,6 +149,10 @@ impl<'a> Session<'a> {
                 Run::Ended(ended) => return Ok(Some(ended)),
                 Run::Interrupted => return Ok(None),
                 Run::Moved => {}
+                Run::Choose(choices) => match choose::ask(&command, choices, self.output, stop).await {
+                    Some(chosen) => command = chosen,
+                    None => return Ok(Some(Ended::Failed)),
+                },
             }
         }
     }
@@ -207,8 +214,11 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What finds names that begin with `prefix`; `None` if none do.
+/// What finds names that begin with `prefix`, at the own indexers; `None` if no name does.
 fn names_like(prefix: &str) -> Option<Command> {
-    let _ = prefix;
-    None
+    // What a glob gives a meaning to stands for any byte here. A glob with a slash is about the whole name.
+    let begin = prefix.replace(|c| "*?[]{},!\\".contains(c), "?");
+    let glob = format!("{{{begin}*,{begin}*/**}}");
+    let part = Part { ttl_hops: Some(0), limit: Some(NAMES_FOUND_MAX), after: None };
+    Finding::new(&[glob], Filters::default(), part).ok().map(Command::Find)
 }

@@ -4,17 +4,20 @@ mod downloads;
 mod files;
 mod hits;
 mod jobs;
+mod matches;
 mod published;
 mod table;
+mod tickets;
 mod trace;
 
 use std::io::{self, Write};
 
-use nekoproto::Freshness;
+use nekoproto::{Freshness, Holder};
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{Ended, bar::Bars, output::Output};
-use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary};
+use super::{Ended, bar::Bars, choose, output::Output};
+use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow};
 
 /// Shows the rows of one kind of answer.
 trait View {
@@ -30,13 +33,28 @@ trait View {
     }
 }
 
+/// How an answer ended.
+pub(in crate::cli) struct Shown {
+    pub(in crate::cli) ended: Ended,
+    /// Failures after which the user can choose among files; of a single name it was not shown, if the user can be
+    /// asked.
+    pub(in crate::cli) choices: Vec<Failure>,
+}
+
+impl From<Ended> for Shown {
+    fn from(ended: Ended) -> Self {
+        Self { ended, choices: Vec::new() }
+    }
+}
+
 /// Shows the answer to `command` until its end. Blocking. Without an end the command was interrupted.
 pub(super) fn answer(
     command: &Command,
     output: Output,
     mut replies: mpsc::Receiver<Reply>,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<Shown> {
     let mut view = view(command);
+    let mut choices = Vec::new();
     let mut bars = Bars::new(&title(command), output);
     while let Some(reply) = replies.blocking_recv() {
         match reply {
@@ -46,7 +64,15 @@ pub(super) fn answer(
             }
             Reply::Rows(rows) => {
                 bars.clear();
+                choices.extend(rows.iter().filter_map(choice_of));
+                let older = rows.iter().filter_map(|row| older_than_promised(command, row));
+                let older: Vec<String> = older.collect();
                 view.rows(rows, output)?;
+                older.iter().for_each(|note| output.note(note));
+            }
+            Reply::Note(text) => {
+                bars.clear();
+                output.note(&text);
             }
             Reply::Bytes(bytes) => {
                 let written = io::stdout().lock().write_all(&bytes);
@@ -57,10 +83,13 @@ pub(super) fn answer(
                 bars.clear();
                 io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
                 return match result {
-                    Ok(summary) => Ok(view.finish(summary, output)?),
+                    Ok(summary) => Ok(Shown { ended: view.finish(summary, output)?, choices }),
+                    Err(failure) if !failure.choices.is_empty() && !output.is_json() && choose::can_ask() => {
+                        Ok(Shown { ended: Ended::Failed, choices: vec![failure] })
+                    }
                     Err(failure) => {
                         view.abandon(output)?;
-                        Ok(failed(&failure, output))
+                        Ok(failed(&failure, output).into())
                     }
                 };
             }
@@ -68,19 +97,40 @@ pub(super) fn answer(
     }
     bars.clear();
     view.abandon(output)?;
-    Ok(Ended::Failed)
+    Ok(Ended::Failed.into())
+}
+
+/// Of one of several downloads: the files that the user can choose from.
+fn choice_of(row: &Row) -> Option<Failure> {
+    match row {
+        Row::Downloaded { outcome: Err(failure), .. } if !failure.choices.is_empty() => Some(failure.clone()),
+        _ => None,
+    }
+}
+
+/// What is to be said of a download that is older than its ticket promises.
+fn older_than_promised(command: &Command, row: &Row) -> Option<String> {
+    let (Command::Download { wanted, .. } | Command::Read { wanted, .. }) = command else { return None };
+    let Row::Downloaded { outcome: Ok(done), .. } = row else { return None };
+    let VersionRow { name, version: found, .. } = &done.record;
+    let promised = wanted.of(name)?.version.filter(|promised| promised > found)?;
+    Some(format!(
+        "note: only version {found} of {name} was found; the ticket is for version {promised} or later"
+    ))
 }
 
 fn view(command: &Command) -> Box<dyn View> {
     match command {
         Command::Publish { .. } | Command::Store { .. } => Box::<published::Published>::default(),
-        Command::Search { names } | Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
+        Command::Find(finding) => Box::new(matches::Matches::of(finding)),
         Command::Jobs => Box::<jobs::Jobs>::default(),
         Command::Download { background: true, .. } | Command::Cancel { .. } => Box::<jobs::Lines>::default(),
         Command::Download { names, .. } if names.len() != 1 => Box::<downloads::Many>::default(),
         Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
         Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
         Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
+        Command::Ticket { .. } => Box::<tickets::Tickets>::default(),
         Command::Trace { name, .. } => Box::new(trace::Trace::of(name.clone())),
         Command::Withdraw { .. } | Command::Events | Command::Stop => Box::<Lines>::default(),
     }
@@ -148,6 +198,27 @@ impl View for Lines {
     fn abandon(&mut self, output: Output) -> io::Result<()> {
         if self.done.is_empty() { Ok(()) } else { output.say(&self.done.join("; ")) }
     }
+}
+
+fn version_json(version: &VersionRow) -> Value {
+    json!({
+        "name": version.name.as_str(),
+        "origin": version.origin.to_string(),
+        "version": version.version.get(),
+        "size": version.size,
+        "content": version.content.to_string(),
+    })
+}
+
+fn holders_json(holders: &[Holder]) -> Value {
+    let holder = |holder: &Holder| {
+        json!({
+            "node": holder.node.to_string(),
+            "addr": holder.addr.to_string(),
+            "partial": holder.partial,
+        })
+    };
+    holders.iter().map(holder).collect()
 }
 
 /// What is to be said about the freshness of a download, if anything.

@@ -25,10 +25,10 @@ pub(crate) async fn in_background<F: Future<Output = Result<(), Failure>> + Send
     let Ok(permit) = Arc::clone(&jobs.background).try_acquire_owned() else {
         let message =
             format!("{BACKGROUND_MAX} jobs run in the background already: wait for one, or cancel it");
-        return Err(Failure { kind: FailureKind::Busy, message });
+        return Err(Failure::with(FailureKind::Busy, message));
     };
     if jobs.closing.is_cancelled() {
-        return Err(Failure { kind: FailureKind::Moved, message: "the peer is about to end".to_owned() });
+        return Err(Failure::with(FailureKind::Moved, "the peer is about to end"));
     }
     let job = begin();
     let id = job.id;

@@ -154,7 +154,7 @@ impl Job {
         let result = tokio::select! {
             biased;
             () = self.cancelled.cancelled() => {
-                Err(Failure { kind: FailureKind::Cancelled, message: CANCELLED.to_owned() })
+                Err(Failure::with(FailureKind::Cancelled, CANCELLED))
             }
             result = work => result,
         };

@@ -223,7 +223,7 @@ impl Table {
                 (FailureKind::NotFound, format!("no job runs under {what}: jobs lists those that run"))
             }
         };
-        Failure { kind, message }
+        Failure::with(kind, message)
     }
 }
 

@@ -303,6 +303,7 @@ mod tests {
             content: ContentHash::from_bytes(*blake3::hash(content).as_bytes()),
             manifest: ManifestHash::from_bytes([0; 32]),
             policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
         }
     }
 

@@ -77,6 +77,7 @@ pub(in crate::download) fn record(version: u64) -> VerifiedRecord {
         content: chunked.content,
         manifest: chunked.manifest_hash,
         policy: Policy::default(),
+        published_ms: 1_795_000_000_000,
     };
     record.sign(&origin).unwrap()
 }

@@ -157,7 +157,7 @@ impl Downloads {
     async fn targets(&mut self, names: Vec<FileName>) -> Vec<Target> {
         let scope = Scope::Network { ttl_hops: self.options.ttl_hops };
         let (mut targets, mut failed) = (Vec::with_capacity(names.len()), Vec::new());
-        match self.downloader.peers.search_all(&names, scope).await {
+        match self.downloader.peers.search_all(&names, scope, &self.options.via).await {
             Ok(answers) => {
                 for (name, Answer { candidates, complete }) in names.into_iter().zip(answers) {
                     match self.downloader.choose(&name, &self.options, candidates, complete) {
@@ -173,12 +173,13 @@ impl Downloads {
                 failed.extend(names.into_iter().map(|name| (name.clone(), error(&name))));
             }
         }
-        for (name, found) in self.downloader.ask_origins(failed, &self.options).await {
+        for (name, found) in self.downloader.ask_further(failed, &self.options).await {
             match found {
                 Ok(target) => targets.push(target),
                 Err(error) => self.ended(&name, Err(error)),
             }
         }
+        self.downloader.note_choices(targets.iter(), &self.options).await;
         let bytes: u64 = targets.iter().map(|target| target.record.size).sum();
         self.progress.set_total(self.progress.total() + bytes);
         targets

@@ -31,6 +31,12 @@ pub(super) struct Name(String);
 #[expect(dead_code, reason = "it is only described")]
 pub(super) struct LocalName(String);
 
+/// The bytes of a file.
+#[derive(ToSchema)]
+#[schema(value_type = String, format = Binary)]
+#[expect(dead_code, reason = "it is only described")]
+pub(super) struct Content(String);
+
 /// Any error.
 pub(super) struct Refused;
 

@@ -16,7 +16,10 @@ use nekoproto::{
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::described::{Name, Refused};
+use super::{
+    described::{Name, Refused},
+    whole::whole,
+};
 use crate::{
     commands::{Command, JobRow, Row, Wanted, no_input},
     http::Inside,
@@ -35,7 +38,8 @@ pub(super) struct Get {
     origin: Option<String>,
     /// Hops that are searched beyond the own indexers.
     #[schema(maximum = 16)]
-    ttl: Option<u8>,
+    #[serde(default, deserialize_with = "whole")]
+    ttl: Option<u32>,
     /// Replace files that stand there and are no copies from here.
     #[serde(default)]
     force: bool,
@@ -61,7 +65,7 @@ pub(super) async fn get(
     if names.is_empty() {
         return Err(Problem::bad_request("say which files: \"names\" has at least one"));
     }
-    let ttl_hops = ttl.unwrap_or(TTL_DEFAULT);
+    let ttl_hops = ttl.map_or(Ok(TTL_DEFAULT), u8::try_from).unwrap_or(u8::MAX);
     if ttl_hops > TTL_MAX {
         return Err(Problem::bad_request(format!("\"ttl\" is at most {TTL_MAX}")));
     }
@@ -69,7 +73,7 @@ pub(super) async fn get(
     if origin.as_ref().is_some_and(|text| !is_id(text)) {
         return Err(Problem::bad_request("\"origin\" is the first hexadecimal digits of an id"));
     }
-    let wanted = Wanted { origin: origin.map(|text| text.to_ascii_lowercase()), ttl_hops };
+    let wanted = Wanted::new(origin.map(|text| text.to_ascii_lowercase()), ttl_hops);
     let command = Command::Download { names, output: None, force, wanted, background: true };
     let (rows, _) = inside.carry_out(command, no_input())?.rows().await?;
     let job = only(rows.iter().filter_map(job_of).map(JobJson::from))?;

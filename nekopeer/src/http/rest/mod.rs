@@ -8,6 +8,7 @@ mod find;
 mod jobs;
 mod params;
 mod publish;
+mod whole;
 
 use std::sync::Arc;
 
@@ -54,7 +55,7 @@ impl Modify for Secured {
             .description(Some("The token in the file http.token of the data folder."))
             .build();
         let components = api.components.get_or_insert_default();
-        components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(scheme.into()).into());
+        components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(scheme).into());
     }
 }
 

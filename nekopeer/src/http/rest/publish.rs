@@ -17,19 +17,17 @@ use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
 use super::{
-    described::{LocalName, Name, Refused},
+    described::{Content, LocalName, Name, Refused},
     params::Params,
+    whole::whole,
 };
 use crate::{
-    commands::{
-        Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Row, Summary, VersionRow,
-        no_input,
-    },
+    commands::{Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Row, Summary, no_input},
     http::{
         Inside,
         carried::{Carried, problem},
     },
-    json::{FailedJson, UnpublishedJson, VersionJson},
+    json::{FailedJson, TicketedJson, UnpublishedJson},
     publish::PolicyChange,
 };
 
@@ -58,9 +56,11 @@ pub(super) struct Policy {
     mode: Option<String>,
     /// Seconds that a copy counts as fresh under push.
     #[schema(minimum = 1, maximum = 604_800)]
+    #[serde(default, deserialize_with = "whole")]
     lease_secs: Option<u32>,
     /// Seconds that a copy counts as fresh under pull.
     #[schema(minimum = 1, maximum = 604_800)]
+    #[serde(default, deserialize_with = "whole")]
     ttr_secs: Option<u32>,
     /// Whether a copy past its time is handed out again, as such.
     serve_stale: Option<bool>,
@@ -71,9 +71,9 @@ pub(super) struct Policy {
 #[schema(as = Published)]
 pub(super) struct PublishedJson<'a> {
     /// New versions.
-    published: Vec<VersionJson<'a>>,
+    published: Vec<TicketedJson<'a>>,
     /// Those that equal the version published before.
-    unchanged: Vec<VersionJson<'a>>,
+    unchanged: Vec<TicketedJson<'a>>,
     /// Names of copies of other origins' files, which stay copies.
     copies: Vec<&'a str>,
     /// Files that cannot be published.
@@ -124,7 +124,8 @@ pub(super) async fn publish(
     answered(inside.carry_out(command, no_input())?).await
 }
 
-/// Stores the body as a file in the share folder and publishes it. A body that is cut off stores nothing.
+/// Stores the body as a file in the share folder and publishes it. A body that is cut off stores nothing; none at
+/// all is an empty file.
 #[utoipa::path(
     put,
     path = "/api/v1/files",
@@ -132,7 +133,7 @@ pub(super) async fn publish(
         ("name" = Name, Query, description = "Its name, and its path in the share folder"),
         ("force" = Option<bool>, Query, description = "Replace a file that stands there and is not what was published"),
     ),
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    request_body(content = Option<Content>, content_type = "application/octet-stream"),
     responses(
         (status = 200, description = "What became of it", body = PublishedJson),
         Refused,
@@ -230,12 +231,12 @@ async fn answered(carried: Carried) -> Result<Response, Problem> {
     };
     let published =
         rows.iter().filter_map(|row| if let Row::Published(row) = row { Some(row) } else { None });
-    let (mut new, mut unchanged, mut copies, mut failed): (Vec<&VersionRow>, Vec<_>, Vec<_>, Vec<_>) =
+    let (mut new, mut unchanged, mut copies, mut failed): (Vec<TicketedJson>, Vec<_>, Vec<_>, Vec<_>) =
         Default::default();
     for row in published {
         match row {
-            PublishedRow::New(version) => new.push(version),
-            PublishedRow::Unchanged(version) => unchanged.push(version),
+            PublishedRow::New(version, ticket) => new.push((version, ticket).into()),
+            PublishedRow::Unchanged(version, ticket) => unchanged.push((version, ticket).into()),
             PublishedRow::Copy(name) => copies.push(name.as_str()),
             PublishedRow::Failed { path, why } => {
                 failed.push(UnpublishedJson { error: why.clone(), path: path.0.to_string_lossy().into() });
@@ -247,13 +248,11 @@ async fn answered(carried: Carried) -> Result<Response, Problem> {
         return Err(Problem::new(status, "cannot be published", first.error.clone()));
     }
     let more = new.len().saturating_sub(LISTED_MAX) + unchanged.len().saturating_sub(LISTED_MAX);
-    let (published, unchanged) = (listed(&new), listed(&unchanged));
+    new.truncate(LISTED_MAX);
+    unchanged.truncate(LISTED_MAX);
+    let published = new;
     let answer = PublishedJson { published, unchanged, copies, failed, more, indexers_told, confirmed };
     Ok(Json(answer).into_response())
-}
-
-fn listed<'a>(versions: &[&'a VersionRow]) -> Vec<VersionJson<'a>> {
-    versions.iter().take(LISTED_MAX).map(|version| (*version).into()).collect()
 }
 
 const _: () = assert!(POLICY_SECS_MAX == 604_800, "as described");

@@ -19,6 +19,7 @@ fn record(version: Version, content: u8) -> VerifiedRecord {
         content: ContentHash::from_bytes([content; 32]),
         manifest: ManifestHash::from_bytes([content; 32]),
         policy: Policy::default(),
+        published_ms: 1_795_000_000_000,
     };
     record.sign(&origin).unwrap()
 }

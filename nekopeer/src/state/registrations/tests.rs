@@ -19,6 +19,7 @@ fn record(n: u8, version: u64) -> VerifiedRecord {
         content: ContentHash::from_bytes([u8::try_from(version).unwrap(); 32]),
         manifest: ManifestHash::from_bytes([1; 32]),
         policy: Policy::default(),
+        published_ms: 1_795_000_000_000,
     };
     record.sign(&origin).unwrap()
 }

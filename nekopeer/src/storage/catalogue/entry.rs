@@ -2,7 +2,10 @@
 
 use std::{ffi::OsString, net::SocketAddr, os::unix::ffi::OsStringExt, path::PathBuf};
 
-use nekoproto::{Manifest, RecordError, SignedRecord, VerifiedRecord, codec};
+use nekoproto::{
+    ContentHash, FileName, Manifest, ManifestHash, NodeId, Policy, RecordError, Signature, SignedRecord,
+    VerifiedRecord, Version, codec,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::content::stamp::Stamp;
@@ -47,12 +50,12 @@ impl Entry {
 
 /// The stored form. A change to it requires a new schema number in `schema`.
 #[derive(Serialize, Deserialize)]
-struct StoredEntry {
-    record: SignedRecord,
+struct StoredEntry<Signed = SignedRecord> {
+    record: Signed,
     path: Vec<u8>,
     stamp: Stamp,
     hashed_at_ns: i128,
-    newest: Option<SignedRecord>,
+    newest: Option<Signed>,
     origin_addr: Option<SocketAddr>,
 }
 
@@ -83,10 +86,36 @@ pub(super) fn from_row(name: &str, row: &[u8]) -> Option<Entry> {
         .then(|| stored.into_entry(|record| Ok(record.verified_when_stored())).ok())?
 }
 
-/// The row in the form of schema 2 of a row of schema 1, which had no checksum and whose signatures were
-/// checked whenever it was read. `None` if it is damaged.
+/// A record as it was before it stated when it was published, and its signature.
+type Untimed = ((NodeId, FileName, Version, u64, ContentHash, ManifestHash, Policy), Signature);
+
+/// The entry in a row of schema 1, which had no checksum and whose signatures were checked whenever it was read. `None`
+/// if it is damaged.
 pub(super) fn from_row_without_sum(row: &[u8]) -> Option<Entry> {
-    codec::decode::<StoredEntry>(row).ok()?.into_entry(SignedRecord::verify).ok()
+    codec::decode::<StoredEntry<Untimed>>(row).ok()?.timed()?.into_entry(SignedRecord::verify).ok()
+}
+
+/// The row of schema 4 of a row of schema 2 or 3, whose records do not state when they were published. `None` if it is
+/// damaged.
+pub(super) fn row_of_untimed(row: &[u8]) -> Option<Vec<u8>> {
+    let (expected, stored) = row.split_at_checked(SUM_BYTES)?;
+    let stored: StoredEntry<Untimed> = (sum(stored) == expected).then(|| codec::decode(stored).ok())??;
+    to_row(&stored.timed()?.into_entry(|record| Ok(record.verified_when_stored())).ok()?).ok()
+}
+
+impl StoredEntry<Untimed> {
+    /// The same with records of no stated time, whose signatures stay valid.
+    fn timed(self) -> Option<StoredEntry> {
+        let Self { record, path, stamp, hashed_at_ns, newest, origin_addr } = self;
+        let timed = |(record, signature): Untimed| -> Option<SignedRecord> {
+            codec::decode(&codec::encode(&(record, 0u64, signature)).ok()?).ok()
+        };
+        let newest = match newest {
+            Some(newest) => Some(timed(newest)?),
+            None => None,
+        };
+        Some(StoredEntry { record: timed(record)?, path, stamp, hashed_at_ns, newest, origin_addr })
+    }
 }
 
 impl StoredEntry {

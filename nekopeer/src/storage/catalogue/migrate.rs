@@ -6,21 +6,23 @@ use nekoproto::NodeId;
 use redb::ReadableTable;
 
 use super::{
-    entry::{Entry, from_row_without_sum},
+    entry::{Entry, from_row_without_sum, row_of_untimed},
     error::CatalogueError,
     schema::{
-        AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS, PARTIALS,
-        PIPED, PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
+        AVERAGES, CHOSEN, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS,
+        PARTIALS, PIPED, PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
     },
     write::Write,
 };
 
 /// Number of the stored forms; changes with each of them.
-pub(super) const SCHEMA: u64 = 3;
+pub(super) const SCHEMA: u64 = 4;
 /// The form with an index in memory: rows without a checksum, and the manifests of small files stored.
 const SCHEMA_FIRST: u64 = 1;
 /// The form without the files that came from pipes.
 const SCHEMA_SECOND: u64 = 2;
+/// The form whose records do not state when they were published.
+const SCHEMA_THIRD: u64 = 3;
 /// Rows read before they are written in the new form.
 const STEP_ROWS: usize = 1024;
 
@@ -43,9 +45,16 @@ impl Write<'_> {
         }
         self.create_tables()?;
         match schema {
-            None | Some(SCHEMA_SECOND) => {}
+            None => {}
             Some(SCHEMA_FIRST) => self.step_from_first()?,
-            Some(_) => return Err(CatalogueError::OtherProgram(self.path.to_owned())),
+            Some(SCHEMA_SECOND | SCHEMA_THIRD) => self.step_to_timed()?,
+            Some(found) => {
+                return Err(CatalogueError::OtherProgram {
+                    path: self.path.to_owned(),
+                    found,
+                    known: SCHEMA,
+                });
+            }
         }
         self.with(META, |table| {
             table.insert("node", node.as_bytes().as_slice())?;
@@ -60,6 +69,7 @@ impl Write<'_> {
         self.with(SIZES, |_| Ok(()))?;
         self.with(VERSIONS, |_| Ok(()))?;
         self.with(AVERAGES, |_| Ok(()))?;
+        self.with(CHOSEN, |_| Ok(()))?;
         self.with(PIPED, |_| Ok(()))?;
         self.with(MANIFESTS, |_| Ok(()))?;
         self.with(PARTIALS, |_| Ok(()))?;
@@ -68,6 +78,50 @@ impl Write<'_> {
         self.with(OUTBOARDS, |_| Ok(()))?;
         self.with(PROGRESS, |_| Ok(()))?;
         self.with(UNTOLD, |_| Ok(()))
+    }
+
+    /// Writes every row that holds records in this form. A damaged one stays as it is, and is reported when it is used.
+    fn step_to_timed(&self) -> Result<(), CatalogueError> {
+        let mut last: Option<String> = None;
+        loop {
+            let after = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let rows: Vec<(String, Option<Vec<u8>>)> = self.with(FILES, |table| {
+                let rows = table.range::<&str>((after, Bound::Unbounded))?.take(STEP_ROWS);
+                rows.map(|row| row.map(|(name, row)| (name.value().to_owned(), row_of_untimed(row.value()))))
+                    .collect()
+            })?;
+            let Some((name, _)) = rows.last() else { break };
+            last = Some(name.clone());
+            self.with(FILES, |table| {
+                let mut good = rows.iter().filter_map(|(name, row)| Some((name, row.as_ref()?)));
+                good.try_for_each(|(name, row)| table.insert(name.as_str(), row.as_slice()).map(drop))
+            })?;
+        }
+        self.with(FLOORS, |table| {
+            let mut changed = Vec::new();
+            for row in table.iter()? {
+                let (key, row) = row?;
+                let (name, origin) = key.value();
+                changed.extend(row_of_untimed(row.value()).map(|row| (name.to_owned(), *origin, row)));
+            }
+            let mut changed = changed.iter();
+            changed.try_for_each(|(name, origin, row)| {
+                table.insert((name.as_str(), origin), row.as_slice()).map(drop)
+            })
+        })?;
+        self.with(PLACING, |table| {
+            let mut changed = Vec::new();
+            for row in table.iter()? {
+                let (name, row) = row?;
+                let (row, manifest, outboard) = row.value();
+                let row = row_of_untimed(row).map(|row| (row, manifest.to_vec(), outboard.to_vec()));
+                changed.extend(row.map(|row| (name.value().to_owned(), row)));
+            }
+            changed.iter().try_for_each(|(name, (row, manifest, outboard))| {
+                let row = (row.as_slice(), manifest.as_slice(), outboard.as_slice());
+                table.insert(name.as_str(), row).map(drop)
+            })
+        })
     }
 
     /// Writes every entry of the first form in this one. A row that does not decode, or whose signature is

@@ -11,7 +11,7 @@ use super::{
     untold::Row,
     write::Write,
 };
-use crate::content::chunker::Chunked;
+use crate::content::{chunker::Chunked, stamp::now_ns};
 
 /// A file to be published.
 #[derive(Debug)]
@@ -149,6 +149,7 @@ impl Catalogue {
                 content: chunked.content,
                 manifest: chunked.manifest_hash,
                 policy: *policy,
+                published_ms: u64::try_from(now_ns() / 1_000_000).unwrap_or_default(),
             })),
             Numbered::UsedUp => Err(CatalogueError::VersionsUsedUp(name.clone())),
         }

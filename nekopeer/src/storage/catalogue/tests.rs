@@ -49,6 +49,7 @@ impl Setup {
             content: draft.chunked.content,
             manifest: draft.chunked.manifest_hash,
             policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
         };
         Entry {
             record: record.sign(&origin).unwrap(),

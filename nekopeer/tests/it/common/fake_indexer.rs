@@ -9,9 +9,9 @@ use std::{
 };
 
 use nekoproto::{
-    Answers, FileName, Hit, IndexerService, InvalidateRequest, LeaseReply, List, Names, NetworkName,
-    PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal, RegisterReply,
-    RegisterRequest, Role,
+    Answers, FileName, FindReply, FindRequest, Hit, IndexerService, InvalidateRequest, LeaseReply, List,
+    Names, NetworkName, PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal,
+    RegisterReply, RegisterRequest, Role,
     indexer::answers,
     transport::{Connection, Endpoint, EndpointConfig, Security, control},
 };
@@ -127,6 +127,12 @@ impl IndexerService for Service {
 
     async fn query_all(self, _: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
         Ok(answers(request.names.iter().map(|_| self.clone().reply())))
+    }
+
+    async fn find(self, _: Context, _: FindRequest) -> Result<FindReply, Refusal> {
+        self.hang().await;
+        let hits = List::first_of(self.hits);
+        Ok(FindReply { hits, more: false, complete: true, messages: 0 })
     }
 
     async fn deregister_all(self, _: Context) -> Result<(), Refusal> {

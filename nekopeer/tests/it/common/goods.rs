@@ -44,6 +44,7 @@ impl Goods {
             content: ContentHash::from_bytes(*blake3::hash(&bytes).as_bytes()),
             manifest: manifest_hash,
             policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
         };
         change(&mut record);
         Self { bytes, manifest, record: record.sign(origin).unwrap() }

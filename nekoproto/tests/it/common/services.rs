@@ -8,9 +8,10 @@ use std::{
 };
 
 use nekoproto::{
-    Answers, Held, Hit, Holder, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, List,
-    Names, PeerService, PeerServiceClient, Policy, QueryAllRequest, QueryReply, QueryRequest, Record,
-    Records, Refusal, RegisterReply, RegisterRequest, SignedRecord, Verdict, Version,
+    Answers, FindReply, FindRequest, Held, Hit, Holder, IndexerService, IndexerServiceClient,
+    InvalidateRequest, LeaseReply, List, Names, PeerService, PeerServiceClient, Policy, QueryAllRequest,
+    QueryReply, QueryRequest, Record, Records, Refusal, RegisterReply, RegisterRequest, SignedRecord,
+    Verdict, Version,
     indexer::answers,
     limits::{BATCH_MAX, HITS_MAX, HOLDERS_MAX},
     transport::{Connection, control, control::Driver},
@@ -128,6 +129,10 @@ impl IndexerService for Indexer {
     async fn invalidate(self, _: Context, _: InvalidateRequest) -> Result<(), Refusal> {
         Err(Refusal::WrongRole)
     }
+
+    async fn find(self, _: Context, request: FindRequest) -> Result<FindReply, Refusal> {
+        Ok(FindReply { messages: request.ttl_hops.into(), ..FindReply::default() })
+    }
 }
 
 /// Answers with what was asked; asked about `wait`, it never answers.
@@ -180,6 +185,7 @@ pub(crate) fn record(text: &str, version: u64) -> SignedRecord {
         content: nekoproto::ContentHash::from_bytes([3; 32]),
         manifest: nekoproto::ManifestHash::from_bytes([4; 32]),
         policy: Policy::default(),
+        published_ms: 1_795_000_000_000,
     };
     record.sign(&origin).unwrap().to_signed()
 }

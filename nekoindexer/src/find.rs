@@ -1,0 +1,225 @@
+//! Carries out a search by pattern: looks through all names on a blocking thread while the neighbors do the same, and
+//! merges their pages.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::future::join_all;
+use nekoproto::{
+    Covered, FindReply, FindRequest, Hit, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord,
+    transport::call_until,
+};
+use tarpc::client::RpcError;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    task::spawn_blocking,
+    time::timeout_at,
+};
+use tracing::debug;
+
+use crate::{
+    neighbors::links::Neighbor,
+    shared::Shared,
+    state::{
+        Share,
+        find::{Matcher, Page, checked, merged},
+        merge::Found,
+        route::route,
+    },
+    walk::budget_of,
+};
+
+/// Scans of all names at once: more would take the processor from lookups and from each other.
+const SCANS_MAX: usize = 2;
+/// Scans that wait for their turn; further ones are refused as `Busy`.
+const SCANS_WAITING_MAX: usize = 64;
+/// Scans of one search, after which it gives up where so many listed records turned out not to be signed by their
+/// origins that its page is not full.
+const REFILLS_MAX: usize = 4;
+
+/// Places for scans.
+#[derive(Debug)]
+pub(crate) struct Scans {
+    running: Semaphore,
+    /// A permit for each that runs or waits.
+    taken: Semaphore,
+}
+
+impl Default for Scans {
+    fn default() -> Self {
+        Self { running: Semaphore::new(SCANS_MAX), taken: Semaphore::new(SCANS_MAX + SCANS_WAITING_MAX) }
+    }
+}
+
+/// A page, and whether nothing before its last hit is missing.
+#[derive(Default)]
+struct Part {
+    page: Page,
+    complete: bool,
+    messages: u32,
+}
+
+/// Answers `request` of a peer or of the neighbor `from`, who waits until `deadline`.
+///
+/// # Errors
+/// The request is refused as a whole. A neighbor's failure is no error: it makes the answer incomplete.
+///
+/// # Cancel safety
+/// Safe: dropping the future cancels the calls to the neighbors. A scan that has begun ends by itself.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    from: Option<NodeTag>,
+    deadline: Instant,
+    request: FindRequest,
+) -> Result<FindReply, Refusal> {
+    let now = Instant::now();
+    let left = deadline.saturating_duration_since(now);
+    let share = match from {
+        None if request.ttl_hops == 0 => Share { answers: true, is_remembered: true, ttl_hops: None },
+        from => shared.state.on_find(&request, from, left, now)?, // no copy of the other goes anywhere
+    };
+    let budget = budget_of(left);
+    let request = Arc::new(request);
+    let listed = async {
+        if share.answers { listed(shared, &request, now + budget).await } else { Ok(Part::nothing()) }
+    };
+    let asked = asked(shared, &request, share.ttl_hops, now, budget);
+    let (mut part, (replies, theirs)) = tokio::try_join!(listed, asked)?;
+    part.complete &= theirs.complete && share.is_remembered;
+    part.messages = theirs.messages;
+    if replies.is_empty() {
+        return Ok(part.reply());
+    }
+    let shared = Arc::clone(shared);
+    let merge = move || {
+        part.absorb(replies, &shared, &request);
+        part.reply()
+    };
+    spawn_blocking(merge).await.map_err(|_| Refusal::Busy) // the node is stopping
+}
+
+/// The first matches that are listed here.
+async fn listed(shared: &Arc<Shared>, request: &Arc<FindRequest>, until: Instant) -> Result<Part, Refusal> {
+    let (shared, request) = (Arc::clone(shared), Arc::clone(request));
+    let taken = Arc::clone(&shared);
+    let _place: SemaphorePermit<'_> = taken.scans.taken.try_acquire().map_err(|_| Refusal::Busy)?;
+    let turn = timeout_at(until.into(), taken.scans.running.acquire()).await;
+    let Ok(Ok(_turn)) = turn else { return Ok(Part::default()) }; // others took all the time
+    let scan = move || {
+        let matcher = Matcher::new(&request.search).map_err(|_| Refusal::BadPattern)?;
+        Ok(scan(&shared, &request, &matcher))
+    };
+    spawn_blocking(scan).await.map_err(|_| Refusal::Busy)? // the node is stopping
+}
+
+/// Scans the index. A record that its origin did not sign, though it registered it, is shown to nobody. Blocking.
+fn scan(shared: &Shared, request: &FindRequest, matcher: &Matcher) -> Part {
+    let FindRequest { search, after, .. } = request;
+    let (limit, now) = (request.limit(), Instant::now());
+    let (mut after, mut good) = (after.clone(), Vec::new());
+    for _ in 0..REFILLS_MAX {
+        let left = limit - good.len();
+        let Page { found, more } = shared.state.index.find(search, matcher, after.as_ref(), left, now);
+        after = found.last().map(|found| Position::of(&found.record));
+        let is_signed = |found: &Found| verified(shared, found.record.to_signed()).is_some();
+        good.extend(found.into_iter().filter(is_signed));
+        if !more || good.len() == limit {
+            return Part { page: Page { found: good, more }, complete: true, messages: 0 };
+        }
+    }
+    Part { page: Page { found: good, more: false }, complete: false, messages: 0 }
+}
+
+fn verified(shared: &Shared, record: SignedRecord) -> Option<ListedRecord> {
+    shared.verifier.verify(record).map(ListedRecord::from).ok()
+}
+
+/// What one neighbor said.
+struct Reply {
+    neighbor: String,
+    reply: FindReply,
+}
+
+/// What the neighbors say with `ttl_hops` left, and whether all of them said something.
+async fn asked(
+    shared: &Shared,
+    request: &FindRequest,
+    ttl_hops: Option<u8>,
+    now: Instant,
+    budget: Duration,
+) -> Result<(Vec<Reply>, Part), Refusal> {
+    let mut part = Part::nothing();
+    let Some(ttl_hops) = ttl_hops else { return Ok((Vec::new(), part)) };
+    let neighbors = shared.neighbors.links.current();
+    let route = route(shared.tag, &neighbors.tags, &neighbors.away, &request.covered);
+    part.complete = !route.gap;
+    if route.ask.is_empty() {
+        return Ok((Vec::new(), part));
+    }
+    let _permit = shared.forwards.try_acquire().map_err(|_| Refusal::Busy)?;
+    // At its last hop only where it began matters: in a mesh the others are most of the message.
+    let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
+    let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
+    let onward = FindRequest { ttl_hops, covered, ..request.clone() };
+    let asking =
+        route.ask.iter().map(|index| ask(&neighbors.reachable[*index], onward.clone(), now, now + budget));
+    let answers = join_all(asking).await;
+    part.messages = u32::try_from(answers.len()).unwrap_or(u32::MAX);
+    let asked = answers.len();
+    let replies: Vec<Reply> = answers.into_iter().flatten().collect();
+    part.complete &= replies.len() == asked;
+    Ok((replies, part))
+}
+
+async fn ask(neighbor: &Neighbor, request: FindRequest, now: Instant, deadline: Instant) -> Option<Reply> {
+    let asking = neighbor.load.ask(now)?; // many wait for it already, and it says nothing
+    let answer = neighbor.connected.client.find(call_until(deadline), request).await;
+    if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
+        asking.answered(Instant::now);
+    }
+    let node = neighbor.node.short();
+    match answer {
+        Ok(Ok(reply)) => return Some(Reply { neighbor: node, reply }),
+        Ok(Err(refusal)) => debug!(neighbor = %node, %refusal, "neighbor refused a search"),
+        Err(error) => debug!(neighbor = %node, %error, "neighbor did not answer a search"),
+    }
+    None
+}
+
+impl Part {
+    fn nothing() -> Self {
+        Self { complete: true, ..Self::default() }
+    }
+
+    /// Takes in what neighbors said, none of it on trust. A page that is wrong anywhere does not count. Blocking: it
+    /// checks signatures.
+    fn absorb(&mut self, replies: Vec<Reply>, shared: &Shared, request: &FindRequest) {
+        let Ok(matcher) = Matcher::new(&request.search) else { return self.complete = false };
+        let mut pages = vec![std::mem::take(&mut self.page)];
+        for Reply { neighbor, reply } in replies {
+            self.messages = self.messages.saturating_add(reply.messages);
+            self.complete &= reply.complete;
+            match checked(reply, request, &matcher, |record| verified(shared, record)) {
+                Ok(page) => pages.push(page),
+                Err(error) => {
+                    debug!(%neighbor, %error, "a page is left out");
+                    self.complete = false;
+                }
+            }
+        }
+        self.page = merged(pages, request.limit());
+    }
+
+    fn reply(self) -> FindReply {
+        let hit =
+            |found: Found| Hit { record: found.record.into_signed(), holders: List::first_of(found.holders) };
+        FindReply {
+            hits: List::first_of(self.page.found.into_iter().map(hit)),
+            more: self.page.more,
+            complete: self.complete,
+            messages: self.messages,
+        }
+    }
+}

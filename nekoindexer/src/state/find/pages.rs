@@ -1,0 +1,85 @@
+//! Pages of several indexers: each is checked, and all are merged by position.
+
+use std::collections::BTreeMap;
+
+use nekoproto::{FindReply, FindRequest, ListedRecord, Position, SignedRecord};
+
+use super::{Matcher, Page};
+use crate::state::merge::{Found, add_holders};
+
+/// A page that is not what was asked for; none of it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WrongPage {
+    /// More hits than were asked for, or fewer and still a word of further ones.
+    #[error("the page is not as long as it must be")]
+    Length,
+    /// The hits do not follow each other, or the place asked for.
+    #[error("the hits are not in their order")]
+    Order,
+    /// A file that was not searched for.
+    #[error("a hit does not match")]
+    Foreign,
+    /// A record that its origin did not sign. An honest indexer lists it, and shows it to nobody.
+    #[error("a hit is not signed by its origin")]
+    Forged,
+}
+
+/// The page in `reply` to `request`, none of which is believed before.
+///
+/// # Errors
+/// It is not what was asked for.
+pub fn checked(
+    reply: FindReply,
+    request: &FindRequest,
+    matcher: &Matcher,
+    verify: impl Fn(SignedRecord) -> Option<ListedRecord>,
+) -> Result<Page, WrongPage> {
+    let limit = request.limit();
+    if reply.hits.len() > limit || (reply.more && reply.hits.len() < limit) {
+        return Err(WrongPage::Length);
+    }
+    let mut last = request.after.clone();
+    let mut found = Vec::with_capacity(reply.hits.len());
+    for hit in reply.hits {
+        let record = hit.record.unverified();
+        let position = Position::of(record);
+        if last.is_some_and(|last| position <= last) {
+            return Err(WrongPage::Order);
+        }
+        let is_wanted = request.search.takes(&record.origin, record.size, record.published_ms);
+        if !is_wanted || !matcher.matches(record.name.as_str().as_bytes()) {
+            return Err(WrongPage::Foreign);
+        }
+        let record = verify(hit.record).ok_or(WrongPage::Forged)?;
+        found.push(Found { record, holders: hit.holders.into_vec() });
+        last = Some(position);
+    }
+    Ok(Page { found, more: reply.more })
+}
+
+/// The first `limit` of the files on `pages`, each of which has as many if there are more of its kind. Of a file that
+/// is on several, the newest version counts, and of two under one number the one that all prefer.
+#[must_use]
+pub fn merged(pages: impl IntoIterator<Item = Page>, limit: usize) -> Page {
+    let (mut files, mut more) = (BTreeMap::<Position, Found>::new(), false);
+    for page in pages {
+        more |= page.more;
+        for found in page.found {
+            match files.get_mut(&Position::of(&found.record)) {
+                None => drop(files.insert(Position::of(&found.record), found)),
+                Some(known) if found.record.replaces(&known.record) => *known = found,
+                Some(known) if known.record.replaces(&found.record) => {}
+                Some(known) if !found.record.contradicts(&known.record) => {
+                    add_holders(&mut known.holders, found.holders);
+                }
+                Some(known) if found.record.outranks(&known.record) => *known = found,
+                Some(_) => {}
+            }
+        }
+    }
+    more |= files.len() > limit;
+    Page { found: files.into_values().take(limit).collect(), more }
+}
+
+#[cfg(test)]
+mod tests;

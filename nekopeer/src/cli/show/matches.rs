@@ -1,0 +1,143 @@
+//! Shows what a search by name or pattern found.
+
+use std::{
+    io,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use serde_json::{Value, json};
+
+use super::{
+    View, holders_json,
+    table::{Cells, JsonList, Table},
+    version_json,
+};
+use crate::{
+    cli::{
+        Ended,
+        output::Output,
+        units::{age, size},
+    },
+    commands::{Finding, MatchRow, Row, Summary},
+};
+
+const HEADINGS: [&str; 6] = ["NAME", "VERSION", "SIZE", "AGE", "HOLDERS", "FRESHNESS"];
+
+/// A table with one row per file, or `{"hits":[...],"name","complete","next"}`.
+pub(super) struct Matches {
+    looked_for: String,
+    is_name: bool,
+    now_ms: u64,
+    table: Table,
+    list: JsonList,
+    is_empty: bool,
+    complete: bool,
+    next: Option<String>,
+}
+
+impl Matches {
+    /// For this search.
+    pub(super) fn of(finding: &Finding) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self {
+            looked_for: finding.text(),
+            is_name: finding.is_name(),
+            now_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
+            table: Table::new(&HEADINGS, &[1, 2, 3, 4]),
+            list: JsonList::new("hits"),
+            is_empty: true,
+            complete: false,
+            next: None,
+        }
+    }
+
+    /// Seconds since it was published; `None` if its origin does not say when.
+    fn age_secs(&self, found: &MatchRow) -> Option<u64> {
+        (found.published_ms != 0).then(|| self.now_ms.saturating_sub(found.published_ms) / 1000)
+    }
+
+    fn add_cells(&self, cells: &mut Cells, found: &MatchRow) {
+        cells.add(found.record.name.as_str());
+        cells.add(found.record.version);
+        cells.add(size(found.record.size));
+        cells.add(self.age_secs(found).map_or_else(|| "-".to_owned(), age));
+        cells.add(found.holders.len());
+        match found.held {
+            None => cells.add("-"),
+            Some(held) if held.own => cells.add("own"),
+            Some(held) if held.version < found.record.version => cells.add("stale"),
+            Some(held) => cells.add(held.condition),
+        }
+    }
+
+    fn object(&self, found: &MatchRow) -> Value {
+        let mut hit = version_json(&found.record);
+        hit["holders"] = holders_json(&found.holders);
+        hit["published_ms"] = (found.published_ms != 0).then_some(found.published_ms).into();
+        hit["age_secs"] = self.age_secs(found).into();
+        hit["held"] = found.held.map_or(Value::Null, |held| {
+            let (version, own) = (held.version.get(), held.own);
+            json!({ "version": version, "own": own, "condition": held.condition.to_string() })
+        });
+        hit
+    }
+
+    fn ending(&self) -> [(&'static str, Value); 3] {
+        [
+            ("name", self.looked_for.as_str().into()),
+            ("complete", self.complete.into()),
+            ("next", self.next.as_deref().into()),
+        ]
+    }
+}
+
+impl View for Matches {
+    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
+        let mut found = Vec::with_capacity(rows.len());
+        for row in rows {
+            match row {
+                Row::Match(row) => found.push(row),
+                Row::Further { next, complete } => {
+                    self.complete = complete;
+                    self.next = next.map(|next| next.to_string());
+                }
+                _ => {}
+            }
+        }
+        if found.is_empty() {
+            return Ok(());
+        }
+        self.is_empty = false;
+        if output.is_json() {
+            let objects: Vec<Value> = found.iter().map(|found| self.object(found)).collect();
+            return self.list.add(objects.into_iter(), output);
+        }
+        let mut cells = Cells::default();
+        found.iter().for_each(|found| self.add_cells(&mut cells, found));
+        self.table.rows(&cells, output.lines())
+    }
+
+    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
+        if output.is_json() {
+            self.list.end(&self.ending(), output)?;
+        }
+        if !self.complete {
+            output.note("note: not every indexer in reach answered");
+        }
+        match &self.next {
+            Some(next) if !output.is_json() => {
+                output.note(&format!("there is more; go on with --after {next}"))
+            }
+            _ => {}
+        }
+        if self.is_empty && !output.is_json() {
+            let who = if self.is_name { "nobody offers" } else { "nothing matches" };
+            output.note(format!("{who} {}", self.looked_for).trim_end());
+        }
+        Ok(if self.is_empty { Ended::NotFound } else { Ended::Well })
+    }
+
+    fn abandon(&mut self, output: Output) -> io::Result<()> {
+        if self.list.is_begun() { self.list.end(&self.ending(), output) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,193 @@
+//! [`Finding`]: what a search by name or pattern looks for, from the words of a user; and carrying it out.
+
+use nekoindexer::state::find::Matcher;
+use nekoproto::{
+    FileName, IdDigits, Position, Search, Term, Terms,
+    limits::{FOUND_MAX, TERMS_MAX, TTL_DEFAULT},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Answer, Failure, Row,
+    rows::{HeldRow, MatchRow},
+};
+use crate::{library::status::FileStatus, peer::PeerHandle, state::choice::Candidate};
+
+/// Matches of one search unless another number is asked for.
+pub(crate) const MATCHES_DEFAULT: u32 = 50;
+/// The largest number of matches of one search.
+pub(crate) const MATCHES_MAX: u32 = 10_000;
+
+/// A search by name or pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Finding {
+    /// If a file has exactly this name, it is the result.
+    exact: Option<FileName>,
+    search: Search,
+    /// Only files behind this place.
+    after: Option<Position>,
+    limit: u32,
+    ttl_hops: u8,
+}
+
+/// What is wanted of the files beside their names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filters {
+    /// The least size in bytes.
+    pub(crate) min_size: u64,
+    /// The earliest time of publication, in milliseconds since 1970.
+    pub(crate) published_from_ms: u64,
+    /// The first digits of the origin's id, in any case.
+    pub(crate) origin: Option<String>,
+}
+
+/// Which part of the matches is wanted, and how far they are looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Hops beyond the own indexers. If nothing is said, one plain word asks these alone, and a pattern goes as far as
+    /// queries do.
+    pub(crate) ttl_hops: Option<u8>,
+    /// At most this many matches.
+    pub(crate) limit: Option<u32>,
+    /// Where the part before ended.
+    pub(crate) after: Option<Position>,
+}
+
+impl Finding {
+    /// A search for these words and globs, all of which must match.
+    ///
+    /// # Errors
+    /// A line for the user.
+    pub(crate) fn new(words: &[String], filters: Filters, part: Part) -> Result<Self, String> {
+        if words.len() > TERMS_MAX {
+            return Err(format!("a search has at most {TERMS_MAX} terms"));
+        }
+        let term = |word: &String| Term::new(word).map_err(|error| format!("'{word}': {error}"));
+        let terms = words.iter().map(term).collect::<Result<Vec<_>, _>>()?;
+        let Filters { min_size, published_from_ms, origin } = filters;
+        let origin = origin.map(|digits| IdDigits::try_from(digits.to_ascii_lowercase()));
+        let origin = origin.transpose().map_err(|error| error.to_string())?;
+        let is_plain = min_size == 0 && published_from_ms == 0 && origin.is_none();
+        let (exact, default_ttl) = match terms.as_slice() {
+            [word] if is_plain && !word.is_glob() => (FileName::new(word.as_str()).ok(), 0),
+            [] if is_plain => {
+                return Err("say what to look for: a name, words, a glob or a filter".to_owned());
+            }
+            _ => (None, TTL_DEFAULT),
+        };
+        let search = Search { terms: Terms::first_of(terms), min_size, published_from_ms, origin };
+        Matcher::new(&search).map_err(|error| error.to_string())?;
+        let limit = part.limit.unwrap_or(MATCHES_DEFAULT).clamp(1, MATCHES_MAX);
+        Ok(Self {
+            exact: exact.filter(|_| part.after.is_none()), // further pages are those of the word
+            search,
+            after: part.after,
+            limit,
+            ttl_hops: part.ttl_hops.unwrap_or(default_ttl),
+        })
+    }
+
+    /// Whether it looks for one name first.
+    pub(crate) const fn is_name(&self) -> bool {
+        self.exact.is_some()
+    }
+
+    /// The terms, for a user.
+    pub(crate) fn text(&self) -> String {
+        self.search.terms.iter().map(Term::as_str).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Answers with a row for each match, by name, and [`Row::Further`].
+pub(super) async fn find(peer: &PeerHandle, finding: Finding, answer: &Answer) -> Result<(), Failure> {
+    let Finding { exact, search, mut after, limit, ttl_hops } = finding;
+    let mut complete = true;
+    if let Some(name) = exact {
+        let found = if ttl_hops == 0 { peer.search(&name).await } else { peer.query(&name, ttl_hops).await };
+        let found = found?;
+        complete = found.complete;
+        if !found.candidates.is_empty() {
+            show(peer, found.candidates, answer).await?;
+            return answer.rows(vec![Row::Further { next: None, complete }]).await;
+        }
+    }
+    let mut left = limit as usize;
+    let next = loop {
+        let found = peer.find(&search, after.as_ref(), left.min(FOUND_MAX), ttl_hops).await?;
+        complete &= found.complete;
+        left = left.saturating_sub(found.matches.len());
+        after = found.matches.last().map(|found| Position::of(&found.record));
+        show(peer, found.matches, answer).await?;
+        if !found.more || after.is_none() {
+            break None;
+        }
+        if left == 0 {
+            break after;
+        }
+    };
+    answer.rows(vec![Row::Further { next, complete }]).await
+}
+
+async fn show(peer: &PeerHandle, matches: Vec<Candidate>, answer: &Answer) -> Result<(), Failure> {
+    let names = matches.iter().map(|found| found.record.name.clone()).collect();
+    let held = peer.held(names).await;
+    let row = |(found, held): (Candidate, Option<FileStatus>)| {
+        let held = held.filter(|held| held.record.origin == found.record.origin);
+        Row::Match(MatchRow {
+            record: (&found.record).into(),
+            published_ms: found.record.published_ms,
+            holders: found.holders,
+            held: held.map(|held| HeldRow {
+                version: held.record.version,
+                own: held.own,
+                condition: held.condition,
+            }),
+        })
+    };
+    let rows: Vec<Row> = matches.into_iter().zip(held).map(row).collect();
+    answer.rows_of(rows, |row| row).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finding(words: &[&str], filters: Filters, part: Part) -> Result<Finding, String> {
+        Finding::new(&words.iter().map(ToString::to_string).collect::<Vec<_>>(), filters, part)
+    }
+
+    #[test]
+    fn one_plain_word_is_a_name_for_the_own_indexer_and_all_else_a_pattern_for_the_network() {
+        let of = |words: &[&str]| {
+            let finding = finding(words, Filters::default(), Part::default()).unwrap();
+            (finding.exact.is_some(), finding.ttl_hops)
+        };
+        assert_eq!(of(&["a.bin"]), (true, 0));
+        assert_eq!(of(&["back\\slash"]), (false, 0), "no name, but a word");
+        assert_eq!(of(&["a", "b"]), (false, TTL_DEFAULT));
+        assert_eq!(of(&["*.bin"]), (false, TTL_DEFAULT));
+        let large = Filters { min_size: 1, ..Filters::default() };
+        assert_eq!(finding(&["a"], large.clone(), Part::default()).unwrap().ttl_hops, TTL_DEFAULT);
+        assert!(finding(&[], large, Part::default()).is_ok());
+        let far = Part { ttl_hops: Some(2), ..Part::default() };
+        let far = finding(&["a"], Filters::default(), far).unwrap();
+        assert_eq!((far.exact.is_some(), far.ttl_hops), (true, 2));
+    }
+
+    #[test]
+    fn what_cannot_be_searched_for_is_said() {
+        let said = |words: &[&str], origin: Option<&str>| {
+            let filters = Filters { origin: origin.map(str::to_owned), ..Filters::default() };
+            finding(words, filters, Part::default()).unwrap_err()
+        };
+        for (words, origin, part) in [
+            (&["[a"][..], None, "[a"),
+            (&[], None, "glob"),
+            (&["a\n"], None, "control"),
+            (&["a"; TERMS_MAX + 1], None, "at most 16"),
+            (&["a"], Some("xyz"), "hexadecimal"),
+        ] {
+            assert!(said(words, origin).contains(part), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Searches by pattern: one page from all own indexers, merged by name.
+
+use std::{sync::Arc, time::Instant};
+
+use futures::future::join_all;
+use nekoindexer::state::find::{Matcher, Page, checked, merged};
+use nekoproto::{
+    Covered, FindReply, FindRequest, Holder, ListedRecord, MsgId, Position, Search, limits::FOUND_MAX,
+    transport::call_within,
+};
+use tracing::debug;
+
+use super::{Indexers, SearchError, search::is_usable, session::Session};
+use crate::{library::Library, state::choice::Candidate};
+
+/// One page of matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The newest version of each file that matches, with its holders, by name and origin; all signatures are verified.
+    pub matches: Vec<Candidate>,
+    /// Whether there are further matches behind the last.
+    pub more: bool,
+    /// Whether every indexer in reach answered, and every page was valid.
+    pub complete: bool,
+}
+
+impl Indexers {
+    /// The first `limit` files behind `after` that match, at most [`FOUND_MAX`], known to the own indexers and those
+    /// within `ttl_hops` of them.
+    ///
+    /// # Errors
+    /// No indexer answered, or a glob cannot be read. If only some answered, the page is incomplete.
+    pub(crate) async fn find(
+        &self,
+        search: &Search,
+        after: Option<&Position>,
+        limit: usize,
+        ttl_hops: u8,
+    ) -> Result<Found, SearchError> {
+        let matcher = Matcher::new(search).map_err(|error| SearchError::Pattern(error.to_string()))?;
+        let request = FindRequest {
+            msg_id: MsgId::random(), // the same for all indexers: the network handles it once
+            search: search.clone(),
+            after: after.cloned(),
+            limit: u16::try_from(limit.min(FOUND_MAX)).unwrap_or(u16::MAX),
+            ttl_hops,
+            covered: Covered::new(),
+        };
+        let deadline = Instant::now() + self.query_deadline;
+        let asked: Vec<_> = self.sessions.iter().map(|session| ask(session, &request, deadline)).collect();
+        let answers = join_all(asked).await;
+        let asked = answers.len();
+        let (mut replies, mut failure) = (Vec::new(), SearchError::NoIndexer);
+        for answer in answers {
+            match answer {
+                Ok(reply) => replies.push(reply),
+                Err(error) => failure = error,
+            }
+        }
+        if replies.is_empty() {
+            return Err(failure);
+        }
+        let is_answered = replies.len() == asked;
+        let merge = move |library: &Arc<Library>| page(library, replies, &request, &matcher);
+        let mut found = self.library.blocking(merge).await;
+        found.complete &= is_answered;
+        self.library.learn(found.matches.iter().map(|found| found.record.clone()).collect()).await;
+        Ok(found)
+    }
+}
+
+async fn ask(session: &Session, request: &FindRequest, deadline: Instant) -> Result<FindReply, SearchError> {
+    let left = || deadline.saturating_duration_since(Instant::now());
+    let unreachable = |why: String| SearchError::Unreachable { indexer: session.addr(), why };
+    let Some(client) = session.client_within(left()).await else {
+        return Err(unreachable(session.why_away()));
+    };
+    let answer = client.find(call_within(left()), request.clone()).await;
+    Ok(answer.map_err(|error| unreachable(error.to_string()))??)
+}
+
+/// Checks what the indexers said, none of it on trust, and merges it. A page that is wrong anywhere does not count.
+/// Blocking: it checks signatures.
+fn page(library: &Library, replies: Vec<FindReply>, request: &FindRequest, matcher: &Matcher) -> Found {
+    let (mut pages, mut complete) = (Vec::with_capacity(replies.len()), true);
+    for reply in replies {
+        complete &= reply.complete;
+        match checked(reply, request, matcher, |record| {
+            library.verifier.verify(record).map(ListedRecord::from).ok()
+        }) {
+            Ok(page) => pages.push(page),
+            Err(error) => {
+                debug!(%error, "a page of an indexer is left out");
+                complete = false;
+            }
+        }
+    }
+    let Page { found, more } = merged(pages, request.limit());
+    let candidate = |found: nekoindexer::state::merge::Found| {
+        let record = library.verifier.verify(found.record.into_signed()).ok()?; // known to be valid
+        let holders = found.holders.into_iter().filter(|holder: &Holder| is_usable(&holder.addr)).collect();
+        Some(Candidate { record, holders })
+    };
+    Found { matches: found.into_iter().filter_map(candidate).collect(), more, complete }
+}
