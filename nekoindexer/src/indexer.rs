@@ -176,7 +176,7 @@ fn open_http(addr: SocketAddr, config: &Config, view: View) -> Result<HttpDoor, 
     let door = HttpDoor::open(HttpConfig { listen: addr, threads: NonZeroUsize::MIN }, router)
         .map_err(|source| StartError::Http { addr, source })?;
     let shared = Arc::clone(&view.shared);
-    shared.spawn_until_stop(|_| async move { view.keep_figures().await });
+    shared.spawn_until_stop(|_| async move { routes::keep_figures(&view).await });
     Ok(door)
 }
 

@@ -127,7 +127,7 @@ impl Node {
         let budget = [
             ("connections", self.arrivals.open(), CONNECTIONS_MAX),
             ("forwards", FORWARDS_MAX - self.shared.forwards.available_permits(), FORWARDS_MAX),
-            ("seen_messages", self.shared.state.seen.len(), SEEN_MAX),
+            ("seen_messages", self.shared.state.seen.remembered(), SEEN_MAX),
         ];
         let used = budget.iter().map(|(what, used, _)| (*what, *used as u64));
         page.gauges("nekop2p_indexer_budget_used", "What is used of each limit", "budget", used)?;

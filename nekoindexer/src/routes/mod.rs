@@ -15,7 +15,7 @@ use axum::{Router, response::IntoResponse, routing::get};
 use utoipa::OpenApi;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::view::View;
+pub(crate) use self::{events::keep_figures, view::View};
 use crate::http::{Guard, guarded};
 
 #[derive(OpenApi)]

@@ -135,7 +135,7 @@ fn budget(view: &View) -> BTreeMap<&'static str, Used> {
     BTreeMap::from([
         ("connections", Used { used: view.arrivals.open(), max: CONNECTIONS_MAX }),
         ("forwards", Used { used: forwards, max: FORWARDS_MAX }),
-        ("seen_messages", Used { used: view.shared.state.seen.len(), max: SEEN_MAX }),
+        ("seen_messages", Used { used: view.shared.state.seen.remembered(), max: SEEN_MAX }),
     ])
 }
 

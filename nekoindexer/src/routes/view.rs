@@ -1,10 +1,6 @@
 //! [`View`]: what the handlers see of the indexer.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use nekoproto::{NetworkName, transport::Arrivals};
 use parking_lot::Mutex;
@@ -12,18 +8,14 @@ use prometheus_client::registry::Registry;
 use tokio::{
     runtime::Handle,
     sync::{Semaphore, broadcast},
-    time::{MissedTickBehavior, interval},
 };
 
-use super::status::{Figures, Now};
 use crate::{figures::Recent, http::exposition::Process, metrics::Node, shared::Shared};
 
 /// Queries over HTTP that are answered at once; further ones are refused. Peers have their own limits.
 const HTTP_QUERIES_MAX: usize = 64;
 /// Figures that a reader of events may lag behind, which is as many seconds.
 const FIGURES_KEPT: usize = 8;
-/// How often figures are sent, and sampled.
-const FIGURES_EVERY: Duration = Duration::from_secs(1);
 
 /// What the handlers see of the indexer.
 #[derive(Debug)]
@@ -68,21 +60,6 @@ impl View {
             figures: broadcast::Sender::new(FIGURES_KEPT),
             queries: Semaphore::new(HTTP_QUERIES_MAX),
             runtime: Handle::current(),
-        }
-    }
-
-    /// Samples the counters each second, and sends the figures to whoever reads events. Never ends.
-    pub(crate) async fn keep_figures(&self) {
-        let mut ticks = interval(FIGURES_EVERY);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            self.recent.lock().sample(Instant::now(), self.shared.counters.totals());
-            if self.figures.receiver_count() > 0
-                && let Ok(json) = serde_json::to_string(&Figures::of(self, Now::take()))
-            {
-                let _ = self.figures.send(json.into()); // the last reader may have left meanwhile
-            }
         }
     }
 }

@@ -98,7 +98,7 @@ impl Seen {
 
     /// How many ids are remembered, expired ones that are still there among them.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn remembered(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 }
@@ -143,9 +143,9 @@ mod tests {
             for n in 0..100u32 {
                 seen.sight(MsgId::from_u128((round * 100 + n).into()), 1, KEEP, Instant::now());
             }
-            assert_eq!(seen.len(), 100);
+            assert_eq!(seen.remembered(), 100);
             tokio::time::sleep(KEEP + Duration::from_secs(1)).await; // paused time: jumps
-            assert_eq!(seen.len(), 0, "round {round}");
+            assert_eq!(seen.remembered(), 0, "round {round}");
         }
         janitor.abort();
     }
@@ -157,6 +157,6 @@ mod tests {
             .map(|n| seen.sight(MsgId::from_u128(n << 8), 1, KEEP, now)) // all in one shard
             .filter(|sight| *sight == Sight::Full)
             .count();
-        assert_eq!((full, seen.len()), (1, SHARD_IDS_MAX));
+        assert_eq!((full, seen.remembered()), (1, SHARD_IDS_MAX));
     }
 }
