@@ -26,6 +26,7 @@ mod repl_script;
 mod repl_terminal;
 mod resume;
 mod schedule;
+mod search;
 mod sessions;
 mod sharing;
 mod transfer;
