@@ -92,8 +92,9 @@ fn filters_pages_and_freshness_are_shown_to_programs_and_people() {
 
     let (mut shown, mut after) = (Vec::new(), None);
     loop {
-        let mut words = vec!["f/*.bin", "--limit", "4"];
-        words.extend(after.as_deref().map(|after| ["--after", after]).iter().flatten());
+        let mut words = vec!["f/*.bin".to_owned(), "--limit".to_owned(), "4".to_owned()];
+        words.extend(after.iter().flat_map(|after: &String| ["--after".to_owned(), after.clone()]));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let page = json(&words);
         shown.extend(hits(&page).into_iter().map(str::to_owned));
         after = page["next"].as_str().map(str::to_owned);
