@@ -196,7 +196,7 @@ impl<S: BuildHasher> Index<S> {
         now: Instant,
     ) -> Page {
         let (now_ms, mut page) = (self.millis(now), Collecting::new(after, limit));
-        self.log.each(|name| {
+        self.log.each(matcher.needle(), |name| {
             if !page.may_take(name) || !matcher.matches(name) {
                 return;
             }
@@ -343,7 +343,7 @@ impl<S: BuildHasher> Index<S> {
     #[cfg(test)]
     fn check(&self) {
         let mut logged = std::collections::HashSet::new();
-        self.log.each(|name| drop(logged.insert(name.to_vec())));
+        self.log.each(None, |name| drop(logged.insert(name.to_vec())));
         for entry in &self.entries {
             let hash = entry.key();
             entry.check(|session| session.names().contains(*hash));

@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use memchr::memchr_iter;
+use memchr::{memchr, memmem::Finder, memrchr};
 use parking_lot::Mutex;
 
 /// Bytes of a full piece. A scan takes the pieces and copies the one that is being filled.
@@ -78,16 +78,18 @@ impl NameLog {
         *pieces = rebuilt;
     }
 
-    /// Shows each name to `look`, at least once.
-    pub(super) fn each(&self, mut look: impl FnMut(&[u8])) {
+    /// Shows each name to `look`, or each that has the `needle`, at least once.
+    pub(super) fn each(&self, needle: Option<&Finder<'_>>, mut look: impl FnMut(&[u8])) {
         let (full, open) = {
             let pieces = self.0.lock();
             (pieces.full.clone(), pieces.open.clone())
         };
         for piece in full.iter().map(AsRef::as_ref).chain([open.as_slice()]) {
             let mut start = 0;
-            for end in memchr_iter(END, piece) {
-                look(&piece[start..end]);
+            while let Some(at) = needle.map_or(Some(0), |needle| needle.find(&piece[start..])) {
+                let Some(end) = memchr(END, &piece[start + at..]).map(|end| start + at + end) else { break };
+                let begin = memrchr(END, &piece[start..start + at]).map_or(start, |end| start + end + 1);
+                look(&piece[begin..end]);
                 start = end + 1;
             }
         }
@@ -102,7 +104,7 @@ mod tests {
 
     fn names(log: &NameLog) -> Vec<String> {
         let mut names = Vec::new();
-        log.each(|name| names.push(String::from_utf8(name.to_vec()).unwrap()));
+        log.each(None, |name| names.push(String::from_utf8(name.to_vec()).unwrap()));
         names
     }
 
@@ -113,6 +115,11 @@ mod tests {
         expected.iter().for_each(|name| log.add(name.as_bytes()));
         assert!(log.0.lock().full.len() > 3);
         assert_eq!(names(&log), expected);
+        let mut found = Vec::new();
+        log.each(Some(&Finder::new("e-29")), |name| found.push(String::from_utf8(name.to_vec()).unwrap()));
+        let expected: Vec<String> = expected.into_iter().filter(|name| name.contains("e-29")).collect();
+        assert!(expected.len() > 1000);
+        assert_eq!(found, expected);
     }
 
     #[test]
