@@ -75,7 +75,7 @@ fn filters_pages_and_freshness_are_shown_to_programs_and_people() {
     assert!(has_keys(hit, &keys), "{hit}");
     assert_eq!(
         (&hit["held"]["condition"], &all["hits"][1]["held"]),
-        (&"fresh".into(), &Value::Null),
+        (&"unverified".into(), &Value::Null),
         "{hit}"
     );
     assert!(hit["age_secs"].as_u64().unwrap() < 600 && hit["published_ms"].as_u64().is_some(), "{hit}");
