@@ -343,7 +343,7 @@ impl<S: BuildHasher> Index<S> {
     #[cfg(test)]
     fn check(&self) {
         let mut logged = std::collections::HashSet::new();
-        self.log.each(None, |name| drop(logged.insert(name.to_vec())));
+        self.log.each(None, |name| logged.extend([name.to_vec()]));
         for entry in &self.entries {
             let hash = entry.key();
             entry.check(|session| session.names().contains(*hash));

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
+    slice,
     time::{Duration, Instant},
 };
 
@@ -173,8 +174,12 @@ fn page_that_is_not_what_was_asked_for_does_not_count() {
     let [a, b, c] = all.clone();
     let asked = request("*.bin", Some(Position::of(&a.record)), 2);
     assert_eq!(check(&asked, &[b.clone(), c.clone()], true), Ok(page([b.clone(), c.clone()], true)));
-    assert_eq!(check(&asked, &[c.clone()], false), Ok(page([c.clone()], false)));
-    assert_eq!(check(&asked, &[b.clone()], true), Err(WrongPage::Length), "nobody knows what is behind it");
+    assert_eq!(check(&asked, slice::from_ref(&c), false), Ok(page([c.clone()], false)));
+    assert_eq!(
+        check(&asked, slice::from_ref(&b), true),
+        Err(WrongPage::Length),
+        "nobody knows what is behind it"
+    );
     assert_eq!(check(&asked, &[], true), Err(WrongPage::Length));
     assert_eq!(check(&request("*", None, 2), &all, false), Err(WrongPage::Length));
     assert_eq!(check(&asked, &[c.clone(), b.clone()], false), Err(WrongPage::Order));
@@ -182,7 +187,7 @@ fn page_that_is_not_what_was_asked_for_does_not_count() {
     assert_eq!(check(&asked, &[a.clone(), b.clone()], false), Err(WrongPage::Order), "not behind the place");
     assert_eq!(check(&asked, &[b.clone(), found(1, "c.txt", 1)], false), Err(WrongPage::Foreign));
     let small = FindRequest { search: Search { min_size: 2, ..asked.search.clone() }, ..asked.clone() };
-    assert_eq!(check(&small, &[b.clone()], false), Err(WrongPage::Foreign));
+    assert_eq!(check(&small, slice::from_ref(&b), false), Err(WrongPage::Foreign));
     let mut forged = reply(&[b], false);
     let changed = Record { size: 9, ..Record::clone(&c.record) };
     let bytes = nekoproto::codec::encode(&(changed, *c.record.signed().signature())).unwrap();
