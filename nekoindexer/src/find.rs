@@ -12,11 +12,7 @@ use nekoproto::{
     transport::call_until,
 };
 use tarpc::client::RpcError;
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    task::spawn_blocking,
-    time::timeout_at,
-};
+use tokio::{sync::SemaphorePermit, task::spawn_blocking, time::timeout_at};
 use tracing::debug;
 
 use crate::{
@@ -31,29 +27,11 @@ use crate::{
     },
 };
 
-/// Scans of all names at once: more would take the processor from lookups and from each other.
-const SCANS_MAX: usize = 2;
-/// Scans that wait for their turn; further ones are refused as `Busy`.
-const SCANS_WAITING_MAX: usize = 64;
 /// Scans of one search, after which it gives up where so many listed records turned out not to be signed by their
 /// origins that its page is not full.
 const SCANS_OF_ONE_MAX: usize = 4;
 /// Matches of each such scan but the first.
 const REFILL: usize = 1024;
-
-/// Places for scans.
-#[derive(Debug)]
-pub(crate) struct Scans {
-    running: Semaphore,
-    /// A permit for each that runs or waits.
-    taken: Semaphore,
-}
-
-impl Default for Scans {
-    fn default() -> Self {
-        Self { running: Semaphore::new(SCANS_MAX), taken: Semaphore::new(SCANS_MAX + SCANS_WAITING_MAX) }
-    }
-}
 
 /// A page, and whether nothing before its last hit is missing.
 #[derive(Default)]

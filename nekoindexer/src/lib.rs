@@ -25,6 +25,7 @@ mod invalidate;
 pub mod logging;
 pub mod neighbors;
 mod query;
+mod scans;
 mod service;
 mod shared;
 pub mod state;
