@@ -1,18 +1,9 @@
-//! What an indexer is told: defaults, then the configuration file, then the command line.
+//! What an indexer is made of.
 
-use std::{
-    io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
-use nekoproto::{
-    NetworkName,
-    transport::{Security, resolve},
-};
-use serde::Deserialize;
+use nekoproto::{NetworkName, transport::Security};
 
 /// Where an indexer listens unless told otherwise, and where a peer looks for one.
 pub const DEFAULT_PORT: u16 = 7707;
@@ -40,11 +31,16 @@ pub struct Config {
     pub lease: Duration,
     /// Whom queries go to.
     pub routing: Routing,
+    /// Address to answer HTTP on, if any. Port 0 picks a free one.
+    pub http: Option<SocketAddr>,
+    /// Names under which HTTP is answered, beside `localhost` and IP addresses.
+    pub http_hosts: Vec<String>,
+    /// Whether it is announced by multicast, if others than this machine can reach it.
+    pub announce: bool,
 }
 
 /// Whom a query goes to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Routing {
     /// At first to the neighbors whose summaries may have the name; if nobody has it, to all
     #[default]
@@ -63,50 +59,23 @@ impl Default for Config {
             security: Security::Tls,
             lease: LEASE_DEFAULT,
             routing: Routing::default(),
+            http: None,
+            http_hosts: Vec::new(),
+            announce: false,
         }
     }
-}
-
-/// The configuration file: TOML, every key optional, unknown keys refused.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ConfigFile {
-    listen: Option<String>,
-    neighbors: Option<Vec<String>>,
-    data_dir: Option<PathBuf>,
-    network: Option<NetworkName>,
-    insecure: Option<bool>,
-    lease_secs: Option<u32>,
-    routing: Option<Routing>,
 }
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read the configuration file {path}: {source}")]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file's text is wrong.
-    #[error("in the configuration file {path}: {message}")]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and where.
-        message: String,
-    },
-    /// An address is none.
-    #[error("in the configuration file: {0}")]
-    Address(String),
     /// More neighbors than may be.
-    #[error("at most {NEIGHBORS_MAX} neighbors can be configured, these are {0}")]
+    #[error(
+        "at most {NEIGHBORS_MAX} neighbors can be configured, these are {0}: leave some out, one side of a pair is enough"
+    )]
     TooManyNeighbors(usize),
     /// An indexer cannot be its own neighbor.
-    #[error("{0} is the address this indexer listens on: it cannot be its own neighbor")]
+    #[error("{0} is the address this indexer listens on: it cannot be its own neighbor, leave it out")]
     OwnNeighbor(SocketAddr),
     /// A lease of no or of too much time.
     #[error("a lease lasts 1 ms to {LEASE_SECS_MAX} s, not {0:?}")]
@@ -114,40 +83,6 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The defaults, changed by what the file at `path` says.
-    ///
-    /// # Errors
-    /// The file cannot be read or understood.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
-        let file: ConfigFile = toml::from_str(&text)
-            .map_err(|error| ConfigError::Malformed { path: path.to_owned(), message: error.to_string() })?;
-        Self::default().changed_by(file)
-    }
-
-    fn changed_by(mut self, file: ConfigFile) -> Result<Self, ConfigError> {
-        let address = |text: &String| resolve(text).map_err(ConfigError::Address);
-        if let Some(listen) = &file.listen {
-            self.listen = address(listen)?;
-        }
-        if let Some(neighbors) = &file.neighbors {
-            self.neighbors = neighbors.iter().map(address).collect::<Result<_, _>>()?;
-        }
-        if let Some(network) = file.network {
-            self.network = network;
-        }
-        if file.insecure == Some(true) {
-            self.security = Security::Insecure;
-        }
-        if let Some(secs) = file.lease_secs {
-            self.lease = Duration::from_secs(secs.into());
-        }
-        self.data_dir = file.data_dir.or(self.data_dir);
-        self.routing = file.routing.unwrap_or(self.routing);
-        Ok(self)
-    }
-
     /// Checks what no single value can tell.
     ///
     /// # Errors
@@ -169,33 +104,6 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn parse(text: &str) -> Result<Config, ConfigError> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("indexer.toml");
-        std::fs::write(&path, text).unwrap();
-        Config::load(&path)
-    }
-
-    #[test]
-    fn file_changes_only_what_it_names() {
-        let config = parse("listen = '127.0.0.1:9'\nneighbors = ['127.0.0.1:10']\nlease_secs = 5").unwrap();
-        let expected = Config {
-            listen: SocketAddr::from(([127, 0, 0, 1], 9)),
-            neighbors: vec![SocketAddr::from(([127, 0, 0, 1], 10))],
-            lease: Duration::from_secs(5),
-            ..Config::default()
-        };
-        assert_eq!(config, expected);
-    }
-
-    #[test]
-    fn unknown_keys_and_bad_addresses_are_named() {
-        let error = parse("lisen = '127.0.0.1:9'").unwrap_err().to_string();
-        assert!(error.contains("lisen"), "{error}");
-        let error = parse("listen = 'nowhere'").unwrap_err().to_string();
-        assert!(error.contains("nowhere"), "{error}");
-    }
 
     #[test]
     fn an_indexer_is_not_its_own_neighbor() {

@@ -28,7 +28,7 @@ pub(crate) fn connect_neighbor(
         let (connected, driver) = open_neighbor(&serving, connection, true);
         (connected, Box::pin(driver) as control::Driver)
     };
-    let link = Link::spawn(Arc::clone(endpoint), addr, shared.stop.clone(), &shared.tasks, open);
+    let link = Link::spawn(Arc::clone(endpoint), (addr, None), shared.stop.clone(), &shared.tasks, open);
     shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link, place).await });
 }
 
@@ -40,9 +40,10 @@ fn open_neighbor(
 ) -> (Connected, impl Future<Output = ()> + use<>) {
     let channel = Arc::new(Channel::new(remote.node.tag(), leads));
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
+    let addr = remote.listens_at.unwrap_or(remote.addr);
     let service = Service { shared, remote, session: None, channel: known };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
-    (Connected { client, channel }, driver)
+    (Connected { addr, client, channel }, driver)
 }
 
 /// Tells the neighborhood of every change of a configured link, and advertises over it while it is up.
@@ -54,7 +55,7 @@ async fn follow_link(shared: &Shared, link: &Link<Connected>, place: usize) {
         neighbors.links.configured_changed(place, &now);
         neighbors.changed();
         let goes_on = match &now {
-            LinkState::Up { client: Connected { client, channel }, .. } => {
+            LinkState::Up { client: Connected { client, channel, .. }, .. } => {
                 tokio::select! {
                     changed = link.changed() => changed.is_ok(),
                     () = neighbors.advertise(state, channel, client) => true, // it never ends

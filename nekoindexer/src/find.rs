@@ -17,7 +17,6 @@ use tracing::debug;
 
 use crate::{
     neighbors::links::Neighbor,
-    query::budget_of,
     shared::Shared,
     state::{
         Share,
@@ -25,6 +24,7 @@ use crate::{
         merge::Found,
         route::route,
     },
+    walk::budget_of,
 };
 
 /// Scans of one search, after which it gives up where so many listed records turned out not to be signed by their

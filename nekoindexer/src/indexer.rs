@@ -1,15 +1,18 @@
 //! Starts an indexer, hands out the running one, and stops it.
 
-use std::{fs, io, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use nekoproto::{
     Identity, IdentityError, NodeId, Role,
-    transport::{Endpoint, EndpointConfig, EndpointError},
+    transport::{Endpoint, EndpointConfig, EndpointError, Security},
 };
 
 use crate::{
+    announce::{Announcement, announce},
     config::{Config, ConfigError},
     connections,
+    http::{HttpConfig, HttpDoor},
+    routes::{self, View},
     shared::Shared,
     sweep,
 };
@@ -21,7 +24,9 @@ pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The data folder cannot be made.
-    #[error("cannot use the data folder {path}: {source}")]
+    #[error(
+        "cannot use the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
+    )]
     DataDir {
         /// The folder.
         path: PathBuf,
@@ -34,8 +39,16 @@ pub enum StartError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// HTTP cannot be answered at the address.
+    #[error("cannot answer HTTP on {addr}: {source}; give --http another address, or leave it out")]
+    Http {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}: {source}; choose another address with --listen, port 0 is a free one")]
     Listen {
         /// The address.
         addr: SocketAddr,
@@ -54,6 +67,9 @@ pub struct Indexer;
 pub struct IndexerHandle {
     local_addr: SocketAddr,
     shared: Arc<Shared>,
+    http: Option<HttpDoor>,
+    /// Taken back when this is dropped.
+    _announcement: Option<Announcement>,
 }
 
 impl Indexer {
@@ -76,6 +92,15 @@ impl Indexer {
             .map_err(|source| StartError::Listen { addr: config.listen, source })?;
         let local_addr = listener.local_addr();
         let shared = Arc::new(Shared::new(node, &config, was_here));
+        let arrivals = listener.arrivals();
+        let http = match config.http {
+            Some(addr) => Some(open_http(
+                addr,
+                &config,
+                View::new(&shared, config.network.clone(), local_addr, arrivals),
+            )?),
+            None => None,
+        };
         let serve = {
             let shared = Arc::clone(&shared);
             move |connection| connections::serve(Arc::clone(&shared), connection)
@@ -86,7 +111,10 @@ impl Indexer {
         }
         shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
         shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
-        Ok(IndexerHandle { local_addr, shared })
+        let announcement = config
+            .announce
+            .then(|| announce(node, local_addr, &config.network, config.security == Security::Insecure));
+        Ok(IndexerHandle { local_addr, shared, http, _announcement: announcement.flatten() })
     }
 }
 
@@ -95,6 +123,12 @@ impl IndexerHandle {
     #[must_use]
     pub const fn local_addr(&self) -> SocketAddr {
         self.local_addr
+    }
+
+    /// Where it answers HTTP, with the real port, if it does.
+    #[must_use]
+    pub fn http_addr(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(HttpDoor::local_addr)
     }
 
     /// Its id.
@@ -119,7 +153,10 @@ impl IndexerHandle {
     }
 
     /// Stops listening, closes all connections and waits until every task has ended.
-    pub async fn shutdown(self) {
+    pub async fn shutdown(mut self) {
+        if let Some(http) = self.http.take() {
+            http.shutdown().await;
+        }
         self.shared.stop.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
@@ -130,6 +167,17 @@ impl Drop for IndexerHandle {
     fn drop(&mut self) {
         self.shared.stop.cancel();
     }
+}
+
+/// Answers HTTP on a thread of its own, and keeps the figures for it.
+fn open_http(addr: SocketAddr, config: &Config, view: View) -> Result<HttpDoor, StartError> {
+    let view = Arc::new(view);
+    let router = routes::router(&view, config.http_hosts.clone());
+    let door = HttpDoor::open(HttpConfig { listen: addr, threads: NonZeroUsize::MIN }, router)
+        .map_err(|source| StartError::Http { addr, source })?;
+    let shared = Arc::clone(&view.shared);
+    shared.spawn_until_stop(|_| async move { view.keep_figures().await });
+    Ok(door)
 }
 
 /// The key, and whether it is from an earlier start.

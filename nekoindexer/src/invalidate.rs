@@ -13,6 +13,7 @@ use nekoproto::{
 use tracing::debug;
 
 use crate::{
+    counters::{Counters, Drop, Work},
     shared::Shared,
     state::{Announcement, route::route},
 };
@@ -39,10 +40,11 @@ pub(crate) fn spread(shared: &Arc<Shared>, announcement: Announcement, envelope:
     shared.spawn_until_stop(|shared| async move { tell_all(&shared, announcement, envelope).await });
 }
 
-async fn tell_all(shared: &Shared, announcement: Announcement, envelope: Envelope) {
+async fn tell_all(shared: &Arc<Shared>, announcement: Announcement, envelope: Envelope) {
     let holders = announcement.holders.into_iter().filter_map(|(session, records)| {
         let client = shared.peers.get(&session)?.value().clone();
-        Some(async move { tell_holder(&client, records).await })
+        let shared = Arc::clone(shared);
+        Some(async move { tell_holder(&shared.counters, &client, records).await })
     });
     // Collected first, so that no guard of the map is held while waiting.
     let holders: Vec<_> = holders.collect();
@@ -50,10 +52,12 @@ async fn tell_all(shared: &Shared, announcement: Announcement, envelope: Envelop
     futures::join!(holders, tell_neighbors(shared, announcement.neighbors, envelope));
 }
 
-async fn tell_holder(client: &PeerServiceClient, records: Vec<ListedRecord>) {
+async fn tell_holder(counters: &Counters, client: &PeerServiceClient, records: Vec<ListedRecord>) {
     for batch in records.chunks(BATCH_MAX) {
         let records = Records::first_of(batch.iter().map(ListedRecord::to_signed));
+        counters.count(Work::HolderTold);
         if let Err(error) = client.invalidate(call_within(ACKNOWLEDGE_WITHIN), records).await {
+            counters.drop(Drop::NotAcknowledged);
             debug!(%error, "a holder did not acknowledge an invalidation");
             return;
         }
@@ -74,7 +78,9 @@ async fn tell_neighbors(shared: &Shared, records: Vec<ListedRecord>, envelope: E
         let client: &IndexerServiceClient = &neighbors.reachable[*index].connected.client;
         let call = client.invalidate(call_within(ACKNOWLEDGE_WITHIN), request.clone());
         async move {
+            shared.counters.count(Work::NeighborTold);
             if let Err(error) = call.await {
+                shared.counters.drop(Drop::NotAcknowledged);
                 debug!(%error, "a neighbor did not take an invalidation");
             }
         }

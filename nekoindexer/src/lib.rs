@@ -8,29 +8,46 @@
 //! | `connections` | serves incoming connections, keeps up those to configured neighbors |
 //! | `sweep` | frees what has expired |
 //! | `service` | checks who calls and whether it is allowed; passes calls to the state and back |
-//! | `query`, `find`, `invalidate` | carry plans out over the network |
+//! | `query`, `find`, `trace`, `invalidate` | answer queries, searches and traces; spread news |
+//! | `walk` | carries a query or a trace to the neighbors |
 //! | `shared` | what all tasks of one indexer share |
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
 //! | [`state`] | all decisions: pure, simulated over many seeds |
-//! | [`config`] | defaults, file, command line |
+//! | [`http`] | the HTTP plumbing of both daemons |
+//! | `routes`, `metrics` | what the indexer answers over HTTP |
+//! | `counters`, `figures` | what it has done so far, and in the last seconds |
+//! | [`announce`], [`interfaces`] | multicast announcements; where this machine is reached |
+//! | [`config`] | what an indexer is made of |
+//! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
 //! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
 
+pub mod announce;
 pub mod config;
 mod connections;
+mod counters;
+mod figures;
 mod find;
+pub mod http;
 mod indexer;
+pub mod interfaces;
 mod invalidate;
 pub mod logging;
+mod metrics;
 pub mod neighbors;
 mod query;
+mod routes;
 mod scans;
 mod service;
+pub mod settings;
 mod shared;
 pub mod state;
 mod sweep;
 pub mod threads;
+mod trace;
+mod walk;
 
 pub use config::{Config, ConfigError, Routing};
 pub use indexer::{Indexer, IndexerHandle, StartError};
+pub use routes::dashboard;

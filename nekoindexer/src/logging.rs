@@ -1,24 +1,61 @@
-//! Where the log of a program goes, and how much of it: stderr, as `RUST_LOG` asks.
+//! The log of a program: to stderr, as much of it and in the form that its flags ask for.
 
 use std::{env, io};
 
+use clap::ValueEnum;
 use tracing::warn;
-use tracing_subscriber::{filter::Targets, fmt, prelude::*};
+use tracing_subscriber::{Layer, filter::Targets, fmt, prelude::*};
 
-/// What is logged unless `RUST_LOG` asks for something else.
-const FILTER_DEFAULT: &str = "warn,tarpc=off";
+/// What is logged unless something else is asked for.
+const FILTER_DEFAULT: &str = "warn";
+/// Whose lines are not ours, and only logged if they are asked for by name.
+const FILTER_OTHERS: &str = "tarpc=off";
 
-/// Starts the log. `RUST_LOG` holds levels, alone or for a target, separated by commas: `debug`, `warn,nekopeer=trace`.
-/// Where it holds something else the log says so, and takes the default.
-pub fn start() {
-    let asked = env::var("RUST_LOG").unwrap_or_default();
-    let parsed = if asked.is_empty() { FILTER_DEFAULT } else { &asked }.parse::<Targets>();
+/// What is logged, and how.
+#[derive(Clone, Debug, clap::Args)]
+pub struct LogArgs {
+    /// What is logged to stderr: off, error, warn, info, debug or trace, for all or for a part
+    /// (warn,nekopeer=debug) [default: RUST_LOG, else warn]
+    #[arg(long, global = true, value_name = "LEVEL", value_parser = filter)]
+    pub log: Option<String>,
+    /// How it is logged
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "human")]
+    pub log_format: LogFormat,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Lines for people
+    Human,
+    /// One JSON object in each line
+    Json,
+}
+
+/// Checks what is to be logged.
+fn filter(text: &str) -> Result<String, String> {
+    let wrong =
+        |error| format!("{error}: expected a level such as debug, or a list such as warn,nekopeer=debug");
+    text.parse::<Targets>().map(|_| text.to_owned()).map_err(wrong)
+}
+
+/// Starts the log. Where `RUST_LOG` decides and holds no levels, the log says so, and takes the default.
+pub fn start(args: &LogArgs) {
+    let variable = env::var("RUST_LOG").ok().filter(|asked| !asked.is_empty());
+    let asked = args.log.clone().or(variable);
+    let parsed = asked.as_deref().unwrap_or(FILTER_DEFAULT);
+    let parsed = format!("{FILTER_OTHERS},{parsed}").parse::<Targets>();
     let (filter, refused) = match parsed {
         Ok(filter) => (filter, None),
-        Err(error) => (FILTER_DEFAULT.parse().unwrap_or_default(), Some(error)),
+        Err(error) => (Targets::new().with_default(tracing::Level::WARN), Some(error)),
     };
-    tracing_subscriber::registry().with(fmt::layer().with_writer(io::stderr)).with(filter).init();
+    let lines = fmt::layer().with_writer(io::stderr);
+    let lines = match args.log_format {
+        LogFormat::Human => lines.boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+    };
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     if let Some(error) = refused {
-        warn!("RUST_LOG={asked:?} is ignored: {error}");
+        warn!("RUST_LOG={:?} is ignored: {error}", asked.unwrap_or_default());
     }
 }

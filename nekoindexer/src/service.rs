@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
     Answers, Covered, FileName, FindReply, FindRequest, IndexerService, InvalidateRequest, LeaseReply,
     ListedRecord, MsgId, Names, NodeTag, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal,
-    RegisterReply, RegisterRequest, Role, SignedRecord,
+    RegisterReply, RegisterRequest, Role, SignedRecord, TraceReply,
     indexer::answers,
     limits::TTL_MAX,
     summary::{SummaryNews, SummaryReply},
@@ -16,12 +16,14 @@ use tarpc::context::Context;
 use tracing::warn;
 
 use crate::{
+    counters::{Drop, Work},
     find,
     invalidate::{self, Envelope},
     neighbors::channel::Channel,
     query,
     shared::Shared,
     state::{index::Session, merge::Merge},
+    trace,
 };
 
 /// Queries of one call that are in flight at once: no call takes all permits to forward.
@@ -52,7 +54,9 @@ impl Service {
 
     /// What is known here of `name`.
     fn found(&self, name: &FileName, now: Instant) -> QueryReply {
-        Merge::new(self.shared.state.index.lookup(name, now)).finish()
+        let reply = Merge::new(self.shared.state.index.lookup(name, now)).finish();
+        self.shared.counters.answered_alone(Work::Search, now);
+        reply
     }
 
     /// The caller, if it is an indexer.
@@ -92,7 +96,10 @@ impl Service {
         let verify = |shared: &Shared, records: Vec<SignedRecord>| {
             let verified =
                 records.into_iter().map(|record| shared.verifier.verify(record).map(ListedRecord::from));
-            verified.collect::<Result<_, _>>().map_err(|_| Refusal::Forged)
+            verified.collect::<Result<_, _>>().map_err(|_| {
+                shared.counters.drop(Drop::Forged);
+                Refusal::Forged
+            })
         };
         if records.len() <= VERIFIED_INLINE {
             return verify(&self.shared, records);
@@ -106,6 +113,9 @@ impl Service {
 impl IndexerService for Service {
     async fn register(self, _: Context, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let session = self.session()?;
+        let counters = &self.shared.counters;
+        counters.count(Work::Registration);
+        counters.add(Work::Record, request.records.len());
         let withdrawals = session.withdrawals();
         let records = self.believed(request.records).await?;
         if session.withdrawals() != withdrawals {
@@ -119,6 +129,8 @@ impl IndexerService for Service {
             state.on_register(session, records, request.announce)
         };
         let lease = self.lease(session);
+        counters.drop_many(Drop::NotListed, plan.unlisted.len());
+        counters.drop_many(Drop::Outdated, plan.newer.len());
         if plan.is_news_to_neighbors {
             self.shared.neighbors.own_changed();
         }
@@ -139,6 +151,7 @@ impl IndexerService for Service {
 
     async fn deregister(self, _: Context, names: Names) -> Result<(), Refusal> {
         let session = self.session()?;
+        self.shared.counters.count(Work::Deregistration);
         names.iter().for_each(|name| self.shared.state.index.deregister(session, name));
         Ok(())
     }
@@ -146,6 +159,7 @@ impl IndexerService for Service {
     async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
         let session = Arc::clone(self.session()?);
         let shared = Arc::clone(&self.shared);
+        shared.counters.count(Work::Deregistration);
         // Before the first await, so that what is registered after this call stays.
         let names = shared.state.index.withdraw_all(&session);
         if names.len() <= REMOVED_INLINE {
@@ -194,6 +208,10 @@ impl IndexerService for Service {
         find::answer(&self.shared, self.neighbor(), context.deadline, request).await
     }
 
+    async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {
+        trace::answer(&self.shared, self.neighbor(), context.deadline, request).await
+    }
+
     async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {
         let channel = self.channel.as_ref().ok_or(Refusal::WrongRole)?;
         self.shared.neighbors.hear(&self.shared.state, channel, news)
@@ -203,10 +221,15 @@ impl IndexerService for Service {
         if self.remote.role == Role::Peer {
             request.ttl_hops = 0; // a peer tells its own indexers; the network is told by a registration
         }
+        self.shared.counters.count(Work::Invalidation);
         let records = self.verified(request.records.clone().into_vec()).await?;
         let now = Instant::now();
         let left = context.deadline.saturating_duration_since(now);
-        let announcement = self.shared.state.on_invalidate(&request, records, left, now)?;
+        let announcement =
+            self.shared.state.on_invalidate(&request, records, left, now).inspect_err(|refusal| {
+                let is_busy = matches!(refusal, Refusal::Busy);
+                self.shared.counters.drop(if is_busy { Drop::SeenFull } else { Drop::Ttl });
+            })?;
         let envelope = Envelope {
             msg_id: request.msg_id,
             ttl_hops: request.ttl_hops.checked_sub(1),

@@ -16,13 +16,17 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     config::{Config, Routing},
+    counters::Counters,
     neighbors::Neighborhood,
     scans::Scans,
     state::{State, index::SessionId, summary::TRUSTED_FOR},
 };
 
 /// Forwarded queries in flight at once in one indexer; further ones are refused as `Busy`.
-const FORWARDS_MAX: usize = 64 * 1024;
+pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
+/// Traces in flight at once in one indexer; further ones are refused as `Busy`. An answer to a trace takes up to half a
+/// megabyte, and its neighbors' as much each.
+const TRACES_MAX: usize = 16;
 
 /// What all tasks of one indexer share.
 #[derive(Debug)]
@@ -38,6 +42,9 @@ pub(crate) struct Shared {
     pub(crate) peers: DashMap<SessionId, PeerServiceClient>,
     /// A permit for each query that is forwarded at the moment.
     pub(crate) forwards: Semaphore,
+    /// A permit for each trace that is answered at the moment.
+    pub(crate) traces: Semaphore,
+    pub(crate) counters: Counters,
     /// Places for scans of all names.
     pub(crate) scans: Scans,
     pub(crate) stop: CancellationToken,
@@ -54,10 +61,12 @@ impl Shared {
             lease: config.lease,
             routing: config.routing,
             state: State::new(Instant::now()),
-            neighbors: Neighborhood::new(node.tag(), config.neighbors.len(), trusted_until),
+            neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until),
             verifier: Verifier::default(),
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),
+            traces: Semaphore::new(TRACES_MAX),
+            counters: Counters::default(),
             scans: Scans::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),

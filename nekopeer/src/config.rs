@@ -1,16 +1,20 @@
 //! The configuration of a peer.
 
-use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
+use std::{collections::HashMap, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
-use nekoproto::{NetworkName, Policy, limits::QUERY_DEADLINE_DEFAULT, transport::Security};
+use nekoproto::{NetworkName, NodeId, Policy, limits::QUERY_DEADLINE_DEFAULT, transport::Security};
 
-use crate::state::freshness::OnStale;
+use crate::{state::freshness::OnStale, storage::remembered::Home};
 
 /// The configuration of a [`Peer`](crate::Peer).
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Its indexers. The peer registers with all of them, and asks all of them concurrently.
     pub indexers: Vec<SocketAddr>,
+    /// Keys that indexers at these addresses have to prove; at others any node is used.
+    pub keys: HashMap<SocketAddr, NodeId>,
+    /// Whether indexers that a ticket names are looked for by multicast, if they do not answer at their addresses.
+    pub discovers: bool,
     /// Address to serve on; port 0 picks a free one. `None`: the peer searches and downloads but serves
     /// nothing, and is not listed as a holder.
     pub listen: Option<SocketAddr>,
@@ -42,6 +46,8 @@ impl Config {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self {
             indexers: Vec::new(),
+            keys: HashMap::new(),
+            discovers: false,
             listen: None,
             dir: dir.into(),
             data_dir: None,
@@ -60,5 +66,10 @@ impl Config {
     #[must_use]
     pub fn data_dir(&self) -> PathBuf {
         self.data_dir.clone().unwrap_or_else(|| self.dir.join(".neko"))
+    }
+
+    /// What the peer belongs to.
+    pub(crate) fn home(&self) -> Home {
+        Home { network: self.network.clone(), insecure: self.security == Security::Insecure }
     }
 }

@@ -9,12 +9,16 @@ mod config;
 mod content;
 mod door;
 mod download;
+mod figures;
+mod http;
 mod indexers;
+mod json;
 mod library;
 mod listing;
 mod peer;
 mod peers;
 mod publish;
+mod reading;
 mod serve;
 mod state;
 mod storage;
@@ -24,7 +28,8 @@ mod watch;
 pub use config::Config;
 pub use content::chunker::ChunkError;
 pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded, Downloads};
-pub use indexers::{Answer, Found, SearchError};
+pub use http::files::routes as file_routes;
+pub use indexers::{Answer, Found, SearchError, via::Via};
 pub use library::{
     events::Event,
     status::{Condition, FileStatus},

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use nekoproto::NodeId;
+use nekoproto::{FileName, NodeId};
 
 use crate::{
     content::stamp::Looker,
@@ -14,6 +14,9 @@ use crate::{
 /// Files whose origins are asked in one go: several calls over one connection.
 const ASKED_AT_ONCE: usize = 1024;
 
+/// Entries, and what is listed after them.
+type Read = (Vec<Result<Entry, CatalogueError>>, Option<Next>);
+
 /// Files by name, in pieces: what it takes does not grow with the number of files.
 #[derive(Debug)]
 pub struct Listing {
@@ -22,13 +25,40 @@ pub struct Listing {
     peers: Option<Arc<Peers>>,
     /// Origins that did not answer; they are not asked again.
     away: HashSet<NodeId>,
-    next: Option<PageStart>,
+    next: Option<Next>,
+    /// Files of one piece, at most.
+    at_once: usize,
+}
+
+/// What is listed next.
+#[derive(Clone, Debug)]
+enum Next {
+    /// All from here on.
+    From(PageStart),
+    /// These.
+    Names(Vec<FileName>),
 }
 
 impl Listing {
-    pub(crate) fn new(library: &Arc<Library>, peers: Option<&Arc<Peers>>) -> Self {
+    /// Those after this name in the order of their text. Pieces have at most `at_once` files.
+    pub(crate) fn new(
+        library: &Arc<Library>,
+        peers: Option<&Arc<Peers>>,
+        after: Option<&FileName>,
+        at_once: usize,
+    ) -> Self {
+        Self::starting(library, peers, Next::From(PageStart::after(after)), at_once)
+    }
+
+    /// Those of these names that are published or held here.
+    pub(crate) fn of(library: &Arc<Library>, peers: Option<&Arc<Peers>>, names: Vec<FileName>) -> Self {
+        Self::starting(library, peers, Next::Names(names), usize::MAX)
+    }
+
+    fn starting(library: &Arc<Library>, peers: Option<&Arc<Peers>>, next: Next, at_once: usize) -> Self {
         let (library, peers) = (Arc::clone(library), peers.map(Arc::clone));
-        Self { library, peers, away: HashSet::new(), next: Some(PageStart::default()) }
+        let most = if peers.is_some() { ASKED_AT_ONCE } else { ENTRIES_AT_ONCE };
+        Self { library, peers, away: HashSet::new(), next: Some(next), at_once: at_once.clamp(1, most) }
     }
 
     /// The next files, at most some thousand, with an error for each whose entry is damaged; `None` after the
@@ -40,10 +70,10 @@ impl Listing {
     /// # Cancel safety
     /// Safe: the next call returns the same files.
     pub async fn next(&mut self) -> Result<Option<Vec<Result<FileStatus, CatalogueError>>>, CatalogueError> {
-        let Some(start) = self.next.clone() else { return Ok(None) };
+        let (Some(start), at_once) = (self.next.clone(), self.at_once) else { return Ok(None) };
         let Some(peers) = self.peers.clone() else {
             let read = move |library: &Arc<Library>| {
-                let Page { entries, next } = library.catalogue.page(&start, ENTRIES_AT_ONCE)?;
+                let (entries, next) = start.read(library, at_once)?;
                 let mut looker = Looker::default();
                 let status = |entry: Result<Entry, _>| Ok(library.status(entry?, &mut looker));
                 let files: Vec<_> = entries.into_iter().map(status).collect();
@@ -53,8 +83,8 @@ impl Listing {
             self.next = next;
             return Ok(Some(files));
         };
-        let read = move |library: &Arc<Library>| library.catalogue.page(&start, ASKED_AT_ONCE);
-        let Page { entries, next } = self.library.blocking(read).await?;
+        let read = move |library: &Arc<Library>| start.read(library, at_once);
+        let (entries, next) = self.library.blocking(read).await?;
         self.ask(&peers, &entries).await;
         let look = move |library: &Arc<Library>| {
             let mut looker = Looker::default();
@@ -82,5 +112,23 @@ impl Listing {
         let newest = copies.map(|entry| entry.newest.as_ref().unwrap_or(&entry.record));
         let asked = newest.filter(|record| !self.away.contains(&record.origin));
         self.away.extend(peers.confirm(asked.cloned().collect()).await);
+    }
+}
+
+impl Next {
+    /// At most `most` entries, with an error for each that is damaged, and what comes after them. Blocking.
+    fn read(mut self, library: &Library, most: usize) -> Result<Read, CatalogueError> {
+        match &mut self {
+            Self::From(start) => {
+                let Page { entries, next } = library.catalogue.page(start, most)?;
+                Ok((entries, next.map(Self::From)))
+            }
+            Self::Names(names) => {
+                let now: Vec<FileName> = names.drain(..names.len().min(most)).collect();
+                let found = now.iter().filter_map(|name| library.catalogue.entry(name).transpose());
+                let entries = found.map(|entry| entry.map(Arc::unwrap_or_clone)).collect();
+                Ok((entries, (!names.is_empty()).then_some(self)))
+            }
+        }
     }
 }

@@ -2,12 +2,15 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use nekoindexer::{logging, settings};
 use nekopeer::cli;
 
 fn main() -> ExitCode {
-    let args = cli::Args::parse();
-    nekoindexer::logging::start();
+    let args: cli::Args = match settings::start() {
+        Ok(args) => args,
+        Err(ended) => return ended,
+    };
+    logging::start(&args.common.log);
     nekoproto::transport::raise_file_limit();
     cli::execute(args).into()
 }

@@ -7,27 +7,33 @@ use std::{
     sync::Arc,
 };
 
+use nekoindexer::http::TokenError;
 use nekoproto::{
-    FileName, Identity, IdentityError, NodeId, Position, Role, Search,
+    FileName, Identity, IdentityError, IndexerAddr, List, NodeId, Position, Role, Search, TraceReply,
+    VerifiedRecord,
+    limits::TICKET_INDEXERS_MAX,
     transport::{Endpoint, EndpointConfig, EndpointError, Listener},
 };
 use parking_lot::Mutex;
-use tokio::sync::broadcast;
+use tokio::{runtime::Handle, sync::broadcast};
 
 use crate::{
     config::Config,
     content::stamp::Looker,
     download::{DownloadError, DownloadOptions, Downloaded, Downloader, Downloads},
-    indexers::{Answer, Found, Indexers, Scope, SearchError},
+    figures::Figures,
+    indexers::{Answer, Found, Indexers, Scope, SearchError, via::Via},
     library::{Library, Opened, events::Event, status::FileStatus},
     listing::Listing,
     peers::Peers,
     publish::{PublishError, PublishOptions, PublishOutcome, Publisher, Publishing},
+    reading::Reading,
     serve::{Uploads, partial_files::PartialFiles},
     storage::{
         StoreError,
         catalogue::{Catalogue, CatalogueError},
         lock::{DataLock, LockError},
+        remembered::Home,
         share_folder::ShareFolder,
     },
     util::{progress::Progress, tasks::blocking},
@@ -52,8 +58,11 @@ pub enum StartError {
     /// TLS cannot be set up.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
+    /// The token of the HTTP door cannot be loaded or made.
+    #[error(transparent)]
+    Token(#[from] TokenError),
     /// The address cannot be listened on.
-    #[error("cannot listen on {addr}: {source}")]
+    #[error("cannot listen on {addr}: {source}; choose another address with --listen, port 0 is a free one")]
     Listen {
         /// The address.
         addr: SocketAddr,
@@ -76,6 +85,7 @@ pub struct PeerHandle {
     downloader: Arc<Downloader>,
     publisher: Arc<Publisher>,
     local_addr: Option<SocketAddr>,
+    figures: Arc<Figures>,
     /// Starts with the first event of the peer; taken by the first call of `events`.
     first_events: Mutex<Option<broadcast::Receiver<Event>>>,
 }
@@ -100,21 +110,24 @@ impl Peer {
         let (library, first_events) =
             Library::new(opened, endpoint.node(), listener.is_some(), indexers, config.ttr);
         let partial_files = Arc::new(PartialFiles::default());
-        let indexers = Indexers::spawn(&config.indexers, config.query_deadline, &endpoint, &library);
+        let indexers = Indexers::spawn(&config, &endpoint, &library);
         let peers = Peers::new(&endpoint, &library, &indexers);
         let downloader =
             Downloader::new(&library, &indexers, &peers, &endpoint, &partial_files, config.limit_down);
         let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
         let watch = Watch::new(&library, &indexers, &peers, &downloader, &publisher, config.on_stale);
         let tasks = &library.tasks;
-        if let Some(listener) = listener {
+        let serving = listener.map(|listener| {
             let uploads = Uploads::new(&library, &partial_files, config.limit_up);
+            let serving = (Arc::clone(&uploads), listener.arrivals());
             let serve = move |connection| Arc::clone(&uploads).serve(connection);
             tasks.tracker.spawn(listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve));
-        }
+            serving
+        });
+        let figures = Figures::new(config.network, local_addr, (&library, &indexers), serving);
         tasks.spawn_until_stop(watch.run());
         let first_events = Mutex::new(Some(first_events));
-        Ok(PeerHandle { library, indexers, peers, downloader, publisher, local_addr, first_events })
+        Ok(PeerHandle { library, indexers, peers, downloader, publisher, local_addr, figures, first_events })
     }
 }
 
@@ -144,6 +157,11 @@ impl PeerHandle {
     #[must_use]
     pub const fn local_addr(&self) -> Option<SocketAddr> {
         self.local_addr
+    }
+
+    /// What it tells of itself.
+    pub(crate) const fn figures(&self) -> &Arc<Figures> {
+        &self.figures
     }
 
     /// The share folder's absolute path.
@@ -204,7 +222,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered.
     pub async fn search(&self, name: &FileName) -> Result<Answer, SearchError> {
-        self.peers.search(name, Scope::Own).await
+        self.peers.search(name, Scope::Own, &Via::default()).await
     }
 
     /// Searches the network, up to `ttl_hops` hops beyond the own indexers.
@@ -212,7 +230,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query(&self, name: &FileName, ttl_hops: u8) -> Result<Answer, SearchError> {
-        self.peers.search(name, Scope::Network { ttl_hops }).await
+        self.peers.search(name, Scope::Network { ttl_hops }, &Via::default()).await
     }
 
     /// Searches the own indexers only for many names; returns answers in the order of `names`.
@@ -220,7 +238,7 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered.
     pub async fn search_all(&self, names: &[FileName]) -> Result<Vec<Answer>, SearchError> {
-        self.peers.search_all(names, Scope::Own).await
+        self.peers.search_all(names, Scope::Own, &Via::default()).await
     }
 
     /// Searches the network for many names, up to `ttl_hops` hops beyond the own indexers; returns answers in
@@ -229,7 +247,15 @@ impl PeerHandle {
     /// # Errors
     /// No indexer answered, or they refused the query.
     pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, SearchError> {
-        self.peers.search_all(names, Scope::Network { ttl_hops }).await
+        self.peers.search_all(names, Scope::Network { ttl_hops }, &Via::default()).await
+    }
+
+    /// Follows a query for `name`: one tree of hops for each own indexer. Nothing in it is signed.
+    ///
+    /// # Errors
+    /// No indexer is given.
+    pub async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
+        self.indexers.trace(name, ttl_hops).await
     }
 
     /// One page of the files that match: the first `limit` behind `after`, by name and origin, known to the own indexers
@@ -273,9 +299,29 @@ impl PeerHandle {
         self.downloader.download(name, options, progress).await
     }
 
+    /// Reads files by name for others. To be called on the runtime of this peer.
+    pub(crate) fn reading(&self) -> Reading {
+        Reading::new(&self.library, &self.peers, &self.downloader, Handle::current())
+    }
+
     /// How far the writing of the file of `name` is, if it is being written.
     pub(crate) fn in_use(&self, name: &FileName) -> Option<Arc<Progress>> {
         self.library.in_use(name)
+    }
+
+    /// The files that are being written, and how far each is.
+    pub(crate) fn writing(&self) -> Vec<(FileName, Arc<Progress>)> {
+        self.library.writing()
+    }
+
+    /// Whoever writes the file of `name` does not put it in its place, if it is not there yet.
+    pub(crate) fn end_writing(&self, name: &FileName) {
+        self.library.end_writing(name);
+    }
+
+    /// Sends an event to all who look at them.
+    pub(crate) fn tell(&self, event: Event) {
+        self.library.tell(event);
     }
 
     /// Waits until the file of `name` is not being written.
@@ -356,7 +402,22 @@ impl PeerHandle {
     /// first whether they are still the newest; otherwise no other node is asked.
     #[must_use]
     pub fn listing(&self, ask_origins: bool) -> Listing {
-        Listing::new(&self.library, ask_origins.then_some(&self.peers))
+        Listing::new(&self.library, ask_origins.then_some(&self.peers), None, usize::MAX)
+    }
+
+    /// The same, of those after this name in the order of their text; pieces have at most `at_once` files.
+    pub(crate) fn listing_after(
+        &self,
+        after: Option<&FileName>,
+        at_once: usize,
+        ask_origins: bool,
+    ) -> Listing {
+        Listing::new(&self.library, ask_origins.then_some(&self.peers), after, at_once)
+    }
+
+    /// The same, of these names.
+    pub(crate) fn listing_of(&self, names: Vec<FileName>, ask_origins: bool) -> Listing {
+        Listing::of(&self.library, ask_origins.then_some(&self.peers), names)
     }
 
     /// All files published and held here, without asking any other node. For few files: see
@@ -393,6 +454,44 @@ impl PeerHandle {
         self.indexers.tried().await;
     }
 
+    /// What it belongs to.
+    pub(crate) fn home(&self) -> &Home {
+        &self.indexers.home
+    }
+
+    /// Connects to indexers for one command. See [`Indexers::connect`].
+    pub(crate) async fn connect(&self, wanted: &[IndexerAddr]) -> Via {
+        self.indexers.connect(wanted).await
+    }
+
+    /// Keeps the indexers that answered for later commands on this data folder.
+    pub(crate) async fn remember(&self, via: &Via) {
+        self.indexers.remember(via).await;
+    }
+
+    /// The indexers that a ticket made here names, the best first. See [`Indexers::known`].
+    pub(crate) async fn known_indexers(&self) -> List<IndexerAddr, TICKET_INDEXERS_MAX> {
+        self.indexers.known().await
+    }
+
+    /// As [`query_all`](Self::query_all), with further indexers.
+    ///
+    /// # Errors
+    /// No indexer answered.
+    pub(crate) async fn query_via(
+        &self,
+        names: &[FileName],
+        ttl_hops: u8,
+        via: &Via,
+    ) -> Result<Vec<Answer>, SearchError> {
+        self.peers.search_all(names, Scope::Network { ttl_hops }, via).await
+    }
+
+    /// The version of `name` that is published or held here.
+    pub(crate) fn held_record(&self, name: &FileName) -> Option<VerifiedRecord> {
+        self.library.catalogue.get(name).map(|entry| entry.record.clone())
+    }
+
     #[cfg(test)]
     pub(crate) const fn rooms(&self) -> (&Arc<Library>, &Arc<Indexers>) {
         (&self.library, &self.indexers)
@@ -400,6 +499,11 @@ impl PeerHandle {
 
     /// Withdraws everything registered, stops serving, and waits until every task has ended.
     pub async fn shutdown(self) {
+        self.end().await;
+    }
+
+    /// The same, where others still refer to the peer.
+    pub(crate) async fn end(&self) {
         self.indexers.withdraw_all().await;
         self.library.tasks.end().await;
     }

@@ -114,6 +114,16 @@ impl Channel {
                 || self.theirs.read().rules_out(wanted.key, wanted.ttl_hops, wanted.covers, wanted.now))
     }
 
+    /// Whether what the other end advertises counts.
+    pub(crate) fn is_trusted(&self, now: Instant) -> bool {
+        self.theirs.read().is_trusted(now)
+    }
+
+    /// How long ago the other end was heard last.
+    pub(crate) fn silent_for(&self, now: Instant) -> Option<Duration> {
+        self.progress.lock().heard.map(|heard| now.saturating_duration_since(heard))
+    }
+
     /// Whether the other end may still be making its connections, and does not know its neighbors yet.
     pub(super) fn is_young(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.since) < YOUNG_FOR

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -32,6 +33,8 @@ const INBOUND_OF_ONE_MAX: usize = 2;
 /// A connection to a neighbor.
 #[derive(Clone, Debug)]
 pub(crate) struct Connected {
+    /// Where it listens, or else where it connected from.
+    pub(crate) addr: SocketAddr,
     /// Calls it.
     pub(crate) client: IndexerServiceClient,
     /// What the two ends told each other of names over this connection.
@@ -71,6 +74,8 @@ pub(crate) struct Neighbors {
     pub(crate) sorted: Arc<[NodeTag]>,
     /// Those out of reach; `None` where it was never known who they are.
     pub(crate) away: Vec<Option<NodeTag>>,
+    /// Where they are, or were, in the same order.
+    pub(crate) away_at: Vec<SocketAddr>,
     /// Grows with each change.
     pub(crate) version: u64,
 }
@@ -93,13 +98,30 @@ struct KnownLinks {
     loads: HashMap<NodeId, Arc<Load>>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Configured {
+    addr: SocketAddr,
     connected: Option<Connected>,
+    /// Why it is not connected; `None` before the first attempt has ended.
+    why: Option<String>,
     /// Who answered there last.
     node: Option<NodeId>,
     /// It is this indexer itself.
     ourselves: bool,
+}
+
+/// How a neighbor stands with us.
+#[derive(Clone, Debug)]
+pub(crate) struct Standing {
+    /// Where it listens, or where it connected from last.
+    pub(crate) addr: SocketAddr,
+    /// Who it is, once it was connected.
+    pub(crate) node: Option<NodeId>,
+    pub(crate) connected: Option<Connected>,
+    /// It is in the configuration; else it connected to us.
+    pub(crate) is_configured: bool,
+    /// Why it is not connected.
+    pub(crate) why: Option<String>,
 }
 
 #[derive(Debug)]
@@ -107,16 +129,18 @@ struct Inbound {
     /// One for each open connection, and what ends it.
     clients: Vec<(Connected, AbortHandle)>,
     lost_at: Option<Instant>,
+    /// Where the latest one came from.
+    addr: SocketAddr,
 }
 
 impl Links {
-    /// `configured` links, none of them up yet.
+    /// Links to the `configured` addresses, none of them up yet.
     #[must_use]
-    pub(crate) fn new(configured: usize) -> Self {
+    pub(crate) fn new(configured: &[SocketAddr]) -> Self {
         let links = Self {
             current: ArcSwap::default(),
             known: Mutex::new(KnownLinks {
-                configured: vec![Configured::default(); configured],
+                configured: configured.iter().copied().map(Configured::new).collect(),
                 ..KnownLinks::default()
             }),
             reachable: watch::Sender::new(0),
@@ -144,11 +168,13 @@ impl Links {
         match state {
             LinkState::Up { remote, .. } if remote.role != Role::Indexer => {
                 link.connected = None; // away: there is no indexer at that address
+                link.why = Some("it is no indexer but a peer".to_owned());
                 warn!(addr = %remote.addr, "a configured neighbor is no indexer but a peer");
             }
             LinkState::Up { client, remote } => {
                 let connected = Some(client.clone());
-                *link = Configured { connected, node: Some(remote.node), ourselves: false };
+                let (addr, node) = (link.addr, Some(remote.node));
+                *link = Configured { addr, connected, why: None, node, ourselves: false };
             }
             LinkState::Down(why) => {
                 link.connected = None;
@@ -157,6 +183,7 @@ impl Links {
                     warn!("a configured neighbor is this indexer itself; it is left out");
                 }
                 link.ourselves = ourselves;
+                link.why = Some(why.to_string());
             }
             LinkState::Connecting => {}
         }
@@ -170,13 +197,14 @@ impl Links {
             warn!(node = %node.short(), "too many neighbors: this one is served but not asked");
             return false;
         }
-        let inbound =
-            known.inbound.entry(node).or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None });
+        let addr = connected.addr;
+        let inbound = known.inbound.entry(node);
+        let inbound = inbound.or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None, addr });
         if inbound.clients.len() >= INBOUND_OF_ONE_MAX {
             inbound.clients.remove(0).1.abort();
         }
         inbound.clients.push((connected, end));
-        inbound.lost_at = None;
+        (inbound.lost_at, inbound.addr) = (None, addr);
         self.publish(&mut known);
         true
     }
@@ -203,6 +231,33 @@ impl Links {
         if known.inbound.len() != before {
             self.publish(&mut known);
         }
+    }
+
+    /// All that were ever connected, and those that should be.
+    pub(crate) fn standing(&self) -> Vec<Standing> {
+        let known = self.known.lock();
+        let configured = known.configured.iter().map(|link| Standing {
+            addr: link.addr,
+            node: link.node,
+            connected: link.connected.clone(),
+            is_configured: true,
+            why: link.why.clone(),
+        });
+        let inbound = known.inbound.iter().map(|(node, inbound)| {
+            let connected = inbound.clients.last().map(|(open, _)| open.clone());
+            Standing { addr: inbound.addr, node: Some(*node), connected, is_configured: false, why: None }
+        });
+        let mut all: Vec<_> = configured.collect();
+        let others: Vec<_> = inbound
+            .filter(|one| !all.iter().any(|other| other.node == one.node && other.connected.is_some()))
+            .collect();
+        all.extend(others);
+        all
+    }
+
+    /// Whether the first attempt of each configured link has ended.
+    pub(crate) fn are_tried(&self) -> bool {
+        self.known.lock().configured.iter().all(|link| link.connected.is_some() || link.why.is_some())
     }
 
     /// A neighbor advertises its names by another filter.
@@ -239,6 +294,12 @@ impl Neighbors {
     }
 }
 
+impl Configured {
+    const fn new(addr: SocketAddr) -> Self {
+        Self { addr, connected: None, why: None, node: None, ourselves: false }
+    }
+}
+
 impl KnownLinks {
     fn neighbors(&mut self) -> Neighbors {
         let mut neighbors = Neighbors::default();
@@ -261,12 +322,12 @@ impl KnownLinks {
         neighbors.sorted = sorted.into();
         self.loads.retain(|node, _| neighbors.tags.contains(&node.tag()));
         let configured = self.configured.iter().filter(|link| link.connected.is_none() && !link.ourselves);
+        let configured = configured.map(|link| (link.node.map(|node| node.tag()), link.addr));
         let lost = self.inbound.iter().filter(|(_, inbound)| inbound.clients.is_empty());
-        for tag in
-            configured.map(|link| link.node.map(|node| node.tag())).chain(lost.map(|(n, _)| Some(n.tag())))
-        {
+        for (tag, addr) in configured.chain(lost.map(|(node, inbound)| (Some(node.tag()), inbound.addr))) {
             if tag.is_none_or(|tag| !neighbors.tags.contains(&tag)) {
                 neighbors.away.push(tag);
+                neighbors.away_at.push(addr);
             }
         }
         neighbors

@@ -45,11 +45,24 @@ impl Load {
         if before == BUSY_FROM {
             self.note(now); // from now on it has something to answer
         }
-        let is_stuck = before >= LINK_FORWARDS_MAX && {
-            let answered = *self.answered.lock();
-            now.saturating_duration_since(answered) >= STUCK_AFTER
-        };
+        let is_stuck = before >= LINK_FORWARDS_MAX && self.is_silent(now);
         (!is_stuck).then_some(asking)
+    }
+
+    /// Queries in flight.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is not asked any more, as it does not answer.
+    #[must_use]
+    pub fn is_stuck(&self, now: Instant) -> bool {
+        self.in_flight() >= LINK_FORWARDS_MAX && self.is_silent(now)
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(*self.answered.lock()) >= STUCK_AFTER
     }
 
     fn note(&self, now: Instant) {

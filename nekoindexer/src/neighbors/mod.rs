@@ -8,6 +8,7 @@ pub(crate) mod links;
 pub mod load;
 
 use std::{
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -51,9 +52,9 @@ pub(crate) struct Neighborhood {
 }
 
 impl Neighborhood {
-    /// `configured` neighbors, none of them connected yet. Until `trusted_until` others may trust what this node told
+    /// The neighbors at the `configured` addresses, none of them connected yet. Until `trusted_until` others may trust what this node told
     /// them before it was started again.
-    pub(crate) fn new(me: NodeTag, configured: usize, trusted_until: Option<Instant>) -> Self {
+    pub(crate) fn new(me: NodeTag, configured: &[SocketAddr], trusted_until: Option<Instant>) -> Self {
         Self {
             me,
             began: clock::now(),

@@ -126,8 +126,11 @@ impl State {
         let local = if share.answers { self.index.lookup(&request.name, now) } else { Vec::new() };
         Ok(match share {
             Share { is_remembered: false, .. } => QueryPlan::Alone(local),
-            Share { ttl_hops: Some(ttl_hops), .. } => QueryPlan::Forward { local, ttl_hops },
-            Share { ttl_hops: None, .. } => QueryPlan::Answer(local),
+            Share { ttl_hops: Some(ttl_hops), answers, .. } => {
+                QueryPlan::Forward { local, ttl_hops, again: !answers }
+            }
+            Share { answers: true, .. } => QueryPlan::Answer(local),
+            Share { answers: false, .. } => QueryPlan::Duplicate,
         })
     }
 

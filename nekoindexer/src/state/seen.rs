@@ -11,6 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 
 /// Locks the ids are spread over, by their low bits. A power of two; few, as an empty map takes 6 KB.
 const SHARDS: usize = 4;
+/// Ids that are remembered at once, if they spread evenly.
+pub const SEEN_MAX: usize = SHARDS * SHARD_IDS_MAX;
 /// Ids one shard remembers at once; further messages are refused until some expire.
 const SHARD_IDS_MAX: usize = 256 * 1024;
 const _: () = assert!(SHARDS.is_power_of_two() && SHARDS <= 256);
@@ -94,8 +96,9 @@ impl Seen {
         self.shards[index].lock()
     }
 
-    #[cfg(test)]
-    fn len(&self) -> usize {
+    /// How many ids are remembered, expired ones that are still there among them.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 }

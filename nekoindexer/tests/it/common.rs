@@ -14,6 +14,7 @@ use tarpc::context::{self, Context};
 use tokio::{net::TcpSocket, time::timeout};
 
 pub(crate) mod fake;
+pub(crate) mod http;
 pub(crate) mod peer;
 
 pub(crate) use fake::Fake;

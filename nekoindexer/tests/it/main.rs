@@ -4,9 +4,13 @@
 #![allow(clippy::print_stderr, reason = "a simulation says which seed failed")]
 
 mod common;
+mod config;
 mod find;
 mod heartbeats;
 mod hostile;
+mod http_door;
+mod http_indexer;
+mod http_send_file;
 mod leases;
 mod links;
 mod neighbors;
@@ -14,4 +18,5 @@ mod network;
 mod program;
 mod sim;
 mod summaries;
+mod trace;
 mod updates;

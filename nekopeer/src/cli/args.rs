@@ -1,9 +1,12 @@
 //! Command-line arguments. Node flags are accepted before and after the command.
 
-use std::{net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
+use std::{env, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use clap::{Parser, Subcommand, ValueEnum};
-use nekoindexer::config::DEFAULT_PORT;
+use nekoindexer::{
+    config::DEFAULT_PORT,
+    settings::{CommonArgs, Program, Tool},
+};
 use nekoproto::{
     Mode, NetworkName,
     limits::POLICY_SECS_MAX,
@@ -15,11 +18,14 @@ use crate::{config::Config, publish::PolicyChange, state::freshness::OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
 #[derive(Debug, Parser)]
-#[command(name = "nekopeer", version, after_help = AFTER_HELP)]
+#[command(name = "nekopeer", version = env!("NEKO_VERSION"), after_help = AFTER_HELP)]
 pub struct Args {
     /// What the node is told.
     #[command(flatten)]
     pub node: NodeArgs,
+    /// Configuration file and log.
+    #[command(flatten)]
+    pub common: CommonArgs,
     /// What to do; without it, commands are read line by line.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -31,22 +37,31 @@ const AFTER_HELP: &str = "Exit codes: 0 done; 1 not found; 2 wrong usage; 3 anyt
 #[derive(Clone, Debug, clap::Args)]
 pub struct NodeArgs {
     /// Indexers to register with and to ask
-    #[arg(long, global = true, value_name = "ADDR[,ADDR...]", value_parser = resolve, value_delimiter = ',',
-          env = "NEKOPEER_INDEXER")]
+    #[arg(long, global = true, value_name = "ADDR[,ADDR...]", value_parser = resolve, value_delimiter = ',')]
     pub indexer: Vec<SocketAddr>,
     /// Without --indexer: where one is looked for, and started if there is none
     #[arg(long, global = true, value_name = "ADDR", value_parser = resolve,
           default_value_t = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT)))]
     pub discover: SocketAddr,
+    /// Look for no indexer by multicast, and announce none that is started here
+    #[arg(long, global = true)]
+    pub no_discovery: bool,
+    /// Serve the local network: an indexer that is started here listens on all addresses of this machine, not on
+    /// 127.0.0.1 alone
+    #[arg(long, global = true)]
+    pub lan: bool,
     /// Address to serve on; port 0 picks a free one [default: a free port of the address that reaches the
     /// indexer; of 127.0.0.1 if that is on this machine]
-    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve, env = "NEKOPEER_LISTEN")]
+    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve)]
     pub listen: Option<SocketAddr>,
+    /// Answer over HTTP on this address while serving, with a page to look at; port 0 picks a free one [default: not]
+    #[arg(long, global = true, value_name = "ADDR", value_parser = resolve)]
+    pub http: Option<SocketAddr>,
     /// The folder that files are downloaded to, and that names are relative to
-    #[arg(long, global = true, value_name = "DIR", default_value = ".", env = "NEKOPEER_DIR")]
+    #[arg(long, global = true, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
     /// Where key and catalogue are kept [default: DIR/.neko]
-    #[arg(long, global = true, value_name = "DIR", env = "NEKOPEER_DATA_DIR")]
+    #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// The network to belong to; networks do not mix [default: nekop2p]
     #[arg(long, global = true, value_name = "NAME", value_parser = network)]
@@ -136,6 +151,32 @@ pub enum Command {
         #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=65536))]
         size_mib: u64,
     },
+    /// What needs no peer.
+    #[command(flatten)]
+    Tool(Tool),
+}
+
+impl Program for Args {
+    fn default_file() -> Option<PathBuf> {
+        let folder = |name: &str| env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+        let folder = folder("XDG_CONFIG_HOME").or_else(|| folder("HOME").map(|home| home.join(".config")));
+        folder.map(|folder| folder.join("nekop2p/peer.toml"))
+    }
+
+    fn common(&self) -> &CommonArgs {
+        &self.common
+    }
+
+    fn tool(&self) -> Option<&Tool> {
+        match &self.command {
+            Some(Command::Tool(tool)) => Some(tool),
+            _ => None,
+        }
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.node.validate()
+    }
 }
 
 fn network(text: &str) -> Result<NetworkName, String> {
@@ -153,6 +194,7 @@ impl NodeArgs {
         Config {
             listen: serving.then(|| self.listen.unwrap_or_else(|| listen_towards(&indexers))),
             indexers,
+            discovers: !self.no_discovery,
             data_dir: self.data_dir.clone(),
             network: self.network.clone().unwrap_or_default(),
             security: self.security(),
@@ -162,6 +204,27 @@ impl NodeArgs {
             on_stale: self.on_stale.map(OnStale::from).unwrap_or_default(),
             ..Config::new(&self.dir)
         }
+    }
+
+    /// The same in the network of a command's tickets, unless a network is given.
+    #[must_use]
+    pub(super) fn for_command(&self, command: &crate::commands::Command) -> Self {
+        use crate::commands::Command::{Download, Read};
+        let home = match command {
+            Download { wanted, .. } | Read { wanted, .. } => wanted.home.as_ref(),
+            _ => None,
+        };
+        let of_ticket = home.map(|home| home.network.clone());
+        Self { network: self.network.clone().or(of_ticket), ..self.clone() }
+    }
+
+    /// Checks what no single value can tell.
+    fn validate(&self) -> Result<(), String> {
+        let is_own = |addr: &SocketAddr| addr.port() != 0 && self.indexer.contains(addr);
+        if let Some(listen) = self.listen.filter(is_own) {
+            return Err(format!("--listen {listen} is the address of an indexer: serve on another port"));
+        }
+        Ok(())
     }
 
     /// The data folder.

@@ -1,7 +1,7 @@
 //! Flags of a node, given to a command that a running peer carries out: those that it does not follow are
 //! named.
 
-use std::path::Path;
+use std::{net::SocketAddr, path::Path};
 
 use super::{args::NodeArgs, output::Output, reach::Need};
 use crate::{commands::Command, door::Facts, state::freshness::OnStale};
@@ -40,6 +40,7 @@ fn not_followed(
     let differs = [
         ("--indexer", !args.indexer.iter().all(|addr| facts.indexers.contains(addr))),
         ("--listen", args.listen.is_some_and(|addr| ![facts.listen, facts.serves_on].contains(&Some(addr)))),
+        ("--http", args.http.is_some_and(|addr| !is_same_addr(addr, facts.http))),
         ("--limit-up", args.limit_up.is_some() && args.limit_up != facts.limit_up),
         ("--limit-down", args.limit_down.is_some() && args.limit_down != facts.limit_down),
         // What is published has its own.
@@ -77,6 +78,11 @@ pub(super) fn check(
     Ok(())
 }
 
+/// Whether what was given means where a running peer answers; port 0 means any.
+fn is_same_addr(given: SocketAddr, own: Option<SocketAddr>) -> bool {
+    own.is_some_and(|own| given.ip() == own.ip() && (given.port() == 0 || given.port() == own.port()))
+}
+
 fn is_same_folder(given: &Path, own: &Path) -> bool {
     // A folder that does not exist yet is not the one of a running peer.
     given.canonicalize().is_ok_and(|given| own.canonicalize().is_ok_and(|own| own == given))
@@ -97,6 +103,7 @@ mod tests {
             serves_on: Some(([127, 0, 0, 1], 5).into()),
             listen: Some(([127, 0, 0, 1], 0).into()),
             dir: dir.to_owned().into(),
+            http: None,
             indexers: vec![([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()],
             network: NetworkName::default(),
             insecure: false,
@@ -122,8 +129,8 @@ mod tests {
         assert!(
             named("--indexer 127.0.0.1:2 --on-stale keep --listen 127.0.0.1:5", Need::Serving).is_empty()
         );
-        let all = "--indexer 127.0.0.1:3 --listen 127.0.0.1:6 --limit-up 1MB --limit-down 1MB --ttr 5 --on-stale drop";
-        let every = ["--indexer", "--listen", "--limit-up", "--limit-down", "--ttr", "--on-stale"];
+        let all = "--indexer 127.0.0.1:3 --listen 127.0.0.1:6 --http 127.0.0.1:0 --limit-up 1MB --limit-down 1MB --ttr 5 --on-stale drop";
+        let every = ["--indexer", "--listen", "--http", "--limit-up", "--limit-down", "--ttr", "--on-stale"];
         for need in [Need::Catalogue, Need::Peers, Need::Indexer, Need::Serving] {
             let is_told = |flag: &&str| need != Need::Serving || *flag != "--ttr";
             assert_eq!(named(all, need), every.into_iter().filter(is_told).collect::<Vec<_>>(), "{need:?}");

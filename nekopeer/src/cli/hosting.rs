@@ -1,22 +1,29 @@
 //! A peer that runs in this process, and takes commands from others.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
+use nekoindexer::http::Token;
 use tokio::sync::broadcast;
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     args::NodeArgs,
+    bar::beside,
     events::{self, Source},
     indexers::Indexers,
     output::Output,
 };
 use crate::{
     commands::Host,
+    config::Config,
     door::{Door, Ending, Facts},
+    http::HttpServer,
     library::events::Event,
     peer::{Peer, StartError},
 };
@@ -28,6 +35,7 @@ pub(super) struct Hosted {
     /// Starts with the first event of the peer.
     events: Option<broadcast::Receiver<Event>>,
     door: Option<Door>,
+    http: Option<HttpServer>,
     showing: Option<AbortOnDropHandle<()>>,
     /// The command of this process may still publish what changed on disk.
     is_publishing: Arc<AtomicBool>,
@@ -45,14 +53,26 @@ impl Hosted {
         serving: bool,
         output: Output,
     ) -> Result<Self, (StartError, Indexers)> {
-        let config = args.config(indexers.addrs.clone(), serving);
+        let config = Config { keys: indexers.keys.clone(), ..args.config(indexers.addrs.clone(), serving) };
         let peer = match Peer::spawn(config.clone()).await {
             Ok(peer) => peer,
             Err(error) => return Err((error, indexers)),
         };
-        let facts = Facts::of(&peer, &config);
         let events = peer.events();
-        let host = Arc::new(Host { peer, stop: CancellationToken::new() });
+        let host = Host::new(peer);
+        let http = match args.http.filter(|_| serving).map(|addr| open_http(addr, &config, &host)).transpose()
+        {
+            Ok(http) => http,
+            Err(error) => {
+                host.peer.end().await;
+                return Err((error, indexers));
+            }
+        };
+        let http_addr = http.as_ref().map(HttpServer::local_addr);
+        if let Some(addr) = http_addr {
+            say_http(addr, output);
+        }
+        let facts = Facts::of(&host.peer, &config, http_addr);
         let door = Door::open(&config.data_dir(), &host, facts.clone());
         let door = door.inspect_err(|error| {
             let folder = config.data_dir();
@@ -62,7 +82,7 @@ impl Hosted {
             ));
         });
         let (events, is_publishing) = (Some(events), Arc::default());
-        Ok(Self { host, facts, events, door: door.ok(), showing: None, is_publishing, indexers })
+        Ok(Self { host, facts, events, door: door.ok(), http, showing: None, is_publishing, indexers })
     }
 
     /// The events so far and from now on.
@@ -79,7 +99,7 @@ impl Hosted {
             !(is_publishing.load(Ordering::Relaxed) && matches!(event, Event::Changed(_)))
         };
         self.showing = Some(events::show(Source::Here(events), is_shown, move |text| {
-            output.note(&text);
+            beside(|| output.note(&text));
             true
         }));
     }
@@ -105,15 +125,33 @@ impl Hosted {
             (false, true) => Ending::Done,
             (false, false) => Ending::Left,
         };
-        let Self { host, door, showing, indexers, .. } = self;
+        let Self { host, door, http, showing, indexers, .. } = self;
         drop(showing);
         if let Some(door) = door {
             door.close(ending).await;
         }
-        match Arc::try_unwrap(host) {
-            Ok(host) => host.peer.shutdown().await,
-            Err(host) => drop(host), // unreachable: the door was the only other owner
+        if let Some(http) = http {
+            http.close().await;
         }
+        host.jobs.close().await;
+        host.peer.end().await;
+        drop(host);
         indexers.shutdown().await;
+    }
+}
+
+/// Opens the HTTP door of a peer.
+fn open_http(addr: SocketAddr, config: &Config, host: &Arc<Host>) -> Result<HttpServer, StartError> {
+    let token = Token::load_or_create(&config.data_dir().join("http.token"))?;
+    HttpServer::open(addr, host, token).map_err(|source| StartError::Listen { addr, source })
+}
+
+/// Says where the door is. Who started the program waits for this line.
+fn say_http(addr: SocketAddr, output: Output) {
+    let line = format!("http on http://{addr}/");
+    if output.is_json() {
+        output.note(&line); // stdout has one object
+    } else if output.line(&line).is_err() {
+        output.note(&line); // nobody reads stdout
     }
 }

@@ -1,45 +1,103 @@
-//! Which indexers to use: those given, one found, or one started here.
+//! Which indexers to use: those given, those found, or one started here.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context;
-use nekoindexer::{Indexer, IndexerHandle, StartError};
+use futures::future::join_all;
+use nekoindexer::{Indexer, IndexerHandle, StartError, announce, interfaces};
 use nekoproto::{
-    Identity, Purpose, Role,
+    Identity, IndexerAddr, NodeId, Purpose, Role,
     transport::{Endpoint, EndpointConfig},
 };
 use tokio::time::timeout;
 
 use super::{args::NodeArgs, output::Output};
+use crate::storage::remembered::{Home, remembered};
 
 /// Time limit for probing whether an indexer answers.
 const PROBE_WITHIN: Duration = Duration::from_secs(1);
+/// Time limit for hearing of an indexer by multicast.
+const HEARD_WITHIN: Duration = Duration::from_secs(1);
+/// Indexers that were found and are used.
+const FOUND_MAX: usize = 4;
 
 /// The indexers of this run. One started here is shut down with it.
 #[derive(Debug, Default)]
 pub(super) struct Indexers {
     pub(super) addrs: Vec<SocketAddr>,
+    /// The keys of those that were found by their keys.
+    pub(super) keys: HashMap<SocketAddr, NodeId>,
     pub(super) embedded: Option<IndexerHandle>,
+    how: How,
+}
+
+/// How the indexers were found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum How {
+    /// They were given, stand at the usual address, or there are none.
+    #[default]
+    ByAddress,
+    /// A ticket named them earlier.
+    Remembered,
+    /// By multicast.
+    Heard,
 }
 
 impl Indexers {
-    /// The indexers given, or the one found. Finding none is not an error.
-    pub(super) async fn find(args: &NodeArgs) -> anyhow::Result<Self> {
+    /// The indexers given; else the one at the usual address; else those that tickets named earlier. Finding none is
+    /// not an error.
+    pub(super) async fn find_near(args: &NodeArgs) -> anyhow::Result<Self> {
         if !args.indexer.is_empty() {
-            return Ok(Self { addrs: args.indexer.clone(), embedded: None });
+            return Ok(Self { addrs: args.indexer.clone(), ..Self::default() });
         }
-        let there = args.discover.port() != 0 && is_there(args).await?;
-        Ok(Self { addrs: there.then_some(args.discover).into_iter().collect(), embedded: None })
+        let (endpoint, discover) = (endpoint(args)?, args.discovered_at());
+        if discover.port() != 0 && answers(&endpoint, discover, None).await {
+            return Ok(Self { addrs: vec![discover], ..Self::default() });
+        }
+        let home = Home { network: args.network.clone().unwrap_or_default(), insecure: args.insecure };
+        let known = remembered(&args.data_dir(), &home);
+        Ok(Self::of_those_that_answer(&endpoint, known, How::Remembered).await)
     }
 
-    /// The indexers given, the one found, or one started here.
+    /// The same; else those that are announced to this network.
+    pub(super) async fn find(args: &NodeArgs) -> anyhow::Result<Self> {
+        let near = Self::find_near(args).await?;
+        if !near.addrs.is_empty() || args.no_discovery {
+            return Ok(near);
+        }
+        let network = args.network.clone().unwrap_or_default();
+        let heard = announce::browse(&network, args.insecure, |_| true, HEARD_WITHIN).await;
+        Ok(Self::of_those_that_answer(&endpoint(args)?, heard, How::Heard).await)
+    }
+
+    /// Each of `known` once, at the first of its addresses where it proves its key.
+    async fn of_those_that_answer(endpoint: &Arc<Endpoint>, known: Vec<IndexerAddr>, how: How) -> Self {
+        let asking = known.iter().map(|at| answers(endpoint, at.addr, Some(at.node)));
+        let answering = join_all(asking).await;
+        let mut found = Self { how, ..Self::default() };
+        for (at, _) in known.into_iter().zip(answering).filter(|(_, answers)| *answers) {
+            if found.addrs.len() < FOUND_MAX && !found.keys.values().any(|node| *node == at.node) {
+                found.addrs.push(at.addr);
+                found.keys.insert(at.addr, at.node);
+            }
+        }
+        found
+    }
+
+    /// The indexers given or found, or one started here.
     pub(super) async fn find_or_start(args: &NodeArgs) -> anyhow::Result<Self> {
         let found = Self::find(args).await?;
         if !found.addrs.is_empty() {
             return Ok(found);
         }
         let embedded = start(args).await.context("cannot start an indexer here")?;
-        Ok(Self { addrs: vec![embedded.local_addr()], embedded: Some(embedded) })
+        let addr = reached_at(embedded.local_addr());
+        Ok(Self { addrs: vec![addr], embedded: Some(embedded), ..Self::default() })
     }
 
     /// Tells of a peer that was started with these indexers what its user does not expect: that it has none (if
@@ -51,14 +109,31 @@ impl Indexers {
         serves_on: Option<SocketAddr>,
         output: Output,
     ) {
-        let discover = args.discover;
+        let discover = args.discovered_at();
         if is_missed && self.addrs.is_empty() {
             output.note(&format!("no indexer found at {discover}: origins that moved are not found"));
         }
-        if let Some(addr) = self.embedded.as_ref().map(IndexerHandle::local_addr) {
+        if self.embedded.is_some() {
+            let addr = self.addrs.first().copied().unwrap_or(discover); // its own
+            let reach = match (addr.ip().is_loopback(), args.no_discovery) {
+                (true, _) => format!(
+                    "; this machine only, --lan opens it to the network (others here use --indexer {addr})"
+                ),
+                (false, false) => {
+                    format!(" for the network, which finds it by itself (or with --indexer {addr})")
+                }
+                (false, true) => format!(" for the network (others use --indexer {addr})"),
+            };
             output.note(&format!(
-                "no indexer given and none found at {discover}: started one at {addr} (others use --indexer {addr})"
+                "no indexer given and none found at {discover}: started one at {addr}{reach}"
             ));
+        }
+        match (self.how, self.addrs.first()) {
+            (How::Heard, Some(addr)) => output.note(&format!(
+                "note: uses the indexer that is announced at {addr}; --no-discovery looks for none"
+            )),
+            (How::Remembered, Some(addr)) => tracing::debug!(%addr, "uses an indexer that a ticket named"),
+            _ => {}
         }
         let far = self.addrs.iter().find(|addr| !addr.ip().is_loopback());
         let (Some(far), Some(ip)) = (far, serves_on.map(|addr| addr.ip())) else { return };
@@ -81,23 +156,48 @@ impl Indexers {
     }
 }
 
-async fn is_there(args: &NodeArgs) -> anyhow::Result<bool> {
-    let endpoint = Endpoint::new(EndpointConfig {
+fn endpoint(args: &NodeArgs) -> anyhow::Result<Arc<Endpoint>> {
+    Ok(Endpoint::new(EndpointConfig {
         identity: Identity::generate(),
         role: Role::Peer,
         network: args.network.clone().unwrap_or_default(),
         security: args.security(),
-    })?;
-    let dialing = endpoint.dial(args.discover, Purpose::Control, None);
-    let dialed = timeout(PROBE_WITHIN, dialing).await;
-    Ok(matches!(dialed, Ok(Ok(connection)) if connection.remote.role == Role::Indexer))
+    })?)
+}
+
+/// Whether an indexer answers at `addr`, with this key if one is expected.
+async fn answers(endpoint: &Arc<Endpoint>, addr: SocketAddr, expected: Option<NodeId>) -> bool {
+    let dialed = timeout(PROBE_WITHIN, endpoint.dial(addr, Purpose::Control, expected)).await;
+    matches!(dialed, Ok(Ok(connection)) if connection.remote.role == Role::Indexer)
+}
+
+/// An address of this machine at which an indexer that listens on `bound` is reached, by others too if it can be.
+fn reached_at(bound: SocketAddr) -> SocketAddr {
+    let is_usable = |ip: &IpAddr| bound.is_ipv6() || ip.is_ipv4();
+    let own = || interfaces::addresses().into_iter().find(is_usable).unwrap_or(Ipv4Addr::LOCALHOST.into());
+    if bound.ip().is_unspecified() { SocketAddr::new(own(), bound.port()) } else { bound }
+}
+
+impl NodeArgs {
+    /// Where an indexer is looked for: one for the network has to answer at an address of the network.
+    fn discovered_at(&self) -> SocketAddr {
+        match self.lan && self.discover.ip().is_loopback() {
+            true => reached_at((Ipv4Addr::UNSPECIFIED, self.discover.port()).into()),
+            false => reached_at(self.discover),
+        }
+    }
 }
 
 async fn start(args: &NodeArgs) -> Result<IndexerHandle, StartError> {
+    let listen = match args.lan && args.discover.ip().is_loopback() {
+        true => SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.discover.port())),
+        false => args.discover,
+    };
     let config = nekoindexer::Config {
-        listen: args.discover,
+        listen,
         network: args.network.clone().unwrap_or_default(),
         security: args.security(),
+        announce: !args.no_discovery,
         ..nekoindexer::Config::default()
     };
     match Indexer::spawn(config.clone()).await {

@@ -2,6 +2,7 @@
 
 mod args;
 mod bar;
+mod choose;
 mod demo;
 mod events;
 mod flags;
@@ -16,8 +17,10 @@ mod repl;
 mod run;
 mod show;
 mod stop;
+mod terminal;
 pub mod units;
 mod verbs;
+mod words;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -61,11 +64,12 @@ impl From<Ended> for ExitCode {
 #[must_use]
 pub fn execute(args: Args) -> Ended {
     let output = output::Output::new(args.node.json);
-    let Args { node, command } = args;
+    let Args { node, command, common: _ } = args;
     let running = async {
         match command {
             Some(Command::Demo { size_mib }) => demo::run(&output, size_mib).await,
             Some(Command::Serve) => one_shot::serve(&node, output).await,
+            Some(Command::Tool(_)) => Ok(Ended::Well), // carried out before
             Some(Command::Verb(verb)) => one_shot::run_verb(&node, verb, output).await,
             None => repl::run(&node, output).await,
         }

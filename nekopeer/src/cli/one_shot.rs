@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use super::{
     Ended,
     args::NodeArgs,
-    flags,
+    choose, flags,
     hosting::Hosted,
     output::Output,
     reach::{LOCKED_MAX, Need, Reached, reach, running},
@@ -19,6 +19,7 @@ use super::{
 use crate::{
     commands::{Answer, Command, no_input},
     door::{DoorError, Facts},
+    json::JobsJson,
     storage::lock::DataLock,
 };
 
@@ -28,18 +29,30 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Runs what a verb means, once.
 pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> anyhow::Result<Ended> {
     let saying = Saying { dir: &args.dir, policy: args.policy.change(), line: None };
-    let Some(command) = verb.command(saying, output)? else { return Ok(Ended::Usage) };
+    let Some(mut command) = verb.command(saying, output)? else { return Ok(Ended::Usage) };
     let mut stop = Stop::new()?;
     if command == Command::Stop {
         return Ok(stop_peer(args, output, &mut stop).await?.unwrap_or(Ended::Failed));
     }
     let need = Need::of(&command);
+    if need == Need::Running
+        && matches!(running(args.data_dir(), output).await, Err(DoorError::NobodyThere(_)))
+    {
+        return nobody_runs(args, &command, output);
+    }
     loop {
-        let Some(mut reached) = reached(args, need, output, &mut stop).await? else {
+        let Some(mut reached) = reached(&args.for_command(&command), need, output, &mut stop).await? else {
             return Ok(Ended::Failed);
         };
         match on_reached(&mut reached, args, &command, output, &mut stop).await {
             Ok(Run::Moved) => reached.end(false).await,
+            Ok(Run::Choose(choices)) => {
+                reached.end(false).await;
+                match choose::ask(&command, choices, output, &mut stop).await {
+                    Some(chosen) => command = chosen,
+                    None => return Ok(Ended::Failed),
+                }
+            }
             ended => {
                 let is_patient = !matches!(ended, Ok(Run::Interrupted)) && need != Need::Serving;
                 tokio::select! {
@@ -48,11 +61,38 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
                 }
                 return match ended? {
                     Run::Ended(ended) => Ok(ended),
-                    Run::Interrupted | Run::Moved => Ok(Ended::Failed),
+                    Run::Interrupted | Run::Moved | Run::Choose(_) => Ok(Ended::Failed),
                 };
             }
         }
     }
+}
+
+/// No peer runs that could carry out a command, which is about one that does.
+fn nobody_runs(args: &NodeArgs, command: &Command, output: Output) -> anyhow::Result<Ended> {
+    let folder = args.data_dir();
+    let folder = folder.display();
+    Ok(match command {
+        Command::Jobs if output.is_json() => {
+            output.object(&JobsJson { jobs: Vec::new() })?;
+            Ended::Well
+        }
+        Command::Jobs => {
+            output.note(&format!("no peer runs on the data folder {folder}, and so no job"));
+            Ended::Well
+        }
+        Command::Cancel { .. } => {
+            output.note(&format!("error: no peer runs on the data folder {folder}, and so no job"));
+            Ended::NotFound
+        }
+        _ => {
+            output.note(&format!(
+                "error: --background needs a peer that keeps running on {folder}: start one with nekopeer serve, \
+                 or leave out --background"
+            ));
+            Ended::Usage
+        }
+    })
 }
 
 /// Finds who carries out a command; `None` if the user has no patience.

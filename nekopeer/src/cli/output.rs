@@ -5,7 +5,8 @@ use std::{
     io::{self, BufWriter, StdoutLock, Write},
 };
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::commands::in_one_line;
 
@@ -43,8 +44,8 @@ impl Output {
     }
 
     /// Prints the result as JSON.
-    pub(super) fn object(self, value: &Value) -> io::Result<()> {
-        self.machine_line(&value.to_string())
+    pub(super) fn object(self, value: &impl Serialize) -> io::Result<()> {
+        self.machine_line(&serde_json::to_string(value)?)
     }
 
     /// Prints a short result as JSON or as plain text.

@@ -26,8 +26,12 @@ const SILENT_AFTER: Duration = Duration::from_secs(2);
 /// What a command needs of the peer that carries it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Need {
+    /// To run already.
+    Running,
     /// Its catalogue.
     Catalogue,
+    /// Indexers that the command names; others help.
+    Ticket,
     /// Other peers, too, if it has indexers.
     Peers,
     /// An indexer.
@@ -37,13 +41,20 @@ pub(super) enum Need {
 }
 
 impl Need {
-    pub(super) const fn of(command: &Command) -> Self {
+    pub(super) fn of(command: &Command) -> Self {
         match command {
             Command::Publish { .. } | Command::Store { .. } => Self::Serving,
-            Command::Download { .. } | Command::Read { .. } | Command::Find(_) | Command::Query { .. } => {
-                Self::Indexer
+            Command::Download { background: true, .. } | Command::Jobs | Command::Cancel { .. } => {
+                Self::Running
             }
-            Command::Check => Self::Peers,
+            Command::Download { names, wanted, .. } if wanted.is_by_ticket(names) => Self::Ticket,
+            Command::Read { name, wanted } if wanted.is_by_ticket(std::slice::from_ref(name)) => Self::Ticket,
+            Command::Download { .. }
+            | Command::Read { .. }
+            | Command::Find(_)
+            | Command::Query { .. }
+            | Command::Trace { .. } => Self::Indexer,
+            Command::Check { .. } | Command::Ticket { .. } => Self::Peers,
             Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
                 Self::Catalogue
             }
@@ -52,7 +63,7 @@ impl Need {
 
     fn is_met_by(self, facts: &Facts) -> bool {
         match self {
-            Self::Catalogue => true,
+            Self::Running | Self::Catalogue | Self::Ticket => true,
             Self::Peers | Self::Indexer => !facts.indexers.is_empty(),
             Self::Serving => facts.serves_on.is_some(),
         }
@@ -146,7 +157,8 @@ pub(super) async fn running(folder: PathBuf, output: Output) -> Result<Caller, D
 
 async fn find_indexers(args: &NodeArgs, need: Need) -> anyhow::Result<Indexers> {
     match need {
-        Need::Catalogue => Ok(Indexers::default()),
+        Need::Running | Need::Catalogue => Ok(Indexers::default()),
+        Need::Ticket => Indexers::find_near(args).await,
         Need::Peers => Indexers::find(args).await,
         Need::Indexer | Need::Serving => Indexers::find_or_start(args).await,
     }

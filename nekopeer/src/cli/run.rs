@@ -12,7 +12,13 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Ended, output::Output, reach::Reached, show, stop::Stop};
+use super::{
+    Ended, choose,
+    output::Output,
+    reach::Reached,
+    show::{self, Shown},
+    stop::Stop,
+};
 use crate::commands::{
     Answer, Command, Failure, FailureKind, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, Reply,
     Summary, carry_out,
@@ -30,10 +36,18 @@ const SHOWN_WITHIN: Duration = Duration::from_millis(300);
 pub(super) enum Run {
     /// It was carried out.
     Ended(Ended),
+    /// Of these files the user, who is at a terminal, can choose one for each name.
+    Choose(Vec<Failure>),
     /// The user interrupted it, which was said.
     Interrupted,
     /// The running peer ended before the command began; it is to be repeated.
     Moved,
+}
+
+impl From<Shown> for Run {
+    fn from(Shown { ended, choices }: Shown) -> Self {
+        if choices.is_empty() || !choose::can_ask() { Self::Ended(ended) } else { Self::Choose(choices) }
+    }
 }
 
 /// Runs `command` on the peer that was reached, and shows its answer.
@@ -67,13 +81,13 @@ pub(super) async fn run(
             }
             false
         }
-        shown = &mut showing => return shown.map(Run::Ended), // the output failed
+        shown = &mut showing => return shown.map(Run::from), // the output failed
         () = stop.wait() => true,
         () = stopped => true,
     };
     if !is_interrupted {
         tokio::select! {
-            shown = &mut showing => return shown.map(Run::Ended),
+            shown = &mut showing => return shown.map(Run::from),
             () = stop.wait() => {} // nobody takes what is printed
         }
     }
@@ -116,7 +130,7 @@ async fn on_peer(
 }
 
 /// Starts to show an answer, on a thread: printing blocks.
-fn show_on_thread(command: Command, output: Output) -> (Answer, oneshot::Receiver<anyhow::Result<Ended>>) {
+fn show_on_thread(command: Command, output: Output) -> (Answer, oneshot::Receiver<anyhow::Result<Shown>>) {
     let (answer, replies) = Answer::channel();
     let (done, shown) = oneshot::channel();
     thread::spawn(move || drop(done.send(show::answer(&command, output, replies))));

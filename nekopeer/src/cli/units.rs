@@ -60,6 +60,17 @@ pub fn rate(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(per_s).ok_or_else(|| format!("'{text}' would never send anything"))
 }
 
+/// A duration of this many microseconds with a unit, in about three digits.
+#[must_use]
+pub fn duration(us: u64) -> String {
+    match us {
+        0..1000 => format!("{us} us"),
+        1000..10_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
+        10_000..1_000_000 => format!("{} ms", us / 1000),
+        _ => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
+    }
+}
+
 /// The units of ages, with their seconds.
 const AGES: [(&str, u64); 6] =
     [("s", 1), ("min", 60), ("h", 3600), ("d", 24 * 3600), ("w", 7 * 24 * 3600), ("y", 365 * 24 * 3600)];

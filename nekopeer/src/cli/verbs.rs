@@ -12,9 +12,10 @@ use nekoproto::{
     limits::{TTL_DEFAULT, TTL_MAX},
 };
 
-use super::{names, output::Output, units};
+use super::{names, output::Output, units, words::Word};
 use crate::{
     commands::{Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted},
+    download::ANY_ORIGIN,
     publish::PolicyChange,
 };
 
@@ -37,9 +38,10 @@ pub enum Verb {
     /// Download files, verified
     #[command(visible_alias = "download")]
     Get {
-        /// Their names; of several, small ones are fetched together
+        /// Their names, or tickets that `share` printed elsewhere; NAME@ID is the file of that origin. Of several,
+        /// small ones are fetched together
         #[arg(required_unless_present = "names_from", value_name = "NAME")]
-        names: Vec<FileName>,
+        names: Vec<Word>,
         /// A file with further names, one in a line; `-` is stdin
         #[arg(long, value_name = "FILE")]
         names_from: Option<PathBuf>,
@@ -51,6 +53,9 @@ pub enum Verb {
         reach: Reach,
         #[command(flatten)]
         which: Which,
+        /// Return at once, and have the running peer go on; see jobs and cancel
+        #[arg(long)]
+        background: bool,
     },
     /// Find files by name, words or globs; one plain name asks the own indexer only
     Search(SearchArgs),
@@ -62,12 +67,34 @@ pub enum Verb {
         #[command(flatten)]
         reach: Reach,
     },
+    /// Show which indexers a query reaches, which it leaves out and why, and how long each takes
+    Trace {
+        /// What to look for
+        #[arg(value_name = "NAME")]
+        name: FileName,
+        #[command(flatten)]
+        reach: Reach,
+    },
     /// List what is published and held here
     Ls,
     /// List what is held here after asking the origins whether it is still the newest
     Status,
+    /// Print tickets of files that are published or held here: what to type elsewhere to get them
+    Ticket {
+        /// Their names
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<FileName>,
+    },
     /// End the peer that runs on this folder
     Stop,
+    /// List the long commands that the running peer carries out, and those that ended lately
+    Jobs,
+    /// Interrupt one of them, whoever began it; what came so far is kept
+    Cancel {
+        /// Its id, or the name it is about
+        #[arg(value_name = "NAME|ID")]
+        what: String,
+    },
 }
 
 /// What to search for.
@@ -126,7 +153,8 @@ pub struct Reach {
 /// Which of several files under one name, and over which file.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Which {
-    /// Whose file, where several origins publish different ones: the first digits of its id
+    /// Whose file, where several origins publish different ones: the first digits of its id. The choice is
+    /// remembered for the name; `any` forgets it
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     origin: Option<String>,
     /// Replace a file that stands there and is no copy from here, or keep both where its name differs
@@ -157,10 +185,13 @@ pub(super) struct Saying<'a> {
 
 fn id_digits(text: &str) -> Result<String, String> {
     let digits = text.to_ascii_lowercase();
+    if digits == ANY_ORIGIN {
+        return Ok(digits);
+    }
     if !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_hexdigit()) {
         Ok(digits)
     } else {
-        Err("expected hexadecimal digits".to_owned())
+        Err("expected hexadecimal digits, or any".to_owned())
     }
 }
 
@@ -194,25 +225,38 @@ impl Verb {
             Self::Share(files) => files.command(saying)?,
             Self::Register(files) => files.with_name_as_second_word(saying).command(saying)?,
             Self::Deregister { names } => Command::Withdraw { names },
-            Self::Get { names, names_from, output, reach, which } => {
+            Self::Get { names, names_from, output, reach, which, background } => {
                 let names = all_names(names, names_from.as_deref(), saying)?;
-                get(names, output, reach, which)?
+                get(names, output, reach, which, background)?
             }
             Self::Search(search) => search.command()?,
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
-            Self::Ls => Command::List { first: None },
-            Self::Status => Command::Check,
+            Self::Trace { name, reach } => Command::Trace { name, ttl_hops: reach.ttl },
+            Self::Ls => Command::List { first: None, after: None },
+            Self::Status => Command::Check { names: Vec::new(), first: None, after: None },
+            Self::Ticket { names } => Command::Ticket { names },
+            Self::Jobs => Command::Jobs,
+            Self::Cancel { what } => Command::Cancel { what },
             Self::Stop => Command::Stop,
         })
     }
 
     /// The names that this mentions, to be completed later.
-    pub(super) fn names(&self) -> &[FileName] {
+    pub(super) fn names(&self) -> Vec<&FileName> {
         match self {
-            Self::Get { names, .. } | Self::Query { names, .. } | Self::Deregister { names } => names,
-            Self::Share(_) | Self::Register(_) | Self::Search(_) | Self::Ls | Self::Status | Self::Stop => {
-                &[]
+            Self::Get { names, .. } => names.iter().map(Word::name).collect(),
+            Self::Query { names, .. } | Self::Ticket { names } | Self::Deregister { names } => {
+                names.iter().collect()
             }
+            Self::Trace { name, .. } => vec![name],
+            Self::Share(_)
+            | Self::Register(_)
+            | Self::Search(_)
+            | Self::Ls
+            | Self::Status
+            | Self::Stop
+            | Self::Jobs
+            | Self::Cancel { .. } => Vec::new(),
         }
     }
 }
@@ -271,11 +315,7 @@ fn find(path: &Path, dir: &Path) -> PathBuf {
     if here.symlink_metadata().is_err() && there.symlink_metadata().is_ok() { there } else { here }
 }
 
-fn all_names(
-    mut names: Vec<FileName>,
-    from: Option<&Path>,
-    saying: Saying,
-) -> Result<Vec<FileName>, NoCommand> {
+fn all_names(mut names: Vec<Word>, from: Option<&Path>, saying: Saying) -> Result<Vec<Word>, NoCommand> {
     let Some(from) = from else { return Ok(names) };
     let read = if from != Path::new(STDIO) {
         let file = std::fs::File::open(find(from, saying.dir));
@@ -291,13 +331,24 @@ fn all_names(
 }
 
 fn get(
-    names: Vec<FileName>,
+    words: Vec<Word>,
     output: Option<PathBuf>,
     reach: Reach,
     which: Which,
+    background: bool,
 ) -> Result<Command, NoCommand> {
-    let wanted = Wanted { origin: which.origin, ttl_hops: reach.ttl };
+    let mut wanted = Wanted::new(which.origin, reach.ttl);
+    let mut names = Vec::with_capacity(words.len());
+    for word in words {
+        if let Word::Ticket(ticket) = &word {
+            wanted.add(ticket).map_err(|why| NoCommand::Usage(why.into()))?;
+        }
+        names.push(word.name().clone());
+    }
     let output = match (names.as_slice(), output) {
+        ([_], Some(path)) if path == Path::new(STDIO) && background => {
+            return Err(NoCommand::Usage("-o - writes to stdout, which --background leaves".into()));
+        }
         ([name], Some(path)) if path == Path::new(STDIO) => {
             return Ok(Command::Read { name: name.clone(), wanted });
         }
@@ -305,7 +356,7 @@ fn get(
         (_, None) => None,
         (_, Some(_)) => return Err(NoCommand::Usage("-o names the place of a single file".into())),
     };
-    Ok(Command::Download { names, output, force: which.force, wanted })
+    Ok(Command::Download { names, output, force: which.force, wanted, background })
 }
 
 #[cfg(test)]

@@ -2,20 +2,24 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use nekoproto::FileName;
+use nekoproto::{FileName, VerifiedRecord};
 
 use super::{
-    Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, Wanted, answer::pass_events,
-    finding::find, input::InputReader,
+    Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, VersionRow,
+    answer::pass_events,
+    finding::find,
+    input::InputReader,
+    jobs::{Job, JobKind, in_background},
+    named,
+    tickets::{self, Tickets},
 };
 use crate::{
     commands::in_one_line,
     download::{DownloadError, DownloadOptions},
-    indexers,
+    indexers::{self, via::Via},
     listing::Listing,
     peer::PeerHandle,
     publish::{PublishError, PublishOptions, PublishOutcome},
-    util::progress::Progress,
 };
 
 /// Carries out `command`; all of the answer but its end goes to `answer`.
@@ -26,7 +30,7 @@ use crate::{
 /// # Cancel safety
 /// Dropping the future interrupts the command: what came so far is kept.
 pub(crate) async fn carry_out(
-    host: &Host,
+    host: &Arc<Host>,
     command: Command,
     input: Input,
     answer: &Answer,
@@ -35,16 +39,8 @@ pub(crate) async fn carry_out(
     // Dropped where it is not read, so that a caller who sends it does not wait.
     let input = command.takes_input().then_some(input);
     match command {
-        Command::Publish { paths, name, policy } => {
-            let paths = paths.into_iter().map(|path| path.0).collect();
-            return publish(peer, paths, PublishOptions { name, policy }, answer).await;
-        }
-        Command::Store { name, force, policy } => {
-            let input = input.ok_or_else(|| Failure::new("there is no input"))?;
-            let progress = Arc::new(Progress::default());
-            let storing = peer.store(&name, InputReader::new(input), force, &progress);
-            let path = answer.reporting(&progress, storing).await?;
-            return publish(peer, vec![path], PublishOptions { name: Some(name), policy }, answer).await;
+        Command::Publish { .. } | Command::Store { .. } | Command::Download { .. } | Command::Read { .. } => {
+            return long(host, command, input, answer).await;
         }
         Command::Withdraw { names } => {
             for name in names {
@@ -53,69 +49,164 @@ pub(crate) async fn carry_out(
             }
         }
         Command::Query { names, ttl_hops } => {
-            let answers = peer.query_all(&names, ttl_hops).await?;
+            let answers = named::search(peer, &names, Some(ttl_hops)).await?;
             found(names, answers, answer).await?;
         }
-        Command::Download { names, output, force, wanted } => {
-            get(peer, names, options(wanted, output.map(|path| path.0), force), answer).await?;
+        Command::List { first, after } => {
+            list(peer.listing_after(after.as_ref(), at_most(first), false), first, answer).await?;
         }
-        Command::Read { name, wanted } => {
-            let options = options(wanted, None, false);
-            let progress = Arc::new(Progress::default());
-            let reading = peer.read(&name, &options, answer.writer(), &progress);
-            let done = answer.reporting(&progress, reading).await;
-            answer.rows(vec![Row::downloaded(&name, &Ok(done?))]).await?;
+        Command::Check { names, first, after } => {
+            let listing = match names.is_empty() {
+                true => peer.listing_after(after.as_ref(), at_most(first), true),
+                false => peer.listing_of(names, true),
+            };
+            list(listing, first, answer).await?;
         }
-        Command::List { first } => list(peer.listing(false), first, answer).await?,
-        Command::Check => list(peer.listing(true), None, answer).await?,
+        Command::Ticket { names } => tickets::make(peer, names, answer).await?,
         Command::Events => pass_events(peer.events(), answer).await,
         Command::Stop => host.stop.cancel(),
         Command::Find(finding) => find(peer, finding, answer).await?,
+        Command::Trace { name, ttl_hops } => {
+            for reply in peer.trace(&name, ttl_hops).await? {
+                answer.rows(vec![Row::Trace(reply)]).await?;
+            }
+        }
+        Command::Jobs => answer.rows_of(host.jobs.rows(peer), Row::Job).await?,
+        Command::Cancel { what } => {
+            answer.rows_of(host.jobs.cancel(&what, peer).await?, Row::Cancelled).await?;
+        }
     }
     Ok(Summary::Done)
+}
+
+fn at_most(first: Option<u32>) -> usize {
+    first.map_or(usize::MAX, |first| first as usize)
+}
+
+/// Carries out a command that may take long, as a job.
+async fn long(
+    host: &Arc<Host>,
+    command: Command,
+    input: Option<Input>,
+    answer: &Answer,
+) -> Result<Summary, Failure> {
+    let begin = |kind, names: &[FileName], title| host.jobs.begin(kind, names, title, false);
+    let peer = &host.peer;
+    match command {
+        Command::Publish { paths, name, policy } => {
+            let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.0).collect();
+            let job = begin(JobKind::Publish, name.as_slice(), title(&paths));
+            let publishing = publish(peer, paths, PublishOptions { name, policy }, &job, answer);
+            job.unless_cancelled(publishing).await
+        }
+        Command::Store { name, force, policy } => {
+            let input = input.ok_or_else(|| Failure::new("there is no input"))?;
+            let job = begin(JobKind::Store, std::slice::from_ref(&name), String::new());
+            let storing = async {
+                let storing = peer.store(&name, InputReader::new(input), force, &job.progress);
+                let path = answer.reporting(&job.progress, storing).await?;
+                let options = PublishOptions { name: Some(name.clone()), policy };
+                publish(peer, vec![path], options, &job, answer).await
+            };
+            job.unless_cancelled(storing).await
+        }
+        Command::Download { names, output, force, mut wanted, background } => {
+            let via = tickets::connect(peer, &wanted, answer).await?;
+            let names = named::resolve(peer, names, &mut wanted, &via).await?;
+            let options =
+                DownloadOptions { output: output.map(|path| path.0), ..named::options(&wanted, &via, force) };
+            if background {
+                let begin = || host.jobs.begin(JobKind::Get, &names, String::new(), true);
+                let work = |host: Arc<Host>, job: Arc<Job>, answer| {
+                    let names = names.clone();
+                    async move {
+                        get(&host.peer, names, options, &job, &answer).await?;
+                        remember(&host.peer, &via).await;
+                        Ok(())
+                    }
+                };
+                in_background(host, answer, begin, work).await?;
+            } else {
+                let job = begin(JobKind::Get, &names, String::new());
+                job.unless_cancelled(get(peer, names, options, &job, answer)).await?;
+                remember(peer, &via).await;
+            }
+            Ok(Summary::Done)
+        }
+        Command::Read { name, mut wanted } => {
+            let via = tickets::connect(peer, &wanted, answer).await?;
+            let name = named::resolve(peer, vec![name], &mut wanted, &via).await?.remove(0);
+            let options = named::options(&wanted, &via, false);
+            let job = begin(JobKind::Read, std::slice::from_ref(&name), String::new());
+            let reading = async {
+                let reading = peer.read(&name, &options, answer.writer(), &job.progress);
+                let done = answer.reporting(&job.progress, reading).await;
+                answer.rows(vec![Row::downloaded(&name, &Ok(done?))]).await
+            };
+            job.unless_cancelled(reading).await?;
+            remember(peer, &via).await;
+            Ok(Summary::Done)
+        }
+        _ => Err(Failure::new("it is no long command")), // unreachable: see the caller
+    }
+}
+
+/// What the publishing of these is called.
+fn title(paths: &[PathBuf]) -> String {
+    match paths {
+        [] => String::new(),
+        [path] => path.display().to_string(),
+        [first, others @ ..] => format!("{} and {} more", first.display(), others.len()),
+    }
 }
 
 async fn publish(
     peer: &PeerHandle,
     paths: Vec<PathBuf>,
     options: PublishOptions,
+    job: &Job,
     answer: &Answer,
 ) -> Result<Summary, Failure> {
     peer.indexers_tried().await; // so that files are registered before they are reported as published
-    let progress = Arc::new(Progress::default());
+    let tickets = Tickets::of(peer).await;
+    let row = |record: &VerifiedRecord, row: fn(VersionRow, Option<String>) -> PublishedRow| {
+        let version = VersionRow::from(record);
+        let ticket = tickets.of_version(&version);
+        Row::Published(row(version, ticket))
+    };
     let publishing = async {
-        let mut publishing = peer.publishing(paths, options, &progress);
+        let mut publishing = peer.publishing(paths, options, &job.progress);
         let mut summary = Summary::Published { indexers_told: 0, is_confirmed: false };
         while let Some(PublishOutcome { published, unchanged, copies, failed, indexers_told, is_confirmed }) =
             publishing.next().await?
         {
-            answer.rows_of(&published, |record| Row::Published(PublishedRow::New(record.into()))).await?;
-            answer
-                .rows_of(&unchanged, |record| Row::Published(PublishedRow::Unchanged(record.into())))
-                .await?;
+            answer.rows_of(&published, |record| row(record, PublishedRow::New)).await?;
+            answer.rows_of(&unchanged, |record| row(record, PublishedRow::Unchanged)).await?;
             answer.rows_of(copies, |name| Row::Published(PublishedRow::Copy(name))).await?;
-            let row = |(path, error): (PathBuf, PublishError)| {
+            failed.iter().for_each(|(_, error)| job.failed(&Failure::new(in_one_line(error))));
+            let failed_row = |(path, error): (PathBuf, PublishError)| {
                 Row::Published(PublishedRow::failed(&path, in_one_line(&error)))
             };
-            answer.rows_of(failed, row).await?;
+            answer.rows_of(failed, failed_row).await?;
             summary = Summary::Published { indexers_told: indexers_told as u64, is_confirmed };
         }
         Ok(summary)
     };
-    answer.reporting(&progress, publishing).await
+    answer.reporting(&job.progress, publishing).await
 }
 
 async fn get(
     peer: &PeerHandle,
     names: Vec<FileName>,
     options: DownloadOptions,
+    job: &Job,
     answer: &Answer,
 ) -> Result<(), Failure> {
-    let progress = Arc::new(Progress::default());
+    let progress = &job.progress;
     if let [name] = names.as_slice() {
         let done = loop {
-            let downloading = peer.download(name, options.clone(), &progress);
-            match answer.reporting(&progress, downloading).await {
+            let downloading = peer.download(name, options.clone(), progress);
+            match answer.reporting(progress, downloading).await {
                 Err(DownloadError::AlreadyRunning(_)) => until_free(peer, name, answer).await,
                 ended => break ended?,
             }
@@ -126,16 +217,18 @@ async fn get(
     while !left.is_empty() {
         let mut running = Vec::new();
         let downloading = async {
-            let mut downloads = peer.downloads(&left, &options, &progress);
+            let mut downloads = peer.downloads(&left, &options, progress);
             while let Some(mut outcomes) = downloads.next().await {
                 let is_running =
                     |(_, outcome): &mut _| matches!(outcome, Err(DownloadError::AlreadyRunning(_)));
                 running.extend(outcomes.extract_if(.., is_running).map(|(name, _)| name));
+                let errors = outcomes.iter().filter_map(|(_, outcome)| outcome.as_ref().err());
+                errors.for_each(|error| job.failed(&error.into()));
                 answer.rows_of(&outcomes, |(name, outcome)| Row::downloaded(name, outcome)).await?;
             }
             Ok::<_, Failure>(())
         };
-        answer.reporting(&progress, downloading).await?;
+        answer.reporting(progress, downloading).await?;
         for name in &running {
             until_free(peer, name, answer).await;
         }
@@ -158,7 +251,7 @@ async fn found(names: Vec<FileName>, found: Vec<indexers::Answer>, answer: &Answ
 
 /// Lists at most `first` files, piece by piece as they are read.
 async fn list(mut listing: Listing, first: Option<u32>, answer: &Answer) -> Result<(), Failure> {
-    let mut left = first.map_or(usize::MAX, |first| first as usize);
+    let mut left = at_most(first);
     while left > 0 {
         let Some(mut files) = listing.next().await.map_err(|error| Failure::new(in_one_line(&error)))? else {
             break;
@@ -170,6 +263,9 @@ async fn list(mut listing: Listing, first: Option<u32>, answer: &Answer) -> Resu
     Ok(())
 }
 
-fn options(wanted: Wanted, output: Option<PathBuf>, force: bool) -> DownloadOptions {
-    DownloadOptions { output, origin: wanted.origin, force, ttl_hops: wanted.ttl_hops }
+/// The indexers of a ticket have brought what was wanted: later commands on this folder find it by them.
+async fn remember(peer: &PeerHandle, via: &Via) {
+    if !via.good.is_empty() {
+        peer.remember(via).await;
+    }
 }

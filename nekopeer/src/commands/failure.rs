@@ -1,10 +1,16 @@
 //! [`Failure`]: why a command failed, as a value.
 
-use std::error::Error;
+use std::{error::Error, io};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{download::DownloadError, indexers::SearchError, publish::PublishError};
+use super::VersionRow;
+use crate::{
+    download::DownloadError,
+    indexers::SearchError,
+    publish::PublishError,
+    storage::{StoreError, catalogue::CatalogueError},
+};
 
 /// Why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
@@ -14,6 +20,8 @@ pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     /// The error and its causes, in one line.
     pub(crate) message: String,
+    /// Files of several origins, of which the user has to choose one.
+    pub(crate) choices: Vec<VersionRow>,
 }
 
 /// What follows from a failure.
@@ -25,23 +33,48 @@ pub(crate) enum FailureKind {
     Moved,
     /// Anything else.
     Failed,
+    /// It contradicts what is there, or is not clear: the caller has to choose.
+    Conflict,
+    /// What was asked for cannot be.
+    Invalid,
+    /// The disk is full.
+    Full,
+    /// The peer has enough to do; later it may work.
+    Busy,
+    /// Another node is not there; later it may work.
+    Away,
+    /// Another command ended it.
+    Cancelled,
 }
 
 impl Failure {
     /// A failure of the general kind.
     pub(crate) fn new(message: impl Into<String>) -> Self {
-        Self { kind: FailureKind::Failed, message: message.into() }
+        Self { kind: FailureKind::Failed, message: message.into(), choices: Vec::new() }
+    }
+
+    /// A failure of another kind.
+    pub(crate) fn with(kind: FailureKind, message: impl Into<String>) -> Self {
+        Self { kind, ..Self::new(message) }
+    }
+
+    /// There is no such thing.
+    pub(crate) fn missing(message: String) -> Self {
+        Self::with(FailureKind::NotFound, message)
     }
 
     fn of(kind: FailureKind, error: &dyn Error) -> Self {
-        Self { kind, message: in_one_line(error) }
+        Self::with(kind, in_one_line(error))
     }
 }
 
 impl From<&DownloadError> for Failure {
     fn from(error: &DownloadError) -> Self {
-        let is_missing = matches!(error, DownloadError::NotFound { .. });
-        Self::of(if is_missing { FailureKind::NotFound } else { FailureKind::Failed }, error)
+        let choices = match error {
+            DownloadError::Ambiguous { origins, .. } => origins.iter().map(VersionRow::from).collect(),
+            _ => Vec::new(),
+        };
+        Self { choices, ..Self::of(error.into(), error) }
     }
 }
 
@@ -53,14 +86,91 @@ impl From<DownloadError> for Failure {
 
 impl From<PublishError> for Failure {
     fn from(error: PublishError) -> Self {
-        let is_missing = matches!(error, PublishError::NotRegistered(_));
-        Self::of(if is_missing { FailureKind::NotFound } else { FailureKind::Failed }, &error)
+        Self::of((&error).into(), &error)
     }
 }
 
 impl From<SearchError> for Failure {
     fn from(error: SearchError) -> Self {
-        Self::of(FailureKind::Failed, &error)
+        Self::of((&error).into(), &error)
+    }
+}
+
+impl From<&DownloadError> for FailureKind {
+    fn from(error: &DownloadError) -> Self {
+        match error {
+            DownloadError::NotFound { .. } | DownloadError::ChosenGone { .. } => Self::NotFound,
+            DownloadError::Search(error) => error.into(),
+            DownloadError::Store(error) => error.into(),
+            DownloadError::Catalogue(error) => error.into(),
+            DownloadError::Ambiguous { .. }
+            | DownloadError::Own(_)
+            | DownloadError::AlreadyRunning(_)
+            | DownloadError::Exists(_)
+            | DownloadError::NotPublished(_)
+            | DownloadError::Collides { .. }
+            | DownloadError::Older { .. } => Self::Conflict,
+            DownloadError::Unsettled(_)
+            | DownloadError::SourcesExhausted { .. }
+            | DownloadError::NobodyAsked { .. } => Self::Away,
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl From<&PublishError> for FailureKind {
+    fn from(error: &PublishError) -> Self {
+        match error {
+            PublishError::NotRegistered(_) => Self::NotFound,
+            PublishError::Unreadable { source, .. } => match source.kind() {
+                // Nothing can stand at a path that is too long, either.
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => Self::NotFound,
+                _ => Self::Invalid,
+            },
+            PublishError::NameForFolder(_) | PublishError::SameName { .. } => Self::Conflict,
+            PublishError::Catalogue(error) => error.into(),
+            PublishError::NotStored { source, .. } => (&**source).into(),
+            PublishError::Chunk(_) => Self::Failed,
+            _ => Self::Invalid,
+        }
+    }
+}
+
+impl From<&SearchError> for FailureKind {
+    fn from(error: &SearchError) -> Self {
+        match error {
+            SearchError::NoIndexer | SearchError::Unreachable { .. } => Self::Away,
+            SearchError::Refused(_) => Self::Failed,
+            SearchError::Pattern(_) => Self::Invalid,
+        }
+    }
+}
+
+impl From<&StoreError> for FailureKind {
+    fn from(error: &StoreError) -> Self {
+        match error {
+            StoreError::Full(_) | StoreError::FullDownload { .. } => Self::Full,
+            StoreError::Busy(_) | StoreError::ChangedMeanwhile(_) => Self::Conflict,
+            StoreError::Escapes(_) | StoreError::NotAPlace(_) => Self::Invalid,
+            StoreError::Io { source, .. } => match source.kind() {
+                // A file stands where a folder is needed, or the other way round.
+                io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {
+                    Self::Conflict
+                }
+                io::ErrorKind::InvalidFilename => Self::Invalid,
+                _ => Self::Failed,
+            },
+        }
+    }
+}
+
+impl From<&CatalogueError> for FailureKind {
+    fn from(error: &CatalogueError) -> Self {
+        match error {
+            CatalogueError::Full(_) => Self::Full,
+            CatalogueError::CopyOfOther { .. } => Self::Conflict,
+            _ => Self::Failed,
+        }
     }
 }
 

@@ -9,11 +9,18 @@ mod carry_out;
 mod failure;
 mod finding;
 mod input;
+mod jobs;
+mod named;
 mod path;
 mod rows;
+mod tickets;
+mod wanted;
+
+use std::sync::Arc;
 
 use nekoproto::FileName;
 use serde::{Deserialize, Serialize};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::{
@@ -22,10 +29,15 @@ pub(crate) use self::{
     failure::{Failure, FailureKind, in_one_line},
     finding::{Filters, Finding, MATCHES_DEFAULT, MATCHES_MAX, Part},
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
+    jobs::{JobRow, JobState, Jobs},
     path::LocalPath,
     rows::{DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, Row, VersionRow},
+    wanted::{Named, Wanted},
 };
-use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange};
+use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange, util::progress::Progress};
+
+/// Commands carried out at once. One whose caller does not take the answer counts until the caller leaves.
+pub(crate) const COMMANDS_MAX: usize = 64;
 
 /// What a peer is asked to do. Paths are absolute: the peer may have another current folder.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +82,8 @@ pub(crate) enum Command {
         force: bool,
         /// Which file, and how far it is looked for.
         wanted: Wanted,
+        /// Answer with [`Row::Job`] at once, and go on; only a peer that keeps serving does.
+        background: bool,
     },
     /// Read one file in order; no copy is kept. Answers with [`Reply::Bytes`], then [`Row::Downloaded`].
     Read {
@@ -82,13 +96,41 @@ pub(crate) enum Command {
     List {
         /// At most this many; `None`: all.
         first: Option<u32>,
+        /// Those after this name; `None`: from the first.
+        after: Option<FileName>,
     },
-    /// Ask the origins of all copies, then list as [`Command::List`] does.
-    Check,
+    /// Ask the origins of copies, then list as [`Command::List`] does.
+    Check {
+        /// These names; none: all.
+        names: Vec<FileName>,
+        /// At most this many; `None`: all.
+        first: Option<u32>,
+        /// Those after this name; `None`: from the first.
+        after: Option<FileName>,
+    },
     /// Tell what happens in the background, until the caller leaves. Answers with [`Reply::Event`].
     Events,
     /// End the peer. It has begun to end when the answer arrives.
     Stop,
+    /// List the long commands that run, and those that ended lately. Answers with [`Row::Job`].
+    Jobs,
+    /// Interrupt a job as its caller would. Answers with [`Row::Cancelled`].
+    Cancel {
+        /// Its id, or the name it is about.
+        what: String,
+    },
+    /// Make tickets for files that are published or held here. Answers with [`Row::Ticket`].
+    Ticket {
+        /// The names.
+        names: Vec<FileName>,
+    },
+    /// Follow a query through the network. Answers with one [`Row::Trace`] per own indexer.
+    Trace {
+        /// The name.
+        name: FileName,
+        /// Hops beyond the own indexers.
+        ttl_hops: u8,
+    },
     /// Find files by name or pattern. Answers with [`Row::Match`] by name, then [`Row::Further`].
     Find(Finding),
 }
@@ -98,15 +140,6 @@ impl Command {
     pub(crate) const fn takes_input(&self) -> bool {
         matches!(self, Self::Store { .. })
     }
-}
-
-/// Which of several files under one name, and how far it is looked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Wanted {
-    /// The first digits of the origin's id.
-    pub(crate) origin: Option<String>,
-    /// Hops beyond the own indexers.
-    pub(crate) ttl_hops: u8,
 }
 
 /// One part of an answer.
@@ -124,7 +157,15 @@ pub(crate) enum Reply {
     EventsMissed(u64),
     /// The last reply.
     Finished(Result<Summary, Failure>),
+    /// Something that the user should know.
+    Note(String),
+    /// How far each of the files is that are in work at the moment, at most [`PARTS_MAX`] of them. Sent as
+    /// [`Reply::Progress`] is.
+    Parts(Vec<(FileName, Snapshot)>),
 }
+
+/// Files of one report.
+pub(crate) const PARTS_MAX: usize = 8;
 
 /// The progress of an operation, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,6 +176,13 @@ pub(crate) struct Snapshot {
     pub(crate) kept: u64,
     /// In total; 0 while unknown.
     pub(crate) total: u64,
+}
+
+impl Snapshot {
+    /// Where `progress` is now.
+    pub(crate) fn of(progress: &Progress) -> Self {
+        Self { done: progress.done(), kept: progress.kept(), total: progress.total() }
+    }
 }
 
 /// How a command ended that did not fail.
@@ -158,4 +206,32 @@ pub(crate) struct Host {
     pub(crate) peer: PeerHandle,
     /// Cancelled when a command asks the peer to end.
     pub(crate) stop: CancellationToken,
+    /// Its long commands.
+    pub(crate) jobs: Arc<Jobs>,
+    /// Commands that may still be begun, at all doors together.
+    pub(crate) commands: Arc<Semaphore>,
+}
+
+impl Host {
+    /// Carries out commands on `peer`.
+    pub(crate) fn new(peer: PeerHandle) -> Arc<Self> {
+        let (jobs, commands) = (Arc::default(), Arc::new(Semaphore::new(COMMANDS_MAX)));
+        Arc::new(Self { peer, stop: CancellationToken::new(), jobs, commands })
+    }
+
+    /// A place among those of commands, which `command` keeps while it is carried out for another process.
+    ///
+    /// # Errors
+    /// All are taken. To stop always has room.
+    pub(crate) fn place(&self, command: &Command) -> Result<Option<OwnedSemaphorePermit>, Failure> {
+        if *command == Command::Stop {
+            return Ok(None);
+        }
+        Arc::clone(&self.commands).try_acquire_owned().map(Some).map_err(|_| {
+            Failure::with(
+                FailureKind::Busy,
+                format!("the running peer carries out {COMMANDS_MAX} commands already"),
+            )
+        })
+    }
 }

@@ -2,14 +2,19 @@
 
 use std::path::Path;
 
-use nekoproto::{ContentHash, FileName, Freshness, Holder, Mode, NodeId, Position, VerifiedRecord, Version};
+use nekoproto::{
+    ContentHash, FileName, Freshness, Holder, Mode, NodeId, Position, TraceReply, VerifiedRecord, Version,
+};
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, LocalPath, in_one_line};
+use super::{Failure, JobRow, LocalPath, in_one_line};
 use crate::{
     download::{Delivery, DownloadError, Downloaded},
     indexers::Answer,
-    library::status::{Condition, FileStatus},
+    library::{
+        copies::Confirmed,
+        status::{Condition, FileStatus},
+    },
     state::freshness::Doubt,
     storage::catalogue::CatalogueError,
 };
@@ -42,6 +47,19 @@ pub(crate) enum Row {
         /// Why it still is.
         outcome: Result<(), Failure>,
     },
+    /// A job.
+    Job(JobRow),
+    /// A job that was cancelled.
+    Cancelled(JobRow),
+    /// A ticket, or why there is none.
+    Ticket {
+        /// The name.
+        name: FileName,
+        /// Its text.
+        outcome: Result<String, Failure>,
+    },
+    /// The way of a query from one own indexer on, which is its first hop.
+    Trace(TraceReply),
     /// A file that matches a search.
     Match(MatchRow),
     /// The last row of a search.
@@ -75,6 +93,8 @@ pub(crate) struct FileRow {
     pub(crate) condition: Condition,
     /// The newest later version known.
     pub(crate) newest: Option<Version>,
+    /// Of a copy: when its origin confirmed it last, and until when it counts as fresh for that.
+    pub(crate) confirmed: Option<Confirmed>,
 }
 
 /// What was found under one name.
@@ -125,10 +145,10 @@ pub(crate) struct DownloadedRow {
 /// What became of one file that was to be published.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum PublishedRow {
-    /// A new version.
-    New(VersionRow),
-    /// It equals the version already published.
-    Unchanged(VersionRow),
+    /// A new version, and its ticket.
+    New(VersionRow, Option<String>),
+    /// It equals the version already published; its ticket.
+    Unchanged(VersionRow, Option<String>),
     /// It is a copy of another origin's file.
     Copy(FileName),
     /// It cannot be published.
@@ -141,6 +161,15 @@ pub(crate) enum PublishedRow {
 }
 
 impl Row {
+    /// The name of the file that it lists.
+    pub(crate) fn name(&self) -> Option<&FileName> {
+        match self {
+            Self::File(file) => Some(&file.record.name),
+            Self::Match(found) => Some(&found.record.name),
+            _ => None,
+        }
+    }
+
     /// About how many bytes it has when encoded.
     pub(super) fn weight(&self) -> usize {
         /// Bytes of a row without its texts and lists.
@@ -163,11 +192,21 @@ impl Row {
             | Self::Withdrawn { name, outcome: Err(failure) } => {
                 BASE + name.as_str().len() + failure.message.len()
             }
-            Self::Published(PublishedRow::New(version) | PublishedRow::Unchanged(version)) => record(version),
+            Self::Ticket { name, outcome: Err(failure), .. } => {
+                BASE + name.as_str().len() + failure.message.len()
+            }
+            Self::Ticket { name, outcome: Ok(ticket), .. } => BASE + name.as_str().len() + ticket.len(),
+            Self::Published(
+                PublishedRow::New(version, ticket) | PublishedRow::Unchanged(version, ticket),
+            ) => record(version) + ticket.as_ref().map_or(0, String::len),
             Self::Published(PublishedRow::Copy(name)) | Self::Withdrawn { name, outcome: Ok(()) } => {
                 BASE + name.as_str().len()
             }
             Self::Published(PublishedRow::Failed { path: at, why }) => BASE + path(at) + why.len(),
+            Self::Job(job) | Self::Cancelled(job) => {
+                BASE + job.name.len() + job.error.as_ref().map_or(0, String::len)
+            }
+            Self::Trace(reply) => BASE + reply.hops.len() * BASE,
         }
     }
 
@@ -179,6 +218,7 @@ impl Row {
                 own: file.own,
                 condition: file.condition,
                 newest: file.newest,
+                confirmed: file.confirmed,
             }),
             Err(error) => Self::Damaged { why: in_one_line(&error) },
         }

@@ -86,7 +86,7 @@ impl Caller {
         let process = self.facts.process;
         let ended = || Failure {
             kind: FailureKind::Moved,
-            message: format!("the running peer (process {process}) ended before the command did"),
+            ..Failure::new(format!("the running peer (process {process}) ended before the command did"))
         };
         let asked = self.sender.send(&Request::Command(Box::new(command))).await;
         if let Err(error) = asked {
@@ -113,7 +113,8 @@ impl Caller {
                 match self.receiver.next::<Reply>().await {
                     Ok(Some(Reply::Finished(result))) => return result,
                     Ok(Some(reply)) => {
-                        self.is_answered |= !matches!(reply, Reply::Progress(_));
+                        self.is_answered |=
+                            !matches!(reply, Reply::Progress(_) | Reply::Parts(_) | Reply::Note(_));
                         if answer.0.send(reply).await.is_err() {
                             return Err(Failure::new("nobody takes the answer"));
                         }

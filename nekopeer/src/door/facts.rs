@@ -19,6 +19,8 @@ pub(crate) struct Facts {
     pub(crate) listen: Option<SocketAddr>,
     /// Its share folder.
     pub(crate) dir: LocalPath,
+    /// Where it answers over HTTP, with the real port.
+    pub(crate) http: Option<SocketAddr>,
     pub(crate) indexers: Vec<SocketAddr>,
     pub(crate) network: NetworkName,
     pub(crate) insecure: bool,
@@ -35,13 +37,14 @@ impl Facts {
     }
 
     /// The facts of `peer`, which was started with `config`.
-    pub(crate) fn of(peer: &PeerHandle, config: &Config) -> Self {
+    pub(crate) fn of(peer: &PeerHandle, config: &Config, http: Option<SocketAddr>) -> Self {
         Self {
             process: std::process::id(),
             node: peer.node(),
             serves_on: peer.local_addr(),
             listen: config.listen,
             dir: peer.dir().to_owned().into(),
+            http,
             indexers: config.indexers.clone(),
             network: config.network.clone(),
             insecure: config.security == Security::Insecure,

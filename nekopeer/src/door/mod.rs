@@ -44,7 +44,9 @@ pub(crate) enum DoorError {
     #[error("no peer takes commands at {0}")]
     NobodyThere(PathBuf),
     /// The peer runs as another user.
-    #[error("the peer of {0} belongs to another user: {1}")]
+    #[error(
+        "the peer of {0} belongs to another user: {1}; run this as that user, or with another --data-dir"
+    )]
     NotAllowed(PathBuf, io::Error),
     /// The peer is of another version of the program.
     #[error(
@@ -52,7 +54,9 @@ pub(crate) enum DoorError {
     )]
     OtherVersion(PathBuf),
     /// The socket failed.
-    #[error("the running peer of {0} cannot be asked: {1}")]
+    #[error(
+        "the running peer of {0} cannot be asked: {1}; run this again, and end the peer by a signal if it stays so"
+    )]
     Broken(PathBuf, io::Error),
 }
 

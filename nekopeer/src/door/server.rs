@@ -22,14 +22,14 @@ use super::{
     place::Place,
 };
 use crate::{
-    commands::{Answer, Command, Failure, FailureKind, Host, INPUT_WAITING_MAX, Piece, Reply, carry_out},
+    commands::{
+        Answer, COMMANDS_MAX, Command, Failure, FailureKind, Host, INPUT_WAITING_MAX, Piece, Reply, carry_out,
+    },
     storage::lock::DataLock,
 };
 
 /// Version of what is said at the door; the first frame of a connection.
 pub(super) const DOOR_VERSION: u32 = 4;
-/// Commands carried out at once. One whose caller does not take the answer counts until the caller leaves.
-pub(crate) const COMMANDS_MAX: usize = 64;
 /// Connections at once: more than commands, so that `stop` is always heard.
 const CONNECTIONS_MAX: usize = COMMANDS_MAX + 64;
 /// Time limit for a caller to say its command.
@@ -63,8 +63,6 @@ pub(crate) struct Door {
 struct Shared {
     host: Arc<Host>,
     facts: Facts,
-    /// Commands that may still be begun.
-    commands: Arc<Semaphore>,
     connections: Arc<Semaphore>,
     /// No new connections.
     closing: CancellationToken,
@@ -92,7 +90,6 @@ impl Door {
         let shared = Arc::new(Shared {
             host: Arc::clone(host),
             facts,
-            commands: Arc::new(Semaphore::new(COMMANDS_MAX)),
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
@@ -115,7 +112,7 @@ impl Door {
 
     #[cfg(test)]
     pub(super) fn free_commands(&self) -> usize {
-        self.shared.commands.available_permits()
+        self.shared.host.commands.available_permits()
     }
 
     /// Closes the door: takes no further command, ends those that run, and returns when all have ended.
@@ -196,18 +193,12 @@ impl Shared {
             },
             () = self.closed.cancelled() => return self.farewell(sender, Ending::Left).await,
         };
-        let permit = match command {
-            Command::Stop => None, // always has room
-            _ => match Arc::clone(&self.commands).try_acquire_owned() {
-                Ok(permit) => Some(permit),
-                Err(_) => {
-                    let busy = format!("the running peer carries out {COMMANDS_MAX} commands already");
-                    return sender.send(&Reply::Finished(Err(Failure::new(busy)))).await;
-                }
-            },
+        let place = match self.host.place(&command) {
+            Ok(place) => place,
+            Err(busy) => return sender.send(&Reply::Finished(Err(busy))).await,
         };
         let is_ended = self.run(command, receiver, sender).await?;
-        drop(permit);
+        drop(place);
         let ending = *self.ending.lock();
         if is_ended { Ok(()) } else { self.farewell(sender, ending).await }
     }
@@ -251,7 +242,7 @@ impl Shared {
     async fn farewell(&self, sender: &mut Sender, ending: Ending) -> io::Result<()> {
         let failure = match ending {
             Ending::Done | Ending::Left => {
-                Failure { kind: FailureKind::Moved, message: "the running peer ended".to_owned() }
+                Failure { kind: FailureKind::Moved, ..Failure::new("the running peer ended") }
             }
             Ending::Stopped => Failure::new("the running peer was stopped; what came so far is kept"),
         };

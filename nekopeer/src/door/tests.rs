@@ -5,17 +5,18 @@ use std::{sync::Arc, time::Duration};
 use nekoproto::FileName;
 use tempfile::TempDir;
 use tokio::{net::UnixStream, time::timeout};
-use tokio_util::sync::CancellationToken;
 
 use super::{
     Caller, Door, DoorError, Ending, Facts, Request,
     frames::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, split},
     knock,
     place::Place,
-    server::{COMMANDS_MAX, DOOR_VERSION},
+    server::DOOR_VERSION,
 };
 use crate::{
-    commands::{Answer, Command, Failure, FailureKind, Host, Reply, Row, Summary, no_input, rows_of},
+    commands::{
+        Answer, COMMANDS_MAX, Command, Failure, FailureKind, Host, Reply, Row, Summary, no_input, rows_of,
+    },
     config::Config,
     peer::Peer,
     publish::PublishOptions,
@@ -34,8 +35,8 @@ impl Fixture {
         let folder = TempDir::new().unwrap();
         let config = Config::new(folder.path());
         let peer = Peer::spawn(config.clone()).await.unwrap();
-        let facts = Facts::of(&peer, &config);
-        let host = Arc::new(Host { peer, stop: CancellationToken::new() });
+        let facts = Facts::of(&peer, &config, None);
+        let host = Host::new(peer);
         let door = Door::open(&config.data_dir(), &host, facts).unwrap();
         Self { folder, host, door }
     }
@@ -60,7 +61,7 @@ impl Fixture {
     }
 }
 
-const LIST: Command = Command::List { first: None };
+const LIST: Command = Command::List { first: None, after: None };
 
 /// Sends a command and takes nothing of the answer.
 async fn say(caller: &mut Caller, command: Command) {
@@ -140,7 +141,7 @@ async fn closed_door_is_nobody_and_a_leftover_socket_is_replaced() {
     assert!(matches!(knock(&data_dir).await, Err(DoorError::NobodyThere(_))));
     drop(place.listen().unwrap()); // as a killed process leaves it
     assert!(matches!(knock(&data_dir).await, Err(DoorError::NobodyThere(_))));
-    let facts = Facts::of(&host.peer, &Config::new(folder.path()));
+    let facts = Facts::of(&host.peer, &Config::new(folder.path()), None);
     let door = Door::open(&data_dir, &host, facts).unwrap();
     let fixture = Fixture { folder, host, door };
     assert_eq!(fixture.ask(LIST).await.0, Ok(Summary::Done));

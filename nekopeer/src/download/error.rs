@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nekoproto::{FileName, VerifiedRecord, Version};
+use nekoproto::{FileName, NodeId, VerifiedRecord, Version};
 
 use crate::{
     indexers::SearchError,
@@ -17,7 +17,7 @@ pub enum DownloadError {
     #[error(transparent)]
     Search(#[from] SearchError),
     /// No node offers the file.
-    #[error("nobody offers {name}{}", if *.complete { "" } else { " (but not every indexer answered)" })]
+    #[error("nobody offers {name}{}: check the name, or try again when its holders are back", if *.complete { "" } else { " (but not every indexer answered)" })]
     NotFound {
         /// The name.
         name: FileName,
@@ -33,11 +33,23 @@ pub enum DownloadError {
         /// The origins' records.
         origins: Vec<VerifiedRecord>,
     },
+    /// The origin of the copy here, or the one chosen before, offers the file no longer; others do.
+    #[error("origin {}, whose {name} was chosen here before, offers it no longer; --origin {} takes the one of \
+        another", .origin.short(),
+        .others.iter().map(NodeId::short).collect::<Vec<_>>().join(" or "))]
+    ChosenGone {
+        /// The name.
+        name: FileName,
+        /// The origin that was chosen.
+        origin: NodeId,
+        /// Those that offer a file under the name.
+        others: Vec<NodeId>,
+    },
     /// This peer is the file's origin.
-    #[error("{0} is published by this peer itself")]
+    #[error("{0} is published by this peer itself: it is here already, ls says where")]
     Own(FileName),
     /// The name is being downloaded already.
-    #[error("{0} is being downloaded already")]
+    #[error("{0} is being downloaded already: wait for that")]
     AlreadyRunning(FileName),
     /// The destination holds a file that is not an unchanged copy of this peer's.
     #[error("{0} exists and is not a copy from here: move it away, or replace it with --force")]
@@ -55,7 +67,9 @@ pub enum DownloadError {
         existing: PathBuf,
     },
     /// Every version found is older than one that is or was held.
-    #[error("only version {found} of {name} can be found, and version {held} is or was here")]
+    #[error(
+        "only version {found} of {name} can be found, and version {held} is or was here: try again when who has a newer one is back"
+    )]
     Older {
         /// The name.
         name: FileName,
@@ -78,7 +92,9 @@ pub enum DownloadError {
         why: String,
     },
     /// The origin's record contradicts itself.
-    #[error("{0}: the origin signed a content hash that its own chunks do not have")]
+    #[error(
+        "{0}: the origin signed a content hash that its own chunks do not have: it must be published again"
+    )]
     OriginLies(FileName),
     /// In a bulk download, no indexer could be asked.
     #[error("{name} cannot be looked for: {why}")]
@@ -117,7 +133,11 @@ impl DownloadError {
     pub(super) const fn is_not_found(&self) -> bool {
         matches!(
             self,
-            Self::Search(_) | Self::NotFound { .. } | Self::NobodyAsked { .. } | Self::Older { .. }
+            Self::Search(_)
+                | Self::NotFound { .. }
+                | Self::ChosenGone { .. }
+                | Self::NobodyAsked { .. }
+                | Self::Older { .. }
         )
     }
 
@@ -127,6 +147,7 @@ impl DownloadError {
         match self {
             Self::Search(_)
             | Self::NotFound { .. }
+            | Self::ChosenGone { .. }
             | Self::NobodyAsked { .. }
             | Self::AlreadyRunning(_)
             | Self::Older { .. }

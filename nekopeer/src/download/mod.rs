@@ -13,15 +13,17 @@ mod to_pipe;
 mod version;
 
 use std::{
+    collections::HashMap,
     net::SocketAddr,
     num::NonZeroU64,
     path::PathBuf,
+    slice,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use nekoproto::{
-    FileName, Freshness, Holder, NodeId, VerifiedRecord, limits::TTL_DEFAULT, transport::Endpoint,
+    FileName, Freshness, Holder, NodeId, Record, VerifiedRecord, limits::TTL_DEFAULT, transport::Endpoint,
 };
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
@@ -30,7 +32,7 @@ pub(crate) use self::file::look_alikes::LookAlikes;
 pub use self::{error::DownloadError, many::Downloads};
 use self::{file::destination::Destination, swarm::Report};
 use crate::{
-    indexers::{Answer, Indexers, Scope},
+    indexers::{Answer, Indexers, Scope, via::Via},
     library::Library,
     peers::Peers,
     serve::partial_files::PartialFiles,
@@ -51,18 +53,33 @@ pub struct DownloadOptions {
     /// Destination path; `None`: under its name in the share folder.
     pub output: Option<PathBuf>,
     /// If several origins publish different files under the name: the first digits of the wanted origin's
-    /// id.
+    /// id, or `any`. The choice is remembered.
     pub origin: Option<String>,
     /// Replace an existing file that is not a copy of this peer's; store the file next to one whose name
     /// other systems treat as equal.
     pub force: bool,
     /// Hops the query travels.
     pub ttl_hops: u8,
+    /// The same as `origin` for single names; the others go by `origin`.
+    pub origins: Arc<HashMap<FileName, String>>,
+    /// Indexers that are asked besides the peer's own.
+    pub via: Via,
+}
+
+/// Instead of an origin: any; one that was chosen before is forgotten.
+pub(crate) const ANY_ORIGIN: &str = "any";
+
+impl DownloadOptions {
+    /// Whose file of this name is wanted.
+    fn origin_of(&self, name: &FileName) -> Option<&str> {
+        self.origins.get(name).or(self.origin.as_ref()).map(String::as_str)
+    }
 }
 
 impl Default for DownloadOptions {
     fn default() -> Self {
-        Self { output: None, origin: None, force: false, ttl_hops: TTL_DEFAULT }
+        let (origins, via) = Default::default();
+        Self { output: None, origin: None, force: false, ttl_hops: TTL_DEFAULT, origins, via }
     }
 }
 
@@ -179,19 +196,40 @@ impl Downloader {
     }
 
     /// Searches, and chooses as [`choose`](Self::choose) does.
-    async fn find(&self, name: &FileName, options: &DownloadOptions) -> Result<Target, DownloadError> {
+    pub(crate) async fn find(
+        &self,
+        name: &FileName,
+        options: &DownloadOptions,
+    ) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let scope = Scope::Network { ttl_hops: options.ttl_hops };
-        let found = match self.peers.search(name, scope).await {
+        let found = match self.peers.search(name, scope, &options.via).await {
             Ok(Answer { candidates, complete }) => self.choose(name, options, candidates, complete),
             Err(error) => Err(error.into()),
         };
-        let error = match found {
-            Ok(target) => return Ok(target),
-            Err(error) => error,
+        let found = match found {
+            Ok(target) => Ok(target),
+            Err(error) => self.ask_further(vec![(name.clone(), error)], options).await.remove(0).1,
         };
-        let mut found = self.ask_origins(vec![(name.clone(), error)], options).await;
-        found.remove(0).1
+        self.note_choices(found.iter(), options).await;
+        found
+    }
+
+    /// Remembers whose files were asked for, so that later downloads of these names choose the same.
+    async fn note_choices<'a>(&self, targets: impl Iterator<Item = &'a Target>, options: &DownloadOptions) {
+        let choice = |target: &Target| {
+            let Record { name, origin, .. } = &*target.record;
+            let chosen = (options.origin_of(name)? != ANY_ORIGIN).then_some(*origin);
+            Some((name.clone(), chosen))
+        };
+        let choices: Vec<_> = targets.filter_map(choice).collect();
+        if choices.is_empty() {
+            return;
+        }
+        let note = move |library: &Arc<Library>| library.catalogue.note_chosen(&choices);
+        if let Err(error) = self.library.blocking(note).await {
+            tracing::warn!(%error, "the choice of an origin is not remembered"); // it is asked for again
+        }
     }
 
     fn refuse_own(&self, name: &FileName) -> Result<(), DownloadError> {
@@ -210,11 +248,21 @@ impl Downloader {
     ) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let here = self.library.catalogue.get(name);
-        let of_copy = || here.as_ref().map(|entry| entry.record.origin.to_string());
-        let origin = options.origin.clone().or_else(of_copy);
-        let mut target = choose(candidates, origin.as_deref()).map_err(|why| match why {
-            NoChoice::NoHit => DownloadError::NotFound { name: name.clone(), complete },
-            NoChoice::Ambiguous(origins) => DownloadError::Ambiguous { name: name.clone(), origins },
+        // A copy stays that of its origin; without one, what was chosen before counts.
+        let before = match (options.origin_of(name), &here) {
+            (Some(_), _) => None,
+            (None, Some(entry)) => Some(entry.record.origin),
+            (None, None) => self.library.catalogue.chosen(name)?,
+        };
+        let said = options.origin_of(name).filter(|origin| *origin != ANY_ORIGIN);
+        let origin = said.map(str::to_owned).or(before.map(|before| before.to_string()));
+        let others: Vec<NodeId> = candidates.iter().map(|candidate| candidate.record.origin).collect();
+        let mut target = choose(candidates, origin.as_deref()).map_err(|why| match (why, before) {
+            (NoChoice::NoHit, Some(origin)) if !others.is_empty() => {
+                DownloadError::ChosenGone { name: name.clone(), origin, others }
+            }
+            (NoChoice::NoHit, _) => DownloadError::NotFound { name: name.clone(), complete },
+            (NoChoice::Ambiguous(origins), _) => DownloadError::Ambiguous { name: name.clone(), origins },
         })?;
         target.sources.retain(|source| source.node != self.library.node);
         let was_here = self.library.catalogue.floor(name, &target.record.origin)?.map(Arc::new);
@@ -234,12 +282,14 @@ impl Downloader {
     fn look_for_sources(
         &self,
         record: &VerifiedRecord,
-        ttl_hops: u8,
+        options: &DownloadOptions,
     ) -> impl Future<Output = Vec<Holder>> + Send + 'static {
         let (indexers, record, own) = (Arc::clone(&self.indexers), record.clone(), self.library.node);
+        let (scope, via) = (Scope::Network { ttl_hops: options.ttl_hops }, options.via.clone());
         async move {
-            let answer = indexers.search(&record.name, Scope::Network { ttl_hops }).await.unwrap_or_default();
-            let same = answer.candidates.into_iter().filter(|found| found.record.content == record.content);
+            let answers = indexers.search_all(slice::from_ref(&record.name), scope, &via).await;
+            let found = answers.unwrap_or_default().into_iter().flat_map(|answer| answer.candidates);
+            let same = found.filter(|found| found.record.content == record.content);
             same.flat_map(|found| found.holders).filter(|holder| holder.node != own).collect()
         }
     }
@@ -247,6 +297,7 @@ impl Downloader {
 
 /// Starts to watch copies, and offers them in the background.
 fn keep(library: &Library, indexers: &Indexers, entries: &[Entry]) {
+    library.counters.downloads.add(entries.len() as u64);
     library.keep(entries);
     let records: Vec<VerifiedRecord> = entries.iter().map(|entry| entry.record.clone()).collect();
     indexers.offer_soon(&records);

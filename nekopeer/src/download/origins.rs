@@ -1,21 +1,54 @@
-//! Origins as sources of last resort: where no indexer lists a file that is or was held here, its origin is asked
-//! at its last known address.
+//! Who is asked where the indexers do not list a file: the origin of a copy that is or was held here, at its last
+//! known address; then the indexers that earlier tickets named.
 
 use std::collections::HashMap;
 
 use futures::{StreamExt, stream};
-use nekoproto::{FileName, Holder, VerifiedRecord};
+use nekoproto::{FileName, Holder, Record, VerifiedRecord};
 
 use super::{DownloadOptions, Downloader, error::DownloadError};
-use crate::{peers::ORIGINS_AT_ONCE, state::choice::Target};
+use crate::{
+    indexers::{Answer, Scope},
+    peers::ORIGINS_AT_ONCE,
+    state::choice::Target,
+};
 
 /// What to download under a name, or why nothing was found.
 type Found = (FileName, Result<Target, DownloadError>);
 
 impl Downloader {
+    /// Asks whoever else may know of names that could not be found; a name that nobody else offers keeps its error.
+    pub(super) async fn ask_further(
+        &self,
+        failed: Vec<(FileName, DownloadError)>,
+        options: &DownloadOptions,
+    ) -> Vec<Found> {
+        let mut found = self.ask_origins(failed, options).await;
+        let is_left = |(_, found): &Found| matches!(found, Err(error) if error.is_not_found());
+        let left: Vec<FileName> =
+            found.iter().filter(|one| is_left(one)).map(|(name, _)| name.clone()).collect();
+        if left.is_empty() {
+            return found;
+        }
+        let via = self.indexers.connect_remembered(&options.via).await;
+        if via.good.is_empty() {
+            return found;
+        }
+        let scope = Scope::Network { ttl_hops: options.ttl_hops };
+        let answers = self.peers.search_all(&left, scope, &via).await.unwrap_or_default();
+        let mut answers: HashMap<FileName, Answer> = left.into_iter().zip(answers).collect();
+        for (name, found) in &mut found {
+            let Some(Answer { candidates, complete }) = answers.remove(name) else { continue };
+            if let Ok(target) = self.choose(name, options, candidates, complete) {
+                *found = Ok(target);
+            }
+        }
+        found
+    }
+
     /// Asks the origins of names that could not be found, many names per call; a name whose origin does not offer
     /// it either keeps its error.
-    pub(super) async fn ask_origins(
+    async fn ask_origins(
         &self,
         failed: Vec<(FileName, DownloadError)>,
         options: &DownloadOptions,
@@ -53,11 +86,10 @@ impl Downloader {
             Some(held) => vec![(*held).clone()],
             None => catalogue.floors(name).unwrap_or_default(),
         };
-        let is_wanted =
-            |origin: String| options.origin.as_ref().is_none_or(|digits| origin.starts_with(digits));
-        let mut wanted = copies
-            .into_iter()
-            .filter(|copy| !catalogue.is_own(copy) && is_wanted(copy.record.origin.to_string()));
+        let is_wanted = |copy: &Record| {
+            options.origin_of(&copy.name).is_none_or(|digits| copy.origin.to_string().starts_with(digits))
+        };
+        let mut wanted = copies.into_iter().filter(|copy| !catalogue.is_own(copy) && is_wanted(&copy.record));
         let (copy, other) = (wanted.next()?, wanted.next());
         let origin = Holder::new(copy.record.origin, copy.origin_addr.filter(|_| other.is_none())?);
         Some((origin, copy.newest.unwrap_or(copy.record)))

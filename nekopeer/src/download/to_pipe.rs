@@ -4,6 +4,7 @@
 use std::{
     fs::File,
     io::Write,
+    ops::Range,
     os::unix::fs::FileExt,
     sync::{
         Arc,
@@ -29,7 +30,7 @@ use crate::{
         outboard::Segments,
     },
     library::Library,
-    state::schedule::Order,
+    state::{choice::Target, schedule::Order},
     storage::place::Place,
     util::{progress::Progress, tasks::blocking},
 };
@@ -46,15 +47,33 @@ impl Downloader {
         out: impl Write + Send + 'static,
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
-        let started = Instant::now();
         let target = self.find(name, options).await?;
+        let whole = 0..target.record.size;
+        self.read_found(target, whole, options, out, progress).await
+    }
+
+    /// As [`read`](Self::read), of a version that was found, the bytes in `range` only: no others are fetched but
+    /// those of the same chunks.
+    ///
+    /// A part is verified by the hashes of its chunks, which the record's signature covers. That the whole file has
+    /// the content hash of the record is verified only if all of it is read, after its last byte was written.
+    pub(crate) async fn read_found(
+        &self,
+        target: Target,
+        range: Range<u64>,
+        options: &DownloadOptions,
+        out: impl Write + Send + 'static,
+        progress: &Arc<Progress>,
+    ) -> Result<Downloaded, DownloadError> {
+        let started = Instant::now();
         let record = target.record;
+        let is_whole = range == (0..record.size);
         progress.set_total(record.size);
         let plan = self.find_manifest(&record, &target.sources).await?;
         let (assembly, local, file) = {
             let (record, manifest) = (record.clone(), Arc::clone(&plan.manifest));
-            let outboard = plan.outboard.clone();
-            self.library.blocking(move |library| open(library, &record, manifest, outboard)).await?
+            let (outboard, range) = (plan.outboard.clone(), range.clone());
+            self.library.blocking(move |library| open(library, &record, manifest, outboard, &range)).await?
         };
         // Stops the writer, also if this future is dropped.
         let stop = scopeguard::guard(Arc::new(AtomicBool::new(false)), |stop| {
@@ -62,6 +81,7 @@ impl Downloader {
         });
         let writer = Writer {
             manifest: Arc::clone(&plan.manifest),
+            range,
             file,
             have: Arc::clone(assembly.have()),
             stop: Arc::clone(&stop),
@@ -74,7 +94,7 @@ impl Downloader {
             Order::InOrder,
             (progress, progress.mark()),
         );
-        let look = || self.look_for_sources(&record, options.ttl_hops);
+        let look = || self.look_for_sources(&record, options);
         let fetching = async {
             let fetched = self.fetch(transfer, local, plan.begin, look).await?;
             if fetched.left > 0 {
@@ -85,16 +105,18 @@ impl Downloader {
         };
         let writing = async {
             let written = blocking(move || writer.write(out)).await;
-            written.map_err(|why| DownloadError::Pipe { name: name.clone(), why })
+            written.map_err(|why| DownloadError::Pipe { name: record.name.clone(), why })
         };
         let (fetched, ()) = futures::future::try_join(fetching, writing).await?;
-        let (wanted, token) = (record.clone(), self.library.tasks.stop.child_token());
-        let _stop = token.clone().drop_guard();
-        let checked = blocking(move || fetched.assembly.check(&wanted, &token)).await;
-        checked.map_err(|error| match error {
-            AssembleError::Store(error) => error.into(),
-            _ => DownloadError::OriginLies(name.clone()),
-        })?;
+        if is_whole {
+            let (wanted, token) = (record.clone(), self.library.tasks.stop.child_token());
+            let _stop = token.clone().drop_guard();
+            let checked = blocking(move || fetched.assembly.check(&wanted, &token)).await;
+            checked.map_err(|error| match error {
+                AssembleError::Store(error) => error.into(),
+                _ => DownloadError::OriginLies(record.name.clone()),
+            })?;
+        }
         Ok(Downloaded {
             path: "-".into(),
             bytes_moved: fetched.report.bytes_moved,
@@ -108,17 +130,21 @@ impl Downloader {
     }
 }
 
+/// Opens an unlinked file for the chunks in `range`; the others count as had.
 fn open(
     library: &Library,
     record: &VerifiedRecord,
     manifest: Arc<Manifest>,
     outboard: Option<Arc<Segments>>,
+    range: &Range<u64>,
 ) -> Result<(Assembly, LocalChunks, Arc<File>), DownloadError> {
     let partial = Place::anywhere(&library.data_dir.join("pipe"))?.partial(&record.content)?;
     partial.clear()?;
     let file = partial.reopen()?;
     partial.unlink()?; // removed by the system when it is closed
-    let had = Bitfield::with_capacity(manifest.chunks().len());
+    let (chunks, wanted) = (manifest.chunks().len(), manifest.chunks_in(range.clone()));
+    let mut had = Bitfield::with_capacity(chunks);
+    (0..wanted.start).chain(wanted.end..chunks).for_each(|index| had.insert(index));
     let assembly = Assembly::open(manifest, outboard, partial, &had, Segments::new(record.size));
     let local = LocalChunks::find(&library.catalogue, record, None, &assembly, false, &library.tasks.stop);
     Ok((assembly, local, file))
@@ -127,24 +153,27 @@ fn open(
 /// Writes the chunks in order.
 struct Writer {
     manifest: Arc<Manifest>,
+    range: Range<u64>,
     file: Arc<File>,
     have: Arc<SharedBitfield>,
     stop: Arc<AtomicBool>,
 }
 
 impl Writer {
-    /// Writes all chunks. Blocking. Ends without an error when told to stop.
+    /// Writes the bytes in the range. Blocking. Ends without an error when told to stop.
     fn write(&self, mut out: impl Write) -> std::io::Result<()> {
         let mut buffer = Vec::new();
-        for (index, chunk) in self.manifest.chunks().iter().enumerate() {
+        for index in self.manifest.chunks_in(self.range.clone()) {
             while !self.have.contains(index) {
                 if self.stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }
                 std::thread::sleep(LOOK_EVERY);
             }
-            buffer.resize(chunk.len as usize, 0);
-            self.file.read_exact_at(&mut buffer, self.manifest.range(index).start)?;
+            let chunk = self.manifest.range(index);
+            let (start, end) = (chunk.start.max(self.range.start), chunk.end.min(self.range.end));
+            buffer.resize(usize::try_from(end - start).unwrap_or(usize::MAX), 0);
+            self.file.read_exact_at(&mut buffer, start)?;
             out.write_all(&buffer)?;
         }
         out.flush()

@@ -66,7 +66,7 @@ impl Downloader {
         for attempt in 1.. {
             let order = self.order(&record, plan.manifest.chunks().len());
             let transfer = Transfer::new(self, record.clone(), assembly, &local, order, (progress, mark));
-            let look = || self.look_for_sources(&record, options.ttl_hops);
+            let look = || self.look_for_sources(&record, options);
             let fetched = self.fetch(transfer, local, begin, look).await?;
             report.add(fetched.report);
             if fetched.left > 0 {

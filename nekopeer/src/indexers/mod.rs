@@ -1,8 +1,11 @@
 //! The indexers of this peer: registers what it offers with each, and searches all of them concurrently.
 
 mod find;
+mod known;
 mod search;
 mod session;
+mod trace;
+pub(crate) mod via;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -19,8 +22,10 @@ pub use self::{
     search::{Answer, SearchError},
 };
 use crate::{
+    config::Config,
     library::{Library, events::Event},
     state::registrations::{Generation, Registrations},
+    storage::remembered::Home,
 };
 
 /// Time limit for withdrawing everything when the peer shuts down.
@@ -30,6 +35,15 @@ const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const LOOKED_AT: usize = 512;
 
+/// How this peer stands with one of its indexers.
+#[derive(Debug)]
+pub(crate) struct IndexerLink {
+    pub(crate) addr: SocketAddr,
+    pub(crate) is_connected: bool,
+    /// Why it is not.
+    pub(crate) why: Option<String>,
+}
+
 /// The indexers of this peer.
 #[derive(Debug)]
 pub(crate) struct Indexers {
@@ -37,23 +51,30 @@ pub(crate) struct Indexers {
     sessions: Vec<Session>,
     registrations: Arc<Mutex<Registrations>>,
     query_deadline: Duration,
+    endpoint: Arc<Endpoint>,
+    /// What this peer belongs to.
+    pub(crate) home: Home,
+    /// Whether announcements are listened to.
+    discovers: bool,
 }
 
 impl Indexers {
-    /// Starts to connect to each of `addrs`, and keeps the offers registered there.
-    pub(crate) fn spawn(
-        addrs: &[SocketAddr],
-        query_deadline: Duration,
-        endpoint: &Arc<Endpoint>,
-        library: &Arc<Library>,
-    ) -> Arc<Self> {
-        let registrations = Arc::new(Mutex::new(Registrations::new(addrs.len())));
-        let all: Arc<[SocketAddr]> = addrs.into();
-        let session = |index| Session::spawn(index, &all, endpoint, library, &registrations);
-        let sessions = (0..addrs.len()).map(session).collect();
-        let indexers =
-            Arc::new(Self { library: Arc::clone(library), sessions, registrations, query_deadline });
-        if library.is_serving && !addrs.is_empty() {
+    /// Starts to connect to each indexer of `config`, and keeps the offers registered there.
+    pub(crate) fn spawn(config: &Config, endpoint: &Arc<Endpoint>, library: &Arc<Library>) -> Arc<Self> {
+        let all: Arc<[SocketAddr]> = config.indexers.as_slice().into();
+        let registrations = Arc::new(Mutex::new(Registrations::new(all.len())));
+        let key = |index: usize| config.keys.get(&all[index]).copied();
+        let session = |index| Session::spawn((index, key(index)), &all, endpoint, library, &registrations);
+        let indexers = Arc::new(Self {
+            library: Arc::clone(library),
+            sessions: (0..all.len()).map(session).collect(),
+            registrations,
+            query_deadline: config.query_deadline,
+            endpoint: Arc::clone(endpoint),
+            home: config.home(),
+            discovers: config.discovers,
+        });
+        if library.is_serving && !all.is_empty() {
             let looking = Arc::clone(&indexers);
             library.tasks.spawn_until_stop(async move { looking.look_at_files().await });
         }
@@ -182,6 +203,16 @@ impl Indexers {
         for error in join_all(telling).await.into_iter().filter_map(Result::err) {
             debug!(%error, "an indexer could not be told of a newer version");
         }
+    }
+
+    /// How this peer stands with each of them.
+    pub(crate) fn links(&self) -> Vec<IndexerLink> {
+        let link = |session: &Session| {
+            let is_connected = session.is_connected();
+            let why = (!is_connected).then(|| session.why_away());
+            IndexerLink { addr: session.addr(), is_connected, why }
+        };
+        self.sessions.iter().map(link).collect()
     }
 
     /// Waits until the first attempt to connect to each indexer has ended.

@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    slice,
     time::{Duration, Instant},
 };
 
@@ -17,7 +16,11 @@ use nekoproto::{
 use parking_lot::Mutex;
 use tarpc::client::RpcError;
 
-use super::{Indexers, session::Session};
+use super::{
+    Indexers,
+    session::Session,
+    via::{Connected, Via},
+};
 use crate::state::choice::Candidate;
 
 /// How far a search goes.
@@ -30,6 +33,34 @@ pub(crate) enum Scope {
         /// Hops beyond the own indexers.
         ttl_hops: u8,
     },
+}
+
+/// Who is asked.
+#[derive(Clone, Copy)]
+enum Asked<'a> {
+    /// An own indexer.
+    Session(&'a Session),
+    /// One that the command names.
+    Via(&'a Connected),
+}
+
+impl Asked<'_> {
+    fn addr(self) -> SocketAddr {
+        match self {
+            Self::Session(session) => session.addr(),
+            Self::Via(connected) => connected.at.addr,
+        }
+    }
+}
+
+impl Via {
+    /// Why nobody was asked.
+    fn failure(&self) -> SearchError {
+        match self.failed.last().cloned() {
+            Some((indexer, why)) => SearchError::Unreachable { indexer, why },
+            None => SearchError::NoIndexer,
+        }
+    }
 }
 
 /// The result of a search for one name.
@@ -49,7 +80,9 @@ pub enum SearchError {
     #[error("no indexer is given: name one with --indexer ADDR")]
     NoIndexer,
     /// None of the indexers answered.
-    #[error("indexer {indexer} cannot be asked: {why}")]
+    #[error(
+        "indexer {indexer} cannot be asked: {why}; check that it runs and can be reached, or give another with --indexer"
+    )]
     Unreachable {
         /// One of them.
         indexer: SocketAddr,
@@ -65,16 +98,8 @@ pub enum SearchError {
 }
 
 impl Indexers {
-    /// Searches for `name`.
-    ///
-    /// # Errors
-    /// No indexer answered. If only some did, the answer is incomplete.
-    pub(crate) async fn search(&self, name: &FileName, scope: Scope) -> Result<Answer, SearchError> {
-        let answers = self.search_all(slice::from_ref(name), scope).await?;
-        Ok(answers.into_iter().next().unwrap_or_default()) // one answer per name
-    }
-
-    /// Searches for all of `names`, many per call; returns answers in the order of `names`.
+    /// Searches for all of `names`, many per call, at the own indexers and at those of `via`; returns answers in the
+    /// order of `names`.
     ///
     /// # Errors
     /// No indexer answered. If some did not answer a call, the answers of that call are incomplete.
@@ -82,15 +107,20 @@ impl Indexers {
         &self,
         names: &[FileName],
         scope: Scope,
+        via: &Via,
     ) -> Result<Vec<Answer>, SearchError> {
         let mut merged = vec![Answer { candidates: Vec::new(), complete: true }; names.len()];
-        let (mut answered, mut failure) = (false, SearchError::NoIndexer);
+        let (mut answered, mut failure) = (false, via.failure());
+        let asked = || {
+            let own = self.sessions.iter().map(Asked::Session);
+            own.chain(via.connected.iter().map(Asked::Via))
+        };
         for (names, merged) in names.chunks(BATCH_MAX).zip(merged.chunks_mut(BATCH_MAX)) {
             // The deadline of each call is that of a single query.
             let deadline = Instant::now() + self.query_deadline;
             let msg_id = MsgId::random(); // the same for all indexers: the network handles it once
-            let asked = self.sessions.iter().map(|session| ask_one(session, scope, msg_id, names, deadline));
-            let mut answers: FuturesUnordered<_> = asked.collect();
+            let asking = asked().map(|asked| ask_one(asked, scope, msg_id, names, deadline));
+            let mut answers: FuturesUnordered<_> = asking.collect();
             while let Some(answer) = answers.next().await {
                 match answer {
                     Ok(replies) => {
@@ -129,7 +159,7 @@ impl Indexers {
             self.sessions.iter().filter(|session| session.is_connected()).map(async |session| {
                 for (msg_id, names) in &batches {
                     let deadline = Instant::now() + self.query_deadline;
-                    let replies = ask_one(session, scope, *msg_id, names, deadline).await;
+                    let replies = ask_one(Asked::Session(session), scope, *msg_id, names, deadline).await;
                     let Ok(replies) = replies else { return };
                     for (name, hit) in names.iter().zip(replies).flat_map(|(name, reply)| {
                         reply.hits.into_vec().into_iter().map(move |hit| (name, hit))
@@ -156,16 +186,20 @@ impl Indexers {
 
 /// Asks one indexer for at most [`BATCH_MAX`] names; returns one reply per name.
 async fn ask_one(
-    session: &Session,
+    asked: Asked<'_>,
     scope: Scope,
     msg_id: MsgId,
     names: &[FileName],
     deadline: Instant,
 ) -> Result<Vec<QueryReply>, SearchError> {
     let left = || deadline.saturating_duration_since(Instant::now());
-    let unreachable = |why: String| SearchError::Unreachable { indexer: session.addr(), why };
-    let Some(client) = session.client_within(left()).await else {
-        return Err(unreachable(session.why_away()));
+    let unreachable = |why: String| SearchError::Unreachable { indexer: asked.addr(), why };
+    let client = match asked {
+        Asked::Session(session) => {
+            let client = session.client_within(left()).await;
+            client.ok_or_else(|| unreachable(session.why_away()))?
+        }
+        Asked::Via(connected) => connected.client.clone(),
     };
     let failed = |error: RpcError| unreachable(error.to_string());
     if let [name] = names {

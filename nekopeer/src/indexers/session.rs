@@ -10,8 +10,8 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, IndexerServiceClient, InvalidateRequest, LeaseReply, List, MsgId, Names, PeerService, Records,
-    Refusal, RegisterRequest, VerifiedRecord,
+    FileName, IndexerAddr, IndexerServiceClient, InvalidateRequest, LeaseReply, List, MsgId, Names, NodeId,
+    PeerService, Records, Refusal, RegisterRequest, VerifiedRecord,
     limits::BATCH_MAX,
     transport::{Connection, Endpoint, Link, LinkState, call_within, control},
 };
@@ -82,9 +82,10 @@ pub(super) enum SessionError {
 }
 
 impl Session {
-    /// Starts to connect to the indexer `all[index]`, and keeps the offers registered there.
+    /// Starts to connect to the indexer `all[index]`, and keeps the offers registered there. With `key`, no other
+    /// node at that address is used.
     pub(super) fn spawn(
-        index: IndexerIndex,
+        (index, key): (IndexerIndex, Option<NodeId>),
         all: &Arc<[SocketAddr]>,
         endpoint: &Arc<Endpoint>,
         library: &Arc<Library>,
@@ -97,11 +98,12 @@ impl Session {
             let (client, driver) = control::open(connection.io, control.serve(), IndexerServiceClient::from);
             (client, Box::pin(driver) as control::Driver)
         };
+        let at = (all[index], key);
         let worker = Arc::new(Worker {
             index,
             all: Arc::clone(all),
             library: Arc::clone(library),
-            link: Link::spawn(Arc::clone(endpoint), all[index], tasks.stop.clone(), &tasks.tracker, open),
+            link: Link::spawn(Arc::clone(endpoint), at, tasks.stop.clone(), &tasks.tracker, open),
             registrations: Arc::clone(registrations),
             changed: Notify::new(),
             told: watch::Sender::default(),
@@ -119,6 +121,14 @@ impl Session {
         self.worker.link.addr()
     }
 
+    /// Who it is; `None` while it is not connected.
+    pub(super) fn node(&self) -> Option<NodeId> {
+        match &*self.worker.link.watch().borrow() {
+            LinkState::Up { remote, .. } => Some(remote.node),
+            LinkState::Connecting | LinkState::Down(_) => None,
+        }
+    }
+
     /// Waits until the first attempt to connect has ended.
     pub(super) async fn tried(&self) {
         self.worker.link.tried().await;
@@ -127,6 +137,19 @@ impl Session {
     /// Wakes the session: there are changes to register.
     pub(super) fn wake(&self) {
         self.worker.changed.notify_one();
+    }
+
+    /// The indexer's id, while it is connected.
+    pub(super) fn remote(&self) -> Option<NodeId> {
+        match &*self.worker.link.watch().borrow() {
+            LinkState::Up { remote, .. } => Some(remote.node),
+            LinkState::Connecting | LinkState::Down(_) => None,
+        }
+    }
+
+    /// Its address and id, while it is connected.
+    pub(super) fn at(&self) -> Option<IndexerAddr> {
+        Some(IndexerAddr { addr: self.addr(), node: self.remote()? })
     }
 
     /// Whether it is connected.

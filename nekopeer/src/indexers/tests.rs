@@ -110,7 +110,9 @@ impl Reader {
 
     /// The same, looked up by `viewer`: a peer learns from what it finds which of its own copies are outdated.
     async fn listed_for(&self, viewer: &Self) -> Option<(u64, Vec<(bool, bool)>)> {
-        let answer = viewer.indexers().search(&name(), Scope::Own).await.unwrap();
+        let answers =
+            viewer.indexers().search_all(&[name()], Scope::Own, &via::Via::default()).await.unwrap();
+        let answer = &answers[0];
         let found = answer.candidates.first()?;
         let holder = |holder: &Holder| (holder.node == self.peer.node(), holder.partial);
         Some((found.record.version.get(), found.holders.iter().map(holder).collect()))

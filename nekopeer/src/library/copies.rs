@@ -1,8 +1,9 @@
 //! Copies of other origins' files: their freshness, and when to ask their origins.
 
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nekoproto::{FileName, Freshness, NodeId, VerifiedRecord};
+use serde::{Deserialize, Serialize};
 
 use super::{ENTRIES_AT_ONCE, Library, events::Event};
 use crate::{
@@ -14,7 +15,24 @@ use crate::{
     util::clock,
 };
 
+/// When the origin of a copy confirmed it last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirmed {
+    /// When the question was sent, in Unix time in milliseconds.
+    pub at_ms: u64,
+    /// Until when the copy counts as fresh, the same.
+    pub until_ms: u64,
+}
+
 impl Library {
+    /// When the copy of `record` was confirmed last.
+    pub(crate) fn confirmed_at(&self, record: &VerifiedRecord) -> Option<Confirmed> {
+        let (since, bound) = self.confirmed_since(record)?;
+        let at = SystemTime::now().checked_sub(since)?;
+        let ms = |time: SystemTime| u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok();
+        Some(Confirmed { at_ms: ms(at)?, until_ms: ms(at + bound)? })
+    }
+
     /// Starts to watch the copies in `entries`.
     pub(crate) fn keep(&self, entries: &[Entry]) {
         {
@@ -94,6 +112,20 @@ impl Library {
             Freshness::Fresh if self.is_contested(record) => Freshness::Unverified,
             freshness => freshness,
         }
+    }
+
+    /// How long ago the question was sent that the origin of the copy of `record` confirmed last, and how long
+    /// that counts.
+    pub(super) fn confirmed_since(&self, record: &VerifiedRecord) -> Option<(Duration, Duration)> {
+        let copies = self.copies.lock();
+        let copy = copies.get(&record.name).filter(|copy| copy.holds(record))?;
+        copy.confirmation().map(|(at, bound)| (clock::now().saturating_duration_since(at), bound))
+    }
+
+    /// Whether asking the origin of the copy of `record` now may tell more than is known: not while it is away,
+    /// since it is then asked again at growing intervals.
+    pub(crate) fn is_worth_asking(&self, record: &VerifiedRecord) -> bool {
+        self.copies.lock().get(&record.name).is_none_or(CopyState::is_reachable)
     }
 
     /// Whether a newer version of the copy of `name` is known.

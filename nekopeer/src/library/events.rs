@@ -73,6 +73,17 @@ pub enum Event {
         /// The version published elsewhere.
         version: Version,
     },
+    /// A command that ran in the background has ended.
+    JobEnded {
+        /// Its id.
+        id: u64,
+        /// What it did.
+        what: String,
+        /// How it ended.
+        state: String,
+        /// Why it did not end well.
+        why: Option<String>,
+    },
     /// A background operation failed.
     Failed {
         /// Which file.
@@ -132,6 +143,10 @@ impl fmt::Display for Event {
                 f,
                 "version {version} of {name} was published with this key elsewhere: publish again to replace it"
             ),
+            Self::JobEnded { id, what, state, why: None } => write!(f, "job {id} {state}: {what}"),
+            Self::JobEnded { id, what, state, why: Some(why) } => {
+                write!(f, "job {id} {state}: {what}: {why}")
+            }
             Self::Failed { name, why } => write!(f, "{name}: {why}"),
         }
     }

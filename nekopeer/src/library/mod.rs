@@ -1,10 +1,13 @@
 //! What this peer knows of its files: what it publishes and holds, how fresh its copies are, and which
 //! peers subscribe. News is *recorded* here, durably; [`watch`](crate::watch) acts on it.
 
+pub(crate) mod census;
 pub(crate) mod copies;
+pub(crate) mod counters;
 pub(crate) mod events;
 pub(crate) mod learn;
 mod numbers;
+pub(crate) mod opened;
 pub(crate) mod status;
 pub(crate) mod subscribers;
 
@@ -21,6 +24,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    counters::Counters,
     events::{EVENTS_KEPT, Event},
     learn::OwnNews,
     subscribers::Subscribers,
@@ -45,6 +49,7 @@ pub(crate) struct Library {
     pub(crate) subscribers: Subscribers,
     pub(crate) verifier: Verifier,
     pub(crate) tasks: Tasks,
+    pub(crate) counters: Arc<Counters>,
     /// Whether other nodes can download from this peer.
     pub(crate) is_serving: bool,
     /// As a reader: how long a confirmation counts, if shorter than the policy of a file says.
@@ -106,6 +111,7 @@ impl Library {
             subscribers: Subscribers::default(),
             verifier: Verifier::default(),
             tasks: Tasks::default(),
+            counters: Arc::default(),
             is_serving,
             ttr,
             copies: Mutex::new(Copies::new(is_serving)),
@@ -125,6 +131,7 @@ impl Library {
 
     /// Sends an event to all receivers.
     pub(crate) fn tell(&self, event: Event) {
+        self.counters.note(&event);
         drop(self.events.send(event)); // there may be no receiver
     }
 
@@ -163,6 +170,12 @@ impl Library {
     /// How far the writing of the file of `name` is, if it is being written.
     pub(crate) fn in_use(&self, name: &FileName) -> Option<Arc<Progress>> {
         self.in_use.lock().get(name).map(|(progress, _)| Arc::clone(progress))
+    }
+
+    /// The files that are being written, and how far each is.
+    pub(crate) fn writing(&self) -> Vec<(FileName, Arc<Progress>)> {
+        let in_use = self.in_use.lock();
+        in_use.iter().map(|(name, (progress, _))| (name.clone(), Arc::clone(progress))).collect()
     }
 
     /// Waits until the file of `name` is not being written.

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{ENTRIES_AT_ONCE, Library, events::Event};
+use super::{ENTRIES_AT_ONCE, Library, copies::Confirmed, events::Event};
 use crate::{
     content::stamp::Looker,
     state::freshness::Doubt,
@@ -25,6 +25,8 @@ pub struct FileStatus {
     pub condition: Condition,
     /// The newest later version known.
     pub newest: Option<Version>,
+    /// Of a copy: when its origin confirmed it last, and until when it counts as fresh for that.
+    pub confirmed: Option<Confirmed>,
 }
 
 /// The condition of a file.
@@ -65,6 +67,7 @@ impl Library {
             own: self.catalogue.is_own(&entry),
             condition: damage.unwrap_or_else(|| self.confirmed(&entry)),
             newest: entry.newest.as_ref().map(|newest| newest.version),
+            confirmed: self.confirmed_at(&entry.record),
             record: entry.record,
             path: entry.path,
         }

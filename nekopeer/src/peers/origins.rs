@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     net::SocketAddr,
+    slice,
     sync::Arc,
     time::Instant,
 };
@@ -16,7 +17,12 @@ use nekoproto::{
 use tracing::debug;
 
 use super::{ANSWER_WITHIN, CallError, Peers};
-use crate::{indexers::Scope, library::Library, state::freshness::NoAnswer, util::clock};
+use crate::{
+    indexers::{Scope, via::Via},
+    library::Library,
+    state::freshness::NoAnswer,
+    util::clock,
+};
 
 /// Maximum number of origins asked concurrently.
 pub(crate) const ORIGINS_AT_ONCE: usize = 64;
@@ -71,10 +77,14 @@ impl Peers {
         }
         // One of the names may have been withdrawn, so two are searched for.
         for copy in left.iter().take(NAMES_TRIED) {
-            let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
-            let answer = self.indexers.search(&copy.name, scope).await.unwrap_or_default();
-            let mut holders = answer.candidates.into_iter().flat_map(|candidate| candidate.holders);
-            let found = holders.find(|holder| holder.node == origin).map(|holder| holder.addr);
+            let found = match self.address_of(origin, &copy.name, &Via::default()).await {
+                Some(addr) => Some(addr),
+                // The own indexers may not know it: it came by a ticket.
+                None => {
+                    let via = self.indexers.connect_remembered(&Via::default()).await;
+                    if via.good.is_empty() { None } else { self.address_of(origin, &copy.name, &via).await }
+                }
+            };
             if let Some(addr) = found.filter(|addr| !tried.contains(addr)) {
                 let name = copy.name.clone();
                 self.ask_at(Holder::new(origin, addr), left).await?;
@@ -83,6 +93,15 @@ impl Peers {
             }
         }
         Err(failed)
+    }
+
+    /// Where `origin` holds the file of `name`, as indexers list it.
+    async fn address_of(&self, origin: NodeId, name: &FileName, via: &Via) -> Option<SocketAddr> {
+        let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
+        let answers = self.indexers.search_all(slice::from_ref(name), scope, via).await.unwrap_or_default();
+        let mut holders =
+            answers.into_iter().flat_map(|answer| answer.candidates).flat_map(|found| found.holders);
+        holders.find(|holder| holder.node == origin).map(|holder| holder.addr)
     }
 
     /// Asks the origin at one address about all that is `left`, and records each answer as it comes.

@@ -8,7 +8,7 @@ use nekoproto::{FileName, Holder, VerifiedRecord};
 use tracing::debug;
 
 use super::{ORIGINS_AT_ONCE, Peers};
-use crate::indexers::{Answer, Scope, SearchError};
+use crate::indexers::{Answer, Scope, SearchError, via::Via};
 
 /// Maximum number of folders told after one search, all at once; others are told after the next.
 const FOLDERS_MAX: usize = ORIGINS_AT_ONCE;
@@ -18,8 +18,13 @@ impl Peers {
     ///
     /// # Errors
     /// No indexer answered. If only some did, the answer is incomplete.
-    pub(crate) async fn search(&self, name: &FileName, scope: Scope) -> Result<Answer, SearchError> {
-        let answers = self.search_all(slice::from_ref(name), scope).await?;
+    pub(crate) async fn search(
+        &self,
+        name: &FileName,
+        scope: Scope,
+        via: &Via,
+    ) -> Result<Answer, SearchError> {
+        let answers = self.search_all(slice::from_ref(name), scope, via).await?;
         Ok(answers.into_iter().next().unwrap_or_default()) // one answer per name
     }
 
@@ -32,8 +37,9 @@ impl Peers {
         &self,
         names: &[FileName],
         scope: Scope,
+        via: &Via,
     ) -> Result<Vec<Answer>, SearchError> {
-        let answers = self.indexers.search_all(names, scope).await?;
+        let answers = self.indexers.search_all(names, scope, via).await?;
         let mut by_folder: HashMap<Holder, Vec<VerifiedRecord>> = HashMap::new();
         for (folder, other) in answers.iter().flat_map(|answer| self.library.witness(&answer.candidates)) {
             by_folder.entry(folder).or_default().push(other);

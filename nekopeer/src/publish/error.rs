@@ -18,7 +18,7 @@ pub enum PublishError {
         source: io::Error,
     },
     /// The path does not give a valid name.
-    #[error("{path} cannot be shared: {source}")]
+    #[error("{path} cannot be shared: {source}; give it another name")]
     Name {
         /// The path.
         path: PathBuf,
@@ -29,7 +29,7 @@ pub enum PublishError {
     #[error("{0} is a folder: its files are named by their paths, a name cannot be given")]
     NameForFolder(PathBuf),
     /// Two files would have the same name.
-    #[error("{first} and {second} would both be shared as {name}")]
+    #[error("{first} and {second} would both be shared as {name}: share them one by one, with --name")]
     SameName {
         /// The name.
         name: FileName,
@@ -39,10 +39,10 @@ pub enum PublishError {
         second: PathBuf,
     },
     /// The path is in the data folder, which contains the private key.
-    #[error("{0} lies in the data folder of this peer, which is never shared")]
+    #[error("{0} lies in the data folder of this peer, which is never shared: copy it elsewhere")]
     OwnData(PathBuf),
     /// The name to withdraw is not registered.
-    #[error("{0} is not registered here")]
+    #[error("{0} is not registered here: ls lists what is")]
     NotRegistered(FileName),
     /// The policy is out of its bounds.
     #[error(transparent)]

@@ -6,8 +6,8 @@ use nekoproto::{ByteRange, ContentHash, DataRequest, FetchRefusal, Freshness, Ma
 
 use super::partial_files::{PartialFile, PartialFiles};
 use crate::{
-    content::{bitfield, stamp::Stamp},
-    library::Library,
+    content::bitfield,
+    library::{Library, opened, status::Condition},
     storage::catalogue::Entry,
     util::clock,
 };
@@ -168,21 +168,16 @@ fn open(library: &Library, content: &ContentHash) -> Result<(File, u64, Freshnes
     let freshness = best(library, &entries)?;
     let mut refusal = FetchRefusal::NotShared;
     for entry in &entries {
-        match open_entry(entry) {
+        match opened::open_unchanged(entry) {
             Ok(file) => return Ok((file, entry.record.size, freshness)),
-            Err(why) => {
+            Err(damage) => {
                 library.note_changed(&entry.record.name);
-                refusal = why;
+                let is_missing = damage == Condition::Missing;
+                refusal = if is_missing { FetchRefusal::Unreadable } else { FetchRefusal::Changed };
             }
         }
     }
     Err(refusal)
-}
-
-fn open_entry(entry: &Entry) -> Result<File, FetchRefusal> {
-    let file = File::open(&entry.path).map_err(|_| FetchRefusal::Unreadable)?;
-    let metadata = file.metadata().map_err(|_| FetchRefusal::Unreadable)?;
-    if Stamp::of(&metadata) == entry.stamp { Ok(file) } else { Err(FetchRefusal::Changed) }
 }
 
 /// The best freshness among entries with the same bytes, or why their policies forbid serving.

@@ -153,6 +153,11 @@ impl CopyState {
         }
     }
 
+    /// When the question was sent that its origin confirmed last, and how long that counts.
+    pub(crate) fn confirmation(&self) -> Option<(Instant, Duration)> {
+        self.confirmed_at.map(|at| (at, self.bound()))
+    }
+
     /// When to ask the origin next.
     pub(crate) const fn ask_at(&self) -> Instant {
         self.ask_at

@@ -9,7 +9,9 @@ use std::{
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A symbolic link leads out of the share folder.
-    #[error("{0} would leave the share folder: a symbolic link leads out of it")]
+    #[error(
+        "{0} would leave the share folder: a symbolic link leads out of it, remove that or choose another place with -o"
+    )]
     Escapes(PathBuf),
     /// The disk is full, or a quota or file size limit is reached.
     #[error("no space is left to write {0}: free some and try again, what is there already is kept")]
@@ -28,13 +30,13 @@ pub enum StoreError {
         bytes: u64,
     },
     /// Another process is downloading the same file to the same place.
-    #[error("{0} is being downloaded by another process")]
+    #[error("{0} is being downloaded by another process: wait for it, or choose another place with -o")]
     Busy(PathBuf),
     /// A folder has this path, or the path names no file.
-    #[error("{0} is not a place for a file")]
+    #[error("{0} is not a place for a file: choose another with -o")]
     NotAPlace(PathBuf),
     /// The existing file was changed or created during the download.
-    #[error("{0} was changed meanwhile and is left as it is")]
+    #[error("{0} was changed meanwhile and is left as it is: move it away and run this again")]
     ChangedMeanwhile(PathBuf),
     /// Any other error.
     #[error("cannot use {path}: {source}")]

@@ -27,7 +27,9 @@ pub enum LockError {
         process: Option<String>,
     },
     /// It cannot be created or written.
-    #[error("cannot use the data folder {path}: {source}")]
+    #[error(
+        "cannot use the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
+    )]
     Unusable {
         /// The folder.
         path: PathBuf,

@@ -6,6 +6,7 @@ pub(crate) mod lock;
 mod look_alikes;
 pub(crate) mod partial;
 pub(crate) mod place;
+pub(crate) mod remembered;
 pub(crate) mod share_folder;
 
 pub use self::error::StoreError;

@@ -2,11 +2,19 @@
 #![allow(clippy::unwrap_used, reason = "what helps a test fails by panicking")]
 
 mod aging;
+mod browser;
+mod choice;
 mod common;
+mod config;
 mod consistency;
 mod demo;
 mod hostile;
+mod http_client;
+mod http_figures;
+mod http_files;
+mod http_rest;
 mod intruders;
+mod jobs;
 mod numbering;
 mod one_number;
 mod origins;
@@ -29,4 +37,5 @@ mod schedule;
 mod search;
 mod sessions;
 mod sharing;
+mod tickets;
 mod transfer;

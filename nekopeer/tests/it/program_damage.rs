@@ -1,5 +1,7 @@
 //! Processes on a data folder in which one entry of the catalogue is damaged: it would stop whoever loads all.
 
+use redb::ReadableTable;
+
 use crate::program::{FreeAddr, Home, Indexers, one_home};
 
 /// Flips a bit in each stored form of `text`.
@@ -90,4 +92,35 @@ fn restored_folder_gives_no_reader_a_number_that_others_have_while_its_indexer_i
     sharer.err_line("registered 1 file");
     let got = behind.done(&["get", "a", "--json"]).json();
     assert_eq!((got["version"].as_u64(), behind.read("a")), (Some(3), b"other".to_vec()));
+}
+
+/// Number of the form that the home's catalogue is stored in; sets it to `to`.
+fn form(home: &Home, to: Option<u64>) -> u64 {
+    let meta = redb::TableDefinition::<&str, &[u8]>::new("meta");
+    let database = redb::Database::open(home.path(".neko/catalogue.redb")).unwrap();
+    let write = database.begin_write().unwrap();
+    let mut table = write.open_table(meta).unwrap();
+    let found = table.get("schema").unwrap().unwrap().value().try_into().map(u64::from_le_bytes).unwrap();
+    if let Some(to) = to {
+        table.insert("schema", to.to_le_bytes().as_slice()).unwrap();
+    }
+    drop(table);
+    write.commit().unwrap();
+    found
+}
+
+#[test]
+fn catalogue_of_a_newer_program_is_refused_with_both_numbers_and_of_an_older_one_migrated() {
+    let home = Home::with(&["--discover", "127.0.0.1:1"]);
+    home.done(&["ls"]);
+    let known = form(&home, Some(99));
+    let numbers =
+        [&format!("has format 99, and this nekopeer knows formats up to {known}")[..], "--data-dir"];
+    home.run(&["ls"]).failed_with(3, &numbers);
+    assert_eq!(form(&home, None), 99, "it is left as it is");
+    for older in 1..known {
+        form(&home, Some(older));
+        home.done(&["ls"]);
+        assert_eq!(form(&home, None), known, "from form {older}");
+    }
 }

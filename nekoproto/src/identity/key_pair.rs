@@ -25,7 +25,7 @@ pub struct Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The key file cannot be read or created.
-    #[error("cannot use the key file {path}: {source}")]
+    #[error("cannot use the key file {path}: {source}; this user must be able to read and write it")]
     File {
         /// The key file.
         path: PathBuf,

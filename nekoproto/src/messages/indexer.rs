@@ -8,6 +8,7 @@ use super::{
     error::Refusal,
     find::{Position, Search},
     summary::{SummaryNews, SummaryReply},
+    trace::TraceReply,
 };
 use crate::{
     limits::{
@@ -54,6 +55,8 @@ pub trait IndexerService {
     async fn deregister_all() -> Result<(), Refusal>;
     /// The files whose names match, as the indexers in reach know them, by name and page by page.
     async fn find(request: FindRequest) -> Result<FindReply, Refusal>;
+    /// Which way a query would go, and what each indexer on it knows. It is forwarded as a query is.
+    async fn trace(request: QueryRequest) -> Result<TraceReply, Refusal>;
 }
 
 /// Registers the caller as a holder.

@@ -7,6 +7,7 @@ pub mod hello;
 pub mod indexer;
 pub mod peer;
 pub mod summary;
+mod trace;
 
 pub use self::{
     data::{ByteRange, DataReply, DataRequest, Freshness, Grant},
@@ -19,4 +20,5 @@ pub use self::{
         RegisterRequest,
     },
     peer::{PeerService, Verdict},
+    trace::{NoAnswer, TraceAnswer, TraceFound, TraceHop, TraceReply, Unasked, WhyUnasked},
 };

@@ -16,7 +16,7 @@ use super::{
     endpoint::{Connection, Endpoint, Remote},
     error::ConnectError,
 };
-use crate::{messages::Purpose, tasks::spawn_until};
+use crate::{messages::Purpose, tasks::spawn_until, values::NodeId};
 
 const BACKOFF_BASE: Duration = Duration::from_millis(100);
 const BACKOFF_MAX: Duration = Duration::from_secs(3);
@@ -51,17 +51,21 @@ pub struct Link<C> {
 }
 
 impl<C: Clone + Send + Sync + 'static> Link<C> {
-    /// Starts to connect to `addr`. `open` turns each new connection into a client and the future that runs it
-    /// (see [`control::open`](super::control::open)).
+    /// Starts to connect to `addr`; with `expected`, any other node there is refused. `open` turns each new
+    /// connection into a client and the future that runs it (see [`control::open`](super::control::open)).
     pub fn spawn(
         endpoint: Arc<Endpoint>,
-        addr: SocketAddr,
+        (addr, expected): (SocketAddr, Option<NodeId>),
         stop: CancellationToken,
         tasks: &TaskTracker,
         open: impl Fn(Connection) -> (C, Driver) + Send + 'static,
     ) -> Self {
         let (sender, state) = watch::channel(LinkState::Connecting);
-        spawn_until(tasks, &stop, async move { keep_connected(endpoint, addr, open, &sender).await });
+        spawn_until(
+            tasks,
+            &stop,
+            async move { keep_connected(endpoint, (addr, expected), open, &sender).await },
+        );
         Self { addr, state }
     }
 
@@ -99,14 +103,14 @@ impl<C: Clone + Send + Sync + 'static> Link<C> {
 
 async fn keep_connected<C: Clone>(
     endpoint: Arc<Endpoint>,
-    addr: SocketAddr,
+    (addr, expected): (SocketAddr, Option<NodeId>),
     open: impl Fn(Connection) -> (C, Driver),
     state: &watch::Sender<LinkState<C>>,
 ) {
     let mut backoff = Backoff::new(BACKOFF_BASE, BACKOFF_MAX);
     loop {
         // In a box, so that an open connection does not keep the room that a handshake takes.
-        let why = match Box::pin(endpoint.dial(addr, Purpose::Control, None)).await {
+        let why = match Box::pin(endpoint.dial(addr, Purpose::Control, expected)).await {
             Ok(connection) => {
                 let since = Instant::now();
                 let remote = connection.remote;

@@ -1,6 +1,15 @@
 //! [`Listener`]: accepts connections, up to [`CONNECTIONS_MAX`] at once, each in a task of its own.
 
-use std::{future::Future, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
@@ -38,6 +47,35 @@ pub struct Listener {
     endpoint: Arc<Endpoint>,
     socket: TcpListener,
     local_addr: SocketAddr,
+    arrivals: Arc<Arrivals>,
+}
+
+/// The connections of a [`Listener`], in numbers.
+#[derive(Debug)]
+pub struct Arrivals {
+    permits: Arc<Semaphore>,
+    refused: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Arrivals {
+    /// Connections that are open, at most [`CONNECTIONS_MAX`].
+    #[must_use]
+    pub fn open(&self) -> usize {
+        CONNECTIONS_MAX - self.permits.available_permits()
+    }
+
+    /// Connections that were closed at once, as too many were open.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Relaxed)
+    }
+
+    /// Connections whose handshake failed or took too long.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Relaxed)
+    }
 }
 
 impl Endpoint {
@@ -53,7 +91,9 @@ impl Endpoint {
         let socket = socket.listen(BACKLOG)?;
         let local_addr = socket.local_addr()?;
         self.announce(local_addr);
-        Ok(Listener { endpoint: Arc::clone(self), socket, local_addr })
+        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        let arrivals = Arc::new(Arrivals { permits, refused: AtomicU64::new(0), failed: AtomicU64::new(0) });
+        Ok(Listener { endpoint: Arc::clone(self), socket, local_addr, arrivals })
     }
 }
 
@@ -64,6 +104,12 @@ impl Listener {
         self.local_addr
     }
 
+    /// Its connections, in numbers.
+    #[must_use]
+    pub fn arrivals(&self) -> Arc<Arrivals> {
+        Arc::clone(&self.arrivals)
+    }
+
     /// Accepts until `stop`. Each connection gets a task of its own, which `stop` ends too: it does the handshake
     /// and passes the connection to `serve`, or logs why the handshake failed. Beyond [`CONNECTIONS_MAX`] a
     /// new connection is closed at once.
@@ -72,7 +118,6 @@ impl Listener {
         F: Fn(Connection) -> S + Clone + Send + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
-        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => return,
@@ -86,29 +131,36 @@ impl Listener {
                     continue;
                 }
             };
-            let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
+            let Ok(permit) = Arc::clone(&self.arrivals.permits).try_acquire_owned() else {
+                self.arrivals.refused.fetch_add(1, Relaxed);
                 debug!("connection closed: too many at once");
                 continue;
             };
-            let serving = welcome_and_serve(Arc::clone(&self.endpoint), stream, serve.clone(), permit);
+            let welcome =
+                Welcome { endpoint: Arc::clone(&self.endpoint), arrivals: Arc::clone(&self.arrivals) };
+            let serving = welcome.and_serve(stream, serve.clone(), permit);
             spawn_until(&tasks, &stop, serving);
         }
     }
 }
 
-async fn welcome_and_serve<F, S>(
+struct Welcome {
     endpoint: Arc<Endpoint>,
-    stream: TcpStream,
-    serve: F,
-    _permit: OwnedSemaphorePermit,
-) where
-    F: Fn(Connection) -> S,
-    S: Future<Output = ()>,
-{
-    // In a box, so that an open connection does not keep the room that a handshake takes.
-    match timeout(HANDSHAKE_TIMEOUT, Box::pin(endpoint.welcome(stream))).await {
-        Ok(Ok(connection)) => serve(connection).await,
-        Ok(Err(error)) => debug!(%error, "connection refused"),
-        Err(_) => debug!("connection closed: no hello in time"),
+    arrivals: Arc<Arrivals>,
+}
+
+impl Welcome {
+    async fn and_serve<F, S>(self, stream: TcpStream, serve: F, _permit: OwnedSemaphorePermit)
+    where
+        F: Fn(Connection) -> S,
+        S: Future<Output = ()>,
+    {
+        // In a box, so that an open connection does not keep the room that a handshake takes.
+        match timeout(HANDSHAKE_TIMEOUT, Box::pin(self.endpoint.welcome(stream))).await {
+            Ok(Ok(connection)) => return serve(connection).await,
+            Ok(Err(error)) => debug!(%error, "connection refused"),
+            Err(_) => debug!("connection closed: no hello in time"),
+        }
+        self.arrivals.failed.fetch_add(1, Relaxed);
     }
 }

@@ -37,4 +37,4 @@ pub use endpoint::{Connection, Endpoint, EndpointConfig, Remote, Security};
 pub use error::{ConnectError, DataError, EndpointError, FrameError};
 pub use io::Io;
 pub use link::{Link, LinkState};
-pub use listener::{Listener, raise_file_limit};
+pub use listener::{Arrivals, Listener, raise_file_limit};

@@ -15,6 +15,7 @@ mod packed;
 pub mod policy;
 mod record;
 mod signature;
+mod ticket;
 
 pub use self::{
     cut::Cut,
@@ -26,4 +27,5 @@ pub use self::{
     policy::{Mode, Policy},
     record::{ListedRecord, Record, RecordError, SignedRecord, TrustedRecord, VerifiedRecord},
     signature::Signature,
+    ticket::{IndexerAddr, TICKET_PREFIX, Ticket, TicketError},
 };

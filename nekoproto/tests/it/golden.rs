@@ -11,9 +11,10 @@ use std::{fmt::Write, net::SocketAddr};
 use nekoproto::{
     ByteRange, Chunk, ChunkHash, ContentHash, DataReply, DataRequest, Fault, FetchRefusal, FileName,
     FindReply, FindRequest, Freshness, Grant, Held, Hello, HelloRefusal, Hit, Holder, Identity,
-    InvalidateRequest, LeaseReply, List, Manifest, ManifestHash, Mode, MsgId, NetworkName, NodeId,
+    InvalidateRequest, LeaseReply, List, Manifest, ManifestHash, Mode, MsgId, NetworkName, NoAnswer, NodeId,
     PROTOCOL_VERSION, Policy, Position, Purpose, QueryAllRequest, QueryReply, QueryRequest, Record, Refusal,
-    RegisterReply, RegisterRequest, Role, Search, SignedRecord, Term, Verdict, Version, codec,
+    RegisterReply, RegisterRequest, Role, Search, SignedRecord, Term, TraceAnswer, TraceFound, TraceHop,
+    TraceReply, Unasked, Verdict, Version, WhyUnasked, codec,
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
     limits::HOLDER_BYTES_MAX,
     peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
@@ -179,7 +180,7 @@ fn calls_of_an_indexer_are_pinned() {
     pins.pin("search", &ask(Ask::Search { name: name("a") }), "00 01 fbd007 03 0161");
     pins.pin(
         "query",
-        &ask(Ask::Query { request: query }),
+        &ask(Ask::Query { request: query.clone() }),
         "00 01 fbd007 04 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f",
     );
     pins.pin(
@@ -236,6 +237,12 @@ fn search_by_pattern_is_pinned() {
     };
     let after = Some(Position { name: name("a"), origin: node(1) });
     let covered = List::first_of([node(1).tag()]);
+    let trace = Ask::Trace { request: query.clone() };
+    pins.pin(
+        "trace",
+        &ask(trace),
+        "00 01 fbd007 0b 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f",
+    );
     let find = FindRequest { msg_id, search, after, limit: 50, ttl_hops: 3, covered };
     pins.pin("find", &ask(Ask::Find { request: find }), "00 01 fbd007 0a 10 04030201000000000000000000000000 02 052a2e62696e 0161 fb2c01 01 01 03386138 01 0161 N 32 03 08 8a88e3dd7409f195");
     pins.assert();
@@ -273,6 +280,20 @@ fn answers_of_an_indexer_are_pinned() {
         &answer(Answer::Find(Ok(matches))),
         "02 01 00 0a 00 01 R 02 N 00 7f000001 fba00f 00 M 01 fe800000000000000000000000000001 50 01 01 01 09",
     );
+    let found = TraceFound { origin: node(1).tag(), version: version(3), holders: 2 };
+    let unasked = Unasked { node: None, addr: Some("[::1]:80".parse().unwrap()), why: WhyUnasked::RuledOut };
+    let (found, unasked) = (List::first_of([found]), List::first_of([unasked]));
+    let known = TraceAnswer { found, again: true, took_us: 300, own_us: 7, unasked, unasked_more: 1 };
+    let late = TraceHop {
+        depth: 1,
+        node: Some(node(2)),
+        addr: None,
+        waited_us: 5,
+        despite_summary: true,
+        answer: Err(NoAnswer::Refused(Refusal::Busy)),
+    };
+    let hops = List::first_of([TraceHop::of(Ok(known)), late]);
+    pins.pin("way", &answer(Answer::Trace(Ok(TraceReply { hops, whole: true }))), "");
     pins.pin("refused", &answer(Answer::Query(Err(Refusal::TtlTooLarge(17)))), "02 01 00 04 01 00 11");
     pins.assert();
 }

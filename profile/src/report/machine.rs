@@ -8,10 +8,10 @@ use super::bytes;
 use crate::cluster::affinity::cores;
 
 /// The commit this program was built from, with `-dirty` if files were changed; empty if unknown.
-pub const COMMIT: &str = env!("NEKOP2P_COMMIT");
+pub const COMMIT: &str = env!("NEKO_COMMIT");
 
 /// The compiler this program was built with; empty if unknown.
-pub const RUSTC: &str = env!("NEKOP2P_RUSTC");
+pub const RUSTC: &str = env!("NEKO_RUSTC");
 
 /// The machine, and how this program was built, for the results.
 pub fn describe() -> Value {

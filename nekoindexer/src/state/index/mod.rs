@@ -340,6 +340,12 @@ impl<S: BuildHasher> Index<S> {
         self.entries.len()
     }
 
+    /// How many holders have a connection, or a lease that outlives it.
+    #[must_use]
+    pub fn holders(&self) -> usize {
+        self.sessions.len()
+    }
+
     #[cfg(test)]
     fn check(&self) {
         let mut logged = std::collections::HashSet::new();

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use nekoproto::{
     Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, InvalidateRequest,
     LeaseReply, Names, Purpose, QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply,
-    RegisterRequest, Role,
+    RegisterRequest, Role, TraceReply,
     summary::{SummaryNews, SummaryReply},
     transport::{Connection, Io, Security, control, control::Driver},
 };
@@ -37,6 +37,8 @@ pub(crate) struct Fake {
 pub(crate) enum Habit {
     /// Answers this.
     Says(QueryReply),
+    /// Answers a trace with this.
+    Traces(TraceReply),
     /// Answers a search by pattern with this, and queries with nothing.
     Shows(FindReply),
     /// Refuses.
@@ -152,8 +154,17 @@ impl IndexerService for Service {
             Habit::Says(reply) => Ok(reply),
             Habit::Shows(_) => Ok(QueryReply { complete: true, ..QueryReply::default() }),
             Habit::Refuses(refusal) => Err(refusal),
-            Habit::NeverAnswers => std::future::pending().await,
+            Habit::NeverAnswers | Habit::Traces(_) => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
+        }
+    }
+
+    async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {
+        let _ = self.asked.send((context, request)); // few tests listen
+        match self.habit {
+            Habit::Traces(reply) => Ok(reply),
+            Habit::Refuses(refusal) => Err(refusal),
+            _ => std::future::pending().await,
         }
     }
 
@@ -170,7 +181,7 @@ impl IndexerService for Service {
             Habit::Shows(reply) => Ok(reply),
             Habit::Says(_) => Ok(FindReply { complete: true, ..FindReply::default() }),
             Habit::Refuses(refusal) => Err(refusal),
-            Habit::NeverAnswers => std::future::pending().await,
+            Habit::NeverAnswers | Habit::Traces(_) => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
         }
     }

@@ -1,15 +1,17 @@
 //! Who carries out the lines of a REPL.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::editor::Names;
 use crate::{
     cli::{
         Ended,
         args::{NodeArgs, PolicyArgs},
+        choose,
         events::{self, Source},
         flags, one_shot,
         output::Output,
@@ -18,12 +20,14 @@ use crate::{
         stop::Stop,
         verbs::{Saying, Verb},
     },
-    commands::{Answer, Command, Row, carry_out, no_input, rows_of},
+    commands::{Answer, Command, Filters, Finding, Part, carry_out, no_input, rows_of},
     door::Facts,
 };
 
 /// Names offered for completion, at most.
 const COMPLETED_MAX: u32 = 1000;
+/// Names that are looked for in the network at once.
+const NAMES_FOUND_MAX: u32 = 200;
 /// Time limit for looking them up.
 const COMPLETED_WITHIN: Duration = Duration::from_millis(300);
 
@@ -119,7 +123,7 @@ impl<'a> Session<'a> {
     ) -> anyhow::Result<Option<Ended>> {
         let line = Some(policy.change());
         let saying = Saying { dir: &self.args.dir, policy: self.args.policy.change(), line };
-        let Some(command) = verb.command(saying, self.output)? else { return Ok(Some(Ended::Usage)) };
+        let Some(mut command) = verb.command(saying, self.output)? else { return Ok(Some(Ended::Usage)) };
         match (&command, &self.reached) {
             (Command::Stop, Some(Reached::Here(hosted))) => {
                 hosted.host.stop.cancel();
@@ -145,6 +149,10 @@ impl<'a> Session<'a> {
                 Run::Ended(ended) => return Ok(Some(ended)),
                 Run::Interrupted => return Ok(None),
                 Run::Moved => {}
+                Run::Choose(choices) => match choose::ask(&command, choices, self.output, stop).await {
+                    Some(chosen) => command = chosen,
+                    None => return Ok(Some(Ended::Failed)),
+                },
             }
         }
     }
@@ -168,29 +176,33 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Names for completion: those held here, and those typed before.
-    pub(super) async fn names(&self, named: &BTreeSet<String>) -> Vec<String> {
-        let held = timeout(COMPLETED_WITHIN, self.held()).await.unwrap_or_default();
-        held.into_iter().chain(named.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect()
+    /// Names for completion: those held here, and then those typed before, which are `named`, the latest last.
+    pub(super) async fn names(&self, named: &[String]) -> Names {
+        let list = Command::List { first: Some(COMPLETED_MAX), after: None };
+        let mut all = timeout(COMPLETED_WITHIN, self.names_of(list)).await.unwrap_or_default();
+        all.retain(|name| !named.contains(name));
+        all.extend_from_slice(named);
+        Names { all, recent: named.len() }
     }
 
-    async fn held(&self) -> Vec<String> {
+    /// Names that begin with `prefix`, as far as they are found within [`COMPLETED_WITHIN`].
+    pub(super) async fn names_like(&self, prefix: &str) -> Vec<String> {
+        let Some(find) = names_like(prefix) else { return Vec::new() };
+        timeout(COMPLETED_WITHIN, self.names_of(find)).await.unwrap_or_default()
+    }
+
+    /// The names in the answer to `command`. There are none if it fails: completion is no more than a help.
+    async fn names_of(&self, command: Command) -> Vec<String> {
         let (answer, replies) = Answer::channel();
-        let command = Command::List { first: Some(COMPLETED_MAX) };
-        let listing = async move {
-            // Completion is no more than a help.
+        let asking = async move {
             if let Some(Reached::Here(hosted)) = &self.reached {
                 drop(carry_out(&hosted.host, command, no_input(), &answer).await);
             } else if let Ok(mut caller) = running(self.data_dir(), self.output).await {
                 drop(caller.carry_out(command, no_input(), &answer).await);
             }
         };
-        let rows = tokio::join!(listing, rows_of(replies)).1.into_iter();
-        let names = rows.filter_map(|row| match row {
-            Row::File(file) => Some(file.record.name.to_string()),
-            _ => None,
-        });
-        names.collect()
+        let rows = tokio::join!(asking, rows_of(replies)).1.into_iter();
+        rows.filter_map(|row| row.name().map(ToString::to_string)).collect()
     }
 
     /// Ends the peer of this process.
@@ -200,4 +212,13 @@ impl<'a> Session<'a> {
             reached.end(false).await;
         }
     }
+}
+
+/// What finds names that begin with `prefix`, at the own indexers; `None` if no name does.
+fn names_like(prefix: &str) -> Option<Command> {
+    // What a glob gives a meaning to stands for any byte here. A glob with a slash is about the whole name.
+    let begin = prefix.replace(|c| "*?[]{},!\\".contains(c), "?");
+    let glob = format!("{{{begin}*,{begin}*/**}}");
+    let part = Part { ttl_hops: Some(0), limit: Some(NAMES_FOUND_MAX), after: None };
+    Finding::new(&[glob], Filters::default(), part).ok().map(Command::Find)
 }

@@ -2,12 +2,11 @@
 
 use std::io;
 
-use serde_json::{Value, json};
-
-use super::{View, about, table::JsonList, version_json};
+use super::{View, about, table::JsonList};
 use crate::{
     cli::{Ended, output::Output, units::size},
     commands::{DownloadedRow, FailureKind, Row, Summary},
+    json::{DownloadedJson, FailedJson, seconds},
 };
 
 /// Failures of a bulk download that are listed one by one.
@@ -25,7 +24,7 @@ impl View for One {
             let Row::Downloaded { outcome: Ok(done), .. } = row else { continue };
             match (self.to_stdout, output.is_json()) {
                 (true, _) => output.note(&line(&done)),
-                (false, true) => output.object(&object(&done))?,
+                (false, true) => output.object(&DownloadedJson::from(&*done))?,
                 (false, false) => output.line(&line(&done))?,
             }
             for source in done.sources.iter().filter(|source| source.banned) {
@@ -57,7 +56,7 @@ pub(super) struct Many {
     moved: u64,
     took_us: u64,
     /// In JSON, all failures; otherwise those that are listed.
-    failures: Vec<Value>,
+    failures: Vec<FailedJson>,
     failed: usize,
     only_missing: bool,
 }
@@ -72,7 +71,7 @@ impl Default for Many {
 
 impl View for Many {
     fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
-        let mut objects = Vec::new();
+        let mut downloads = Vec::new();
         for row in rows {
             let Row::Downloaded { name, outcome } = row else { continue };
             match outcome {
@@ -81,23 +80,24 @@ impl View for Many {
                     self.bytes += done.record.size;
                     self.moved += done.bytes_moved;
                     self.took_us = self.took_us.max(done.took_us);
-                    objects.extend(output.is_json().then(|| object(&done)));
+                    downloads.extend(output.is_json().then_some(done));
                 }
                 Err(failure) => {
                     self.failed += 1;
                     self.only_missing &= failure.kind == FailureKind::NotFound;
                     if output.is_json() || self.failed <= FAILURES_TOLD_MAX {
-                        self.failures.push(json!({ "name": name.as_str(), "error": failure.message }));
+                        let (name, error) = (name.to_string(), failure.message);
+                        self.failures.push(FailedJson { name, error });
                     }
                 }
             }
         }
-        self.list.add(objects.into_iter(), output)
+        self.list.add(downloads.iter().map(|done| DownloadedJson::from(&**done)), output)
     }
 
     fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
         if output.is_json() {
-            self.list.end(&[("failed", std::mem::take(&mut self.failures).into())], output)?;
+            self.list.end(&[("failed", serde_json::to_value(&self.failures)?)], output)?;
         } else {
             let (moved, bytes) = (size(self.moved), size(self.bytes));
             let all = self.done + self.failed;
@@ -106,7 +106,7 @@ impl View for Many {
                 "{} of {all} files here, {moved} of {bytes} moved in {secs:.2} s",
                 self.done
             ))?;
-            let errors = self.failures.iter().filter_map(|failure| failure["error"].as_str());
+            let errors = self.failures.iter().map(|failure| &failure.error);
             errors.for_each(|error| output.note(&format!("error: {error}")));
             if let Some(more) = self.failed.checked_sub(FAILURES_TOLD_MAX).filter(|more| *more > 0) {
                 output.note(&format!("error: and {more} more; --json names them all"));
@@ -124,11 +124,6 @@ impl View for Many {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
-fn seconds(us: u64) -> f64 {
-    us as f64 / 1e6
-}
-
 /// One line about a download.
 fn line(done: &DownloadedRow) -> String {
     let record = &done.record;
@@ -142,23 +137,4 @@ fn line(done: &DownloadedRow) -> String {
         }
         moved => format!("{what}: {} moved in {secs:.2} s to {path}", size(moved)),
     }
-}
-
-/// `{"name","origin","version","size","bytes_moved","seconds","path"}`
-fn object(done: &DownloadedRow) -> Value {
-    let mut value = version_json(&done.record);
-    value["bytes_moved"] = done.bytes_moved.into();
-    value["seconds"] = seconds(done.took_us).into();
-    value["path"] = done.path.0.to_string_lossy().into();
-    value["freshness"] = done.freshness.to_string().into();
-    let sources = done.sources.iter().map(|source| {
-        json!({
-            "node": source.node.to_string(),
-            "addr": source.addr.to_string(),
-            "bytes": source.bytes,
-            "banned": source.banned,
-        })
-    });
-    value["sources"] = sources.collect();
-    value
 }

@@ -2,9 +2,6 @@
 
 use std::io;
 
-use nekoproto::Version;
-use serde::Serialize;
-
 use super::{
     View,
     table::{Cells, JsonList, Table},
@@ -12,6 +9,7 @@ use super::{
 use crate::{
     cli::{Ended, output::Output, units::size},
     commands::{FileRow, Row, Summary},
+    json::{FileJson, role},
     library::status::Condition,
 };
 
@@ -45,7 +43,7 @@ impl View for Files {
         damaged.iter().for_each(|why| output.note(&format!("error: {why}")));
         match (files.is_empty(), output.is_json()) {
             (true, _) => Ok(()),
-            (false, true) => self.list.add(files.iter().map(FileObject::of), output),
+            (false, true) => self.list.add(files.iter().map(FileJson::from), output),
             (false, false) => {
                 let mut cells = Cells::default();
                 files.iter().for_each(|file| add_cells(&mut cells, file));
@@ -68,10 +66,6 @@ impl View for Files {
     }
 }
 
-const fn role(file: &FileRow) -> &'static str {
-    if file.own { "origin" } else { "copy" }
-}
-
 fn add_cells(cells: &mut Cells, file: &FileRow) {
     cells.add(file.record.name.as_str());
     cells.add(file.record.version);
@@ -83,38 +77,5 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
         (Some(newest), _) => cells.add(format_args!("version {newest} is out")),
         (None, Condition::Doubtful(doubt)) => cells.add(doubt.text()),
         (None, _) => cells.add(""),
-    }
-}
-
-/// One file as JSON.
-#[derive(Serialize)]
-struct FileObject<'a> {
-    content: String,
-    freshness: String,
-    name: &'a str,
-    newest: Option<u64>,
-    origin: String,
-    path: std::borrow::Cow<'a, str>,
-    policy: String,
-    role: &'static str,
-    size: u64,
-    version: u64,
-}
-
-impl<'a> FileObject<'a> {
-    fn of(file: &'a FileRow) -> Self {
-        let FileRow { record, path, .. } = file;
-        Self {
-            content: record.content.to_string(),
-            freshness: file.condition.to_string(),
-            name: record.name.as_str(),
-            newest: file.newest.map(Version::get),
-            origin: record.origin.to_string(),
-            path: path.0.to_string_lossy(),
-            policy: record.mode.to_string(),
-            role: role(file),
-            size: record.size,
-            version: record.version.get(),
-        }
     }
 }

@@ -3,16 +3,15 @@
 use std::io;
 
 use nekoproto::FileName;
-use serde_json::{Value, json};
 
 use super::{
-    View, holders_json,
+    View,
     table::{Cells, JsonList, Table},
-    version_json,
 };
 use crate::{
     cli::{Ended, output::Output, units::size},
     commands::{FoundRow, Row, Summary},
+    json::FoundJson,
 };
 
 const HEADINGS: [&str; 7] = ["NAME", "VERSION", "SIZE", "CONTENT", "ORIGIN", "HOLDER", "ADDRESS"];
@@ -47,8 +46,8 @@ impl View for Hits {
         let mut cells = Cells::default();
         rows.iter().for_each(|found| add_cells(&mut cells, found));
         match (output.is_json(), self.is_one, cells.is_empty()) {
-            (true, true, _) => rows.iter().try_for_each(|found| output.object(&object(found))),
-            (true, false, _) => self.list.add(rows.iter().map(object), output),
+            (true, true, _) => rows.iter().try_for_each(|found| output.object(&FoundJson::from(found))),
+            (true, false, _) => self.list.add(rows.iter().map(FoundJson::from), output),
             (false, _, false) => self.table.rows(&cells, output.lines()),
             (false, _, true) => Ok(()),
         }
@@ -90,16 +89,6 @@ fn add_cells(cells: &mut Cells, found: &FoundRow) {
     }
 }
 
-/// `{"name","complete","hits":[...]}`
-fn object(found: &FoundRow) -> Value {
-    let hits = found.hits.iter().map(|(record, holders)| {
-        let mut hit = version_json(record);
-        hit["holders"] = holders_json(holders);
-        hit
-    });
-    json!({ "name": found.name.as_str(), "complete": found.complete, "hits": hits.collect::<Vec<_>>() })
-}
-
 #[cfg(test)]
 mod tests {
     use nekoproto::{ContentHash, Holder, Identity, Mode, Version};
@@ -126,7 +115,7 @@ mod tests {
         add_cells(&mut cells, &found);
         let roles: Vec<&str> = cells.iter().skip(5).step_by(HEADINGS.len()).map(|(cell, _)| cell).collect();
         assert_eq!(roles, ["origin", "copy", "partial"]);
-        let object = object(&found);
+        let object = serde_json::to_value(FoundJson::from(&found)).unwrap();
         let partial = |n: usize| object["hits"][0]["holders"][n]["partial"].as_bool();
         assert_eq!([0, 1, 2].map(partial), [Some(false), Some(false), Some(true)]);
     }

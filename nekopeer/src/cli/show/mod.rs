@@ -3,9 +3,12 @@
 mod downloads;
 mod files;
 mod hits;
+mod jobs;
 mod matches;
 mod published;
 mod table;
+mod tickets;
+mod trace;
 
 use std::io::{self, Write};
 
@@ -13,7 +16,7 @@ use nekoproto::{Freshness, Holder};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::{Ended, bar::Bar, output::Output};
+use super::{Ended, bar::Bars, choose, output::Output};
 use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow};
 
 /// Shows the rows of one kind of answer.
@@ -30,20 +33,46 @@ trait View {
     }
 }
 
+/// How an answer ended.
+pub(in crate::cli) struct Shown {
+    pub(in crate::cli) ended: Ended,
+    /// Failures after which the user can choose among files; of a single name it was not shown, if the user can be
+    /// asked.
+    pub(in crate::cli) choices: Vec<Failure>,
+}
+
+impl From<Ended> for Shown {
+    fn from(ended: Ended) -> Self {
+        Self { ended, choices: Vec::new() }
+    }
+}
+
 /// Shows the answer to `command` until its end. Blocking. Without an end the command was interrupted.
 pub(super) fn answer(
     command: &Command,
     output: Output,
     mut replies: mpsc::Receiver<Reply>,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<Shown> {
     let mut view = view(command);
-    let mut bar = Bar::new(&title(command), output);
+    let mut choices = Vec::new();
+    let mut bars = Bars::new(&title(command), output);
     while let Some(reply) = replies.blocking_recv() {
         match reply {
-            Reply::Progress(now) => bar.draw(now),
+            Reply::Progress(now) => bars.draw(now),
+            Reply::Parts(parts) => {
+                bars.draw_parts(parts.iter().map(|(name, now)| (name.as_str(), *now)));
+            }
             Reply::Rows(rows) => {
-                bar.clear();
+                bars.clear();
+                choices.extend(rows.iter().filter_map(choice_of));
+                let older = rows.iter().filter_map(|row| older_than_promised(command, row));
+                let older: Vec<String> = older.collect();
                 view.rows(rows, output)?;
+                older.iter().for_each(|note| output.note(note));
+            }
+            Reply::Note(text) => {
+                bars.clear();
+                output.note(&text);
             }
             Reply::Bytes(bytes) => {
                 let written = io::stdout().lock().write_all(&bytes);
@@ -51,21 +80,43 @@ pub(super) fn answer(
             }
             Reply::Event(_) | Reply::EventsMissed(_) => {} // are shown by `events`
             Reply::Finished(result) => {
-                bar.clear();
+                bars.clear();
                 io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
                 return match result {
-                    Ok(summary) => Ok(view.finish(summary, output)?),
+                    Ok(summary) => Ok(Shown { ended: view.finish(summary, output)?, choices }),
+                    Err(failure) if !failure.choices.is_empty() && !output.is_json() && choose::can_ask() => {
+                        Ok(Shown { ended: Ended::Failed, choices: vec![failure] })
+                    }
                     Err(failure) => {
                         view.abandon(output)?;
-                        Ok(failed(&failure, output))
+                        Ok(failed(&failure, output).into())
                     }
                 };
             }
         }
     }
-    bar.clear();
+    bars.clear();
     view.abandon(output)?;
-    Ok(Ended::Failed)
+    Ok(Ended::Failed.into())
+}
+
+/// Of one of several downloads: the files that the user can choose from.
+fn choice_of(row: &Row) -> Option<Failure> {
+    match row {
+        Row::Downloaded { outcome: Err(failure), .. } if !failure.choices.is_empty() => Some(failure.clone()),
+        _ => None,
+    }
+}
+
+/// What is to be said of a download that is older than its ticket promises.
+fn older_than_promised(command: &Command, row: &Row) -> Option<String> {
+    let (Command::Download { wanted, .. } | Command::Read { wanted, .. }) = command else { return None };
+    let Row::Downloaded { outcome: Ok(done), .. } = row else { return None };
+    let VersionRow { name, version: found, .. } = &done.record;
+    let promised = wanted.of(name)?.version.filter(|promised| promised > found)?;
+    Some(format!(
+        "note: only version {found} of {name} was found; the ticket is for version {promised} or later"
+    ))
 }
 
 fn view(command: &Command) -> Box<dyn View> {
@@ -73,10 +124,14 @@ fn view(command: &Command) -> Box<dyn View> {
         Command::Publish { .. } | Command::Store { .. } => Box::<published::Published>::default(),
         Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
         Command::Find(finding) => Box::new(matches::Matches::of(finding)),
+        Command::Jobs => Box::<jobs::Jobs>::default(),
+        Command::Download { background: true, .. } | Command::Cancel { .. } => Box::<jobs::Lines>::default(),
         Command::Download { names, .. } if names.len() != 1 => Box::<downloads::Many>::default(),
         Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
         Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
-        Command::List { .. } | Command::Check => Box::<files::Files>::default(),
+        Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
+        Command::Ticket { .. } => Box::<tickets::Tickets>::default(),
+        Command::Trace { name, .. } => Box::new(trace::Trace::of(name.clone())),
         Command::Withdraw { .. } | Command::Events | Command::Stop => Box::<Lines>::default(),
     }
 }
@@ -89,7 +144,7 @@ fn title(command: &Command) -> String {
         Command::Read { name, .. } => name.to_string(),
         Command::Download { names, .. } => match names.as_slice() {
             [name] => name.to_string(),
-            _ => "files".to_owned(),
+            names => format!("{} files", names.len()),
         },
         _ => String::new(),
     }
@@ -106,7 +161,7 @@ fn failed(failure: &Failure, output: Output) -> Ended {
     output.note(&format!("error: {}", failure.message));
     match failure.kind {
         FailureKind::NotFound => Ended::NotFound,
-        FailureKind::Moved | FailureKind::Failed => Ended::Failed,
+        _ => Ended::Failed,
     }
 }
 

@@ -2,16 +2,17 @@
 
 use std::io;
 
-use serde_json::{Value, json};
-
-use super::{View, table::JsonList, version_json};
+use super::{View, table::JsonList, tickets::command_of};
 use crate::{
     cli::{Ended, output::Output, units::size},
     commands::{PublishedRow, Row, Summary, VersionRow},
+    json::{TicketedJson, UnpublishedJson},
 };
 
 /// Files that are listed one by one.
 const LISTED_MAX: usize = 20;
+/// Tickets that are printed: each takes some lines of a terminal.
+const TICKETS_MAX: usize = 3;
 
 /// Lines, file by file if there are few; or `{"files":[...],"failed":[...],"indexers_told","confirmed"}`.
 pub(super) struct Published {
@@ -20,21 +21,37 @@ pub(super) struct Published {
     unchanged: usize,
     bytes: u64,
     copies: Vec<String>,
-    /// Paths and errors.
-    failed: Vec<(String, String)>,
+    /// Of the first files.
+    tickets: Vec<String>,
+    failed: Vec<UnpublishedJson>,
 }
 
 impl Default for Published {
     fn default() -> Self {
         let list = JsonList::new("files");
-        Self { list, new: 0, unchanged: 0, bytes: 0, copies: Vec::new(), failed: Vec::new() }
+        Self {
+            list,
+            new: 0,
+            unchanged: 0,
+            bytes: 0,
+            copies: Vec::new(),
+            tickets: Vec::new(),
+            failed: Vec::new(),
+        }
     }
 }
 
 impl Published {
     /// Counts a version and lists it, if there are few.
-    fn version(&mut self, version: &VersionRow, what: &str, output: Output) -> io::Result<()> {
+    fn version(
+        &mut self,
+        version: &VersionRow,
+        ticket: Option<String>,
+        what: &str,
+        output: Output,
+    ) -> io::Result<()> {
         self.bytes += version.size;
+        self.tickets.extend(ticket.filter(|_| self.tickets.len() < TICKETS_MAX));
         if !output.is_json() && self.new + self.unchanged <= LISTED_MAX {
             let VersionRow { name, version, size: bytes, .. } = version;
             output.line(&format!("{what} {name} version {version}, {}", size(*bytes)))
@@ -48,27 +65,28 @@ impl View for Published {
     fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
         if output.is_json() {
             let versions = rows.iter().filter_map(|row| match row {
-                Row::Published(PublishedRow::New(version) | PublishedRow::Unchanged(version)) => {
-                    Some(version)
-                }
+                Row::Published(
+                    PublishedRow::New(version, ticket) | PublishedRow::Unchanged(version, ticket),
+                ) => Some((version, ticket)),
                 _ => None,
             });
-            self.list.add(versions.map(version_json), output)?;
+            self.list.add(versions.map(TicketedJson::from), output)?;
         }
         for row in rows {
             let Row::Published(row) = row else { continue };
             match row {
-                PublishedRow::New(version) => {
+                PublishedRow::New(version, ticket) => {
                     self.new += 1;
-                    self.version(&version, "published", output)?;
+                    self.version(&version, ticket, "published", output)?;
                 }
-                PublishedRow::Unchanged(version) => {
+                PublishedRow::Unchanged(version, ticket) => {
                     self.unchanged += 1;
-                    self.version(&version, "unchanged", output)?;
+                    self.version(&version, ticket, "unchanged", output)?;
                 }
                 PublishedRow::Copy(name) => self.copies.push(name.to_string()),
                 PublishedRow::Failed { path, why } => {
-                    self.failed.push((path.0.to_string_lossy().into_owned(), why));
+                    let path = path.0.to_string_lossy().into_owned();
+                    self.failed.push(UnpublishedJson { error: why, path });
                 }
             }
         }
@@ -81,8 +99,7 @@ impl View for Published {
             Summary::Done => (0, false),
         };
         if output.is_json() {
-            let failed = self.failed.iter().map(|(path, why)| json!({ "path": path, "error": why }));
-            let failed = Value::Array(failed.collect());
+            let failed = serde_json::to_value(&self.failed)?;
             let fields =
                 [("failed", failed), ("indexers_told", told.into()), ("confirmed", is_confirmed.into())];
             self.list.end(&fields, output)?;
@@ -96,8 +113,14 @@ impl View for Published {
             let Self { new, unchanged, bytes, .. } = self;
             let unconfirmed = if is_confirmed { "" } else { ", not confirmed by an indexer yet" };
             output.line(&format!("{new} new, {unchanged} unchanged, {}{unconfirmed}", size(*bytes)))?;
+            for ticket in &self.tickets {
+                output.machine_line(&format!("elsewhere: {}", command_of(ticket)))?;
+            }
+            if !self.tickets.is_empty() && self.new + self.unchanged > self.tickets.len() {
+                output.line("others: nekopeer ticket NAME prints what to type elsewhere")?;
+            }
         }
-        self.failed.iter().for_each(|(_, why)| output.note(&format!("error: {why}")));
+        self.failed.iter().for_each(|failed| output.note(&format!("error: {}", failed.error)));
         Ok(match self.failed.is_empty() {
             true => Ended::Well,
             false if self.new + self.unchanged > 0 => Ended::Partly,

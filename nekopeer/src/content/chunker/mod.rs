@@ -49,7 +49,7 @@ pub enum ChunkError {
         source: io::Error,
     },
     /// It is not a regular file.
-    #[error("{0} is not a regular file")]
+    #[error("{0} is not a regular file: share regular files and folders")]
     NotAFile(PathBuf),
     /// It exceeds the size limit.
     #[error("{0} is larger than the limit of {FILE_BYTES_MAX} bytes")]

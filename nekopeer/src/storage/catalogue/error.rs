@@ -10,7 +10,9 @@ use crate::storage::error::is_full;
 #[derive(Debug, thiserror::Error)]
 pub enum CatalogueError {
     /// The database failed.
-    #[error("the catalogue {path} failed: {source}")]
+    #[error(
+        "the catalogue {path} failed: {source}; run this again, and if it stays so restore the data folder from a copy"
+    )]
     Database {
         /// Its file.
         path: PathBuf,
@@ -41,10 +43,21 @@ pub enum CatalogueError {
         name: String,
     },
     /// A later version of the program wrote the database.
-    #[error("the catalogue {0} was written by a later version of this program: use that one")]
-    OtherProgram(PathBuf),
+    #[error(
+        "the catalogue {path} has format {found}, and this nekopeer knows formats up to {known}: use the newer nekopeer that wrote it, or another --data-dir"
+    )]
+    OtherProgram {
+        /// Its file.
+        path: PathBuf,
+        /// Its format.
+        found: u64,
+        /// The newest format that this program knows.
+        known: u64,
+    },
     /// The database belongs to another key.
-    #[error("the catalogue {0} belongs to another key: the data folder's files are not of one node")]
+    #[error(
+        "the catalogue {0} belongs to another key than peer.key: restore both from the same copy, or move the catalogue away"
+    )]
     OtherIdentity(PathBuf),
     /// The name is a copy of another origin's file.
     #[error("{name} is this peer's copy of a file of origin {}: publish it under another name, or deregister the copy first", .origin.short())]
@@ -56,11 +69,11 @@ pub enum CatalogueError {
     },
     /// The name was published or deregistered here, or got a later version, during the download.
     #[error(
-        "{0} was published, deregistered or refreshed here meanwhile; what was downloaded is no copy of it"
+        "{0} was published, deregistered or refreshed here meanwhile; what was downloaded is no copy of it: run this again"
     )]
     Overtaken(FileName),
     /// The version counter of a name is at its maximum.
-    #[error("no version number is left for {0}")]
+    #[error("no version number is left for {0}: publish it under another name")]
     VersionsUsedUp(FileName),
     /// The record cannot be signed.
     #[error(transparent)]

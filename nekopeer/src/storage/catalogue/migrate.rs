@@ -9,8 +9,8 @@ use super::{
     entry::{Entry, from_row_without_sum, row_of_untimed},
     error::CatalogueError,
     schema::{
-        AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS, PARTIALS,
-        PIPED, PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
+        AVERAGES, CHOSEN, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, META, OUTBOARDS,
+        PARTIALS, PIPED, PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS,
     },
     write::Write,
 };
@@ -48,7 +48,13 @@ impl Write<'_> {
             None => {}
             Some(SCHEMA_FIRST) => self.step_from_first()?,
             Some(SCHEMA_SECOND | SCHEMA_THIRD) => self.step_to_timed()?,
-            Some(_) => return Err(CatalogueError::OtherProgram(self.path.to_owned())),
+            Some(found) => {
+                return Err(CatalogueError::OtherProgram {
+                    path: self.path.to_owned(),
+                    found,
+                    known: SCHEMA,
+                });
+            }
         }
         self.with(META, |table| {
             table.insert("node", node.as_bytes().as_slice())?;
@@ -63,6 +69,7 @@ impl Write<'_> {
         self.with(SIZES, |_| Ok(()))?;
         self.with(VERSIONS, |_| Ok(()))?;
         self.with(AVERAGES, |_| Ok(()))?;
+        self.with(CHOSEN, |_| Ok(()))?;
         self.with(PIPED, |_| Ok(()))?;
         self.with(MANIFESTS, |_| Ok(()))?;
         self.with(PARTIALS, |_| Ok(()))?;

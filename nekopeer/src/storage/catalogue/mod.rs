@@ -8,6 +8,7 @@
 //! An entry is verified before it is stored, and not again when it is read: a checksum shows that it is what
 //! was stored. One that is not is an error of its name alone.
 
+mod chosen;
 mod copies;
 mod database;
 mod entry;

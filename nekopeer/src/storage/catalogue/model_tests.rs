@@ -351,5 +351,5 @@ fn form_of_a_later_program_is_refused_and_left_alone() {
     write.commit().unwrap();
     drop(database);
     let opened = Catalogue::open(folder.0.path(), Identity::from_seed(&NODE));
-    assert!(matches!(opened, Err(CatalogueError::OtherProgram(_))), "{opened:?}");
+    assert!(matches!(opened, Err(CatalogueError::OtherProgram { found: 99, .. })), "{opened:?}");
 }

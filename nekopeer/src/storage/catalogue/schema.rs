@@ -40,6 +40,9 @@ pub(super) const OUTBOARDS: Definition<&[u8; 32], &[u8]> = Definition::new("outl
 pub(super) const PROGRESS: Definition<&[u8], &[u8]> = Definition::new("progress");
 /// Name -> the version published here that not every indexer has listed.
 pub(super) const UNTOLD: Definition<&str, &[u8]> = Definition::new("untold");
+/// Name -> the origin whose file was chosen where several publish different ones. Missing until
+/// the first choice in databases that were made before this table existed.
+pub(super) const CHOSEN: Definition<&str, &[u8; 32]> = Definition::new("chosen");
 
 /// The first half of `hash`.
 pub(super) fn half(hash: &[u8; 32]) -> &HalfHash {

@@ -19,8 +19,8 @@ use super::{
     entry::{Copy, Entry, from_row},
     error::CatalogueError,
     schema::{
-        AVERAGES, Definition, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS, PIPED, PLACING,
-        PROGRESS, SIZES, half,
+        AVERAGES, CHOSEN, Definition, HalfHash, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS, PIPED,
+        PLACING, PROGRESS, SIZES, half,
     },
     untold::Row,
     write::Write,
@@ -47,6 +47,13 @@ pub(crate) struct Page {
 /// Where a page of entries begins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PageStart(Option<String>);
+
+impl PageStart {
+    /// After this name; from the first with `None`.
+    pub(crate) fn after(name: Option<&FileName>) -> Self {
+        Self(name.map(FileName::to_string))
+    }
+}
 
 /// Number of rows.
 #[cfg(test)]
@@ -260,6 +267,15 @@ impl Tables {
                 names.extend(FileName::new(row?.0.value()));
             }
             Ok(names)
+        })
+    }
+
+    /// The origin that was chosen for `name`.
+    pub(super) fn chosen(&self, name: &str) -> Result<Option<[u8; 32]>, CatalogueError> {
+        self.database.read(|committed| match committed.table(CHOSEN) {
+            Ok(table) => Ok(table.get(name)?.map(|origin| *origin.value())),
+            Err(redb::Error::TableDoesNotExist(_)) => Ok(None),
+            Err(error) => Err(error),
         })
     }
 

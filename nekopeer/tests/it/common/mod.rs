@@ -24,6 +24,7 @@ use tokio::{
 pub(crate) mod fake_indexer;
 pub(crate) mod goods;
 pub(crate) mod holder;
+pub(crate) mod http;
 pub(crate) mod proxy;
 
 pub(crate) use goods::Goods;

@@ -140,7 +140,12 @@ impl Home {
         for name in told.filter(|name| name.to_string_lossy().starts_with("NEKO")) {
             command.env_remove(name);
         }
-        command.env_remove("RUST_LOG").env("TERM", "xterm").current_dir(self.folder.path());
+        command
+            .env_remove("RUST_LOG")
+            .env("XDG_CONFIG_HOME", self.path(".config"))
+            .env("TERM", "xterm")
+            .env("NEKO_NO_DISCOVERY", "1")
+            .current_dir(self.folder.path());
     }
 
     /// Runs a command to its end.

@@ -1,0 +1,353 @@
+//! What an indexer has done so far, in numbers. Adding to one is a relaxed atomic addition on a cache line that
+//! other threads seldom touch.
+
+use std::{
+    array,
+    cell::Cell,
+    ops::Sub,
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+/// Copies of all counters; a thread adds to one of them.
+const STRIPES: usize = 8;
+/// Buckets of times: up to 1 us, 2 us, 4 us, ... 8.4 s, and longer.
+pub(crate) const BUCKETS: usize = 25;
+/// Of the answers that asked nobody, one in this many is timed: reading the clock costs a tenth of the answer.
+const TIMED_EVERY: u64 = 16;
+
+/// What is counted beside drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Names looked up here alone.
+    Search,
+    /// Queries, of peers and neighbors.
+    Query,
+    /// Queries for which neighbors were asked.
+    Forward,
+    /// Calls to neighbors for these.
+    Asked,
+    /// Calls of registration.
+    Registration,
+    /// Records of these.
+    Record,
+    /// Calls of deregistration.
+    Deregistration,
+    /// Calls of invalidation.
+    Invalidation,
+    /// Calls that told holders of newer versions.
+    HolderTold,
+    /// Calls that told neighbors of newer versions.
+    NeighborTold,
+}
+
+/// Why something was not done, or not completely.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drop {
+    /// Too many queries were being forwarded.
+    Busy,
+    /// The message had come before.
+    Duplicate,
+    /// Too many message ids are remembered.
+    SeenFull,
+    /// The TTL is past the limit.
+    Ttl,
+    /// A signature does not hold.
+    Forged,
+    /// A limit kept a record from being listed.
+    NotListed,
+    /// A newer version than the registered one is known.
+    Outdated,
+    /// A neighbor has answered none of many queries, and was not asked.
+    NeighborStuck,
+    /// A neighbor did not answer in time, or the connection failed.
+    NeighborFailed,
+    /// A neighbor refused.
+    NeighborRefused,
+    /// A hit of a neighbor was not to be believed.
+    HitLeftOut,
+    /// A holder or neighbor did not acknowledge an invalidation.
+    NotAcknowledged,
+}
+
+impl Work {
+    pub(crate) const COUNT: usize = Self::NeighborTold as usize + 1;
+}
+
+impl Drop {
+    pub(crate) const COUNT: usize = Self::NotAcknowledged as usize + 1;
+    /// All of them, by the names that they have outside.
+    pub(crate) const ALL: [(Self, &'static str); Self::COUNT] = [
+        (Self::Busy, "busy"),
+        (Self::Duplicate, "duplicate"),
+        (Self::SeenFull, "seen_full"),
+        (Self::Ttl, "ttl"),
+        (Self::Forged, "forged"),
+        (Self::NotListed, "not_listed"),
+        (Self::Outdated, "outdated"),
+        (Self::NeighborStuck, "neighbor_stuck"),
+        (Self::NeighborFailed, "neighbor_failed"),
+        (Self::NeighborRefused, "neighbor_refused"),
+        (Self::HitLeftOut, "hit_left_out"),
+        (Self::NotAcknowledged, "not_acknowledged"),
+    ];
+}
+
+/// Everything that is counted. The values are those of a moment, each for itself.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    stripes: [Stripe; STRIPES],
+}
+
+/// On cache lines of its own, of which processors fetch two at a time.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe {
+    work: [AtomicU64; Work::COUNT],
+    drops: [AtomicU64; Drop::COUNT],
+    alone: Times,
+    together: Times,
+}
+
+#[derive(Debug, Default)]
+struct Times {
+    buckets: [AtomicU64; BUCKETS],
+    sum_ns: AtomicU64,
+}
+
+/// All counters at one moment, or between two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    work: [u64; Work::COUNT],
+    drops: [u64; Drop::COUNT],
+    /// How long answers took that asked nobody: a sample.
+    pub(crate) alone: Histogram,
+    /// How long answers took for which neighbors were asked.
+    pub(crate) together: Histogram,
+}
+
+/// How many times fell into each bucket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Histogram {
+    pub(crate) buckets: [u64; BUCKETS],
+    /// The sum of all times, in nanoseconds.
+    pub(crate) sum_ns: u64,
+}
+
+thread_local! {
+    /// This thread's stripe.
+    static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+impl Counters {
+    fn stripe(&self) -> &Stripe {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let mut place = STRIPE.get();
+        if place == usize::MAX {
+            place = NEXT.fetch_add(1, Relaxed);
+            STRIPE.set(place);
+        }
+        &self.stripes[place % STRIPES]
+    }
+
+    /// One more.
+    pub(crate) fn count(&self, what: Work) {
+        self.add(what, 1);
+    }
+
+    /// So many more.
+    pub(crate) fn add(&self, what: Work, many: usize) {
+        self.stripe().work[what as usize].fetch_add(many as u64, Relaxed);
+    }
+
+    /// One more was dropped.
+    pub(crate) fn drop(&self, why: Drop) {
+        self.stripe().drops[why as usize].fetch_add(1, Relaxed);
+    }
+
+    /// So many more were dropped; mostly none.
+    pub(crate) fn drop_many(&self, why: Drop, many: usize) {
+        if many > 0 {
+            self.stripe().drops[why as usize].fetch_add(many as u64, Relaxed);
+        }
+    }
+
+    /// One more answer alone, to `what`, begun at `began`: one in [`TIMED_EVERY`] is timed.
+    pub(crate) fn answered_alone(&self, what: Work, began: Instant) {
+        let stripe = self.stripe();
+        if stripe.work[what as usize].fetch_add(1, Relaxed).is_multiple_of(TIMED_EVERY) {
+            stripe.alone.note(began.elapsed());
+        }
+    }
+
+    /// One more query, begun at `began`, was answered after `asked` calls to neighbors.
+    pub(crate) fn answered_together(&self, asked: usize, began: Instant) {
+        let stripe = self.stripe();
+        stripe.work[Work::Query as usize].fetch_add(1, Relaxed);
+        stripe.work[Work::Forward as usize].fetch_add(1, Relaxed);
+        stripe.work[Work::Asked as usize].fetch_add(asked as u64, Relaxed);
+        stripe.together.note(began.elapsed());
+    }
+
+    /// All values now.
+    pub(crate) fn totals(&self) -> Totals {
+        let sum = |value: &dyn Fn(&Stripe) -> &AtomicU64| {
+            self.stripes.iter().map(|stripe| value(stripe).load(Relaxed)).sum()
+        };
+        let histogram = |times: &dyn Fn(&Stripe) -> &Times| Histogram {
+            buckets: array::from_fn(|n| {
+                self.stripes.iter().map(|stripe| times(stripe).buckets[n].load(Relaxed)).sum()
+            }),
+            sum_ns: self.stripes.iter().map(|stripe| times(stripe).sum_ns.load(Relaxed)).sum(),
+        };
+        Totals {
+            work: array::from_fn(|n| sum(&|stripe| &stripe.work[n])),
+            drops: array::from_fn(|n| sum(&|stripe| &stripe.drops[n])),
+            alone: histogram(&|stripe| &stripe.alone),
+            together: histogram(&|stripe| &stripe.together),
+        }
+    }
+}
+
+impl Times {
+    fn note(&self, time: Duration) {
+        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.buckets[bucket_of(ns)].fetch_add(1, Relaxed);
+        self.sum_ns.fetch_add(ns, Relaxed);
+    }
+}
+
+fn bucket_of(ns: u64) -> usize {
+    let us = ns.div_ceil(1000).max(1);
+    (us.next_power_of_two().trailing_zeros() as usize).min(BUCKETS - 1)
+}
+
+/// The longest time of bucket `n`, in microseconds; the last one has no end.
+pub(crate) const fn bucket_ends_us(n: usize) -> Option<u64> {
+    if n + 1 < BUCKETS { Some(1 << n) } else { None }
+}
+
+impl Totals {
+    pub(crate) const fn work(&self, what: Work) -> u64 {
+        self.work[what as usize]
+    }
+
+    pub(crate) const fn drops(&self, why: Drop) -> u64 {
+        self.drops[why as usize]
+    }
+
+    /// How long all answers took: the sampled ones stand for those that were not timed.
+    pub(crate) fn answers(&self) -> Histogram {
+        Histogram {
+            buckets: array::from_fn(|n| self.alone.buckets[n] * TIMED_EVERY + self.together.buckets[n]),
+            sum_ns: self.alone.sum_ns * TIMED_EVERY + self.together.sum_ns,
+        }
+    }
+}
+
+/// What was counted since `before`, an earlier moment of the same counters.
+impl Sub<&Self> for Totals {
+    type Output = Self;
+
+    fn sub(mut self, before: &Self) -> Self {
+        let less = |now: &mut [u64], before: &[u64]| {
+            now.iter_mut().zip(before).for_each(|(now, before)| *now = now.saturating_sub(*before));
+        };
+        less(&mut self.work, &before.work);
+        less(&mut self.drops, &before.drops);
+        for (now, before) in [(&mut self.alone, &before.alone), (&mut self.together, &before.together)] {
+            less(&mut now.buckets, &before.buckets);
+            now.sum_ns = now.sum_ns.saturating_sub(before.sum_ns);
+        }
+        self
+    }
+}
+
+impl Histogram {
+    /// How many times there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// The time in microseconds that `share` of all do not exceed, within its bucket by proportion; `None` without
+    /// any, or where that is longer than the last bucket's beginning.
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    pub(crate) fn quantile_us(&self, share: f64) -> Option<f64> {
+        let wanted = self.count() as f64 * share;
+        let mut below = 0.0;
+        for (n, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let count = *count as f64;
+            if below + count >= wanted {
+                let end = bucket_ends_us(n)? as f64;
+                let begin = if n == 0 { 0.0 } else { end / 2.0 };
+                return Some(begin + (end - begin) * ((wanted - below) / count));
+            }
+            below += count;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_named_in_their_order() {
+        assert!(Drop::ALL.iter().enumerate().all(|(n, (why, _))| *why as usize == n));
+    }
+
+    #[test]
+    fn what_all_threads_count_is_found_again() {
+        let counters = Counters::default();
+        std::thread::scope(|scope| {
+            for _ in 0..2 * STRIPES {
+                scope.spawn(|| {
+                    (0..100).for_each(|_| counters.count(Work::Query));
+                    counters.add(Work::Record, 7);
+                    counters.drop(Drop::Busy);
+                });
+            }
+        });
+        let totals = counters.totals();
+        assert_eq!(totals.work(Work::Query), 1600);
+        assert_eq!(totals.work(Work::Record), 112);
+        assert_eq!((totals.drops(Drop::Busy), totals.drops(Drop::Ttl)), (16, 0));
+        assert_eq!(counters.totals() - &totals, Totals::default());
+    }
+
+    #[test]
+    fn times_fall_into_the_bucket_whose_end_they_do_not_exceed() {
+        let cases =
+            [(0, 0), (1000, 0), (1001, 1), (2000, 1), (2001, 2), (4000, 2), (1 << 40, 24), (u64::MAX, 24)];
+        for (ns, bucket) in cases {
+            assert_eq!(bucket_of(ns), bucket, "{ns} ns");
+            let (us, end) = (ns.div_ceil(1000), bucket_ends_us(bucket));
+            assert!(end.is_none_or(|end| us <= end), "{ns} ns");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_within_their_bucket() {
+        let counters = Counters::default();
+        let times = &counters.stripes[3].together;
+        (0..90).for_each(|_| times.note(Duration::from_micros(3)));
+        (0..10).for_each(|_| times.note(Duration::from_micros(100)));
+        let answers = counters.totals().answers();
+        assert_eq!(answers.count(), 100);
+        assert!((2.0..=4.0).contains(&answers.quantile_us(0.5).unwrap()));
+        assert!((64.0..=128.0).contains(&answers.quantile_us(0.99).unwrap()));
+        assert_eq!(Histogram::default().quantile_us(0.5), None);
+    }
+
+    #[test]
+    fn one_answer_in_some_is_timed_and_stands_for_the_others() {
+        let (counters, now) = (Counters::default(), Instant::now());
+        (0..160).for_each(|_| counters.answered_alone(Work::Search, now));
+        let totals = counters.totals();
+        assert_eq!(
+            (totals.work(Work::Search), totals.alone.count(), totals.answers().count()),
+            (160, 10, 160)
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! Serves one HTTP connection, within its limits.
+
+use std::{pin::pin, time::Duration};
+
+use axum::{Router, body::Body};
+use hyper::{
+    Request,
+    body::Incoming,
+    server::conn::http1,
+    service::{Service, service_fn},
+};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    service::TowerToHyperService,
+};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::{body::Patient, io::Io, room::Place};
+
+/// How long a connection may take to bring the whole head of its next request; so it is also how long an idle
+/// one stays open.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+/// Headers of a request.
+const HEADERS_MAX: usize = 64;
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Bytes that are read ahead of a body, and gathered of an answer before they are written.
+const BUFFER_BYTES_MAX: usize = 64 * 1024;
+const _: () = assert!(HEAD_BYTES_MAX < BUFFER_BYTES_MAX);
+
+/// Serves `stream` until it ends; after `stop` until the answer that is being sent is complete.
+///
+/// # Cancel safety
+/// Dropping the future closes the connection.
+pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, _place: Place) {
+    let io = match Io::new(stream) {
+        Ok(io) => io,
+        Err(error) => return debug!(%error, "HTTP connection lost before its first request"),
+    };
+    let router = TowerToHyperService::new(router);
+    let files = io.file_sender();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(files.clone());
+        router.call(request.map(|body| Body::new(Patient::new(body))))
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_headers(HEADERS_MAX)
+        .max_header_size(HEAD_BYTES_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(io), service);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "HTTP connection ended"); // by a client that left, was too slow, or spoke no HTTP
+    }
+}

@@ -1,0 +1,289 @@
+//! Which requests are let in, and what stands in the head of every answer.
+//!
+//! A browser runs code of any page its user visits, and that code may send requests to this host. So a request
+//! counts only if it names this daemon as its host (a name that its owner points here for a moment, DNS
+//! rebinding, is refused), and if it comes from a page of this daemon, or from no page at all.
+
+use std::{net::Ipv6Addr, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{DefaultBodyLimit, Request},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header, uri::Authority},
+    middleware::{Next, from_fn},
+    response::{IntoResponse, Response},
+};
+
+use super::{
+    problem::{PROBLEM_JSON, Problem},
+    token::{Expected, Token},
+};
+
+/// Bytes of a request's body, where a handler does not take it as a stream.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes of an error's text that are kept when it is made a [`Problem`].
+const ERROR_BYTES_MAX: usize = 4 * 1024;
+
+/// What every answer says, unless it says something else: a page loads nothing from outside, is framed by nobody,
+/// and is not embedded elsewhere.
+const HEADERS: [(HeaderName, HeaderValue); 5] = [
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+             base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        ),
+    ),
+];
+
+/// Whom a daemon lets in.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// Names under which it may be called, beside `localhost` and IP addresses.
+    pub hosts: Vec<String>,
+    /// What changing routes ask for; without one they answer 403.
+    pub token: Option<Arc<Token>>,
+}
+
+/// `router` behind `guard`. To be the outermost layer, once: it also answers what no route does, limits bodies,
+/// makes every error a [`Problem`], and completes the head of every answer. A route that sends what others wrote
+/// must set a `Content-Security-Policy` of its own (`sandbox`): the common one trusts scripts of this origin.
+pub fn guarded(router: Router, guard: Guard) -> Router {
+    let guard = Arc::new(guard);
+    let check = move |mut request: Request, next: Next| {
+        let guard = Arc::clone(&guard);
+        async move {
+            if let Err(problem) = guard.check(&request) {
+                return complete(problem.into_response());
+            }
+            request.extensions_mut().insert(Expected(guard.token.clone()));
+            complete(as_problem(next.run(request).await).await)
+        }
+    };
+    router
+        .fallback(async || Problem::not_found("there is nothing at this address; see /api/v1/openapi.json"))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn(check))
+}
+
+impl Guard {
+    fn check(&self, request: &Request) -> Result<(), Problem> {
+        let host = host(request)?;
+        if !self.is_ours(host.host()) {
+            return Err(Problem::new(
+                StatusCode::MISDIRECTED_REQUEST,
+                "misdirected request",
+                format!(
+                    "this daemon is not called {}; use its IP address, or localhost on its own host",
+                    host.host()
+                ),
+            ));
+        }
+        let headers = request.headers();
+        if let Some(origin) = single(headers, &header::ORIGIN)?
+            && !is_same(origin, &host)
+        {
+            return Err(Problem::forbidden("requests from pages of other origins are refused"));
+        }
+        self::foreign(request.method(), headers)
+    }
+
+    fn is_ours(&self, host: &str) -> bool {
+        let name = host.strip_suffix('.').unwrap_or(host);
+        let v6 = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        v6.is_some_and(|host| host.parse::<Ipv6Addr>().is_ok())
+            || host.parse::<std::net::Ipv4Addr>().is_ok()
+            || name.eq_ignore_ascii_case("localhost")
+            || self.hosts.iter().any(|ours| name.eq_ignore_ascii_case(ours))
+    }
+}
+
+/// The one host that the request names.
+fn host(request: &Request) -> Result<Authority, Problem> {
+    let told = single(request.headers(), &header::HOST)?
+        .ok_or_else(|| Problem::bad_request("a request must name its host: send a `Host` header"))?;
+    let host = Authority::try_from(told.as_bytes()).ok().filter(|host| !host.as_str().contains('@'));
+    let host = host.ok_or_else(|| Problem::bad_request("the `Host` header must be HOST or HOST:PORT"))?;
+    match request.uri().authority() {
+        Some(other) if !other.as_str().eq_ignore_ascii_case(host.as_str()) => Err(Problem::bad_request(
+            "the address and the `Host` header of a request must name the same host",
+        )),
+        _ => Ok(host),
+    }
+}
+
+/// The value of a header that may come once.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a HeaderValue>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    match values.next() {
+        None => Ok(first),
+        Some(_) => Err(Problem::bad_request(format!("a request may have only one `{name}` header"))),
+    }
+}
+
+/// Whether a page of `origin` is a page of `host`. A proxy may add TLS, so both schemes are right.
+fn is_same(origin: &HeaderValue, host: &Authority) -> bool {
+    let origin = origin.to_str().unwrap_or_default();
+    let secure = origin.strip_prefix("https://").map(|page| (page, ":443"));
+    let Some((page, port)) = secure.or_else(|| origin.strip_prefix("http://").map(|page| (page, ":80")))
+    else {
+        return false;
+    };
+    let plain = |text: &str| text.strip_suffix(port).unwrap_or(text).to_ascii_lowercase();
+    plain(page) == plain(host.as_str())
+}
+
+/// Refuses what a page of another origin sends, as far as the browser tells. Following a link from elsewhere is
+/// allowed.
+fn foreign(method: &Method, headers: &HeaderMap) -> Result<(), Problem> {
+    let told = |name: &'static str| single(headers, &HeaderName::from_static(name));
+    let is_ours = told("sec-fetch-site")?.is_none_or(|site| site == "same-origin" || site == "none");
+    let is_visit = matches!(*method, Method::GET | Method::HEAD)
+        && told("sec-fetch-mode")?.is_some_and(|mode| mode == "navigate")
+        && told("sec-fetch-dest")?.is_some_and(|what| what == "document");
+    if is_ours || is_visit {
+        Ok(())
+    } else {
+        Err(Problem::forbidden("requests from pages of other origins are refused"))
+    }
+}
+
+/// Makes an error that is none yet a [`Problem`]; its text says what was wrong.
+async fn as_problem(response: Response) -> Response {
+    let status = response.status();
+    let is_error = status.is_client_error() || status.is_server_error();
+    if !is_error || response.headers().get(header::CONTENT_TYPE) == Some(&PROBLEM_JSON) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let text = to_bytes(body, ERROR_BYTES_MAX).await.unwrap_or_default();
+    let title = status.canonical_reason().unwrap_or("error");
+    let detail = match String::from_utf8_lossy(&text) {
+        empty if empty.is_empty() && status == StatusCode::METHOD_NOT_ALLOWED => {
+            "this address does not take this method; the `Allow` header says which it takes".to_owned()
+        }
+        empty if empty.is_empty() => title.to_owned(),
+        text => text.into_owned(),
+    };
+    let problem = Problem::new(status, title, detail).into_response();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    for (name, value) in problem.headers() {
+        parts.headers.insert(name, value.clone());
+    }
+    Response::from_parts(parts, problem.into_body())
+}
+
+fn complete(mut response: Response<Body>) -> Response {
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(value);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(guard: &Guard, method: Method, headers: &[(&str, &str)]) -> u16 {
+        let mut request = Request::builder().method(method).uri("/");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        guard
+            .check(&request.body(Body::empty()).unwrap())
+            .map_or_else(|problem| problem.status.as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn only_our_hosts_are_answered() {
+        let guard = Guard { hosts: vec!["nas.home".to_owned()], token: None };
+        let cases: [(&[&str], u16); 16] = [
+            (&["127.0.0.1:8080"], 200),
+            (&["[::1]:8080"], 200),
+            (&["[2001:db8::1]"], 200),
+            (&["192.0.2.1"], 200),
+            (&["LocalHost"], 200),
+            (&["localhost.:80"], 200),
+            (&["nas.home:8080"], 200),
+            (&["NAS.home."], 200),
+            (&["evil.example"], 421),
+            (&["localhost.evil.example"], 421),
+            (&["127.0.0.1.evil.example:8080"], 421),
+            (&["evilnas.home"], 421),
+            (&["user@127.0.0.1"], 400),
+            (&["127.0.0.1/x"], 400),
+            (&[], 400),
+            (&["127.0.0.1", "127.0.0.1"], 400),
+        ];
+        for (hosts, expected) in cases {
+            let headers: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
+            assert_eq!(answer(&guard, Method::GET, &headers), expected, "{hosts:?}");
+        }
+    }
+
+    #[test]
+    fn only_our_own_pages_may_send_requests() {
+        let cases = [
+            ("http://127.0.0.1:8080", 200),
+            ("https://127.0.0.1:8080", 200),
+            ("http://127.0.0.1:8081", 403),
+            ("http://localhost:8080", 403),
+            ("http://evil.example", 403),
+            ("http://127.0.0.1:8080.evil.example", 403),
+            ("null", 403),
+            ("", 403),
+        ];
+        for (origin, expected) in cases {
+            for method in [Method::GET, Method::POST] {
+                let headers = [("host", "127.0.0.1:8080"), ("origin", origin)];
+                assert_eq!(answer(&Guard::default(), method, &headers), expected, "{origin}");
+            }
+        }
+        let default_port = [("host", "localhost"), ("origin", "http://localhost:80")];
+        assert_eq!(answer(&Guard::default(), Method::POST, &default_port), 200);
+        let twice = [("host", "localhost"), ("origin", "http://localhost"), ("origin", "http://localhost")];
+        assert_eq!(answer(&Guard::default(), Method::POST, &twice), 400);
+    }
+
+    #[test]
+    fn a_link_from_elsewhere_may_be_followed_and_nothing_else_done() {
+        let cases = [
+            (Method::GET, "same-origin", "cors", 200),
+            (Method::POST, "same-origin", "cors", 200),
+            (Method::GET, "none", "navigate", 200),
+            (Method::GET, "cross-site", "navigate", 200),
+            (Method::GET, "same-site", "navigate", 200),
+            (Method::GET, "cross-site", "no-cors", 403),
+            (Method::GET, "same-site", "no-cors", 403),
+            (Method::POST, "cross-site", "navigate", 403),
+            (Method::POST, "same-site", "cors", 403),
+            (Method::DELETE, "cross-site", "cors", 403),
+        ];
+        for (method, site, mode, expected) in cases {
+            let headers = [
+                ("host", "localhost"),
+                ("sec-fetch-site", site),
+                ("sec-fetch-mode", mode),
+                ("sec-fetch-dest", "document"),
+            ];
+            assert_eq!(
+                answer(&Guard::default(), method.clone(), &headers),
+                expected,
+                "{method} {site} {mode}"
+            );
+        }
+        let framed = [
+            ("host", "localhost"),
+            ("sec-fetch-site", "cross-site"),
+            ("sec-fetch-mode", "navigate"),
+            ("sec-fetch-dest", "iframe"),
+        ];
+        assert_eq!(answer(&Guard::default(), Method::GET, &framed), 403);
+    }
+}

@@ -1,0 +1,35 @@
+//! The HTTP plumbing of both daemons: a door on threads of its own, what it lets in, and how it answers errors.
+//!
+//! | file | what is there |
+//! |---|---|
+//! | `door` | [`HttpDoor`]: listens, accepts, ends |
+//! | `connection` | one connection: limits and timeouts |
+//! | `room` | how many connections there may be, and how many from one address |
+//! | [`io`] | the bytes of a connection; a reader that takes nothing is cut |
+//! | [`send_file`] | parts of files in answers, sent without being copied |
+//! | `body` | a request's body; one that does not come is cut |
+//! | [`guard`](mod@guard) | which requests are let in: host, origin, fetch metadata; the headers of every answer |
+//! | [`token`] | the secret of changing routes, and the extractor that asks for it |
+//! | [`problem`] | errors as `application/problem+json` |
+//! | [`events`] | server-sent events |
+//! | [`exposition`] | figures as Prometheus reads them |
+
+mod body;
+mod connection;
+mod door;
+pub mod events;
+pub mod exposition;
+pub mod guard;
+pub mod io;
+pub mod problem;
+mod room;
+pub mod send_file;
+pub mod token;
+
+pub use self::{
+    door::{HttpConfig, HttpDoor},
+    guard::{Guard, guarded},
+    problem::Problem,
+    send_file::FileSender,
+    token::{Authorized, Token, TokenError},
+};

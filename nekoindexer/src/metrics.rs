@@ -1,0 +1,137 @@
+//! [`Node`]: what an indexer tells Prometheus, read from its own counters at each scrape.
+
+use std::{fmt, sync::Arc, time::Instant};
+
+use nekoproto::{clock, limits::CONNECTIONS_MAX, transport::Arrivals};
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
+
+use crate::{
+    counters::{BUCKETS, Drop, Histogram, Totals, Work, bucket_ends_us},
+    http::exposition::Exposition,
+    shared::{FORWARDS_MAX, Shared},
+    state::seen::SEEN_MAX,
+};
+
+/// The indexer, as a collector.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) arrivals: Arc<Arrivals>,
+}
+
+impl Collector for Node {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Exposition::from(encoder);
+        let totals = self.shared.counters.totals();
+        let labels = [("version", env!("CARGO_PKG_VERSION")), ("node", &self.shared.node.to_string())];
+        page.info("nekop2p_indexer_build", "The program and who it is", &labels)?;
+        work(&mut page, &totals)?;
+        latency(&mut page, &totals)?;
+        self.drops(&mut page, &totals)?;
+        self.index(&mut page)?;
+        self.links(&mut page)?;
+        self.budget(&mut page)
+    }
+}
+
+fn work(page: &mut Exposition<'_>, totals: &Totals) -> fmt::Result {
+    let requests = [
+        ("search", Work::Search),
+        ("query", Work::Query),
+        ("register", Work::Registration),
+        ("deregister", Work::Deregistration),
+        ("invalidate", Work::Invalidation),
+    ];
+    let requests = requests.map(|(name, what)| (name, totals.work(what)));
+    page.counters("nekop2p_indexer_requests", "Requests of nodes, names of a search each", "kind", requests)?;
+    let one = [
+        ("nekop2p_indexer_records", "Records registered, repeated ones too", Work::Record),
+        ("nekop2p_indexer_forwards", "Queries for which neighbors were asked", Work::Forward),
+        ("nekop2p_indexer_neighbor_queries", "Calls to neighbors for these queries", Work::Asked),
+    ];
+    for (name, help, what) in one {
+        page.counter(name, help, totals.work(what))?;
+    }
+    let told = [("holder", totals.work(Work::HolderTold)), ("neighbor", totals.work(Work::NeighborTold))];
+    page.counters("nekop2p_indexer_invalidations_sent", "Calls that told of newer versions", "to", told)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds")]
+fn latency(page: &mut Exposition<'_>, totals: &Totals) -> fmt::Result {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    let end = |n| bucket_ends_us(n).map_or(f64::INFINITY, |us| us as f64 / 1e6);
+    let buckets =
+        |times: &Histogram| -> [(f64, u64); BUCKETS] { std::array::from_fn(|n| (end(n), times.buckets[n])) };
+    let (alone, together) = (buckets(&totals.alone), buckets(&totals.together));
+    page.histograms(
+        "nekop2p_indexer_answer_seconds",
+        "Time of an answer; of those that no neighbor was asked for one in 16",
+        "from",
+        [
+            ("own_index", seconds(totals.alone.sum_ns), alone.as_slice()),
+            ("neighbors", seconds(totals.together.sum_ns), together.as_slice()),
+        ],
+    )
+}
+
+impl Node {
+    fn drops(&self, page: &mut Exposition<'_>, totals: &Totals) -> fmt::Result {
+        let drops = Drop::ALL.iter().map(|(why, name)| (*name, totals.drops(*why)));
+        let drops = drops.chain([
+            ("connection_refused", self.arrivals.refused()),
+            ("handshake_failed", self.arrivals.failed()),
+        ]);
+        page.counters("nekop2p_indexer_drops", "What was not done, or not completely", "reason", drops)
+    }
+
+    fn index(&self, page: &mut Exposition<'_>) -> fmt::Result {
+        let index = &self.shared.state.index;
+        page.gauge("nekop2p_indexer_names", "Names with at least one holder", index.names() as u64)?;
+        page.gauge(
+            "nekop2p_indexer_holders",
+            "Peers that are connected, or whose lease runs",
+            index.holders() as u64,
+        )
+    }
+
+    fn links(&self, page: &mut Exposition<'_>) -> fmt::Result {
+        let (all, asked) = (self.shared.neighbors.links.standing(), self.shared.neighbors.links.current());
+        let (now, clock) = (Instant::now(), clock::now());
+        let up = all.iter().filter(|one| one.connected.is_some());
+        let trusted = up
+            .clone()
+            .filter(|one| one.connected.as_ref().is_some_and(|open| open.channel.is_trusted(clock)));
+        let late = asked.reachable.iter().filter(|one| one.load.is_stuck(now));
+        let in_flight = asked.reachable.iter().map(|one| one.load.in_flight()).sum::<usize>();
+        let states = [
+            ("connected", up.clone().count()),
+            ("away", all.len() - up.count()),
+            ("late", late.count()),
+            ("summary_trusted", trusted.count()),
+        ];
+        let states = states.map(|(state, count)| (state, count as u64));
+        page.gauges(
+            "nekop2p_indexer_neighbors",
+            "Neighbors in each state; one may be in several",
+            "state",
+            states,
+        )?;
+        page.gauge(
+            "nekop2p_indexer_neighbor_queries_in_flight",
+            "Queries that neighbors have to answer",
+            in_flight as u64,
+        )
+    }
+
+    fn budget(&self, page: &mut Exposition<'_>) -> fmt::Result {
+        let budget = [
+            ("connections", self.arrivals.open(), CONNECTIONS_MAX),
+            ("forwards", FORWARDS_MAX - self.shared.forwards.available_permits(), FORWARDS_MAX),
+            ("seen_messages", self.shared.state.seen.len(), SEEN_MAX),
+        ];
+        let used = budget.iter().map(|(what, used, _)| (*what, *used as u64));
+        page.gauges("nekop2p_indexer_budget_used", "What is used of each limit", "budget", used)?;
+        let max = budget.iter().map(|(what, _, max)| (*what, *max as u64));
+        page.gauges("nekop2p_indexer_budget_max", "The limit", "budget", max)
+    }
+}

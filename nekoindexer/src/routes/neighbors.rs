@@ -1,0 +1,84 @@
+//! `/api/v1/neighbors`: how each neighbor stands with the indexer.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{Json, extract::State};
+use nekoproto::clock;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::view::View;
+use crate::{http::Problem, neighbors::links::Standing, shared::Shared};
+
+/// All neighbors.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Neighbors {
+    neighbors: Vec<Neighbor>,
+}
+
+/// One neighbor.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Neighbor {
+    /// Where it listens, or where it connected from last.
+    addr: String,
+    /// Its id; null if it was never connected.
+    node: Option<String>,
+    connected: bool,
+    /// Whether it is in the configuration; else it connected to this indexer.
+    configured: bool,
+    /// Queries that it has not answered yet.
+    load: usize,
+    /// It has answered none of many queries for a second, and is not asked.
+    late: bool,
+    /// Whether what it advertises of its names counts.
+    summary_trusted: bool,
+    /// Milliseconds since its last message about names; null without any.
+    last_word_ms: Option<u64>,
+    /// Why it is not connected.
+    why: Option<String>,
+}
+
+impl Neighbor {
+    /// All neighbors of an indexer, the configured ones first. `now` is by the clock that runs on in suspend.
+    pub(super) fn all(shared: &Shared, now: Instant) -> Vec<Self> {
+        let asked = shared.neighbors.links.current();
+        let load = |standing: &Standing| {
+            let node = standing.node?;
+            asked
+                .reachable
+                .iter()
+                .find(|neighbor| neighbor.node == node)
+                .map(|neighbor| Arc::clone(&neighbor.load))
+        };
+        let one = |standing: Standing| {
+            let load = load(&standing);
+            let channel = standing.connected.as_ref().map(|connected| &connected.channel);
+            let silent = channel.and_then(|channel| channel.silent_for(now));
+            Self {
+                addr: standing.addr.to_string(),
+                node: standing.node.map(|node| node.to_string()),
+                connected: standing.connected.is_some(),
+                configured: standing.is_configured,
+                load: load.as_ref().map_or(0, |load| load.in_flight()),
+                late: load.is_some_and(|load| load.is_stuck(Instant::now())),
+                summary_trusted: channel.is_some_and(|channel| channel.is_trusted(now)),
+                last_word_ms: silent.map(|silent| u64::try_from(silent.as_millis()).unwrap_or(u64::MAX)),
+                why: standing.why,
+            }
+        };
+        shared.neighbors.links.standing().into_iter().map(one).collect()
+    }
+}
+
+/// How each neighbor stands with the indexer.
+#[utoipa::path(
+    get,
+    path = "/api/v1/neighbors",
+    responses(
+        (status = 200, body = Neighbors, description = "All neighbors"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
+    )
+)]
+pub(super) async fn neighbors(State(view): State<Arc<View>>) -> Json<Neighbors> {
+    Json(Neighbors { neighbors: Neighbor::all(&view.shared, clock::now()) })
+}

@@ -1,0 +1,172 @@
+//! `/status`: everything about the indexer at one glance.
+
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+use axum::{Json, extract::State};
+use nekoproto::{clock, limits::CONNECTIONS_MAX};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{neighbors::Neighbor, view::View};
+use crate::{
+    counters::{Drop, Histogram, Work, bucket_ends_us},
+    figures::SAMPLES,
+    http::{Problem, exposition::resident_bytes},
+    shared::FORWARDS_MAX,
+    state::seen::SEEN_MAX,
+};
+
+/// An indexer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Status {
+    /// Its id.
+    node: String,
+    version: &'static str,
+    /// The network it belongs to.
+    network: String,
+    /// Where it listens for nodes.
+    listen: String,
+    neighbors: Vec<Neighbor>,
+    #[serde(flatten)]
+    figures: Figures,
+}
+
+/// What changes all the time.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Figures {
+    /// Seconds since the start.
+    uptime_s: u64,
+    /// Names with at least one holder.
+    names: usize,
+    /// Peers with a connection, or a lease that outlives it.
+    holders: usize,
+    /// Answers since the start: to queries, and to lookups in this index alone.
+    queries: u64,
+    /// The same in a second, over the last second.
+    queries_per_s: f64,
+    /// The same over the last ten.
+    queries_per_s_10: f64,
+    /// Queries since the start for which neighbors were asked.
+    forwarded: u64,
+    /// Records that were registered since the start, repeated registrations among them.
+    registered: u64,
+    /// Messages about newer versions since the start.
+    invalidations: u64,
+    latency: Latency,
+    /// What was not done since the start, or not completely, by reason.
+    drops: BTreeMap<&'static str, u64>,
+    /// What is used of each limit.
+    budget: BTreeMap<&'static str, Used>,
+    /// Memory of the process in bytes.
+    memory_bytes: Option<u64>,
+}
+
+/// What is used of a limit.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub(super) struct Used {
+    pub(super) used: usize,
+    pub(super) max: usize,
+}
+
+/// How long answers took.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Latency {
+    /// Half of the answers of the last ten seconds took at most so many microseconds; null without answers.
+    p50_us: Option<f64>,
+    p90_us: Option<f64>,
+    p99_us: Option<f64>,
+    /// All answers since the start. Those that no neighbor was asked for are a sample, weighted.
+    buckets: Vec<Bucket>,
+}
+
+/// The answers that took longer than those of the bucket before.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Bucket {
+    /// And at most so many microseconds; null: any time.
+    le_us: Option<u64>,
+    count: u64,
+}
+
+/// What has to be asked of the system.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    at: Instant,
+    memory_bytes: Option<u64>,
+}
+
+impl Now {
+    pub(super) fn take() -> Self {
+        Self { at: Instant::now(), memory_bytes: resident_bytes() }
+    }
+}
+
+impl Figures {
+    /// Of the indexer, `now`.
+    pub(super) fn of(view: &View, now: Now) -> Self {
+        let shared = &view.shared;
+        let totals = shared.counters.totals();
+        let (second, seconds) = {
+            let recent = view.recent.lock();
+            (recent.last(1), recent.last(SAMPLES))
+        };
+        let drops = Drop::ALL.iter().map(|(why, name)| (*name, totals.drops(*why)));
+        let arrivals =
+            [("connection_refused", view.arrivals.refused()), ("handshake_failed", view.arrivals.failed())];
+        Self {
+            uptime_s: now.at.saturating_duration_since(view.began).as_secs(),
+            names: shared.state.index.names(),
+            holders: shared.state.index.holders(),
+            queries: totals.work(Work::Query) + totals.work(Work::Search),
+            queries_per_s: second.rate(Work::Query) + second.rate(Work::Search),
+            queries_per_s_10: seconds.rate(Work::Query) + seconds.rate(Work::Search),
+            forwarded: totals.work(Work::Forward),
+            registered: totals.work(Work::Record),
+            invalidations: totals.work(Work::Invalidation),
+            latency: Latency::of(&totals.answers(), &seconds.counted.answers()),
+            drops: drops.chain(arrivals).collect(),
+            budget: budget(view),
+            memory_bytes: now.memory_bytes,
+        }
+    }
+}
+
+fn budget(view: &View) -> BTreeMap<&'static str, Used> {
+    let forwards = FORWARDS_MAX - view.shared.forwards.available_permits();
+    BTreeMap::from([
+        ("connections", Used { used: view.arrivals.open(), max: CONNECTIONS_MAX }),
+        ("forwards", Used { used: forwards, max: FORWARDS_MAX }),
+        ("seen_messages", Used { used: view.shared.state.seen.len(), max: SEEN_MAX }),
+    ])
+}
+
+impl Latency {
+    fn of(all: &Histogram, recent: &Histogram) -> Self {
+        let buckets = all.buckets.iter().enumerate();
+        Self {
+            p50_us: recent.quantile_us(0.5),
+            p90_us: recent.quantile_us(0.9),
+            p99_us: recent.quantile_us(0.99),
+            buckets: buckets.map(|(n, count)| Bucket { le_us: bucket_ends_us(n), count: *count }).collect(),
+        }
+    }
+}
+
+/// Everything about the indexer at one glance.
+#[utoipa::path(
+    get,
+    path = "/status",
+    responses(
+        (status = 200, body = Status, description = "The indexer now"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
+    )
+)]
+pub(super) async fn status(State(view): State<Arc<View>>) -> Json<Status> {
+    Json(Status {
+        node: view.shared.node.to_string(),
+        version: env!("CARGO_PKG_VERSION"),
+        network: view.network.to_string(),
+        listen: view.listen.to_string(),
+        neighbors: Neighbor::all(&view.shared, clock::now()),
+        figures: Figures::of(&view, Now::take()),
+    })
+}

@@ -1,0 +1,97 @@
+//! The configuration file: TOML, every key optional, everything wrong in it named by its line.
+
+use std::{ffi::OsString, path::Path};
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::table::{Kind, Setting};
+
+/// Two words are alike enough to ask whether the other was meant.
+const ALIKE_MIN: f64 = 0.7;
+
+/// One key of the file.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) key: String,
+    pub(super) line: usize,
+    pub(super) values: Vec<OsString>,
+}
+
+/// Reads the text of the file at `path`.
+///
+/// # Errors
+/// Everything that is wrong, one line each.
+pub(super) fn parse(text: &str, path: &Path, settings: &[Setting]) -> Result<Vec<Entry>, Vec<String>> {
+    let path = path.display();
+    let table = DeTable::parse(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_of(text, span.start));
+        let written = text.lines().nth(line - 1).unwrap_or_default().trim();
+        vec![format!("{path}:{line}: {written:?}: {}", error.message().replace('\n', ", "))]
+    })?;
+    let (mut entries, mut faults) = (Vec::new(), Vec::new());
+    for (key, value) in table.get_ref() {
+        let line = line_of(text, key.span().start);
+        let read = known(key.get_ref(), settings)
+            .and_then(|setting| Ok((setting, values(setting, &text[value.span()], value)?)))
+            .and_then(|(setting, values)| {
+                let written = &text[value.span()];
+                setting.parse(&values).map_err(|why| format!("{} = {written}: {why}", setting.key))?;
+                Ok(Entry { key: setting.key.clone(), line, values })
+            });
+        match read {
+            Ok(entry) => entries.push(entry),
+            Err(why) => faults.push((line, why)),
+        }
+    }
+    faults.sort();
+    if faults.is_empty() {
+        Ok(entries)
+    } else {
+        Err(faults.into_iter().map(|(line, why)| format!("{path}:{line}: {why}")).collect())
+    }
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}
+
+fn known<'a>(key: &str, settings: &'a [Setting]) -> Result<&'a Setting, String> {
+    settings.iter().find(|setting| setting.key == key).ok_or_else(|| {
+        let near = nearest(key, settings.iter().map(|setting| setting.key.as_str()));
+        let near = near.map(|near| format!(": is {near} meant?")).unwrap_or_default();
+        format!("unknown key {key:?}{near} (--print-config lists every key)")
+    })
+}
+
+/// The word most like `word`, if one is like it.
+pub(super) fn nearest<'a>(word: &str, of: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let likeness = |other: &str| strsim::jaro_winkler(word, other);
+    let nearest = of.max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
+    (likeness(nearest) >= ALIKE_MIN).then_some(nearest)
+}
+
+fn values(setting: &Setting, written: &str, value: &Spanned<DeValue>) -> Result<Vec<OsString>, String> {
+    let wrong = || {
+        let (key, expected) = (&setting.key, setting.kind.expected());
+        format!("{key} = {written}: expected {expected}")
+    };
+    let text = |value: &Spanned<DeValue>| match value.get_ref() {
+        DeValue::String(text) => Some(OsString::from(text.as_ref())),
+        _ => None,
+    };
+    let one = match (setting.kind, value.get_ref()) {
+        (Kind::Switch, DeValue::Boolean(is_on)) => Some(OsString::from(is_on.to_string())),
+        (Kind::Number | Kind::Bytes, DeValue::Integer(number)) => {
+            i64::from_str_radix(number.as_str(), number.radix()).ok().map(|n| n.to_string().into())
+        }
+        (Kind::Text | Kind::Bytes, DeValue::String(_)) => text(value),
+        (Kind::List, DeValue::Array(values)) => {
+            return values.iter().map(text).collect::<Option<_>>().ok_or_else(wrong);
+        }
+        _ => None,
+    };
+    one.map(|value| vec![value]).ok_or_else(wrong)
+}

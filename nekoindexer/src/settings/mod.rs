@@ -1,0 +1,144 @@
+//! What a program is told: flags, over environment variables, over a configuration file, over defaults.
+//!
+//! The flags of a program are the one definition: every flag of its top level is a setting, with an environment
+//! variable (`NEKO_DATA_DIR` for `--data-dir`), a key of the TOML file (`data_dir`), and its help text and default
+//! in `--print-config`. Values of the environment and of the file are checked by the flag's own parser, and then
+//! become the defaults with which the command line is read again.
+
+mod check;
+mod file;
+mod layers;
+mod print;
+mod table;
+mod tools;
+
+use std::{
+    env,
+    ffi::OsString,
+    fmt::Display,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{ArgMatches, CommandFactory, FromArgMatches};
+
+pub use self::tools::Tool;
+use self::{
+    layers::{Layers, Source},
+    table::Setting,
+};
+use crate::logging::LogArgs;
+
+/// Exit code of wrong usage, wherever the wrong value was said.
+const EXIT_USAGE: u8 = 2;
+/// Exit code of any other failure.
+const EXIT_FAILED: u8 = 3;
+/// The environment variable that names the configuration file.
+const CONFIG_VARIABLE: &str = "NEKO_CONFIG";
+
+/// A program that has settings.
+pub trait Program: CommandFactory + FromArgMatches {
+    /// The configuration file that is read, if it exists, when none is given.
+    fn default_file() -> Option<PathBuf> {
+        None
+    }
+
+    /// The flags that every program has.
+    fn common(&self) -> &CommonArgs;
+
+    /// What is asked for instead of the program's own work.
+    fn tool(&self) -> Option<&Tool>;
+
+    /// Checks what no single value can tell.
+    ///
+    /// # Errors
+    /// One line for people.
+    fn validate(&self) -> Result<(), String>;
+}
+
+/// The flags that every program has.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CommonArgs {
+    /// Configuration file (TOML); --print-config prints one with every key and its default
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print a configuration file with every key, its meaning and its default, and exit
+    #[arg(long, global = true)]
+    print_config: bool,
+    /// Where the log goes, and how much of it.
+    #[command(flatten)]
+    pub log: LogArgs,
+}
+
+/// Reads the command line, the environment and the configuration file of the program, and does what needs no more
+/// than that: `--help`, `--print-config`, `config check`, completions and man pages.
+///
+/// # Errors
+/// There is nothing left to do: the exit code. What is wrong has been printed.
+pub fn start<P: Program>() -> Result<P, ExitCode> {
+    let command = table::prepared(P::command());
+    let line: Vec<OsString> = env::args_os().collect();
+    let matches = command.clone().get_matches_from(&line);
+    let args = P::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let settings = table::settings(&command);
+    if args.common().print_config {
+        return Err(printed(&print::commented(&command, &settings)));
+    }
+    let checked = match args.tool() {
+        None => None,
+        Some(Tool::Config(tools::Config::Check { file, json })) => Some((file.clone(), *json)),
+        Some(tool) => return Err(tool.run(command).map_or_else(failed, |text| printed(&text))),
+    };
+    let given = checked.clone().and_then(|(file, _)| file).or_else(|| args.common().config.clone());
+    let file = layers::chosen_file(given, P::default_file());
+    let loaded = Layers::load(&settings, &matches, file.as_ref())
+        .and_then(|layers| layered::<P>(command, &line, &settings, layers));
+    match (loaded, checked) {
+        (Ok((args, ..)), None) => Ok(args),
+        (Ok((_, matches, sources)), Some((_, true))) => {
+            Err(printed(&check::json(&settings, &matches, &sources)))
+        }
+        (Ok((_, matches, sources)), Some(_)) => Err(printed(&check::table(&settings, &matches, &sources))),
+        (Err(faults), _) => {
+            for fault in faults {
+                say(&fault);
+            }
+            Err(ExitCode::from(EXIT_USAGE))
+        }
+    }
+}
+
+/// Reads the command line with the values of the layers as defaults, and checks the whole.
+#[allow(clippy::type_complexity, reason = "it is taken apart where it is made")]
+fn layered<P: Program>(
+    command: clap::Command,
+    line: &[OsString],
+    settings: &[Setting],
+    layers: Layers,
+) -> Result<(P, ArgMatches, Vec<Source>), Vec<String>> {
+    let (command, sources) = layers.apply(command, settings);
+    let read = |error: clap::Error| vec![error.to_string()];
+    let matches = command.try_get_matches_from(line).map_err(read)?;
+    let args = P::from_arg_matches(&matches).map_err(read)?;
+    args.validate().map_err(|fault| vec![fault])?;
+    Ok((args, matches, sources))
+}
+
+fn printed(text: &str) -> ExitCode {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(format!("cannot write to stdout: {error}")),
+    }
+}
+
+fn failed(error: impl Display) -> ExitCode {
+    say(&error);
+    ExitCode::from(EXIT_FAILED)
+}
+
+fn say(fault: &impl Display) {
+    // If stderr is closed there is nowhere left to report it.
+    let _ = writeln!(io::stderr().lock(), "error: {fault}");
+}

@@ -1,0 +1,119 @@
+//! What the program is told: flags, environment and file, and what it says of them.
+
+use std::{fs, process::Output};
+
+use nekoproto::transport::Security;
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+use crate::{
+    common::{Peer, in_time, record},
+    program::{command, ends},
+};
+
+/// Runs it to its end, with these environment variables.
+async fn run(args: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String, String) {
+    let mut command = command(args);
+    command.envs(variables.iter().copied());
+    let Output { status, stdout, stderr } = in_time(command.output()).await.unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+async fn in_force(args: &[&str], variables: &[(&str, &str)]) -> Vec<(String, Value, String)> {
+    let (code, stdout, stderr) = run(&[&["config", "check", "--json"], args].concat(), variables).await;
+    assert_eq!(code, Some(0), "{stderr}");
+    let told: Value = serde_json::from_str(&stdout).unwrap();
+    let text = |row: &Value, field: &str| row[field].as_str().unwrap().to_owned();
+    let rows = told["settings"].as_array().unwrap().iter();
+    rows.map(|row| (text(row, "key"), row["value"].clone(), text(row, "from"))).collect()
+}
+
+#[tokio::test]
+async fn printed_configuration_has_every_key_and_changes_nothing() {
+    let (code, printed, stderr) = run(&["--print-config"], &[]).await;
+    assert_eq!(code, Some(0), "{stderr}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("indexer.toml");
+    fs::write(&path, &printed).unwrap();
+    let with = in_force(&[path.to_str().unwrap()], &[]).await;
+    let without = in_force(&[], &[]).await;
+    assert_eq!(with.len(), without.len());
+    for ((key, value, _), (_, default, from)) in with.iter().zip(&without) {
+        let has = printed.lines().any(|line| line.trim_start_matches('#').starts_with(&format!("{key} = ")));
+        assert!(has && from == "default", "{key}");
+        assert_eq!(value, default, "{key}");
+    }
+}
+
+#[tokio::test]
+async fn environment_wins_over_the_file_and_is_named_when_wrong() {
+    in_time(async {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("indexer.toml");
+        let path = path.to_str().unwrap();
+        fs::write(path, "listen = '127.0.0.1:0'\nlease_secs = 7\n").unwrap();
+        let mut child = command(&[]);
+        child.envs([("NEKO_CONFIG", path), ("NEKO_LEASE_SECS", "8"), ("NEKO_INSECURE", "1")]);
+        // What a peer is told changes nothing here.
+        child.envs([("NEKO_INDEXER", "nowhere"), ("NEKO_TTR", "0"), ("NEKO_NEIGHBORS", "")]);
+        let mut child = child.spawn().unwrap();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = stdout.next_line().await.unwrap().unwrap();
+        let addr = first.strip_prefix("listening on ").unwrap().parse().unwrap();
+        let peer = Peer::join(1, addr, Security::Insecure).await;
+        assert_eq!(peer.register([record(1, "a", 1)]).await.lease.lease_ms, 8000);
+    })
+    .await;
+    for (variable, value) in [
+        ("NEKO_LEASE_SECS", "0"),
+        ("NEKO_NEIGHBORS", "nowhere"),
+        ("NEKO_ROUTING", "guess"),
+        ("NEKO_LISTEN", "7707"),
+    ] {
+        let (code, stdout, stderr) = run(&[], &[(variable, value)]).await;
+        assert_eq!((code, stderr.lines().count()), (Some(2), 1), "{stderr}");
+        assert!(stdout.is_empty() && stderr.contains(&format!("{variable}={value}: ")), "{stderr}");
+    }
+}
+
+#[tokio::test]
+async fn checked_file_shows_where_each_value_comes_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("indexer.toml");
+    let path = path.to_str().unwrap();
+    fs::write(path, "# a comment\nneighbors = ['127.0.0.1:1']\nrouting = 'flood'\n").unwrap();
+    let rows = in_force(&[path], &[("NEKO_THREADS", "2")]).await;
+    let row =
+        |key: &str| rows.iter().find(|row| row.0 == key).map(|row| (row.1.clone(), row.2.clone())).unwrap();
+    assert_eq!(row("neighbors"), (vec!["127.0.0.1:1"].into(), format!("{path}:2")));
+    assert_eq!(row("routing"), ("flood".into(), format!("{path}:3")));
+    assert_eq!(row("threads"), (2.into(), "NEKO_THREADS".to_owned()));
+    // The list of neighbors does not swallow the command after it.
+    let (code, stdout, stderr) = run(&["--neighbors", "127.0.0.1:2", "config", "check", path], &[]).await;
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(
+        stdout.lines().any(|line| line.starts_with("neighbors") && line.ends_with("--neighbors")),
+        "{stdout}"
+    );
+
+    fs::write(path, "listen = '127.0.0.1:9'\nneighbors = ['127.0.0.1:9']").unwrap();
+    let (code, stderr) = ends(&["config", "check", path]).await;
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("its own neighbor"), "{stderr}");
+}
+
+#[tokio::test]
+async fn version_completions_and_man_page_are_printed() {
+    for (args, part) in [
+        (&["--version"][..], env!("CARGO_PKG_VERSION")),
+        (&["completions", "bash"], "lease-secs"),
+        (&["completions", "zsh"], "lease-secs"),
+        (&["completions", "fish"], "lease-secs"),
+        (&["man"], ".TH nekoindexer 1"),
+        (&["man", "config"], ".TH nekoindexer-config 1"),
+    ] {
+        let (code, stdout, stderr) = run(args, &[]).await;
+        assert_eq!(code, Some(0), "{stderr}");
+        assert!(stdout.contains(part), "{args:?}: {stdout}");
+    }
+}

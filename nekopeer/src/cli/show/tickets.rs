@@ -1,0 +1,56 @@
+//! Shows tickets: what to type elsewhere.
+
+use std::io;
+
+use nekoproto::Ticket;
+use serde_json::{Value, json};
+
+use super::{View, failed};
+use crate::{
+    cli::{Ended, output::Output},
+    commands::{FailureKind, Row, Summary},
+};
+
+/// The command that gets the file of `ticket` elsewhere.
+pub(super) fn command_of(ticket: &str) -> String {
+    let is_insecure = ticket.parse::<Ticket>().is_ok_and(|ticket| ticket.insecure);
+    format!("nekopeer get {ticket}{}", if is_insecure { " --insecure" } else { "" })
+}
+
+/// A line for each; or `{"tickets":[{"name","ticket"}]}`.
+#[derive(Default)]
+pub(super) struct Tickets {
+    made: Vec<Value>,
+    failed: Option<Ended>,
+}
+
+impl View for Tickets {
+    fn rows(&mut self, rows: Vec<Row>, output: Output) -> io::Result<()> {
+        for row in rows {
+            match row {
+                Row::Ticket { name, outcome: Ok(ticket), .. } if output.is_json() => {
+                    self.made.push(json!({ "name": name.as_str(), "ticket": ticket }));
+                }
+                Row::Ticket { outcome: Ok(ticket), .. } => {
+                    output.machine_line(&command_of(&ticket))?;
+                }
+                Row::Ticket { outcome: Err(failure), .. } => {
+                    let is_missing = failure.kind == FailureKind::NotFound;
+                    failed(&failure, output);
+                    let ended = if is_missing { Ended::NotFound } else { Ended::Failed };
+                    self.failed =
+                        Some(self.failed.filter(|before| *before != ended).map_or(ended, |_| Ended::Failed));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Summary, output: Output) -> io::Result<Ended> {
+        if output.is_json() {
+            output.object(&json!({ "tickets": std::mem::take(&mut self.made) }))?;
+        }
+        Ok(self.failed.unwrap_or(Ended::Well))
+    }
+}

@@ -1,0 +1,99 @@
+//! [`JobRow`]: what is told about one job.
+
+use nekoproto::FileName;
+use serde::{Deserialize, Serialize};
+
+use crate::commands::Snapshot;
+
+/// Bytes of a job's name, and of why it failed, at most.
+const TEXT_BYTES_MAX: usize = 1024;
+
+/// One job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct JobRow {
+    /// Counts up from 1 while the peer runs.
+    pub(crate) id: u64,
+    pub(crate) kind: JobKind,
+    /// The name it is about; of several, the first and their number.
+    pub(crate) name: String,
+    pub(crate) is_background: bool,
+    pub(crate) now: Snapshot,
+    pub(crate) state: JobState,
+    /// Why it did not end well.
+    pub(crate) error: Option<String>,
+    /// Unix time in milliseconds.
+    pub(crate) started_ms: u64,
+    /// The same, of its end.
+    pub(crate) ended_ms: Option<u64>,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum JobKind {
+    /// Files are read and published.
+    Publish,
+    /// A pipe is stored and published.
+    Store,
+    /// Files are downloaded.
+    Get,
+    /// A file is fetched in order and not kept.
+    Read,
+    /// The peer writes a file by itself: an outdated copy is downloaded anew.
+    Refetch,
+}
+
+/// Where a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum JobState {
+    /// It runs.
+    Running,
+    /// It ended well.
+    Done,
+    /// It failed, or a part of it did.
+    Failed,
+    /// It was interrupted, by its caller or by another command.
+    Cancelled,
+}
+
+impl JobKind {
+    /// Its word.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Store => "store",
+            Self::Get => "get",
+            Self::Read => "read",
+            Self::Refetch => "refetch",
+        }
+    }
+}
+
+impl JobState {
+    /// Its word.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What a job about these names is called.
+pub(super) fn called(names: &[FileName], title: String) -> String {
+    bounded(match names {
+        [] => title,
+        [name] => name.to_string(),
+        [first, others @ ..] => format!("{first} and {} more", others.len()),
+    })
+}
+
+/// `text`, cut where it is too long.
+pub(super) fn bounded(mut text: String) -> String {
+    if text.len() > TEXT_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
+        text.push_str("...");
+    }
+    text
+}

@@ -1,0 +1,82 @@
+//! Makes tickets, and connects to the indexers that tickets name.
+
+use nekoproto::{FileName, IndexerAddr, List, NodeId, Ticket, Version, limits::TICKET_INDEXERS_MAX};
+
+use super::{Answer, Failure, Reply, Row, VersionRow, Wanted};
+use crate::{indexers::via::Via, peer::PeerHandle, storage::remembered::Home};
+
+/// Makes tickets of one command.
+pub(super) struct Tickets {
+    home: Home,
+    indexers: List<IndexerAddr, TICKET_INDEXERS_MAX>,
+}
+
+impl Tickets {
+    pub(super) async fn of(peer: &PeerHandle) -> Self {
+        Self { home: peer.home().clone(), indexers: peer.known_indexers().await }
+    }
+
+    /// The ticket of a file; `None` while no indexer is connected, so that nobody would find it.
+    pub(super) fn ticket(&self, name: &FileName, origin: NodeId, version: Version) -> Option<String> {
+        let ticket = Ticket {
+            network: self.home.network.clone(),
+            insecure: self.home.insecure,
+            indexers: self.indexers.clone(),
+            origin,
+            name: name.clone(),
+            version: Some(version),
+        };
+        (!self.indexers.is_empty()).then(|| ticket.to_string())
+    }
+
+    pub(super) fn of_version(&self, version: &VersionRow) -> Option<String> {
+        self.ticket(&version.name, version.origin, version.version)
+    }
+}
+
+/// Makes tickets of what is published or held here.
+pub(super) async fn make(peer: &PeerHandle, names: Vec<FileName>, answer: &Answer) -> Result<(), Failure> {
+    peer.indexers_tried().await;
+    let tickets = Tickets::of(peer).await;
+    for name in names {
+        let outcome = match peer.held_record(&name) {
+            None => Err(Failure::missing(format!("{name} is neither published nor held here"))),
+            Some(held) => tickets.ticket(&name, held.origin, held.version).ok_or_else(|| {
+                Failure::new(format!("{name}: no indexer is connected that a ticket could name"))
+            }),
+        };
+        answer.rows(vec![Row::Ticket { name, outcome }]).await?;
+    }
+    Ok(())
+}
+
+/// Connects to the indexers that a command names, and says which of them cannot be used.
+///
+/// # Errors
+/// The command is for another network than this peer's.
+pub(super) async fn connect(peer: &PeerHandle, wanted: &Wanted, answer: &Answer) -> Result<Via, Failure> {
+    if let Some(home) = &wanted.home {
+        let own = peer.home();
+        if home.network != own.network {
+            return Err(Failure::new(format!(
+                "the ticket is for the network {}, and this peer belongs to {}: use another --data-dir for it",
+                home.network, own.network
+            )));
+        }
+        match (home.insecure, own.insecure) {
+            (true, false) => {
+                return Err(Failure::new("the ticket is for a network without TLS: give --insecure"));
+            }
+            (false, true) => {
+                return Err(Failure::new("the ticket is for a network with TLS: leave out --insecure"));
+            }
+            _ => {}
+        }
+    }
+    let via = peer.connect(&wanted.via).await;
+    for (addr, why) in via.failed.iter() {
+        // A caller that has left is noticed by the next row.
+        drop(answer.0.send(Reply::Note(format!("note: indexer {addr} cannot be used: {why}"))).await);
+    }
+    Ok(via)
+}

@@ -1,0 +1,95 @@
+//! Commands of HTTP requests, and their failures as [`Problem`]s.
+
+use axum::http::StatusCode;
+use nekoindexer::http::Problem;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Inside;
+use crate::commands::{Answer, Command, Failure, FailureKind, Input, Reply, Row, Summary, carry_out};
+
+/// Rows that are gathered for one answer.
+const ROWS_MAX: usize = 100_000;
+
+/// A command that is being carried out. Dropping it interrupts the command, as a caller that leaves the local
+/// socket does: what came so far is kept.
+pub(crate) struct Carried {
+    replies: mpsc::Receiver<Reply>,
+    _working: AbortOnDropHandle<()>,
+}
+
+impl Inside {
+    /// Has a command carried out on the runtime of the peer.
+    ///
+    /// # Errors
+    /// The peer carries out as many commands as it may.
+    pub(crate) fn carry_out(&self, command: Command, input: Input) -> Result<Carried, Problem> {
+        let place = self.host.place(&command).map_err(|failure| problem(&failure))?;
+        let (answer, replies) = Answer::channel();
+        let (host, closing) = (self.host.clone(), self.closing.clone());
+        let working = self.node.spawn(async move {
+            let _place = place;
+            let result = tokio::select! {
+                result = carry_out(&host, command, input, &answer) => result,
+                () = closing.cancelled() => Err(Failure::with(
+                    FailureKind::Moved,
+                    "the peer ends; what came so far is kept: ask again when it runs again",
+                )),
+            };
+            drop(answer.0.send(Reply::Finished(result)).await); // the request may be gone
+        });
+        Ok(Carried { replies, _working: AbortOnDropHandle::new(working) })
+    }
+}
+
+impl Carried {
+    /// The next reply but progress.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn next(&mut self) -> Reply {
+        loop {
+            match self.replies.recv().await {
+                Some(Reply::Progress(_) | Reply::Parts(_)) => {}
+                Some(reply) => return reply,
+                None => return Reply::Finished(Err(Failure::new("the command ended without an answer"))),
+            }
+        }
+    }
+
+    /// All rows and the end.
+    ///
+    /// # Errors
+    /// The command failed, or there are too many rows.
+    pub(crate) async fn rows(mut self) -> Result<(Vec<Row>, Summary), Problem> {
+        let mut all = Vec::new();
+        loop {
+            match self.next().await {
+                Reply::Rows(rows) => all.extend(rows),
+                Reply::Finished(Ok(summary)) => return Ok((all, summary)),
+                Reply::Finished(Err(failure)) => return Err(problem(&failure)),
+                _ => {}
+            }
+            if all.len() > ROWS_MAX {
+                let detail = format!("the answer has more than {ROWS_MAX} rows: ask for fewer at once");
+                return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too much", detail));
+            }
+        }
+    }
+}
+
+/// A failure as an error of HTTP.
+pub(crate) fn problem(failure: &Failure) -> Problem {
+    let (status, title) = match failure.kind {
+        FailureKind::NotFound => (StatusCode::NOT_FOUND, "not found"),
+        FailureKind::Conflict => (StatusCode::CONFLICT, "conflict"),
+        FailureKind::Cancelled => (StatusCode::CONFLICT, "cancelled"),
+        FailureKind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "cannot be done"),
+        FailureKind::Full => (StatusCode::INSUFFICIENT_STORAGE, "disk full"),
+        FailureKind::Busy => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+        FailureKind::Away => (StatusCode::SERVICE_UNAVAILABLE, "another node is away"),
+        FailureKind::Moved => (StatusCode::SERVICE_UNAVAILABLE, "the peer ends"),
+        FailureKind::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
+    };
+    Problem::new(status, title, failure.message.clone())
+}

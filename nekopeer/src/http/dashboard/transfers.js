@@ -1,0 +1,213 @@
+// Transfers: the peer's jobs and this page's uploads, with their progress; publishing by drop or by choice.
+import { $, acting, bytes, cell, el, fill, named, now, plural, query, Refused, say, set, span, visible } from "/assets/common.js";
+import { bearer, change, withToken } from "/assets/token.js";
+
+/** Ended transfers that stay in the table. */
+const ENDED_SHOWN = 8;
+/** Files of one drop: more are no slip of the hand any more. */
+const FILES_MAX = 1000;
+
+/** What a job of each kind is doing. */
+const RUNNING = { get: "downloading", refetch: "refreshing", publish: "publishing", store: "publishing", read: "reading" };
+
+/** Jobs of the peer and uploads of this page, by id. */
+const transfers = new Map();
+let onDone = () => {};
+
+/** `done` is called when a transfer ended well. */
+export const whenDone = (done) => { onDone = done; };
+
+function progressText(job) {
+  const total = job.total ?? 0;
+  if (job.state !== "running") return job.error ? visible(job.error) : bytes(total || job.done);
+  const share = total ? `, ${Math.floor((100 * job.done) / total)} %` : "";
+  const seconds = (now() - job.started_ms) / 1000;
+  const rate = (job.done - (job.kept ?? 0)) / seconds;
+  const speed = seconds > 0.5 && rate > 0 ? `, ${bytes(rate)}/s` : "";
+  const left = speed && total ? `, ${span((total - job.done) / rate)} left` : "";
+  return `${bytes(job.done)}${total ? ` of ${bytes(total)}` : ""}${share}${speed}${left}`;
+}
+
+function row(first) {
+  const bar = el("progress", { "aria-label": `Progress of ${visible(first.name ?? first.kind)}` });
+  const text = el("small");
+  const state = el("span", { class: "pill" });
+  const cancel = el("button", { type: "button", class: "small", onclick: () => stop(first.id, cancel) }, "Cancel",
+    el("span", { class: "sr" }, ` ${visible(first.name ?? first.kind)}`));
+  const line = el("tr", { role: "row" },
+    el("th", { scope: "row" }, named(first.name ?? first.kind)),
+    cell(null, { class: "wide" }, bar, text), cell(null, {}, state), cell(null, { class: "acts" }, cancel));
+  line.update = (job) => {
+    const runs = job.state === "running";
+    bar.hidden = !runs;
+    if (job.total) {
+      bar.max = job.total;
+      bar.value = job.done;
+    } else bar.removeAttribute("value");
+    set(text, progressText(job));
+    text.classList.toggle("bad", Boolean(job.error));
+    set(state, runs ? RUNNING[job.kind] ?? job.kind : job.state);
+    state.dataset.state = job.state;
+    cancel.hidden = !runs;
+  };
+  return line;
+}
+
+function stop(id, button) {
+  const job = transfers.get(id);
+  if (job?.abort) return job.abort();
+  return acting(button, "transfers-line", () => change("DELETE", `/api/v1/jobs/${encodeURIComponent(id)}`));
+}
+
+function show() {
+  const all = [...transfers.values()].sort((a, b) => b.started_ms - a.started_ms);
+  const ended = all.filter((job) => job.state !== "running");
+  for (const job of ended.slice(ENDED_SHOWN)) transfers.delete(job.id);
+  const uploads = new Set(all.filter((job) => job.isUpload).map((job) => job.name));
+  // What this page uploads is a job of the peer too: it is shown once.
+  const shown = all.filter((job) => transfers.has(job.id) && (job.kind !== "store" || job.isUpload || !uploads.has(job.name)));
+  fill($("transfers"), shown, (job) => job.id, row);
+  $("transfers-table").hidden = shown.length === 0;
+  $("transfers-none").hidden = shown.length > 0;
+}
+
+function note(job) {
+  const before = transfers.get(job.id);
+  transfers.set(job.id, job);
+  if (before?.state !== "running" || job.state === "running") return;
+  const what = { done: "is done", failed: `failed: ${job.error ?? ""}`, cancelled: "was cancelled" }[job.state];
+  say("transfers-line", visible(`${job.name ?? job.kind} ${what}`), job.state === "failed");
+  if (job.state === "done") onDone();
+}
+
+/** Takes what the peer says of one job. */
+export function update(job) {
+  note(job);
+  show();
+}
+
+/** Takes all jobs of the peer; what it does not list any more is gone. */
+export function replace(jobs) {
+  const listed = new Set(jobs.map((job) => job.id));
+  for (const [id, job] of transfers) if (!job.isUpload && !listed.has(id)) transfers.delete(id);
+  jobs.forEach(note);
+  show();
+}
+
+export async function download(match, button) {
+  await acting(button, "transfers-line", async () => {
+    update(await change("POST", "/api/v1/get", { names: [match.name], origin: match.origin }));
+    say("transfers-line", `downloading ${visible(match.name)}`);
+  });
+}
+
+// Publishing -------------------------------------------------------------------------------------------------------
+
+function put(job, file, token) {
+  return new Promise((done, fail) => {
+    const request = new XMLHttpRequest(); // `fetch` does not tell the progress of a body
+    request.open("PUT", query("/api/v1/files", { name: job.name }));
+    for (const [name, value] of Object.entries(bearer(token))) request.setRequestHeader(name, value);
+    request.upload.onprogress = (event) => update(Object.assign(job, { done: event.loaded }));
+    request.onerror = () => fail(new Error("the connection broke: is the peer still running?"));
+    request.onabort = () => fail(new DOMException("cancelled", "AbortError"));
+    request.onload = () => {
+      let answer = {};
+      try { answer = JSON.parse(request.responseText); } catch { /* it says nothing, or no JSON */ }
+      if (request.status < 300) done(answer);
+      else fail(new Refused(request.status, answer));
+    };
+    job.abort = () => request.abort();
+    request.send(file);
+  });
+}
+
+async function publishOne(name, file) {
+  const job = {
+    id: `upload-${crypto.getRandomValues(new Uint32Array(1))[0]}`, kind: "store", name, isUpload: true,
+    state: "running", done: 0, total: file.size, started_ms: now(),
+  };
+  try {
+    const answer = await withToken((token) => {
+      update(job);
+      return put(job, file, token);
+    });
+    const failed = answer.failed?.[0];
+    if (failed) throw new Error(failed.error ?? "it could not be published");
+    update({ ...job, abort: null, state: "done" });
+    return answer.published?.[0] ?? answer.unchanged?.[0] ?? {};
+  } catch (error) {
+    const isCancelled = error.name === "AbortError";
+    if (transfers.has(job.id)) {
+      update({ ...job, abort: null, state: isCancelled ? "cancelled" : "failed", error: isCancelled ? null : error.message });
+    }
+    throw error;
+  }
+}
+
+/** The files below `entry`, with their paths; folders are followed. */
+async function below(entry, found) {
+  if (found.length > FILES_MAX) return;
+  if (entry.isFile) {
+    const file = await new Promise((give, fail) => { entry.file(give, fail); });
+    found.push({ path: entry.fullPath.replace(/^\/+/, ""), file });
+    return;
+  }
+  const reader = entry.createReader();
+  for (;;) { // a folder is told in parts
+    const part = await new Promise((give, fail) => { reader.readEntries(give, fail); });
+    if (part.length === 0) return;
+    for (const one of part) await below(one, found);
+  }
+}
+
+async function publish(files) {
+  if (files.length > FILES_MAX) {
+    throw new Error(`more than ${FILES_MAX} files: share the folder with \`nekopeer share FOLDER\``);
+  }
+  const folder = $("under").value.trim().replace(/^\/+|\/+$/g, "");
+  const [told, failed] = [[], []];
+  for (const { path, file } of files) {
+    const name = folder ? `${folder}/${path}` : path;
+    say("publish-line", `publishing ${visible(name)} …`);
+    try {
+      const { version } = await publishOne(name, file);
+      told.push(`${name}${version ? ` as version ${version}` : ""}`);
+    } catch (error) {
+      if (error.name === "AbortError") break;
+      failed.push(`${name}: ${error.message}`);
+    }
+  }
+  if (failed.length) say("publish-line", visible(`not published: ${failed.join("; ")}`), true);
+  else if (told.length === 1) say("publish-line", visible(`published ${told[0]}`));
+  else if (told.length) say("publish-line", `published ${plural(told.length, "file")}`);
+  else say("publish-line", "not published");
+}
+
+/** Connects the drop zone and the file chooser. */
+export function publishing() {
+  const [zone, chooser] = [$("drop"), $("files")];
+  const over = (isOver) => zone.classList.toggle("over", isOver);
+  chooser.addEventListener("change", () => acting(chooser, "publish-line", async () => {
+    await publish([...chooser.files].map((file) => ({ path: file.name, file })));
+    chooser.value = "";
+  }));
+  addEventListener("dragover", (event) => {
+    event.preventDefault(); // a file that misses the zone must not replace the page
+    over(zone.contains(event.target));
+  });
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    over(false);
+    if (!zone.contains(event.target)) return;
+    const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
+    const entries = items.map((item) => item.webkitGetAsEntry?.()); // gone once this event has been handled
+    const plain = [...event.dataTransfer.files];
+    acting(chooser, "publish-line", async () => {
+      const found = [];
+      if (entries.length && entries.every(Boolean)) for (const entry of entries) await below(entry, found);
+      else found.push(...plain.map((file) => ({ path: file.name, file })));
+      await publish(found);
+    });
+  });
+}

@@ -1,0 +1,102 @@
+//! The bytes of a held file, as the body of an answer.
+//!
+//! The connection has the system send them, all but the last, which are read here once the others have been sent:
+//! if the file has changed by then, the body fails before its end, and with it the connection. Any other server
+//! than our own gets bytes that were read on a thread.
+
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::unix::fs::FileExt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use nekoindexer::http::FileSender;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+use crate::content::stamp::Stamp;
+
+/// Bytes that are read at once.
+const PIECE_BYTES: u64 = 256 * 1024;
+/// The last bytes of an answer, which are read and not sent by the system.
+const LAST_BYTES: u64 = 16 * 1024;
+
+/// Bytes of a file.
+#[derive(Debug)]
+pub(super) struct FileBody {
+    file: Arc<File>,
+    /// Its stamp when it was opened.
+    stamp: Stamp,
+    left: Range<u64>,
+    sender: Option<FileSender>,
+    reading: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl FileBody {
+    /// The bytes in `range` of `file`, whose stamp is `stamp`, sent by `sender` if there is one.
+    pub(super) fn new(file: File, stamp: Stamp, range: Range<u64>, sender: Option<FileSender>) -> Self {
+        Self { file: Arc::new(file), stamp, left: range, sender, reading: None }
+    }
+
+    /// Fails if the file is not as it was. That it was moved or replaced by another does not change its bytes.
+    fn check(file: &File, stamp: &Stamp) -> io::Result<()> {
+        let now = Stamp::of(&file.metadata()?);
+        let is_same = stamp.is_moved_to(&now);
+        if is_same { Ok(()) } else { Err(io::Error::other("the file changed while it was sent")) }
+    }
+
+    /// The next bytes.
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let len = self.left.end - self.left.start;
+        if let Some(sender) = &self.sender {
+            if len > LAST_BYTES {
+                return Poll::Ready(
+                    Ok(sender.frame(&self.file, self.left.start..self.left.end - LAST_BYTES)),
+                );
+            }
+            ready!(sender.poll_sent(cx));
+        }
+        let (file, stamp, at) = (Arc::clone(&self.file), self.stamp, self.left.start);
+        let reading = self.reading.get_or_insert_with(|| {
+            spawn_blocking(move || {
+                let mut bytes = vec![0; usize::try_from(len.min(PIECE_BYTES)).unwrap_or(usize::MAX)];
+                file.read_exact_at(&mut bytes, at)?;
+                Self::check(&file, &stamp)?;
+                Ok(bytes.into())
+            })
+        });
+        let read = ready!(Pin::new(reading).poll(cx));
+        self.reading = None;
+        Poll::Ready(read.map_err(io::Error::other)?)
+    }
+}
+
+impl Body for FileBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        if self.left.is_empty() {
+            return Poll::Ready(None);
+        }
+        let bytes = ready!(self.poll_bytes(cx))?;
+        self.left.start += bytes.len() as u64;
+        Poll::Ready(Some(Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left.end - self.left.start)
+    }
+}

@@ -1,0 +1,177 @@
+//! `GET /f/NAME`: files by name, for programs that speak HTTP.
+//!
+//! What is read is decided in [`reading`](crate::reading). Here requests and answers are put into the terms of HTTP:
+//! [`range`] and [`conditions`] read requests, [`version`] and [`kind`] describe what is sent, [`body`] and
+//! [`fetched`] send it, [`refusal`] says why not.
+
+mod body;
+mod conditions;
+mod fetched;
+mod kind;
+mod range;
+mod refusal;
+mod version;
+
+use std::{ops::Range, sync::Arc, time::SystemTime};
+
+use axum::{
+    Extension, Router,
+    body::Body,
+    extract::{
+        Path, Query, State,
+        rejection::{PathRejection, QueryRejection},
+    },
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use hyper::{
+    HeaderMap, Method, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_RANGE, HeaderName, HeaderValue, RANGE},
+};
+use nekoindexer::http::FileSender;
+use nekoproto::{FileName, VerifiedRecord};
+use serde::Deserialize;
+
+use self::{body::FileBody, conditions::Outcome, conditions::Validators, refusal::Refusal};
+use crate::{
+    commands::Host,
+    library::opened::OpenFile,
+    peer::PeerHandle,
+    reading::{Elsewhere, Found, Reading, in_spite},
+};
+
+/// The routes of files of the peer of `host`. To be called on its runtime.
+pub(crate) fn router(host: Arc<Host>) -> Router {
+    routes(&host.peer)
+}
+
+/// The routes `GET /f/NAME` and `HEAD /f/NAME` of `peer`, for any HTTP server. To be called on the runtime of the
+/// peer, which drives the connections to other nodes; the server may run on another one.
+pub fn routes(peer: &PeerHandle) -> Router {
+    let reading = Arc::new(peer.reading());
+    let methods = get(file).fallback(async || Refusal::wrong_method());
+    Router::new().route("/f/{*name}", methods).with_state(reading)
+}
+
+/// What the query of a request says.
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    /// The first digits of the origin's id.
+    origin: Option<String>,
+}
+
+/// Answers with a file, in whole or in part.
+async fn file(
+    State(reading): State<Arc<Reading>>,
+    name: Result<Path<String>, PathRejection>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
+    sender: Option<Extension<FileSender>>,
+    method: Method,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let Path(name) = name.map_err(|error| Refusal::malformed(error.body_text()))?;
+    let Query(wanted) = wanted.map_err(|error| Refusal::malformed(error.body_text()))?;
+    let name = FileName::new(&name).map_err(Refusal::no_name)?;
+    let request = Request { method, headers, sender: sender.map(|Extension(sender)| sender) };
+    match reading.find(&name, wanted.origin.as_deref()).await? {
+        Found::Held(file) => request.answer_held(*file),
+        Found::Elsewhere(found) => request.answer_elsewhere(&reading, found).await,
+    }
+}
+
+/// What a request says besides the name.
+struct Request {
+    method: Method,
+    headers: HeaderMap,
+    /// Sends held files, if the server can do that.
+    sender: Option<FileSender>,
+}
+
+/// An answer without its body.
+struct Head {
+    status: StatusCode,
+    headers: HeaderMap,
+    /// The bytes to send; `None`: no body.
+    range: Option<Range<u64>>,
+}
+
+impl Request {
+    /// Decides what is answered about `record`; `version` are the headers that describe it.
+    fn head(
+        &self,
+        record: &VerifiedRecord,
+        validators: &Validators,
+        version: HeaderMap,
+    ) -> Result<Head, Refusal> {
+        let mut headers = version;
+        match validators.outcome(&self.headers) {
+            Outcome::NotModified => {
+                return Ok(Head { status: StatusCode::NOT_MODIFIED, headers, range: None });
+            }
+            Outcome::Failed => return Err(Refusal::another_version(headers)),
+            Outcome::Proceed => {}
+        }
+        let is_get = self.method == Method::GET; // ranges are defined for nothing else
+        let asked = match self.headers.get(RANGE).filter(|_| is_get && validators.ranges_count(&self.headers))
+        {
+            None => None,
+            Some(_) if self.headers.get_all(RANGE).iter().count() > 1 => {
+                return Err(Refusal::bad_range(range::BadRange::Several, record.size));
+            }
+            Some(header) => {
+                let asked = header.to_str().map_err(|_| range::BadRange::Malformed);
+                let asked = asked.and_then(|header| range::asked(header, record.size));
+                asked.map_err(|error| Refusal::bad_range(error, record.size))?
+            }
+        };
+        kind::describe(&record.name, &mut headers);
+        let (status, range) = match asked {
+            Some(range) => {
+                let said = format!("bytes {}-{}/{}", range.start, range.end - 1, record.size);
+                insert(&mut headers, CONTENT_RANGE, &said);
+                (StatusCode::PARTIAL_CONTENT, range)
+            }
+            None => (StatusCode::OK, 0..record.size),
+        };
+        insert(&mut headers, CONTENT_LENGTH, &(range.end - range.start).to_string());
+        Ok(Head { status, headers, range: Some(range).filter(|_| is_get) })
+    }
+
+    fn answer_held(&self, file: OpenFile) -> Result<Response, Refusal> {
+        let OpenFile { entry, file, validity } = file;
+        let stored = file.metadata().and_then(|metadata| metadata.modified()).ok();
+        let validators = version::validators(&entry.record, stored, SystemTime::now());
+        let version = version::headers(&entry.record, &validators, Some(validity));
+        let head = self.head(&entry.record, &validators, version)?;
+        let range = head.range.clone();
+        let body = range.map(|range| Body::new(FileBody::new(file, entry.stamp, range, self.sender.clone())));
+        Ok(head.with(body))
+    }
+
+    /// Sends what others hold; if nobody delivers it, what is held here, if that may be sent.
+    async fn answer_elsewhere(&self, reading: &Reading, mut found: Elsewhere) -> Result<Response, Refusal> {
+        let record = &found.target.record;
+        let validators = version::validators(record, None, SystemTime::now());
+        let version = version::headers(record, &validators, None);
+        let head = self.head(record, &validators, version)?;
+        let Some(range) = head.range.clone() else { return Ok(head.with(None)) };
+        let held = found.held.take();
+        match (fetched::body(reading.fetch(found, range)).await, held) {
+            (Ok(body), _) => Ok(head.with(Some(body))),
+            (Err(_), Some(held)) => self.answer_held(*in_spite(*held)?),
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+}
+
+impl Head {
+    fn with(self, body: Option<Body>) -> Response {
+        (self.status, self.headers, body.unwrap_or_default()).into_response()
+    }
+}
+
+fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}

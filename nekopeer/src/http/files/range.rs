@@ -1,0 +1,112 @@
+//! The `Range` of a request (RFC 9110, section 14): which bytes it asks for.
+//!
+//! One range of bytes is answered. Several in one request are refused: no common client needs them, and they let a
+//! short request cause a long answer. Units other than bytes are ignored, as the standard demands.
+
+use std::ops::Range;
+
+/// Why a range is not answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadRange {
+    /// No byte of the file is in it.
+    #[error("no byte of the file is in this range: ask for one that begins before its end")]
+    Outside,
+    /// More than one range.
+    #[error("a request may ask for one range of bytes: ask for each range in a request of its own")]
+    Several,
+    /// It cannot be read.
+    #[error("this is no range of bytes: write bytes=FIRST-LAST, bytes=FIRST- or bytes=-LAST_N")]
+    Malformed,
+}
+
+/// The bytes that `header` asks for of a file of `size` bytes; `None`: all, since it names another unit.
+pub(super) fn asked(header: &str, size: u64) -> Result<Option<Range<u64>>, BadRange> {
+    let (unit, set) = header.split_once('=').ok_or(BadRange::Malformed)?;
+    if !unit.trim().eq_ignore_ascii_case("bytes") {
+        return Ok(None);
+    }
+    let mut ranges = set.split(',').map(str::trim).filter(|range| !range.is_empty());
+    let range = ranges.next().ok_or(BadRange::Malformed)?;
+    if ranges.next().is_some() {
+        return Err(BadRange::Several);
+    }
+    let (first, last) = range.split_once('-').ok_or(BadRange::Malformed)?;
+    let range = match (first, last) {
+        ("", count) => size.saturating_sub(number(count)?)..size,
+        (first, "") => number(first)?..size,
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            if last < first {
+                return Err(BadRange::Malformed);
+            }
+            first..last.saturating_add(1).min(size)
+        }
+    };
+    if range.is_empty() { Err(BadRange::Outside) } else { Ok(Some(range)) }
+}
+
+/// A number of any length; one that no file is as long as is the largest.
+fn number(text: &str) -> Result<u64, BadRange> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(BadRange::Malformed);
+    }
+    Ok(text.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn one_range_is_cut_to_the_file() {
+        let cases = [
+            ("bytes=0-0", 0..1),
+            ("bytes=2-5", 2..6),
+            ("bytes=2-99", 2..10),
+            ("bytes=9-", 9..10),
+            ("bytes=-3", 7..10),
+            ("bytes=-99", 0..10),
+            ("Bytes = 0-4 ,, ", 0..5),
+            ("bytes=1-99999999999999999999999", 1..10),
+            ("bytes=-99999999999999999999999", 0..10),
+        ];
+        for (header, bytes) in cases {
+            assert_eq!(asked(header, 10), Ok(Some(bytes)), "{header}");
+        }
+    }
+
+    #[test]
+    fn a_range_without_a_byte_of_the_file_cannot_be_satisfied() {
+        for header in ["bytes=10-", "bytes=10-12", "bytes=-0", "bytes=99999999999999999999999-"] {
+            assert_eq!(asked(header, 10), Err(BadRange::Outside), "{header}");
+        }
+        for header in ["bytes=0-", "bytes=0-0", "bytes=-1"] {
+            assert_eq!(asked(header, 0), Err(BadRange::Outside), "{header} of an empty file");
+        }
+    }
+
+    #[test]
+    fn other_units_are_ignored_and_several_or_broken_ranges_refused() {
+        assert_eq!(asked("lines=1-2", 10), Ok(None));
+        for header in ["bytes=0-1,4-5", "bytes=0-0,0-0", "bytes=0-,-1", "bytes=0-1,x"] {
+            assert_eq!(asked(header, 10), Err(BadRange::Several), "{header}");
+        }
+        let broken = ["", "bytes", "bytes=", "bytes=,", "bytes=-", "bytes=5-2", "bytes=a-b", "bytes=+1-2"];
+        for header in
+            broken.into_iter().chain(["bytes=1", "bytes=1--2", "bytes=0x1-", "bytes= -", "bytes=1 -2"])
+        {
+            assert_eq!(asked(header, 10), Err(BadRange::Malformed), "{header}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_asked_for_lies_in_the_file(header in "bytes=[-,0-9 ]{0,12}", size: u64) {
+            if let Ok(Some(range)) = asked(&header, size) {
+                prop_assert!(range.start < range.end && range.end <= size);
+            }
+        }
+    }
+}

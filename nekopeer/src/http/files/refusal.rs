@@ -1,0 +1,118 @@
+//! [`Refusal`]: why a file is not sent, as an answer.
+
+use axum::response::{IntoResponse, Response};
+use hyper::{
+    HeaderMap, StatusCode,
+    header::{CONTENT_RANGE, HeaderName, HeaderValue, RETRY_AFTER},
+};
+use nekoindexer::http::Problem;
+use nekoproto::NameError;
+
+use super::range::BadRange;
+use crate::{commands::in_one_line, download::DownloadError, reading::ReadError};
+
+/// After how many seconds what may pass by itself is worth another try.
+const RETRY_AFTER_SECS: u16 = 5;
+
+/// An error, and the headers that belong to it.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    problem: Problem,
+    headers: Box<HeaderMap>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, title: &'static str, detail: String) -> Self {
+        Self { problem: Problem { status, title, detail }, headers: Box::default() }
+    }
+
+    fn with(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
+        self.headers.insert(name, value.into());
+        self
+    }
+
+    /// The path of the request is no name.
+    pub(super) fn no_name(error: NameError) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "no name of a file", error.to_string())
+    }
+
+    /// The request cannot be read.
+    pub(super) fn malformed(detail: String) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "malformed request", detail)
+    }
+
+    /// The client wants a version that is not there; `version` are the headers of the one that is.
+    pub(super) fn another_version(version: HeaderMap) -> Self {
+        let detail = "the file is at another version than the request names: ask again without the condition";
+        let refusal = Self::new(StatusCode::PRECONDITION_FAILED, "another version", detail.to_owned());
+        Self { headers: Box::new(version), ..refusal }
+    }
+
+    /// The range of a file of `size` bytes is not answered.
+    pub(super) fn bad_range(error: BadRange, size: u64) -> Self {
+        let refusal =
+            Self::new(StatusCode::RANGE_NOT_SATISFIABLE, "range not satisfiable", error.to_string());
+        match HeaderValue::from_str(&format!("bytes */{size}")) {
+            Ok(value) => refusal.with(CONTENT_RANGE, value),
+            Err(_) => refusal,
+        }
+    }
+
+    /// Neither GET nor HEAD.
+    pub(super) fn wrong_method() -> Self {
+        let detail = "a file can be read here, by GET or HEAD; publish through /api/v1".to_owned();
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed", detail)
+            .with(hyper::header::ALLOW, HeaderValue::from_static("GET, HEAD"))
+    }
+}
+
+impl From<ReadError> for Refusal {
+    fn from(error: ReadError) -> Self {
+        let (status, title) = match &error {
+            ReadError::Download(DownloadError::NotFound { .. }) => (StatusCode::NOT_FOUND, "not found"),
+            ReadError::Download(DownloadError::Ambiguous { .. }) => (StatusCode::CONFLICT, "several origins"),
+            ReadError::Download(DownloadError::Own(_)) | ReadError::Changed(_) => {
+                (StatusCode::CONFLICT, "published here")
+            }
+            ReadError::Download(DownloadError::SourcesExhausted { .. } | DownloadError::OriginLies(_)) => {
+                (StatusCode::BAD_GATEWAY, "no source")
+            }
+            ReadError::PastBound(_) => (StatusCode::GATEWAY_TIMEOUT, "not known to be the newest"),
+            ReadError::Busy | ReadError::Ending => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            ReadError::Download(error) if error.may_pass() => {
+                (StatusCode::SERVICE_UNAVAILABLE, "cannot be had now")
+            }
+            ReadError::Download(_) => (StatusCode::INTERNAL_SERVER_ERROR, "cannot be read"),
+        };
+        let detail = match &error {
+            ReadError::Download(DownloadError::Ambiguous { name, origins }) => {
+                let origins = origins.iter().map(|record| format!("?origin={}", record.origin));
+                let origins: Vec<String> = origins.collect();
+                format!(
+                    "{} origins publish different files as {name}: choose one by {}",
+                    origins.len(),
+                    origins.join(" or ")
+                )
+            }
+            error => in_one_line(error),
+        };
+        let refusal = Self::new(status, title, detail);
+        let may_pass = match &error {
+            ReadError::Download(error) => status != StatusCode::NOT_FOUND && error.may_pass(),
+            ReadError::PastBound(_) | ReadError::Busy | ReadError::Ending => true,
+            ReadError::Changed(_) => false,
+        };
+        if may_pass { refusal.with(RETRY_AFTER, RETRY_AFTER_SECS) } else { refusal }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = self.problem.into_response();
+        // The problem says that it is not to be kept, whatever holds for the version.
+        for (name, value) in self.headers.iter() {
+            response.headers_mut().entry(name).or_insert_with(|| value.clone());
+        }
+        response
+    }
+}

@@ -1,0 +1,151 @@
+//! What an answer says about the version that it carries: its validators, and how long it may be kept.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use hyper::{
+    HeaderMap,
+    header::{ACCEPT_RANGES, AGE, CACHE_CONTROL, ETAG, HeaderName, HeaderValue, LAST_MODIFIED, WARNING},
+};
+use nekoproto::{Freshness, VerifiedRecord};
+
+use super::conditions::Validators;
+use crate::library::opened::Validity;
+
+/// The number of the version.
+pub(super) const X_NEKO_VERSION: HeaderName = HeaderName::from_static("x-neko-version");
+/// The id of its origin.
+pub(super) const X_NEKO_ORIGIN: HeaderName = HeaderName::from_static("x-neko-origin");
+/// `fresh`, `unverified` or `stale`.
+pub(super) const X_NEKO_FRESHNESS: HeaderName = HeaderName::from_static("x-neko-freshness");
+/// After this time the second of a date brings no other version, even if its origin's clock is a little off.
+const DATE_SETTLES: Duration = Duration::from_secs(2);
+
+/// The validators of `record`. `stored` is when its file was written, which stands in for the time of its
+/// publication where the record has none.
+pub(super) fn validators(record: &VerifiedRecord, stored: Option<SystemTime>, now: SystemTime) -> Validators {
+    let published = match record.published_ms {
+        0 => stored,
+        ms => UNIX_EPOCH.checked_add(Duration::from_millis(ms)),
+    };
+    let settled = published.filter(|at| now.duration_since(*at).is_ok_and(|since| since >= DATE_SETTLES));
+    let modified = settled.and_then(|at| {
+        let secs = at.duration_since(UNIX_EPOCH).ok()?.as_secs();
+        UNIX_EPOCH.checked_add(Duration::from_secs(secs))
+    });
+    Validators { tag: format!("v{}-{}", record.version, record.content), modified }
+}
+
+/// The headers that every answer with or about this version has.
+///
+/// `max-age` is what is left of the time for which the version may be taken as the newest, so a fresh answer has no
+/// `Age`, which caches would subtract once more. One that is not fresh has the time since its origin last confirmed
+/// it, and a warning.
+pub(super) fn headers(
+    record: &VerifiedRecord,
+    validators: &Validators,
+    validity: Option<Validity>,
+) -> HeaderMap {
+    let (left, freshness) =
+        validity.map_or((0, Freshness::Unverified), |held| (held.left.as_secs(), held.freshness));
+    let mut texts = vec![
+        (ETAG, format!("\"{}\"", validators.tag)),
+        (CACHE_CONTROL, format!("max-age={left}, must-revalidate")),
+        (X_NEKO_VERSION, record.version.to_string()),
+        (X_NEKO_ORIGIN, record.origin.to_string()),
+        (X_NEKO_FRESHNESS, freshness.to_string()),
+    ];
+    texts.extend(validators.modified.map(|at| (LAST_MODIFIED, httpdate::fmt_http_date(at))));
+    if let Some(held) = validity.filter(|held| held.freshness != Freshness::Fresh) {
+        texts.push((AGE, held.age.as_secs().to_string()));
+    }
+    let warning = match freshness {
+        Freshness::Fresh => None,
+        Freshness::Stale => Some(r#"110 - "Response is Stale""#),
+        // What was just found in the network is not held, and nobody failed to confirm it.
+        Freshness::Unverified => validity.map(|_| r#"111 - "Revalidation Failed""#),
+    };
+    texts.extend(warning.map(|text| (WARNING, text.to_owned())));
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    for (name, text) in texts {
+        if let Ok(value) = HeaderValue::from_str(&text) {
+            headers.insert(name, value);
+        }
+    }
+    headers
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Policy, Record, Version};
+
+    use super::*;
+
+    fn record(published_ms: u64) -> VerifiedRecord {
+        let origin = Identity::from_seed(&[1; 32]);
+        let record = Record {
+            origin: origin.id(),
+            name: FileName::new("a").unwrap(),
+            version: Version::new(7).unwrap(),
+            size: 1,
+            content: ContentHash::from_bytes([0xab; 32]),
+            manifest: ManifestHash::from_bytes([0; 32]),
+            policy: Policy::default(),
+            published_ms,
+        };
+        record.sign(&origin).unwrap()
+    }
+
+    fn at(ms: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(ms)
+    }
+
+    fn said(freshness: Freshness, left: u64, age: u64) -> HeaderMap {
+        let record = record(1_000);
+        let (left, age) = (Duration::from_millis(left), Duration::from_millis(age));
+        let validity = Validity { freshness, left, age };
+        headers(&record, &validators(&record, None, at(90_000)), Some(validity))
+    }
+
+    #[test]
+    fn what_is_left_of_the_bound_is_said_and_age_only_where_nothing_is_left() {
+        let fresh = said(Freshness::Fresh, 59_900, 100);
+        assert_eq!(fresh[CACHE_CONTROL], "max-age=59, must-revalidate");
+        assert_eq!(fresh[ETAG], format!("\"v7-{}\"", "ab".repeat(32)));
+        assert_eq!(
+            (&fresh[X_NEKO_VERSION], &fresh[X_NEKO_FRESHNESS]),
+            (&"7".parse().unwrap(), &"fresh".parse().unwrap())
+        );
+        assert!(!fresh.contains_key(AGE) && !fresh.contains_key(WARNING));
+        for (freshness, warning) in [(Freshness::Stale, "110 "), (Freshness::Unverified, "111 ")] {
+            let aged = said(freshness, 0, 75_400);
+            assert_eq!(
+                (&aged[CACHE_CONTROL], &aged[AGE]),
+                (&"max-age=0, must-revalidate".parse().unwrap(), &"75".parse().unwrap())
+            );
+            assert!(aged[WARNING].to_str().unwrap().starts_with(warning));
+        }
+    }
+
+    #[test]
+    fn what_was_only_found_may_not_be_kept_without_asking_again_but_is_not_called_stale() {
+        let record = record(1_000);
+        let found = headers(&record, &validators(&record, None, at(90_000)), None);
+        assert_eq!(found[CACHE_CONTROL], "max-age=0, must-revalidate");
+        assert_eq!(found[X_NEKO_FRESHNESS], "unverified");
+        assert!(!found.contains_key(AGE) && !found.contains_key(WARNING));
+    }
+
+    #[test]
+    fn a_date_is_said_once_its_second_brings_no_other_version_and_never_one_to_come() {
+        let modified = |published, stored: Option<u64>, now| {
+            validators(&record(published), stored.map(at), at(now)).modified
+        };
+        assert_eq!(modified(5_700, None, 90_000), Some(at(5_000)));
+        assert_eq!(modified(5_700, None, 6_900), None);
+        assert_eq!(modified(95_000, None, 90_000), None, "a clock that is ahead");
+        assert_eq!(modified(u64::MAX, None, 90_000), None);
+        assert_eq!(modified(0, Some(5_700), 90_000), Some(at(5_000)));
+        assert_eq!(modified(0, None, 90_000), None);
+    }
+}

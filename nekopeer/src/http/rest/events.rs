@@ -1,0 +1,54 @@
+//! What happens in the peer, as server-sent events.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, sse},
+};
+use futures::{StreamExt, stream};
+use nekoindexer::http::{
+    Problem,
+    events::{events as events_of, stream_of},
+};
+
+use super::{described::Refused, params::Params};
+use crate::{
+    commands::{Command, Row, no_input},
+    http::{Inside, feed::News},
+    json::{EventJson, JobJson},
+};
+
+/// Tells what happens until the reader leaves: first the jobs that run, then events and changes of jobs as they
+/// come. The name of an event is its kind; of those about jobs it is `job`. A reader that is too slow misses some
+/// and is told how many by the event `missed`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/events",
+    responses(
+        (status = 200, description = "Server-sent events; the data of each is JSON", content(
+            (EventJson = "text/event-stream"),
+        )),
+        Refused,
+    ),
+)]
+pub(super) async fn events(
+    State(inside): State<Arc<Inside>>,
+    params: Params,
+) -> Result<impl IntoResponse, Problem> {
+    params.known(&[])?;
+    let news = inside.feed.subscribe();
+    let (rows, _) = inside.carry_out(Command::Jobs, no_input())?.rows().await?;
+    let running = rows.into_iter().filter_map(|row| match row {
+        Row::Job(job) => Some(JobJson::from(&job)).filter(JobJson::is_running),
+        _ => None,
+    });
+    let running: Vec<_> = running.map(|job| event(News::job(&job))).collect();
+    let closing = inside.closing.clone().cancelled_owned();
+    let all = stream::iter(running.into_iter().flatten()).chain(events_of(news, event));
+    Ok(stream_of(all.take_until(closing)))
+}
+
+fn event(News { event, data }: News) -> Option<sse::Event> {
+    Some(sse::Event::default().event(event).data(data))
+}

@@ -1,0 +1,172 @@
+//! Jobs: to begin them, to look at them, to cancel them; and the end of the peer.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use nekoindexer::http::{Authorized, Problem};
+use nekoproto::{
+    FileName,
+    limits::{TTL_DEFAULT, TTL_MAX},
+};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::{
+    described::{Name, Refused},
+    whole::whole,
+};
+use crate::{
+    commands::{Command, JobRow, Row, Wanted, no_input},
+    http::Inside,
+    json::{JobJson, JobsJson},
+};
+
+/// What to download.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Get {
+    /// The names of files; small ones are fetched together.
+    #[schema(value_type = Vec<Name>, min_items = 1)]
+    names: Vec<FileName>,
+    /// Whose files, where several origins publish different ones: the first digits of the id.
+    #[schema(pattern = "^[0-9a-fA-F]{1,64}$")]
+    origin: Option<String>,
+    /// Hops that are searched beyond the own indexers.
+    #[schema(maximum = 16)]
+    #[serde(default, deserialize_with = "whole")]
+    ttl: Option<u32>,
+    /// Replace files that stand there and are no copies from here.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Downloads files in the background; its end is an event.
+#[utoipa::path(
+    post,
+    path = "/api/v1/get",
+    request_body = Get,
+    responses(
+        (status = 202, description = "It runs", body = JobJson,
+         headers(("location" = String, description = "Where to look at it"))),
+        Refused,
+    ),
+    security(("token" = [])),
+)]
+pub(super) async fn get(
+    _: Authorized,
+    State(inside): State<Arc<Inside>>,
+    Json(Get { names, origin, ttl, force }): Json<Get>,
+) -> Result<Response, Problem> {
+    if names.is_empty() {
+        return Err(Problem::bad_request("say which files: \"names\" has at least one"));
+    }
+    let ttl_hops = ttl.map_or(Ok(TTL_DEFAULT), u8::try_from).unwrap_or(u8::MAX);
+    if ttl_hops > TTL_MAX {
+        return Err(Problem::bad_request(format!("\"ttl\" is at most {TTL_MAX}")));
+    }
+    let is_id = |text: &String| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if origin.as_ref().is_some_and(|text| !is_id(text)) {
+        return Err(Problem::bad_request("\"origin\" is the first hexadecimal digits of an id"));
+    }
+    let wanted = Wanted::new(origin.map(|text| text.to_ascii_lowercase()), ttl_hops);
+    let command = Command::Download { names, output: None, force, wanted, background: true };
+    let (rows, _) = inside.carry_out(command, no_input())?.rows().await?;
+    let job = only(rows.iter().filter_map(job_of).map(JobJson::from))?;
+    let location = format!("/api/v1/jobs/{}", job.id);
+    Ok((StatusCode::ACCEPTED, [(header::LOCATION, location)], Json(job)).into_response())
+}
+
+/// Lists the long commands that run, whoever began them, and those that ended lately.
+#[utoipa::path(
+    get,
+    path = "/api/v1/jobs",
+    responses(
+        (status = 200, description = "Jobs", body = JobsJson),
+        Refused,
+    ),
+)]
+pub(super) async fn jobs(State(inside): State<Arc<Inside>>) -> Result<Json<JobsJson>, Problem> {
+    let (rows, _) = inside.carry_out(Command::Jobs, no_input())?.rows().await?;
+    Ok(Json(JobsJson { jobs: rows.iter().filter_map(job_of).map(JobJson::from).collect() }))
+}
+
+/// One job.
+#[utoipa::path(
+    get,
+    path = "/api/v1/jobs/{id}",
+    params(("id" = u64, Path, description = "Its id")),
+    responses(
+        (status = 200, description = "The job", body = JobJson),
+        Refused,
+    ),
+)]
+pub(super) async fn job(
+    State(inside): State<Arc<Inside>>,
+    Path(id): Path<u64>,
+) -> Result<Json<JobJson>, Problem> {
+    find(&inside, id).await.map(Json)
+}
+
+/// Interrupts a job, whoever began it; what came so far is kept.
+#[utoipa::path(
+    delete,
+    path = "/api/v1/jobs/{id}",
+    params(("id" = u64, Path, description = "Its id")),
+    responses(
+        (status = 200, description = "It was interrupted", body = JobJson),
+        Refused,
+    ),
+    security(("token" = [])),
+)]
+pub(super) async fn cancel(
+    _: Authorized,
+    State(inside): State<Arc<Inside>>,
+    Path(id): Path<u64>,
+) -> Result<Json<JobJson>, Problem> {
+    let job = find(&inside, id).await?;
+    if !job.is_running() {
+        let detail = format!("job {id} has ended: there is nothing to cancel");
+        return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
+    }
+    let cancel = Command::Cancel { what: id.to_string() };
+    let (rows, _) = inside.carry_out(cancel, no_input())?.rows().await?;
+    only(rows.iter().filter_map(job_of).map(JobJson::from)).map(Json)
+}
+
+/// Ends the peer. It has begun to end when the answer arrives.
+#[utoipa::path(
+    post,
+    path = "/api/v1/stop",
+    responses(
+        (status = 202, description = "It ends"),
+        Refused,
+    ),
+    security(("token" = [])),
+)]
+pub(super) async fn stop(_: Authorized, State(inside): State<Arc<Inside>>) -> Result<StatusCode, Problem> {
+    inside.carry_out(Command::Stop, no_input())?.rows().await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+async fn find(inside: &Inside, id: u64) -> Result<JobJson, Problem> {
+    let (rows, _) = inside.carry_out(Command::Jobs, no_input())?.rows().await?;
+    let job = rows.iter().filter_map(job_of).find(|job| job.id == id);
+    let missing = || Problem::not_found(format!("there is no job {id}: /api/v1/jobs lists them"));
+    job.map(JobJson::from).ok_or_else(missing)
+}
+
+const fn job_of(row: &Row) -> Option<&JobRow> {
+    match row {
+        Row::Job(job) | Row::Cancelled(job) => Some(job),
+        _ => None,
+    }
+}
+
+fn only(mut jobs: impl Iterator<Item = JobJson>) -> Result<JobJson, Problem> {
+    jobs.next().ok_or_else(|| Problem::unavailable("the job ended at once: /api/v1/jobs tells how"))
+}

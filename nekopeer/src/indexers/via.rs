@@ -1,0 +1,161 @@
+//! [`Via`]: connections to indexers that one command names, asked besides the peer's own.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
+use nekoindexer::announce;
+use nekoproto::{
+    IndexerAddr, IndexerServiceClient, NodeId, PeerService, Purpose, Role,
+    transport::{ConnectError, control},
+};
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::warn;
+
+use super::{Indexers, session::Session};
+use crate::{
+    library::Library,
+    serve::control::PeerControl,
+    storage::remembered::{Home, remember, remembered},
+};
+
+/// Addresses that one command may name.
+pub(crate) const VIA_MAX: usize = 16;
+/// Time limit for connecting to one.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(2);
+/// Time limit for hearing of an indexer by multicast.
+const HEARD_WITHIN: Duration = Duration::from_secs(1);
+
+/// Connections to indexers that a ticket names, or that are remembered from one. Dropped, they are closed.
+#[derive(Clone, Debug, Default)]
+pub struct Via {
+    pub(super) connected: Arc<[Connected]>,
+    /// Addresses that could not be used, and why.
+    pub(crate) failed: Arc<[(SocketAddr, String)]>,
+    /// Those that answered, the peer's own among them.
+    pub(crate) good: Arc<[IndexerAddr]>,
+}
+
+/// A connection to one indexer.
+#[derive(Debug)]
+pub(super) struct Connected {
+    pub(super) at: IndexerAddr,
+    pub(super) client: IndexerServiceClient,
+    _driver: AbortOnDropHandle<()>,
+}
+
+/// How an indexer is asked.
+enum Asked {
+    /// Over this peer's own session.
+    Own(IndexerAddr),
+    New(Connected),
+}
+
+impl Indexers {
+    /// Connects to indexers, each of which has to prove its key. Of several addresses with one key the first that
+    /// answers is used; an indexer that this peer is connected to anyway is not connected to again. If none
+    /// answers, and this peer listens to announcements, they are looked for at other addresses.
+    ///
+    /// # Cancel safety
+    /// Safe: the connections are closed.
+    pub(crate) async fn connect(&self, wanted: &[IndexerAddr]) -> Via {
+        let via = self.connect_each(wanted).await;
+        if !via.good.is_empty() || wanted.is_empty() || !self.discovers {
+            return via;
+        }
+        let is_wanted = |node: &NodeId| wanted.iter().any(|indexer| indexer.node == *node);
+        let Home { network, insecure } = &self.home;
+        let heard = announce::browse(network, *insecure, is_wanted, HEARD_WITHIN).await;
+        let found = self.connect_each(&heard).await;
+        if found.good.is_empty() { via } else { Via { failed: via.failed, ..found } }
+    }
+
+    /// Connects to the remembered indexers that are neither this peer's own nor asked already.
+    pub(crate) async fn connect_remembered(&self, asked: &Via) -> Via {
+        let home = self.home.clone();
+        let remembered = self.library.blocking(move |library| remembered(&library.data_dir, &home)).await;
+        let is_known = |node: &NodeId| {
+            let own = self.sessions.iter().filter_map(Session::remote);
+            own.chain(asked.good.iter().map(|good| good.node)).any(|known| known == *node)
+        };
+        let others: Vec<_> = remembered.into_iter().filter(|indexer| !is_known(&indexer.node)).collect();
+        self.connect_each(&others).await
+    }
+
+    /// Keeps the indexers that answered for later commands on this data folder.
+    pub(crate) async fn remember(&self, via: &Via) {
+        let (home, good) = (self.home.clone(), Arc::clone(&via.good));
+        let remember = move |library: &Arc<Library>| remember(&library.data_dir, &home, &good);
+        if let Err(error) = self.library.blocking(remember).await {
+            warn!(%error, "the indexers of the ticket are not remembered"); // the next ticket names them again
+        }
+    }
+
+    async fn connect_each(&self, wanted: &[IndexerAddr]) -> Via {
+        let mut by_key: Vec<(NodeId, Vec<SocketAddr>)> = Vec::new();
+        for IndexerAddr { addr, node } in wanted.iter().take(VIA_MAX) {
+            match by_key.iter_mut().find(|(key, _)| key == node) {
+                Some((_, addrs)) => addrs.push(*addr),
+                None => by_key.push((*node, vec![*addr])),
+            }
+        }
+        let (mut connected, mut failed, mut good) = (Vec::new(), Vec::new(), Vec::new());
+        let asking = by_key.into_iter().map(|(node, addrs)| self.connect_one(node, addrs));
+        for (asked, why) in join_all(asking).await {
+            failed.extend(why);
+            match asked {
+                Some(Asked::Own(at)) => good.push(at),
+                Some(Asked::New(new)) => {
+                    good.push(new.at);
+                    connected.push(new);
+                }
+                None => {}
+            }
+        }
+        Via { connected: connected.into(), failed: failed.into(), good: good.into() }
+    }
+
+    /// Connects to `node` at the first of `addrs` that answers; the addresses that failed before that are returned.
+    async fn connect_one(
+        &self,
+        node: NodeId,
+        addrs: Vec<SocketAddr>,
+    ) -> (Option<Asked>, Vec<(SocketAddr, String)>) {
+        let mut own = self.sessions.iter().filter(|session| session.remote() == Some(node));
+        if let Some(session) = own.next() {
+            return (Some(Asked::Own(IndexerAddr { addr: session.addr(), node })), Vec::new());
+        }
+        let mut dialing: FuturesUnordered<_> =
+            addrs.into_iter().map(|addr| self.dial(IndexerAddr { addr, node })).collect();
+        let mut failed = Vec::new();
+        while let Some((addr, dialed)) = dialing.next().await {
+            match dialed {
+                Ok(connected) => return (Some(Asked::New(connected)), failed),
+                Err(why) => failed.push((addr, why)),
+            }
+        }
+        (None, failed)
+    }
+
+    async fn dial(&self, at: IndexerAddr) -> (SocketAddr, Result<Connected, String>) {
+        let dialing = self.endpoint.dial(at.addr, Purpose::Control, Some(at.node));
+        let connected = match timeout(CONNECTED_WITHIN, dialing).await {
+            Ok(Ok(connection)) if connection.remote.role == Role::Indexer => {
+                let (library, remote) = (Arc::clone(&self.library), connection.remote);
+                let control = PeerControl { library, remote };
+                let (client, driver) =
+                    control::open(connection.io, control.serve(), IndexerServiceClient::from);
+                let driver = AbortOnDropHandle::new(self.library.tasks.tracker.spawn(driver));
+                Ok(Connected { at, client, _driver: driver })
+            }
+            Ok(Ok(_)) => Err("it is no indexer".to_owned()),
+            Ok(Err(ConnectError::OtherNode { expected, found })) => {
+                let (expected, found) = (expected.short(), found.short());
+                Err(format!("another node answers there, with the key {found} instead of {expected}"))
+            }
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err("it does not answer".to_owned()),
+        };
+        (at.addr, connected)
+    }
+}

@@ -1,0 +1,91 @@
+//! Events.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::library::events::Event;
+
+/// Something that happened in the background. Fields that do not belong to its kind are left out.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[schema(as = Event)]
+pub(crate) struct EventJson {
+    /// What happened; also the name of the server-sent event.
+    pub(crate) event: &'static str,
+    /// The same for people.
+    text: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    indexer: Option<String>,
+    /// The version on disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<u64>,
+    /// The newest version known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    newest: Option<u64>,
+    /// The version that this is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<u64>,
+    /// File bytes received over the network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_moved: Option<u64>,
+    /// A number of files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    files: Option<u64>,
+    /// The id of a job.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+}
+
+impl From<&Event> for EventJson {
+    fn from(event: &Event) -> Self {
+        let text = event.to_string();
+        let about = |event, name: &nekoproto::FileName| Self {
+            event,
+            name: Some(name.to_string()),
+            ..Self::default()
+        };
+        let at = |event, indexer: &SocketAddr| Self {
+            event,
+            indexer: Some(indexer.to_string()),
+            ..Self::default()
+        };
+        let json = match event {
+            Event::Connected(indexer) => at("connected", indexer),
+            Event::Away { indexer, why } => Self { why: Some(why.clone()), ..at("away", indexer) },
+            Event::NotListed(indexer) => at("not-listed", indexer),
+            Event::Registered { indexer, files } => {
+                Self { files: Some(*files as u64), ..at("registered", indexer) }
+            }
+            Event::Invalidated { name, held, newest } => {
+                Self { held: Some(held.get()), newest: Some(newest.get()), ..about("invalidated", name) }
+            }
+            Event::Refreshed { name, version, bytes_moved } => Self {
+                version: Some(version.get()),
+                bytes_moved: Some(*bytes_moved),
+                ..about("refreshed", name)
+            },
+            Event::Dropped(name) => about("dropped", name),
+            Event::OriginAway(name) => about("origin-away", name),
+            Event::Withdrawn(name) => about("withdrawn", name),
+            Event::Unsettled(name) => about("unsettled", name),
+            Event::Changed(name) => about("changed", name),
+            Event::Renumbered { name, version, .. } => {
+                Self { version: Some(version.get()), ..about("renumbered", name) }
+            }
+            Event::PublishedElsewhere { name, version } => {
+                Self { version: Some(version.get()), ..about("published-elsewhere", name) }
+            }
+            Event::JobEnded { id, why, .. } => {
+                Self { event: "job-ended", id: Some(*id), why: why.clone(), ..Self::default() }
+            }
+            Event::Failed { name, why } => Self { why: Some(why.clone()), ..about("failed", name) },
+        };
+        Self { text, ..json }
+    }
+}

@@ -1,0 +1,89 @@
+//! Opens held files, and says how long what is read from them counts as fresh.
+
+use std::{fs::File, sync::Arc, time::Duration};
+
+use nekoproto::{FileName, Freshness};
+
+use super::{Library, status::Condition};
+use crate::{
+    content::stamp::{Stamp, now_ns},
+    storage::catalogue::Entry,
+};
+
+/// A held file, opened: unchanged since it was hashed.
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    pub(crate) entry: Arc<Entry>,
+    pub(crate) file: File,
+    pub(crate) validity: Validity,
+}
+
+/// How fresh a held file is, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Validity {
+    pub(crate) freshness: Freshness,
+    /// For how long it stays fresh without further news; zero unless it is fresh. An own file: its policy's bound,
+    /// since nobody is told sooner than that if the message of a new version is lost.
+    pub(crate) left: Duration,
+    /// Time since its origin last confirmed it, or, if that is not known, since it was stored; zero for an own file.
+    pub(crate) age: Duration,
+}
+
+/// What is held under a name.
+#[derive(Debug)]
+pub(crate) enum Holding {
+    /// Nothing.
+    Nothing,
+    /// A file that was changed or removed by another program. The peer has taken note.
+    Damaged(Arc<Entry>),
+    /// A file as it was published.
+    Open(OpenFile),
+}
+
+impl Library {
+    /// Opens the file held under `name`. Blocking.
+    pub(crate) fn open_named(&self, name: &FileName) -> Holding {
+        let mut found = self.catalogue.get(name);
+        while let Some(entry) = found {
+            if let Ok(file) = open_unchanged(&entry) {
+                let validity = self.validity(&entry);
+                return Holding::Open(OpenFile { entry, file, validity });
+            }
+            // A download may have replaced it since the catalogue was read.
+            found = self.catalogue.get(name);
+            if found.as_ref().is_some_and(|now| *now == entry) {
+                self.note_changed(name);
+                return Holding::Damaged(entry);
+            }
+        }
+        Holding::Nothing
+    }
+
+    /// How fresh the bytes of `entry` are now.
+    pub(crate) fn validity(&self, entry: &Entry) -> Validity {
+        let freshness = self.freshness_of(entry);
+        let is_fresh = freshness == Freshness::Fresh;
+        if self.catalogue.is_own(entry) {
+            let left = if is_fresh { entry.record.policy.bound() } else { Duration::ZERO };
+            return Validity { freshness, left, age: Duration::ZERO };
+        }
+        let confirmed = self.confirmed_since(&entry.record);
+        let left = confirmed.filter(|_| is_fresh).map(|(since, bound)| bound.saturating_sub(since));
+        let stored = || {
+            let since = u64::try_from(now_ns() - entry.hashed_at_ns).unwrap_or(0);
+            Duration::from_nanos(since)
+        };
+        let age = confirmed.map_or_else(stored, |(since, _)| since);
+        Validity { freshness, left: left.unwrap_or_default(), age }
+    }
+}
+
+/// Opens the file of `entry` if it is unchanged since it was hashed. Blocking.
+///
+/// # Errors
+/// What is wrong with it: missing, which includes unreadable, or changed.
+pub(crate) fn open_unchanged(entry: &Entry) -> Result<File, Condition> {
+    let file = File::open(&entry.path).map_err(|_| Condition::Missing)?;
+    let metadata = file.metadata().map_err(|_| Condition::Missing)?;
+    if Stamp::of(&metadata) == entry.stamp { Ok(file) } else { Err(Condition::Changed) }
+}

@@ -1,0 +1,264 @@
+//! [`Reading`]: which bytes whoever reads a name through this peer gets, and where they come from.
+//!
+//! A held file that is fresh is read from the disk. Otherwise its origin and the indexers are asked, and the newest
+//! version is fetched if it can be had; only if not is a held one read that is not fresh, where its policy allows it.
+
+use std::{
+    io::{self, Write},
+    ops::Range,
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use nekoproto::{FileName, Freshness};
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::{
+    download::{DownloadError, DownloadOptions, Downloaded, Downloader},
+    library::{
+        Library,
+        opened::{Holding, OpenFile},
+    },
+    peers::Peers,
+    state::choice::Target,
+};
+
+/// Maximum number of names that are looked for or fetched at once; further ones are refused. Each fetch takes a
+/// thread, a file as large as what is fetched, and connections to its sources.
+const FETCHES_MAX: usize = 64;
+/// Bytes of a fetched file that travel together.
+const PIECE_BYTES: usize = 128 * 1024;
+/// Pieces that wait to be taken; the fetch is slowed down beyond.
+const PIECES_WAITING_MAX: usize = 4;
+
+/// Reads files by name.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    library: Arc<Library>,
+    peers: Arc<Peers>,
+    downloader: Arc<Downloader>,
+    /// Where connections to other nodes are driven; whoever reads may run on another runtime.
+    runtime: Handle,
+    fetches: Arc<Semaphore>,
+}
+
+/// Where a name is read from.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// From this peer's disk.
+    Held(Box<OpenFile>),
+    /// From other nodes, by [`Reading::fetch`].
+    Elsewhere(Elsewhere),
+}
+
+/// A version that other nodes hold, and the right to fetch it.
+#[derive(Debug)]
+pub(crate) struct Elsewhere {
+    pub(crate) target: Target,
+    /// The copy that is held here, of an earlier version.
+    pub(crate) held: Option<Box<OpenFile>>,
+    permit: OwnedSemaphorePermit,
+}
+
+/// A file on its way here. Dropping it ends the fetch.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    /// The verified bytes in order. They end with the fetch, however it ends.
+    pub(crate) pieces: mpsc::Receiver<Bytes>,
+    task: AbortOnDropHandle<Option<Result<Downloaded, DownloadError>>>,
+}
+
+/// Why a name cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// It was not found, or not fetched.
+    #[error(transparent)]
+    Download(#[from] DownloadError),
+    /// A file that this peer publishes was changed on its disk.
+    #[error("{0} was changed on disk since it was published here: publish it again")]
+    Changed(FileName),
+    /// The policy of a held copy forbids reading it.
+    #[error(
+        "the copy of {0} is not known to be the newest version any more, its policy forbids to hand it out, and a \
+         newer one cannot be had: try again when its origin is reachable"
+    )]
+    PastBound(FileName),
+    /// Too much is fetched already.
+    #[error("{FETCHES_MAX} files are looked for or fetched for others already: try again later")]
+    Busy,
+    /// This peer is about to end.
+    #[error("this peer is about to end")]
+    Ending,
+}
+
+impl Reading {
+    pub(crate) fn new(
+        library: &Arc<Library>,
+        peers: &Arc<Peers>,
+        downloader: &Arc<Downloader>,
+        runtime: Handle,
+    ) -> Self {
+        let (library, peers, downloader) = (Arc::clone(library), Arc::clone(peers), Arc::clone(downloader));
+        let fetches = Arc::new(Semaphore::new(FETCHES_MAX));
+        Self { library, peers, downloader, runtime, fetches }
+    }
+
+    /// Finds what to read as `name`; with `origin`, only of origins whose id begins with these digits.
+    ///
+    /// # Errors
+    /// See [`ReadError`].
+    ///
+    /// # Cancel safety
+    /// Safe: what is asked of other nodes ends.
+    pub(crate) async fn find(&self, name: &FileName, origin: Option<&str>) -> Result<Found, ReadError> {
+        let held = match self.open(name, origin).await {
+            Holding::Open(file) if file.validity.freshness == Freshness::Fresh => {
+                return Ok(Found::Held(Box::new(file)));
+            }
+            Holding::Open(file) if self.library.catalogue.is_own(&file.entry) => {
+                return in_spite(file).map(Found::Held);
+            }
+            Holding::Damaged(entry) if self.library.catalogue.is_own(&entry) => {
+                return Err(ReadError::Changed(name.clone()));
+            }
+            Holding::Open(file) => Some(file),
+            Holding::Damaged(_) | Holding::Nothing => None,
+        };
+        let permit = Arc::clone(&self.fetches).try_acquire_owned();
+        let (permit, held) = match (permit, held) {
+            (Ok(permit), held) => (permit, held),
+            (Err(_), Some(file)) => return in_spite(file).map(Found::Held),
+            (Err(_), None) => return Err(ReadError::Busy),
+        };
+        let found = self.ask(name, origin, held.as_ref()).await?;
+        let Some(before) = held else {
+            return Ok(Found::Elsewhere(Elsewhere { target: found?, held: None, permit }));
+        };
+        // The answers may have made it fresh, or another version have taken its place.
+        let now = match self.open(name, origin).await {
+            Holding::Open(file) => file,
+            Holding::Damaged(_) | Holding::Nothing => before,
+        };
+        match found {
+            Ok(target)
+                if now.validity.freshness != Freshness::Fresh
+                    && target.record.replaces(&now.entry.record) =>
+            {
+                Ok(Found::Elsewhere(Elsewhere { target, held: Some(Box::new(now)), permit }))
+            }
+            _ => in_spite(now).map(Found::Held),
+        }
+    }
+
+    /// What is held under `name`, if it is of the wanted origin.
+    async fn open(&self, name: &FileName, origin: Option<&str>) -> Holding {
+        let name = name.clone();
+        let held = self.library.blocking(move |library| library.open_named(&name)).await;
+        let of = match &held {
+            Holding::Nothing => return held,
+            Holding::Damaged(entry) => entry,
+            Holding::Open(file) => &file.entry,
+        };
+        let is_wanted = origin.is_none_or(|digits| of.record.origin.to_string().starts_with(digits));
+        if is_wanted { held } else { Holding::Nothing }
+    }
+
+    /// Looks for `name` in the network, and asks the origin of a held copy meanwhile, if no later version is known.
+    async fn ask(
+        &self,
+        name: &FileName,
+        origin: Option<&str>,
+        held: Option<&OpenFile>,
+    ) -> Result<Result<Target, DownloadError>, ReadError> {
+        let unverified = held
+            .filter(|file| file.validity.freshness == Freshness::Unverified)
+            .map(|file| file.entry.record.clone())
+            .filter(|record| self.library.is_worth_asking(record));
+        let (downloader, peers, name) = (Arc::clone(&self.downloader), Arc::clone(&self.peers), name.clone());
+        let options = DownloadOptions { origin: origin.map(ToOwned::to_owned), ..DownloadOptions::default() };
+        let asking = self.spawn(async move {
+            let confirming = async {
+                if let Some(record) = unverified {
+                    peers.confirm(vec![record]).await;
+                }
+            };
+            futures::join!(downloader.find(&name, &options), confirming).0
+        });
+        ended(asking).await
+    }
+
+    /// Fetches the bytes in `range` of a version that was found.
+    pub(crate) fn fetch(&self, found: Elsewhere, range: Range<u64>) -> Fetch {
+        let Elsewhere { target, permit, .. } = found;
+        let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
+        let (downloader, options) = (Arc::clone(&self.downloader), DownloadOptions::default());
+        let task = self.spawn(async move {
+            let _permit = permit;
+            downloader.read_found(target, range, &options, PiecesOut(sender), &Arc::default()).await
+        });
+        Fetch { pieces, task }
+    }
+
+    /// Runs `work` on the peer's runtime until it is done, the handle is dropped, or the peer ends.
+    fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> AbortOnDropHandle<Option<T>> {
+        let tasks = &self.library.tasks;
+        let until_stop = tasks.stop.clone().run_until_cancelled_owned(work);
+        AbortOnDropHandle::new(tasks.tracker.spawn_on(until_stop, &self.runtime))
+    }
+}
+
+/// A held file although it may not be fresh.
+///
+/// # Errors
+/// Its policy forbids that.
+pub(crate) fn in_spite(file: OpenFile) -> Result<Box<OpenFile>, ReadError> {
+    let record = &file.entry.record;
+    if file.validity.freshness == Freshness::Fresh || record.policy.serve_stale() {
+        Ok(Box::new(file))
+    } else {
+        Err(ReadError::PastBound(record.name.clone()))
+    }
+}
+
+impl Fetch {
+    /// How the fetch ended; to be called once `pieces` have ended.
+    ///
+    /// # Errors
+    /// The bytes that came are the beginning of what was asked for, not all of it.
+    pub(crate) async fn end(self) -> Result<(), ReadError> {
+        ended(self.task).await?.map(drop).map_err(ReadError::from)
+    }
+}
+
+/// What a task of the peer returned.
+async fn ended<T>(task: AbortOnDropHandle<Option<T>>) -> Result<T, ReadError> {
+    match task.await {
+        Ok(result) => result.ok_or(ReadError::Ending),
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Err(ReadError::Ending),
+        },
+    }
+}
+
+/// Passes bytes on in pieces. It blocks.
+struct PiecesOut(mpsc::Sender<Bytes>);
+
+impl Write for PiecesOut {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
+        let sent = self.0.blocking_send(Bytes::copy_from_slice(piece));
+        sent.map(|()| piece.len()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! Indexers that tickets named, kept in the data folder so that later commands find them without an address.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    net::SocketAddr,
+    path::Path,
+};
+
+use nekoproto::{IndexerAddr, NetworkName, NodeId};
+use serde::{Deserialize, Serialize};
+use tempfile::NamedTempFile;
+
+/// Addresses that are kept, the newest first.
+pub(crate) const REMEMBERED_MAX: usize = 8;
+const FILE: &str = "indexers.json";
+/// Bytes of the file that are read: more than that many addresses take.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+
+/// A network, as a folder's peer or a ticket belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Home {
+    pub(crate) network: NetworkName,
+    /// Plain TCP instead of TLS.
+    pub(crate) insecure: bool,
+}
+
+/// One line of the file.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    network: String,
+    insecure: bool,
+    addr: SocketAddr,
+    key: String,
+}
+
+impl Kept {
+    fn of(home: &Home, indexer: &IndexerAddr) -> Self {
+        let IndexerAddr { addr, node } = *indexer;
+        Self { network: home.network.to_string(), insecure: home.insecure, addr, key: node.to_string() }
+    }
+}
+
+/// The indexers of this network that were remembered, the newest first. Blocking.
+pub(crate) fn remembered(data_dir: &Path, home: &Home) -> Vec<IndexerAddr> {
+    let is_wanted = |kept: &Kept| kept.network == home.network.to_string() && kept.insecure == home.insecure;
+    let read = read(data_dir).into_iter().take(REMEMBERED_MAX).filter(is_wanted);
+    read.filter_map(|kept| Some(IndexerAddr { addr: kept.addr, node: kept.key.parse::<NodeId>().ok()? }))
+        .collect()
+}
+
+/// Puts these indexers first, and forgets the oldest beyond [`REMEMBERED_MAX`]. Blocking.
+///
+/// # Errors
+/// The file is as before.
+pub(crate) fn remember(data_dir: &Path, home: &Home, indexers: &[IndexerAddr]) -> io::Result<()> {
+    let before = read(data_dir);
+    let mut kept: Vec<Kept> = Vec::new();
+    for one in indexers.iter().map(|indexer| Kept::of(home, indexer)).chain(before.into_iter()) {
+        if kept.len() < REMEMBERED_MAX && !kept.contains(&one) {
+            kept.push(one);
+        }
+    }
+    let mut file = NamedTempFile::new_in(data_dir)?;
+    serde_json::to_writer_pretty(&mut file, &kept)?;
+    file.write_all(b"\n")?;
+    file.persist(data_dir.join(FILE)).map(drop).map_err(|error| error.error)
+}
+
+fn read(data_dir: &Path) -> Vec<Kept> {
+    let path = data_dir.join(FILE);
+    let mut text = String::new();
+    let reading = File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+    match reading.and_then(|_| Ok(serde_json::from_str(&text)?)) {
+        Ok(kept) => kept,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the indexers of earlier tickets cannot be read");
+            Vec::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::Identity;
+
+    use super::*;
+
+    fn indexer(n: u8) -> IndexerAddr {
+        let addr = SocketAddr::from(([192, 0, 2, n], 7707));
+        IndexerAddr { addr, node: Identity::from_seed(&[n; 32]).id() }
+    }
+
+    #[test]
+    fn newest_come_first_and_the_oldest_are_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home { network: NetworkName::default(), insecure: false };
+        assert!(remembered(dir.path(), &home).is_empty());
+        for n in 0..12 {
+            remember(dir.path(), &home, &[indexer(n)]).unwrap();
+        }
+        remember(dir.path(), &home, &[indexer(9)]).unwrap();
+        let expected: Vec<_> = [9, 11, 10, 8, 7, 6, 5, 4].map(indexer).into();
+        assert_eq!(remembered(dir.path(), &home), expected);
+        let other = Home { network: NetworkName::try_from("other".to_owned()).unwrap(), insecure: false };
+        assert!(remembered(dir.path(), &other).is_empty());
+        assert!(remembered(dir.path(), &Home { insecure: true, ..home.clone() }).is_empty());
+        std::fs::write(dir.path().join(FILE), "[{").unwrap();
+        assert!(remembered(dir.path(), &home).is_empty(), "a damaged file is none");
+        remember(dir.path(), &home, &[indexer(1)]).unwrap();
+        assert_eq!(remembered(dir.path(), &home), [indexer(1)]);
+    }
+}

@@ -1,0 +1,226 @@
+//! A headless Chromium, driven through its driver: what is on the page, what is in its console, what it asked for.
+#![allow(clippy::expect_used, reason = "a helper of tests fails by panicking")]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use axum::http::Method;
+use fantoccini::{
+    Client, ClientBuilder, Locator,
+    actions::{InputSource, KeyAction, KeyActions},
+    elements::Element,
+    key::Key,
+    wd::WebDriverCompatibleCommand,
+};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use url::{ParseError, Url};
+
+/// Time limit of what a page is waited for.
+const LIMIT: Duration = Duration::from_secs(30);
+/// Time between two looks at a page.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A browser with one window; dropping it ends it, whatever it is doing.
+pub(crate) struct Browser {
+    client: Client,
+    _driver: Driver,
+}
+
+/// The driver's process, and the folder that names its browser's processes.
+struct Driver {
+    child: Child,
+    profile: TempDir,
+}
+
+impl Driver {
+    /// Starts the driver; gives its address.
+    fn start(program: &Path) -> (Self, String) {
+        let mut command = Command::new(program);
+        command.args(["--port=0", "--log-level=SEVERE"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let driver = Self { child, profile: TempDir::new().unwrap() };
+        let mut lines = lines.map_while(Result::ok);
+        let line = lines.find(|line| line.contains("started successfully on port ")).expect("a port");
+        let port = line.rsplit(' ').next().unwrap().trim_end_matches('.');
+        (driver, format!("http://127.0.0.1:{port}"))
+    }
+
+    /// Ends the processes of the browser: its driver starts it as a session of its own.
+    fn end_browser(&self) {
+        let profile = self.profile.path().as_os_str().as_encoded_bytes().to_vec();
+        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+            let id = process.file_name().to_str().and_then(|id| id.parse().ok());
+            let is_ours = line.windows(profile.len()).any(|part| part == profile);
+            if let Some(id) = id.filter(|_| is_ours).and_then(rustix::process::Pid::from_raw) {
+                let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL); // it may have ended
+            }
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended
+        let _ = self.child.wait();
+        self.end_browser();
+    }
+}
+
+/// A command that only this browser knows.
+#[derive(Debug)]
+struct Own {
+    path: &'static str,
+    body: Value,
+}
+
+impl WebDriverCompatibleCommand for Own {
+    fn endpoint(&self, base_url: &Url, session_id: Option<&str>) -> Result<Url, ParseError> {
+        base_url.join(&format!("session/{}/{}", session_id.unwrap_or_default(), self.path))
+    }
+
+    fn method_and_body(&self, _: &Url) -> (Method, Option<String>) {
+        (Method::POST, Some(self.body.to_string()))
+    }
+}
+
+fn found(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+impl Browser {
+    /// A browser, or `None` where none is installed: that is said, and where `NEKO_BROWSER=required` it is a failure.
+    pub(crate) async fn start() -> Option<Self> {
+        let Some((driver, browser)) = found("chromedriver").zip(found("chromium")) else {
+            let is_required = std::env::var("NEKO_BROWSER").is_ok_and(|wish| wish == "required");
+            assert!(!is_required, "no chromium and chromedriver: install them");
+            eprintln!("LEFT OUT: no chromium and chromedriver here, so the dashboard was not looked at");
+            return None;
+        };
+        let (driver, at) = Driver::start(&driver);
+        let profile = format!("--user-data-dir={}", driver.profile.path().display());
+        let capabilities = json!({
+            "goog:chromeOptions": { "binary": browser, "args": [
+                "--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars",
+                "--no-first-run", "--disable-background-networking", "--lang=en", profile,
+            ] },
+            "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
+        });
+        let capabilities = capabilities.as_object().unwrap().clone();
+        let client = ClientBuilder::new(HttpConnector::new()).capabilities(capabilities).connect(&at).await;
+        Some(Self { client: client.unwrap(), _driver: driver })
+    }
+
+    pub(crate) async fn open(&self, url: &str) {
+        self.client.goto(url).await.unwrap();
+    }
+
+    pub(crate) async fn address(&self) -> String {
+        self.client.current_url().await.unwrap().to_string()
+    }
+
+    /// What `script`, the body of a function, returns.
+    pub(crate) async fn value(&self, script: &str) -> Value {
+        self.client.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// Waits until `condition`, an expression, is true.
+    pub(crate) async fn until(&self, condition: &str) {
+        let began = Instant::now();
+        while self.value(&format!("return Boolean({condition})")).await != true {
+            if began.elapsed() > LIMIT {
+                let shown = self.value("return document.body.innerText").await;
+                panic!("not so: {condition}\nthe page shows: {}", shown.as_str().unwrap_or_default());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// The element that `selector` finds, once there is one.
+    pub(crate) async fn find(&self, selector: &str) -> Element {
+        let found = self.client.wait().at_most(LIMIT).for_element(Locator::Css(selector)).await;
+        found.unwrap_or_else(|error| panic!("{selector}: {error}"))
+    }
+
+    pub(crate) async fn click(&self, selector: &str) {
+        self.find(selector).await.click().await.unwrap_or_else(|error| panic!("{selector}: {error}"));
+    }
+
+    /// Types into the element, as on a keyboard.
+    pub(crate) async fn type_into(&self, selector: &str, text: &str) {
+        self.find(selector).await.send_keys(text).await.unwrap_or_else(|error| panic!("{selector}: {error}"));
+    }
+
+    /// Presses a key where the focus is.
+    pub(crate) async fn press(&self, key: Key) {
+        let value = char::from(key);
+        let keys = KeyActions::new("keyboard".to_owned());
+        let keys = keys.then(KeyAction::Down { value }).then(KeyAction::Up { value });
+        self.client.perform_actions(keys).await.unwrap();
+    }
+
+    /// Runs a command of the developer tools.
+    pub(crate) async fn tool(&self, command: &str, params: Value) -> Value {
+        let body = json!({ "cmd": command, "params": params });
+        self.client.issue_cmd(Own { path: "goog/cdp/execute", body }).await.unwrap()
+    }
+
+    async fn log(&self, kind: &str) -> Vec<Value> {
+        let body = json!({ "type": kind });
+        let log = self.client.issue_cmd(Own { path: "se/log", body }).await.unwrap();
+        log.as_array().unwrap().clone()
+    }
+
+    /// What is in the console, errors and violations of the content security policy among it, and which hosts pages asked
+    /// for something, both since this was asked last.
+    pub(crate) async fn console_and_hosts(&self) -> (Vec<String>, Vec<String>) {
+        let console = self.log("browser").await;
+        let console =
+            console.iter().map(|entry| format!("{} {}", entry["level"], entry["message"])).collect();
+        let mut hosts = Vec::new();
+        for entry in self.log("performance").await {
+            let event: Value = serde_json::from_str(entry["message"].as_str().unwrap()).unwrap();
+            let url = event["message"]["params"]["request"]["url"].as_str();
+            let is_request = event["message"]["method"] == "Network.requestWillBeSent";
+            let url = url.filter(|_| is_request).map(|url| Url::parse(url).unwrap());
+            if let Some(url) = url.filter(|url| matches!(url.scheme(), "http" | "https" | "ws" | "wss")) {
+                hosts.push(format!("{}:{}", url.host_str().unwrap(), url.port().unwrap_or_default()));
+            }
+        }
+        hosts.sort();
+        hosts.dedup();
+        (console, hosts)
+    }
+
+    /// Sets the width of the page in pixels and the system's choice of colours, `dark` or `light`.
+    pub(crate) async fn appear(&self, width: u32, theme: &str) {
+        let features = json!([{ "name": "prefers-color-scheme", "value": theme }]);
+        self.tool("Emulation.setEmulatedMedia", json!({ "features": features })).await;
+        let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500 });
+        self.tool("Emulation.setDeviceMetricsOverride", metrics).await;
+    }
+
+    /// A picture of the whole page, as PNG.
+    pub(crate) async fn picture(&self) -> Vec<u8> {
+        let size =
+            self.value("const e = document.documentElement; return [e.clientWidth, e.scrollHeight]").await;
+        let metrics = json!({ "width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": false });
+        self.tool("Emulation.setDeviceMetricsOverride", metrics).await;
+        self.client.screenshot().await.unwrap()
+    }
+
+    /// Ends it; an error of the driver is a failure here.
+    pub(crate) async fn close(self) {
+        self.client.close().await.unwrap();
+    }
+}

@@ -1,0 +1,318 @@
+//! The dashboards in a real browser: two peers and two indexers, driven as a user would, by mouse and by keyboard.
+
+mod chromium;
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use chromium::Browser;
+use fantoccini::key::Key;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{runtime::Runtime, time::timeout};
+
+use nekoindexer::{Config, Indexer, IndexerHandle};
+
+use crate::{
+    common::ANY_PORT,
+    program::{Home, MIB, Running, bytes, two_homes},
+};
+
+/// Time limit of a test, for a browser that hangs.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// A name that is markup, and one that turns the reading direction to look like a text.
+const MARKUP: &str = "<img src=x onerror=alert(1)>.txt";
+const TURNED: &str = "notes/\u{202e}txt.exe";
+
+/// A peer that serves, with its door for browsers.
+struct Served {
+    home: Home,
+    _running: Running,
+    /// `http://IP:PORT`, without a slash at its end.
+    url: String,
+}
+
+impl Served {
+    fn start(home: Home, flags: &[&str]) -> Self {
+        let mut running = home.start(&[&["serve", "--http", "127.0.0.1:0"], flags].concat());
+        let url = running.out_line("http on ").replace("http on ", "").trim_end_matches('/').to_owned();
+        running.err_line("serving on ");
+        Self { home, _running: running, url }
+    }
+
+    fn host(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
+    fn token(&self) -> String {
+        fs::read_to_string(self.home.path(".neko/http.token")).unwrap().trim().to_owned()
+    }
+}
+
+/// Runs `test` with a browser, if there is one.
+fn in_browser(test: impl AsyncFnOnce(&Browser)) {
+    let all = async {
+        let Some(browser) = Browser::start().await else { return };
+        test(&browser).await;
+        browser.close().await;
+    };
+    Runtime::new().unwrap().block_on(timeout(LIMIT, all)).unwrap();
+}
+
+/// An expression: whether a row of the table's body `id` has all these texts.
+fn row(id: &str, texts: &[&str]) -> String {
+    let texts = json!(texts);
+    format!(
+        "[...document.getElementById('{id}').children].some((row) => {texts}.every((text) => row.innerText.includes(text)))"
+    )
+}
+
+/// An expression: whether the element `id` shows `text`.
+fn shows(id: &str, text: &str) -> String {
+    format!("document.getElementById('{id}').innerText.includes({})", json!(text))
+}
+
+/// Opens a dashboard, and waits until it follows its node.
+async fn open_live(browser: &Browser, url: &str) {
+    browser.open(&format!("{url}/")).await;
+    browser.until(&shows("live", "live")).await;
+}
+
+/// Searches, as a user does, until `name` is found.
+async fn search(browser: &Browser, terms: &str, name: &str) {
+    browser.find("#terms").await.clear().await.unwrap();
+    browser.type_into("#terms", terms).await;
+    browser.press(Key::Enter).await;
+    browser.until(&row("found", &[name])).await;
+}
+
+/// Gives the token where it is asked for.
+async fn give_token(browser: &Browser, token: &str) {
+    browser.until("document.getElementById('token-box').open").await;
+    browser.type_into("#token", token).await;
+    browser.press(Key::Enter).await;
+    browser.until("!document.getElementById('token-box').open").await;
+}
+
+/// Drops a file onto the page.
+async fn drop_file(browser: &Browser, name: &str, text: &str) {
+    let (name, text) = (json!(name), json!(text));
+    let script = format!(
+        "const data = new DataTransfer();
+        data.items.add(new File([{text}], {name}));
+        const drop = new DragEvent('drop', {{ dataTransfer: data, bubbles: true, cancelable: true }});
+        document.getElementById('drop').dispatchEvent(drop);"
+    );
+    browser.value(&script).await;
+}
+
+/// Fails if the console of the browser holds anything, or if a page asked other hosts than `hosts` for something.
+async fn assert_quiet(browser: &Browser, hosts: &[&str]) {
+    let (console, asked) = browser.console_and_hosts().await;
+    assert_eq!(console, Vec::<String>::new(), "the console is empty");
+    assert!(!asked.is_empty() && asked.iter().all(|host| hosts.contains(&host.as_str())), "{asked:?}");
+}
+
+/// Fails if something that a reader can act on, or a table, has no name for those who hear the page.
+async fn assert_everything_is_named(browser: &Browser) {
+    let tree = browser.tool("Accessibility.getFullAXTree", json!({})).await;
+    let nodes = tree["nodes"].as_array().unwrap();
+    let kinds =
+        ["button", "link", "searchbox", "textbox", "table", "progressbar", "region", "dialog", "img", "log"];
+    let seen = |node: &&Value| node["ignored"] == false;
+    let of_kind = |node: &&Value| kinds.iter().any(|kind| node["role"]["value"] == *kind);
+    let named: Vec<&Value> = nodes.iter().filter(seen).filter(of_kind).collect();
+    assert!(named.len() > 5, "the page is there: {named:#?}");
+    for node in named {
+        assert!(node["name"]["value"].as_str().is_some_and(|name| !name.is_empty()), "{node:#}");
+    }
+}
+
+/// Whether the page is wider than the window.
+async fn assert_fits(browser: &Browser) {
+    let widths =
+        browser.value("const e = document.documentElement; return [e.scrollWidth, e.clientWidth]").await;
+    assert!(widths[0].as_u64() <= widths[1].as_u64(), "the page is wider than the window: {widths}");
+}
+
+/// Looks at the page in both themes, wide and narrow; keeps pictures if `NEKO_SCREENSHOTS` names a folder.
+async fn look_at(browser: &Browser, page: &str) {
+    let folder = std::env::var_os("NEKO_SCREENSHOTS").map(PathBuf::from);
+    for (width, shape) in [(1280, "wide"), (390, "phone")] {
+        for theme in ["light", "dark"] {
+            browser.appear(width, theme).await;
+            assert_fits(browser).await;
+            if let Some(folder) = &folder {
+                fs::write(folder.join(format!("{page}-{shape}-{theme}.png")), browser.picture().await)
+                    .unwrap();
+            }
+        }
+    }
+    browser.appear(1280, "light").await;
+}
+
+#[test]
+fn files_are_found_fetched_and_published_and_a_new_version_is_seen_to_arrive() {
+    let (_indexers, theirs, mine) = two_homes();
+    for (name, text) in [(MARKUP, "markup"), (TURNED, "turned"), ("course/slides.pdf", "slides")] {
+        theirs.write(name, text);
+    }
+    theirs.write("models/cuda-12.bin", bytes(1, 3 * MIB));
+    theirs.write("models/large.bin", bytes(2, 48 * MIB));
+    let _sharing = theirs.share(&[MARKUP, "notes", "course", "models"]);
+    let peer = Served::start(mine, &["--limit-down", "8MB"]);
+    in_browser(async |browser| {
+        open_live(browser, &peer.url).await;
+        browser.value("window.isFirstPage = true").await;
+
+        search(browser, "models/*", "models/cuda-12.bin").await;
+        search(browser, "cuda 12", "models/cuda-12.bin").await;
+        browser.click("#found button").await;
+        give_token(browser, &peer.token()).await;
+        browser.until(&row("transfers", &["models/cuda-12.bin", "done"])).await;
+        browser.until(&row("catalogue", &["models/cuda-12.bin", "v1", "copy", "fresh until", "left"])).await;
+        assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
+
+        search(browser, "models/large*", "models/large.bin").await;
+        browser.click("#found button").await;
+        browser.until("document.querySelector('#transfers progress').value > 0").await;
+        browser.click("#transfers button").await;
+        browser.until(&row("transfers", &["models/large.bin", "cancelled"])).await;
+
+        let folder = TempDir::new().unwrap();
+        let chosen = folder.path().join("report.txt");
+        fs::write(&chosen, "chosen").unwrap();
+        browser.type_into("#files", chosen.to_str().unwrap()).await;
+        browser.until(&shows("publish-line", "published report.txt")).await;
+        browser.type_into("#under", "dropped/").await;
+        drop_file(browser, MARKUP, "dropped").await;
+        browser.until(&shows("publish-line", &format!("published dropped/{MARKUP}"))).await;
+        theirs.done(&["get", "report.txt", &format!("dropped/{MARKUP}")]);
+        assert_eq!(theirs.read("report.txt"), b"chosen");
+
+        theirs.write("models/cuda-12.bin", bytes(3, 3 * MIB));
+        theirs.done(&["share", "models/cuda-12.bin"]);
+        browser.until(&shows("events", "invalidated models/cuda-12.bin")).await;
+        browser.until(&row("catalogue", &["models/cuda-12.bin", "v1", "stale", "v2"])).await;
+        assert_eq!(browser.value("return window.isFirstPage").await, true, "the page was not loaded again");
+        search(browser, "cuda", "models/cuda-12.bin").await;
+        look_at(browser, "peer").await;
+        assert_everything_is_named(browser).await;
+        browser.click("#catalogue button:last-child:not([hidden])").await;
+        browser.until(&row("catalogue", &["models/cuda-12.bin", "v2", "fresh until"])).await;
+        assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
+        assert_quiet(browser, &[peer.host()]).await;
+    });
+}
+
+/// Names of others are text, whatever is in them, and what cannot be seen is shown.
+#[test]
+fn a_name_that_is_markup_or_turns_the_direction_is_shown_as_text() {
+    let (_indexers, theirs, mine) = two_homes();
+    theirs.write(MARKUP, "markup");
+    theirs.write(TURNED, "turned");
+    let _sharing = theirs.share(&[MARKUP, "notes"]);
+    let peer = Served::start(mine, &[]);
+    peer.home.done(&["get", MARKUP, TURNED]);
+    in_browser(async |browser| {
+        open_live(browser, &peer.url).await;
+        let turned = "notes/\\u{202e}txt.exe";
+        for (place, shown) in [("catalogue", MARKUP), ("catalogue", turned)] {
+            browser.until(&row(place, &[shown])).await;
+        }
+        search(browser, "*.txt", MARKUP).await;
+        search(browser, "*.exe", turned).await;
+        assert_eq!(browser.value("return document.querySelectorAll('main img').length").await, 0);
+        assert_quiet(browser, &[peer.host()]).await;
+    });
+}
+
+#[test]
+fn a_token_is_taken_from_the_address_and_asked_for_again_when_it_is_refused() {
+    let (_indexers, _, mine) = two_homes();
+    let peer = Served::start(mine, &[]);
+    in_browser(async |browser| {
+        browser.open(&format!("{}/#token=wrong", peer.url)).await;
+        browser.until("sessionStorage.getItem('neko.token') === 'wrong'").await;
+        assert_eq!(browser.address().await, format!("{}/", peer.url), "it is not left in the address");
+        browser.until(&shows("live", "live")).await;
+        drop_file(browser, "a.txt", "a").await;
+        give_token(browser, &peer.token()).await;
+        browser.until(&shows("publish-line", "published a.txt")).await;
+        assert_eq!(peer.home.read("a.txt"), b"a");
+    });
+}
+
+#[test]
+fn the_keyboard_reaches_everything_and_the_chosen_theme_stays() {
+    let (_indexers, _, mine) = two_homes();
+    let peer = Served::start(mine, &[]);
+    in_browser(async |browser| {
+        browser.appear(1280, "light").await;
+        open_live(browser, &peer.url).await;
+        let mut reached = Vec::new();
+        for _ in 0..20 {
+            browser.press(Key::Tab).await;
+            let at = browser
+                .value("const e = document.activeElement; return e.id || e.className || e.textContent")
+                .await;
+            reached.push(at.as_str().unwrap().to_owned());
+            if reached.last().is_some_and(|at| at == "theme") {
+                browser.press(Key::Space).await;
+            }
+        }
+        let places: Vec<_> = ["skip", "theme", "terms", "files", "under", "events", "token-open"]
+            .iter()
+            .map(|wanted| {
+                reached.iter().position(|at| at == wanted).unwrap_or_else(|| panic!("{wanted}: {reached:?}"))
+            })
+            .collect();
+        assert!(places.is_sorted(), "as they stand on the page: {reached:?}");
+        assert_eq!(browser.value("return document.documentElement.dataset.theme").await, "dark");
+        open_live(browser, &peer.url).await;
+        assert_eq!(browser.value("return document.documentElement.dataset.theme").await, "dark");
+        assert_quiet(browser, &[peer.host()]).await;
+    });
+}
+
+/// Starts an indexer that knows `neighbors`, with a door for browsers.
+async fn indexer(neighbors: &[&IndexerHandle]) -> IndexerHandle {
+    let neighbors = neighbors.iter().map(|neighbor| neighbor.local_addr()).collect();
+    let config = Config { listen: ANY_PORT, http: Some(ANY_PORT), neighbors, ..Config::default() };
+    Indexer::spawn(config).await.unwrap()
+}
+
+#[test]
+fn an_indexer_shows_its_neighbors_and_what_it_is_asked() {
+    in_browser(async |browser| {
+        let other = indexer(&[]).await;
+        let shown = indexer(&[&other]).await;
+        timeout(LIMIT, shown.neighbors_reach(1)).await.unwrap();
+        let theirs = Home::with(&["--indexer", &shown.local_addr().to_string()]);
+        for n in 0..30 {
+            theirs.write(&format!("models/cuda-{n}.bin"), bytes(n, 1000));
+        }
+        let _sharing = theirs.share(&["models"]);
+        let host = shown.http_addr().unwrap().to_string();
+        open_live(browser, &format!("http://{host}")).await;
+        let neighbor = other.local_addr().to_string();
+        browser.until(&row("neighbors", &[&neighbor, "up", &other.node().to_string()[..8], "trusted"])).await;
+        browser.until(&row("tiles", &["Names", "30"])).await;
+        browser.until(&row("tiles", &["Holders", "1"])).await;
+        browser.until(&row("tiles", &["Memory", "MiB"])).await;
+
+        let before = browser.value("return document.querySelector('#latency svg').children.length").await;
+        for n in 0..20 {
+            theirs.done(&["query", &format!("models/cuda-{n}.bin"), "nothing"]);
+        }
+        browser.until(&format!("document.querySelector('#latency svg').children.length > {before}")).await;
+        browser.until("document.querySelector('#rate .curve')").await;
+        search(browser, "models/*-1?.bin", "models/cuda-12.bin").await;
+        look_at(browser, "indexer").await;
+        assert_everything_is_named(browser).await;
+        assert_quiet(browser, &[&host]).await;
+
+        other.shutdown().await;
+        browser.until(&row("neighbors", &[&neighbor, "away"])).await;
+    });
+}

@@ -1,0 +1,141 @@
+//! Long commands of a running peer, seen and cancelled from other shells, and downloads in the background.
+
+use serde_json::Value;
+
+use crate::program::{Home, MIB, Running, bytes, two_homes, until};
+
+/// An origin that shares `big.bin`, and a peer that runs, fetches slowly and holds nothing yet.
+fn slow_reader(origin: &Home, reader: &Home, flags: &[&str]) -> (Running, Running) {
+    origin.write("big.bin", bytes(1, 16 * MIB));
+    let sharing = origin.share(&["big.bin"]);
+    (sharing, reader.serve(&[&["--limit-down", "1MB"], flags].concat()))
+}
+
+/// The jobs that the running peer of `home` lists.
+fn jobs(home: &Home) -> Vec<Value> {
+    home.done(&["jobs", "--json"]).json()["jobs"].as_array().unwrap().clone()
+}
+
+/// The first job of `home`, once it runs and has moved something.
+fn moving(home: &Home, serving: &mut Running) -> Value {
+    let mut first = None;
+    until(serving, "a job runs", || {
+        first =
+            jobs(home).into_iter().find(|job| job["state"] == "running" && job["done"].as_u64() > Some(0));
+        first.is_some()
+    });
+    first.unwrap()
+}
+
+#[test]
+fn download_of_one_shell_is_cancelled_by_another() {
+    let (_indexers, origin, reader) = two_homes();
+    let (_sharing, mut serving) = slow_reader(&origin, &reader, &[]);
+    let getting = reader.start(&["get", "big.bin"]);
+    let job = moving(&reader, &mut serving);
+    assert_eq!((&job["kind"], &job["name"]), (&Value::from("get"), &Value::from("big.bin")), "{job}");
+    assert!(job["total"].as_u64() == Some(16 * MIB as u64) && job["background"] == false, "{job}");
+    let table = reader.done(&["jobs"]).out;
+    assert!(table[0].starts_with("ID") && table[1].contains("running"), "{table:?}");
+    let cancelled = reader.done(&["cancel", "big.bin"]);
+    assert_eq!(cancelled.out, [format!("job {} cancelled: get big.bin", job["id"])]);
+    getting.wait().failed_with(3, &["cancelled by another command"]);
+    assert!(reader.partial_len() > 0, "what came so far is kept");
+    assert_eq!(jobs(&reader)[0]["state"], "cancelled");
+    reader.run(&["cancel", "big.bin"]).failed_with(1, &["no job runs under big.bin"]);
+    reader.run(&["cancel", &job["id"].to_string()]).failed_with(1, &["has ended: cancelled"]);
+}
+
+#[test]
+fn interrupted_command_is_a_cancelled_job() {
+    let (_indexers, origin, reader) = two_homes();
+    let (_sharing, mut serving) = slow_reader(&origin, &reader, &[]);
+    let getting = reader.start(&["get", "big.bin"]);
+    moving(&reader, &mut serving);
+    getting.signal("INT");
+    getting.wait();
+    until(&mut serving, "it is cancelled", || jobs(&reader)[0]["state"] == "cancelled");
+}
+
+#[test]
+fn storing_that_is_cancelled_stores_nothing() {
+    let (_indexers, home, _) = two_homes();
+    let mut serving = home.serve(&[]);
+    let mut sharing = home.start(&["share", "-", "--name", "piped.txt"]);
+    sharing.type_line("the beginning");
+    until(&mut serving, "the job runs", || jobs(&home).iter().any(|job| job["kind"] == "store"));
+    home.done(&["cancel", "piped.txt"]);
+    let ended = sharing.wait_with_input_open();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    assert!(!home.path("piped.txt").exists());
+}
+
+#[test]
+fn download_in_the_background_returns_at_once_and_its_end_is_told() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("a.bin", bytes(2, MIB));
+    let _sharing = origin.share(&["a.bin"]);
+    reader.run(&["get", "a.bin", "--background"]).failed_with(2, &["nekopeer serve"]);
+    reader.run(&["cancel", "a.bin"]).failed_with(1, &["no peer runs"]);
+    assert!(jobs(&reader).is_empty());
+    let mut serving = reader.serve(&[]);
+    let begun = reader.done(&["get", "a.bin", "--background"]);
+    assert_eq!(begun.out, ["job 1 runs in the background: get a.bin"]);
+    serving.err_line("job 1 done: get a.bin");
+    assert_eq!(reader.read("a.bin"), bytes(2, MIB));
+    let failing = reader.done(&["get", "nothing", "--background", "--json"]).json();
+    assert_eq!((&failing["state"], &failing["id"]), (&Value::from("running"), &Value::from(2)));
+    serving.err_line("job 2 failed: get nothing: nobody offers nothing");
+    let ended = jobs(&reader);
+    assert!(ended[0]["error"].as_str().unwrap().contains("nobody offers"), "{ended:?}");
+    assert_eq!((&ended[1]["state"], ended.len()), (&Value::from("done"), 2));
+}
+
+#[test]
+fn jobs_in_the_background_are_bounded_and_end_with_the_peer() {
+    let (_indexers, origin, reader) = two_homes();
+    let names: Vec<String> = (0..17).map(|n| format!("{n}.bin")).collect();
+    for (seed, name) in (0..).zip(&names) {
+        origin.write(name, bytes(seed, MIB));
+    }
+    let _sharing = origin.share(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let serving = reader.serve(&["--limit-down", "10KB"]);
+    for name in &names[..16] {
+        reader.done(&["get", name, "--background"]);
+    }
+    reader.run(&["get", &names[16], "--background"]).failed_with(3, &["16 jobs run in the background"]);
+    reader.done(&["cancel", &names[3]]);
+    reader.done(&["get", &names[16], "--background"]);
+    serving.signal("INT");
+    let ended = serving.wait();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+}
+
+#[test]
+fn refetch_of_an_outdated_copy_is_listed_and_cancelled_too() {
+    let (_indexers, origin, reader) = two_homes();
+    let (_sharing, mut serving) = slow_reader(&origin, &reader, &["--on-stale", "refetch"]);
+    origin.write("small.txt", "first");
+    origin.done(&["share", "small.txt"]);
+    reader.done(&["get", "small.txt"]);
+    origin.write("small.txt", bytes(3, 16 * MIB));
+    origin.done(&["share", "small.txt"]);
+    let job = moving(&reader, &mut serving);
+    assert_eq!((&job["kind"], &job["name"]), (&Value::from("refetch"), &Value::from("small.txt")));
+    reader.done(&["cancel", &job["id"].to_string()]);
+    assert_eq!(reader.read("small.txt"), b"first");
+}
+
+#[test]
+fn line_that_ends_with_an_ampersand_runs_in_the_background() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("a.bin", bytes(2, MIB));
+    let _sharing = origin.share(&["a.bin"]);
+    let mut repl = reader.start(&[]);
+    repl.type_line("get a.bin &");
+    repl.out_line("job 1 runs in the background: get a.bin");
+    repl.err_line("job 1 done: get a.bin");
+    repl.type_line("jobs");
+    repl.out_line("done");
+    assert_eq!(repl.wait().code, Some(0));
+}

@@ -1,0 +1,218 @@
+//! Tickets: what `share` prints is all that is needed elsewhere, and stays good.
+
+use std::time::Instant;
+
+use nekoindexer::{Config, Indexer};
+use nekoproto::{Identity, IndexerAddr, List, Ticket, Version, transport::Security};
+
+use crate::program::{Ended, Home, Indexers, LIMIT, Running, one_home};
+
+/// A home whose commands know no indexer.
+fn stranger() -> Home {
+    Home::with(&["--discover", "127.0.0.1:0"])
+}
+
+/// The ticket that `share` prints.
+fn ticket_of(sharing: &mut Running) -> String {
+    let line = sharing.out_line("nekopeer get neko:");
+    line.split_whitespace().find(|word| word.starts_with("neko:")).unwrap().to_owned()
+}
+
+/// Runs `status` until it lists this, as the news comes in its own time.
+fn status_until(home: &Home, what: &str) -> Ended {
+    let began = Instant::now();
+    loop {
+        let ended = home.done(&["status"]);
+        if ended.out.iter().any(|line| line.contains(what)) {
+            return ended;
+        }
+        assert!(began.elapsed() < LIMIT, "{what}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_ticket_alone_brings_the_file_also_after_an_update() {
+    let (_indexers, origin) = one_home();
+    origin.write("f.txt", "one\n");
+    let mut sharing = origin.share(&["f.txt"]);
+    let ticket = ticket_of(&mut sharing);
+    let text = ticket.parse::<Ticket>().unwrap();
+    assert_eq!((text.name.as_str(), text.version, text.insecure), ("f.txt", Version::new(1), false));
+    for (n, bytes) in ["one\n", "two, longer\n"].into_iter().enumerate() {
+        if n > 0 {
+            origin.write("f.txt", bytes);
+            origin.done(&["share", "f.txt"]);
+        }
+        let reader = stranger();
+        let got = reader.done(&["get", &ticket]);
+        assert!(got.err.is_empty(), "{got:?}");
+        assert_eq!(reader.read("f.txt"), bytes.as_bytes());
+        // The folder remembers the indexer: neither needs an address.
+        let listed = reader.done(&["status"]);
+        assert!(listed.out[1].contains("fresh"), "{listed:?}");
+        origin.write("g.txt", "another\n");
+        origin.done(&["share", "g.txt"]);
+        reader.done(&["get", "g.txt"]);
+        assert_eq!(reader.read("g.txt"), b"another\n");
+        assert_eq!(reader.done(&["get", &ticket, "-o", "-"]).out.join("\n") + "\n", text_of(bytes));
+    }
+}
+
+fn text_of(bytes: &str) -> String {
+    bytes.to_owned()
+}
+
+#[test]
+fn tickets_and_names_go_together_and_are_printed_later_too() {
+    let (indexers, origin) = one_home();
+    for name in ["a", "b", "c", "d", "sub/e"] {
+        origin.write(name, name);
+    }
+    let mut sharing = origin.start(&["share", "a", "b", "c", "d", "sub"]);
+    sharing.err_line("serving on ");
+    sharing.out_line("nekopeer ticket NAME");
+    let printed = origin.done(&["ticket", "a", "sub/e"]);
+    let tickets: Vec<&str> =
+        printed.out.iter().map(|line| line.strip_prefix("nekopeer get ").unwrap()).collect();
+    assert_eq!(tickets.len(), 2);
+    let json = origin.done(&["ticket", "d", "--json"]).json();
+    let of_d = json["tickets"][0]["ticket"].as_str().unwrap();
+    origin.run(&["ticket", "nothing"]).failed_with(1, &["nothing"]);
+    let reader = Home::at(&indexers, 0);
+    reader.write("list", format!("{of_d}\nc\n"));
+    reader.done(&["get", tickets[0], "b", tickets[1], "--names-from", "list"]);
+    for name in ["a", "b", "c", "d", "sub/e"] {
+        assert_eq!(reader.read(name), name.as_bytes());
+    }
+    // The ticket of a copy leads to its origin too.
+    let of_copy =
+        reader.done(&["ticket", "a"]).out[0].replace("nekopeer get ", "").parse::<Ticket>().unwrap();
+    assert_eq!(of_copy.origin, tickets[0].parse::<Ticket>().unwrap().origin);
+    origin.write("new", "new");
+    let shared = origin.done(&["share", "new", "a", "--json"]).json();
+    for file in shared["files"].as_array().unwrap() {
+        let ticket = file["ticket"].as_str().unwrap().parse::<Ticket>().unwrap();
+        assert_eq!(ticket.name.as_str(), file["name"].as_str().unwrap());
+    }
+}
+
+#[test]
+fn another_key_at_the_address_is_refused_and_the_next_indexer_is_asked() {
+    let (indexers, origin) = one_home();
+    origin.write("f.txt", "one\n");
+    let mut sharing = origin.share(&["f.txt"]);
+    let good = ticket_of(&mut sharing).parse::<Ticket>().unwrap();
+    let other = Indexers::one();
+    let wrong = IndexerAddr { addr: other.addr(0).parse().unwrap(), node: Identity::generate().id() };
+    let both = Ticket { indexers: List::first_of([wrong, good.indexers[0]]), ..good.clone() };
+    let reader = stranger();
+    let got = reader.done(&["get", &both.to_string()]);
+    assert!(got.err.iter().any(|line| line.contains(&other.addr(0)) && line.contains("key")), "{got:?}");
+    assert_eq!(reader.read("f.txt"), b"one\n");
+    let only = Ticket { indexers: List::first_of([wrong]), ..good };
+    let failed = stranger().run(&["get", &only.to_string()]);
+    assert_eq!(failed.code, Some(3), "{failed:?}");
+    assert!(failed.err.concat().contains("key"), "{failed:?}");
+    drop(indexers);
+}
+
+#[test]
+fn a_running_peer_with_other_indexers_fetches_by_ticket_and_keeps_the_copy_coherent() {
+    let (_indexers, origin) = one_home();
+    origin.write("f.txt", "one\n");
+    let mut sharing = origin.share(&["f.txt"]);
+    let ticket = ticket_of(&mut sharing);
+    let (_others, reader) = one_home();
+    let _serving = reader.serve(&[]);
+    reader.run(&["get", "f.txt"]).failed_with(1, &["nobody offers f.txt"]);
+    let got = reader.done(&["get", &ticket]);
+    assert!(got.err.is_empty(), "{got:?}");
+    origin.write("f.txt", "two, longer\n");
+    origin.done(&["share", "f.txt"]);
+    status_until(&reader, "version 2 is out");
+    reader.done(&["get", "f.txt"]);
+    assert_eq!(reader.read("f.txt"), b"two, longer\n");
+    // By name alone, at the remembered indexers.
+    origin.write("g.txt", "another\n");
+    origin.done(&["share", "g.txt"]);
+    reader.done(&["get", "g.txt"]);
+}
+
+#[test]
+fn an_origin_that_moved_is_found_again_by_the_ticket() {
+    let (_indexers, origin) = one_home();
+    origin.write("f.txt", "one\n");
+    let mut sharing = origin.share(&["f.txt"]);
+    let ticket = ticket_of(&mut sharing);
+    let (_others, reader) = one_home();
+    let _serving = reader.serve(&[]);
+    reader.done(&["get", &ticket]);
+    drop(sharing);
+    origin.write("f.txt", "two, longer\n");
+    let _sharing = origin.share(&["f.txt"]); // at another port
+    status_until(&reader, "version 2 is out");
+    let elsewhere = stranger();
+    elsewhere.done(&["get", &ticket]);
+    assert_eq!(elsewhere.read("f.txt"), b"two, longer\n");
+}
+
+#[test]
+fn what_a_ticket_cannot_do_is_said_in_one_line() {
+    let (_indexers, origin) = one_home();
+    origin.write("f.txt", "one\n");
+    let mut sharing = origin.share(&["f.txt"]);
+    let text = ticket_of(&mut sharing);
+    let ticket = text.parse::<Ticket>().unwrap();
+    let reader = stranger();
+    let typo = format!("{}{}", &text[..text.len() - 1], if text.ends_with('a') { 'b' } else { 'a' });
+    for (wrong, why) in [(typo.as_str(), "mistyped"), ("neko:", "mistyped"), ("neko:a!", "mistyped")] {
+        let ended = reader.run(&["get", wrong]);
+        assert!(ended.code == Some(2) && ended.err.concat().contains(why), "{wrong}: {ended:?}");
+    }
+    let network = |name: &str| nekoproto::NetworkName::try_from(name.to_owned()).unwrap();
+    let other = Ticket { network: network("other"), ..ticket.clone() }.to_string();
+    reader.run(&["get", &other, "--network", "mine"]).failed_with(3, &["other", "mine"]);
+    reader.run(&["get", &other, &text]).failed_with(2, &["different networks"]);
+    let insecure = Ticket { insecure: true, ..ticket.clone() }.to_string();
+    reader.run(&["get", &insecure]).failed_with(3, &["--insecure"]);
+    reader.run(&["get", &text, "--insecure"]).failed_with(3, &["--insecure"]);
+    let _serving = reader.serve(&[]);
+    reader.run(&["get", &other]).failed_with(3, &["other", "nekop2p"]);
+    let later = Ticket { version: Version::new(7), ..ticket }.to_string();
+    let got = reader.done(&["get", &later]);
+    assert!(got.err.iter().any(|line| line.contains("version 7 or later")), "{got:?}");
+}
+
+#[test]
+fn a_ticket_of_a_network_without_tls_says_so_and_works() {
+    let indexers = Indexers::line(1, Security::Insecure);
+    let origin = Home::with(&["--insecure", "--indexer", &indexers.addr(0)]);
+    origin.write("f.txt", "one\n");
+    let mut sharing = origin.share(&["f.txt"]);
+    let line = sharing.out_line("nekopeer get neko:");
+    assert!(line.ends_with(" --insecure"), "{line}");
+    let reader = Home::with(&["--insecure", "--discover", "127.0.0.1:0"]);
+    reader.done(&["get", &ticket_of(&mut sharing)]);
+    assert_eq!(reader.read("f.txt"), b"one\n");
+}
+
+#[test]
+fn an_indexer_for_all_addresses_is_named_by_those_that_others_reach() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let config = Config { listen: ([0, 0, 0, 0], 0).into(), ..Config::default() };
+    let indexer = runtime.block_on(Indexer::spawn(config)).unwrap();
+    let port = indexer.local_addr().port();
+    let origin = Home::with(&["--indexer", &format!("127.0.0.1:{port}")]);
+    origin.write("f.txt", "one\n");
+    let mut sharing = origin.share(&["f.txt"]);
+    let ticket = ticket_of(&mut sharing).parse::<Ticket>().unwrap();
+    let expected: Vec<_> = nekoindexer::interfaces::addresses();
+    let expected = expected.into_iter().filter(std::net::IpAddr::is_ipv4);
+    let expected: Vec<_> = expected.chain([[127, 0, 0, 1].into()]).take(4).collect();
+    let found: Vec<_> = ticket.indexers.iter().map(|indexer| indexer.addr.ip()).collect();
+    assert_eq!(found, expected);
+    assert!(ticket.indexers.iter().all(|at| at.node == indexer.node() && at.addr.port() == port));
+    stranger().done(&["get", &ticket.to_string()]);
+    drop(sharing);
+    runtime.block_on(indexer.shutdown());
+}
