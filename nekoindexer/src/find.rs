@@ -12,11 +12,7 @@ use nekoproto::{
     transport::call_until,
 };
 use tarpc::client::RpcError;
-use tokio::{
-    sync::{Semaphore, SemaphorePermit},
-    task::spawn_blocking,
-    time::timeout_at,
-};
+use tokio::{sync::SemaphorePermit, task::spawn_blocking, time::timeout_at};
 use tracing::debug;
 
 use crate::{
@@ -31,27 +27,11 @@ use crate::{
     walk::budget_of,
 };
 
-/// Scans of all names at once: more would take the processor from lookups and from each other.
-const SCANS_MAX: usize = 2;
-/// Scans that wait for their turn; further ones are refused as `Busy`.
-const SCANS_WAITING_MAX: usize = 64;
 /// Scans of one search, after which it gives up where so many listed records turned out not to be signed by their
 /// origins that its page is not full.
-const REFILLS_MAX: usize = 4;
-
-/// Places for scans.
-#[derive(Debug)]
-pub(crate) struct Scans {
-    running: Semaphore,
-    /// A permit for each that runs or waits.
-    taken: Semaphore,
-}
-
-impl Default for Scans {
-    fn default() -> Self {
-        Self { running: Semaphore::new(SCANS_MAX), taken: Semaphore::new(SCANS_MAX + SCANS_WAITING_MAX) }
-    }
-}
+const SCANS_OF_ONE_MAX: usize = 4;
+/// Matches of each such scan but the first.
+const REFILL: usize = 1024;
 
 /// A page, and whether nothing before its last hit is missing.
 #[derive(Default)]
@@ -119,17 +99,20 @@ fn scan(shared: &Shared, request: &FindRequest, matcher: &Matcher) -> Part {
     let FindRequest { search, after, .. } = request;
     let (limit, now) = (request.limit(), Instant::now());
     let (mut after, mut good) = (after.clone(), Vec::new());
-    for _ in 0..REFILLS_MAX {
-        let left = limit - good.len();
-        let Page { found, more } = shared.state.index.find(search, matcher, after.as_ref(), left, now);
+    let part = |found, more, complete| Part { page: Page { found, more }, complete, messages: 0 };
+    for scan in 0..SCANS_OF_ONE_MAX {
+        let enough = if scan == 0 { limit } else { REFILL };
+        let Page { found, more } = shared.state.index.find(search, matcher, after.as_ref(), enough, now);
         after = found.last().map(|found| Position::of(&found.record));
+        let mut found = found.into_iter();
         let is_signed = |found: &Found| verified(shared, found.record.to_signed()).is_some();
-        good.extend(found.into_iter().filter(is_signed));
-        if !more || good.len() == limit {
-            return Part { page: Page { found: good, more }, complete: true, messages: 0 };
+        good.extend(found.by_ref().filter(is_signed).take(limit - good.len()));
+        if good.len() == limit || !more {
+            let more = more || found.len() > 0; // even if none of the others is signed
+            return part(good, more, true);
         }
     }
-    Part { page: Page { found: good, more: false }, complete: false, messages: 0 }
+    part(good, false, false)
 }
 
 fn verified(shared: &Shared, record: SignedRecord) -> Option<ListedRecord> {

@@ -38,6 +38,7 @@ mod metrics;
 pub mod neighbors;
 mod query;
 mod routes;
+mod scans;
 mod service;
 pub mod settings;
 mod shared;

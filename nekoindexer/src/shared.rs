@@ -17,8 +17,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{Config, Routing},
     counters::Counters,
-    find::Scans,
     neighbors::Neighborhood,
+    scans::Scans,
     state::{State, index::SessionId, summary::TRUSTED_FOR},
 };
 

@@ -23,6 +23,9 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         shared.neighbors.links.forget_missed(now);
         shared.state.index.forget_departed(now);
         renew_own_summary(shared).await;
+        let renewing = Arc::clone(shared);
+        // On a blocking thread: a million names take some hundred milliseconds. The task ends with the node.
+        drop(spawn_blocking(move || renewing.state.index.renew_log()).await);
     }
 }
 

@@ -35,6 +35,7 @@ mod repl_script;
 mod repl_terminal;
 mod resume;
 mod schedule;
+mod search;
 mod sessions;
 mod sharing;
 mod tickets;

@@ -1,13 +1,12 @@
-//! Searches by pattern: the terms, where a page of matches begins, and the page.
+//! Searches by pattern: what is searched for, and where a page of matches begins.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::indexer::{Covered, Hit};
 use crate::{
-    limits::{FOUND_MAX, TERM_BYTES_MAX, TERMS_MAX},
-    values::{FileName, List, MsgId, NodeId, Record},
+    limits::{TERM_BYTES_MAX, TERMS_MAX},
+    values::{FileName, List, NodeId, Record},
 };
 
 /// The terms of a search.
@@ -180,46 +179,6 @@ impl Position {
     pub fn of(record: &Record) -> Self {
         Self { name: record.name.clone(), origin: record.origin }
     }
-}
-
-/// A search as it is forwarded.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FindRequest {
-    /// The same for every copy of one search.
-    pub msg_id: MsgId,
-    /// What is searched for.
-    pub search: Search,
-    /// Only files behind this place; `None`: from the first on.
-    pub after: Option<Position>,
-    /// At most this many hits, and [`FOUND_MAX`]; 0 counts as 1.
-    pub limit: u16,
-    /// Hops left; 0 asks the receiver alone.
-    pub ttl_hops: u8,
-    /// Indexers not to ask: they have been or will be sent a copy with at least as many hops left.
-    #[serde(with = "crate::values::fixed_list")]
-    pub covered: Covered,
-}
-
-impl FindRequest {
-    /// The number of hits on a full page.
-    #[must_use]
-    pub fn limit(&self) -> usize {
-        usize::from(self.limit).clamp(1, FOUND_MAX)
-    }
-}
-
-/// A page of matches.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FindReply {
-    /// The first matches behind the place asked for, strictly in the order of their [`Position`]s; one hit for each
-    /// file of an origin.
-    pub hits: List<Hit, FOUND_MAX>,
-    /// Whether there are further matches behind the last hit. The page is full then.
-    pub more: bool,
-    /// Whether every indexer in reach answered in time, and nothing was left out before the last hit.
-    pub complete: bool,
-    /// Known number of messages that indexers sent to each other for this reply.
-    pub messages: u32,
 }
 
 #[cfg(test)]

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     error::Refusal,
-    find::{FindReply, FindRequest},
+    find::{Position, Search},
     summary::{SummaryNews, SummaryReply},
     trace::TraceReply,
 };
 use crate::{
     limits::{
-        ANSWERS_BYTES_MAX, BATCH_MAX, COVERED_MAX, FRAME_BYTES_MAX, HITS_MAX, HOLDER_BYTES_MAX, HOLDERS_MAX,
-        NAME_BYTES_MAX, RECORD_BYTES_MAX,
+        ANSWERS_BYTES_MAX, BATCH_MAX, COVERED_MAX, FOUND_MAX, FRAME_BYTES_MAX, HITS_MAX, HOLDER_BYTES_MAX,
+        HOLDERS_MAX, NAME_BYTES_MAX, RECORD_BYTES_MAX,
     },
     values::{ContentHash, FileName, List, MsgId, NodeId, NodeTag, SignedRecord, Version},
 };
@@ -194,6 +194,46 @@ impl Holder {
     pub fn is_same_source(&self, other: &Self) -> bool {
         self.node == other.node && self.addr == other.addr
     }
+}
+
+/// A search as it is forwarded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindRequest {
+    /// The same for every copy of one search.
+    pub msg_id: MsgId,
+    /// What is searched for.
+    pub search: Search,
+    /// Only files behind this place; `None`: from the first on.
+    pub after: Option<Position>,
+    /// At most this many hits, and [`FOUND_MAX`]; 0 counts as 1.
+    pub limit: u16,
+    /// Hops left; 0 asks the receiver alone.
+    pub ttl_hops: u8,
+    /// Indexers not to ask: they have been or will be sent a copy with at least as many hops left.
+    #[serde(with = "crate::values::fixed_list")]
+    pub covered: Covered,
+}
+
+impl FindRequest {
+    /// The number of hits on a full page.
+    #[must_use]
+    pub fn limit(&self) -> usize {
+        usize::from(self.limit).clamp(1, FOUND_MAX)
+    }
+}
+
+/// A page of matches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindReply {
+    /// The first matches behind the place asked for, strictly in the order of their [`Position`]s; one hit for each
+    /// file of an origin.
+    pub hits: List<Hit, FOUND_MAX>,
+    /// Whether there are further matches behind the last hit. The page is full then.
+    pub more: bool,
+    /// Whether every indexer in reach answered in time, and nothing was left out before the last hit.
+    pub complete: bool,
+    /// Known number of messages that indexers sent to each other for this reply.
+    pub messages: u32,
 }
 
 /// An invalidation as it is forwarded.

@@ -12,13 +12,12 @@ mod trace;
 pub use self::{
     data::{ByteRange, DataReply, DataRequest, Freshness, Grant},
     error::{Fault, FetchRefusal, HelloRefusal, Refusal},
-    find::{
-        FindReply, FindRequest, IdDigits, NotAPosition, NotATerm, NotDigits, Position, Search, Term, Terms,
-    },
+    find::{IdDigits, NotAPosition, NotATerm, NotDigits, Position, Search, Term, Terms},
     hello::{Hello, NetworkName, PROTOCOL_VERSION, Purpose, Role},
     indexer::{
-        Answers, Covered, Held, Hit, Holder, IndexerService, InvalidateRequest, LeaseReply, Names,
-        QueryAllRequest, QueryReply, QueryRequest, Records, RegisterReply, RegisterRequest,
+        Answers, Covered, FindReply, FindRequest, Held, Hit, Holder, IndexerService, InvalidateRequest,
+        LeaseReply, Names, QueryAllRequest, QueryReply, QueryRequest, Records, RegisterReply,
+        RegisterRequest,
     },
     peer::{PeerService, Verdict},
     trace::{NoAnswer, TraceAnswer, TraceFound, TraceHop, TraceReply, Unasked, WhyUnasked},

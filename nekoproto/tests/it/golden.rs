@@ -222,6 +222,13 @@ fn calls_of_an_indexer_are_pinned() {
         &ask(Ask::QueryAll { request: QueryAllRequest { msg_id, names, ttl_hops: 3 } }),
         "00 01 fbd007 08 10 04030201000000000000000000000000 02 0161 03622f63 03",
     );
+    pins.assert();
+}
+
+#[test]
+fn search_by_pattern_is_pinned() {
+    let mut pins = Pins::default();
+    let msg_id = MsgId::from_u128(0x0102_0304);
     let search = Search {
         terms: List::first_of(["*.bin", "a"].map(|term| Term::new(term).unwrap())),
         min_size: 300,

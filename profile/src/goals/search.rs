@@ -162,7 +162,7 @@ impl Search<'_> {
         if let Some(names) = names.last() {
             let register = format!("{names} names, register");
             let bytes = format!("bytes of each name, {names} names");
-            add(&bytes, &register, "bytes_per_name", Bound::AtMost(320.0));
+            add(&bytes, &register, "bytes_per_name", Bound::AtMost(352.0));
         }
         let meanwhile = format!("lookups while {leave} leave");
         let gone = format!("ms until {leave} registrations are gone");

@@ -1,7 +1,7 @@
 //! [`Matcher`]: whether a name matches all terms of a search.
 
 use globset::{Candidate, GlobBuilder, GlobSet};
-use memchr::{memchr2, memmem::Finder, memrchr};
+use memchr::{memchr2, memmem::Finder};
 use nekoproto::Search;
 
 /// The terms of a search, ready to be compared with a million names.
@@ -12,6 +12,7 @@ use nekoproto::Search;
 pub struct Matcher {
     words: Vec<Word>,
     globs: Vec<Glob>,
+    needle: Option<Finder<'static>>,
 }
 
 /// A glob that cannot be read.
@@ -26,10 +27,26 @@ impl Matcher {
     /// A glob cannot be read.
     pub fn new(search: &Search) -> Result<Self, BadPattern> {
         let (globs, words): (Vec<_>, Vec<_>) = search.terms.iter().partition(|term| term.is_glob());
+        let has_no_case =
+            |word: &&str| word.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_alphabetic());
+        let parts = globs.iter().flat_map(|term| {
+            let (start, end) = ends(term.as_str());
+            [start, end, inside(term.as_str())]
+        });
+        let parts = parts.chain(words.iter().map(|term| term.as_str()).filter(has_no_case));
+        let needle = parts.max_by_key(|part| part.len()).filter(|part| !part.is_empty());
         Ok(Self {
+            needle: needle.map(|part| Finder::new(part.as_bytes()).into_owned()),
             words: words.into_iter().map(|term| Word::new(term.as_str())).collect(),
             globs: globs.into_iter().map(|term| Glob::new(term.as_str())).collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Finds the longest part that each name that matches has, if there is one: among many names at once it is found
+    /// faster than the names are compared one by one.
+    #[must_use]
+    pub const fn needle(&self) -> Option<&Finder<'static>> {
+        self.needle.as_ref()
     }
 
     /// Whether all terms match `name`, which is UTF-8.
@@ -82,7 +99,6 @@ struct Glob {
     of_last: bool,
     start: Box<[u8]>,
     end: Box<[u8]>,
-    inside: Option<Finder<'static>>,
 }
 
 impl Glob {
@@ -97,19 +113,18 @@ impl Glob {
             of_last: !text.contains('/'),
             start: start.as_bytes().into(),
             end: end.as_bytes().into(),
-            inside: inside(text).map(|part| Finder::new(part.as_bytes()).into_owned()),
         })
     }
 
     fn matches(&self, name: &[u8]) -> bool {
-        let name = match memrchr(b'/', name) {
+        if !name.ends_with(&self.end) {
+            return false;
+        }
+        let name = match name.iter().rposition(|byte| *byte == b'/') {
             Some(slash) if self.of_last => &name[slash + 1..],
             _ => name,
         };
-        name.starts_with(&self.start)
-            && name.ends_with(&self.end)
-            && self.inside.as_ref().is_none_or(|part| part.find(name).is_some())
-            && self.matcher.is_match_candidate(&Candidate::from_bytes(name))
+        name.starts_with(&self.start) && self.matcher.is_match_candidate(&Candidate::from_bytes(name))
     }
 }
 
@@ -125,13 +140,19 @@ fn ends(glob: &str) -> (&str, &str) {
     (&glob[..start], last)
 }
 
-/// The longest part that every match contains, if the glob is plain enough to tell.
-fn inside(glob: &str) -> Option<&str> {
-    if glob.contains(['\\', '[', '{', '}']) {
-        return None;
+/// The longest part that every match contains, as far as it can be told.
+fn inside(glob: &str) -> &str {
+    if glob.contains('\\') || ["[]", "[!]", "[^]"].iter().any(|odd| glob.contains(odd)) {
+        return "";
     }
-    let parts = glob.split(['*', '?']).map(|part| part.trim_matches('/'));
-    parts.max_by_key(|part| part.len()).filter(|part| !part.is_empty())
+    let plain = glob.find(['{', '}']).map_or(glob, |first| &glob[..first]);
+    let parts = plain.split('[').enumerate().map(|(n, part)| match part.split_once(']') {
+        Some((_, behind)) if n > 0 => behind,
+        None if n > 0 => "", // the class goes on behind
+        _ => part,
+    });
+    let parts = parts.flat_map(|part| part.split(['*', '?'])).map(|part| part.trim_matches('/'));
+    parts.max_by_key(|part| part.len()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -210,6 +231,9 @@ mod tests {
                 let of = if glob.of_last { name.rsplit('/').next().unwrap() } else { &name };
                 let alone = glob.matcher.is_match_candidate(&Candidate::from_bytes(of));
                 assert_eq!(glob.matches(name.as_bytes()), alone, "{pattern:?} {name:?}");
+                assert!(!alone || name.contains(inside(&pattern)), "{pattern:?} {name:?}");
+                let (start, end) = ends(&pattern);
+                assert!(!alone || name.contains(start) && name.contains(end), "{pattern:?} {name:?}");
                 matched += usize::from(alone);
             }
             compared += 1;

@@ -1,6 +1,6 @@
 //! [`Page`]: the first matches by name, and [`Collecting`], which keeps no more than these of any number.
 
-use std::{cmp::Ordering, collections::BinaryHeap};
+use std::collections::BTreeMap;
 
 use nekoproto::{NodeId, Position};
 
@@ -15,69 +15,50 @@ pub struct Page {
     pub more: bool,
 }
 
-/// Collects a page from matches that come in any order. It holds one more than the page does.
+/// Collects a page from matches that come in any order, also repeatedly. It holds one more than the page does.
 pub(in crate::state) struct Collecting<'a> {
     after: Option<&'a Position>,
     limit: usize,
-    first: BinaryHeap<Place>,
+    first: BTreeMap<Position, Found>,
 }
-
-/// A match, ordered by its position.
-struct Place(Found);
 
 impl<'a> Collecting<'a> {
     /// A page of at most `limit` matches behind `after`.
     pub(in crate::state) const fn new(after: Option<&'a Position>, limit: usize) -> Self {
-        Self { after, limit, first: BinaryHeap::new() }
+        Self { after, limit, first: BTreeMap::new() }
+    }
+
+    /// Whether a match of this name might be on the page.
+    pub(in crate::state) fn may_take(&self, name: &[u8]) -> bool {
+        self.after.is_none_or(|after| name >= key(after).0) && self.last().is_none_or(|last| name <= last.0)
     }
 
     /// Whether a match at this place would be on the page, as far as is known.
     pub(in crate::state) fn takes(&self, name: &[u8], origin: &NodeId) -> bool {
-        let is_behind =
-            self.after.is_none_or(|after| (name, origin) > (after.name.as_str().as_bytes(), &after.origin));
-        is_behind
-            && (self.first.len() <= self.limit
-                || self.first.peek().is_some_and(|last| (name, origin) < last.key()))
+        let place = (name, origin);
+        self.after.is_none_or(|after| place > key(after)) && self.last().is_none_or(|last| place <= last)
+    }
+
+    /// The last place, if there is no room behind it.
+    fn last(&self) -> Option<(&[u8], &NodeId)> {
+        let last = self.first.last_key_value().filter(|_| self.first.len() > self.limit);
+        last.map(|(position, _)| key(position))
     }
 
     /// Adds a match that [`takes`](Self::takes) speaks for.
     pub(in crate::state) fn add(&mut self, found: Found) {
-        self.first.push(Place(found));
+        self.first.insert(Position::of(&found.record), found);
         if self.first.len() > self.limit + 1 {
-            self.first.pop();
+            self.first.pop_last();
         }
     }
 
     pub(in crate::state) fn finish(self) -> Page {
-        let mut found: Vec<Found> = self.first.into_sorted_vec().into_iter().map(|place| place.0).collect();
-        let more = found.len() > self.limit;
-        found.truncate(self.limit);
-        Page { found, more }
+        let more = self.first.len() > self.limit;
+        Page { found: self.first.into_values().take(self.limit).collect(), more }
     }
 }
 
-impl Place {
-    fn key(&self) -> (&[u8], &NodeId) {
-        (self.0.record.name.as_str().as_bytes(), &self.0.record.origin)
-    }
+fn key(position: &Position) -> (&[u8], &NodeId) {
+    (position.name.as_str().as_bytes(), &position.origin)
 }
-
-impl Ord for Place {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
-    }
-}
-
-impl PartialOrd for Place {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Place {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Place {}

@@ -45,6 +45,11 @@ impl Entry {
         single.into_iter().chain(listings.iter().map(|listing| &listing.record))
     }
 
+    /// Whether a file called `name` is listed.
+    pub(super) fn has_name(&self, name: &FileName) -> bool {
+        self.records().any(|record| has_name(record, name))
+    }
+
     /// Lists `session` as a holder of `record`, or of a part of it, and says whether it is listed now. If the
     /// file had no holder, `instead` tells its newer version; the last versions of files that lose theirs are
     /// to be remembered.

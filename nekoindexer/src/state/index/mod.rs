@@ -4,6 +4,7 @@ mod departed;
 mod entry;
 mod listing;
 mod name_hash;
+mod names;
 mod session;
 
 use std::{
@@ -16,12 +17,14 @@ use std::{
 };
 
 use dashmap::DashMap;
-use nekoproto::{FileName, Holder, ListedRecord, Position, Search, SignedRecord, summary::NameKey};
+use nekoproto::{
+    FileName, Holder, ListedRecord, PackedRecord, Position, Search, SignedRecord, summary::NameKey,
+};
 use nohash_hasher::BuildNoHashHasher;
 use parking_lot::Mutex;
 
 pub use self::session::{SESSION_NAMES_MAX, Session, SessionId, Withdrawn};
-use self::{departed::Departed, entry::Entry, name_hash::NameHash};
+use self::{departed::Departed, entry::Entry, name_hash::NameHash, names::NameLog};
 use super::{
     find::{Collecting, Matcher, Page},
     merge::Found,
@@ -54,9 +57,10 @@ pub enum Noted {
 /// Invariants:
 /// - a session is listed under a name only if the name is among the session's names, or is being
 ///   unlisted after it was taken from them;
-/// - a name without holdings has no entry; its newest version is in `departed`.
+/// - a name without holdings has no entry; its newest version is in `departed`;
+/// - a name that has an entry is in `log`.
 ///
-/// Locks: first a session's names, then a shard of `entries`, then `departed`. Lookups take a read lock of one
+/// Locks: first a session's names, then a shard of `entries`, then `departed` or `log`. Lookups take a read lock of one
 /// shard alone.
 #[derive(Debug)]
 pub struct Index<S = RandomState> {
@@ -66,6 +70,7 @@ pub struct Index<S = RandomState> {
     next_session: AtomicU64,
     removed: AtomicUsize,
     departed: Mutex<Departed>,
+    log: NameLog,
     made: Instant,
 }
 
@@ -86,6 +91,7 @@ impl<S: BuildHasher> Index<S> {
             next_session: AtomicU64::new(0),
             removed: AtomicUsize::new(0),
             departed: Mutex::new(Departed::new(now)),
+            log: NameLog::default(),
             made: now,
         }
     }
@@ -133,12 +139,18 @@ impl<S: BuildHasher> Index<S> {
         let remember = |last| self.departed.lock().remember(hash, last);
         let (noted, is_listed) = match self.entries.entry(hash) {
             dashmap::Entry::Occupied(mut known) => {
-                known.get_mut().list(session, record, partial, instead, remember)
+                let is_new = !known.get().has_name(&record.name);
+                let listed = known.get_mut().list(session, record, partial, instead, remember);
+                if is_new && listed.1 {
+                    self.log.add(record.name.as_str().as_bytes());
+                }
+                listed
             }
             dashmap::Entry::Vacant(free) => match instead() {
                 Some(newer) => (Noted::Outdated(newer), false),
                 None => {
                     free.insert(Entry::new(session, record, partial));
+                    self.log.add(record.name.as_str().as_bytes());
                     (Noted::News { outdated: Vec::new() }, true)
                 }
             },
@@ -172,8 +184,8 @@ impl<S: BuildHasher> Index<S> {
         self.entries.view(&self.hash(name), |_, entry| entry.found(name, now_ms)).unwrap_or_default()
     }
 
-    /// The first `limit` files behind `after` that match and have holders whose lease runs. Looks at every name: it takes
-    /// some tens of nanoseconds each, and the lock of one shard at a time. Blocking.
+    /// The first `limit` files behind `after` that match and have holders whose lease runs. Looks at every name, some tens
+    /// of nanoseconds each; for those that match it takes the read lock of a lookup. Blocking.
     #[must_use]
     pub fn find(
         &self,
@@ -184,18 +196,23 @@ impl<S: BuildHasher> Index<S> {
         now: Instant,
     ) -> Page {
         let (now_ms, mut page) = (self.millis(now), Collecting::new(after, limit));
-        for entry in &self.entries {
-            entry.each(now_ms, |record, found| {
-                let (name, origin) = (record.name_bytes(), record.origin());
-                if !page.takes(name, origin) || !matcher.matches(name) {
-                    return;
-                }
-                let (size, published_ms) = record.size_and_time();
-                if let Some(found) = search.takes(origin, size, published_ms).then(found).flatten() {
-                    page.add(found);
-                }
-            });
-        }
+        self.log.each(matcher.needle(), |name| {
+            if !page.may_take(name) || !matcher.matches(name) {
+                return;
+            }
+            let mut look = |entry: &Entry| {
+                entry.each(now_ms, |record, found| {
+                    let (size, published_ms) = record.size_and_time();
+                    let is_wanted = record.name_bytes() == name
+                        && page.takes(name, record.origin())
+                        && search.takes(record.origin(), size, published_ms);
+                    if let Some(found) = is_wanted.then(found).flatten() {
+                        page.add(found);
+                    }
+                });
+            };
+            self.entries.view(&NameHash::of(name, &self.hash_key), |_, entry| look(entry));
+        });
         page.finish()
     }
 
@@ -267,7 +284,13 @@ impl<S: BuildHasher> Index<S> {
 
     fn unlist(&self, session: &Session, hash: NameHash) {
         let remember = |last| self.departed.lock().remember(hash, last);
-        if self.entries.remove_if_mut(&hash, |_, entry| entry.unlist(session, remember)).is_some() {
+        let mut len = 0;
+        let unlist = |_: &NameHash, entry: &mut Entry| {
+            len = entry.records().map(|record| record.name_bytes().len()).sum();
+            entry.unlist(session, remember)
+        };
+        if self.entries.remove_if_mut(&hash, unlist).is_some() {
+            self.log.note_gone(len);
             self.removed.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -293,6 +316,20 @@ impl<S: BuildHasher> Index<S> {
         keys
     }
 
+    /// Drops the names that are gone from the log that searches read, once there are many. Takes some hundred
+    /// nanoseconds for each name. Blocking.
+    pub fn renew_log(&self) {
+        if self.log.is_worn() {
+            self.log.begin_rebuild();
+            let mut names = Vec::new();
+            for entry in &self.entries {
+                names.extend(entry.records().cloned());
+            }
+            names.dedup_by(|one, other| one.name_bytes() == other.name_bytes());
+            self.log.end_rebuild(names.iter().map(PackedRecord::name_bytes));
+        }
+    }
+
     fn millis(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.made).as_millis()).unwrap_or(u64::MAX)
     }
@@ -311,11 +348,14 @@ impl<S: BuildHasher> Index<S> {
 
     #[cfg(test)]
     fn check(&self) {
+        let mut logged = std::collections::HashSet::new();
+        self.log.each(None, |name| logged.extend([name.to_vec()]));
         for entry in &self.entries {
             let hash = entry.key();
             entry.check(|session| session.names().contains(*hash));
             let hash_of = |name| NameHash::of(name, &self.hash_key);
             assert!(entry.records().all(|record| hash_of(record.name_bytes()) == *hash));
+            assert!(entry.records().all(|record| logged.contains(record.name_bytes())));
         }
     }
 }

@@ -1,0 +1,181 @@
+//! Searches by name, words and globs: as a user types them, and as hostile indexers answer them.
+
+use nekoproto::{FileName, Hit, List, Search, SignedRecord, Term, Terms, transport::Security};
+use serde_json::Value;
+
+use crate::{
+    common::{Goods, fake_indexer::FakeIndexer, goods, identity, in_time, indexer, peer},
+    program::{Ended, Home, Indexers, bytes, has_keys, two_homes},
+};
+
+/// The names in the first column.
+fn names(ended: &Ended) -> Vec<&str> {
+    assert!(ended.out[0].starts_with("NAME"), "{ended:?}");
+    ended.out[1..].iter().map(|line| line.split_whitespace().next().unwrap()).collect()
+}
+
+fn hits(answer: &Value) -> Vec<&str> {
+    answer["hits"].as_array().unwrap().iter().map(|hit| hit["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn one_plain_name_is_for_the_own_indexer_and_a_pattern_for_the_network() {
+    let indexers = Indexers::line(3, Security::Tls);
+    let (origin, near, reader) = (Home::at(&indexers, 2), Home::at(&indexers, 0), Home::at(&indexers, 0));
+    for name in ["models/a.bin", "models/b.bin", "notes.txt"] {
+        origin.write(name, bytes(1, 2000));
+    }
+    near.write("cuda/CUDA 12.txt", "x");
+    near.write("models/a.bin.md5", "x");
+    let _sharing = [origin.share(&["models", "notes.txt"]), near.share(&["cuda", "models"])];
+
+    assert_eq!(names(&reader.done(&["search", "models/a.bin"])), ["models/a.bin.md5"], "no such name here");
+    assert_eq!(
+        names(&reader.done(&["search", "models/a.bin", "--ttl", "2"])),
+        ["models/a.bin"],
+        "there is one"
+    );
+    assert_eq!(reader.run(&["search", "notes.txt"]).code, Some(1));
+    let found = reader.done(&["search", "models/*.bin"]);
+    assert_eq!(names(&found), ["models/a.bin", "models/b.bin"], "two hops away");
+    for (heading, cell) in ["NAME", "VERSION", "SIZE", "AGE", "HOLDERS", "FRESHNESS"].iter().zip([
+        "models/a.bin",
+        "1",
+        "2.0",
+        "",
+        "",
+        "-",
+    ]) {
+        assert!(found.out[0].contains(heading) && found.out[1].contains(cell), "{heading}: {found:?}");
+    }
+    assert_eq!(names(&reader.done(&["search", "cuda", "12"])), ["cuda/CUDA"], "both words, in any case");
+    assert_eq!(names(&reader.done(&["search", "cuda"])), ["cuda/CUDA"], "no file has this name");
+    reader.run(&["search", "*.bin", "--ttl", "1"]).failed_with(1, &["nothing matches *.bin"]);
+    reader.run(&["search", "cuda", "13"]).failed_with(1, &["nothing matches cuda 13"]);
+}
+
+#[test]
+fn filters_pages_and_freshness_are_shown_to_programs_and_people() {
+    let (_indexers, origin, reader) = two_homes();
+    for n in 0..9usize {
+        origin.write(&format!("f/{n}.bin"), bytes(2, 1000 * (n + 1)));
+    }
+    origin.write("f/gpj.\u{202e}exe", "x");
+    let _sharing = origin.share(&["f"]);
+    reader.done(&["get", "f/2.bin"]);
+
+    let all = reader.done(&["search", "f/*.bin", "--json"]).json();
+    assert_eq!(
+        (&all["complete"], &all["next"], &all["name"]),
+        (&true.into(), &Value::Null, &"f/*.bin".into())
+    );
+    let hit = &all["hits"][2];
+    let keys =
+        ["name", "origin", "version", "size", "content", "holders", "age_secs", "published_ms", "held"];
+    assert!(has_keys(hit, &keys), "{hit}");
+    assert_eq!(
+        (&hit["held"]["condition"], &all["hits"][1]["held"]),
+        (&"unverified".into(), &Value::Null),
+        "{hit}"
+    );
+    assert!(hit["age_secs"].as_u64().unwrap() < 600 && hit["published_ms"].as_u64().is_some(), "{hit}");
+    assert_eq!(hits(&all).len(), 9);
+
+    let json = |words: &[&str]| reader.done(&[&["search", "--json"], words].concat()).json();
+    assert_eq!(hits(&json(&["*.bin", "--min-size", "8kB"])), ["f/7.bin", "f/8.bin"]);
+    assert_eq!(hits(&json(&["--newer-than", "1h", "--min-size", "9000"])), ["f/8.bin"]);
+    assert_eq!(reader.run(&["search", "*", "--newer-than", "2099-01-01"]).code, Some(1));
+    let id = hit["origin"].as_str().unwrap();
+    assert_eq!(hits(&json(&["8.bin", "--origin", &id[..8].to_uppercase()])), ["f/8.bin"]);
+    let other = if id.starts_with('0') { "1" } else { "0" };
+    assert_eq!(reader.run(&["search", "8.bin", "--origin", other]).code, Some(1));
+
+    let (mut shown, mut after) = (Vec::new(), None);
+    loop {
+        let mut words = vec!["f/*.bin".to_owned(), "--limit".to_owned(), "4".to_owned()];
+        words.extend(after.iter().flat_map(|after: &String| ["--after".to_owned(), after.clone()]));
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let page = json(&words);
+        shown.extend(hits(&page).into_iter().map(str::to_owned));
+        after = page["next"].as_str().map(str::to_owned);
+        if after.is_none() {
+            break;
+        }
+        let text = reader.done(&[&["search"], &words[..]].concat());
+        assert!(text.err.join("\n").contains(&format!("--after {}", after.as_deref().unwrap())), "{text:?}");
+    }
+    assert_eq!(shown, (0..9).map(|n| format!("f/{n}.bin")).collect::<Vec<_>>());
+
+    let text = reader.done(&["search", "gpj"]);
+    assert!(text.out[1].starts_with("f/gpj.\\u{202e}exe"), "{text:?}");
+    let own = origin.done(&["search", "f/1.bin"]);
+    assert!(own.out[1].ends_with("own"), "{own:?}");
+}
+
+#[test]
+fn stale_copy_is_shown_as_such() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("a.txt", "first");
+    let sharing = origin.share(&["a.txt"]);
+    reader.done(&["get", "a.txt"]);
+    origin.write("a.txt", "second");
+    origin.done(&["share", "a.txt"]);
+    let found = reader.done(&["search", "a.txt"]);
+    assert!(found.out[1].ends_with("stale"), "{found:?}");
+    drop(sharing);
+}
+
+#[test]
+fn wrong_searches_are_wrong_usage() {
+    let home = Home::with(&[]);
+    for (words, part) in [
+        (&["search"][..], "glob"),
+        (&["search", "[a"], "[a"),
+        (&["search", "a", "--newer-than", "soon"], "2026-11-01"),
+        (&["search", "a", "--min-size", "much"], "64MiB"),
+        (&["search", "a", "--limit", "0"], "1..=10000"),
+        (&["search", "a", "--after", "nowhere"], "no place"),
+        (&["search", "a", "--origin", "me"], "hexadecimal"),
+        (&["search", "a", "--ttl", "17"], "17"),
+    ] {
+        let ended = home.run(words);
+        assert_eq!(ended.code, Some(2), "{words:?}: {ended:?}");
+        assert!(ended.err.join("\n").contains(part), "{words:?}: {ended:?}");
+    }
+}
+
+fn globs(text: &str) -> Search {
+    Search { terms: Terms::first_of([Term::new(text).unwrap()]), ..Search::default() }
+}
+
+#[tokio::test]
+async fn page_of_a_hostile_indexer_does_not_count_and_says_so() {
+    in_time(async {
+        let record = |text: &str| Goods::new(&identity(1), text, 1, vec![1]).record.to_signed();
+        let hit = |record: SignedRecord| Hit { record, holders: List::new() };
+        let forged = {
+            let genuine = Goods::new(&identity(1), "b.bin", 1, vec![1]).record;
+            goods::forged(&genuine, 2)
+        };
+        let pages = [
+            vec![record("b.bin"), record("a.bin")], // not in order
+            vec![record("b.txt")],                  // foreign
+            vec![forged],
+        ];
+        let honest = indexer(&[]).await;
+        let (folder, origin) = peer(&[honest.local_addr()]).await;
+        origin.publish(&folder.write("own.bin", b"x")).await;
+        for page in pages {
+            let fake = FakeIndexer::says(page.into_iter().map(hit).collect());
+            let (_folder, reader) = peer(&[honest.local_addr(), fake.addr]).await;
+            let found = reader.peer.find(&globs("*.bin"), None, 50, 1).await.unwrap();
+            let names: Vec<&FileName> = found.matches.iter().map(|found| &found.record.name).collect();
+            assert_eq!((names.len(), names[0].as_str()), (1, "own.bin"));
+            assert!(!found.complete && !found.more);
+            let (_folder, alone) = peer(&[fake.addr]).await;
+            let found = alone.peer.find(&globs("*.bin"), None, 50, 1).await.unwrap();
+            assert!(found.matches.is_empty() && !found.complete);
+        }
+    })
+    .await;
+}
