@@ -59,7 +59,8 @@ impl Hosted {
         };
         let events = peer.events();
         let host = Host::new(peer);
-        let http = match args.http.filter(|_| serving).map(|addr| open_http(addr, &config, &host)).transpose() {
+        let http = match args.http.filter(|_| serving).map(|addr| open_http(addr, &config, &host)).transpose()
+        {
             Ok(http) => http,
             Err(error) => {
                 host.peer.end().await;

@@ -35,7 +35,9 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
         return Ok(stop_peer(args, output, &mut stop).await?.unwrap_or(Ended::Failed));
     }
     let need = Need::of(&command);
-    if need == Need::Running && matches!(running(args.data_dir(), output).await, Err(DoorError::NobodyThere(_))) {
+    if need == Need::Running
+        && matches!(running(args.data_dir(), output).await, Err(DoorError::NobodyThere(_)))
+    {
         return nobody_runs(args, &command, output);
     }
     loop {

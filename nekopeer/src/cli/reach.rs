@@ -42,7 +42,9 @@ impl Need {
     pub(super) const fn of(command: &Command) -> Self {
         match command {
             Command::Publish { .. } | Command::Store { .. } => Self::Serving,
-            Command::Download { background: true, .. } | Command::Jobs | Command::Cancel { .. } => Self::Running,
+            Command::Download { background: true, .. } | Command::Jobs | Command::Cancel { .. } => {
+                Self::Running
+            }
             Command::Download { .. }
             | Command::Read { .. }
             | Command::Search { .. }

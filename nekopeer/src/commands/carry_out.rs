@@ -5,7 +5,8 @@ use std::{path::PathBuf, sync::Arc};
 use nekoproto::FileName;
 
 use super::{
-    Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, Wanted, answer::pass_events,
+    Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, Wanted,
+    answer::pass_events,
     input::InputReader,
     jobs::{Job, JobKind, in_background},
 };

@@ -105,7 +105,9 @@ impl From<&PublishError> for FailureKind {
     fn from(error: &PublishError) -> Self {
         match error {
             PublishError::NotRegistered(_) => Self::NotFound,
-            PublishError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => Self::NotFound,
+            PublishError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Self::NotFound
+            }
             PublishError::Catalogue(error) => error.into(),
             PublishError::NotStored { source, .. } => (&**source).into(),
             PublishError::Chunk(_) => Self::Failed,

@@ -14,7 +14,9 @@ use super::{
     server::DOOR_VERSION,
 };
 use crate::{
-    commands::{Answer, COMMANDS_MAX, Command, Failure, FailureKind, Host, Reply, Row, Summary, no_input, rows_of},
+    commands::{
+        Answer, COMMANDS_MAX, Command, Failure, FailureKind, Host, Reply, Row, Summary, no_input, rows_of,
+    },
     config::Config,
     peer::Peer,
     publish::PublishOptions,

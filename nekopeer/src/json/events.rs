@@ -62,11 +62,9 @@ impl From<&Event> for EventJson {
             Event::Registered { indexer, files } => {
                 Self { files: Some(*files as u64), ..at("registered", indexer) }
             }
-            Event::Invalidated { name, held, newest } => Self {
-                held: Some(held.get()),
-                newest: Some(newest.get()),
-                ..about("invalidated", name)
-            },
+            Event::Invalidated { name, held, newest } => {
+                Self { held: Some(held.get()), newest: Some(newest.get()), ..about("invalidated", name) }
+            }
             Event::Refreshed { name, version, bytes_moved } => Self {
                 version: Some(version.get()),
                 bytes_moved: Some(*bytes_moved),

@@ -144,7 +144,9 @@ impl fmt::Display for Event {
                 "version {version} of {name} was published with this key elsewhere: publish again to replace it"
             ),
             Self::JobEnded { id, what, state, why: None } => write!(f, "job {id} {state}: {what}"),
-            Self::JobEnded { id, what, state, why: Some(why) } => write!(f, "job {id} {state}: {what}: {why}"),
+            Self::JobEnded { id, what, state, why: Some(why) } => {
+                write!(f, "job {id} {state}: {what}: {why}")
+            }
             Self::Failed { name, why } => write!(f, "{name}: {why}"),
         }
     }

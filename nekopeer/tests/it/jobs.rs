@@ -20,7 +20,8 @@ fn jobs(home: &Home) -> Vec<Value> {
 fn moving(home: &Home, serving: &mut Running) -> Value {
     let mut first = None;
     until(serving, "a job runs", || {
-        first = jobs(home).into_iter().find(|job| job["state"] == "running" && job["done"].as_u64() > Some(0));
+        first =
+            jobs(home).into_iter().find(|job| job["state"] == "running" && job["done"].as_u64() > Some(0));
         first.is_some()
     });
     first.unwrap()
@@ -89,7 +90,6 @@ fn download_in_the_background_returns_at_once_and_its_end_is_told() {
     assert!(ended[0]["error"].as_str().unwrap().contains("nobody offers"), "{ended:?}");
     assert_eq!((&ended[1]["state"], ended.len()), (&Value::from("done"), 2));
 }
-
 
 #[test]
 fn jobs_in_the_background_are_bounded_and_end_with_the_peer() {

@@ -23,7 +23,8 @@ pub(crate) async fn in_background<F: Future<Output = Result<(), Failure>> + Send
         return Err(Failure::new("the running peer ends with its command, and nothing goes on in it"));
     }
     let Ok(permit) = Arc::clone(&jobs.background).try_acquire_owned() else {
-        let message = format!("{BACKGROUND_MAX} jobs run in the background already: wait for one, or cancel it");
+        let message =
+            format!("{BACKGROUND_MAX} jobs run in the background already: wait for one, or cancel it");
         return Err(Failure { kind: FailureKind::Busy, message });
     };
     if jobs.closing.is_cancelled() {
@@ -37,9 +38,7 @@ pub(crate) async fn in_background<F: Future<Output = Result<(), Failure>> + Send
     let (peer, closing) = (Arc::clone(host), jobs.closing.clone());
     jobs.tasks.spawn(async move {
         let draining = async { while replies.recv().await.is_some() {} };
-        let ended = async {
-            tokio::join!(job.unless_cancelled(working), draining).0.err()
-        };
+        let ended = async { tokio::join!(job.unless_cancelled(working), draining).0.err() };
         tokio::select! {
             _ = ended => {}
             () = closing.cancelled() => {}

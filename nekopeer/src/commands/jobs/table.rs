@@ -152,7 +152,8 @@ impl Table {
 
     /// The files that the peer writes by itself.
     fn written(&mut self, writing: Writing) -> Vec<JobRow> {
-        let is_of_command = |progress: &Arc<Progress>| self.running.values().any(|job| Arc::ptr_eq(&job.progress, progress));
+        let is_of_command =
+            |progress: &Arc<Progress>| self.running.values().any(|job| Arc::ptr_eq(&job.progress, progress));
         let own: Writing = writing.into_iter().filter(|(_, progress)| !is_of_command(progress)).collect();
         self.written.retain(|_, written| written.progress.strong_count() > 0);
         let mut rows = Vec::with_capacity(own.len());

@@ -7,6 +7,8 @@ import { download, publishing, replace, update, whenDone } from "/assets/transfe
 const FILES = 100;
 /** The peer lists no more in one answer; nobody reads on there. */
 const FILES_MAX = 10000;
+/** Time between two looks at figures that no event tells, in ms. */
+const STATUS_MS = 5000;
 /** Events that stay in the list. */
 const EVENTS_SHOWN = 100;
 
@@ -148,32 +150,37 @@ function onEvent(kind, data) {
   }
   log(kind, data);
   reload();
-  if (kind === "connected" || kind === "away") loadStatus().catch(() => {});
+  reloadStatus();
 }
 
 // This peer --------------------------------------------------------------------------------------------------------
 
 function linkRow() {
-  const [addr, state] = [el("code"), el("span", { class: "pill" })];
-  const line = el("tr", { role: "row" }, el("th", { scope: "row" }, addr), cell(null, {}, state));
+  const [addr, state, why] = [el("code"), el("span", { class: "pill" }), el("small")];
+  const line = el("tr", { role: "row" }, el("th", { scope: "row" }, addr), cell(null, {}, state, why));
   line.update = (link) => {
     set(addr, link.addr);
     set(state, link.connected ? "connected" : "away");
     state.dataset.state = link.connected ? "up" : "down";
+    set(why, visible(link.why ?? ""));
   };
   return line;
 }
 
 async function loadStatus() {
   const status = await ask("/status");
-  set($("who"), `${status.node} · network ${visible(status.network)}`);
-  showTiles([["Serves on", status.listen], ["Uptime", span(status.uptime_s)], ["Published", count(status.own)],
-    ["Copies", count(status.copies)]]);
+  const { files: held, traffic } = status;
+  set($("who"), `${status.node} · network ${visible(status.network)} · version ${status.version}`);
+  showTiles([["Serves on", status.listen ?? "nothing"], ["Uptime", span(status.uptime_s)],
+    ["Published", held ? count(held.own) : "…"], ["Copies", held ? `${count(held.copies)}, ${count(held.stale)} stale` : "…"],
+    ["Sent", bytes(traffic.bytes_up)], ["Received", bytes(traffic.bytes_down)],
+    ["Memory", status.memory_bytes ? bytes(status.memory_bytes) : "unknown"], ["Readers now", count(traffic.uploads_active)]]);
   const links = status.indexers;
   fill($("links"), links, (link) => link.addr, linkRow);
   $("links-table").hidden = links.length === 0;
 }
 
+const reloadStatus = gathered(loadStatus, 1000);
 const loadJobs = async () => replace((await ask("/api/v1/jobs")).jobs);
 const loadAll = () => Promise.all([loadFiles(), loadJobs(), loadStatus()]);
 
@@ -190,3 +197,4 @@ $("token-open").addEventListener("click", () => askToken().catch(() => {}));
 $("token-cancel").addEventListener("click", () => $("token-box").close());
 live("/api/v1/events", EVENTS, onEvent, loadAll);
 setInterval(tick, 1000);
+setInterval(() => { if (!document.hidden) reloadStatus(); }, STATUS_MS);

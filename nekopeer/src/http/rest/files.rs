@@ -80,7 +80,10 @@ impl Listed for Files {
         (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
     ),
 )]
-pub(super) async fn catalogue(State(inside): State<Arc<Inside>>, params: Params) -> Result<Response, Problem> {
+pub(super) async fn catalogue(
+    State(inside): State<Arc<Inside>>,
+    params: Params,
+) -> Result<Response, Problem> {
     let params = params.known(&["first", "after"])?;
     let first = params.number("first", 1, FIRST_MAX)?.unwrap_or(FIRST_DEFAULT);
     let command = Command::List { first: Some(first), after: params.name_in("after")? };

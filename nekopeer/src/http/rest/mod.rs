@@ -55,9 +55,8 @@ pub(super) fn router(inside: &Arc<Inside>) -> Router {
     let (router, description) = routes().split_for_parts();
     let described = description.to_json().unwrap_or_default(); // plain values: serialising them cannot fail
     let described: Arc<str> = described.into();
-    let describe = async move || {
-        ([(header::CONTENT_TYPE, "application/json")], described.to_string()).into_response()
-    };
+    let describe =
+        async move || ([(header::CONTENT_TYPE, "application/json")], described.to_string()).into_response();
     router.route(DESCRIPTION, get(describe)).with_state(Arc::clone(inside))
 }
 

@@ -19,7 +19,8 @@ use utoipa::ToSchema;
 use super::params::Params;
 use crate::{
     commands::{
-        Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Row, Summary, VersionRow, no_input,
+        Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Row, Summary, VersionRow,
+        no_input,
     },
     http::{
         Inside,
@@ -227,7 +228,8 @@ async fn answered(carried: Carried) -> Result<Response, Problem> {
         Summary::Published { indexers_told, is_confirmed } => (indexers_told, is_confirmed),
         Summary::Done => (0, false),
     };
-    let published = rows.iter().filter_map(|row| if let Row::Published(row) = row { Some(row) } else { None });
+    let published =
+        rows.iter().filter_map(|row| if let Row::Published(row) = row { Some(row) } else { None });
     let (mut new, mut unchanged, mut copies, mut failed): (Vec<&VersionRow>, Vec<_>, Vec<_>, Vec<_>) =
         Default::default();
     for row in published {
@@ -260,7 +262,9 @@ impl Policy {
         let mode = mode.map_err(|_| Problem::bad_request("\"mode\" is push, pull or hybrid"))?;
         let secs = [self.lease_secs, self.ttr_secs].into_iter().flatten();
         if secs.into_iter().any(|secs| !(1..=POLICY_SECS_MAX).contains(&secs)) {
-            return Err(Problem::bad_request(format!("times of a policy are 1 to {POLICY_SECS_MAX} seconds")));
+            return Err(Problem::bad_request(format!(
+                "times of a policy are 1 to {POLICY_SECS_MAX} seconds"
+            )));
         }
         let Self { lease_secs, ttr_secs, serve_stale, .. } = self;
         Ok(PolicyChange { mode, lease_secs, ttr_secs, serve_stale })
