@@ -9,6 +9,7 @@ mod config;
 mod content;
 mod door;
 mod download;
+mod figures;
 mod http;
 mod indexers;
 mod json;

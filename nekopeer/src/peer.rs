@@ -18,6 +18,7 @@ use tokio::sync::broadcast;
 use crate::{
     config::Config,
     download::{DownloadError, DownloadOptions, Downloaded, Downloader, Downloads},
+    figures::Figures,
     indexers::{Answer, Indexers, Scope, SearchError},
     library::{Library, Opened, events::Event, status::FileStatus},
     listing::Listing,
@@ -79,6 +80,7 @@ pub struct PeerHandle {
     downloader: Arc<Downloader>,
     publisher: Arc<Publisher>,
     local_addr: Option<SocketAddr>,
+    figures: Arc<Figures>,
     /// Starts with the first event of the peer; taken by the first call of `events`.
     first_events: Mutex<Option<broadcast::Receiver<Event>>>,
 }
@@ -110,14 +112,17 @@ impl Peer {
         let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
         let watch = Watch::new(&library, &indexers, &peers, &downloader, &publisher, config.on_stale);
         let tasks = &library.tasks;
-        if let Some(listener) = listener {
+        let serving = listener.map(|listener| {
             let uploads = Uploads::new(&library, &partial_files, config.limit_up);
+            let serving = (Arc::clone(&uploads), listener.arrivals());
             let serve = move |connection| Arc::clone(&uploads).serve(connection);
             tasks.tracker.spawn(listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve));
-        }
+            serving
+        });
+        let figures = Figures::new(config.network, local_addr, (&library, &indexers), serving);
         tasks.spawn_until_stop(watch.run());
         let first_events = Mutex::new(Some(first_events));
-        Ok(PeerHandle { library, indexers, peers, downloader, publisher, local_addr, first_events })
+        Ok(PeerHandle { library, indexers, peers, downloader, publisher, local_addr, figures, first_events })
     }
 }
 
@@ -147,6 +152,11 @@ impl PeerHandle {
     #[must_use]
     pub const fn local_addr(&self) -> Option<SocketAddr> {
         self.local_addr
+    }
+
+    /// What it tells of itself.
+    pub(crate) const fn figures(&self) -> &Arc<Figures> {
+        &self.figures
     }
 
     /// The share folder's absolute path.

@@ -15,7 +15,7 @@ use crate::http::events::follow;
 #[utoipa::path(
     get,
     path = "/api/v1/events",
-    responses((status = 200, body = String, content_type = "text/event-stream"))
+    responses((status = 200, body = String, description = "A stream of events without an end", content_type = "text/event-stream"))
 )]
 pub(super) async fn figures(State(view): State<Arc<View>>) -> impl IntoResponse {
     follow(view.figures.subscribe(), |json: Arc<str>| Some(Event::default().event("figures").data(json)))

@@ -8,7 +8,7 @@ use super::view::View;
 use crate::http::Problem;
 
 /// The process answers.
-#[utoipa::path(get, path = "/healthz", responses((status = 200, body = String, content_type = "text/plain")))]
+#[utoipa::path(get, path = "/healthz", responses((status = 200, body = String, content_type = "text/plain", description = "It answers")))]
 pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
@@ -19,7 +19,7 @@ pub(super) async fn alive() -> &'static str {
     get,
     path = "/readyz",
     responses(
-        (status = 200, body = String, content_type = "text/plain"),
+        (status = 200, body = String, content_type = "text/plain", description = "It is ready"),
         (status = 503, body = Problem, content_type = "application/problem+json", description = "Not yet"),
     )
 )]

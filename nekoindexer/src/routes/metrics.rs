@@ -11,7 +11,7 @@ use crate::http::exposition::exposed;
 #[utoipa::path(
     get,
     path = "/metrics",
-    responses((status = 200, body = String, content_type = "application/openmetrics-text"))
+    responses((status = 200, body = String, description = "All figures", content_type = "application/openmetrics-text"))
 )]
 pub(super) async fn metrics(State(view): State<Arc<View>>) -> Response {
     exposed(&view.registry)

@@ -71,7 +71,7 @@ impl Neighbor {
 }
 
 /// How each neighbor stands with the indexer.
-#[utoipa::path(get, path = "/api/v1/neighbors", responses((status = 200, body = Neighbors)))]
+#[utoipa::path(get, path = "/api/v1/neighbors", responses((status = 200, body = Neighbors, description = "All neighbors")))]
 pub(super) async fn neighbors(State(view): State<Arc<View>>) -> Json<Neighbors> {
     Json(Neighbors { neighbors: Neighbor::all(&view.shared, clock::now()) })
 }

@@ -152,7 +152,7 @@ impl Latency {
 }
 
 /// Everything about the indexer at one glance.
-#[utoipa::path(get, path = "/status", responses((status = 200, body = Status)))]
+#[utoipa::path(get, path = "/status", responses((status = 200, body = Status, description = "The indexer now")))]
 pub(super) async fn status(State(view): State<Arc<View>>) -> Json<Status> {
     Json(Status {
         node: view.shared.node.to_string(),

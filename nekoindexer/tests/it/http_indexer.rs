@@ -213,7 +213,9 @@ async fn the_description_is_complete() {
         ];
         assert!(expected.iter().all(|path| paths.contains_key(*path)), "{:?}", paths.keys());
         for (path, methods) in paths {
-            assert!(methods["get"]["responses"]["200"]["content"].is_object(), "{path}");
+            let responses = methods["get"]["responses"].as_object().unwrap();
+            assert!(responses["200"]["content"].is_object(), "{path}");
+            assert!(responses.values().all(|response| response["description"].is_string()), "{path}");
         }
         for reference in text.split("\"$ref\":\"#").skip(1) {
             let pointer = reference.split('"').next().unwrap();

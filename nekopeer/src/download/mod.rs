@@ -247,6 +247,7 @@ impl Downloader {
 
 /// Starts to watch copies, and offers them in the background.
 fn keep(library: &Library, indexers: &Indexers, entries: &[Entry]) {
+    library.counters.downloads.add(entries.len() as u64);
     library.keep(entries);
     let records: Vec<VerifiedRecord> = entries.iter().map(|entry| entry.record.clone()).collect();
     indexers.offer_soon(&records);

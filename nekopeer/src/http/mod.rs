@@ -6,6 +6,7 @@
 mod carried;
 mod dashboard;
 mod feed;
+mod figures;
 mod rest;
 
 use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc};

@@ -26,6 +26,15 @@ const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const LOOKED_AT: usize = 512;
 
+/// How this peer stands with one of its indexers.
+#[derive(Debug)]
+pub(crate) struct IndexerLink {
+    pub(crate) addr: SocketAddr,
+    pub(crate) is_connected: bool,
+    /// Why it is not.
+    pub(crate) why: Option<String>,
+}
+
 /// The indexers of this peer.
 #[derive(Debug)]
 pub(crate) struct Indexers {
@@ -178,6 +187,16 @@ impl Indexers {
         for error in join_all(telling).await.into_iter().filter_map(Result::err) {
             debug!(%error, "an indexer could not be told of a newer version");
         }
+    }
+
+    /// How this peer stands with each of them.
+    pub(crate) fn links(&self) -> Vec<IndexerLink> {
+        let link = |session: &Session| {
+            let is_connected = session.is_connected();
+            let why = (!is_connected).then(|| session.why_away());
+            IndexerLink { addr: session.addr(), is_connected, why }
+        };
+        self.sessions.iter().map(link).collect()
     }
 
     /// Waits until the first attempt to connect to each indexer has ended.

@@ -1,7 +1,9 @@
 //! What this peer knows of its files: what it publishes and holds, how fresh its copies are, and which
 //! peers subscribe. News is *recorded* here, durably; [`watch`](crate::watch) acts on it.
 
+pub(crate) mod census;
 pub(crate) mod copies;
+pub(crate) mod counters;
 pub(crate) mod events;
 pub(crate) mod learn;
 mod numbers;
@@ -21,6 +23,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    counters::Counters,
     events::{EVENTS_KEPT, Event},
     learn::OwnNews,
     subscribers::Subscribers,
@@ -45,6 +48,7 @@ pub(crate) struct Library {
     pub(crate) subscribers: Subscribers,
     pub(crate) verifier: Verifier,
     pub(crate) tasks: Tasks,
+    pub(crate) counters: Arc<Counters>,
     /// Whether other nodes can download from this peer.
     pub(crate) is_serving: bool,
     /// As a reader: how long a confirmation counts, if shorter than the policy of a file says.
@@ -106,6 +110,7 @@ impl Library {
             subscribers: Subscribers::default(),
             verifier: Verifier::default(),
             tasks: Tasks::default(),
+            counters: Arc::default(),
             is_serving,
             ttr,
             copies: Mutex::new(Copies::new(is_serving)),
@@ -125,6 +130,7 @@ impl Library {
 
     /// Sends an event to all receivers.
     pub(crate) fn tell(&self, event: Event) {
+        self.counters.note(&event);
         drop(self.events.send(event)); // there may be no receiver
     }
 

@@ -20,6 +20,7 @@ use nekoproto::{
 };
 use tracing::debug;
 
+pub(crate) use self::upload_slots::Slots;
 use self::{
     control::PeerControl,
     partial_files::PartialFiles,
@@ -63,6 +64,11 @@ impl Uploads {
         Arc::new(Self { library, partial_files, slots: UploadSlots::default(), limit: limit.map(Rate::new) })
     }
 
+    /// The slots now.
+    pub(crate) fn slots(&self) -> Slots {
+        self.slots.now()
+    }
+
     /// Serves one connection until it closes.
     pub(crate) async fn serve(self: Arc<Self>, connection: Connection) {
         match connection.purpose {
@@ -101,6 +107,7 @@ impl Uploads {
                     tasks.blocking(answering).await?
                 }
                 None => {
+                    self.library.counters.requests_refused.add(1);
                     // A refusal takes a thread. If all refusal threads are busy, the stream is closed instead.
                     let Ok(_permit) = self.slots.refusals().try_acquire() else { return Ok(()) };
                     tasks.blocking(move || refuse(stream)).await?
@@ -116,6 +123,7 @@ impl Uploads {
             stream.end_at(Some(Instant::now() + REQUEST_WITHIN));
             let request = stream.receive(REQUEST_WITHIN)?;
             let reply = reply::reply(&self.library, &self.partial_files, request);
+            self.library.counters.requests.add(1);
             sent += REQUEST_COUNTS_AS + self.send(&mut stream, reply)?;
             stream.end_at(None);
             if sent >= SLOT_BYTES || !stream.has_bytes() {
@@ -145,9 +153,11 @@ impl Uploads {
                 let (first, rest) = bytes.split_at(bytes.len().min(piece));
                 rate::wait_for(limit, first.len() as u64);
                 stream.send_with::<DataReply>(&Ok(Grant { len, freshness }), first)?;
+                self.library.counters.bytes_up.add(first.len() as u64);
                 for part in rest.chunks(piece) {
                     rate::wait_for(limit, part.len() as u64);
                     stream.send_bytes(part)?;
+                    self.library.counters.bytes_up.add(part.len() as u64);
                 }
             }
             Body::Ranges { file, ranges, .. } => {
@@ -158,6 +168,7 @@ impl Uploads {
                         let len = piece.min(end - at);
                         rate::wait_for(limit, len);
                         stream.send_file(&file, at..at + len)?;
+                        self.library.counters.bytes_up.add(len);
                         at += len;
                     }
                 }

@@ -30,6 +30,15 @@ pub(crate) struct UploadSlots {
     refusals: Semaphore,
 }
 
+/// The slots at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Slots {
+    /// Requests that have one.
+    pub(crate) active: usize,
+    /// Requests that wait for one.
+    pub(crate) waiting: usize,
+}
+
 /// An upload slot, released when dropped.
 #[derive(Debug)]
 pub(crate) struct UploadSlot {
@@ -63,6 +72,13 @@ impl UploadSlots {
         let asking = self.ask(node)?;
         let permit = timeout(WAIT_MAX, Arc::clone(&self.free).acquire_owned()).await.ok()?.ok()?;
         Some(UploadSlot { _permit: permit, _asking: asking })
+    }
+
+    /// How many are used and waited for.
+    pub(crate) fn now(&self) -> Slots {
+        let active = SLOTS_MAX - self.free.available_permits();
+        let asking: usize = self.asking.lock().values().sum();
+        Slots { active, waiting: asking.saturating_sub(active) }
     }
 
     /// Permits to send a refusal, which takes a thread for a moment.

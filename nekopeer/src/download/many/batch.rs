@@ -117,7 +117,7 @@ impl Downloader {
         };
         let Ok(mut source) = connecting.await else { return (holder.node, None, Vec::new(), batch) };
         let (limit, counter) = (self.limit.clone(), progress.source(holder.node, holder.addr));
-        let progress = Arc::clone(progress);
+        let (progress, counters) = (Arc::clone(progress), Arc::clone(&self.library.counters));
         let guard = source.hang_up().on_drop();
         let fetched = blocking(move || {
             let (mut arrived, mut failed) = (Vec::with_capacity(batch.len()), Vec::new());
@@ -138,6 +138,7 @@ impl Downloader {
                 match received {
                     Some(Ok(bytes)) => {
                         counter.add(bytes.len() as u64);
+                        counters.bytes_down.add(bytes.len() as u64);
                         progress.add_done(bytes.len() as u64);
                         arrived.push(Arrived { small, bytes, from: holder });
                     }

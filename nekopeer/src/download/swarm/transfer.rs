@@ -25,6 +25,7 @@ use crate::{
         Downloader,
         file::{assembly::Assembly, reuse::LocalChunks},
     },
+    library::counters::Counters,
     state::schedule::{Availability, Next, Order, Schedule, StreamId},
     storage::StoreError,
     util::{
@@ -41,6 +42,7 @@ pub(crate) struct Transfer {
     assembly: Assembly,
     progress: Arc<Progress>,
     limit: Option<Arc<Rate>>,
+    counters: Arc<Counters>,
     began: Instant,
     streams: AtomicU32,
     moved: AtomicU64,
@@ -116,6 +118,7 @@ impl Transfer {
             assembly,
             progress: Arc::clone(progress),
             limit: downloader.limit.clone(),
+            counters: Arc::clone(&downloader.library.counters),
             began: Instant::now(),
             streams: AtomicU32::new(0),
             moved: AtomicU64::new(0),
@@ -311,6 +314,7 @@ impl Transfer {
     /// Counts useful bytes received.
     pub(super) fn moved(&self, bytes: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
+        self.counters.bytes_down.add(bytes);
     }
 
     pub(super) fn measured(&self, stream: StreamId, bytes: u64, took: Duration) {

@@ -72,4 +72,5 @@ fn routes() -> OpenApiRouter<Arc<Inside>> {
         .routes(routes!(jobs::job, jobs::cancel))
         .routes(routes!(jobs::stop))
         .routes(routes!(events::events))
+        .merge(super::figures::routes())
 }

@@ -1,0 +1,107 @@
+//! [`Figures`]: what a running peer tells of itself, put together from its rooms.
+
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use nekoindexer::http::exposition::Process;
+use nekoproto::{NetworkName, NodeId, transport::Arrivals};
+use tokio::sync::Mutex;
+
+use crate::{
+    indexers::{IndexerLink, Indexers},
+    library::{Library, census::Census, counters::Counters},
+    serve::{Slots, Uploads},
+};
+
+/// How long a census counts at least.
+const CENSUS_FOR: Duration = Duration::from_secs(5);
+/// The share of the time that may go into taking them: where one takes a second, it counts for twenty.
+const CENSUS_SHARE: u32 = 20;
+
+/// What a running peer tells of itself.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    pub(crate) network: NetworkName,
+    /// Where it serves, if it does.
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) began: Instant,
+    /// What the process takes of the system.
+    pub(crate) process: Process,
+    library: Arc<Library>,
+    indexers: Arc<Indexers>,
+    serving: Option<(Arc<Uploads>, Arc<Arrivals>)>,
+    census: Mutex<Option<Taken>>,
+}
+
+/// A census, and until when it counts.
+#[derive(Debug)]
+struct Taken {
+    census: Census,
+    until: Instant,
+}
+
+impl Figures {
+    /// Of a peer that begins now. `serving`: its uploads, and the connections that it accepts.
+    pub(crate) fn new(
+        network: NetworkName,
+        listen: Option<SocketAddr>,
+        (library, indexers): (&Arc<Library>, &Arc<Indexers>),
+        serving: Option<(Arc<Uploads>, Arc<Arrivals>)>,
+    ) -> Arc<Self> {
+        let (library, indexers) = (Arc::clone(library), Arc::clone(indexers));
+        let (began, process, census) = (Instant::now(), Process::starts_now(), Mutex::default());
+        Arc::new(Self { network, listen, began, process, library, indexers, serving, census })
+    }
+
+    /// Who it is.
+    pub(crate) fn node(&self) -> NodeId {
+        self.library.node
+    }
+
+    /// What it has done so far.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.library.counters
+    }
+
+    /// Its files: a count that is some seconds old, or one that is taken now. Whoever comes meanwhile waits for it, as
+    /// it is taken once for all. What fails is logged, and counted next time.
+    pub(crate) async fn census(&self) -> Census {
+        let mut taken = self.census.lock().await;
+        match &*taken {
+            Some(last) if Instant::now() < last.until => last.census.clone(),
+            _ => {
+                let began = Instant::now();
+                let census = self.library.blocking(|library| library.census()).await;
+                let census = census.unwrap_or_else(|error| {
+                    tracing::warn!(%error, "the files are not counted");
+                    Census::default()
+                });
+                let until = Instant::now() + CENSUS_FOR.max(began.elapsed() * CENSUS_SHARE);
+                taken.insert(Taken { census, until }).census.clone()
+            }
+        }
+    }
+
+    /// How it stands with its indexers.
+    pub(crate) fn links(&self) -> Vec<IndexerLink> {
+        self.indexers.links()
+    }
+
+    /// Files that are being written.
+    pub(crate) fn writing(&self) -> usize {
+        self.library.writing().len()
+    }
+
+    /// Its upload slots; without any where it does not serve.
+    pub(crate) fn slots(&self) -> Slots {
+        self.serving.as_ref().map_or_else(Slots::default, |(uploads, _)| uploads.slots())
+    }
+
+    /// The connections that it accepts, if it serves.
+    pub(crate) fn arrivals(&self) -> Option<&Arrivals> {
+        self.serving.as_ref().map(|(_, arrivals)| &**arrivals)
+    }
+}

@@ -1,0 +1,131 @@
+//! `/metrics`: figures for Prometheus, read from the peer's own counters at each scrape.
+
+use std::{fmt, sync::Arc};
+
+use axum::{extract::State, response::Response};
+use nekoindexer::http::exposition::{Exposition, exposed};
+use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, registry::Registry};
+
+use super::census;
+use crate::{
+    commands::{COMMANDS_MAX, Host},
+    http::Inside,
+    library::census::{AGES_S, Census},
+};
+
+/// A peer at one scrape.
+#[derive(Debug)]
+struct Node {
+    host: Arc<Host>,
+    /// Its files, counted before.
+    census: Option<Census>,
+}
+
+/// All figures in the text format of OpenMetrics.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    responses(
+        (status = 200, body = String, content_type = "application/openmetrics-text", description = "All figures"),
+    )
+)]
+pub(super) async fn metrics(State(inside): State<Arc<Inside>>) -> Response {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(inside.host.peer.figures().process));
+    let census = census(&inside).await;
+    registry.register_collector(Box::new(Node { host: Arc::clone(&inside.host), census }));
+    exposed(&registry)
+}
+
+impl Collector for Node {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Exposition::from(encoder);
+        let node = self.host.peer.node().to_string();
+        let labels = [("version", env!("CARGO_PKG_VERSION")), ("node", node.as_str())];
+        page.info("nekop2p_peer_build", "The program and who it is", &labels)?;
+        self.counted(&mut page)?;
+        self.now(&mut page)?;
+        self.census.as_ref().map_or(Ok(()), |census| files(&mut page, census))
+    }
+}
+
+impl Node {
+    fn counted(&self, page: &mut Exposition<'_>) -> fmt::Result {
+        let counters = self.host.peer.figures().counters();
+        let bytes = [("up", counters.bytes_up.get()), ("down", counters.bytes_down.get())];
+        page.counters("nekop2p_peer_file_bytes", "File bytes to and from other peers", "direction", bytes)?;
+        let requests = [("answered", counters.requests.get()), ("refused", counters.requests_refused.get())];
+        page.counters("nekop2p_peer_requests", "Requests of other peers for bytes", "outcome", requests)?;
+        let one = [
+            ("nekop2p_peer_downloads", "Files downloaded", &counters.downloads),
+            (
+                "nekop2p_peer_invalidations",
+                "Newer versions of copies that were told of",
+                &counters.invalidations,
+            ),
+            ("nekop2p_peer_refetches", "Copies replaced by their newest version", &counters.refetches),
+            (
+                "nekop2p_peer_origins_away",
+                "Times that an origin turned out to be away",
+                &counters.origins_away,
+            ),
+            ("nekop2p_peer_failures", "Background operations that failed", &counters.failures),
+        ];
+        one.iter().try_for_each(|(name, help, counter)| page.counter(name, help, counter.get()))
+    }
+
+    fn now(&self, page: &mut Exposition<'_>) -> fmt::Result {
+        let figures = self.host.peer.figures();
+        let slots = figures.slots();
+        let uploads = [("active", slots.active as u64), ("waiting", slots.waiting as u64)];
+        page.gauges("nekop2p_peer_uploads", "Requests of readers now", "state", uploads)?;
+        page.gauge("nekop2p_peer_files_writing", "Files that are being written", figures.writing() as u64)?;
+        let links = figures.links();
+        let up = links.iter().filter(|link| link.is_connected).count();
+        let links = [("connected", up as u64), ("away", (links.len() - up) as u64)];
+        page.gauges("nekop2p_peer_indexers", "Indexers by state", "state", links)?;
+        let commands = COMMANDS_MAX - self.host.commands.available_permits();
+        page.gauge(
+            "nekop2p_peer_commands",
+            "Commands of other programs that are carried out",
+            commands as u64,
+        )?;
+        page.gauge("nekop2p_peer_commands_max", "How many may be at once", COMMANDS_MAX as u64)?;
+        let Some(arrivals) = figures.arrivals() else { return Ok(()) };
+        page.gauge("nekop2p_peer_connections", "Connections of other nodes", arrivals.open() as u64)?;
+        let dropped = [("connection_refused", arrivals.refused()), ("handshake_failed", arrivals.failed())];
+        page.counters("nekop2p_peer_drops", "Connections that came to nothing", "reason", dropped)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds")]
+fn files(page: &mut Exposition<'_>, census: &Census) -> fmt::Result {
+    let files = [("own", census.own), ("copy", census.copies)];
+    page.gauges("nekop2p_peer_files", "Files published and held, counted some seconds ago", "role", files)?;
+    page.gauge("nekop2p_peer_files_size_bytes", "Bytes of these files", census.bytes)?;
+    let conditions = [
+        ("fresh", census.fresh),
+        ("unverified", census.unverified),
+        ("stale", census.stale),
+        ("changed", census.changed),
+    ];
+    page.gauges(
+        "nekop2p_peer_file_conditions",
+        "Copies by freshness; any file that changed on disk",
+        "condition",
+        conditions,
+    )?;
+    let within = AGES_S.iter().zip(census.confirmed_within).map(|(age, count)| (age.to_string(), count));
+    page.gauges(
+        "nekop2p_peer_copies_confirmed_within",
+        "Copies confirmed at most so long ago",
+        "seconds",
+        within,
+    )?;
+    let oldest = census.oldest_ms as f64 / 1000.0;
+    page.gauge(
+        "nekop2p_peer_oldest_confirmation_seconds",
+        "The longest time since a copy was confirmed",
+        oldest,
+    )
+}

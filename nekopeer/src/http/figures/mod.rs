@@ -1,0 +1,60 @@
+//! What a running peer tells of itself over HTTP: `/status`, `/metrics`, `/healthz`, `/readyz`.
+
+mod metrics;
+mod status;
+
+use std::{sync::Arc, time::Duration};
+
+use axum::extract::State;
+use nekoindexer::http::Problem;
+use tokio::time::timeout;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::Inside;
+use crate::library::census::Census;
+
+/// How long an answer waits for the files to be counted, before it goes without.
+const COUNTED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The routes, with their description.
+pub(super) fn routes() -> OpenApiRouter<Arc<Inside>> {
+    OpenApiRouter::new()
+        .routes(routes!(status::state))
+        .routes(routes!(metrics::metrics))
+        .routes(routes!(alive))
+        .routes(routes!(ready))
+}
+
+/// The files, counted on the runtime of the peer; `None` if that takes too long now.
+async fn census(inside: &Inside) -> Option<Census> {
+    let figures = Arc::clone(inside.host.peer.figures());
+    let counting = inside.node.spawn(async move { figures.census().await });
+    timeout(COUNTED_WITHIN, counting).await.ok()?.ok()
+}
+
+/// The process answers.
+#[utoipa::path(
+    get,
+    path = "/healthz",
+    responses((status = 200, body = String, content_type = "text/plain", description = "It answers"))
+)]
+async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// An indexer is connected, or none is configured: what is published can be found.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    responses(
+        (status = 200, body = String, content_type = "text/plain", description = "It is ready"),
+        (status = 503, body = Problem, content_type = "application/problem+json", description = "Not now"),
+    )
+)]
+async fn ready(State(inside): State<Arc<Inside>>) -> Result<&'static str, Problem> {
+    let links = inside.host.peer.figures().links();
+    if links.is_empty() || links.iter().any(|link| link.is_connected) {
+        return Ok("ready\n");
+    }
+    Err(Problem::unavailable("no indexer is connected; /status says why, and connecting is retried"))
+}

@@ -1,0 +1,139 @@
+//! `/status`: everything about the peer at one glance.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{Json, extract::State};
+use nekoindexer::http::exposition::resident_bytes;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::census;
+use crate::{
+    commands::COMMANDS_MAX, figures::Figures, http::Inside, indexers::IndexerLink, library::census::Census,
+};
+
+/// A peer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct PeerStatus {
+    /// Its id.
+    node: String,
+    version: &'static str,
+    /// The network it belongs to.
+    network: String,
+    /// Where it serves files; null if it does not.
+    listen: Option<String>,
+    /// Seconds since the start.
+    uptime_s: u64,
+    indexers: Vec<IndexerStatus>,
+    /// The files, as they were counted some seconds ago; null if counting takes too long now.
+    files: Option<FilesStatus>,
+    traffic: Traffic,
+    /// Files that are being written.
+    writing: usize,
+    /// Commands that are being carried out for other programs.
+    commands: InUse,
+    /// Memory of the process in bytes.
+    memory_bytes: Option<u64>,
+}
+
+/// How the peer stands with an indexer.
+#[derive(Debug, Serialize, ToSchema)]
+struct IndexerStatus {
+    addr: String,
+    connected: bool,
+    /// Why it is not connected.
+    why: Option<String>,
+}
+
+/// Files by their condition.
+#[derive(Debug, Serialize, ToSchema)]
+struct FilesStatus {
+    /// Published here.
+    own: u64,
+    /// Copies of other origins' files.
+    copies: u64,
+    /// Bytes of all of them.
+    bytes: u64,
+    /// Copies that count as fresh.
+    fresh: u64,
+    /// Copies whose origin has not confirmed them in time.
+    unverified: u64,
+    /// Files of which a newer version is known.
+    stale: u64,
+    /// Files that changed on disk and are not offered.
+    changed: u64,
+}
+
+/// What was moved since the start.
+#[derive(Debug, Serialize, ToSchema)]
+struct Traffic {
+    bytes_up: u64,
+    bytes_down: u64,
+    downloads: u64,
+    /// Copies that were replaced by their newest version.
+    refetches: u64,
+    /// Messages about newer versions of copies.
+    invalidations: u64,
+    /// Requests of readers now.
+    uploads_active: usize,
+    uploads_waiting: usize,
+    /// Requests of readers that were refused, as too many were waiting.
+    uploads_refused: u64,
+}
+
+/// What is used of a limit.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+struct InUse {
+    used: usize,
+    max: usize,
+}
+
+impl From<IndexerLink> for IndexerStatus {
+    fn from(IndexerLink { addr, is_connected, why }: IndexerLink) -> Self {
+        Self { addr: addr.to_string(), connected: is_connected, why }
+    }
+}
+
+impl From<Census> for FilesStatus {
+    fn from(census: Census) -> Self {
+        let Census { own, copies, bytes, fresh, unverified, stale, changed, .. } = census;
+        Self { own, copies, bytes, fresh, unverified, stale, changed }
+    }
+}
+
+impl Traffic {
+    fn of(figures: &Figures) -> Self {
+        let (counters, slots) = (figures.counters(), figures.slots());
+        Self {
+            bytes_up: counters.bytes_up.get(),
+            bytes_down: counters.bytes_down.get(),
+            downloads: counters.downloads.get(),
+            refetches: counters.refetches.get(),
+            invalidations: counters.invalidations.get(),
+            uploads_active: slots.active,
+            uploads_waiting: slots.waiting,
+            uploads_refused: counters.requests_refused.get(),
+        }
+    }
+}
+
+/// Everything about the peer at one glance.
+#[utoipa::path(get, path = "/status", responses((status = 200, body = PeerStatus, description = "The peer now")))]
+pub(super) async fn state(State(inside): State<Arc<Inside>>) -> Json<PeerStatus> {
+    let files = census(&inside).await.map(FilesStatus::from);
+    let figures = inside.host.peer.figures();
+    let used = COMMANDS_MAX - inside.host.commands.available_permits();
+    Json(PeerStatus {
+        node: figures.node().to_string(),
+        version: env!("CARGO_PKG_VERSION"),
+        network: figures.network.to_string(),
+        listen: figures.listen.map(|addr| addr.to_string()),
+        uptime_s: Instant::now().saturating_duration_since(figures.began).as_secs(),
+        indexers: figures.links().into_iter().map(IndexerStatus::from).collect(),
+        files,
+        traffic: Traffic::of(figures),
+        writing: figures.writing(),
+        commands: InUse { used, max: COMMANDS_MAX },
+        memory_bytes: resident_bytes(),
+    })
+}

@@ -1,0 +1,75 @@
+//! [`Census`]: how many files there are, and how fresh they are.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nekoproto::Freshness;
+
+use super::{ENTRIES_AT_ONCE, Library};
+use crate::storage::catalogue::{CatalogueError, Page, PageStart};
+
+/// Ages of a confirmation that copies are counted by, in seconds.
+pub(crate) const AGES_S: [u64; 9] = [1, 10, 30, 60, 300, 600, 3600, 21_600, 86_400];
+
+/// How many files there are, and how fresh they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Census {
+    /// Files published here.
+    pub(crate) own: u64,
+    /// Copies of other origins' files.
+    pub(crate) copies: u64,
+    /// Bytes of all of them.
+    pub(crate) bytes: u64,
+    /// Copies that count as fresh.
+    pub(crate) fresh: u64,
+    /// Copies whose origin has not confirmed them within their bound.
+    pub(crate) unverified: u64,
+    /// Files of which a newer version is known.
+    pub(crate) stale: u64,
+    /// Files that changed on disk, as far as is known, and are not offered.
+    pub(crate) changed: u64,
+    /// Copies that were confirmed at most so long ago, for each of [`AGES_S`].
+    pub(crate) confirmed_within: [u64; AGES_S.len()],
+    /// The longest time since a confirmation of a copy, in milliseconds; of those that were ever confirmed.
+    pub(crate) oldest_ms: u64,
+}
+
+impl Library {
+    /// Counts the files. Takes some microseconds for each, and looks at none of them on disk. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue failed.
+    pub(crate) fn census(&self) -> Result<Census, CatalogueError> {
+        let mut census = Census { changed: self.changed_files().len() as u64, ..Census::default() };
+        let mut start = Some(PageStart::default());
+        while let Some(from) = start.take() {
+            let Page { entries, next } = self.catalogue.page(&from, ENTRIES_AT_ONCE)?;
+            let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
+            for entry in entries.iter().flatten() {
+                census.bytes += entry.record.size;
+                let is_own = self.catalogue.is_own(entry);
+                *(if is_own { &mut census.own } else { &mut census.copies }) += 1;
+                match self.freshness_of(entry) {
+                    Freshness::Stale => census.stale += 1,
+                    Freshness::Fresh if !is_own => census.fresh += 1,
+                    Freshness::Unverified if !is_own => census.unverified += 1,
+                    Freshness::Fresh | Freshness::Unverified => {}
+                }
+                if let Some(confirmed) = self.confirmed_at(&entry.record).filter(|_| !is_own) {
+                    let age = now_ms.saturating_sub(confirmed.at_ms.into());
+                    census.confirmed(u64::try_from(age).unwrap_or(u64::MAX));
+                }
+            }
+            start = next;
+        }
+        Ok(census)
+    }
+}
+
+impl Census {
+    fn confirmed(&mut self, age_ms: u64) {
+        self.oldest_ms = self.oldest_ms.max(age_ms);
+        for (within, count) in AGES_S.iter().zip(&mut self.confirmed_within) {
+            *count += u64::from(age_ms <= within * 1000);
+        }
+    }
+}
