@@ -78,6 +78,7 @@ async function loadFiles() {
   $("catalogue-none").hidden = found.length > 0;
   if (damaged?.length) say("catalogue-note", visible(`cannot be read: ${damaged.join("; ")}`), true);
   fill($("catalogue"), found, (file) => file.name, fileRow);
+  refreshMatches();
 }
 
 const reload = gathered(loadFiles, 150);
@@ -120,12 +121,18 @@ function tickets() {
 // Search -----------------------------------------------------------------------------------------------------------
 
 function matchActions(match) {
-  const { held } = match;
-  const here = held ? `v${held.version}, ${held.condition}` : "no";
-  const get = el("button", { type: "button", class: "small", onclick: () => download(match, get) },
-    held && held.version < match.version ? "Update" : "Get", el("span", { class: "sr" }, ` ${visible(match.name)}`));
-  get.hidden = Boolean(held && held.version >= match.version);
-  return [cell("here", {}, here), cell(null, { class: "acts" }, open(match.name), get)];
+  const here = cell("here");
+  const word = el("span");
+  const get = el("button", { type: "button", class: "small", onclick: () => download(match, get) }, word,
+    el("span", { class: "sr" }, ` ${visible(match.name)}`));
+  const update = () => {
+    const listed = files.get(match.name);
+    const held = listed?.origin === match.origin ? listed : match.held;
+    set(here, held ? `v${held.version}, ${held.condition}` : "no");
+    set(word, held ? "Update" : "Get");
+    get.hidden = Boolean(held && (held.own || held.version >= match.version));
+  };
+  return { cells: [here, cell(null, { class: "acts" }, open(match.name), get)], update };
 }
 
 // Events -----------------------------------------------------------------------------------------------------------
@@ -185,7 +192,7 @@ const loadJobs = async () => replace((await ask("/api/v1/jobs")).jobs);
 const loadAll = () => Promise.all([loadFiles(), loadJobs(), loadStatus()]);
 
 takeFromAddress();
-searching(matchActions);
+const refreshMatches = searching(matchActions);
 publishing();
 tickets();
 whenDone(reload);
