@@ -15,7 +15,10 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The dashboard of an indexer.
 pub(crate) fn router() -> Router {
-    pages(include_str!("index.html"), &[("app.js", include_str!("app.js")), ("charts.js", include_str!("charts.js"))])
+    pages(
+        include_str!("index.html"),
+        &[("app.js", include_str!("app.js")), ("charts.js", include_str!("charts.js"))],
+    )
 }
 
 /// A dashboard: `index` at `/`, `scripts` by their names below `/assets/`, and there what all dashboards share: the style

@@ -15,6 +15,7 @@ const EVENTS_SHOWN = 100;
 /** The files listed, by name. */
 const files = new Map();
 let listed = FILES;
+let isAllListed = false;
 
 /** `action`, at most once in a while however often it is asked for. */
 function gathered(action, ms) {
@@ -69,6 +70,7 @@ function fileRow({ name }) {
 
 async function loadFiles() {
   const { files: found, next, damaged } = await ask(query("/api/v1/catalogue", { first: listed }));
+  isAllListed = !next;
   files.clear();
   for (const file of found) files.set(file.name, file);
   $("catalogue-more").hidden = !next || listed === FILES_MAX;
@@ -176,7 +178,12 @@ function linkRow() {
 
 async function loadStatus() {
   const status = await ask("/status");
-  const { files: held, traffic } = status;
+  const { files: counted, traffic } = status;
+  const all = [...files.values()];
+  const stale = all.filter((file) => !file.own && file.newest > file.version).length;
+  const own = all.filter((file) => file.own).length;
+  // What is listed is newer than what was counted, and may be a part.
+  const held = isAllListed ? { own, copies: all.length - own, stale } : counted;
   set($("who"), `${status.node} · network ${visible(status.network)} · version ${status.version}`);
   showTiles([["Serves on", status.listen ?? "nothing"], ["Uptime", span(status.uptime_s)],
     ["Published", held ? count(held.own) : "…"], ["Copies", held ? `${count(held.copies)}, ${count(held.stale)} stale` : "…"],
@@ -189,7 +196,7 @@ async function loadStatus() {
 
 const reloadStatus = gathered(loadStatus, 1000);
 const loadJobs = async () => replace((await ask("/api/v1/jobs")).jobs);
-const loadAll = () => Promise.all([loadFiles(), loadJobs(), loadStatus()]);
+const loadAll = () => Promise.all([loadFiles().then(loadStatus), loadJobs()]);
 
 takeFromAddress();
 const refreshMatches = searching(matchActions);

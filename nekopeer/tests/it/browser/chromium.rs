@@ -204,7 +204,10 @@ impl Browser {
 
     /// Sets the width of the page in pixels and the system's choice of colours, `dark` or `light`.
     pub(crate) async fn appear(&self, width: u32, theme: &str) {
-        let features = json!([{ "name": "prefers-color-scheme", "value": theme }]);
+        let features = json!([
+            { "name": "prefers-color-scheme", "value": theme },
+            { "name": "prefers-reduced-motion", "value": "reduce" }, // nothing is between two colours
+        ]);
         self.tool("Emulation.setEmulatedMedia", json!({ "features": features })).await;
         let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500 });
         self.tool("Emulation.setDeviceMetricsOverride", metrics).await;
