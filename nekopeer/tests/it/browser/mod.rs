@@ -162,8 +162,10 @@ fn files_are_found_fetched_and_published_and_a_new_version_is_seen_to_arrive() {
     mine.write("builds/app-nightly.tar.zst", bytes(1, 2 * MIB));
     mine.write("builds/app-nightly.txt", "built");
     let _sharing = theirs.share(&["course", "models"]);
+    let publishing = mine.share(&["builds"]);
+    publishing.signal("INT");
+    publishing.wait();
     let peer = Served::start(mine, &["--limit-down", "5MB"]);
-    peer.home.done(&["share", "builds"]);
     peer.home.done(&["get", "course/slides.pdf"]);
     in_browser(async |browser| {
         open_live(browser, &peer.url).await;
