@@ -43,7 +43,7 @@ fn open_neighbor(
     let addr = remote.listens_at.unwrap_or(remote.addr);
     let service = Service { shared, remote, session: None, channel: known };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
-    (Connected { client, channel, addr }, driver)
+    (Connected { addr, client, channel }, driver)
 }
 
 /// Tells the neighborhood of every change of a configured link, and advertises over it while it is up.

@@ -8,7 +8,8 @@
 //! | `connections` | serves incoming connections, keeps up those to configured neighbors |
 //! | `sweep` | frees what has expired |
 //! | `service` | checks who calls and whether it is allowed; passes calls to the state and back |
-//! | `query`, `invalidate` | carry plans out over the network |
+//! | `query`, `trace`, `invalidate` | answer queries and traces; spread news |
+//! | `walk` | carries a query or a trace to the neighbors |
 //! | `shared` | what all tasks of one indexer share |
 //! | [`neighbors`] | which neighbors are connected, which are stuck, what each knows of our names |
 //! | [`state`] | all decisions: pure, simulated over many seeds |
@@ -37,6 +38,8 @@ mod shared;
 pub mod state;
 mod sweep;
 pub mod threads;
+mod trace;
+mod walk;
 
 pub use config::{Config, ConfigError, Routing};
 pub use indexer::{Indexer, IndexerHandle, StartError};

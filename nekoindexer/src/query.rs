@@ -1,38 +1,18 @@
-//! Carries out a query plan: asks the neighbors at once, within the deadline, and merges.
+//! Answers a query: merges what is found here with what neighbors answer.
 
-use std::{
-    cell::LazyCell,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
-use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{
-    Covered, FileName, Hit, NodeTag, QueryReply, QueryRequest, Refusal, clock, summary::NameKey,
-    transport::call_until,
-};
-use tarpc::client::RpcError;
-use tokio::time::timeout_at;
+use nekoproto::{Hit, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal};
+use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
 
 use crate::{
-    config::Routing,
     counters::{Drop, Work},
-    neighbors::{
-        channel::Wanted,
-        links::{Neighbor, Neighbors},
-    },
+    neighbors::links::Neighbor,
     shared::Shared,
-    state::{
-        QueryPlan,
-        merge::{Found, Merge},
-        route::route,
-    },
+    state::merge::{Found, Merge},
+    walk::{Visitor, Walked, walk},
 };
-
-/// The share of the remaining deadline that each hop keeps for itself, so that its answer still
-/// arrives when a neighbor's does not: an eighth, between these bounds.
-const MARGIN_MIN: Duration = Duration::from_millis(2);
-const MARGIN_MAX: Duration = Duration::from_millis(100);
 
 /// Answers `request` of a peer or of the neighbor `from`, who waits until `deadline`.
 ///
@@ -48,169 +28,93 @@ pub(crate) async fn answer(
     deadline: Instant,
     request: QueryRequest,
 ) -> Result<QueryReply, Refusal> {
-    let now = Instant::now();
-    let left = deadline.saturating_duration_since(now);
-    let counters = &shared.counters;
-    let plan = shared.state.on_query(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?;
-    let (local, ttl_hops) = match plan {
-        QueryPlan::Answer(local) => {
-            let reply = Merge::new(local).finish();
-            counters.answered_alone(Work::Query, now);
-            return Ok(reply);
-        }
-        QueryPlan::Duplicate => {
-            counters.drop(Drop::Duplicate);
-            return Ok(Merge::new(Vec::new()).finish());
-        }
-        QueryPlan::Alone(local) => {
-            counters.drop(Drop::SeenFull);
-            let mut merge = Merge::new(local);
-            merge.lacks_something();
-            return Ok(merge.finish());
-        }
-        QueryPlan::Forward { local, ttl_hops } => (local, ttl_hops),
-    };
-    let neighbors = shared.neighbors.links.current();
-    let route = route(shared.tag, &neighbors.tags, &neighbors.away, &request.covered);
-    let mut merge = Merge::new(local);
-    if route.gap {
-        merge.lacks_something();
+    let mut merging = Merging { merge: Merge::new(Vec::new()), shared };
+    let Walked { began, asked } = walk(shared, &mut merging, from, deadline, request).await?;
+    let reply = merging.merge.finish();
+    match asked {
+        0 => shared.counters.answered_alone(Work::Query, began),
+        asked => shared.counters.answered_together(asked, began),
     }
-    if route.ask.is_empty() {
-        counters.answered_alone(Work::Query, now);
-        return Ok(merge.finish());
-    }
-    let Ok(_permit) = shared.forwards.try_acquire() else {
-        counters.drop(Drop::Busy);
-        return Err(Refusal::Busy);
-    };
-    let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
-    // At its last hop only where it began matters: in a mesh the others are most of the message.
-    let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
-    let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
-    let forwarded = QueryRequest { ttl_hops, covered, ..request };
-    let (first, later) = match shared.routing {
-        Routing::Flood => (route.ask, Vec::new()),
-        Routing::Summary => split(shared, &neighbors, route.ask, &forwarded),
-    };
-    let mut answers = FuturesUnordered::new();
-    let ask = |index: &usize| ask(&neighbors.reachable[*index], forwarded.clone(), now, now + budget);
-    answers.extend(first.iter().map(ask));
-    merge.count_messages(count(&first));
-    let mut asked = first.len();
-    if !later.is_empty() {
-        // Half of the time is left for the others, in case none of these answers.
-        let patience = tokio::time::Instant::from_std(now + budget / 2);
-        while let Ok(Some((neighbor, answer))) = timeout_at(patience, answers.next()).await {
-            absorb(shared, &mut merge, neighbor, answer, &forwarded.name);
-        }
-        if merge.is_empty() {
-            asked += later.len();
-            answers.extend(later.iter().map(ask)); // a summary must not lose an answer
-            merge.count_messages(count(&later));
-        }
-    }
-    while let Some((neighbor, answer)) = answers.next().await {
-        absorb(shared, &mut merge, neighbor, answer, &forwarded.name);
-    }
-    if asked == 0 {
-        counters.answered_alone(Work::Query, now);
-    } else {
-        counters.answered_together(asked, now);
-    }
-    Ok(merge.finish())
+    Ok(reply)
 }
 
-/// Of the neighbors to `ask`, those that are asked at once, and those that are if nobody has anything.
-fn split(
-    shared: &Shared,
-    neighbors: &Neighbors,
-    mut ask: Vec<usize>,
-    forwarded: &QueryRequest,
-) -> (Vec<usize>, Vec<usize>) {
-    let covered = LazyCell::new(|| {
-        let mut covered = forwarded.covered.to_vec();
-        covered.sort_unstable();
-        covered
-    });
-    let now = clock::now();
-    let wanted = Wanted {
-        key: NameKey::of(&forwarded.name),
-        ttl_hops: forwarded.ttl_hops,
-        covers: &|tag| *tag == shared.tag || covered.binary_search(tag).is_ok(),
-        now,
-        clock_ms: shared.neighbors.clock_ms(now),
-    };
-    if forwarded.ttl_hops == 0 {
-        // Asked for itself alone, a neighbor whose summary is trusted is known to list nothing: see the rule.
-        ask.retain(|index| !neighbors.reachable[*index].rules_out(&wanted));
-        return (ask, Vec::new());
-    }
-    ask.into_iter().partition(|index| !neighbors.reachable[*index].rules_out(&wanted))
+/// Merges the answers.
+struct Merging<'a> {
+    merge: Merge,
+    shared: &'a Shared,
 }
 
-/// `None`: it was not asked.
-type NeighborReply = Option<Result<Result<QueryReply, Refusal>, RpcError>>;
+impl Visitor for Merging<'_> {
+    type Reply = QueryReply;
+    const SEES_ENDS: bool = false;
 
-async fn ask(
-    neighbor: &Neighbor,
-    request: QueryRequest,
-    now: Instant,
-    deadline: Instant,
-) -> (&Neighbor, NeighborReply) {
-    let Some(asking) = neighbor.load.ask(now) else {
-        return (neighbor, None); // many wait for it already, and it says nothing
-    };
-    let answer = neighbor.connected.client.query(call_until(deadline), request).await;
-    if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
-        asking.answered(Instant::now);
+    async fn call(
+        client: &IndexerServiceClient,
+        context: Context,
+        request: QueryRequest,
+    ) -> Result<Result<QueryReply, Refusal>, RpcError> {
+        client.query(context, request).await
     }
-    (neighbor, Some(answer))
-}
 
-fn count(neighbors: &[usize]) -> u32 {
-    u32::try_from(neighbors.len()).unwrap_or(u32::MAX)
-}
-
-/// Takes in what a neighbor says, none of it on trust. A record that its origin did not sign is left out: it
-/// says nothing of any file, and an origin that signs wrongly harms its own file alone. A record of another
-/// name is left out too, and then the answer is not complete, as the neighbor answered something else.
-fn absorb(shared: &Shared, merge: &mut Merge, neighbor: &Neighbor, reply: NeighborReply, name: &FileName) {
-    let counters = &shared.counters;
-    let reply = match reply {
-        Some(Ok(Ok(reply))) => reply,
-        None => {
-            counters.drop(Drop::NeighborStuck);
-            debug!(neighbor = %neighbor.node.short(), "neighbor is stuck and was not asked");
-            return merge.lacks_something();
-        }
-        Some(Ok(Err(refusal))) => {
-            counters.drop(Drop::NeighborRefused);
-            debug!(neighbor = %neighbor.node.short(), %refusal, "neighbor refused a query");
-            return merge.lacks_something();
-        }
-        Some(Err(error)) => {
-            counters.drop(Drop::NeighborFailed);
-            debug!(neighbor = %neighbor.node.short(), %error, "neighbor did not answer a query");
-            return merge.lacks_something();
-        }
-    };
-    merge.count_messages(reply.messages);
-    if !reply.complete {
-        merge.lacks_something();
+    fn found(&mut self, local: Vec<Found>) {
+        local.into_iter().for_each(|found| self.merge.absorb(found));
     }
-    for Hit { record, holders } in reply.hits {
-        if record.unverified().name != *name {
-            counters.drop(Drop::HitLeftOut);
-            merge.lacks_something();
-            continue;
+
+    fn lacks_something(&mut self) {
+        self.merge.lacks_something();
+    }
+
+    fn asks(&mut self, places: &[usize], _: bool) {
+        self.merge.count_messages(u32::try_from(places.len()).unwrap_or(u32::MAX));
+    }
+
+    /// Takes in what a neighbor says, none of it on trust. A record that its origin did not sign is left out: it
+    /// says nothing of any file, and an origin that signs wrongly harms its own file alone. A record of another
+    /// name is left out too, and then the answer is not complete, as the neighbor answered something else.
+    fn absorb(
+        &mut self,
+        _: usize,
+        neighbor: &Neighbor,
+        asked: &QueryRequest,
+        reply: Result<QueryReply, NoAnswer>,
+    ) {
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(why) => {
+                self.shared.counters.drop(match why {
+                    NoAnswer::Busy => Drop::NeighborStuck,
+                    NoAnswer::Refused(_) => Drop::NeighborRefused,
+                    NoAnswer::Late | NoAnswer::Failed | NoAnswer::Away | NoAnswer::Nonsense => {
+                        Drop::NeighborFailed
+                    }
+                });
+                debug!(neighbor = %neighbor.node.short(), %why, "neighbor did not answer a query");
+                return self.merge.lacks_something();
+            }
+        };
+        self.merge.count_messages(reply.messages);
+        if !reply.complete {
+            self.merge.lacks_something();
         }
-        match shared.verifier.verify(record) {
-            Ok(record) => merge.absorb(Found { record: record.into(), holders: holders.into_vec() }),
-            Err(error) => {
-                counters.drop(Drop::HitLeftOut);
-                debug!(neighbor = %neighbor.node.short(), %error, "a hit is left out");
+        for Hit { record, holders } in reply.hits {
+            if record.unverified().name != asked.name {
+                self.shared.counters.drop(Drop::HitLeftOut);
+                self.merge.lacks_something();
+                continue;
+            }
+            match self.shared.verifier.verify(record) {
+                Ok(record) => {
+                    self.merge.absorb(Found { record: record.into(), holders: holders.into_vec() });
+                }
+                Err(error) => {
+                    self.shared.counters.drop(Drop::HitLeftOut);
+                    debug!(neighbor = %neighbor.node.short(), %error, "a hit is left out");
+                }
             }
         }
+    }
+
+    fn has_found(&self) -> bool {
+        !self.merge.is_empty()
     }
 }

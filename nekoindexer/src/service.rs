@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
     Answers, Covered, FileName, IndexerService, InvalidateRequest, LeaseReply, ListedRecord, MsgId, Names,
     NodeTag, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal, RegisterReply, RegisterRequest,
-    Role, SignedRecord,
+    Role, SignedRecord, TraceReply,
     indexer::answers,
     limits::TTL_MAX,
     summary::{SummaryNews, SummaryReply},
@@ -22,6 +22,7 @@ use crate::{
     query,
     shared::Shared,
     state::{index::Session, merge::Merge},
+    trace,
 };
 
 /// Queries of one call that are in flight at once: no call takes all permits to forward.
@@ -200,6 +201,10 @@ impl IndexerService for Service {
             };
         let all = stream::iter(request.queries().map(answer)).buffered(QUERIES_AT_ONCE);
         Ok(answers(all.try_collect::<Vec<_>>().await?))
+    }
+
+    async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {
+        trace::answer(&self.shared, self.neighbor(), context.deadline, request).await
     }
 
     async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {

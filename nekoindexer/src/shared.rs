@@ -23,6 +23,9 @@ use crate::{
 
 /// Forwarded queries in flight at once in one indexer; further ones are refused as `Busy`.
 pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
+/// Traces in flight at once in one indexer; further ones are refused as `Busy`. An answer to a trace takes up to half a
+/// megabyte, and its neighbors' as much each.
+const TRACES_MAX: usize = 16;
 
 /// What all tasks of one indexer share.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub(crate) struct Shared {
     /// A permit for each query that is forwarded at the moment.
     pub(crate) forwards: Semaphore,
     pub(crate) counters: Counters,
+    /// A permit for each trace that is answered at the moment.
+    pub(crate) traces: Semaphore,
     pub(crate) stop: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -58,6 +63,7 @@ impl Shared {
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),
             counters: Counters::default(),
+            traces: Semaphore::new(TRACES_MAX),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         }

@@ -9,7 +9,7 @@ use std::{
 
 use nekoindexer::http::TokenError;
 use nekoproto::{
-    FileName, Identity, IdentityError, NodeId, Role,
+    FileName, Identity, IdentityError, NodeId, Role, TraceReply,
     transport::{Endpoint, EndpointConfig, EndpointError, Listener},
 };
 use parking_lot::Mutex;
@@ -243,6 +243,14 @@ impl PeerHandle {
     /// No indexer answered, or they refused the query.
     pub async fn query_all(&self, names: &[FileName], ttl_hops: u8) -> Result<Vec<Answer>, SearchError> {
         self.peers.search_all(names, Scope::Network { ttl_hops }).await
+    }
+
+    /// Follows a query for `name`: one tree of hops for each own indexer. Nothing in it is signed.
+    ///
+    /// # Errors
+    /// No indexer is given.
+    pub async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
+        self.indexers.trace(name, ttl_hops).await
     }
 
     /// Downloads the newest version of `name`, verified, and keeps it as a copy.

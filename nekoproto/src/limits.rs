@@ -39,6 +39,17 @@ const _: () = assert!(
     HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
 );
 
+/// Indexers in the answer to one trace: more than a query with the default TTL reaches in most networks.
+pub const TRACE_HOPS_MAX: usize = 256;
+/// Neighbors that were not asked, listed for each of them; further ones are counted.
+pub const TRACE_UNASKED_MAX: usize = 32;
+/// Versions listed for each of them.
+pub const TRACE_FOUND_MAX: usize = 4;
+/// Upper bound of the bytes of one hop: node, address and numbers; versions; neighbors that were not asked.
+const TRACE_HOP_BYTES_MAX: usize =
+    33 + 20 + 64 + TRACE_FOUND_MAX * (9 + 9 + 5) + TRACE_UNASKED_MAX * (10 + 21 + 1);
+const _: () = assert!(TRACE_HOPS_MAX * TRACE_HOP_BYTES_MAX < FRAME_BYTES_MAX - 64);
+
 /// The longest deadline of a call; longer ones are cut to it.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(60);
 /// The deadline of a query unless the caller sets another.

@@ -33,12 +33,12 @@ const INBOUND_OF_ONE_MAX: usize = 2;
 /// A connection to a neighbor.
 #[derive(Clone, Debug)]
 pub(crate) struct Connected {
+    /// Where it listens, or else where it connected from.
+    pub(crate) addr: SocketAddr,
     /// Calls it.
     pub(crate) client: IndexerServiceClient,
     /// What the two ends told each other of names over this connection.
     pub(crate) channel: Arc<Channel>,
-    /// Where the other end listens, or where it connected from.
-    pub(crate) addr: SocketAddr,
 }
 
 /// A connected neighbor.
@@ -74,6 +74,8 @@ pub(crate) struct Neighbors {
     pub(crate) sorted: Arc<[NodeTag]>,
     /// Those out of reach; `None` where it was never known who they are.
     pub(crate) away: Vec<Option<NodeTag>>,
+    /// Where they are, or were, in the same order.
+    pub(crate) away_at: Vec<SocketAddr>,
     /// Grows with each change.
     pub(crate) version: u64,
 }
@@ -111,7 +113,8 @@ struct Configured {
 /// How a neighbor stands with us.
 #[derive(Clone, Debug)]
 pub(crate) struct Standing {
-    pub(crate) addr: Option<SocketAddr>,
+    /// Where it listens, or where it connected from last.
+    pub(crate) addr: SocketAddr,
     /// Who it is, once it was connected.
     pub(crate) node: Option<NodeId>,
     pub(crate) connected: Option<Connected>,
@@ -126,6 +129,8 @@ struct Inbound {
     /// One for each open connection, and what ends it.
     clients: Vec<(Connected, AbortHandle)>,
     lost_at: Option<Instant>,
+    /// Where the latest one came from.
+    addr: SocketAddr,
 }
 
 impl Links {
@@ -192,13 +197,14 @@ impl Links {
             warn!(node = %node.short(), "too many neighbors: this one is served but not asked");
             return false;
         }
-        let inbound =
-            known.inbound.entry(node).or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None });
+        let addr = connected.addr;
+        let inbound = known.inbound.entry(node);
+        let inbound = inbound.or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None, addr });
         if inbound.clients.len() >= INBOUND_OF_ONE_MAX {
             inbound.clients.remove(0).1.abort();
         }
         inbound.clients.push((connected, end));
-        inbound.lost_at = None;
+        (inbound.lost_at, inbound.addr) = (None, addr);
         self.publish(&mut known);
         true
     }
@@ -231,7 +237,7 @@ impl Links {
     pub(crate) fn standing(&self) -> Vec<Standing> {
         let known = self.known.lock();
         let configured = known.configured.iter().map(|link| Standing {
-            addr: Some(link.addr),
+            addr: link.addr,
             node: link.node,
             connected: link.connected.clone(),
             is_configured: true,
@@ -239,13 +245,7 @@ impl Links {
         });
         let inbound = known.inbound.iter().map(|(node, inbound)| {
             let connected = inbound.clients.last().map(|(open, _)| open.clone());
-            Standing {
-                addr: connected.as_ref().map(|open| open.addr),
-                node: Some(*node),
-                connected,
-                is_configured: false,
-                why: None,
-            }
+            Standing { addr: inbound.addr, node: Some(*node), connected, is_configured: false, why: None }
         });
         let mut all: Vec<_> = configured.collect();
         let others: Vec<_> = inbound
@@ -322,12 +322,12 @@ impl KnownLinks {
         neighbors.sorted = sorted.into();
         self.loads.retain(|node, _| neighbors.tags.contains(&node.tag()));
         let configured = self.configured.iter().filter(|link| link.connected.is_none() && !link.ourselves);
+        let configured = configured.map(|link| (link.node.map(|node| node.tag()), link.addr));
         let lost = self.inbound.iter().filter(|(_, inbound)| inbound.clients.is_empty());
-        for tag in
-            configured.map(|link| link.node.map(|node| node.tag())).chain(lost.map(|(n, _)| Some(n.tag())))
-        {
+        for (tag, addr) in configured.chain(lost.map(|(node, inbound)| (Some(node.tag()), inbound.addr))) {
             if tag.is_none_or(|tag| !neighbors.tags.contains(&tag)) {
                 neighbors.away.push(tag);
+                neighbors.away_at.push(addr);
             }
         }
         neighbors

@@ -8,7 +8,10 @@ use super::view::View;
 use crate::http::Problem;
 
 /// The process answers.
-#[utoipa::path(get, path = "/healthz", responses((status = 200, body = String, content_type = "text/plain", description = "It answers")))]
+#[utoipa::path(get, path = "/healthz", responses(
+        (status = 200, body = String, content_type = "text/plain", description = "It answers"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
+    ))]
 pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
@@ -20,6 +23,7 @@ pub(super) async fn alive() -> &'static str {
     path = "/readyz",
     responses(
         (status = 200, body = String, content_type = "text/plain", description = "It is ready"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
         (status = 503, body = Problem, content_type = "application/problem+json", description = "Not yet"),
     )
 )]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::view::View;
-use crate::{neighbors::links::Standing, shared::Shared};
+use crate::{http::Problem, neighbors::links::Standing, shared::Shared};
 
 /// All neighbors.
 #[derive(Debug, Serialize, ToSchema)]
@@ -19,8 +19,8 @@ pub(super) struct Neighbors {
 /// One neighbor.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Neighbor {
-    /// Where it listens; null if it is not connected and not configured.
-    addr: Option<String>,
+    /// Where it listens, or where it connected from last.
+    addr: String,
     /// Its id; null if it was never connected.
     node: Option<String>,
     connected: bool,
@@ -55,7 +55,7 @@ impl Neighbor {
             let channel = standing.connected.as_ref().map(|connected| &connected.channel);
             let silent = channel.and_then(|channel| channel.silent_for(now));
             Self {
-                addr: standing.addr.map(|addr| addr.to_string()),
+                addr: standing.addr.to_string(),
                 node: standing.node.map(|node| node.to_string()),
                 connected: standing.connected.is_some(),
                 configured: standing.is_configured,
@@ -71,7 +71,14 @@ impl Neighbor {
 }
 
 /// How each neighbor stands with the indexer.
-#[utoipa::path(get, path = "/api/v1/neighbors", responses((status = 200, body = Neighbors, description = "All neighbors")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/neighbors",
+    responses(
+        (status = 200, body = Neighbors, description = "All neighbors"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
+    )
+)]
 pub(super) async fn neighbors(State(view): State<Arc<View>>) -> Json<Neighbors> {
     Json(Neighbors { neighbors: Neighbor::all(&view.shared, clock::now()) })
 }

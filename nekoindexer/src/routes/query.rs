@@ -116,7 +116,7 @@ impl Asked {
     params(Parameters),
     responses(
         (status = 200, body = FoundAll, description = "Answers in the order of the names"),
-        (status = 400, body = Problem, content_type = "application/problem+json", description = "Bad parameters"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Bad parameters"),
         (status = 503, body = Problem, content_type = "application/problem+json", description = "Too many at once"),
     )
 )]

@@ -11,7 +11,7 @@ use super::{neighbors::Neighbor, view::View};
 use crate::{
     counters::{Drop, Histogram, Work, bucket_ends_us},
     figures::SAMPLES,
-    http::exposition::resident_bytes,
+    http::{Problem, exposition::resident_bytes},
     shared::FORWARDS_MAX,
     state::seen::SEEN_MAX,
 };
@@ -152,7 +152,14 @@ impl Latency {
 }
 
 /// Everything about the indexer at one glance.
-#[utoipa::path(get, path = "/status", responses((status = 200, body = Status, description = "The indexer now")))]
+#[utoipa::path(
+    get,
+    path = "/status",
+    responses(
+        (status = 200, body = Status, description = "The indexer now"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
+    )
+)]
 pub(super) async fn status(State(view): State<Arc<View>>) -> Json<Status> {
     Json(Status {
         node: view.shared.node.to_string(),

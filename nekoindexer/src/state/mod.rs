@@ -127,11 +127,11 @@ impl State {
         let local = match sight {
             Sight::First => self.index.lookup(&request.name, now),
             Sight::Deeper => Vec::new(), // answered before, but this copy may travel further
-            Sight::Duplicate => return Ok(QueryPlan::Duplicate),
+            Sight::Duplicate => return Ok(QueryPlan::Again),
             Sight::Full => return Ok(QueryPlan::Alone(self.index.lookup(&request.name, now))),
         };
         Ok(match request.ttl_hops.checked_sub(1) {
-            Some(ttl_hops) => QueryPlan::Forward { local, ttl_hops },
+            Some(ttl_hops) => QueryPlan::Forward { local, ttl_hops, again: sight == Sight::Deeper },
             None => QueryPlan::Answer(local),
         })
     }

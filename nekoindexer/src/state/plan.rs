@@ -11,8 +11,8 @@ use super::{index::SessionId, merge::Found, summary::Position};
 pub enum QueryPlan {
     /// Answer with this and ask nobody.
     Answer(Vec<Found>),
-    /// The message came before: answer with nothing.
-    Duplicate,
+    /// A copy was answered before, and this one travels no further: answer with nothing.
+    Again,
     /// Answer with this, marked as incomplete: there is no room to remember the message, and a message
     /// that is not remembered must not be forwarded.
     Alone(Vec<Found>),
@@ -22,6 +22,8 @@ pub enum QueryPlan {
         local: Vec<Found>,
         /// Hops left for the neighbors.
         ttl_hops: u8,
+        /// A copy was answered before: nothing is found a second time.
+        again: bool,
     },
 }
 

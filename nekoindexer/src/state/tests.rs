@@ -33,16 +33,16 @@ async fn a_deeper_copy_is_forwarded_and_not_answered_again() {
     let now = Instant::now();
     let state = State::new(now);
     state.on_register(&session(&state, 1, now), vec![record(1, "a", 1)], true);
-    let QueryPlan::Forward { local, ttl_hops: 1 } =
+    let QueryPlan::Forward { local, ttl_hops: 1, again: false } =
         state.on_query(&query(1, 2), None, DEADLINE, now).unwrap()
     else {
         panic!("not forwarded")
     };
     assert_eq!(local.len(), 1);
     let duplicate = state.on_query(&query(1, 1), None, DEADLINE, now).unwrap();
-    assert_eq!(duplicate, QueryPlan::Duplicate);
+    assert_eq!(duplicate, QueryPlan::Again);
     let deeper = state.on_query(&query(1, 3), None, DEADLINE, now).unwrap();
-    assert_eq!(deeper, QueryPlan::Forward { local: vec![], ttl_hops: 2 });
+    assert_eq!(deeper, QueryPlan::Forward { local: vec![], ttl_hops: 2, again: true });
 }
 
 #[tokio::test]
@@ -54,6 +54,7 @@ async fn only_the_indexer_where_a_query_began_is_answered_without_being_remember
     let last_hop = |id| QueryRequest { covered: covered.clone(), ..query(id, 0) };
     let answer = |request: &QueryRequest, from| match state.on_query(request, from, DEADLINE, now) {
         Ok(QueryPlan::Answer(found)) => found.len(),
+        Ok(QueryPlan::Again) => 0,
         other => panic!("{other:?}"),
     };
     let began_at = Some(testing::tag(1));

@@ -93,7 +93,7 @@ async fn what_nodes_do_is_counted() {
         let found = metrics(addr).await;
         let counted =
             |sample: &str| found.get(sample).copied().unwrap_or_else(|| panic!("{sample} of {found:?}"));
-        assert_eq!(counted("nekop2p_indexer_requests_total{kind=\"query\"}"), 2.0);
+        assert_eq!(counted("nekop2p_indexer_requests_total{kind=\"query\"}"), 3.0);
         assert_eq!(counted("nekop2p_indexer_requests_total{kind=\"search\"}"), 1.0);
         assert_eq!(counted("nekop2p_indexer_requests_total{kind=\"register\"}"), 2.0);
         assert_eq!(counted("nekop2p_indexer_drops_total{reason=\"forged\"}"), 1.0);
@@ -111,7 +111,7 @@ async fn what_nodes_do_is_counted() {
         assert_eq!(status["listen"], near.local_addr().to_string());
         assert_eq!(
             (&status["names"], &status["queries"], &status["holders"]),
-            (&1.into(), &3.into(), &1.into())
+            (&1.into(), &4.into(), &1.into())
         );
         assert_eq!((&status["drops"]["forged"], &status["drops"]["busy"]), (&1.into(), &0.into()));
         let neighbor = &status["neighbors"][0];
@@ -214,7 +214,7 @@ async fn the_description_is_complete() {
         assert!(expected.iter().all(|path| paths.contains_key(*path)), "{:?}", paths.keys());
         for (path, methods) in paths {
             let responses = methods["get"]["responses"].as_object().unwrap();
-            assert!(responses["200"]["content"].is_object(), "{path}");
+            assert!(responses["200"]["content"].is_object() && responses.contains_key("4XX"), "{path}");
             assert!(responses.values().all(|response| response["description"].is_string()), "{path}");
         }
         for reference in text.split("\"$ref\":\"#").skip(1) {

@@ -15,4 +15,5 @@ mod network;
 mod program;
 mod sim;
 mod summaries;
+mod trace;
 mod updates;

@@ -5,10 +5,13 @@ use std::{
     net::{SocketAddr, TcpListener},
     os::unix::fs::PermissionsExt,
     process::{Output, Stdio},
+    time::Duration,
 };
 
-use crate::common::{ANY_PORT, Peer, eventually, hits, in_time, nodes, peer::endpoint, record};
-use nekoproto::{NodeId, Purpose, Role, transport::Security};
+use crate::common::{
+    ANY_PORT, Peer, eventually, hits, in_time, indexer, nodes, peer::endpoint, query, record, within,
+};
+use nekoproto::{NoAnswer, NodeId, Purpose, Role, transport::Security};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
@@ -189,6 +192,70 @@ async fn data_folder_keeps_the_node_and_its_key_private() {
         let (code, stderr) = ends(&[&["--listen", "127.0.0.1:0"][..], &args].concat()).await;
         assert_eq!(code, Some(3));
         assert!(stderr.contains("indexer.key") && stderr.contains("chmod 600"), "{stderr}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn program_that_stands_still_is_a_hop_that_did_not_answer_in_time() {
+    in_time(async {
+        let still = Running::begin(&["--insecure"]).await;
+        let asked = indexer(Security::Insecure, &[still.addr]).await;
+        asked.neighbors_reach(1).await;
+        let peer = Peer::join(1, asked.local_addr(), Security::Insecure).await;
+        let answer = async || {
+            let reply = peer.client.trace(within(Duration::from_millis(800)), query("a", 2)).await;
+            let reply = reply.expect("the asker itself answers in time").unwrap();
+            assert_eq!((reply.hops.len(), reply.hops[1].addr), (2, Some(still.addr)), "{reply:?}");
+            reply.hops[1].answer.clone().map(|_| ())
+        };
+        let pid = Pid::from_raw(still.child.id().unwrap().cast_signed()).unwrap();
+        kill_process(pid, Signal::STOP).unwrap();
+        assert_eq!(answer().await, Err(NoAnswer::Late));
+        kill_process(pid, Signal::CONT).unwrap();
+        let answers = async || answer().await.ok();
+        eventually(answers).await;
+    })
+    .await;
+}
+
+/// The program with an HTTP door, and where that is.
+async fn with_http() -> (Running, SocketAddr) {
+    let mut running = Running::begin(&["--http", "127.0.0.1:0"]).await;
+    let line = running.stdout.next_line().await.unwrap().unwrap();
+    let http = line.strip_prefix("http on http://").and_then(|line| line.strip_suffix('/'));
+    (running, http.unwrap_or_else(|| panic!("the second line is {line:?}")).parse().unwrap())
+}
+
+/// Memory of a process in bytes.
+fn memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    kib.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// Goal: a thousand readers of events cost less than 64 MiB, and each of them is told. Method: as many connections,
+/// of which none reads before all are open.
+#[tokio::test]
+async fn a_thousand_readers_of_events_cost_little() {
+    nekoproto::transport::raise_file_limit();
+    in_time(async {
+        let (running, http) = with_http().await;
+        assert_eq!(http::page(http, "/status").await.0, 200);
+        let before = memory(running.child.id().unwrap());
+        let readers = tokio::task::spawn_blocking(move || {
+            let request = "GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            let readers: Vec<_> = (0..1000).map(|_| http::send(http, request)).collect();
+            let mut readers: Vec<_> = readers.into_iter().map(std::io::BufReader::new).collect();
+            readers.iter_mut().for_each(|reader| drop(http::next_event(reader, "figures")));
+            readers
+        });
+        let readers = readers.await.unwrap();
+        let cost = memory(running.child.id().unwrap()).saturating_sub(before);
+        assert!(cost < 64 << 20, "{cost} bytes");
+        assert_eq!(http::page(http, "/healthz").await.0, 200, "beside all readers");
+        drop(readers);
+        assert_eq!(running.ends_on(Signal::TERM).await, Some(0));
     })
     .await;
 }

@@ -1,68 +1,144 @@
-//! The progress bar.
+//! Progress bars.
 
 use std::{
     collections::VecDeque,
     io::{self, IsTerminal},
+    sync::LazyLock,
     time::{Duration, Instant},
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use super::{
     output::{Output, visible},
+    terminal::{columns, cut, is_dumb, width},
     units::size,
 };
 use crate::commands::Snapshot;
 
 /// The speed shown is that of this time.
 const SPEED_OVER: Duration = Duration::from_secs(5);
+/// Columns where the terminal does not say how many it has.
+const COLUMNS_ASSUMED: usize = 80;
+/// Columns of a bar, where there is room.
+const BAR_COLUMNS: usize = 30;
+const BAR_COLUMNS_MIN: usize = 8;
+/// Columns that what it is about has at least, where it needs them.
+const WHAT_COLUMNS_MIN: usize = 12;
 
-/// A progress bar on stderr, if that is a terminal. It appears with the first report.
-pub(super) struct Bar {
-    what: String,
+/// The bars of this process: they share a terminal.
+static SCREEN: LazyLock<MultiProgress> = LazyLock::new(MultiProgress::new);
+
+/// Prints something while no bar is shown. Not to be called within itself.
+pub(super) fn beside<T>(print: impl FnOnce() -> T) -> T {
+    SCREEN.suspend(print)
+}
+
+/// The bars of one command on stderr, if that is a terminal: one for each file in work, if there are several, and one for
+/// the whole. They appear with the first report.
+pub(super) struct Bars {
     is_shown: bool,
+    whole: Bar,
+    parts: Vec<Bar>,
+}
+
+impl Bars {
+    pub(super) fn new(what: &str, output: Output) -> Self {
+        let is_shown = !output.is_json() && io::stderr().is_terminal() && !is_dumb();
+        Self { is_shown, whole: Bar::new(what), parts: Vec::new() }
+    }
+
+    /// How far the whole is.
+    pub(super) fn draw(&mut self, now: Snapshot) {
+        if self.is_shown && (now.total > 0 || now.done > 0) {
+            self.whole.draw(now, None); // otherwise it would say nothing
+        }
+    }
+
+    /// How far the files in work are.
+    pub(super) fn draw_parts<'a>(&mut self, parts: impl IntoIterator<Item = (&'a str, Snapshot)>) {
+        if !self.is_shown {
+            return;
+        }
+        let mut before = std::mem::take(&mut self.parts);
+        for (what, now) in parts {
+            let known = before.iter().position(|bar| bar.what == visible(what));
+            let mut bar = known.map_or_else(|| Bar::new(what), |known| before.swap_remove(known));
+            bar.draw(now, self.whole.drawn.as_ref());
+            self.parts.push(bar);
+        }
+        before.iter_mut().for_each(Bar::clear);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.parts.iter_mut().chain([&mut self.whole]).for_each(Bar::clear);
+        self.parts.clear();
+    }
+}
+
+/// One line.
+struct Bar {
+    what: String,
     drawn: Option<ProgressBar>,
     speed: Speed,
 }
 
 impl Bar {
-    pub(super) fn new(what: &str, output: Output) -> Self {
-        let is_shown = !output.is_json() && io::stderr().is_terminal();
-        Self { what: visible(what).into_owned(), is_shown, drawn: None, speed: Speed::default() }
+    fn new(what: &str) -> Self {
+        Self { what: visible(what).into_owned(), drawn: None, speed: Speed::default() }
     }
 
-    pub(super) fn draw(&mut self, now: Snapshot) {
-        if !self.is_shown || (now.total == 0 && now.done == 0) {
-            return; // it would say nothing
-        }
+    fn draw(&mut self, now: Snapshot, above: Option<&ProgressBar>) {
         let per_s = self.speed.after(now.done.saturating_sub(now.kept), Instant::now());
-        let is_new = self.drawn.is_none();
-        let bar = self.drawn.get_or_insert_with(|| hidden_bar(&self.what, now.total > 0));
-        bar.set_prefix(speed_text(per_s, now.total.saturating_sub(now.done)));
-        bar.update(|state| {
-            state.set_len(now.total);
-            state.set_pos(now.done);
+        // The last column stays free: some terminals go to the next line when it is used.
+        let columns = columns(&io::stderr()).unwrap_or(COLUMNS_ASSUMED).saturating_sub(1);
+        let line = line(&self.what, now, per_s, columns);
+        let bar = self.drawn.get_or_insert_with(|| {
+            let style =
+                ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = ProgressBar::no_length().with_style(style);
+            match above {
+                Some(below) => SCREEN.insert_before(below, bar),
+                None => SCREEN.add(bar),
+            }
         });
-        if is_new {
-            bar.set_draw_target(ProgressDrawTarget::stderr()); // from now on: before, it would show zeros
-            bar.tick();
-        }
+        bar.set_message(line);
     }
 
-    pub(super) fn clear(&mut self) {
+    fn clear(&mut self) {
         if let Some(bar) = self.drawn.take() {
             bar.finish_and_clear();
+            SCREEN.remove(&bar);
         }
     }
 }
 
-fn hidden_bar(what: &str, has_total: bool) -> ProgressBar {
-    let template =
-        if has_total { "{msg} {bar:30} {bytes}/{total_bytes} {prefix}" } else { "{msg} {bytes} {prefix}" };
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::hidden()).with_style(style);
-    bar.set_message(what.to_owned());
-    bar
+/// The line about `what` in at most `columns`: what it is about, a bar, numbers. What there is no room for is left out,
+/// the bar first.
+fn line(what: &str, now: Snapshot, per_s: u64, columns: usize) -> String {
+    let mut numbers = match now.total {
+        0 => size(now.done),
+        total => format!("{}/{}", size(now.done), size(total)),
+    };
+    let speed = speed_text(per_s, now.total.saturating_sub(now.done));
+    let needed = width(what).min(WHAT_COLUMNS_MIN);
+    if !speed.is_empty() && needed + 1 + width(&numbers) + 1 + width(&speed) <= columns {
+        numbers = format!("{numbers} {speed}");
+    }
+    let left = columns.saturating_sub(width(&numbers) + 1);
+    let bar = match left.saturating_sub(needed + 1).min(BAR_COLUMNS) {
+        0..BAR_COLUMNS_MIN => String::new(),
+        _ if now.total == 0 => String::new(),
+        columns => format!(" {}", filled(now, columns)),
+    };
+    let what = cut(what, left.saturating_sub(width(&bar)));
+    cut(&format!("{what}{bar} {numbers}"), columns)
+}
+
+fn filled(now: Snapshot, columns: usize) -> String {
+    let done = u128::from(now.done.min(now.total)) * columns as u128 / u128::from(now.total.max(1));
+    let done = usize::try_from(done).unwrap_or(columns);
+    format!("{}{}", "█".repeat(done), "░".repeat(columns - done))
 }
 
 fn speed_text(per_s: u64, left: u64) -> String {
@@ -122,5 +198,23 @@ mod tests {
         assert_eq!(speed_text(0, 5), "");
         assert_eq!(speed_text(1024, 4096), "1.0 KiB/s 4s");
         assert_eq!(speed_text(1024, 0), "1.0 KiB/s");
+    }
+
+    #[test]
+    fn line_fits_any_terminal_whatever_it_is_about() {
+        let now = |total| Snapshot { done: 512 << 20, kept: 0, total };
+        for what in
+            ["a", "some/long/path/of/a/model-with-a-long-name.safetensors", "資料/最終版/とても長い名前.bin"]
+        {
+            for columns in 0..120 {
+                for total in [0, 1, 1 << 30, u64::MAX] {
+                    let line = line(what, now(total), 7 << 20, columns);
+                    assert!(width(&line) <= columns, "{columns}: {line:?}");
+                }
+            }
+        }
+        let shown = line("models/a.bin", now(1 << 30), 8 << 20, 79);
+        assert_eq!(shown, "models/a.bin ███████████████░░░░░░░░░░░░░░░ 512.0 MiB/1.0 GiB 8.0 MiB/s 64s");
+        assert_eq!(line("models/a.bin", now(1 << 30), 8 << 20, 40), "models/a.bin 512.0 MiB/1.0 GiB");
     }
 }

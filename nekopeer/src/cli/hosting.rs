@@ -14,6 +14,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     args::NodeArgs,
+    bar::beside,
     events::{self, Source},
     indexers::Indexers,
     output::Output,
@@ -98,7 +99,7 @@ impl Hosted {
             !(is_publishing.load(Ordering::Relaxed) && matches!(event, Event::Changed(_)))
         };
         self.showing = Some(events::show(Source::Here(events), is_shown, move |text| {
-            output.note(&text);
+            beside(|| output.note(&text));
             true
         }));
     }

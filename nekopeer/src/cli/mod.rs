@@ -16,6 +16,7 @@ mod repl;
 mod run;
 mod show;
 mod stop;
+mod terminal;
 pub mod units;
 mod verbs;
 

@@ -48,7 +48,8 @@ impl Need {
             Command::Download { .. }
             | Command::Read { .. }
             | Command::Search { .. }
-            | Command::Query { .. } => Self::Indexer,
+            | Command::Query { .. }
+            | Command::Trace { .. } => Self::Indexer,
             Command::Check { .. } => Self::Peers,
             Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
                 Self::Catalogue

@@ -57,6 +57,17 @@ pub fn rate(text: &str) -> Result<NonZeroU64, String> {
     NonZeroU64::new(per_s).ok_or_else(|| format!("'{text}' would never send anything"))
 }
 
+/// A duration of this many microseconds with a unit, in about three digits.
+#[must_use]
+pub fn duration(us: u64) -> String {
+    match us {
+        0..1000 => format!("{us} us"),
+        1000..10_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
+        10_000..1_000_000 => format!("{} ms", us / 1000),
+        _ => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
+    }
+}
+
 /// A number of bytes with a binary unit.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(super) fn size(bytes: u64) -> String {

@@ -3,6 +3,7 @@
 use std::{
     io,
     path::{Path, PathBuf, absolute},
+    slice,
 };
 
 use anyhow::Context;
@@ -65,6 +66,14 @@ pub enum Verb {
         /// What to look for
         #[arg(required = true, value_name = "NAME")]
         names: Vec<FileName>,
+        #[command(flatten)]
+        reach: Reach,
+    },
+    /// Show which indexers a query reaches, which it leaves out and why, and how long each takes
+    Trace {
+        /// What to look for
+        #[arg(value_name = "NAME")]
+        name: FileName,
         #[command(flatten)]
         reach: Reach,
     },
@@ -184,6 +193,7 @@ impl Verb {
             }
             Self::Search { names } => Command::Search { names },
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
+            Self::Trace { name, reach } => Command::Trace { name, ttl_hops: reach.ttl },
             Self::Ls => Command::List { first: None, after: None },
             Self::Status => Command::Check { names: Vec::new(), first: None, after: None },
             Self::Jobs => Command::Jobs,
@@ -199,6 +209,7 @@ impl Verb {
             | Self::Search { names }
             | Self::Query { names, .. }
             | Self::Deregister { names } => names,
+            Self::Trace { name, .. } => slice::from_ref(name),
             Self::Share(_)
             | Self::Register(_)
             | Self::Ls

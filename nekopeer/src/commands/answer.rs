@@ -11,7 +11,7 @@ use tokio::{
     time::{Instant, interval_at},
 };
 
-use super::{Failure, Reply, Row, Snapshot};
+use super::{Failure, PARTS_MAX, Reply, Row, Snapshot};
 use crate::{library::events::Event, util::progress::Progress};
 
 /// Replies that wait to be taken; a command is slowed down beyond.
@@ -67,16 +67,21 @@ impl Answer {
     /// Runs `work` and reports its progress while it runs.
     pub(super) async fn reporting<T>(&self, progress: &Arc<Progress>, work: impl Future<Output = T>) -> T {
         let mut ticks = interval_at(Instant::now() + PROGRESS_AFTER, PROGRESS_EVERY);
-        let mut last = None;
+        let (mut last, mut last_parts) = (None, Vec::new());
         tokio::pin!(work);
         loop {
             tokio::select! {
                 result = &mut work => return result,
                 _ = ticks.tick() => {
                     let now = Snapshot::of(progress);
-                    // The next one says more than one that finds no room.
+                    // The next report says more than one that finds no room.
                     if last != Some(now) && self.0.try_send(Reply::Progress(now)).is_ok() {
                         last = Some(now);
+                    }
+                    let parts = progress.parts().into_iter().take(PARTS_MAX);
+                    let parts: Vec<_> = parts.map(|(name, part)| (name, Snapshot::of(&part))).collect();
+                    if last_parts != parts && self.0.try_send(Reply::Parts(parts.clone())).is_ok() {
+                        last_parts = parts;
                     }
                 }
             }

@@ -65,6 +65,11 @@ pub(crate) async fn carry_out(
         }
         Command::Events => pass_events(peer.events(), answer).await,
         Command::Stop => host.stop.cancel(),
+        Command::Trace { name, ttl_hops } => {
+            for reply in peer.trace(&name, ttl_hops).await? {
+                answer.rows(vec![Row::Trace(reply)]).await?;
+            }
+        }
         Command::Jobs => answer.rows_of(host.jobs.rows(peer), Row::Job).await?,
         Command::Cancel { what } => {
             answer.rows_of(host.jobs.cancel(&what, peer).await?, Row::Cancelled).await?;

@@ -108,6 +108,7 @@ impl From<&PublishError> for FailureKind {
             PublishError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                 Self::NotFound
             }
+            PublishError::NameForFolder(_) | PublishError::SameName { .. } => Self::Conflict,
             PublishError::Catalogue(error) => error.into(),
             PublishError::NotStored { source, .. } => (&**source).into(),
             PublishError::Chunk(_) => Self::Failed,
@@ -131,7 +132,14 @@ impl From<&StoreError> for FailureKind {
             StoreError::Full(_) | StoreError::FullDownload { .. } => Self::Full,
             StoreError::Busy(_) | StoreError::ChangedMeanwhile(_) => Self::Conflict,
             StoreError::Escapes(_) | StoreError::NotAPlace(_) => Self::Invalid,
-            StoreError::Io { .. } => Self::Failed,
+            StoreError::Io { source, .. } => match source.kind() {
+                // A file stands where a folder is needed, or the other way round.
+                io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {
+                    Self::Conflict
+                }
+                io::ErrorKind::InvalidFilename => Self::Invalid,
+                _ => Self::Failed,
+            },
         }
     }
 }

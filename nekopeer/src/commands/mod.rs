@@ -118,6 +118,13 @@ pub(crate) enum Command {
         /// Its id, or the name it is about.
         what: String,
     },
+    /// Follow a query through the network. Answers with one [`Row::Trace`] per own indexer.
+    Trace {
+        /// The name.
+        name: FileName,
+        /// Hops beyond the own indexers.
+        ttl_hops: u8,
+    },
 }
 
 impl Command {
@@ -151,7 +158,13 @@ pub(crate) enum Reply {
     EventsMissed(u64),
     /// The last reply.
     Finished(Result<Summary, Failure>),
+    /// How far each of the files is that are in work at the moment, at most [`PARTS_MAX`] of them. Sent as
+    /// [`Reply::Progress`] is.
+    Parts(Vec<(FileName, Snapshot)>),
 }
+
+/// Files of one report.
+pub(crate) const PARTS_MAX: usize = 8;
 
 /// The progress of an operation, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

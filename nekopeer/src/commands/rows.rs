@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use nekoproto::{ContentHash, FileName, Freshness, Holder, Mode, NodeId, VerifiedRecord, Version};
+use nekoproto::{
+    ContentHash, FileName, Freshness, Holder, Mode, NodeId, TraceReply, VerifiedRecord, Version,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, JobRow, LocalPath, in_one_line};
@@ -49,6 +51,8 @@ pub(crate) enum Row {
     Job(JobRow),
     /// A job that was cancelled.
     Cancelled(JobRow),
+    /// The way of a query from one own indexer on, which is its first hop.
+    Trace(TraceReply),
 }
 
 /// One version of a file.
@@ -121,6 +125,14 @@ pub(crate) enum PublishedRow {
 }
 
 impl Row {
+    /// The name of the file that it lists.
+    pub(crate) fn name(&self) -> Option<&FileName> {
+        match self {
+            Self::File(file) => Some(&file.record.name),
+            _ => None,
+        }
+    }
+
     /// About how many bytes it has when encoded.
     pub(super) fn weight(&self) -> usize {
         /// Bytes of a row without its texts and lists.
@@ -149,6 +161,7 @@ impl Row {
             Self::Job(job) | Self::Cancelled(job) => {
                 BASE + job.name.len() + job.error.as_ref().map_or(0, String::len)
             }
+            Self::Trace(reply) => BASE + reply.hops.len() * BASE,
         }
     }
 

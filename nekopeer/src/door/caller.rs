@@ -113,7 +113,7 @@ impl Caller {
                 match self.receiver.next::<Reply>().await {
                     Ok(Some(Reply::Finished(result))) => return result,
                     Ok(Some(reply)) => {
-                        self.is_answered |= !matches!(reply, Reply::Progress(_));
+                        self.is_answered |= !matches!(reply, Reply::Progress(_) | Reply::Parts(_));
                         if answer.0.send(reply).await.is_err() {
                             return Err(Failure::new("nobody takes the answer"));
                         }

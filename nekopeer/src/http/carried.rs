@@ -50,7 +50,7 @@ impl Carried {
     pub(crate) async fn next(&mut self) -> Reply {
         loop {
             match self.replies.recv().await {
-                Some(Reply::Progress(_)) => {}
+                Some(Reply::Progress(_) | Reply::Parts(_)) => {}
                 Some(reply) => return reply,
                 None => return Reply::Finished(Err(Failure::new("the command ended without an answer"))),
             }

@@ -2,6 +2,7 @@
 
 mod search;
 mod session;
+mod trace;
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 

@@ -10,8 +10,8 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, IndexerServiceClient, InvalidateRequest, LeaseReply, List, MsgId, Names, PeerService, Records,
-    Refusal, RegisterRequest, VerifiedRecord,
+    FileName, IndexerServiceClient, InvalidateRequest, LeaseReply, List, MsgId, Names, NodeId, PeerService,
+    Records, Refusal, RegisterRequest, VerifiedRecord,
     limits::BATCH_MAX,
     transport::{Connection, Endpoint, Link, LinkState, call_within, control},
 };
@@ -117,6 +117,14 @@ impl Session {
     /// The indexer's address.
     pub(super) fn addr(&self) -> SocketAddr {
         self.worker.link.addr()
+    }
+
+    /// Who it is; `None` while it is not connected.
+    pub(super) fn node(&self) -> Option<NodeId> {
+        match &*self.worker.link.watch().borrow() {
+            LinkState::Up { remote, .. } => Some(remote.node),
+            LinkState::Connecting | LinkState::Down(_) => None,
+        }
     }
 
     /// Waits until the first attempt to connect has ended.

@@ -7,6 +7,7 @@ mod files;
 mod found;
 mod jobs;
 mod published;
+mod trace;
 
 pub(crate) use self::{
     downloads::{DownloadedJson, FailedJson, seconds},
@@ -15,4 +16,5 @@ pub(crate) use self::{
     found::{FoundJson, VersionJson},
     jobs::{JobJson, JobsJson},
     published::UnpublishedJson,
+    trace::TraceJson,
 };

@@ -7,7 +7,7 @@ use super::events::Event;
 /// What a peer has done so far, in numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// File bytes that other peers got from here.
+    /// Bytes of files and of their lists of chunks that other peers got from here.
     pub(crate) bytes_up: Counter,
     /// Useful file bytes that came from other peers.
     pub(crate) bytes_down: Counter,

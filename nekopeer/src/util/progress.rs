@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use nekoproto::NodeId;
+use nekoproto::{FileName, NodeId};
 use parking_lot::Mutex;
 
 /// Bytes done and in total. Written by the operation, read by the user interface.
@@ -18,6 +18,25 @@ pub struct Progress {
     kept: AtomicU64,
     total: AtomicU64,
     sources: Mutex<Vec<Arc<SourceProgress>>>,
+    /// Files that are in work at the moment, each with its own progress; those of the ended ones are in the sums above.
+    parts: Mutex<Vec<(FileName, Arc<Progress>)>>,
+}
+
+/// One file of several, while it is in work.
+#[derive(Debug)]
+pub(crate) struct Part {
+    whole: Arc<Progress>,
+    /// Its own progress. Its total is not added to that of the whole.
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let mut parts = self.whole.parts.lock();
+        parts.retain(|(_, progress)| !Arc::ptr_eq(progress, &self.progress));
+        self.whole.done.fetch_add(self.progress.done(), Ordering::Relaxed);
+        self.whole.kept.fetch_add(self.progress.kept(), Ordering::Relaxed);
+    }
 }
 
 /// Bytes done and kept at one time.
@@ -52,12 +71,26 @@ impl SourceProgress {
 impl Progress {
     /// Bytes done so far.
     pub fn done(&self) -> u64 {
-        self.done.load(Ordering::Relaxed)
+        let parts = self.parts.lock();
+        self.done.load(Ordering::Relaxed) + parts.iter().map(|(_, part)| part.done()).sum::<u64>()
     }
 
     /// Those of the bytes done that were on disk before; they do not count towards the speed.
     pub fn kept(&self) -> u64 {
-        self.kept.load(Ordering::Relaxed)
+        let parts = self.parts.lock();
+        self.kept.load(Ordering::Relaxed) + parts.iter().map(|(_, part)| part.kept()).sum::<u64>()
+    }
+
+    /// The files that are in work at the moment.
+    pub(crate) fn parts(&self) -> Vec<(FileName, Arc<Self>)> {
+        self.parts.lock().clone()
+    }
+
+    /// Begins the work on one of several files, which goes on beside that on others.
+    pub(crate) fn part(self: &Arc<Self>, name: &FileName) -> Part {
+        let progress = Arc::new(Self::default());
+        self.parts.lock().push((name.clone(), Arc::clone(&progress)));
+        Part { whole: Arc::clone(self), progress }
     }
 
     /// Bytes in total; 0 while unknown.
@@ -87,7 +120,7 @@ impl Progress {
 
     /// Where it stands, before one of several files.
     pub(crate) fn mark(&self) -> Mark {
-        Mark { done: self.done(), kept: self.kept() }
+        Mark { done: self.done.load(Ordering::Relaxed), kept: self.kept.load(Ordering::Relaxed) }
     }
 
     /// A file starts, or starts again, with `bytes` on disk; `mark` is from before its first start.
@@ -108,5 +141,25 @@ impl Progress {
 
     pub(crate) fn counter(&self) -> &AtomicU64 {
         &self.done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_in_work_at_once_count_for_the_whole_and_still_do_when_they_end() {
+        let whole = Arc::new(Progress::default());
+        let name = |text: &str| FileName::new(text).unwrap();
+        whole.add_done(1);
+        let (a, b) = (whole.part(&name("a")), whole.part(&name("b")));
+        a.progress.start_at(a.progress.mark(), 10);
+        b.progress.add_done(100);
+        assert_eq!((whole.done(), whole.kept(), whole.parts().len()), (111, 10, 2));
+        a.progress.start_at(Mark { done: 0, kept: 0 }, 5);
+        assert_eq!((whole.done(), whole.kept()), (106, 5), "one that starts again takes back its own alone");
+        drop((a, b));
+        assert_eq!((whole.done(), whole.kept(), whole.parts().len()), (106, 5, 0));
     }
 }

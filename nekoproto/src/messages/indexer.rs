@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     error::Refusal,
     summary::{SummaryNews, SummaryReply},
+    trace::TraceReply,
 };
 use crate::{
     limits::{
@@ -51,6 +52,8 @@ pub trait IndexerService {
     async fn query_all(request: QueryAllRequest) -> Result<Answers, Refusal>;
     /// The caller no longer offers anything that it registered on this connection.
     async fn deregister_all() -> Result<(), Refusal>;
+    /// Which way a query would go, and what each indexer on it knows. It is forwarded as a query is.
+    async fn trace(request: QueryRequest) -> Result<TraceReply, Refusal>;
 }
 
 /// Registers the caller as a holder.

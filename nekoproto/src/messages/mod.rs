@@ -6,6 +6,7 @@ pub mod hello;
 pub mod indexer;
 pub mod peer;
 pub mod summary;
+mod trace;
 
 pub use self::{
     data::{ByteRange, DataReply, DataRequest, Freshness, Grant},
@@ -16,4 +17,5 @@ pub use self::{
         QueryAllRequest, QueryReply, QueryRequest, Records, RegisterReply, RegisterRequest,
     },
     peer::{PeerService, Verdict},
+    trace::{NoAnswer, TraceAnswer, TraceFound, TraceHop, TraceReply, Unasked, WhyUnasked},
 };

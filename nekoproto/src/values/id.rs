@@ -95,6 +95,12 @@ impl NodeId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeTag(#[serde(with = "serde_bytes")] [u8; 8]);
 
+impl fmt::Display for NodeTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        hex::write(&self.0, f)
+    }
+}
+
 impl Fixed<8> for NodeTag {
     fn to_array(self) -> [u8; 8] {
         self.0

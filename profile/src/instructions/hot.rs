@@ -115,7 +115,7 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
             for n in rounds {
                 match bench.state.on_query(&bench.request(n), None, DEADLINE, bench.now)? {
                     QueryPlan::Answer(local) => drop(black_box(Merge::new(local).finish())),
-                    QueryPlan::Alone(_) | QueryPlan::Forward { .. } => anyhow::bail!("not an answer"),
+                    QueryPlan::Again | QueryPlan::Alone(_) | QueryPlan::Forward { .. } => anyhow::bail!("not an answer"),
                 }
             }
         }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use nekoproto::{
     Answers, FileName, IndexerService, IndexerServiceClient, InvalidateRequest, LeaseReply, Names, Purpose,
-    QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, Role,
+    QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, Role, TraceReply,
     summary::{SummaryNews, SummaryReply},
     transport::{Connection, Io, Security, control, control::Driver},
 };
@@ -36,6 +36,8 @@ pub(crate) struct Fake {
 pub(crate) enum Habit {
     /// Answers this.
     Says(QueryReply),
+    /// Answers a trace with this.
+    Traces(TraceReply),
     /// Refuses.
     Refuses(Refusal),
     /// Takes the question and never answers.
@@ -148,8 +150,17 @@ impl IndexerService for Service {
         match self.habit {
             Habit::Says(reply) => Ok(reply),
             Habit::Refuses(refusal) => Err(refusal),
-            Habit::NeverAnswers => std::future::pending().await,
+            Habit::NeverAnswers | Habit::Traces(_) => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
+        }
+    }
+
+    async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {
+        let _ = self.asked.send((context, request)); // few tests listen
+        match self.habit {
+            Habit::Traces(reply) => Ok(reply),
+            Habit::Refuses(refusal) => Err(refusal),
+            _ => std::future::pending().await,
         }
     }
 

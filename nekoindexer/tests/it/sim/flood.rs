@@ -107,9 +107,9 @@ impl Flood {
         let plan = node.state.on_query(&request, sender, left, self.post.now()).expect("the query is taken");
         let (local, ttl_hops) = match plan {
             QueryPlan::Answer(local) => (local, None),
-            QueryPlan::Duplicate => (Vec::new(), None),
+            QueryPlan::Again => (Vec::new(), None),
             QueryPlan::Alone(_) => panic!("a message id was not remembered"),
-            QueryPlan::Forward { local, ttl_hops } => (local, Some(ttl_hops)),
+            QueryPlan::Forward { local, ttl_hops, .. } => (local, Some(ttl_hops)),
         };
         self.answers[to] += u32::from(!local.is_empty());
         let mut merge = Merge::new(local);

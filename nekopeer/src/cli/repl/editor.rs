@@ -1,6 +1,18 @@
 //! The line editor: history, completion, and events above the line being typed.
 
-use std::{io, path::PathBuf, sync::mpsc as sync_mpsc, thread};
+use std::{
+    borrow::Cow,
+    cell::RefCell,
+    io::{self, Write},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc as sync_mpsc,
+    },
+    thread,
+    time::Duration,
+};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::{
@@ -8,19 +20,25 @@ use rustyline::{
     completion::{Completer, FilenameCompleter, Pair},
     error::ReadlineError,
     highlight::Highlighter,
-    hint::Hinter,
+    hint::{Hint, Hinter},
     history::FileHistory,
     validate::Validator,
 };
 use tokio::sync::mpsc;
 use tracing::debug;
 
-use super::line::commands;
-use crate::cli::output::visible;
+use super::complete::{LastWord, Rest, quoted, rest};
+use crate::cli::{bar::beside, output::visible, terminal};
 
 const PROMPT: &str = "neko> ";
 /// Lines of history kept across restarts.
 const HISTORY_MAX: usize = 1000;
+/// Names that are offered at once.
+const CANDIDATES_MAX: usize = 200;
+/// Time limit for names that are asked for; those who look for them have less.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// Columns where the terminal does not say how many it has.
+const COLUMNS_ASSUMED: usize = 80;
 
 /// The result of reading one line: the line, or `None` at the end of input.
 type Read = Result<Option<String>, ReadlineError>;
@@ -28,11 +46,23 @@ type Read = Result<Option<String>, ReadlineError>;
 /// A line editor on its own thread. It reads only on request, so that the output of a command and the
 /// next prompt do not interleave.
 pub(super) struct Editor {
-    ask: sync_mpsc::Sender<Vec<String>>,
+    ask: sync_mpsc::Sender<Names>,
     lines: mpsc::Receiver<Read>,
     /// Terminal settings at the start, restored when the program ends while it reads a line.
     terminal: Option<Termios>,
+    /// `None` if the terminal can only print.
     printer: Option<Box<dyn ExternalPrinter + Send>>,
+    /// A line is being typed.
+    is_reading: Arc<AtomicBool>,
+}
+
+/// Names that are known.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// The latest ones last.
+    pub(super) all: Vec<String>,
+    /// How many of these are the user's own words.
+    pub(super) recent: usize,
 }
 
 impl Drop for Editor {
@@ -45,31 +75,43 @@ impl Drop for Editor {
 }
 
 impl Editor {
-    /// Starts the editor.
-    pub(super) fn start(history: PathBuf) -> Result<Self, ReadlineError> {
+    /// Starts the editor, which asks for names over the channel.
+    pub(super) fn start(history: PathBuf) -> Result<(Self, mpsc::Receiver<Asked>), ReadlineError> {
         let config = Config::builder().max_history_size(HISTORY_MAX)?.auto_add_history(true).build();
         let mut editor: LineEditor<Words, FileHistory> = LineEditor::with_config(config)?;
         if let Err(error) = editor.load_history(&history) {
             debug!(%error, "no history yet");
         }
         let terminal = tcgetattr(io::stdin()).ok();
-        let printer: Box<dyn ExternalPrinter + Send> = Box::new(editor.create_external_printer()?);
+        let printer = editor.create_external_printer().ok();
+        let printer = printer.map(|printer| Box::new(printer) as Box<dyn ExternalPrinter + Send>);
         let (ask, asked) = sync_mpsc::channel();
         let (sender, lines) = mpsc::channel(1);
-        thread::spawn(move || read_lines(editor, history, asked, sender));
-        Ok(Self { ask, lines, terminal, printer: Some(printer) })
+        let (asks, names_asked) = mpsc::channel(1);
+        let is_reading = Arc::new(AtomicBool::new(false));
+        let reading = Arc::clone(&is_reading);
+        thread::spawn(move || read_lines(editor, history, asked, asks, reading, sender));
+        Ok((Self { ask, lines, terminal, printer, is_reading }, names_asked))
     }
 
-    /// What prints a line above the one being typed, to be taken once; it returns whether it could.
+    /// What prints a line above the one being typed, and above the bars of a running command; to be taken once. It
+    /// returns whether it could.
     pub(super) fn printer(&mut self) -> impl FnMut(String) -> bool + Send + 'static {
-        let mut printer = self.printer.take();
+        let (mut printer, is_reading) = (self.printer.take(), Arc::clone(&self.is_reading));
         move |text| {
-            printer.as_mut().is_some_and(|printer| printer.print(format!("* {}\n", visible(&text))).is_ok())
+            let line = format!("* {}\n", visible(&text));
+            match &mut printer {
+                Some(printer) if is_reading.load(Ordering::SeqCst) => printer.print(line).is_ok(),
+                _ => beside(|| {
+                    let mut stdout = io::stdout().lock();
+                    stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).is_ok()
+                }),
+            }
         }
     }
 
     /// Reads the next line, with completion of `names`. `None` at the end of input.
-    pub(super) async fn line(&mut self, names: Vec<String>) -> Read {
+    pub(super) async fn line(&mut self, names: Names) -> Read {
         if self.ask.send(names).is_err() {
             return Ok(None);
         }
@@ -80,11 +122,14 @@ impl Editor {
 fn read_lines(
     mut editor: LineEditor<Words, FileHistory>,
     history: PathBuf,
-    asked: sync_mpsc::Receiver<Vec<String>>,
+    asked: sync_mpsc::Receiver<Names>,
+    asks: mpsc::Sender<Asked>,
+    is_reading: Arc<AtomicBool>,
     sender: mpsc::Sender<Read>,
 ) {
     while let Ok(names) = asked.recv() {
-        editor.set_helper(Some(Words { names, files: FilenameCompleter::new() }));
+        editor.set_helper(Some(Words::new(names, &asks)));
+        is_reading.store(true, Ordering::SeqCst);
         let read = loop {
             match editor.readline(PROMPT) {
                 Ok(line) => break Ok(Some(line)),
@@ -93,6 +138,7 @@ fn read_lines(
                 Err(error) => break Err(error),
             }
         };
+        is_reading.store(false, Ordering::SeqCst);
         if let Err(error) = editor.append_history(&history) {
             debug!(%error, "the history cannot be kept");
         }
@@ -102,43 +148,112 @@ fn read_lines(
     }
 }
 
-/// Completes commands, then names (or file paths, where a command takes a file).
+/// Completes commands, then names (or file paths, where a command takes a file), and shows what may come next.
 struct Words {
-    names: Vec<String>,
+    /// The latest ones last.
+    names: RefCell<Vec<String>>,
+    /// How many of them are the user's own words.
+    recent: usize,
+    asks: mpsc::Sender<Asked>,
     files: FilenameCompleter,
+    has_colors: bool,
+}
+
+/// Names are asked for.
+pub(super) struct Asked {
+    /// With which they begin.
+    pub(super) prefix: String,
+    /// Where they are waited for.
+    pub(super) names: sync_mpsc::SyncSender<Vec<String>>,
+}
+
+impl Words {
+    fn new(Names { all, recent }: Names, asks: &mpsc::Sender<Asked>) -> Self {
+        let (files, has_colors) = (FilenameCompleter::new(), terminal::has_colors());
+        Self { names: all.into(), recent, asks: asks.clone(), files, has_colors }
+    }
+
+    /// Asks for further names, and keeps them for this line.
+    fn learn(&self, prefix: &str) {
+        let (names, coming) = sync_mpsc::sync_channel(1);
+        let is_asked = self.asks.try_send(Asked { prefix: prefix.to_owned(), names }).is_ok();
+        let found = is_asked.then(|| coming.recv_timeout(ANSWER_WITHIN).ok()).flatten().unwrap_or_default();
+        let mut names = self.names.borrow_mut();
+        let mut new: Vec<String> = found.into_iter().filter(|name| !names.contains(name)).collect();
+        new.append(&mut names); // what the user said last stays last
+        *names = new;
+    }
 }
 
 impl Completer for Words {
     type Candidate = Pair;
 
     fn complete(&self, line: &str, pos: usize, _: &Context<'_>) -> Result<(usize, Vec<Pair>), ReadlineError> {
-        let before = &line[..pos];
-        let start = before.rfind(' ').map_or(0, |space| space + 1);
-        if start == 0 {
-            return Ok((0, candidates(before)));
+        let word = LastWord::of(&line[..pos]);
+        if word.verb.is_none() {
+            let pair = |word: String| Pair { replacement: format!("{word} "), display: word };
+            return Ok((word.start, word.verbs().map(pair).collect()));
         }
-        if ["register ", "share "].iter().any(|verb| before.trim_start().starts_with(verb)) {
+        if word.is_path {
             return self.files.complete_path(line, pos);
         }
-        let word = &before[start..];
-        let named = self.names.iter().filter_map(|name| {
-            let quoted = shlex::try_quote(name).ok()?.into_owned();
-            // A name that needs quotes also matches by its unquoted beginning.
-            let fits = name.starts_with(word) || quoted.starts_with(word);
-            fits.then(|| Pair { display: visible(name).into_owned(), replacement: quoted })
+        if !word.is_name() {
+            return Ok((pos, Vec::new()));
+        }
+        self.learn(&word.text);
+        let names = self.names.borrow();
+        let named = names.iter().filter(|name| name.starts_with(&word.text)).filter_map(|name| {
+            let display = terminal::cut(&visible(name), columns());
+            Some(Pair { display, replacement: quoted(name)?.into_owned() })
         });
-        Ok((start, named.collect()))
+        let mut named: Vec<Pair> = named.take(CANDIDATES_MAX).collect();
+        named.sort_by(|one, other| one.display.cmp(&other.display));
+        Ok((word.start, named))
     }
 }
 
-fn candidates(prefix: &str) -> Vec<Pair> {
-    let matching = commands().into_iter().filter(|word| word.starts_with(prefix));
-    matching.map(|word| Pair { replacement: format!("{word} "), display: word }).collect()
+fn columns() -> usize {
+    terminal::columns(&io::stdout()).unwrap_or(COLUMNS_ASSUMED).saturating_sub(1)
+}
+
+/// A hint as it is shown, and what is added to the line if it is taken.
+struct Shown {
+    shown: String,
+    taken: Option<String>,
+}
+
+impl Hint for Shown {
+    fn display(&self) -> &str {
+        &self.shown
+    }
+
+    fn completion(&self) -> Option<&str> {
+        self.taken.as_deref()
+    }
 }
 
 impl Helper for Words {}
+
 impl Hinter for Words {
-    type Hint = String;
+    type Hint = Shown;
+
+    fn hint(&self, line: &str, pos: usize, _: &Context<'_>) -> Option<Shown> {
+        let rest = rest(line, &self.names.borrow(), self.recent).filter(|_| pos == line.len())?;
+        let (text, taken) = match rest {
+            Rest::Word(rest) => (visible(&rest).into_owned(), Some(rest)),
+            Rest::Usage(usage) => (usage.to_owned(), None),
+        };
+        // Without colors it must not look like what was typed.
+        let text = if self.has_colors { text } else { format!("  [{text}]") };
+        let room = columns().checked_sub(PROMPT.len() + terminal::width(line)).filter(|room| *room > 1)?;
+        Some(Shown { shown: terminal::cut(&text, room), taken })
+    }
 }
-impl Highlighter for Words {}
+
+impl Highlighter for Words {
+    fn highlight_hint<'h>(&self, hint: &'h str) -> Cow<'h, str> {
+        if self.has_colors { format!("\x1b[90m{hint}\x1b[0m").into() } else { hint.into() }
+    }
+}
+
 impl Validator for Words {}

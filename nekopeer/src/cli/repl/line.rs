@@ -4,7 +4,7 @@ use std::iter;
 
 use clap::{CommandFactory, Parser};
 
-use crate::cli::{args::PolicyArgs, verbs::Verb};
+use crate::cli::{args::PolicyArgs, terminal, verbs::Verb};
 
 /// The text that `help` prints.
 pub(super) const USAGE: &str = "\
@@ -13,6 +13,7 @@ register PATH [NAME]    the same; the name of a single file may be given
 deregister NAME...      offer them no longer; the files stay
 search NAME...          ask the own indexer only
 query NAME... [--ttl N] ask the network, N hops far
+trace NAME [--ttl N]    which indexers a query reaches, which not and why, and how long each takes
 get NAME... [-o PATH]   download the newest versions, verified; with & at the end in the background
 download NAME...        the same
 ls                      what is published and held here
@@ -23,6 +24,44 @@ cancel NAME|ID          interrupt one; what came so far is kept
 help or ?               this text
 exit                    end (also: Ctrl-D)
 Words with spaces are 'quoted'. share takes --policy push|pull|hybrid, --lease SECS, --ttr SECS.";
+
+/// Where the texts of [`USAGE`] begin.
+const TEXT_AT: usize = 24;
+/// Narrower terminals have the texts on lines of their own.
+const COLUMNS_MIN: usize = 60;
+
+/// What the verb takes: its words in [`USAGE`].
+pub(super) fn usage(verb: &str) -> Option<&'static str> {
+    let rest = USAGE.lines().find_map(|line| line.strip_prefix(verb)?.strip_prefix(' '))?;
+    let len = TEXT_AT.saturating_sub(verb.len() + 1).min(rest.len());
+    Some(rest[..len].trim())
+}
+
+/// [`USAGE`] in lines of at most `columns`.
+pub(super) fn help(columns: Option<usize>) -> Vec<String> {
+    let Some(columns) = columns else { return USAGE.lines().map(str::to_owned).collect() };
+    let wrap = |line: &str| {
+        if terminal::width(line) <= columns {
+            return vec![line.to_owned()];
+        }
+        let Some((usage, text)) = line.split_at_checked(TEXT_AT).filter(|(usage, _)| usage.ends_with(' '))
+        else {
+            return terminal::wrapped(line, columns);
+        };
+        if line.starts_with(char::is_uppercase) {
+            return terminal::wrapped(line, columns);
+        }
+        let indent = if columns < COLUMNS_MIN { 2 } else { TEXT_AT };
+        let texts = terminal::wrapped(text, columns.saturating_sub(indent));
+        let mut texts = texts.into_iter().map(|text| format!("{:indent$}{text}", ""));
+        let first = match indent {
+            TEXT_AT => texts.next().map(|text| format!("{usage}{}", text.trim_start())),
+            _ => Some(usage.trim_end().to_owned()),
+        };
+        first.into_iter().chain(texts).collect()
+    };
+    USAGE.lines().flat_map(wrap).collect()
+}
 
 /// The commands, for completion.
 pub(super) fn commands() -> Vec<String> {
@@ -90,6 +129,7 @@ mod tests {
             "deregister a b",
             "search a b",
             "query a --ttl 0",
+            "trace a --ttl 2",
             "download a -o /somewhere/b --force",
             "get a b",
             "get a &",
@@ -132,6 +172,28 @@ mod tests {
         assert!(commands.iter().any(|command| command == "download"), "{commands:?}");
         for command in commands {
             assert!(USAGE.lines().any(|line| line.starts_with(&command)), "{command}");
+        }
+    }
+
+    #[test]
+    fn help_fits_the_terminal_and_loses_no_word() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        for columns in [40, 59, 60, 80, 200] {
+            let lines = help(Some(columns));
+            assert!(lines.iter().all(|line| terminal::width(line) <= columns), "{columns}: {lines:#?}");
+            assert_eq!(words(&lines.join("\n")), words(USAGE), "{columns}");
+        }
+        assert_eq!(help(None).join("\n"), USAGE);
+    }
+
+    #[test]
+    fn usage_is_what_stands_behind_the_verb() {
+        assert_eq!(usage("share"), Some("PATH..."));
+        assert_eq!(usage("register"), Some("PATH [NAME]"));
+        assert_eq!(usage("ls"), Some(""));
+        assert_eq!(usage("nonsense"), None);
+        for command in commands() {
+            assert!(usage(&command).is_some(), "{command}");
         }
     }
 }

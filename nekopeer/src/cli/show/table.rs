@@ -9,9 +9,16 @@ use std::{
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::cli::output::{Output, visible};
+use crate::cli::{
+    output::{Output, visible},
+    terminal::{columns, cut, width},
+};
 
 const SPACES: &[u8] = &[b' '; 64];
+/// Spaces between two columns.
+const GAP: usize = 2;
+/// A column is not cut to less.
+const COLUMN_MIN: usize = 10;
 
 /// A table that is printed as its rows come: the columns are as wide as the widest cell so far.
 pub(super) struct Table {
@@ -28,16 +35,38 @@ impl Table {
         Self { headings, right, widths, is_begun: false }
     }
 
-    /// Prints further rows, after the headings.
-    pub(super) fn rows(&mut self, cells: &Cells, mut out: impl Write) -> io::Result<()> {
+    /// Prints further rows, after the headings. Lines that do not fit the terminal of stdout are cut.
+    pub(super) fn rows(&mut self, cells: &Cells, out: impl Write) -> io::Result<()> {
+        self.rows_within(cells, columns(&io::stdout()), out)
+    }
+
+    /// As [`rows`](Self::rows), in at most this many columns.
+    fn rows_within(&mut self, cells: &Cells, columns: Option<usize>, mut out: impl Write) -> io::Result<()> {
         for (column, (_, width)) in (0..self.widths.len()).cycle().zip(cells.iter()) {
             self.widths[column] = width.max(self.widths[column]);
         }
-        if !std::mem::replace(&mut self.is_begun, true) {
-            self.print(self.headings.iter().map(|heading| (*heading, heading.len())), &mut out)?;
+        let headings = Some(Cells::of(self.headings)).filter(|_| !self.is_begun);
+        self.is_begun = true;
+        for cells in headings.iter().chain([cells]) {
+            match columns.filter(|columns| total(&self.widths) > *columns) {
+                Some(columns) => self.print_cut(cells, columns, &mut out)?,
+                None => self.print(cells.iter(), &self.widths, &mut out)?,
+            }
         }
-        self.print(cells.iter(), &mut out)?;
         out.flush()
+    }
+
+    /// Prints rows in at most `columns`: the widest columns are cut first, then the ends of the lines.
+    fn print_cut(&self, cells: &Cells, columns: usize, out: &mut impl Write) -> io::Result<()> {
+        let widths = shrunk(&self.widths, columns);
+        let mut lines = Vec::new();
+        let shown = cells.iter().zip(widths.iter().cycle()).map(|((cell, _), width)| cut(cell, *width));
+        let shown: Vec<String> = shown.collect();
+        self.print(shown.iter().map(|cell| (cell.as_str(), width(cell))), &widths, &mut lines)?;
+        for line in String::from_utf8_lossy(&lines).lines() {
+            writeln!(out, "{}", cut(line, columns).trim_end())?;
+        }
+        Ok(())
     }
 
     /// Whether something was printed.
@@ -49,11 +78,12 @@ impl Table {
     fn print<'a>(
         &self,
         cells: impl Iterator<Item = (&'a str, usize)>,
+        widths: &[usize],
         out: &mut impl Write,
     ) -> io::Result<()> {
         let mut spaces = 0;
-        for (column, (cell, width)) in (0..self.widths.len()).cycle().zip(cells) {
-            let padding = self.widths[column].saturating_sub(width);
+        for (column, (cell, width)) in (0..widths.len()).cycle().zip(cells) {
+            let padding = widths[column].saturating_sub(width);
             let is_right = self.right.contains(&column);
             spaces += if is_right { padding } else { 0 };
             if !cell.is_empty() {
@@ -64,13 +94,33 @@ impl Table {
                 }
                 out.write_all(cell.as_bytes())?;
             }
-            spaces += if is_right { 2 } else { padding + 2 };
-            if column + 1 == self.widths.len() {
+            spaces += if is_right { GAP } else { padding + GAP };
+            if column + 1 == widths.len() {
                 out.write_all(b"\n")?;
                 spaces = 0;
             }
         }
         Ok(())
+    }
+}
+
+fn total(widths: &[usize]) -> usize {
+    widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
+}
+
+/// The widths, with the widest cut until all of them fit `columns`, or none is wider than [`COLUMN_MIN`].
+fn shrunk(widths: &[usize], columns: usize) -> Vec<usize> {
+    let mut widths = widths.to_vec();
+    loop {
+        let over = total(&widths).saturating_sub(columns);
+        let Some(widest) = widths.iter().copied().max().filter(|widest| over > 0 && *widest > COLUMN_MIN)
+        else {
+            return widths;
+        };
+        let next = widths.iter().copied().filter(|width| *width < widest).max().unwrap_or(0).max(COLUMN_MIN);
+        for width in widths.iter_mut().filter(|width| **width == widest) {
+            *width = next.max(widest.saturating_sub(over));
+        }
     }
 }
 
@@ -83,6 +133,12 @@ pub(super) struct Cells {
 }
 
 impl Cells {
+    fn of(texts: &[&str]) -> Self {
+        let mut cells = Self::default();
+        texts.iter().for_each(|text| cells.add(text));
+        cells
+    }
+
     /// Adds the next cell.
     pub(super) fn add(&mut self, cell: impl Display) {
         let start = self.text.len();
@@ -91,7 +147,7 @@ impl Cells {
             Cow::Borrowed(ascii) => ascii.len(),
             Cow::Owned(shown) => {
                 self.text.replace_range(start.., &shown);
-                shown.chars().count()
+                width(&shown)
             }
         };
         self.ends.push((self.text.len(), width));
@@ -154,15 +210,34 @@ mod tests {
 
     #[test]
     fn columns_line_up_also_with_wide_letters() {
-        let cells = |texts: &[&str]| {
-            let mut cells = Cells::default();
-            texts.iter().for_each(|text| cells.add(text));
-            cells
-        };
+        let cells = Cells::of;
         let (mut table, mut out) = (Table::new(&["N", "V"], &[1]), Vec::new());
-        table.rows(&cells(&["é", "5", "long", "123"]), &mut out).unwrap();
-        table.rows(&cells(&["é", "5"]), &mut out).unwrap();
+        table.rows_within(&cells(&["é", "5", "long", "123"]), None, &mut out).unwrap();
+        table.rows_within(&cells(&["資", "5"]), None, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, "N       V\né       5\nlong  123\né       5\n");
+        assert_eq!(text, "N       V\né       5\nlong  123\n資      5\n");
+    }
+
+    #[test]
+    fn no_line_is_longer_than_the_terminal() {
+        let cells = ["models/資料/a-file-with-a-long-name.bin", "123456", "1.5 GiB", "a", "12", "b"];
+        for columns in 0..80 {
+            let (mut table, mut out) = (Table::new(&["NAME", "VERSION", "SIZE"], &[1, 2]), Vec::new());
+            table.rows_within(&Cells::of(&cells), Some(columns), &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.lines().all(|line| width(line) <= columns), "{columns}: {text}");
+            assert_eq!(text.lines().count(), 3);
+        }
+        let (mut table, mut out) = (Table::new(&["NAME", "VERSION", "SIZE"], &[1, 2]), Vec::new());
+        table.rows_within(&Cells::of(&cells), Some(40), &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text.lines().collect::<Vec<_>>(),
+            [
+                "NAME                    VERSION     SIZE",
+                "models/資料/a-file-wi…   123456  1.5 GiB",
+                "a                            12        b",
+            ]
+        );
     }
 }

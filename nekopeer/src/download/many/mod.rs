@@ -1,5 +1,5 @@
 //! Bulk downloads. Small files are pipelined over one connection to each source, and made durable and
-//! catalogued in batches; large ones are downloaded one by one.
+//! catalogued in batches; of large ones a few are downloaded at once.
 
 mod batch;
 
@@ -10,6 +10,7 @@ use std::{
     time::Instant,
 };
 
+use futures::{StreamExt, stream};
 use nekoproto::{FileName, Freshness, Holder, Manifest, NodeId, VerifiedRecord};
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +35,9 @@ use crate::{
 
 /// Maximum number of names in one search.
 const NAMES_AT_ONCE: usize = 1024;
+/// Large files that are downloaded at once: with two connections to a source each, fewer than the requests that a
+/// source answers one reader.
+const LARGE_AT_ONCE: usize = 3;
 /// Limits of a batch: its files, and their bytes, which are in memory together.
 const BATCH_FILES: usize = 512;
 const BATCH_BYTES: u64 = 8 * 1024 * 1024;
@@ -146,9 +150,7 @@ impl Downloads {
         let targets = self.targets(wanted).await;
         let (small, large) = self.look_at_places(targets).await;
         self.fetch_small(small).await;
-        for (target, replaceable) in large {
-            self.fetch_large(target, replaceable).await;
-        }
+        self.fetch_large(large).await;
     }
 
     /// Finds the version to download of each name.
@@ -241,10 +243,9 @@ impl Downloads {
             self.streams = streams;
             self.take_stored(stored.unwrap_or_default());
             storing = Some(arrived);
-            for Small { target, replaceable, .. } in failed {
-                // A download by itself tries all sources and reports what is wrong with them.
-                self.fetch_large(target, replaceable).await;
-            }
+            // A download by itself tries all sources and reports what is wrong with them.
+            self.fetch_large(failed.into_iter().map(|small| (small.target, small.replaceable)).collect())
+                .await;
         }
         if let Some(arrived) = storing {
             let stored = self.downloader.store_batch(arrived).await;
@@ -264,26 +265,39 @@ impl Downloads {
         }
     }
 
-    async fn fetch_large(&mut self, target: Target, replaceable: Option<Stamp>) {
+    /// Downloads files by themselves, a few at once.
+    async fn fetch_large(&mut self, large: Vec<(Target, Option<Stamp>)>) {
+        let this = &*self;
+        let fetching = large.into_iter().map(async |(target, replaceable)| {
+            let name = target.record.name.clone();
+            let outcome = this.fetch_by_itself(target, replaceable).await;
+            (name, outcome)
+        });
+        let mut fetching = stream::iter(fetching).buffer_unordered(LARGE_AT_ONCE);
+        let mut ended = Vec::new();
+        while let Some(outcome) = fetching.next().await {
+            ended.push(outcome);
+        }
+        drop(fetching);
+        for (name, outcome) in ended {
+            self.ended(&name, outcome);
+        }
+    }
+
+    async fn fetch_by_itself(
+        &self,
+        target: Target,
+        replaceable: Option<Stamp>,
+    ) -> Result<Downloaded, DownloadError> {
         let name = target.record.name.clone();
-        // What the sources sent so far was for other files.
-        let before: HashMap<NodeId, u64> =
-            self.progress.sources().iter().map(|source| (source.node, source.bytes())).collect();
         let stop = self.stop(&name);
-        let obtaining = self.downloader.obtain(target, replaceable, &self.options, &self.progress, &stop);
-        let outcome = match unless_ended(&self.downloader.library, &name, &stop, obtaining).await {
-            Ok((entry, report)) => {
-                self.downloader.indexers.offer([&entry.record]).await;
-                let mut sources = deliveries(&self.progress, &report);
-                sources.iter_mut().for_each(|source| {
-                    source.bytes -= before.get(&source.node).copied().unwrap_or(0).min(source.bytes);
-                });
-                sources.retain(|source| source.bytes > 0 || source.banned);
-                Ok(Downloaded { sources, ..self.downloaded(entry.record, entry.path, report.bytes_moved) })
-            }
-            Err(error) => Err(error),
-        };
-        self.ended(&name, outcome);
+        let part = self.progress.part(&name);
+        part.progress.set_total(target.record.size);
+        let obtaining = self.downloader.obtain(target, replaceable, &self.options, &part.progress, &stop);
+        let (entry, report) = unless_ended(&self.downloader.library, &name, &stop, obtaining).await?;
+        self.downloader.indexers.offer([&entry.record]).await;
+        let sources = deliveries(&part.progress, &report);
+        Ok(Downloaded { sources, ..self.downloaded(entry.record, entry.path, report.bytes_moved) })
     }
 
     fn downloaded(&self, record: VerifiedRecord, path: PathBuf, bytes_moved: u64) -> Downloaded {

@@ -3,7 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use axum::{extract::State, response::Response};
-use nekoindexer::http::exposition::{Exposition, exposed};
+use nekoindexer::http::{
+    Problem,
+    exposition::{Exposition, exposed},
+};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, registry::Registry};
 
 use super::census;
@@ -27,6 +30,8 @@ struct Node {
     path = "/metrics",
     responses(
         (status = 200, body = String, content_type = "application/openmetrics-text", description = "All figures"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json", description = "Not now"),
     )
 )]
 pub(super) async fn metrics(State(inside): State<Arc<Inside>>) -> Response {
@@ -53,7 +58,12 @@ impl Node {
     fn counted(&self, page: &mut Exposition<'_>) -> fmt::Result {
         let counters = self.host.peer.figures().counters();
         let bytes = [("up", counters.bytes_up.get()), ("down", counters.bytes_down.get())];
-        page.counters("nekop2p_peer_file_bytes", "File bytes to and from other peers", "direction", bytes)?;
+        page.counters(
+            "nekop2p_peer_file_bytes",
+            "Bytes of files from other peers; and to them, with lists of chunks",
+            "direction",
+            bytes,
+        )?;
         let requests = [("answered", counters.requests.get()), ("refused", counters.requests_refused.get())];
         page.counters("nekop2p_peer_requests", "Requests of other peers for bytes", "outcome", requests)?;
         let one = [

@@ -36,7 +36,11 @@ async fn census(inside: &Inside) -> Option<Census> {
 #[utoipa::path(
     get,
     path = "/healthz",
-    responses((status = 200, body = String, content_type = "text/plain", description = "It answers"))
+    responses(
+        (status = 200, body = String, content_type = "text/plain", description = "It answers"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json", description = "Not now"),
+    )
 )]
 async fn alive() -> &'static str {
     "ok\n"
@@ -48,7 +52,8 @@ async fn alive() -> &'static str {
     path = "/readyz",
     responses(
         (status = 200, body = String, content_type = "text/plain", description = "It is ready"),
-        (status = 503, body = Problem, content_type = "application/problem+json", description = "Not now"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json", description = "Not now"),
     )
 )]
 async fn ready(State(inside): State<Arc<Inside>>) -> Result<&'static str, Problem> {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
-use nekoindexer::http::exposition::resident_bytes;
+use nekoindexer::http::{Problem, exposition::resident_bytes};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -118,7 +118,15 @@ impl Traffic {
 }
 
 /// Everything about the peer at one glance.
-#[utoipa::path(get, path = "/status", responses((status = 200, body = PeerStatus, description = "The peer now")))]
+#[utoipa::path(
+    get,
+    path = "/status",
+    responses(
+        (status = 200, body = PeerStatus, description = "The peer now"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json", description = "Not now"),
+    )
+)]
 pub(super) async fn state(State(inside): State<Arc<Inside>>) -> Json<PeerStatus> {
     let files = census(&inside).await.map(FilesStatus::from);
     let figures = inside.host.peer.figures();

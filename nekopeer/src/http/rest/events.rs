@@ -12,7 +12,7 @@ use nekoindexer::http::{
     events::{events as events_of, stream_of},
 };
 
-use super::params::Params;
+use super::{described::Refused, params::Params};
 use crate::{
     commands::{Command, Row, no_input},
     http::{Inside, feed::News},
@@ -29,8 +29,7 @@ use crate::{
         (status = 200, description = "Server-sent events; the data of each is JSON", content(
             (EventJson = "text/event-stream"),
         )),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
 )]
 pub(super) async fn events(

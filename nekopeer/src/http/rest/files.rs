@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 
 use super::{
     body::{Elements, Listed, list},
+    described::{Name, Refused},
     params::Params,
 };
 use crate::{
@@ -71,13 +72,11 @@ impl Listed for Files {
     path = "/api/v1/catalogue",
     params(
         ("first" = Option<u32>, Query, description = "Files in this answer, at most", minimum = 1, maximum = 10000),
-        ("after" = Option<String>, Query, description = "Those after this name", min_length = 1, max_length = 1024,
-         pattern = "^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$"),
+        ("after" = Option<Name>, Query, description = "Those after this name"),
     ),
     responses(
         (status = 200, description = "Files", body = CatalogueJson),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
 )]
 pub(super) async fn catalogue(
@@ -96,15 +95,13 @@ pub(super) async fn catalogue(
     get,
     path = "/api/v1/status",
     params(
-        ("name" = Option<Vec<String>>, Query, description = "These files; without it, all"),
+        ("name" = Option<Vec<Name>>, Query, description = "These files; without it, all"),
         ("first" = Option<u32>, Query, description = "Files in this answer, at most", minimum = 1, maximum = 10000),
-        ("after" = Option<String>, Query, description = "Those after this name", min_length = 1, max_length = 1024,
-         pattern = "^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$"),
+        ("after" = Option<Name>, Query, description = "Those after this name"),
     ),
     responses(
         (status = 200, description = "Files", body = CatalogueJson),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
 )]
 pub(super) async fn status(State(inside): State<Arc<Inside>>, params: Params) -> Result<Response, Problem> {

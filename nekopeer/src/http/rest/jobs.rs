@@ -16,6 +16,7 @@ use nekoproto::{
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use super::described::{Name, Refused};
 use crate::{
     commands::{Command, JobRow, Row, Wanted, no_input},
     http::Inside,
@@ -27,7 +28,7 @@ use crate::{
 #[serde(deny_unknown_fields)]
 pub(super) struct Get {
     /// The names of files; small ones are fetched together.
-    #[schema(value_type = Vec<String>, min_items = 1)]
+    #[schema(value_type = Vec<Name>, min_items = 1)]
     names: Vec<FileName>,
     /// Whose files, where several origins publish different ones: the first digits of the id.
     #[schema(pattern = "^[0-9a-fA-F]{1,64}$")]
@@ -48,8 +49,7 @@ pub(super) struct Get {
     responses(
         (status = 202, description = "It runs", body = JobJson,
          headers(("location" = String, description = "Where to look at it"))),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
     security(("token" = [])),
 )]
@@ -83,8 +83,7 @@ pub(super) async fn get(
     path = "/api/v1/jobs",
     responses(
         (status = 200, description = "Jobs", body = JobsJson),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
 )]
 pub(super) async fn jobs(State(inside): State<Arc<Inside>>) -> Result<Json<JobsJson>, Problem> {
@@ -99,8 +98,7 @@ pub(super) async fn jobs(State(inside): State<Arc<Inside>>) -> Result<Json<JobsJ
     params(("id" = u64, Path, description = "Its id")),
     responses(
         (status = 200, description = "The job", body = JobJson),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
 )]
 pub(super) async fn job(
@@ -117,8 +115,7 @@ pub(super) async fn job(
     params(("id" = u64, Path, description = "Its id")),
     responses(
         (status = 200, description = "It was interrupted", body = JobJson),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
     security(("token" = [])),
 )]
@@ -143,8 +140,7 @@ pub(super) async fn cancel(
     path = "/api/v1/stop",
     responses(
         (status = 202, description = "It ends"),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
     security(("token" = [])),
 )]

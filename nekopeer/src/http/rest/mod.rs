@@ -1,6 +1,7 @@
 //! The commands of the peer as REST, and their description.
 
 mod body;
+mod described;
 mod events;
 mod files;
 mod find;
@@ -10,7 +11,13 @@ mod publish;
 
 use std::sync::Arc;
 
-use axum::{Router, http::header, response::IntoResponse, routing::get};
+use axum::{
+    Router,
+    http::{HeaderValue, header},
+    middleware::map_response,
+    response::{IntoResponse, Response},
+    routing::get,
+};
 use nekoindexer::http::Problem;
 use utoipa::{
     Modify, OpenApi,
@@ -18,6 +25,7 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+use self::described::{LocalName, Name};
 use super::Inside;
 
 /// Where the description is.
@@ -32,7 +40,7 @@ const DESCRIPTION: &str = "/api/v1/openapi.json";
                        travel as query parameters, since they contain slashes. Errors are problem documents whose \
                        `detail` says what to do next."
     ),
-    components(schemas(Problem)),
+    components(schemas(LocalName, Name, Problem)),
     modifiers(&Secured)
 )]
 struct Description;
@@ -57,12 +65,18 @@ pub(super) fn router(inside: &Arc<Inside>) -> Router {
     let described: Arc<str> = described.into();
     let describe =
         async move || ([(header::CONTENT_TYPE, "application/json")], described.to_string()).into_response();
-    router.route(DESCRIPTION, get(describe)).with_state(Arc::clone(inside))
+    let router = router.route(DESCRIPTION, get(describe)).with_state(Arc::clone(inside));
+    // What is true now is not true for long.
+    router.layer(map_response(async |mut response: Response| {
+        response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        response
+    }))
 }
 
 fn routes() -> OpenApiRouter<Arc<Inside>> {
     OpenApiRouter::with_openapi(Description::openapi())
         .routes(routes!(find::query))
+        .routes(routes!(find::trace))
         .routes(routes!(files::catalogue))
         .routes(routes!(files::status))
         .routes(routes!(publish::publish))

@@ -16,7 +16,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
-use super::params::Params;
+use super::{
+    described::{LocalName, Name, Refused},
+    params::Params,
+};
 use crate::{
     commands::{
         Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Row, Summary, VersionRow,
@@ -38,10 +41,10 @@ const LISTED_MAX: usize = 10_000;
 #[serde(deny_unknown_fields)]
 pub(super) struct Publish {
     /// Files and folders of this machine; relative ones are in the share folder.
-    #[schema(min_items = 1)]
+    #[schema(value_type = Vec<LocalName>, min_items = 1)]
     paths: Vec<String>,
     /// The name of a single file.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<Name>)]
     name: Option<FileName>,
     #[serde(default)]
     policy: Policy,
@@ -54,10 +57,10 @@ pub(super) struct Policy {
     #[schema(value_type = Option<String>, pattern = "^(push|pull|hybrid)$")]
     mode: Option<String>,
     /// Seconds that a copy counts as fresh under push.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 604_800)]
     lease_secs: Option<u32>,
     /// Seconds that a copy counts as fresh under pull.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 604_800)]
     ttr_secs: Option<u32>,
     /// Whether a copy past its time is handed out again, as such.
     serve_stale: Option<bool>,
@@ -100,8 +103,7 @@ pub(super) struct WithdrawnJson {
     request_body = Publish,
     responses(
         (status = 200, description = "What became of them", body = PublishedJson),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
     security(("token" = [])),
 )]
@@ -114,7 +116,8 @@ pub(super) async fn publish(
         return Err(Problem::bad_request("say which files: \"paths\" has at least one, and none is empty"));
     }
     if name.is_some() && paths.len() > 1 {
-        return Err(Problem::bad_request("\"name\" names a single file"));
+        let detail = "\"name\" names a single file: leave it out, or publish the files one by one";
+        return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
     }
     let paths = paths.into_iter().map(|path| inside.host.peer.dir().join(path).into()).collect();
     let command = Command::Publish { paths, name, policy: policy.change()? };
@@ -126,15 +129,13 @@ pub(super) async fn publish(
     put,
     path = "/api/v1/files",
     params(
-        ("name" = String, Query, description = "Its name, and its path in the share folder",
-         min_length = 1, max_length = 1024, pattern = "^[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*$"),
+        ("name" = Name, Query, description = "Its name, and its path in the share folder"),
         ("force" = Option<bool>, Query, description = "Replace a file that stands there and is not what was published"),
     ),
     request_body(content = Vec<u8>, content_type = "application/octet-stream"),
     responses(
         (status = 200, description = "What became of it", body = PublishedJson),
-        (status = "4XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
     security(("token" = [])),
 )]
@@ -163,11 +164,10 @@ pub(super) async fn store(
 #[utoipa::path(
     delete,
     path = "/api/v1/files",
-    params(("name" = Vec<String>, Query, description = "The names")),
+    params(("name" = Vec<Name>, Query, description = "The names")),
     responses(
         (status = 200, description = "What became of them", body = WithdrawnJson),
-        (status = "4XX", description = "None was published, and why", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", description = "Not done, and why", body = Problem, content_type = "application/problem+json"),
+        Refused,
     ),
     security(("token" = [])),
 )]
@@ -255,6 +255,8 @@ async fn answered(carried: Carried) -> Result<Response, Problem> {
 fn listed<'a>(versions: &[&'a VersionRow]) -> Vec<VersionJson<'a>> {
     versions.iter().take(LISTED_MAX).map(|version| (*version).into()).collect()
 }
+
+const _: () = assert!(POLICY_SECS_MAX == 604_800, "as described");
 
 impl Policy {
     fn change(self) -> Result<PolicyChange, Problem> {

@@ -117,6 +117,10 @@ impl IndexerService for Service {
         Ok(self.reply())
     }
 
+    async fn trace(self, _: Context, _: QueryRequest) -> Result<nekoproto::TraceReply, Refusal> {
+        Ok(nekoproto::TraceReply::of(Default::default()))
+    }
+
     async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
         Ok(answers(names.iter().map(|_| self.clone().reply())))
     }

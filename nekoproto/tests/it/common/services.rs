@@ -106,6 +106,10 @@ impl IndexerService for Indexer {
         Ok(reply(request.ttl_hops.into()))
     }
 
+    async fn trace(self, _: Context, _: QueryRequest) -> Result<nekoproto::TraceReply, Refusal> {
+        Ok(nekoproto::TraceReply::of(Default::default()))
+    }
+
     async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
         Ok(answers(names.iter().map(|name| match name.as_str() {
             "big" => big_reply(),

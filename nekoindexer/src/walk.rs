@@ -1,0 +1,253 @@
+//! Carries out a query plan: asks the neighbors at once, within the deadline. What comes of it is for a [`Visitor`]:
+//! `query` merges the hits, `trace` notes the way.
+
+use std::{
+    cell::LazyCell,
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream::FuturesUnordered};
+use nekoproto::{
+    Covered, IndexerServiceClient, NoAnswer, NodeTag, QueryRequest, Refusal, WhyUnasked, clock,
+    summary::NameKey, transport::call_until,
+};
+use tarpc::{client::RpcError, context::Context};
+use tokio::time::timeout_at;
+use tracing::debug;
+
+use crate::{
+    config::Routing,
+    counters::Drop,
+    neighbors::{
+        channel::Wanted,
+        links::{Neighbor, Neighbors},
+    },
+    shared::Shared,
+    state::{
+        QueryPlan,
+        merge::Found,
+        route::{Place, route_and_tell},
+    },
+};
+
+/// The share of the remaining deadline that each hop keeps for itself, so that its answer still
+/// arrives when a neighbor's does not: an eighth, between these bounds.
+const MARGIN_MIN: Duration = Duration::from_millis(2);
+const MARGIN_MAX: Duration = Duration::from_millis(100);
+
+/// Sees what a query comes across at one indexer.
+pub(crate) trait Visitor: Send {
+    /// What a neighbor answers.
+    type Reply: Send;
+    /// Whether it wants to know who is not asked if nobody is asked at all: that costs a look at all neighbors.
+    const SEES_ENDS: bool;
+
+    /// Passes the query on.
+    fn call(
+        client: &IndexerServiceClient,
+        context: Context,
+        request: QueryRequest,
+    ) -> impl Future<Output = Result<Result<Self::Reply, Refusal>, RpcError>> + Send;
+
+    /// This is listed here. Called at most once, before anybody is asked.
+    fn found(&mut self, local: Vec<Found>);
+
+    /// This copy of the query was answered before.
+    fn again(&mut self) {}
+
+    /// The answer is not complete.
+    fn lacks_something(&mut self) {}
+
+    /// These neighbors are asked now; if `despite_summary`, because nobody else has anything.
+    fn asks(&mut self, places: &[usize], despite_summary: bool);
+
+    /// A neighbor is not asked.
+    fn unasked(&mut self, _neighbors: &Neighbors, _place: Place, _why: WhyUnasked) {}
+
+    /// A neighbor, `asked` this, answered or did not. Whatever it says is not to be trusted.
+    fn absorb(
+        &mut self,
+        place: usize,
+        neighbor: &Neighbor,
+        asked: &QueryRequest,
+        reply: Result<Self::Reply, NoAnswer>,
+    );
+
+    /// Whether somebody has something.
+    fn has_found(&self) -> bool;
+}
+
+/// How a query went.
+pub(crate) struct Walked {
+    /// When it came.
+    pub(crate) began: Instant,
+    /// How many calls to neighbors it took.
+    pub(crate) asked: usize,
+}
+
+/// Takes the query `request` of a peer or of the neighbor `from`, who waits until `deadline`, and passes it on.
+///
+/// # Errors
+/// The request is refused as a whole. A neighbor's failure is no error.
+///
+/// # Cancel safety
+/// Safe: dropping the future cancels the calls to the neighbors.
+pub(crate) async fn walk<V: Visitor>(
+    shared: &Shared,
+    visitor: &mut V,
+    from: Option<NodeTag>,
+    deadline: Instant,
+    request: QueryRequest,
+) -> Result<Walked, Refusal> {
+    let now = Instant::now();
+    let (mut walked, counters) = (Walked { began: now, asked: 0 }, &shared.counters);
+    let left = deadline.saturating_duration_since(now);
+    let plan = shared.state.on_query(&request, from, left, now);
+    let ttl_hops = match plan.inspect_err(|_| counters.drop(Drop::Ttl))? {
+        QueryPlan::Answer(local) => {
+            visitor.found(local);
+            ends(shared, visitor, &request.covered, WhyUnasked::NoHopsLeft);
+            return Ok(walked);
+        }
+        QueryPlan::Again => {
+            counters.drop(Drop::Duplicate);
+            visitor.again();
+            return Ok(walked);
+        }
+        QueryPlan::Alone(local) => {
+            counters.drop(Drop::SeenFull);
+            visitor.found(local);
+            visitor.lacks_something();
+            ends(shared, visitor, &request.covered, WhyUnasked::NoRoom);
+            return Ok(walked);
+        }
+        QueryPlan::Forward { local, ttl_hops, again } => {
+            visitor.found(local);
+            if again {
+                visitor.again();
+            }
+            ttl_hops
+        }
+    };
+    let neighbors = shared.neighbors.links.current();
+    let tell = |place, why| visitor.unasked(&neighbors, place, why);
+    let route = route_and_tell(shared.tag, &neighbors.tags, &neighbors.away, &request.covered, tell);
+    if route.gap {
+        visitor.lacks_something();
+    }
+    if route.ask.is_empty() {
+        return Ok(walked);
+    }
+    let Ok(_permit) = shared.forwards.try_acquire() else {
+        counters.drop(Drop::Busy);
+        return Err(Refusal::Busy);
+    };
+    let budget = left.saturating_sub((left / 8).clamp(MARGIN_MIN, MARGIN_MAX));
+    // At its last hop only where it began matters: in a mesh the others are most of the message.
+    let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
+    let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
+    let forwarded = QueryRequest { ttl_hops, covered, ..request };
+    let (first, later) = match shared.routing {
+        Routing::Flood => (route.ask, Vec::new()),
+        Routing::Summary => split(shared, visitor, &neighbors, route.ask, &forwarded),
+    };
+    let mut answers = FuturesUnordered::new();
+    let ask = |place: &usize| {
+        let neighbor = &neighbors.reachable[*place];
+        ask::<V>(*place, neighbor, forwarded.clone(), now, now + budget)
+    };
+    answers.extend(first.iter().map(ask));
+    visitor.asks(&first, false);
+    walked.asked += first.len();
+    if !later.is_empty() {
+        // Half of the time is left for the others, in case none of these answers.
+        let patience = tokio::time::Instant::from_std(now + budget / 2);
+        while let Ok(Some((place, reply))) = timeout_at(patience, answers.next()).await {
+            visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
+        }
+        if visitor.has_found() {
+            later.iter().for_each(|place| {
+                visitor.unasked(&neighbors, Place::Reachable(*place), WhyUnasked::RuledOut);
+            });
+        } else {
+            answers.extend(later.iter().map(ask)); // a summary must not lose an answer
+            visitor.asks(&later, true);
+            walked.asked += later.len();
+        }
+    }
+    while let Some((place, reply)) = answers.next().await {
+        visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
+    }
+    Ok(walked)
+}
+
+/// Nobody is asked, because of `why`.
+fn ends<V: Visitor>(shared: &Shared, visitor: &mut V, covered: &Covered, why: WhyUnasked) {
+    if V::SEES_ENDS {
+        let neighbors = shared.neighbors.links.current();
+        let mut tell = |place, why| visitor.unasked(&neighbors, place, why);
+        let route = route_and_tell(shared.tag, &neighbors.tags, &neighbors.away, covered, &mut tell);
+        route.ask.into_iter().for_each(|place| tell(Place::Reachable(place), why));
+    }
+}
+
+/// Of the neighbors to `ask`, those that are asked at once, and those that are if nobody has anything.
+fn split<V: Visitor>(
+    shared: &Shared,
+    visitor: &mut V,
+    neighbors: &Neighbors,
+    mut ask: Vec<usize>,
+    forwarded: &QueryRequest,
+) -> (Vec<usize>, Vec<usize>) {
+    let covered = LazyCell::new(|| {
+        let mut covered = forwarded.covered.to_vec();
+        covered.sort_unstable();
+        covered
+    });
+    let now = clock::now();
+    let wanted = Wanted {
+        key: NameKey::of(&forwarded.name),
+        ttl_hops: forwarded.ttl_hops,
+        covers: &|tag| *tag == shared.tag || covered.binary_search(tag).is_ok(),
+        now,
+        clock_ms: shared.neighbors.clock_ms(now),
+    };
+    if forwarded.ttl_hops == 0 {
+        // Asked for itself alone, a neighbor whose summary is trusted is known to list nothing: see the rule.
+        ask.retain(|place| {
+            let is_ruled_out = neighbors.reachable[*place].rules_out(&wanted);
+            if is_ruled_out {
+                visitor.unasked(neighbors, Place::Reachable(*place), WhyUnasked::RuledOut);
+            }
+            !is_ruled_out
+        });
+        return (ask, Vec::new());
+    }
+    ask.into_iter().partition(|place| !neighbors.reachable[*place].rules_out(&wanted))
+}
+
+async fn ask<V: Visitor>(
+    place: usize,
+    neighbor: &Neighbor,
+    request: QueryRequest,
+    now: Instant,
+    deadline: Instant,
+) -> (usize, Result<V::Reply, NoAnswer>) {
+    let Some(asking) = neighbor.load.ask(now) else {
+        return (place, Err(NoAnswer::Busy)); // many wait for it already, and it says nothing
+    };
+    let answer = V::call(&neighbor.connected.client, call_until(deadline), request).await;
+    if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
+        asking.answered(Instant::now);
+    }
+    let answer = match answer {
+        Ok(Ok(reply)) => Ok(reply),
+        Ok(Err(refusal)) => Err(NoAnswer::Refused(refusal)),
+        Err(RpcError::DeadlineExceeded) => Err(NoAnswer::Late),
+        Err(error) => {
+            debug!(neighbor = %neighbor.node.short(), %error, "a call to a neighbor failed");
+            Err(NoAnswer::Failed)
+        }
+    };
+    (place, answer)
+}

@@ -1,0 +1,164 @@
+//! Completion and hints: what a half typed line may become. Pure.
+
+use std::borrow::Cow;
+
+use super::line::{commands, usage};
+
+/// The last word of what stands before the cursor.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LastWord<'a> {
+    /// Where it begins, its quotation mark included.
+    pub(super) start: usize,
+    /// It, without quotation marks and backslashes.
+    pub(super) text: String,
+    /// The first word, if this is not it.
+    pub(super) verb: Option<&'a str>,
+    /// Whether another word stands between the two.
+    pub(super) is_later: bool,
+    /// It names a file, and no name.
+    pub(super) is_path: bool,
+}
+
+impl<'a> LastWord<'a> {
+    pub(super) fn of(before: &'a str) -> Self {
+        let (mut start, mut text, mut quote, mut escaped) = (0, String::new(), None, false);
+        let mut words = Vec::new();
+        for (at, c) in before.char_indices() {
+            match (quote, c) {
+                _ if escaped => {
+                    escaped = false;
+                    text.push(c);
+                }
+                (None | Some('"'), '\\') => escaped = true,
+                (None, '\'' | '"') => quote = Some(c),
+                (Some(mark), c) if mark == c => quote = None,
+                (None, ' ') => {
+                    if at > start {
+                        words.push(start..at);
+                    }
+                    start = at + 1;
+                    text.clear();
+                }
+                _ => text.push(c),
+            }
+        }
+        let verb = words.first().map(|word| &before[word.clone()]);
+        let last = words.last().map_or("", |word| &before[word.clone()]);
+        let takes_paths = verb.and_then(usage).is_some_and(|usage| usage.starts_with("PATH"));
+        let is_path = takes_paths || matches!(last, "-o" | "--output" | "--names-from");
+        Self { start, text, verb, is_later: words.len() > 1, is_path }
+    }
+
+    /// Whether it may be the name of a file of the network.
+    pub(super) fn is_name(&self) -> bool {
+        let usage = self.verb.and_then(usage).unwrap_or_default();
+        !self.is_path && !usage.is_empty()
+    }
+
+    /// The verbs that it may become.
+    pub(super) fn verbs(&self) -> impl Iterator<Item = String> {
+        commands().into_iter().filter(|word| word.starts_with(&self.text))
+    }
+}
+
+/// What a line may go on with.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Rest<'a> {
+    /// The rest of the word.
+    Word(String),
+    /// What the verb takes.
+    Usage(&'a str),
+}
+
+/// The hint behind the line `before`: the rest of the only verb or name that it may be, or else of the latest of the
+/// `recent` ones; or what the verb takes. `names` include `recent`, which are the last `recent` of them.
+pub(super) fn rest(before: &str, names: &[String], recent: usize) -> Option<Rest<'static>> {
+    let word = LastWord::of(before);
+    if word.verb.is_none() {
+        let mut verbs = word.verbs().filter(|_| !word.text.is_empty());
+        let (first, second) = (verbs.next()?, verbs.next());
+        let rest = first[word.text.len()..].to_owned();
+        return (second.is_none() && !rest.is_empty()).then_some(Rest::Word(rest));
+    }
+    if word.text.is_empty() {
+        let usage = word.verb.and_then(usage).filter(|usage| !usage.is_empty() && !word.is_later);
+        return usage.map(Rest::Usage);
+    }
+    if !word.is_name() || before[word.start..] != word.text {
+        return None; // no name, or one in quotation marks
+    }
+    let fits = |name: &&String| name.starts_with(&word.text) && is_plain(name);
+    let latest = names[names.len().saturating_sub(recent)..].iter().rev().find(fits);
+    let mut all = names.iter().filter(fits);
+    let only = all.next().filter(|_| all.next().is_none());
+    let rest = &latest.or(only)?[word.text.len()..];
+    (!rest.is_empty()).then(|| Rest::Word(rest.to_owned()))
+}
+
+/// `name` as a word of a line.
+pub(super) fn quoted(name: &str) -> Option<Cow<'_, str>> {
+    shlex::try_quote(name).ok()
+}
+
+fn is_plain(name: &str) -> bool {
+    quoted(name).is_some_and(|quoted| quoted == name) && name.chars().all(|c| !c.is_control())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_word_is_found_in_and_out_of_quotation_marks() {
+        for (line, start, text) in [
+            ("", 0, ""),
+            ("ge", 0, "ge"),
+            ("get ", 4, ""),
+            ("get a b", 6, "b"),
+            ("get 'some no", 4, "some no"),
+            ("get \"some no", 4, "some no"),
+            ("get some\\ no", 4, "some no"),
+            ("get 'a b' c", 10, "c"),
+        ] {
+            let word = LastWord::of(line);
+            assert_eq!((word.start, word.text.as_str()), (start, text), "{line:?}");
+        }
+        for (line, is_name, is_path) in [
+            ("get a", true, false),
+            ("get a -o b", false, true),
+            ("share a", false, true),
+            ("ls a", false, false),
+            ("g", false, false),
+        ] {
+            let word = LastWord::of(line);
+            assert_eq!((word.is_name(), word.is_path), (is_name, is_path), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn hint_is_the_only_or_the_latest_match_or_the_usage() {
+        let names = ["data/b.bin", "models/a.bin", "with space", "models/c.bin", "models/b.bin"];
+        let names = names.map(str::to_owned);
+        for (line, expected) in [
+            ("", None),
+            ("quer", Some("y")),
+            ("de", Some("register")),
+            ("s", None),
+            ("get", None),
+            ("get dat", Some("a/b.bin")),
+            ("get models/", Some("b.bin")),
+            ("get models/a", Some(".bin")),
+            ("get models/a.bin", None),
+            ("get wi", None),
+            ("get 'mod", None),
+            ("ls mod", None),
+            ("share mod", None),
+        ] {
+            let expected = expected.map(|rest| Rest::Word(rest.to_owned()));
+            assert_eq!(rest(line, &names, 2), expected, "{line:?}");
+        }
+        assert_eq!(rest("get models/", &names, 0), None, "none of three is the latest");
+        assert!(matches!(rest("get ", &names, 2), Some(Rest::Usage(usage)) if usage.starts_with("NAME")));
+        assert_eq!(rest("ls ", &names, 2), None);
+    }
+}

@@ -1,0 +1,53 @@
+//! Traces: the way that a query takes, from all indexers concurrently.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use nekoproto::{
+    Covered, FileName, MsgId, NoAnswer, QueryRequest, TraceHop, TraceReply, transport::call_within,
+};
+use tarpc::client::RpcError;
+
+use super::{Indexers, SearchError, session::Session};
+
+impl Indexers {
+    /// Follows a query for `name`: one tree for each own indexer, in the order in which they were given. Nothing in
+    /// it is signed; see [`TraceReply`].
+    ///
+    /// # Errors
+    /// No indexer is given.
+    pub(crate) async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
+        if self.sessions.is_empty() {
+            return Err(SearchError::NoIndexer);
+        }
+        // The same id for all indexers, as a query has: the network handles it once.
+        let (msg_id, name, covered) = (MsgId::random(), name.clone(), Covered::new());
+        let request = QueryRequest { msg_id, name, ttl_hops, covered };
+        let asked = self.sessions.iter().map(|session| trace_one(session, &request, self.query_deadline));
+        Ok(join_all(asked).await)
+    }
+}
+
+async fn trace_one(session: &Session, request: &QueryRequest, patience: Duration) -> TraceReply {
+    let began = Instant::now();
+    let answer = match session.client_within(patience).await {
+        None => Err(NoAnswer::Away),
+        Some(client) => {
+            let left = patience.saturating_sub(began.elapsed());
+            match client.trace(call_within(left), request.clone()).await {
+                Ok(Ok(reply)) => Ok(reply),
+                Ok(Err(refusal)) => Err(NoAnswer::Refused(refusal)),
+                Err(RpcError::DeadlineExceeded) => Err(NoAnswer::Late),
+                Err(_) => Err(NoAnswer::Failed),
+            }
+        }
+    };
+    let waited_us = u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX);
+    let asked = TraceHop {
+        node: session.node(),
+        addr: Some(session.addr()),
+        waited_us,
+        ..TraceHop::of(Err(NoAnswer::Nonsense))
+    };
+    TraceReply::checked(answer, request.ttl_hops, asked)
+}

@@ -1,0 +1,143 @@
+//! The way of a query.
+
+use nekoproto::{FileName, TraceHop, TraceReply, WhyUnasked};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The way of a query. Nothing in it is signed: each indexer says what it wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = Trace)]
+pub(crate) struct TraceJson {
+    /// Whether all indexers that were asked are here.
+    complete: bool,
+    /// Whether one of them lists the name.
+    found: bool,
+    /// The own indexers.
+    indexers: Vec<HopJson>,
+    name: String,
+}
+
+/// An indexer that was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = TraceHop, no_recursion)]
+struct HopJson {
+    addr: Option<String>,
+    /// It had answered before, to another.
+    again: bool,
+    /// The neighbors that it asked.
+    asked: Vec<HopJson>,
+    /// Its summary rules the name out; it was asked because nobody else had it.
+    despite_summary: bool,
+    /// Why it did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// What it lists.
+    found: Vec<FoundVersionJson>,
+    node: Option<String>,
+    /// The neighbors that it did not ask.
+    not_asked: Vec<UnaskedJson>,
+    /// The number of further ones.
+    not_asked_more: u32,
+    /// Microseconds that it took, without waiting for its neighbors.
+    own_us: u32,
+    /// Microseconds that it took, as it says.
+    took_us: u32,
+    /// Microseconds that its asker waited for it.
+    waited_us: u32,
+}
+
+/// A version that an indexer lists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = TraceFound)]
+struct FoundVersionJson {
+    holders: u32,
+    /// The first digits of the origin's id.
+    origin: String,
+    version: u64,
+}
+
+/// A neighbor that was not asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = TraceUnasked)]
+struct UnaskedJson {
+    addr: Option<String>,
+    /// The first digits of its id.
+    node: Option<String>,
+    /// The reason for people.
+    reason: String,
+    why: WhyJson,
+}
+
+/// Why a neighbor was not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[schema(as = TraceWhy)]
+#[serde(rename_all = "snake_case")]
+enum WhyJson {
+    Away,
+    NoRoom,
+    Summary,
+    NoHopsLeft,
+    Covered,
+}
+
+impl TraceJson {
+    /// Of a trace for `name` from each of the own indexers.
+    pub(crate) fn of(name: &FileName, traces: &[TraceReply]) -> Self {
+        Self {
+            complete: traces.iter().all(|trace| trace.whole),
+            found: traces.iter().any(TraceReply::has_found),
+            indexers: traces.iter().filter_map(|trace| tree(&mut trace.hops.iter())).collect(),
+            name: name.to_string(),
+        }
+    }
+}
+
+/// The next hop and, in it, those that it asked.
+fn tree<'a>(hops: &mut (impl Iterator<Item = &'a TraceHop> + Clone)) -> Option<HopJson> {
+    let hop = hops.next()?;
+    let mut asked = Vec::new();
+    while hops.clone().next().is_some_and(|next| next.depth > hop.depth) {
+        asked.extend(tree(hops));
+    }
+    let (answer, error) = match &hop.answer {
+        Ok(answer) => (answer.clone(), None),
+        Err(why) => (<_>::default(), Some(why.to_string())),
+    };
+    let found = answer.found.iter().map(|found| FoundVersionJson {
+        holders: found.holders,
+        origin: found.origin.to_string(),
+        version: found.version.get(),
+    });
+    let not_asked = answer.unasked.iter().map(|unasked| UnaskedJson {
+        addr: unasked.addr.map(|addr| addr.to_string()),
+        node: unasked.node.map(|node| node.to_string()),
+        reason: unasked.why.to_string(),
+        why: unasked.why.into(),
+    });
+    Some(HopJson {
+        addr: hop.addr.map(|addr| addr.to_string()),
+        again: answer.again,
+        asked,
+        despite_summary: hop.despite_summary,
+        error,
+        found: found.collect(),
+        node: hop.node.map(|node| node.to_string()),
+        not_asked: not_asked.collect(),
+        not_asked_more: answer.unasked_more,
+        own_us: answer.own_us,
+        took_us: answer.took_us,
+        waited_us: hop.waited_us,
+    })
+}
+
+impl From<WhyUnasked> for WhyJson {
+    fn from(why: WhyUnasked) -> Self {
+        match why {
+            WhyUnasked::Away => Self::Away,
+            WhyUnasked::NoRoom => Self::NoRoom,
+            WhyUnasked::RuledOut => Self::Summary,
+            WhyUnasked::NoHopsLeft => Self::NoHopsLeft,
+            WhyUnasked::Covered => Self::Covered,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a running peer tells of itself over HTTP.
+
+use crate::{
+    http_client::Http,
+    program::{Home, MIB, bytes, two_homes, until},
+};
+
+/// The value of a metric.
+fn metric(text: &str, sample: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(sample)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{sample} is not in {text}")).parse().unwrap()
+}
+
+fn metrics(http: &Http) -> String {
+    let answer = http.get("/metrics");
+    assert_eq!(answer.status, 200, "{}", answer.head);
+    assert!(answer.head.contains("application/openmetrics-text"), "{}", answer.head);
+    let text = String::from_utf8(answer.body).unwrap();
+    assert!(text.ends_with("# EOF\n"));
+    let mut described: Vec<_> = text.lines().filter(|line| line.starts_with("# TYPE ")).collect();
+    let all = described.len();
+    described.sort_unstable();
+    described.dedup();
+    assert_eq!(described.len(), all, "a metric is described twice");
+    text
+}
+
+#[test]
+fn a_download_shows_in_the_figures_of_both_ends() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("large", bytes(1, 3 * MIB));
+    origin.write("small", "small");
+    let mut sharing = origin.start(&["share", "large", "small", "--http", "127.0.0.1:0"]);
+    sharing.err_line("serving on ");
+    let here = Http::of(&origin, &mut sharing);
+    let mut reading = reader.serve(&["--http", "127.0.0.1:0"]);
+    let there = Http::of(&reader, &mut reading);
+    assert_eq!(there.get("/status").done(200)["files"]["copies"], 0);
+    reader.done(&["get", "large", "small"]);
+
+    let moved = f64::from(u32::try_from(3 * MIB + 5).unwrap());
+    let (up, down) = (metrics(&here), metrics(&there));
+    let sent = metric(&up, "nekop2p_peer_file_bytes_total{direction=\"up\"}"); // the list of chunks too
+    assert!((moved..moved * 1.01).contains(&sent), "{sent}");
+    assert_eq!(metric(&down, "nekop2p_peer_file_bytes_total{direction=\"down\"}"), moved);
+    assert!(metric(&up, "nekop2p_peer_requests_total{outcome=\"answered\"}") >= 2.0);
+    assert_eq!(metric(&up, "nekop2p_peer_files{role=\"own\"}"), 2.0);
+    assert_eq!(metric(&down, "nekop2p_peer_downloads_total"), 2.0);
+    assert_eq!(metric(&down, "nekop2p_peer_indexers{state=\"connected\"}"), 1.0);
+    assert_eq!(metric(&down, "nekop2p_peer_commands"), 0.0);
+    assert!(metric(&down, "process_resident_memory_bytes") > 1e6);
+
+    // A count is some seconds old.
+    until(&mut reading, "the files are counted anew", || {
+        metric(&metrics(&there), "nekop2p_peer_files{role=\"copy\"}") == 2.0
+    });
+    let status = there.get("/status").done(200);
+    assert_eq!((&status["files"]["copies"], &status["files"]["fresh"]), (&2.into(), &2.into()), "{status}");
+    assert_eq!(status["traffic"]["bytes_down"], 3 * MIB + 5);
+    assert_eq!((&status["indexers"][0]["connected"], &status["network"]), (&true.into(), &"nekop2p".into()));
+    assert_eq!(metric(&metrics(&there), "nekop2p_peer_copies_confirmed_within{seconds=\"300\"}"), 2.0);
+}
+
+#[test]
+fn ready_is_a_peer_that_can_be_found_or_wants_no_indexer() {
+    let cut_off = Home::with(&["--indexer", "127.0.0.1:1"]);
+    let mut serving = cut_off.start(&["serve", "--http", "127.0.0.1:0"]);
+    let http = Http::of(&cut_off, &mut serving);
+    assert_eq!(http.get("/healthz").status, 200);
+    http.get("/readyz").refused(503, "/status");
+    let status = http.get("/status").done(200);
+    assert_eq!(status["indexers"][0]["connected"], false);
+    let (_indexers, home, _) = two_homes();
+    let mut serving = home.serve(&["--http", "127.0.0.1:0"]);
+    let http = Http::of(&home, &mut serving);
+    until(&mut serving, "it is connected", || http.get("/readyz").status == 200);
+    let described = http.get("/api/v1/openapi.json").done(200);
+    for path in ["/status", "/metrics", "/healthz", "/readyz"] {
+        assert!(described["paths"][path]["get"]["responses"]["200"].is_object(), "{path}");
+    }
+}

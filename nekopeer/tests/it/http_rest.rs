@@ -1,0 +1,267 @@
+//! The commands of a running peer over HTTP.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpStream,
+};
+
+use serde_json::{Value, json};
+
+use crate::{
+    http_client::{Answer, Http},
+    program::{Home, MIB, Running, bytes, has_keys, one_home, two_homes, until},
+};
+
+/// The peer of `home` serves and answers over HTTP.
+fn serving(home: &Home, flags: &[&str]) -> (Running, Http) {
+    let mut running = home.serve(&[&["--http", "127.0.0.1:0"], flags].concat());
+    let http = Http::of(home, &mut running);
+    (running, http)
+}
+
+/// Waits for a job that has ended, and returns it.
+fn ended(http: &Http, serving: &mut Running, id: &Value) -> Value {
+    let mut job = Value::Null;
+    until(serving, "the job ends", || {
+        job = http.get(&format!("/api/v1/jobs/{id}")).done(200);
+        job["state"] != "running"
+    });
+    job
+}
+
+#[test]
+fn rows_are_those_of_the_command_line() {
+    let (_indexers, origin, reader) = two_homes();
+    for name in ["a.txt", "b b.txt", "c.txt"] {
+        origin.write(name, name);
+    }
+    let mut sharing = origin.start(&["share", "a.txt", "b b.txt", "c.txt", "--http", "127.0.0.1:0"]);
+    sharing.err_line("serving on ");
+    let http = Http::of(&origin, &mut sharing);
+    let listed = origin.done(&["ls", "--json"]).json();
+    let catalogue = http.get("/api/v1/catalogue").done(200);
+    assert_eq!((&catalogue["files"], &catalogue["next"]), (&listed["files"], &Value::Null));
+    let keys = ["name", "path", "origin", "own", "version", "size", "content", "mode", "condition", "newest"];
+    assert!(has_keys(&catalogue["files"][0], &keys), "{catalogue}");
+    // Page by page it is the same.
+    let (mut pages, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = http.get(&format!("/api/v1/catalogue?first=2{after}")).done(200);
+        pages.extend(page["files"].as_array().unwrap().clone());
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={}", next.replace(' ', "%20"));
+    }
+    assert_eq!(Value::from(pages), listed["files"]);
+    let (_reading, http) = serving(&reader, &[]);
+    let answers = http.get("/api/v1/query?name=b%20b.txt&name=nothing&ttl=0").done(200);
+    let queried = reader.run(&["query", "b b.txt", "nothing", "--ttl", "0", "--json"]).json();
+    assert_eq!(answers, queried);
+    reader.done(&["get", "b b.txt"]);
+    let status = http.get("/api/v1/status?name=b+b.txt").done(200);
+    assert_eq!((&status["files"][0]["condition"], status["files"][1].is_null()), (&"fresh".into(), true));
+    assert!(status["files"][0]["fresh_until_ms"].as_u64() > status["files"][0]["confirmed_ms"].as_u64());
+    let traced = http.get("/api/v1/trace?name=a.txt").done(200);
+    assert!(traced["found"] == true && traced["complete"] == true, "{traced}");
+}
+
+#[test]
+fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
+    let (_indexers, home) = one_home();
+    let (_serving, http) = serving(&home, &[]);
+    http.get("/api/v1/query").refused(400, "name=NAME");
+    http.get("/api/v1/query?name=../a").refused(400, "'..'");
+    http.get("/api/v1/query?name=a&ttl=99").refused(400, "0 to 16");
+    http.get("/api/v1/query?nme=a").refused(400, "name, ttl");
+    http.get("/api/v1/jobs/7").refused(404, "/api/v1/jobs");
+    http.get("/api/v1/jobs/x").refused(400, "");
+    http.get("/api/v1/nothing").refused(404, "openapi.json");
+    let taken = http.ask("PATCH", "/api/v1/jobs", &[], b"");
+    taken.refused(405, "Allow");
+    assert!(taken.head.contains("allow: get,head"), "{}", taken.head);
+    http.change("POST", "/api/v1/get", b"{\"names\":[]}").refused(400, "at least one");
+    http.change("POST", "/api/v1/get", b"{\"names\":[\"/a\"]}").refused(422, "relative");
+    http.change("POST", "/api/v1/get", b"{\"nam\":[]}").refused(422, "nam");
+    http.change("POST", "/api/v1/get", b"{").refused(400, "");
+    http.change("POST", "/api/v1/publish", b"{\"paths\":[\"missing\"]}").refused(404, "missing");
+    http.change("DELETE", "/api/v1/files?name=missing", b"").refused(404, "not registered");
+    assert!(http.ask("HEAD", "/api/v1/catalogue", &[], b"").body.is_empty());
+}
+
+#[test]
+fn changing_needs_the_token_and_a_page_of_our_own() {
+    let (_indexers, home) = one_home();
+    home.write("a.txt", "a");
+    let (_serving, http) = serving(&home, &[]);
+    let right = http.authorization();
+    for (method, target) in [
+        ("POST", "/api/v1/publish"),
+        ("POST", "/api/v1/get"),
+        ("POST", "/api/v1/stop"),
+        ("PUT", "/api/v1/files?name=b"),
+        ("DELETE", "/api/v1/files?name=a.txt"),
+        ("DELETE", "/api/v1/jobs/1"),
+    ] {
+        http.ask(method, target, &[], b"").refused(401, "http.token");
+        http.ask(method, target, &["authorization: Bearer 0"], b"").refused(403, "http.token");
+        http.ask(method, target, &[&right, "origin: http://evil.example"], b"").refused(403, "origins");
+        http.ask(method, target, &[&right, "host: evil.example"], b"").refused(421, "evil.example");
+    }
+    http.ask("GET", "/api/v1/catalogue", &["host: evil.example"], b"").refused(421, "evil.example");
+    let mode = std::fs::metadata(home.path(".neko/http.token")).unwrap().permissions();
+    assert_eq!(std::os::unix::fs::PermissionsExt::mode(&mode) & 0o777, 0o600);
+}
+
+#[test]
+fn file_is_published_fetched_and_withdrawn() {
+    let (_indexers, origin, reader) = two_homes();
+    let (_origin, theirs) = serving(&origin, &[]);
+    let (mut reading, ours) = serving(&reader, &[]);
+    let content = bytes(1, 3 * MIB);
+    let stored = theirs.change("PUT", "/api/v1/files?name=x/y.bin", &content).done(200);
+    assert_eq!((&stored["published"][0]["name"], &stored["confirmed"]), (&"x/y.bin".into(), &true.into()));
+    assert_eq!(origin.read("x/y.bin"), content);
+    let begun = ours.change("POST", "/api/v1/get", b"{\"names\":[\"x/y.bin\"]}");
+    let job = begun.done(202);
+    assert!(begun.head.contains(&format!("location: /api/v1/jobs/{}", job["id"])), "{}", begun.head);
+    assert_eq!(ended(&ours, &mut reading, &job["id"])["state"], "done");
+    assert_eq!(reader.read("x/y.bin"), content);
+    origin.write("z.txt", "z");
+    let published = theirs.change("POST", "/api/v1/publish", b"{\"paths\":[\"z.txt\",\"x\"]}").done(200);
+    assert_eq!(
+        (&published["published"][0]["name"], &published["unchanged"][0]["name"]),
+        (&"z.txt".into(), &"x/y.bin".into())
+    );
+    let policy = b"{\"paths\":[\"z.txt\"],\"policy\":{\"mode\":\"push\",\"lease_secs\":5}}";
+    theirs.change("POST", "/api/v1/publish", policy).done(200);
+    let listed = theirs.get("/api/v1/catalogue?after=x/y.bin").done(200);
+    assert_eq!((&listed["files"][0]["mode"], &listed["files"][0]["own"]), (&"push".into(), &true.into()));
+    let withdrawn = theirs.change("DELETE", "/api/v1/files?name=z.txt&name=other", b"").done(200);
+    assert_eq!(withdrawn["withdrawn"], json!(["z.txt"]));
+    assert_eq!(withdrawn["failed"][0]["name"], "other");
+    // What stands in the way is not replaced.
+    origin.write("mine.txt", "mine");
+    theirs.change("PUT", "/api/v1/files?name=mine.txt", b"other").refused(409, "mine.txt");
+    theirs.change("PUT", "/api/v1/files?name=mine.txt/b", b"other").refused(409, "mine.txt");
+    theirs.change("PUT", "/api/v1/files?name=mine.txt&force=true", b"other").done(200);
+    assert_eq!(origin.read("mine.txt"), b"other");
+}
+
+#[test]
+fn body_that_is_cut_off_stores_nothing() {
+    let (_indexers, home) = one_home();
+    let (mut running, http) = serving(&home, &[]);
+    let authorization = http.authorization();
+    let headers = [authorization.as_str(), "content-length: 1000000"];
+    let mut stream = http.begin("PUT", "/api/v1/files?name=half.bin", &headers);
+    stream.write_all(&[7; 500_000]).unwrap();
+    let state = || http.get("/api/v1/jobs").done(200)["jobs"][0]["state"].clone();
+    until(&mut running, "it is a job", || state() == "running");
+    drop(stream);
+    until(&mut running, "the job ends", || state() != "running");
+    assert!(!home.path("half.bin").exists());
+    assert_eq!(http.get("/api/v1/catalogue").done(200)["files"], json!([]));
+}
+
+#[test]
+fn job_of_a_shell_is_cancelled_over_http_and_that_of_http_by_a_shell() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("big.bin", bytes(1, 16 * MIB));
+    let _sharing = origin.share(&["big.bin"]);
+    let (mut running, http) = serving(&reader, &["--limit-down", "1MB"]);
+    let getting = reader.start(&["get", "big.bin"]);
+    let jobs = || http.get("/api/v1/jobs").done(200)["jobs"].clone();
+    until(&mut running, "it runs", || jobs()[0]["done"].as_u64() > Some(0));
+    let target = format!("/api/v1/jobs/{}", jobs()[0]["id"]);
+    assert_eq!(http.change("DELETE", &target, b"").done(200)["state"], "cancelled");
+    getting.wait().failed_with(3, &["cancelled by another command"]);
+    http.change("DELETE", &target, b"").refused(409, "has ended");
+    let job = http.change("POST", "/api/v1/get", b"{\"names\":[\"big.bin\"]}").done(202);
+    reader.done(&["cancel", &job["id"].to_string()]);
+    assert_eq!(ended(&http, &mut running, &job["id"])["state"], "cancelled");
+}
+
+#[test]
+fn events_tell_of_jobs_and_of_what_happens() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("a.bin", bytes(1, MIB));
+    let mut sharing = origin.share(&["a.bin"]);
+    let (_running, http) = serving(&reader, &[]);
+    let stream = http.begin("GET", "/api/v1/events", &[]);
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    let mut event = |kind: &str, text: &str| {
+        let is_it = |line: &String| *line == format!("event: {kind}");
+        loop {
+            lines.by_ref().find(is_it).unwrap_or_else(|| panic!("no {kind} {text}"));
+            let data = lines.by_ref().next().unwrap();
+            if data.contains(text) {
+                let data = data.strip_prefix("data: ").unwrap();
+                return serde_json::from_str::<Value>(data).unwrap();
+            }
+        }
+    };
+    http.change("POST", "/api/v1/get", b"{\"names\":[\"a.bin\"]}").done(202);
+    assert_eq!(event("job", "\"running\"")["name"], "a.bin");
+    assert_eq!(event("job", "\"done\"")["id"], 1);
+    assert_eq!(event("job-ended", "")["text"], "job 1 done: get a.bin");
+    origin.write("a.bin", bytes(2, MIB));
+    origin.done(&["share", "a.bin"]);
+    let invalidated = event("invalidated", "");
+    assert_eq!((&invalidated["held"], &invalidated["newest"]), (&1.into(), &2.into()));
+    assert!(sharing.is_running());
+}
+
+#[test]
+fn commands_are_bounded_over_all_doors_together() {
+    let (_indexers, home) = one_home();
+    let (mut running, http) = serving(&home, &[]);
+    // Each body that does not come keeps its command.
+    let authorization = http.authorization();
+    let headers = [authorization.as_str(), "content-length: 10", "connection: close"];
+    let begin = |n| http.begin("PUT", &format!("/api/v1/files?name=f{n}"), &headers);
+    let mut streams: Vec<TcpStream> = (0..64).map(begin).collect();
+    until(&mut running, "they are all begun", || http.get("/api/v1/jobs").status == 503);
+    http.get("/api/v1/catalogue").refused(503, "64 commands");
+    home.run(&["ls"]).failed_with(3, &["64 commands"]);
+    // Each command ends with its request.
+    streams.truncate(1);
+    until(&mut running, "they end", || http.get("/api/v1/catalogue").status == 200);
+    let mut last = streams.remove(0);
+    last.write_all(b"0123456789").unwrap();
+    assert_eq!(Answer::read(&mut last).done(200)["published"][0]["name"], "f0");
+    assert_eq!(http.change("POST", "/api/v1/stop", b"").status, 202);
+    assert_eq!(running.wait().code, Some(0));
+}
+
+#[test]
+fn peer_that_has_another_door_says_so_and_an_address_in_use_is_an_error() {
+    let (_indexers, home, other) = two_homes();
+    home.write("a.txt", "a");
+    let (mut running, http) = serving(&home, &[]);
+    let told = home.done(&["share", "a.txt", "--http", "127.0.0.1:1"]);
+    assert!(told.err.iter().any(|line| line.contains("keeps its own --http")), "{told:?}");
+    let addr =
+        running.out_line("http on ").trim_start_matches("http on http://").trim_end_matches('/').to_owned();
+    let told = home.done(&["share", "a.txt", "--http", &addr]);
+    assert!(!told.err.iter().any(|line| line.contains("--http")), "{told:?}");
+    let refused = other.run(&["serve", "--http", &addr]);
+    assert!(refused.code == Some(3) && refused.err.last().unwrap().contains(&addr), "{refused:?}");
+    assert_eq!(http.get("/api/v1/catalogue").status, 200);
+}
+
+#[test]
+fn description_has_every_route_and_says_who_needs_the_token() {
+    let (_indexers, home) = one_home();
+    let (_running, http) = serving(&home, &[]);
+    let api = http.get("/api/v1/openapi.json").done(200);
+    assert_eq!(api["openapi"].as_str().unwrap().split_at(3).0, "3.1");
+    let mut secured = 0;
+    for (path, item) in api["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let is_secured = !operation["security"].is_null();
+            assert_eq!(is_secured, method != "get", "{method} {path}");
+            secured += usize::from(is_secured);
+            assert!(has_keys(&operation["responses"], &["4XX", "5XX"]), "{method} {path}");
+        }
+    }
+    assert!(secured >= 6, "{secured}");
+}
