@@ -13,7 +13,7 @@ pub(crate) use self::{
     downloads::{DownloadedJson, FailedJson, seconds},
     events::EventJson,
     files::{FileJson, role},
-    found::{FoundJson, VersionJson},
+    found::{FoundJson, MatchJson, VersionJson},
     jobs::{JobJson, JobsJson},
     published::{TicketedJson, UnpublishedJson},
     trace::TraceJson,

@@ -234,16 +234,6 @@ function matchRow(match, actions) {
   return line;
 }
 
-/** Whether the node searches by pattern; one that does not is asked for exactly one name. */
-let searches = null;
-
-async function matching(text, after, signal) {
-  searches ??= ask("/api/v1/openapi.json").then(({ paths }) => "/api/v1/search" in paths);
-  if (await searches) return ask(query("/api/v1/search", { q: text, limit: MATCHES, after }), { signal });
-  const { answers: [{ hits, complete }] } = await ask(query("/api/v1/query", { name: text }), { signal });
-  return { matches: hits, complete, next: null };
-}
-
 /**
  * Connects the search form (`search`, `terms`, `found`, `found-line`, `more`). `actions(match)` gives the further cells
  * of a row, and `update`, which fills them in. Gives a function that does so again for all rows.
@@ -255,7 +245,8 @@ export function searching(actions) {
     running?.abort();
     running = new AbortController();
     say("found-line", "searching …");
-    const answer = await matching(asked, isFirst ? null : next, running.signal);
+    const answer = await ask(
+      query("/api/v1/search", { q: asked, limit: MATCHES, after: isFirst ? null : next }), { signal: running.signal });
     const rows = answer.matches.map((match) => matchRow(match, actions));
     if (isFirst) $("found").replaceChildren(...rows);
     else $("found").append(...rows);
