@@ -185,6 +185,11 @@ fn files_are_found_fetched_and_published_and_a_new_version_is_seen_to_arrive() {
         browser.click("#transfers button").await;
         browser.until(&row("transfers", &["models/large.bin", "cancelled"])).await;
 
+        browser.click("#catalogue .acts button").await;
+        browser.until("document.getElementById('ticket').value.startsWith('nekopeer get neko:')").await;
+        browser.press(Key::Escape).await;
+        browser.until("!document.getElementById('ticket-box').open").await;
+
         let folder = TempDir::new().unwrap();
         let chosen = folder.path().join("report.txt");
         fs::write(&chosen, "chosen").unwrap();
