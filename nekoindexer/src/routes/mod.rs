@@ -6,6 +6,7 @@ mod health;
 mod metrics;
 mod neighbors;
 mod query;
+mod search;
 mod status;
 mod view;
 
@@ -37,6 +38,7 @@ pub(crate) fn router(view: &Arc<View>, hosts: Vec<String>) -> Router {
         .routes(routes!(health::alive))
         .routes(routes!(health::ready))
         .routes(routes!(query::query))
+        .routes(routes!(search::search))
         .routes(routes!(neighbors::neighbors))
         .routes(routes!(events::figures))
         .with_state(Arc::clone(view))

@@ -41,6 +41,32 @@ struct HitJson<'a> {
     holders: Vec<HolderJson>,
 }
 
+/// A file that matches a search: the newest version of one origin.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Match)]
+pub(crate) struct MatchJson<'a> {
+    #[serde(flatten)]
+    #[schema(inline)]
+    version: VersionJson<'a>,
+    /// When it was published, in Unix time in milliseconds; null if its origin does not say.
+    published_ms: Option<u64>,
+    /// Who has it.
+    holders: Vec<HolderJson>,
+    /// What is published or held here of it.
+    held: Option<HeldJson>,
+}
+
+/// The version that is here.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Held)]
+struct HeldJson {
+    /// As in the catalogue.
+    condition: String,
+    /// Whether this peer publishes it.
+    own: bool,
+    version: u64,
+}
+
 /// A peer that has a version, or a part of it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Holder)]
@@ -72,6 +98,21 @@ impl<'a> From<&'a FoundRow> for FoundJson<'a> {
             holders: holders.iter().map(HolderJson::from).collect(),
         });
         Self { complete: found.complete, hits: hits.collect(), name: found.name.as_str() }
+    }
+}
+
+impl<'a> From<&'a MatchRow> for MatchJson<'a> {
+    fn from(found: &'a MatchRow) -> Self {
+        Self {
+            version: (&found.record).into(),
+            published_ms: (found.published_ms != 0).then_some(found.published_ms),
+            holders: found.holders.iter().map(HolderJson::from).collect(),
+            held: found.held.map(|held| HeldJson {
+                condition: held.condition.to_string(),
+                own: held.own,
+                version: held.version.get(),
+            }),
+        }
     }
 }
 

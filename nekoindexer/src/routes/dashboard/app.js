@@ -130,7 +130,7 @@ async function look() {
   showNeighbors(status.neighbors);
 }
 
-searching(() => []);
+searching(() => ({ cells: [], update() {} }));
 live("/api/v1/events", ["figures", "missed"], (kind, data) => { if (kind === "figures") show(data); }, look);
 setInterval(async () => {
   if (document.hidden) return;

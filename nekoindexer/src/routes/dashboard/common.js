@@ -219,20 +219,24 @@ export async function acting(button, lineId, action) {
 const MATCHES = 50;
 
 function matchRow(match, actions) {
-  const published = match.published_ms;
-  return el("tr", {},
+  const { published_ms: published, holders } = match;
+  const { cells, update } = actions(match);
+  const line = el("tr", { role: "row" },
     el("th", { scope: "row" }, named(match.name)),
     cell("version", { class: "number" }, `v${match.version}`),
     cell("size", { class: "number" }, bytes(match.size)),
     cell("published", { class: "number" }, published ? `${span((now() - published) / 1000)} ago` : "-"),
-    cell("holders", { class: "number" }, count(Array.isArray(match.holders) ? match.holders.length : match.holders)),
+    cell("holders", { class: "number" }, count(Array.isArray(holders) ? holders.length : holders)),
     cell("origin", {}, el("code", { title: match.origin }, match.origin.slice(0, 8))),
-    ...actions(match));
+    ...cells);
+  line.update = update;
+  update();
+  return line;
 }
 
 /**
  * Connects the search form (`search`, `terms`, `found`, `found-line`, `more`). `actions(match)` gives the further cells
- * of a row.
+ * of a row, and `update`, which fills them in. Gives a function that does so again for all rows.
  */
 export function searching(actions) {
   const [form, more] = [$("search"), $("more")];
@@ -241,15 +245,15 @@ export function searching(actions) {
     running?.abort();
     running = new AbortController();
     say("found-line", "searching …");
-    const path = query("/api/v1/search", { q: asked, limit: MATCHES, after: isFirst ? null : next });
-    const answer = await ask(path, { signal: running.signal });
+    const answer = await ask(
+      query("/api/v1/search", { q: asked, limit: MATCHES, after: isFirst ? null : next }), { signal: running.signal });
     const rows = answer.matches.map((match) => matchRow(match, actions));
     if (isFirst) $("found").replaceChildren(...rows);
     else $("found").append(...rows);
     next = answer.next;
     more.hidden = !next;
-    $("found-table").hidden = $("found").children.length === 0;
     const shown = $("found").children.length;
+    $("found-table").hidden = shown === 0;
     const partly = answer.complete ? "" : "; not every indexer answered";
     say("found-line", shown === 0 ? `no name matches ${visible(asked)}${partly}`
       : `${plural(shown, "match", "matches")}${next ? ", and more" : ""}${partly}`);
@@ -260,4 +264,5 @@ export function searching(actions) {
     if (asked) acting(null, "found-line", () => run(true));
   });
   more.addEventListener("click", () => acting(more, "found-line", () => run(false)));
+  return () => { for (const row of $("found").children) row.update(); };
 }

@@ -7,12 +7,15 @@ import { download, publishing, replace, update, whenDone } from "/assets/transfe
 const FILES = 100;
 /** The peer lists no more in one answer; nobody reads on there. */
 const FILES_MAX = 10000;
+/** Time between two looks at figures that no event tells, in ms. */
+const STATUS_MS = 5000;
 /** Events that stay in the list. */
 const EVENTS_SHOWN = 100;
 
 /** The files listed, by name. */
 const files = new Map();
 let listed = FILES;
+let isAllListed = false;
 
 /** `action`, at most once in a while however often it is asked for. */
 function gathered(action, ms) {
@@ -67,6 +70,7 @@ function fileRow({ name }) {
 
 async function loadFiles() {
   const { files: found, next, damaged } = await ask(query("/api/v1/catalogue", { first: listed }));
+  isAllListed = !next;
   files.clear();
   for (const file of found) files.set(file.name, file);
   $("catalogue-more").hidden = !next || listed === FILES_MAX;
@@ -76,6 +80,7 @@ async function loadFiles() {
   $("catalogue-none").hidden = found.length > 0;
   if (damaged?.length) say("catalogue-note", visible(`cannot be read: ${damaged.join("; ")}`), true);
   fill($("catalogue"), found, (file) => file.name, fileRow);
+  refreshMatches();
 }
 
 const reload = gathered(loadFiles, 150);
@@ -118,12 +123,18 @@ function tickets() {
 // Search -----------------------------------------------------------------------------------------------------------
 
 function matchActions(match) {
-  const { held } = match;
-  const here = held ? `v${held.version}, ${held.condition}` : "no";
-  const get = el("button", { type: "button", class: "small", onclick: () => download(match, get) },
-    held && held.version < match.version ? "Update" : "Get", el("span", { class: "sr" }, ` ${visible(match.name)}`));
-  get.hidden = Boolean(held && held.version >= match.version);
-  return [cell("here", {}, here), cell(null, { class: "acts" }, open(match.name), get)];
+  const here = cell("here");
+  const word = el("span");
+  const get = el("button", { type: "button", class: "small", onclick: () => download(match, get) }, word,
+    el("span", { class: "sr" }, ` ${visible(match.name)}`));
+  const update = () => {
+    const listed = files.get(match.name);
+    const held = listed?.origin === match.origin ? listed : match.held;
+    set(here, held ? `v${held.version}, ${held.condition}` : "no");
+    set(word, held ? "Update" : "Get");
+    get.hidden = Boolean(held && (held.own || held.version >= match.version));
+  };
+  return { cells: [here, cell(null, { class: "acts" }, open(match.name), get)], update };
 }
 
 // Events -----------------------------------------------------------------------------------------------------------
@@ -148,37 +159,47 @@ function onEvent(kind, data) {
   }
   log(kind, data);
   reload();
-  if (kind === "connected" || kind === "away") loadStatus().catch(() => {});
+  reloadStatus();
 }
 
 // This peer --------------------------------------------------------------------------------------------------------
 
 function linkRow() {
-  const [addr, state] = [el("code"), el("span", { class: "pill" })];
-  const line = el("tr", { role: "row" }, el("th", { scope: "row" }, addr), cell(null, {}, state));
+  const [addr, state, why] = [el("code"), el("span", { class: "pill" }), el("small")];
+  const line = el("tr", { role: "row" }, el("th", { scope: "row" }, addr), cell(null, {}, state, why));
   line.update = (link) => {
     set(addr, link.addr);
     set(state, link.connected ? "connected" : "away");
     state.dataset.state = link.connected ? "up" : "down";
+    set(why, visible(link.why ?? ""));
   };
   return line;
 }
 
 async function loadStatus() {
   const status = await ask("/status");
-  set($("who"), `${status.node} · network ${visible(status.network)}`);
-  showTiles([["Serves on", status.listen], ["Uptime", span(status.uptime_s)], ["Published", count(status.own)],
-    ["Copies", count(status.copies)]]);
+  const { files: counted, traffic } = status;
+  const all = [...files.values()];
+  const stale = all.filter((file) => !file.own && file.newest > file.version).length;
+  const own = all.filter((file) => file.own).length;
+  // What is listed is newer than what was counted, and may be a part.
+  const held = isAllListed ? { own, copies: all.length - own, stale } : counted;
+  set($("who"), `${status.node} · network ${visible(status.network)} · version ${status.version}`);
+  showTiles([["Serves on", status.listen ?? "nothing"], ["Uptime", span(status.uptime_s)],
+    ["Published", held ? count(held.own) : "…"], ["Copies", held ? `${count(held.copies)}, ${count(held.stale)} stale` : "…"],
+    ["Sent", bytes(traffic.bytes_up)], ["Received", bytes(traffic.bytes_down)],
+    ["Memory", status.memory_bytes ? bytes(status.memory_bytes) : "unknown"], ["Readers now", count(traffic.uploads_active)]]);
   const links = status.indexers;
   fill($("links"), links, (link) => link.addr, linkRow);
   $("links-table").hidden = links.length === 0;
 }
 
+const reloadStatus = gathered(loadStatus, 1000);
 const loadJobs = async () => replace((await ask("/api/v1/jobs")).jobs);
-const loadAll = () => Promise.all([loadFiles(), loadJobs(), loadStatus()]);
+const loadAll = () => Promise.all([loadFiles().then(loadStatus), loadJobs()]);
 
 takeFromAddress();
-searching(matchActions);
+const refreshMatches = searching(matchActions);
 publishing();
 tickets();
 whenDone(reload);
@@ -190,3 +211,4 @@ $("token-open").addEventListener("click", () => askToken().catch(() => {}));
 $("token-cancel").addEventListener("click", () => $("token-box").close());
 live("/api/v1/events", EVENTS, onEvent, loadAll);
 setInterval(tick, 1000);
+setInterval(() => { if (!document.hidden) reloadStatus(); }, STATUS_MS);

@@ -45,7 +45,7 @@ function row(first) {
       bar.value = job.done;
     } else bar.removeAttribute("value");
     set(text, progressText(job));
-    text.classList.toggle("bad", Boolean(job.error));
+    text.classList.toggle("bad", job.state === "failed");
     set(state, runs ? RUNNING[job.kind] ?? job.kind : job.state);
     state.dataset.state = job.state;
     cancel.hidden = !runs;

@@ -8,6 +8,7 @@ mod find;
 mod jobs;
 mod params;
 mod publish;
+mod search;
 mod whole;
 
 use std::sync::Arc;
@@ -76,6 +77,8 @@ pub(super) fn router(inside: &Arc<Inside>) -> Router {
 
 fn routes() -> OpenApiRouter<Arc<Inside>> {
     OpenApiRouter::with_openapi(Description::openapi())
+        .routes(routes!(search::search))
+        .routes(routes!(search::ticket))
         .routes(routes!(find::query))
         .routes(routes!(find::search))
         .routes(routes!(find::ticket))

@@ -54,17 +54,20 @@ impl Driver {
         (driver, format!("http://127.0.0.1:{port}"))
     }
 
-    /// Ends the processes of the browser: its driver starts it as a session of its own.
-    fn end_browser(&self) {
+    /// Ends the processes of the browser, which outlive a driver that is killed. Gives whether there were any.
+    fn end_browser(&self) -> bool {
         let profile = self.profile.path().as_os_str().as_encoded_bytes().to_vec();
+        let mut were_any = false;
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
             let id = process.file_name().to_str().and_then(|id| id.parse().ok());
             let is_ours = line.windows(profile.len()).any(|part| part == profile);
             if let Some(id) = id.filter(|_| is_ours).and_then(rustix::process::Pid::from_raw) {
                 let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL); // it may have ended
+                were_any = true;
             }
         }
+        were_any
     }
 }
 
@@ -72,7 +75,11 @@ impl Drop for Driver {
     fn drop(&mut self) {
         let _ = self.child.kill(); // it may have ended
         let _ = self.child.wait();
-        self.end_browser();
+        // Until they are gone they write to the folder that is removed next.
+        let until = Instant::now() + LIMIT;
+        while self.end_browser() && Instant::now() < until {
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 }
 
@@ -204,7 +211,10 @@ impl Browser {
 
     /// Sets the width of the page in pixels and the system's choice of colours, `dark` or `light`.
     pub(crate) async fn appear(&self, width: u32, theme: &str) {
-        let features = json!([{ "name": "prefers-color-scheme", "value": theme }]);
+        let features = json!([
+            { "name": "prefers-color-scheme", "value": theme },
+            { "name": "prefers-reduced-motion", "value": "reduce" }, // nothing is between two colours
+        ]);
         self.tool("Emulation.setEmulatedMedia", json!({ "features": features })).await;
         let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500 });
         self.tool("Emulation.setDeviceMetricsOverride", metrics).await;

@@ -2,7 +2,7 @@
 
 mod chromium;
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, net::SocketAddr, path::PathBuf, time::Duration};
 
 use chromium::Browser;
 use fantoccini::key::Key;
@@ -14,7 +14,7 @@ use nekoindexer::{Config, Indexer, IndexerHandle};
 
 use crate::{
     common::ANY_PORT,
-    program::{Home, MIB, Running, bytes, two_homes},
+    program::{FreeAddr, Home, MIB, Running, bytes, two_homes},
 };
 
 /// Time limit of a test, for a browser that hangs.
@@ -56,7 +56,7 @@ fn in_browser(test: impl AsyncFnOnce(&Browser)) {
         test(&browser).await;
         browser.close().await;
     };
-    Runtime::new().unwrap().block_on(timeout(LIMIT, all)).unwrap();
+    Runtime::new().unwrap().block_on(async { timeout(LIMIT, all).await }).unwrap();
 }
 
 /// An expression: whether a row of the table's body `id` has all these texts.
@@ -154,18 +154,24 @@ async fn look_at(browser: &Browser, page: &str) {
 #[test]
 fn files_are_found_fetched_and_published_and_a_new_version_is_seen_to_arrive() {
     let (_indexers, theirs, mine) = two_homes();
-    for (name, text) in [(MARKUP, "markup"), (TURNED, "turned"), ("course/slides.pdf", "slides")] {
-        theirs.write(name, text);
+    for (name, len) in
+        [("models/cuda-12.bin", 3 * MIB), ("models/large.bin", 48 * MIB), ("course/slides.pdf", MIB)]
+    {
+        theirs.write(name, bytes(len as u64, len));
     }
-    theirs.write("models/cuda-12.bin", bytes(1, 3 * MIB));
-    theirs.write("models/large.bin", bytes(2, 48 * MIB));
-    let _sharing = theirs.share(&[MARKUP, "notes", "course", "models"]);
-    let peer = Served::start(mine, &["--limit-down", "8MB"]);
+    mine.write("builds/app-nightly.tar.zst", bytes(1, 2 * MIB));
+    mine.write("builds/app-nightly.txt", "built");
+    let _sharing = theirs.share(&["course", "models"]);
+    let publishing = mine.share(&["builds"]);
+    publishing.signal("INT");
+    publishing.wait();
+    let peer = Served::start(mine, &["--limit-down", "5MB"]);
+    peer.home.done(&["get", "course/slides.pdf"]);
     in_browser(async |browser| {
         open_live(browser, &peer.url).await;
         browser.value("window.isFirstPage = true").await;
 
-        search(browser, "models/*", "models/cuda-12.bin").await;
+        search(browser, "models/*.bin", "models/large.bin").await;
         search(browser, "cuda 12", "models/cuda-12.bin").await;
         browser.click("#found button").await;
         give_token(browser, &peer.token()).await;
@@ -173,11 +179,16 @@ fn files_are_found_fetched_and_published_and_a_new_version_is_seen_to_arrive() {
         browser.until(&row("catalogue", &["models/cuda-12.bin", "v1", "copy", "fresh until", "left"])).await;
         assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
 
-        search(browser, "models/large*", "models/large.bin").await;
+        search(browser, "models/large.bin", "models/large.bin").await;
         browser.click("#found button").await;
         browser.until("document.querySelector('#transfers progress').value > 0").await;
         browser.click("#transfers button").await;
         browser.until(&row("transfers", &["models/large.bin", "cancelled"])).await;
+
+        browser.click("#catalogue .acts button").await;
+        browser.until("document.getElementById('ticket').value.startsWith('nekopeer get neko:')").await;
+        browser.press(Key::Escape).await;
+        browser.until("!document.getElementById('ticket-box').open").await;
 
         let folder = TempDir::new().unwrap();
         let chosen = folder.path().join("report.txt");
@@ -195,9 +206,12 @@ fn files_are_found_fetched_and_published_and_a_new_version_is_seen_to_arrive() {
         browser.until(&shows("events", "invalidated models/cuda-12.bin")).await;
         browser.until(&row("catalogue", &["models/cuda-12.bin", "v1", "stale", "v2"])).await;
         assert_eq!(browser.value("return window.isFirstPage").await, true, "the page was not loaded again");
-        search(browser, "cuda", "models/cuda-12.bin").await;
+        search(browser, "*.bin", "models/cuda-12.bin").await;
+        peer.home.done(&["get", "models/large.bin", "--background"]);
+        browser.until("document.querySelector('#transfers progress').value > 0").await;
         look_at(browser, "peer").await;
         assert_everything_is_named(browser).await;
+        browser.click("#transfers button").await;
         browser.click("#catalogue button:last-child:not([hidden])").await;
         browser.until(&row("catalogue", &["models/cuda-12.bin", "v2", "fresh until"])).await;
         assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
@@ -220,8 +234,8 @@ fn a_name_that_is_markup_or_turns_the_direction_is_shown_as_text() {
         for (place, shown) in [("catalogue", MARKUP), ("catalogue", turned)] {
             browser.until(&row(place, &[shown])).await;
         }
-        search(browser, "*.txt", MARKUP).await;
-        search(browser, "*.exe", turned).await;
+        search(browser, MARKUP, MARKUP).await;
+        search(browser, TURNED, turned).await;
         assert_eq!(browser.value("return document.querySelectorAll('main img').length").await, 0);
         assert_quiet(browser, &[peer.host()]).await;
     });
@@ -257,11 +271,11 @@ fn the_keyboard_reaches_everything_and_the_chosen_theme_stays() {
                 .value("const e = document.activeElement; return e.id || e.className || e.textContent")
                 .await;
             reached.push(at.as_str().unwrap().to_owned());
-            if reached.last().is_some_and(|at| at == "theme") {
+            if reached.iter().filter(|at| *at == "theme").count() == 1 && at == "theme" {
                 browser.press(Key::Space).await;
             }
         }
-        let places: Vec<_> = ["skip", "theme", "terms", "files", "under", "events", "token-open"]
+        let places: Vec<_> = ["skip", "theme", "terms", "files", "under", "log", "token-open"]
             .iter()
             .map(|wanted| {
                 reached.iter().position(|at| at == wanted).unwrap_or_else(|| panic!("{wanted}: {reached:?}"))
@@ -276,8 +290,8 @@ fn the_keyboard_reaches_everything_and_the_chosen_theme_stays() {
 }
 
 /// Starts an indexer that knows `neighbors`, with a door for browsers.
-async fn indexer(neighbors: &[&IndexerHandle]) -> IndexerHandle {
-    let neighbors = neighbors.iter().map(|neighbor| neighbor.local_addr()).collect();
+async fn indexer(neighbors: &[SocketAddr]) -> IndexerHandle {
+    let neighbors = neighbors.to_vec();
     let config = Config { listen: ANY_PORT, http: Some(ANY_PORT), neighbors, ..Config::default() };
     Indexer::spawn(config).await.unwrap()
 }
@@ -286,7 +300,8 @@ async fn indexer(neighbors: &[&IndexerHandle]) -> IndexerHandle {
 fn an_indexer_shows_its_neighbors_and_what_it_is_asked() {
     in_browser(async |browser| {
         let other = indexer(&[]).await;
-        let shown = indexer(&[&other]).await;
+        let away = FreeAddr::reserve();
+        let shown = indexer(&[other.local_addr(), away.addr]).await;
         timeout(LIMIT, shown.neighbors_reach(1)).await.unwrap();
         let theirs = Home::with(&["--indexer", &shown.local_addr().to_string()]);
         for n in 0..30 {
@@ -297,13 +312,16 @@ fn an_indexer_shows_its_neighbors_and_what_it_is_asked() {
         open_live(browser, &format!("http://{host}")).await;
         let neighbor = other.local_addr().to_string();
         browser.until(&row("neighbors", &[&neighbor, "up", &other.node().to_string()[..8], "trusted"])).await;
+        browser.until(&row("neighbors", &[&away.addr.to_string(), "away"])).await;
         browser.until(&row("tiles", &["Names", "30"])).await;
         browser.until(&row("tiles", &["Holders", "1"])).await;
         browser.until(&row("tiles", &["Memory", "MiB"])).await;
 
         let before = browser.value("return document.querySelector('#latency svg').children.length").await;
-        for n in 0..20 {
-            theirs.done(&["query", &format!("models/cuda-{n}.bin"), "nothing"]);
+        let names: Vec<_> = (0..30).map(|n| format!("models/cuda-{n}.bin")).collect();
+        for asked in 1..20 {
+            let names = names.iter().take(3 * asked % 29).map(String::as_str);
+            theirs.done(&["query", "models/cuda-0.bin"].into_iter().chain(names).collect::<Vec<_>>());
         }
         browser.until(&format!("document.querySelector('#latency svg').children.length > {before}")).await;
         browser.until("document.querySelector('#rate .curve')").await;

@@ -1,0 +1,139 @@
+//! `/api/v1/search`: finds names by words and globs, as a peer would.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    Json,
+    extract::{Query, State},
+};
+use nekoproto::{
+    Covered, FindReply, FindRequest, Hit, MsgId, Position, Refusal, Search, Term, Terms,
+    limits::{FOUND_MAX, QUERY_DEADLINE_DEFAULT, TERMS_MAX, TTL_MAX},
+};
+use serde::{Deserialize, Serialize};
+use tokio_util::task::AbortOnDropHandle;
+use utoipa::{IntoParams, ToSchema};
+
+use super::view::View;
+use crate::{find::answer, http::Problem};
+
+/// Matches of one answer, unless told otherwise.
+const LIMIT_DEFAULT: u16 = 50;
+
+/// What is looked for.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Asked {
+    /// Words and globs, with spaces between; all must match.
+    q: String,
+    /// How many hops the search may travel; 0 asks this indexer alone.
+    #[param(minimum = 0, maximum = 16)]
+    ttl: Option<u8>,
+    /// Matches in this answer, at most.
+    #[param(minimum = 1, maximum = 128)]
+    limit: Option<u16>,
+    /// `next` of the answer before.
+    #[param(min_length = 1)]
+    after: Option<String>,
+}
+
+/// Files that match, by name.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Matches {
+    matches: Vec<Match>,
+    /// Whether all indexers that were to be asked have answered.
+    complete: bool,
+    /// Give this as `after` to go on; null after the last match.
+    next: Option<String>,
+}
+
+/// The newest version of one origin.
+#[derive(Debug, Serialize, ToSchema)]
+struct Match {
+    name: String,
+    /// Who published it.
+    origin: String,
+    version: u64,
+    /// Bytes.
+    size: u64,
+    /// Its BLAKE3.
+    content: String,
+    /// When it was published, in Unix time in milliseconds; null if its origin does not say.
+    published_ms: Option<u64>,
+    /// How many peers have it.
+    holders: usize,
+}
+
+impl Asked {
+    fn request(self) -> Result<FindRequest, Problem> {
+        let terms =
+            self.q.split_whitespace().take(TERMS_MAX + 1).map(Term::new).collect::<Result<Vec<_>, _>>();
+        let terms = terms.map_err(|error| Problem::bad_request(error.to_string()))?;
+        if terms.is_empty() || terms.len() > TERMS_MAX {
+            return Err(Problem::bad_request(format!("`q` has 1 to {TERMS_MAX} words and globs")));
+        }
+        let (ttl_hops, limit) = (self.ttl.unwrap_or(0), self.limit.unwrap_or(LIMIT_DEFAULT));
+        if ttl_hops > TTL_MAX || !(1..=FOUND_MAX).contains(&usize::from(limit)) {
+            let detail =
+                format!("`ttl` must be a number from 0 to {TTL_MAX}, `limit` one from 1 to {FOUND_MAX}");
+            return Err(Problem::bad_request(detail));
+        }
+        let after = self.after.map(|after| after.parse::<Position>()).transpose();
+        let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
+        let search = Search { terms: Terms::first_of(terms), ..Search::default() };
+        Ok(FindRequest { msg_id: MsgId::random(), search, after, limit, ttl_hops, covered: Covered::new() })
+    }
+}
+
+/// Finds files whose names have all these words and match all these globs.
+#[utoipa::path(
+    get,
+    path = "/api/v1/search",
+    params(Asked),
+    responses(
+        (status = 200, body = Matches, description = "Files, by name"),
+        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Bad parameters"),
+        (status = 503, body = Problem, content_type = "application/problem+json", description = "Too many at once"),
+    )
+)]
+pub(super) async fn search(
+    State(view): State<Arc<View>>,
+    Query(asked): Query<Asked>,
+) -> Result<Json<Matches>, Problem> {
+    let request = asked.request()?;
+    let busy = || Problem::unavailable("too many queries at once; try again in a second");
+    let _permit = view.queries.try_acquire().map_err(|_| busy())?;
+    let (shared, deadline) = (Arc::clone(&view.shared), Instant::now() + QUERY_DEADLINE_DEFAULT);
+    // On the node's own runtime: its tables keep timers there, which outlive this door.
+    let answering = view.runtime.spawn(async move { answer(&shared, None, deadline, request).await });
+    match AbortOnDropHandle::new(answering).await {
+        Ok(Ok(reply)) => Ok(Json(reply.into())),
+        Ok(Err(Refusal::Busy)) | Err(_) => Err(busy()),
+        Ok(Err(refusal)) => Err(Problem::bad_request(refusal.to_string())),
+    }
+}
+
+impl From<FindReply> for Matches {
+    fn from(FindReply { hits, more, complete, .. }: FindReply) -> Self {
+        let hits = hits.into_vec();
+        let last = hits.last().filter(|_| more);
+        let next = last.map(|last| Position::of(last.record.unverified()).to_string());
+        Self { matches: hits.into_iter().map(Match::from).collect(), complete, next }
+    }
+}
+
+impl From<Hit> for Match {
+    fn from(Hit { record, holders }: Hit) -> Self {
+        let record = record.unverified(); // it was verified before it was listed or passed on
+        Self {
+            name: record.name.to_string(),
+            origin: record.origin.to_string(),
+            version: record.version.get(),
+            size: record.size,
+            content: record.content.to_string(),
+            published_ms: (record.published_ms != 0).then_some(record.published_ms),
+            holders: holders.len(),
+        }
+    }
+}
