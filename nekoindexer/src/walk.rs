@@ -154,9 +154,8 @@ pub(crate) async fn walk<V: Visitor>(
         Routing::Summary => split(shared, visitor, &neighbors, route.ask, &forwarded),
     };
     let mut answers = FuturesUnordered::new();
-    let ask = |place: &usize| {
-        ask::<V>(*place, &neighbors.reachable[*place], forwarded.clone(), now, now + budget)
-    };
+    let ask =
+        |place: &usize| ask::<V>(*place, &neighbors.reachable[*place], forwarded.clone(), now, now + budget);
     answers.extend(first.iter().map(ask));
     visitor.asks(&first, false);
     let mut asked = first.len();

@@ -166,6 +166,12 @@ fn calls_of_an_indexer_are_pinned() {
     let query = QueryRequest { msg_id, name: name("a"), ttl_hops: 3, covered: covered.clone() };
     let invalidate = InvalidateRequest { msg_id, records: records.clone(), ttl_hops: 2, covered };
     let mut pins = Pins::default();
+    let trace = Ask::Trace { request: query.clone() };
+    pins.pin(
+        "trace",
+        &ask(trace),
+        "00 01 fbd007 0b 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f",
+    );
     pins.pin(
         "register",
         &ask(Ask::Register { request: register(true, false) }),
@@ -237,12 +243,6 @@ fn search_by_pattern_is_pinned() {
     };
     let after = Some(Position { name: name("a"), origin: node(1) });
     let covered = List::first_of([node(1).tag()]);
-    let trace = Ask::Trace { request: query.clone() };
-    pins.pin(
-        "trace",
-        &ask(trace),
-        "00 01 fbd007 0b 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f",
-    );
     let find = FindRequest { msg_id, search, after, limit: 50, ttl_hops: 3, covered };
     pins.pin("find", &ask(Ask::Find { request: find }), "00 01 fbd007 0a 10 04030201000000000000000000000000 02 052a2e62696e 0161 fb2c01 01 01 03386138 01 0161 N 32 03 08 8a88e3dd7409f195");
     pins.assert();

@@ -5,12 +5,11 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
-    View, holders_json,
+    View,
     table::{Cells, JsonList, Table},
-    version_json,
 };
 use crate::{
     cli::{
@@ -19,6 +18,7 @@ use crate::{
         units::{age, size},
     },
     commands::{Finding, MatchRow, Row, Summary},
+    json::MatchJson,
 };
 
 const HEADINGS: [&str; 6] = ["NAME", "VERSION", "SIZE", "AGE", "HOLDERS", "FRESHNESS"];
@@ -70,18 +70,6 @@ impl Matches {
         }
     }
 
-    fn object(&self, found: &MatchRow) -> Value {
-        let mut hit = version_json(&found.record);
-        hit["holders"] = holders_json(&found.holders);
-        hit["published_ms"] = (found.published_ms != 0).then_some(found.published_ms).into();
-        hit["age_secs"] = self.age_secs(found).into();
-        hit["held"] = found.held.map_or(Value::Null, |held| {
-            let (version, own) = (held.version.get(), held.own);
-            json!({ "version": version, "own": own, "condition": held.condition.to_string() })
-        });
-        hit
-    }
-
     fn ending(&self) -> [(&'static str, Value); 3] {
         [
             ("name", self.looked_for.as_str().into()),
@@ -109,8 +97,7 @@ impl View for Matches {
         }
         self.is_empty = false;
         if output.is_json() {
-            let objects: Vec<Value> = found.iter().map(|found| self.object(found)).collect();
-            return self.list.add(objects.into_iter(), output);
+            return self.list.add(found.iter().map(MatchJson::from), output);
         }
         let mut cells = Cells::default();
         found.iter().for_each(|found| self.add_cells(&mut cells, found));

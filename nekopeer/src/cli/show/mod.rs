@@ -12,8 +12,7 @@ mod trace;
 
 use std::io::{self, Write};
 
-use nekoproto::{Freshness, Holder};
-use serde_json::{Value, json};
+use nekoproto::Freshness;
 use tokio::sync::mpsc;
 
 use super::{Ended, bar::Bars, choose, output::Output};
@@ -198,27 +197,6 @@ impl View for Lines {
     fn abandon(&mut self, output: Output) -> io::Result<()> {
         if self.done.is_empty() { Ok(()) } else { output.say(&self.done.join("; ")) }
     }
-}
-
-fn version_json(version: &VersionRow) -> Value {
-    json!({
-        "name": version.name.as_str(),
-        "origin": version.origin.to_string(),
-        "version": version.version.get(),
-        "size": version.size,
-        "content": version.content.to_string(),
-    })
-}
-
-fn holders_json(holders: &[Holder]) -> Value {
-    let holder = |holder: &Holder| {
-        json!({
-            "node": holder.node.to_string(),
-            "addr": holder.addr.to_string(),
-            "partial": holder.partial,
-        })
-    };
-    holders.iter().map(holder).collect()
 }
 
 /// What is to be said about the freshness of a download, if anything.

@@ -7,7 +7,7 @@ use std::{
 
 use axum::{Json, extract::State, response::Response};
 use nekoindexer::http::Problem;
-use nekoproto::{Position, limits::TTL_MAX};
+use nekoproto::Position;
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -157,7 +157,8 @@ pub(super) async fn search(State(inside): State<Arc<Inside>>, params: Params) ->
         published_from_ms: newer_than.map(from_ms).unwrap_or_default(),
         origin: params.text("origin")?.map(str::to_owned),
     };
-    let (ttl_hops, limit) = (params.number("ttl", 0, TTL_MAX)?, params.number("limit", 1, MATCHES_MAX)?);
+    let ttl_hops = Some(params.ttl()?); // whoever looks does not know where a file is listed
+    let limit = params.number("limit", 1, MATCHES_MAX)?;
     let finding = Finding::new(&words.collect::<Vec<_>>(), filters, Part { ttl_hops, limit, after });
     let command = Command::Find(finding.map_err(Problem::bad_request)?);
     list(inside.carry_out(command, no_input())?, Matches::default()).await

@@ -8,7 +8,6 @@ mod find;
 mod jobs;
 mod params;
 mod publish;
-mod search;
 mod whole;
 
 use std::sync::Arc;
@@ -77,11 +76,9 @@ pub(super) fn router(inside: &Arc<Inside>) -> Router {
 
 fn routes() -> OpenApiRouter<Arc<Inside>> {
     OpenApiRouter::with_openapi(Description::openapi())
-        .routes(routes!(search::search))
-        .routes(routes!(search::ticket))
-        .routes(routes!(find::query))
         .routes(routes!(find::search))
         .routes(routes!(find::ticket))
+        .routes(routes!(find::query))
         .routes(routes!(find::trace))
         .routes(routes!(files::catalogue))
         .routes(routes!(files::status))
