@@ -83,7 +83,7 @@ async fn search(browser: &Browser, terms: &str, name: &str) {
     browser.find("#terms").await.clear().await.unwrap();
     browser.type_into("#terms", terms).await;
     browser.press(Key::Enter).await;
-    browser.until(&row("found", &[name])).await;
+    browser.until(&format!("!{} && {}", shows("found-line", "searching"), row("found", &[name]))).await;
 }
 
 /// Gives the token where it is asked for.
