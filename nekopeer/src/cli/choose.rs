@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use super::{
     output::{Output, visible},
     stop::Stop,
-    units::size,
+    units::{age_since, size},
 };
 use crate::commands::{Command, Failure, Named, VersionRow};
 
@@ -49,12 +49,18 @@ fn choose(command: &mut Command, chosen: VersionRow) -> Option<()> {
     wanted.choose(name, Named { origin: origin.to_string(), version }).ok()
 }
 
+fn described(choice: &VersionRow) -> String {
+    let VersionRow { origin, version, size: bytes, published_ms, .. } = choice;
+    let age = age_since(*published_ms).map_or_else(String::new, |age| format!(", published {age} ago"));
+    format!("{}  version {version}, {}{age}", origin.short(), size(*bytes))
+}
+
 /// Blocking.
 fn question(choices: &[VersionRow], output: Output) -> Option<VersionRow> {
     let name = &choices.first()?.name;
     output.note(&format!("{} origins publish different files as {name}:", choices.len()));
-    for (n, VersionRow { origin, version, size: bytes, .. }) in (1..).zip(choices) {
-        output.note(&format!("  {n}  {}  version {version}, {}", origin.short(), size(*bytes)));
+    for (n, choice) in (1..).zip(choices) {
+        output.note(&format!("  {n}  {}", described(choice)));
     }
     let mut stdin = io::stdin().lock();
     for _ in 0..TRIES {

@@ -133,7 +133,11 @@ impl Indexers {
             (How::Heard, Some(addr)) => output.note(&format!(
                 "note: uses the indexer that is announced at {addr}; --no-discovery looks for none"
             )),
-            (How::Remembered, Some(addr)) => tracing::debug!(%addr, "uses an indexer that a ticket named"),
+            (How::Remembered, Some(addr)) if serves_on.is_some() => {
+                output.note(&format!(
+                    "note: uses the indexer at {addr}, which a ticket named; --indexer names another"
+                ));
+            }
             _ => {}
         }
         let far = self.addrs.iter().find(|addr| !addr.ip().is_loopback());

@@ -13,7 +13,7 @@ use tokio::{
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
-    Ended, choose,
+    Ended,
     output::Output,
     reach::Reached,
     show::{self, Shown},
@@ -46,7 +46,7 @@ pub(super) enum Run {
 
 impl From<Shown> for Run {
     fn from(Shown { ended, choices }: Shown) -> Self {
-        if choices.is_empty() || !choose::can_ask() { Self::Ended(ended) } else { Self::Choose(choices) }
+        if choices.is_empty() { Self::Ended(ended) } else { Self::Choose(choices) }
     }
 }
 

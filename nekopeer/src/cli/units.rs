@@ -82,6 +82,13 @@ pub(super) fn age(secs: u64) -> String {
     format!("{} {name}", secs / unit)
 }
 
+/// The age of what was published at this time, in Unix time in milliseconds; `None` for 0, which says nothing.
+pub(super) fn age_since(published_ms: u64) -> Option<String> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = now.saturating_sub(Duration::from_millis(published_ms));
+    (published_ms != 0).then(|| age(since.as_secs()))
+}
+
 /// Parses a time in the past, as an age such as `90s`, `30min`, `2h`, `3d` or `2w`, or as a date such as `2026-11-01`,
 /// which begins at midnight UTC; in milliseconds since 1970.
 ///

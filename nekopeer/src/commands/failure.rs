@@ -2,6 +2,7 @@
 
 use std::{error::Error, io};
 
+use nekoproto::limits::HITS_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::VersionRow;
@@ -12,6 +13,9 @@ use crate::{
     storage::{StoreError, catalogue::CatalogueError},
 };
 
+/// Files that the user is asked to choose from: as many as one indexer answers with.
+const CHOICES_MAX: usize = HITS_MAX;
+
 /// Why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
@@ -20,7 +24,7 @@ pub(crate) struct Failure {
     pub(crate) kind: FailureKind,
     /// The error and its causes, in one line.
     pub(crate) message: String,
-    /// Files of several origins, of which the user has to choose one.
+    /// Files of several origins, of which the user has to choose one; at most [`CHOICES_MAX`].
     pub(crate) choices: Vec<VersionRow>,
 }
 
@@ -71,7 +75,9 @@ impl Failure {
 impl From<&DownloadError> for Failure {
     fn from(error: &DownloadError) -> Self {
         let choices = match error {
-            DownloadError::Ambiguous { origins, .. } => origins.iter().map(VersionRow::from).collect(),
+            DownloadError::Ambiguous { origins, .. } => {
+                origins.iter().take(CHOICES_MAX).map(VersionRow::from).collect()
+            }
             _ => Vec::new(),
         };
         Self { choices, ..Self::of(error.into(), error) }
@@ -186,4 +192,42 @@ pub(crate) fn in_one_line(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Policy, Record, Version};
+
+    use super::*;
+
+    #[test]
+    fn of_many_origins_some_can_be_chosen_and_few_are_named() {
+        let of = |n: u16| {
+            let mut seed = [0; 32];
+            seed[..2].copy_from_slice(&n.to_be_bytes());
+            let origin = Identity::from_seed(&seed);
+            let record = Record {
+                origin: origin.id(),
+                name: FileName::new("a").unwrap(),
+                version: Version::FIRST,
+                size: 1,
+                content: ContentHash::from_bytes(seed),
+                manifest: ManifestHash::from_bytes(seed),
+                policy: Policy::default(),
+                published_ms: 1_795_000_000_000,
+            };
+            record.sign(&origin).unwrap()
+        };
+        let failure = |count| {
+            let origins = (0..count).map(of).collect();
+            Failure::from(DownloadError::Ambiguous { name: FileName::new("a").unwrap(), origins })
+        };
+        assert_eq!(failure(2).choices.len(), 2);
+        assert!(!failure(8).message.contains("another"));
+        let many = failure(500);
+        assert_eq!(many.choices.len(), CHOICES_MAX);
+        assert!(
+            many.message.len() < 250 && many.message.contains("500") && many.message.ends_with("or another")
+        );
+    }
 }

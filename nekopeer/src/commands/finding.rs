@@ -135,7 +135,6 @@ async fn show(peer: &PeerHandle, matches: Vec<Candidate>, answer: &Answer) -> Re
         let held = held.filter(|held| held.record.origin == found.record.origin);
         Row::Match(MatchRow {
             record: (&found.record).into(),
-            published_ms: found.record.published_ms,
             holders: found.holders,
             held: held.map(|held| HeldRow {
                 version: held.record.version,

@@ -80,6 +80,8 @@ pub(crate) struct VersionRow {
     pub(crate) size: u64,
     pub(crate) content: ContentHash,
     pub(crate) mode: Mode,
+    /// When it was published, in milliseconds since 1970 by its origin's clock; 0 if that does not say.
+    pub(crate) published_ms: u64,
 }
 
 /// A file that is published or held here.
@@ -111,8 +113,6 @@ pub(crate) struct FoundRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MatchRow {
     pub(crate) record: VersionRow,
-    /// When it was published, in milliseconds since 1970 by its origin's clock; 0 if that does not say.
-    pub(crate) published_ms: u64,
     pub(crate) holders: Vec<Holder>,
     /// The copy or the own file here, of the same origin.
     pub(crate) held: Option<HeldRow>,
@@ -189,11 +189,10 @@ impl Row {
                 record(&done.record) + path(&done.path) + done.sources.len() * 64
             }
             Self::Downloaded { name, outcome: Err(failure) }
-            | Self::Withdrawn { name, outcome: Err(failure) } => {
-                BASE + name.as_str().len() + failure.message.len()
-            }
-            Self::Ticket { name, outcome: Err(failure), .. } => {
-                BASE + name.as_str().len() + failure.message.len()
+            | Self::Withdrawn { name, outcome: Err(failure) }
+            | Self::Ticket { name, outcome: Err(failure) } => {
+                let choices = failure.choices.iter().map(record).sum::<usize>();
+                BASE + name.as_str().len() + failure.message.len() + choices
             }
             Self::Ticket { name, outcome: Ok(ticket), .. } => BASE + name.as_str().len() + ticket.len(),
             Self::Published(
@@ -247,6 +246,7 @@ impl From<&VerifiedRecord> for VersionRow {
             size: record.size,
             content: record.content,
             mode: record.policy.mode(),
+            published_ms: record.published_ms,
         }
     }
 }

@@ -9,6 +9,16 @@ use crate::{
     storage::{StoreError, catalogue::CatalogueError},
 };
 
+/// Origins that a message names.
+const NAMED_MAX: usize = 8;
+
+/// Some of these origins, in short.
+fn some_of<'a>(origins: impl IntoIterator<Item = &'a NodeId>) -> String {
+    let mut origins = origins.into_iter();
+    let named: Vec<String> = origins.by_ref().take(NAMED_MAX).map(NodeId::short).collect();
+    format!("{}{}", named.join(" or "), if origins.next().is_some() { " or another" } else { "" })
+}
+
 /// Why a download failed. The file that was in the destination is unchanged, and the verified chunks of
 /// the new one are kept for the next attempt.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +36,7 @@ pub enum DownloadError {
     },
     /// Several origins publish different files under the name.
     #[error("{} origins publish different files as {name}: choose one with --origin {}", .origins.len(),
-        .origins.iter().map(|record| record.origin.short()).collect::<Vec<_>>().join(" or "))]
+        some_of(.origins.iter().map(|record| &record.origin)))]
     Ambiguous {
         /// The name.
         name: FileName,
@@ -35,8 +45,7 @@ pub enum DownloadError {
     },
     /// The origin of the copy here, or the one chosen before, offers the file no longer; others do.
     #[error("origin {}, whose {name} was chosen here before, offers it no longer; --origin {} takes the one of \
-        another", .origin.short(),
-        .others.iter().map(NodeId::short).collect::<Vec<_>>().join(" or "))]
+        another", .origin.short(), some_of(.others))]
     ChosenGone {
         /// The name.
         name: FileName,

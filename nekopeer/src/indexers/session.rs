@@ -121,14 +121,6 @@ impl Session {
         self.worker.link.addr()
     }
 
-    /// Who it is; `None` while it is not connected.
-    pub(super) fn node(&self) -> Option<NodeId> {
-        match &*self.worker.link.watch().borrow() {
-            LinkState::Up { remote, .. } => Some(remote.node),
-            LinkState::Connecting | LinkState::Down(_) => None,
-        }
-    }
-
     /// Waits until the first attempt to connect has ended.
     pub(super) async fn tried(&self) {
         self.worker.link.tried().await;

@@ -44,7 +44,7 @@ async fn trace_one(session: &Session, request: &QueryRequest, patience: Duration
     };
     let waited_us = u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX);
     let asked = TraceHop {
-        node: session.node(),
+        node: session.remote(),
         addr: Some(session.addr()),
         waited_us,
         ..TraceHop::of(Err(NoAnswer::Nonsense))

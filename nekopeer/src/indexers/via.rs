@@ -31,7 +31,7 @@ const HEARD_WITHIN: Duration = Duration::from_millis(1500);
 #[derive(Clone, Debug, Default)]
 pub struct Via {
     pub(super) connected: Arc<[Connected]>,
-    /// Addresses that could not be used, and why.
+    /// Addresses of indexers that could not be used at any, and why.
     pub(crate) failed: Arc<[(SocketAddr, String)]>,
     /// Those that answered, the peer's own among them.
     pub(crate) good: Arc<[IndexerAddr]>,
@@ -116,7 +116,7 @@ impl Indexers {
         Via { connected: connected.into(), failed: failed.into(), good: good.into() }
     }
 
-    /// Connects to `node` at the first of `addrs` that answers; the addresses that failed before that are returned.
+    /// Connects to `node` at the first of `addrs` that answers; if none does, says why.
     async fn connect_one(
         &self,
         node: NodeId,
@@ -131,7 +131,7 @@ impl Indexers {
         let mut failed = Vec::new();
         while let Some((addr, dialed)) = dialing.next().await {
             match dialed {
-                Ok(connected) => return (Some(Asked::New(connected)), failed),
+                Ok(connected) => return (Some(Asked::New(connected)), Vec::new()),
                 Err(why) => failed.push((addr, why)),
             }
         }

@@ -105,7 +105,7 @@ impl<'a> From<&'a MatchRow> for MatchJson<'a> {
     fn from(found: &'a MatchRow) -> Self {
         Self {
             version: (&found.record).into(),
-            published_ms: (found.published_ms != 0).then_some(found.published_ms),
+            published_ms: Some(found.record.published_ms).filter(|ms| *ms != 0),
             holders: found.holders.iter().map(HolderJson::from).collect(),
             held: found.held.map(|held| HeldJson {
                 condition: held.condition.to_string(),

@@ -14,6 +14,7 @@ use nekoproto::{
     limits::{BATCH_MAX, TTL_DEFAULT},
     transport::call_within,
 };
+use tokio::sync::OnceCell;
 use tracing::debug;
 
 use super::{ANSWER_WITHIN, CallError, Peers};
@@ -40,9 +41,10 @@ impl Peers {
         for copy in copies {
             by_origin.entry(copy.origin).or_default().push(copy);
         }
+        let elsewhere = OnceCell::new();
         let asking = by_origin
             .into_iter()
-            .map(async |(origin, copies)| (origin, self.confirm_with(origin, copies).await));
+            .map(async |(origin, copies)| (origin, self.confirm_one(origin, copies, &elsewhere).await));
         let asked: Vec<(NodeId, bool)> =
             stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE).collect().await;
         asked.into_iter().filter(|(_, is_answered)| !is_answered).map(|(origin, _)| origin).collect()
@@ -51,8 +53,18 @@ impl Peers {
     /// Asks one origin about its files `copies`, many per call over one connection, and records its answers;
     /// whether it answered about all of them.
     pub(crate) async fn confirm_with(&self, origin: NodeId, copies: Vec<VerifiedRecord>) -> bool {
+        self.confirm_one(origin, copies, &OnceCell::new()).await
+    }
+
+    /// The same; `elsewhere` are the remembered indexers, once somebody needs them.
+    async fn confirm_one(
+        &self,
+        origin: NodeId,
+        copies: Vec<VerifiedRecord>,
+        elsewhere: &OnceCell<Via>,
+    ) -> bool {
         let mut left = copies.as_slice();
-        if let Err(error) = self.ask(origin, &mut left).await {
+        if let Err(error) = self.ask(origin, &mut left, elsewhere).await {
             debug!(origin = %origin.short(), %error, "the origin cannot be asked");
         }
         left.iter().for_each(|copy| self.library.note_unconfirmed(copy, NoAnswer::Away));
@@ -61,7 +73,12 @@ impl Peers {
 
     /// Asks the origin at its last known addresses, then at that which the indexers list. What is in `left`
     /// afterwards has no answer.
-    async fn ask(&self, origin: NodeId, left: &mut &[VerifiedRecord]) -> Result<(), CallError> {
+    async fn ask(
+        &self,
+        origin: NodeId,
+        left: &mut &[VerifiedRecord],
+        elsewhere: &OnceCell<Via>,
+    ) -> Result<(), CallError> {
         let mut tried = HashSet::new();
         let mut failed = CallError::TooLong;
         let known = left.iter().filter_map(|copy| self.library.catalogue.get(&copy.name)?.origin_addr);
@@ -77,14 +94,15 @@ impl Peers {
         }
         // One of the names may have been withdrawn, so two are searched for.
         for copy in left.iter().take(NAMES_TRIED) {
-            let found = match self.address_of(origin, &copy.name, &Via::default()).await {
-                Some(addr) => Some(addr),
+            let own = Via::default();
+            let mut found = self.address_of(origin, &copy.name, &own).await;
+            if found.is_none() {
                 // The own indexers may not know it: it came by a ticket.
-                None => {
-                    let via = self.indexers.connect_remembered(&Via::default()).await;
-                    if via.good.is_empty() { None } else { self.address_of(origin, &copy.name, &via).await }
+                let via = elsewhere.get_or_init(|| self.indexers.connect_remembered(&own)).await;
+                if !via.good.is_empty() {
+                    found = self.address_of(origin, &copy.name, via).await;
                 }
-            };
+            }
             if let Some(addr) = found.filter(|addr| !tried.contains(addr)) {
                 let name = copy.name.clone();
                 self.ask_at(Holder::new(origin, addr), left).await?;

@@ -118,6 +118,7 @@ fn on_a_terminal_the_user_is_asked_and_the_answer_is_remembered() {
     terminal.exp_string("2 origins publish different files as a.txt").unwrap();
     terminal.exp_string("  1  ").unwrap();
     let first = terminal.exp_string("  version 1").unwrap();
+    terminal.exp_string(" B, published ").unwrap();
     terminal.exp_string("which one? ").unwrap();
     terminal.send_line("7").unwrap();
     terminal.exp_string("type 1 to 2").unwrap();
@@ -127,4 +128,13 @@ fn on_a_terminal_the_user_is_asked_and_the_answer_is_remembered() {
     two.is_of(chosen);
     two.reader.done(&["get", "a.txt"]); // a script, later
     two.is_of(chosen);
+}
+
+#[test]
+fn a_program_at_a_terminal_gets_one_object_and_no_question() {
+    let two = Two::publish();
+    let command = two.reader.command(["get", "a.txt", "b.txt", "--json"]);
+    let options = Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
+    let said = spawn_with_options(command, options).unwrap().exp_eof().unwrap();
+    assert!(said.contains("\"failed\":[") && !said.contains("which one"), "{said}");
 }

@@ -131,6 +131,23 @@ fn another_key_at_the_address_is_refused_and_the_next_indexer_is_asked() {
 }
 
 #[test]
+fn an_indexer_that_answers_at_one_of_its_addresses_is_not_complained_of() {
+    let (_indexers, origin) = one_home();
+    origin.write("f.txt", "one\n");
+    let mut sharing = origin.share(&["f.txt"]);
+    let good = ticket_of(&mut sharing).parse::<Ticket>().unwrap();
+    let closed = FreeAddr::reserve();
+    let dead = IndexerAddr { addr: closed.addr, ..good.indexers[0] };
+    let both = Ticket { indexers: List::first_of([dead, good.indexers[0]]), ..good };
+    let reader = stranger();
+    let got = reader.done(&["get", &both.to_string()]);
+    assert!(got.err.is_empty(), "{got:?}");
+    // Whoever serves is told that its files are listed there, too.
+    reader.write("own.txt", "own\n");
+    reader.start(&["share", "own.txt"]).err_line("which a ticket named");
+}
+
+#[test]
 fn a_running_peer_with_other_indexers_fetches_by_ticket_and_keeps_the_copy_coherent() {
     let (_indexers, origin) = one_home();
     origin.write("f.txt", "one\n");

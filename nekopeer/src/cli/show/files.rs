@@ -24,7 +24,7 @@ pub(super) struct Files {
 
 impl Default for Files {
     fn default() -> Self {
-        let (table, list) = (Table::new(&HEADINGS, &[1, 2]), JsonList::new("files"));
+        let (table, list) = (Table::new(&HEADINGS, &[1, 2]).sparing(&[4, 3, 2]), JsonList::new("files"));
         Self { table, list, is_damaged: false }
     }
 }

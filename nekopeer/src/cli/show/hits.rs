@@ -28,7 +28,7 @@ pub(super) struct Hits {
 impl Hits {
     /// For this many names.
     pub(super) fn of(names: usize) -> Self {
-        let (table, list) = (Table::new(&HEADINGS, &[1, 2]), JsonList::new("answers"));
+        let (table, list) = (Table::new(&HEADINGS, &[1, 2]).sparing(&[3, 2, 4]), JsonList::new("answers"));
         Self { is_one: names == 1, table, list, missing: Vec::new(), is_partial: false }
     }
 }
@@ -106,6 +106,7 @@ mod tests {
             size: 1,
             content: ContentHash::from_bytes([1; 32]),
             mode: Mode::Hybrid,
+            published_ms: 0,
         };
         let holder = |n| Holder::new(node(n), ([127, 0, 0, 1], 1).into());
         let part = |n| Holder { partial: true, ..holder(n) };

@@ -1,16 +1,17 @@
 //! Shows jobs.
 
-use std::{
-    io,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::io;
 
 use super::{
     View,
     table::{Cells, JsonList, Table},
 };
 use crate::{
-    cli::{Ended, output::Output, units::size},
+    cli::{
+        Ended,
+        output::Output,
+        units::{age_since, size},
+    },
     commands::{JobRow, Row, Summary},
     json::JobJson,
 };
@@ -25,7 +26,7 @@ pub(super) struct Jobs {
 
 impl Default for Jobs {
     fn default() -> Self {
-        Self { table: Table::new(&HEADINGS, &[0, 5]), list: JsonList::new("jobs") }
+        Self { table: Table::new(&HEADINGS, &[0, 5]).sparing(&[5, 1]), list: JsonList::new("jobs") }
     }
 }
 
@@ -63,9 +64,7 @@ fn add_cells(cells: &mut Cells, job: &JobRow) {
         0 => cells.add(size(job.now.done)),
         total => cells.add(format_args!("{} of {}", size(job.now.done), size(total))),
     }
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let age = now.saturating_sub(Duration::from_millis(job.started_ms));
-    cells.add(format_args!("{} s ago", age.as_secs()));
+    cells.add(age_since(job.started_ms).map_or_else(String::new, |age| format!("{age} ago")));
     cells.add(job.error.as_deref().unwrap_or_default());
 }
 

@@ -1,9 +1,6 @@
 //! Shows what a search by name or pattern found.
 
-use std::{
-    io,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::io;
 
 use serde_json::Value;
 
@@ -15,7 +12,7 @@ use crate::{
     cli::{
         Ended,
         output::Output,
-        units::{age, size},
+        units::{age_since, size},
     },
     commands::{Finding, MatchRow, Row, Summary},
     json::MatchJson,
@@ -27,7 +24,6 @@ const HEADINGS: [&str; 6] = ["NAME", "VERSION", "SIZE", "AGE", "HOLDERS", "FRESH
 pub(super) struct Matches {
     looked_for: String,
     is_name: bool,
-    now_ms: u64,
     table: Table,
     list: JsonList,
     is_empty: bool,
@@ -38,12 +34,10 @@ pub(super) struct Matches {
 impl Matches {
     /// For this search.
     pub(super) fn of(finding: &Finding) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             looked_for: finding.text(),
             is_name: finding.is_name(),
-            now_ms: u64::try_from(now.as_millis()).unwrap_or(u64::MAX),
-            table: Table::new(&HEADINGS, &[1, 2, 3, 4]),
+            table: Table::new(&HEADINGS, &[1, 2, 3, 4]).sparing(&[4, 1]),
             list: JsonList::new("hits"),
             is_empty: true,
             complete: false,
@@ -51,16 +45,11 @@ impl Matches {
         }
     }
 
-    /// Seconds since it was published; `None` if its origin does not say when.
-    fn age_secs(&self, found: &MatchRow) -> Option<u64> {
-        (found.published_ms != 0).then(|| self.now_ms.saturating_sub(found.published_ms) / 1000)
-    }
-
-    fn add_cells(&self, cells: &mut Cells, found: &MatchRow) {
+    fn add_cells(cells: &mut Cells, found: &MatchRow) {
         cells.add(found.record.name.as_str());
         cells.add(found.record.version);
         cells.add(size(found.record.size));
-        cells.add(self.age_secs(found).map_or_else(|| "-".to_owned(), age));
+        cells.add(age_since(found.record.published_ms).as_deref().unwrap_or("-"));
         cells.add(found.holders.len());
         match found.held {
             None => cells.add("-"),
@@ -100,7 +89,7 @@ impl View for Matches {
             return self.list.add(found.iter().map(MatchJson::from), output);
         }
         let mut cells = Cells::default();
-        found.iter().for_each(|found| self.add_cells(&mut cells, found));
+        found.iter().for_each(|found| Self::add_cells(&mut cells, found));
         self.table.rows(&cells, output.lines())
     }
 

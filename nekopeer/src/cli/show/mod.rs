@@ -35,8 +35,7 @@ trait View {
 /// How an answer ended.
 pub(in crate::cli) struct Shown {
     pub(in crate::cli) ended: Ended,
-    /// Failures after which the user can choose among files; of a single name it was not shown, if the user can be
-    /// asked.
+    /// Failures after which the user, who can be asked, chooses among files; that of a single name was not shown.
     pub(in crate::cli) choices: Vec<Failure>,
 }
 
@@ -53,6 +52,7 @@ pub(super) fn answer(
     mut replies: mpsc::Receiver<Reply>,
 ) -> anyhow::Result<Shown> {
     let mut view = view(command);
+    let can_choose = !output.is_json() && choose::can_ask();
     let mut choices = Vec::new();
     let mut bars = Bars::new(&title(command), output);
     while let Some(reply) = replies.blocking_recv() {
@@ -63,7 +63,7 @@ pub(super) fn answer(
             }
             Reply::Rows(rows) => {
                 bars.clear();
-                choices.extend(rows.iter().filter_map(choice_of));
+                choices.extend(rows.iter().filter(|_| can_choose).filter_map(choice_of));
                 let older = rows.iter().filter_map(|row| older_than_promised(command, row));
                 let older: Vec<String> = older.collect();
                 view.rows(rows, output)?;
@@ -83,7 +83,7 @@ pub(super) fn answer(
                 io::stdout().lock().flush().map_err(|why| cannot_write(command, &why))?;
                 return match result {
                     Ok(summary) => Ok(Shown { ended: view.finish(summary, output)?, choices }),
-                    Err(failure) if !failure.choices.is_empty() && !output.is_json() && choose::can_ask() => {
+                    Err(failure) if !failure.choices.is_empty() && can_choose => {
                         Ok(Shown { ended: Ended::Failed, choices: vec![failure] })
                     }
                     Err(failure) => {

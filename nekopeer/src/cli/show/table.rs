@@ -19,20 +19,30 @@ const SPACES: &[u8] = &[b' '; 64];
 const GAP: usize = 2;
 /// A column is not cut to less.
 const COLUMN_MIN: usize = 10;
+/// The heading of the column that is cut before all others.
+const CUT_FIRST: &str = "NAME";
 
 /// A table that is printed as its rows come: the columns are as wide as the widest cell so far.
 pub(super) struct Table {
     headings: &'static [&'static str],
     /// The columns that are right-aligned.
     right: &'static [usize],
+    /// The columns that are left out where not all of them fit, the least useful first.
+    spared: &'static [usize],
     widths: Vec<usize>,
-    is_begun: bool,
+    /// The columns that are shown; empty before the first rows.
+    shown: Vec<usize>,
 }
 
 impl Table {
     pub(super) fn new(headings: &'static [&'static str], right: &'static [usize]) -> Self {
         let widths = headings.iter().map(|heading| heading.len()).collect();
-        Self { headings, right, widths, is_begun: false }
+        Self { headings, right, spared: &[], widths, shown: Vec::new() }
+    }
+
+    /// Without these columns where not all of them fit, the first of them before the others.
+    pub(super) fn sparing(self, spared: &'static [usize]) -> Self {
+        Self { spared, ..self }
     }
 
     /// Prints further rows, after the headings. Lines that do not fit the terminal of stdout are cut.
@@ -45,10 +55,14 @@ impl Table {
         for (column, (_, width)) in (0..self.widths.len()).cycle().zip(cells.iter()) {
             self.widths[column] = width.max(self.widths[column]);
         }
-        let headings = Some(Cells::of(self.headings)).filter(|_| !self.is_begun);
-        self.is_begun = true;
+        let headings = Some(Cells::of(self.headings)).filter(|_| !self.is_begun());
+        if !self.is_begun() {
+            self.shown = self.fitting(columns.unwrap_or(usize::MAX)); // the headings do not change later
+        }
         for cells in headings.iter().chain([cells]) {
-            match columns.filter(|columns| total(&self.widths) > *columns) {
+            let is_wide =
+                |columns: &usize| total(&self.widths) > *columns || self.shown.len() < self.widths.len();
+            match columns.filter(is_wide) {
                 Some(columns) => self.print_cut(cells, columns, &mut out)?,
                 None => self.print(cells.iter(), &self.widths, &mut out)?,
             }
@@ -56,11 +70,38 @@ impl Table {
         out.flush()
     }
 
-    /// Prints rows in at most `columns`: the widest columns are cut first, then the ends of the lines.
+    /// The columns that are shown in at most `columns`.
+    fn fitting(&self, columns: usize) -> Vec<usize> {
+        let least = |column: &usize| match self.is_cut_first(*column) {
+            true => self.widths[*column].min(COLUMN_MIN),
+            false => self.widths[*column],
+        };
+        let mut shown: Vec<usize> = (0..self.widths.len()).collect();
+        for spared in self.spared {
+            if total(&shown.iter().map(least).collect::<Vec<_>>()) > columns {
+                shown.retain(|column| column != spared);
+            }
+        }
+        shown
+    }
+
+    fn is_cut_first(&self, column: usize) -> bool {
+        self.headings[column] == CUT_FIRST
+    }
+
+    /// Prints rows in at most `columns`: the names are cut first, then the widest columns, then the ends of the lines.
     fn print_cut(&self, cells: &Cells, columns: usize, out: &mut impl Write) -> io::Result<()> {
-        let widths = shrunk(&self.widths, columns);
+        let mut widths: Vec<usize> = self.shown.iter().map(|column| self.widths[*column]).collect();
+        let over = total(&widths).saturating_sub(columns);
+        if let Some(first) = self.shown.iter().position(|column| self.is_cut_first(*column)) {
+            let most = widths[first].saturating_sub(COLUMN_MIN);
+            widths[first] -= over.min(most);
+        }
+        let widths = shrunk(&widths, columns);
         let mut lines = Vec::new();
-        let shown = cells.iter().zip(widths.iter().cycle()).map(|((cell, _), width)| cut(cell, *width));
+        let is_shown = |(column, _): &(usize, _)| self.shown.contains(column);
+        let shown = (0..self.widths.len()).cycle().zip(cells.iter()).filter(is_shown);
+        let shown = shown.zip(widths.iter().cycle()).map(|((_, (cell, _)), width)| cut(cell, *width));
         let shown: Vec<String> = shown.collect();
         self.print(shown.iter().map(|cell| (cell.as_str(), width(cell))), &widths, &mut lines)?;
         for line in String::from_utf8_lossy(&lines).lines() {
@@ -74,10 +115,10 @@ impl Table {
 
     /// Whether something was printed.
     pub(super) const fn is_begun(&self) -> bool {
-        self.is_begun
+        !self.shown.is_empty()
     }
 
-    /// Prints rows of cells and their widths, without spaces at the ends of rows.
+    /// Prints rows of the cells that are shown and their widths, without spaces at the ends of rows.
     fn print<'a>(
         &self,
         cells: impl Iterator<Item = (&'a str, usize)>,
@@ -87,7 +128,7 @@ impl Table {
         let mut spaces = 0;
         for (column, (cell, width)) in (0..widths.len()).cycle().zip(cells) {
             let padding = widths[column].saturating_sub(width);
-            let is_right = self.right.contains(&column);
+            let is_right = self.right.contains(&self.shown[column]);
             spaces += if is_right { padding } else { 0 };
             if !cell.is_empty() {
                 while spaces > 0 {
@@ -219,6 +260,36 @@ mod tests {
         table.rows_within(&cells(&["資", "5"]), None, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text, "N       V\né       5\nlong  123\n資      5\n");
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_names_are_cut_first_and_then_the_columns_left_out_that_matter_least() {
+        let headings = &["NAME", "VERSION", "SIZE", "AGE", "HOLDERS", "FRESHNESS"];
+        let first = ["models/llama/weights-00001-of-00030.bin", "12", "1.5 GiB", "35 min", "7", "unverified"];
+        let rows = |columns| {
+            let (mut table, mut out) = (Table::new(headings, &[1, 2, 3, 4]).sparing(&[4, 1]), Vec::new());
+            table.rows_within(&Cells::of(&first), Some(columns), &mut out).unwrap();
+            table
+                .rows_within(&Cells::of(&["a", "1", "1 B", "1 s", "1", "fresh"]), Some(columns), &mut out)
+                .unwrap();
+            String::from_utf8(out).unwrap().lines().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            rows(60),
+            [
+                "NAME         VERSION     SIZE     AGE  HOLDERS  FRESHNESS",
+                "models/lla…       12  1.5 GiB  35 min        7  unverified",
+                "a                  1      1 B     1 s        1  fresh",
+            ]
+        );
+        assert_eq!(
+            rows(40),
+            [
+                "NAME           SIZE     AGE  FRESHNESS",
+                "models/ll…  1.5 GiB  35 min  unverified",
+                "a               1 B     1 s  fresh",
+            ]
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{View, failed};
 use crate::{
     cli::{Ended, output::Output},
-    commands::{FailureKind, Row, Summary},
+    commands::{Row, Summary},
 };
 
 /// The command that gets the file of `ticket` elsewhere.
@@ -35,9 +35,7 @@ impl View for Tickets {
                     output.machine_line(&command_of(&ticket))?;
                 }
                 Row::Ticket { outcome: Err(failure), .. } => {
-                    let is_missing = failure.kind == FailureKind::NotFound;
-                    failed(&failure, output);
-                    let ended = if is_missing { Ended::NotFound } else { Ended::Failed };
+                    let ended = failed(&failure, output);
                     self.failed =
                         Some(self.failed.filter(|before| *before != ended).map_or(ended, |_| Ended::Failed));
                 }
