@@ -40,7 +40,8 @@ pub(crate) async fn carry_out(
     let input = command.takes_input().then_some(input);
     match command {
         Command::Publish { .. } | Command::Store { .. } | Command::Download { .. } | Command::Read { .. } => {
-            return long(host, command, input, answer).await;
+            // On the heap, as it is larger than all others together.
+            return Box::pin(long(host, command, input, answer)).await;
         }
         Command::Withdraw { names } => {
             for name in names {
@@ -128,7 +129,7 @@ async fn long(
                 in_background(host, answer, begin, work).await?;
             } else {
                 let job = begin(JobKind::Get, &names, String::new());
-                job.unless_cancelled(get(peer, names, options, &job, answer)).await?;
+                job.unless_cancelled(Box::pin(get(peer, names, options, &job, answer))).await?;
                 remember(peer, &via).await;
             }
             Ok(Summary::Done)
@@ -143,7 +144,7 @@ async fn long(
                 let done = answer.reporting(&job.progress, reading).await;
                 answer.rows(vec![Row::downloaded(&name, &Ok(done?))]).await
             };
-            job.unless_cancelled(reading).await?;
+            job.unless_cancelled(Box::pin(reading)).await?;
             remember(peer, &via).await;
             Ok(Summary::Done)
         }

@@ -8,7 +8,7 @@ use nekoproto::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Answer, Failure, Row,
+    Answer, Failure, Row, named,
     rows::{HeldRow, MatchRow},
 };
 use crate::{library::status::FileStatus, peer::PeerHandle, state::choice::Candidate};
@@ -103,8 +103,8 @@ pub(super) async fn find(peer: &PeerHandle, finding: Finding, answer: &Answer) -
     let Finding { exact, search, mut after, limit, ttl_hops } = finding;
     let mut complete = true;
     if let Some(name) = exact {
-        let found = if ttl_hops == 0 { peer.search(&name).await } else { peer.query(&name, ttl_hops).await };
-        let found = found?;
+        let answers = named::search(peer, &[name], Some(ttl_hops).filter(|hops| *hops > 0)).await?;
+        let found = answers.into_iter().next().unwrap_or_default(); // one answer per name
         complete = found.complete;
         if !found.candidates.is_empty() {
             show(peer, found.candidates, answer).await?;

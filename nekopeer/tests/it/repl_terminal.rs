@@ -329,6 +329,8 @@ fn nothing_wraps_in_forty_columns() {
     terminal.sees("* connected ");
     terminal.keys("share models\r");
     terminal.sees("1 new");
+    terminal.sees("nekopeer get neko:"); // one line, however long: it is to be copied
+    terminal.sees("\x1b[?2004h");
     for command in ["ls", "help", "trace nobody-has-this", "jobs"] {
         terminal.keys(command);
         terminal.keys("\r");

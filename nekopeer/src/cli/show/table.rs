@@ -277,17 +277,17 @@ mod tests {
         assert_eq!(
             rows(60),
             [
-                "NAME         VERSION     SIZE     AGE  HOLDERS  FRESHNESS",
-                "models/lla…       12  1.5 GiB  35 min        7  unverified",
-                "a                  1      1 B     1 s        1  fresh",
+                "NAME           VERSION     SIZE     AGE  HOLDERS  FRESHNESS",
+                "models/llama…       12  1.5 GiB  35 min        7  unverified",
+                "a                    1      1 B     1 s        1  fresh",
             ]
         );
         assert_eq!(
             rows(40),
             [
-                "NAME           SIZE     AGE  FRESHNESS",
-                "models/ll…  1.5 GiB  35 min  unverified",
-                "a               1 B     1 s  fresh",
+                "NAME            SIZE     AGE  FRESHNESS",
+                "models/lla…  1.5 GiB  35 min  unverified",
+                "a                1 B     1 s  fresh",
             ]
         );
     }
