@@ -1,7 +1,11 @@
 //! Asks a person which origin's file is wanted, where several publish different ones under a name.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal, StdinLock, Write};
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use tokio::sync::oneshot;
 
 use super::{
@@ -13,6 +17,8 @@ use crate::commands::{Command, Failure, Named, VersionRow};
 
 /// Answers that are no number of the list, before none is taken.
 const TRIES: u32 = 3;
+/// Interval between two looks at whether the answer is still waited for: 50 ms.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// Whether there is a person to ask.
 pub(super) fn can_ask() -> bool {
@@ -30,8 +36,11 @@ pub(super) async fn ask(
     let mut command = command.clone();
     for failure in failures {
         let (asked, answer) = oneshot::channel();
-        // A thread, as reading blocks; after Ctrl-C it ends with the next line or the process.
-        std::thread::spawn(move || drop(asked.send(question(&failure.choices, output))));
+        // A thread, as reading blocks. After Ctrl-C it takes nothing of what is typed next.
+        std::thread::spawn(move || {
+            let chosen = question(&failure.choices, output, || !asked.is_closed());
+            drop(asked.send(chosen));
+        });
         let chosen = tokio::select! {
             chosen = answer => chosen.ok().flatten(),
             () = stop.wait() => None,
@@ -55,8 +64,8 @@ fn described(choice: &VersionRow) -> String {
     format!("{}  version {version}, {}{age}", origin.short(), size(*bytes))
 }
 
-/// Blocking.
-fn question(choices: &[VersionRow], output: Output) -> Option<VersionRow> {
+/// Asks until there is an answer, or nobody waits for it. Blocking.
+fn question(choices: &[VersionRow], output: Output, is_awaited: impl Fn() -> bool) -> Option<VersionRow> {
     let name = &choices.first()?.name;
     output.note(&format!("{} origins publish different files as {name}:", choices.len()));
     for (n, choice) in (1..).zip(choices) {
@@ -69,7 +78,7 @@ fn question(choices: &[VersionRow], output: Output) -> Option<VersionRow> {
         write!(stderr, "{}", visible("which one? ")).and_then(|()| stderr.flush()).ok()?;
         drop(stderr);
         let mut line = String::new();
-        if stdin.read_line(&mut line).ok()? == 0 {
+        if !is_typed(&stdin, &is_awaited) || stdin.read_line(&mut line).ok()? == 0 {
             return None;
         }
         match picked(line.trim(), choices) {
@@ -79,6 +88,17 @@ fn question(choices: &[VersionRow], output: Output) -> Option<VersionRow> {
         }
     }
     None
+}
+
+/// Waits until there is a line to read, or the end of input; false if nobody waits for it any more.
+fn is_typed(stdin: &StdinLock<'_>, is_awaited: impl Fn() -> bool) -> bool {
+    while is_awaited() {
+        match poll(&mut [PollFd::new(stdin, PollFlags::IN)], Some(&LOOK_EVERY)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) | Err(_) => return is_awaited(), // reading says what is wrong
+        }
+    }
+    false
 }
 
 #[derive(Debug, PartialEq, Eq)]

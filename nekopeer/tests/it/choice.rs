@@ -138,3 +138,20 @@ fn a_program_at_a_terminal_gets_one_object_and_no_question() {
     let said = spawn_with_options(command, options).unwrap().exp_eof().unwrap();
     assert!(said.contains("\"failed\":[") && !said.contains("which one"), "{said}");
 }
+
+#[test]
+fn after_a_question_that_is_left_the_repl_takes_the_next_line() {
+    let two = Two::publish();
+    let options = Options::new().timeout_ms(u64::try_from(LIMIT.as_millis()).ok());
+    let options = options.strip_ansi_escape_codes(true);
+    let mut terminal = spawn_with_options(two.reader.command::<&str>([]), options).unwrap();
+    terminal.exp_string("neko> ").unwrap();
+    terminal.send("get a.txt\r").unwrap();
+    terminal.flush().unwrap();
+    terminal.exp_string("which one? ").unwrap();
+    terminal.send_control('c').unwrap();
+    terminal.exp_string("neko> ").unwrap();
+    terminal.send("search nothing\r").unwrap();
+    terminal.flush().unwrap();
+    terminal.exp_string("nobody offers nothing").unwrap();
+}
