@@ -45,3 +45,16 @@ async fn copy_of_a_reader_that_is_killed_again_and_again_follows_without_force()
     assert_eq!((home.read("a").as_slice(), newest.version.get()), (&b"the last version"[..], KILLS + 3));
     assert!(home.partial_len() == 0);
 }
+
+/// A folder is usable whenever its first process was killed.
+#[tokio::test]
+async fn a_process_that_is_killed_in_its_first_moments_leaves_a_folder_that_works() {
+    for after_ms in 1..30 {
+        let home = Home::with(&["--indexer", "127.0.0.1:1"]);
+        let first = home.start(&["ls"]);
+        tokio::time::sleep(Duration::from_millis(after_ms)).await;
+        first.signal("KILL");
+        drop(first);
+        home.done(&["ls"]);
+    }
+}

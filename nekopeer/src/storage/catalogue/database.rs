@@ -3,6 +3,8 @@
 use std::{
     cell::RefCell,
     fmt,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -11,7 +13,8 @@ use std::{
 use nekoproto::NodeId;
 use parking_lot::{ReentrantMutex, RwLock};
 use redb::{
-    Database, DatabaseError, Error, ReadOnlyTable, ReadTransaction, ReadableDatabase, WriteTransaction,
+    Database, DatabaseError, Error, ReadOnlyTable, ReadTransaction, ReadableDatabase, StorageError,
+    WriteTransaction,
 };
 
 use super::{
@@ -70,7 +73,10 @@ impl LiveDatabase {
             #[cfg(test)]
             faults: Arc::default(),
         };
-        live.open_file(true)?;
+        if !path.try_exists().map_err(|error| live.failed(StorageError::from(error)))? {
+            create(path).map_err(|error| live.failed(error))?;
+        }
+        live.open_file()?;
         Ok(live)
     }
 
@@ -81,7 +87,7 @@ impl LiveDatabase {
         let mut begun = begin_write(&writing);
         if let Err(error) = begun {
             tracing::warn!(path = %self.path.display(), %error, "the catalogue is opened again");
-            self.open_file(false)?;
+            self.open_file()?;
             begun = begin_write(&writing);
         }
         let transaction = begun.map_err(|error| self.failed(error))?;
@@ -118,10 +124,10 @@ impl LiveDatabase {
     }
 
     /// Opens the file, after closing it if it is open, and shows what is in it.
-    fn open_file(&self, may_create: bool) -> Result<(), CatalogueError> {
+    fn open_file(&self) -> Result<(), CatalogueError> {
         let writing = self.database.lock();
         drop(writing.take()); // the file is unlocked
-        let database = self.file(may_create).map_err(|error| self.failed(error))?;
+        let database = self.file().map_err(|error| self.failed(error))?;
         let transaction = database.begin_write().map_err(|error| self.failed(error))?;
         let write = Write { transaction, path: &self.path, writing: self.database.lock() };
         if write.prepare(self.node)? {
@@ -133,15 +139,13 @@ impl LiveDatabase {
     }
 
     #[cfg(not(test))]
-    fn file(&self, may_create: bool) -> Result<Database, DatabaseError> {
-        let mut builder = Database::builder();
-        builder.set_cache_size(CACHE_BYTES);
-        if may_create { builder.create(&self.path) } else { builder.open(&self.path) }
+    fn file(&self) -> Result<Database, DatabaseError> {
+        Database::builder().set_cache_size(CACHE_BYTES).open(&self.path)
     }
 
     #[cfg(test)]
-    fn file(&self, may_create: bool) -> Result<Database, DatabaseError> {
-        let backend = self.faults.backend(&self.path, may_create)?;
+    fn file(&self) -> Result<Database, DatabaseError> {
+        let backend = self.faults.backend(&self.path)?;
         Database::builder().set_cache_size(CACHE_BYTES).create_with_backend(backend)
     }
 
@@ -182,6 +186,19 @@ impl fmt::Debug for LiveDatabase {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LiveDatabase").field("path", &self.path).finish_non_exhaustive()
     }
+}
+
+/// Creates an empty database in the file `path`. It is complete before it has that name: a process that is killed
+/// meanwhile leaves none, and not a part of one that nobody can open.
+fn create(path: &Path) -> Result<(), Error> {
+    let fresh = path.with_extension("redb.new");
+    match fs::remove_file(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StorageError::from(error).into()),
+        _ => {} // what a killed process left
+    }
+    drop(Database::create(&fresh)?);
+    let sync = || path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all());
+    Ok(fs::rename(&fresh, path).and_then(|()| sync()).map_err(StorageError::from)?)
 }
 
 fn begin_write(writing: &Writing<'_>) -> Result<WriteTransaction, Error> {

@@ -42,10 +42,9 @@ impl Faults {
     pub(super) fn backend(
         self: &Arc<Self>,
         path: &Path,
-        may_create: bool,
     ) -> Result<impl StorageBackend + use<>, DatabaseError> {
         let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(may_create).open(path);
+        let file = options.read(true).write(true).open(path);
         let file = FileBackend::new(file.map_err(redb::StorageError::from)?)?;
         Ok(Failing { file, faults: Arc::clone(self) })
     }
