@@ -349,8 +349,9 @@ fn nothing_wraps_in_forty_columns() {
 fn ctrl_c_at_the_prompt_of_a_dumb_terminal_ends_nothing() {
     let (_indexers, home) = one_home();
     let mut terminal = Terminal::sized(&home, 80, &[("TERM", "dumb")]);
-    terminal.sees("connected ");
+    terminal.sees(PROMPT);
     terminal.control('c');
+    terminal.sees("exit or Ctrl-D ends");
     terminal.keys("search nothing\n");
     terminal.sees("nobody offers nothing");
     terminal.keys("exit\n");

@@ -113,7 +113,10 @@ async fn interactive(session: &mut Session<'_>, output: Output, stop: &mut Stop)
                         drop(names.send(session.names_like(&prefix).await)); // it may not be waited for any more
                     }
                     // The editor handles Ctrl-C itself, but on a terminal that only takes text.
-                    () = stop.wait() => if stop.is_terminated || !terminal::is_dumb() { break None },
+                    () = stop.wait() => match stop.is_terminated || !terminal::is_dumb() {
+                        true => break None,
+                        false => output.note("exit or Ctrl-D ends"),
+                    },
                     () = session.stopped() => break None,
                 }
             }

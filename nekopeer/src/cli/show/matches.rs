@@ -122,10 +122,9 @@ impl View for Matches {
         }
         if self.is_empty && !output.is_json() {
             let who = if self.is_name { "nobody offers" } else { "nothing matches" };
-            output.note(format!("{who} {}", self.looked_for).trim_end());
-            if self.is_near {
-                output.note("note: only the own indexer was asked; --ttl 3 asks the network, too");
-            }
+            let near = " (only the own indexer was asked: --ttl 3 asks the network, too)";
+            let near = if self.is_near { near } else { "" };
+            output.note(&format!("{}{near}", format!("{who} {}", self.looked_for).trim_end()));
         }
         Ok(if self.is_empty { Ended::NotFound } else { Ended::Well })
     }
