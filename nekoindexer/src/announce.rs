@@ -87,7 +87,7 @@ fn text(node: NodeId, network: &NetworkName, insecure: bool) -> [(&'static str, 
     ]
 }
 
-/// Indexers of this network whose key `is_wanted`, in the order in which they were heard, each at all addresses where
+/// Indexers of this network that `is_wanted`, in the order in which they were heard, each at all addresses where
 /// others than those on its own machine may reach it. Ends soon after the first one, or after `within`. Empty at once
 /// on a machine without a network.
 ///
@@ -96,7 +96,7 @@ fn text(node: NodeId, network: &NetworkName, insecure: bool) -> [(&'static str, 
 pub async fn browse(
     network: &NetworkName,
     insecure: bool,
-    is_wanted: impl Fn(&NodeId) -> bool,
+    is_wanted: impl Fn(&IndexerAddr) -> bool,
     within: Duration,
 ) -> Vec<IndexerAddr> {
     let mut heard = Vec::new();
@@ -111,8 +111,8 @@ pub async fn browse(
             return heard;
         }
     };
-    let (mut until, mut nodes, mut looked_at) = (Instant::now() + within, Vec::new(), 0);
-    while Instant::now() < until && nodes.len() < HEARD_MAX && looked_at < LOOKED_AT_MAX {
+    let (mut until, mut indexers, mut looked_at) = (Instant::now() + within, 0, 0);
+    while Instant::now() < until && indexers < HEARD_MAX && looked_at < LOOKED_AT_MAX {
         let Ok(event) = events.try_recv() else {
             sleep(LOOK_EVERY).await;
             continue;
@@ -121,10 +121,15 @@ pub async fn browse(
         let ServiceEvent::ServiceResolved(service) = event else { continue };
         let found = fitting(&service, network, insecure);
         debug!(name = service.get_fullname(), fits = !found.is_empty(), "heard an announcement");
-        let Some(node) = found.first().map(|found| found.node) else { continue };
-        if is_wanted(&node) && !nodes.contains(&node) {
-            nodes.push(node);
-            heard.extend(found);
+        // Somebody else may announce the same key: that counts nothing against whoever can prove it.
+        let before = heard.len();
+        for at in found {
+            if is_wanted(&at) && !heard.contains(&at) {
+                heard.push(at);
+            }
+        }
+        if heard.len() > before {
+            indexers += 1;
             until = until.min(Instant::now() + GRACE);
         }
     }

@@ -4,7 +4,7 @@ use std::{
     collections::HashMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
@@ -72,8 +72,16 @@ impl Indexers {
             return Ok(near);
         }
         let network = args.network.clone().unwrap_or_default();
-        let heard = announce::browse(&network, args.insecure, |_| true, HEARD_WITHIN).await;
-        Ok(Self::of_those_that_answer(&endpoint(args)?, heard, How::Heard).await)
+        let (endpoint, until, mut tried) = (endpoint(args)?, Instant::now() + HEARD_WITHIN, Vec::new());
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let heard = announce::browse(&network, args.insecure, |at| !tried.contains(at), left).await;
+            let found = Self::of_those_that_answer(&endpoint, heard.clone(), How::Heard).await;
+            if !found.addrs.is_empty() || heard.is_empty() {
+                return Ok(found);
+            }
+            tried.extend(heard); // whoever announced that does not answer: others may
+        }
     }
 
     /// Each of `known` once, at the first of its addresses where it proves its key.

@@ -40,7 +40,7 @@ pub enum Verb {
     Get {
         /// Their names, or tickets that `share` printed elsewhere; NAME@ID is the file of that origin. Of several,
         /// small ones are fetched together
-        #[arg(required_unless_present = "names_from", value_name = "NAME")]
+        #[arg(required_unless_present = "names_from", value_name = "NAME", value_parser = Word::said)]
         names: Vec<Word>,
         /// A file with further names, one in a line; `-` is stdin
         #[arg(long, value_name = "FILE")]
@@ -244,7 +244,7 @@ impl Verb {
     /// The names that this mentions, to be completed later.
     pub(super) fn names(&self) -> Vec<&FileName> {
         match self {
-            Self::Get { names, .. } => names.iter().map(Word::name).collect(),
+            Self::Get { names, .. } => names.iter().filter_map(Word::name).collect(),
             Self::Query { names, .. } | Self::Ticket { names } | Self::Deregister { names } => {
                 names.iter().collect()
             }
@@ -340,10 +340,14 @@ fn get(
     let mut wanted = Wanted::new(which.origin, reach.ttl);
     let mut names = Vec::with_capacity(words.len());
     for word in words {
-        if let Word::Ticket(ticket) = &word {
-            wanted.add(ticket).map_err(|why| NoCommand::Usage(why.into()))?;
+        match word {
+            Word::Name(name) => names.push(name),
+            Word::Ticket(ticket) => {
+                wanted.add(&ticket).map_err(|why| NoCommand::Usage(why.into()))?;
+                names.push(ticket.name);
+            }
+            Word::Wrong(why) => return Err(NoCommand::Usage(why.into())),
         }
-        names.push(word.name().clone());
     }
     let output = match (names.as_slice(), output) {
         ([_], Some(path)) if path == Path::new(STDIO) && background => {

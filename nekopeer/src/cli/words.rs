@@ -11,7 +11,14 @@ pub enum Word {
     Name(FileName),
     /// A ticket.
     Ticket(Box<Ticket>),
+    /// A ticket that cannot be read, and why.
+    Wrong(String),
 }
+
+/// What stands before a ticket where the whole command was copied.
+const COMMAND: &str = "nekopeer get ";
+/// Characters of a wrong ticket that are shown.
+const SHOWN_MAX: usize = 24;
 
 /// Why a word is neither.
 #[derive(Debug, thiserror::Error)]
@@ -25,11 +32,27 @@ pub enum WordError {
 }
 
 impl Word {
+    /// What was said at the command line, where a wrong ticket is told in one line of its own.
+    ///
+    /// # Errors
+    /// It is no name.
+    pub(super) fn said(text: &str) -> Result<Self, WordError> {
+        match text.parse() {
+            Err(WordError::Ticket(why)) => {
+                let begin: String = text.trim().chars().take(SHOWN_MAX).collect();
+                let more = if begin.len() < text.trim().len() { "..." } else { "" };
+                Ok(Self::Wrong(format!("{begin}{more}: {why}")))
+            }
+            word => word,
+        }
+    }
+
     /// The name that it means.
-    pub(super) const fn name(&self) -> &FileName {
+    pub(super) const fn name(&self) -> Option<&FileName> {
         match self {
-            Self::Name(name) => name,
-            Self::Ticket(ticket) => &ticket.name,
+            Self::Name(name) => Some(name),
+            Self::Ticket(ticket) => Some(&ticket.name),
+            Self::Wrong(_) => None,
         }
     }
 }
@@ -38,9 +61,35 @@ impl FromStr for Word {
     type Err = WordError;
 
     fn from_str(text: &str) -> Result<Self, WordError> {
-        match text.starts_with(TICKET_PREFIX) {
-            true => Ok(Self::Ticket(Box::new(text.parse()?))),
-            false => Ok(Self::Name(FileName::new(text)?)),
+        let ticket = text.trim();
+        let ticket = ticket.strip_prefix(COMMAND).unwrap_or(ticket).trim_start();
+        let ticket = ticket.strip_suffix(" --insecure").unwrap_or(ticket);
+        match ticket.split_at_checked(TICKET_PREFIX.len()) {
+            Some((prefix, rest)) if prefix.eq_ignore_ascii_case(TICKET_PREFIX) => {
+                Ok(Self::Ticket(Box::new(format!("{TICKET_PREFIX}{rest}").parse()?)))
+            }
+            _ => Ok(Self::Name(FileName::new(text)?)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickets_are_known_however_they_were_copied_and_wrong_ones_are_told_briefly() {
+        for text in
+            ["neko:aa", "NEKO:aa", "  neko:aa", "nekopeer get neko:aa", "nekopeer get neko:aa --insecure"]
+        {
+            assert!(matches!(text.parse::<Word>(), Err(WordError::Ticket(_))), "{text}");
+        }
+        let long = format!("neko:{}", "a".repeat(60_000));
+        match Word::said(&long) {
+            Ok(Word::Wrong(why)) => assert!(why.len() < 150 && why.contains("neko:aaa"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(Word::said("neko"), Ok(Word::Name(_))));
+        assert!(matches!(Word::said("../a"), Err(WordError::Name(_))));
     }
 }

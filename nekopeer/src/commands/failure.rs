@@ -105,7 +105,9 @@ impl From<SearchError> for Failure {
 impl From<&DownloadError> for FailureKind {
     fn from(error: &DownloadError) -> Self {
         match error {
-            DownloadError::NotFound { .. } | DownloadError::ChosenGone { .. } => Self::NotFound,
+            DownloadError::NotFound { .. }
+            | DownloadError::ChosenGone { .. }
+            | DownloadError::OthersOffer { .. } => Self::NotFound,
             DownloadError::Search(error) => error.into(),
             DownloadError::Store(error) => error.into(),
             DownloadError::Catalogue(error) => error.into(),

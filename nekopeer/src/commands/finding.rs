@@ -76,7 +76,7 @@ impl Finding {
             _ => (None, TTL_DEFAULT),
         };
         let search = Search { terms: Terms::first_of(terms), min_size, published_from_ms, origin };
-        Matcher::new(&search).map_err(|error| error.to_string())?;
+        Matcher::new(&search).map_err(|error| error.to_string().replace("error parsing glob", "the glob"))?;
         let limit = part.limit.unwrap_or(MATCHES_DEFAULT).clamp(1, MATCHES_MAX);
         Ok(Self {
             exact: exact.filter(|_| part.after.is_none()), // further pages are those of the word
@@ -90,6 +90,11 @@ impl Finding {
     /// Whether it looks for one name first.
     pub(crate) const fn is_name(&self) -> bool {
         self.exact.is_some()
+    }
+
+    /// Whether it goes no further than the own indexers.
+    pub(crate) const fn is_for_own_indexers(&self) -> bool {
+        self.ttl_hops == 0
     }
 
     /// The terms, for a user.

@@ -74,7 +74,9 @@ pub(super) async fn connect(peer: &PeerHandle, wanted: &Wanted, answer: &Answer)
         }
     }
     let via = peer.connect(&wanted.via).await;
-    for (addr, why) in via.failed.iter() {
+    // Where nobody else can be asked, the failure says it.
+    let is_told = via.failed.len() == 1 && via.good.is_empty() && peer.figures().links().is_empty();
+    for (addr, why) in via.failed.iter().filter(|_| !is_told) {
         // A caller that has left is noticed by the next row.
         drop(answer.0.send(Reply::Note(format!("note: indexer {addr} cannot be used: {why}"))).await);
     }

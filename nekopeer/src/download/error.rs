@@ -54,6 +54,16 @@ pub enum DownloadError {
         /// Those that offer a file under the name.
         others: Vec<NodeId>,
     },
+    /// The origin that was asked for does not offer the file; others do.
+    #[error("no origin {origin} offers {name}, but {} does", some_of(.others))]
+    OthersOffer {
+        /// The name.
+        name: FileName,
+        /// The first digits of the id that was asked for.
+        origin: String,
+        /// Those that offer a file under the name.
+        others: Vec<NodeId>,
+    },
     /// This peer is the file's origin.
     #[error("{0} is published by this peer itself: it is here already, ls says where")]
     Own(FileName),
@@ -145,6 +155,7 @@ impl DownloadError {
             Self::Search(_)
                 | Self::NotFound { .. }
                 | Self::ChosenGone { .. }
+                | Self::OthersOffer { .. }
                 | Self::NobodyAsked { .. }
                 | Self::Older { .. }
         )
@@ -157,6 +168,7 @@ impl DownloadError {
             Self::Search(_)
             | Self::NotFound { .. }
             | Self::ChosenGone { .. }
+            | Self::OthersOffer { .. }
             | Self::NobodyAsked { .. }
             | Self::AlreadyRunning(_)
             | Self::Older { .. }

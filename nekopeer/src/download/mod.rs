@@ -207,10 +207,7 @@ impl Downloader {
             Ok(Answer { candidates, complete }) => self.choose(name, options, candidates, complete),
             Err(error) => Err(error.into()),
         };
-        let found = match found {
-            Ok(target) => Ok(target),
-            Err(error) => self.ask_further(vec![(name.clone(), error)], options).await.remove(0).1,
-        };
+        let found = self.ask_further(vec![(name.clone(), found)], options).await.remove(0).1;
         self.note_choices(found.iter(), options).await;
         found
     }
@@ -256,8 +253,14 @@ impl Downloader {
         };
         let said = options.origin_of(name).filter(|origin| *origin != ANY_ORIGIN);
         let origin = said.map(str::to_owned).or(before.map(|before| before.to_string()));
-        let others: Vec<NodeId> = candidates.iter().map(|candidate| candidate.record.origin).collect();
+        let mut others: Vec<NodeId> = candidates.iter().map(|candidate| candidate.record.origin).collect();
+        others.sort_unstable();
+        others.dedup();
         let mut target = choose(candidates, origin.as_deref()).map_err(|why| match (why, before) {
+            (NoChoice::NoHit, None) if !others.is_empty() => {
+                let origin = origin.clone().unwrap_or_default(); // it was asked for, or there were a hit
+                DownloadError::OthersOffer { name: name.clone(), origin, others }
+            }
             (NoChoice::NoHit, Some(origin)) if !others.is_empty() => {
                 DownloadError::ChosenGone { name: name.clone(), origin, others }
             }

@@ -17,8 +17,35 @@ use crate::{
 type Found = (FileName, Result<Target, DownloadError>);
 
 impl Downloader {
-    /// Asks whoever else may know of names that could not be found; a name that nobody else offers keeps its error.
-    pub(super) async fn ask_further(
+    /// Asks whoever else may know of names that could not be found, or that this peer alone is listed for: the indexers
+    /// may know its old copy only. A name that nobody else offers stays as it was found.
+    pub(super) async fn ask_further(&self, found: Vec<Found>, options: &DownloadOptions) -> Vec<Found> {
+        let (mut all, mut failed, mut own) = (Vec::with_capacity(found.len()), Vec::new(), HashMap::new());
+        for (name, found) in found {
+            match found {
+                Ok(target) if target.sources.is_empty() => {
+                    let missing = DownloadError::NotFound { name: name.clone(), complete: true };
+                    failed.push((name.clone(), missing));
+                    own.insert(name, target);
+                }
+                Ok(target) => all.push((name, Ok(target))),
+                Err(error) => failed.push((name, error)),
+            }
+        }
+        if failed.is_empty() {
+            return all;
+        }
+        for (name, found) in self.ask_others(failed, options).await {
+            let found = match (found, own.remove(&name)) {
+                (Err(_), Some(target)) => Ok(target),
+                (found, _) => found,
+            };
+            all.push((name, found));
+        }
+        all
+    }
+
+    async fn ask_others(
         &self,
         failed: Vec<(FileName, DownloadError)>,
         options: &DownloadOptions,

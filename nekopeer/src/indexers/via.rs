@@ -1,6 +1,10 @@
 //! [`Via`]: connections to indexers that one command names, asked besides the peer's own.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
 use nekoindexer::announce;
@@ -64,11 +68,23 @@ impl Indexers {
         if !via.good.is_empty() || wanted.is_empty() || !self.discovers {
             return via;
         }
-        let is_wanted = |node: &NodeId| wanted.iter().any(|indexer| indexer.node == *node);
         let Home { network, insecure } = &self.home;
-        let heard = announce::browse(network, *insecure, is_wanted, HEARD_WITHIN).await;
-        let found = self.connect_each(&heard).await;
-        if found.good.is_empty() { via } else { Via { failed: via.failed, ..found } }
+        let (until, mut tried) = (Instant::now() + HEARD_WITHIN, wanted.to_vec());
+        loop {
+            let is_wanted = |at: &IndexerAddr| {
+                !tried.contains(at) && wanted.iter().any(|indexer| indexer.node == at.node)
+            };
+            let left = until.saturating_duration_since(Instant::now());
+            let heard = announce::browse(network, *insecure, is_wanted, left).await;
+            let found = self.connect_each(&heard).await;
+            if !found.good.is_empty() {
+                return Via { failed: via.failed, ..found };
+            }
+            if heard.is_empty() {
+                return via;
+            }
+            tried.extend(heard);
+        }
     }
 
     /// Connects to the remembered indexers that are neither this peer's own nor asked already.

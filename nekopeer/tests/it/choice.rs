@@ -72,7 +72,13 @@ fn an_origin_after_a_name_is_taken_wherever_a_name_is() {
         assert_eq!(repl.wait().code, Some(0));
         assert_eq!(two.reader.read(&format!("copy {n}")), format!("of origin {n}\n").as_bytes());
     }
-    two.reader.run(&["get", "a.txt@0123456789abcdef"]).failed_with(1, &["a.txt"]);
+    let told = [two.ids[0].as_str(), &two.ids[1], "no origin 012345"];
+    two.reader.run(&["get", "a.txt@0123456789abcdef"]).failed_with(1, &told);
+    two.reader.run(&["get", "a.txt", "--origin", "012345"]).failed_with(1, &told);
+    let listed = two.reader.done(&["search", "a.txt"]).out;
+    for id in &two.ids {
+        assert!(listed.iter().any(|line| line.starts_with(&format!("a.txt@{id} "))), "{listed:?}");
+    }
     let both = two.ids.each_ref().map(|id| format!("a.txt@{id}"));
     two.reader.run(&["get", &both[0], &both[1]]).failed_with(3, &["one place"]);
 }

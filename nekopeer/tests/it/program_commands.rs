@@ -280,3 +280,25 @@ fn one_node_without_tls_among_others_is_told_which_flag_differs() {
         sharing.err_line("serving on ");
     }
 }
+
+#[test]
+fn each_of_several_downloads_says_if_it_may_not_be_the_newest() {
+    let (indexers, origin) = one_home();
+    let names = ["c.txt", "d.txt"];
+    names.iter().for_each(|name| drop(origin.write(name, "bytes\n")));
+    let sharing = origin.share(&names);
+    let holder = Home::at(&indexers, 0);
+    holder.done(&["get", "c.txt", "d.txt"]);
+    let mut serving = holder.start(&["serve"]);
+    serving.err_line("registered 2 files");
+    drop(sharing);
+    let got = Home::at(&indexers, 0).done(&["get", "c.txt", "d.txt"]);
+    for name in names {
+        assert!(
+            got.err.contains(&format!(
+                "note: {name}: the origin could not be asked whether this is still the newest version"
+            )),
+            "{got:?}"
+        );
+    }
+}

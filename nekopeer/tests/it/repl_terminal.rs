@@ -344,3 +344,16 @@ fn nothing_wraps_in_forty_columns() {
         }
     }
 }
+
+#[test]
+fn ctrl_c_at_the_prompt_of_a_dumb_terminal_ends_nothing() {
+    let (_indexers, home) = one_home();
+    let mut terminal = Terminal::sized(&home, 80, &[("TERM", "dumb")]);
+    terminal.sees(PROMPT);
+    terminal.control('c');
+    terminal.sees("exit or Ctrl-D ends");
+    terminal.keys("search nothing\n");
+    terminal.sees("nobody offers nothing");
+    terminal.keys("exit\n");
+    terminal.ends(0);
+}

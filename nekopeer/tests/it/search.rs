@@ -35,7 +35,7 @@ fn one_plain_name_is_for_the_own_indexer_and_a_pattern_for_the_network() {
         ["models/a.bin"],
         "there is one"
     );
-    assert_eq!(reader.run(&["search", "notes.txt"]).code, Some(1));
+    reader.run(&["search", "notes.txt"]).failed_with(1, &["only the own indexer was asked", "--ttl 3"]);
     let found = reader.done(&["search", "models/*.bin"]);
     assert_eq!(names(&found), ["models/a.bin", "models/b.bin"], "two hops away");
     for (heading, cell) in ["NAME", "VERSION", "SIZE", "AGE", "HOLDERS", "FRESHNESS"].iter().zip([

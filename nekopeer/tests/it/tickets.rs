@@ -199,6 +199,7 @@ fn what_a_ticket_cannot_do_is_said_in_one_line() {
     for (wrong, why) in [(typo.as_str(), "mistyped"), ("neko:", "mistyped"), ("neko:a!", "mistyped")] {
         let ended = reader.run(&["get", wrong]);
         assert!(ended.code == Some(2) && ended.err.concat().contains(why), "{wrong}: {ended:?}");
+        assert!(ended.err.len() == 1 && ended.err[0].len() < 150, "{ended:?}");
     }
     let network = |name: &str| nekoproto::NetworkName::try_from(name.to_owned()).unwrap();
     let other = Ticket { network: network("other"), ..ticket.clone() }.to_string();
@@ -246,4 +247,25 @@ fn an_indexer_for_all_addresses_is_named_by_those_that_others_reach() {
     stranger().done(&["get", &ticket.to_string()]);
     drop(sharing);
     runtime.block_on(indexer.shutdown());
+}
+
+#[test]
+fn what_is_here_by_a_ticket_is_updated_by_its_name_though_the_own_indexer_lists_the_old_copy() {
+    let (_indexers, origin) = one_home();
+    origin.write("f.txt", "one\n");
+    origin.write("g.txt", "one\n");
+    let mut sharing = origin.share(&["f.txt", "g.txt"]);
+    let ticket = ticket_of(&mut sharing);
+    let of_g = origin.done(&["ticket", "g.txt"]).out[0].replace("nekopeer get ", "");
+    let (_others, reader) = one_home();
+    let _serving = reader.serve(&[]);
+    reader.done(&["get", &ticket]);
+    reader.done(&["get", &of_g]);
+    for (n, names) in [&["f.txt"][..], &["f.txt", "g.txt"]].into_iter().enumerate() {
+        let bytes = format!("version {}\n", n + 2);
+        names.iter().for_each(|name| drop(origin.write(name, &bytes)));
+        origin.done(&[&["share"], names].concat());
+        reader.done(&[&["get"], names].concat());
+        names.iter().for_each(|name| assert_eq!(reader.read(name), bytes.as_bytes(), "{name}"));
+    }
 }

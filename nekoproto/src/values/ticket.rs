@@ -55,10 +55,10 @@ pub enum TicketError {
     #[error("a ticket has at most {TEXT_BYTES_MAX} characters, this text has {0}")]
     TooLong(usize),
     /// A character that no ticket has, or one too many or too few.
-    #[error("the ticket is cut off or mistyped: it consists of a to z and 2 to 7")]
+    #[error("the ticket is cut off or mistyped: copy the whole of it")]
     NotBase32,
     /// The checksum is wrong.
-    #[error("the ticket is cut off or mistyped: its checksum is wrong")]
+    #[error("the ticket is cut off or mistyped: its checksum is wrong, copy the whole of it")]
     Mistyped,
     /// A later format.
     #[error("the ticket has format {0}, this program reads {FORMAT}: update it")]

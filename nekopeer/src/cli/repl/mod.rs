@@ -112,7 +112,11 @@ async fn interactive(session: &mut Session<'_>, output: Output, stop: &mut Stop)
                     Some(Asked { prefix, names }) = asked.recv() => {
                         drop(names.send(session.names_like(&prefix).await)); // it may not be waited for any more
                     }
-                    () = stop.wait() => break None, // the editor handles Ctrl-C itself: a request to terminate
+                    // The editor handles Ctrl-C itself, but on a terminal that only takes text.
+                    () = stop.wait() => match stop.is_terminated || !terminal::is_dumb() {
+                        true => break None,
+                        false => output.note("exit or Ctrl-D ends"),
+                    },
                     () = session.stopped() => break None,
                 }
             }

@@ -7,9 +7,10 @@ use crate::{
     cli::{Ended, output::Output, units::size},
     commands::{DownloadedRow, FailureKind, Row, Summary},
     json::{DownloadedJson, FailedJson, seconds},
+    state::freshness::Doubt,
 };
 
-/// Failures of a bulk download that are listed one by one.
+/// Failures, and notes about freshness, of a bulk download that are listed one by one.
 const FAILURES_TOLD_MAX: usize = 20;
 
 /// One download: a line or an object, and notes.
@@ -35,9 +36,8 @@ impl View for One {
                 ));
             }
             match done.doubt {
-                Some(doubt) => output.note(&format!("note: {}", doubt.text())),
                 None if self.to_stdout => {} // no copy is kept that could be fresh
-                None => about(done.freshness).into_iter().for_each(|note| output.note(note)),
+                _ => doubtful(&done).into_iter().for_each(|why| output.note(&format!("note: {why}"))),
             }
         }
         Ok(())
@@ -59,13 +59,25 @@ pub(super) struct Many {
     failures: Vec<FailedJson>,
     failed: usize,
     only_missing: bool,
+    /// Copies that are not known to be the newest.
+    doubtful: usize,
 }
 
 impl Default for Many {
     fn default() -> Self {
         let list = JsonList::new("files");
         let failures = Vec::new();
-        Self { list, done: 0, bytes: 0, moved: 0, took_us: 0, failures, failed: 0, only_missing: true }
+        Self {
+            list,
+            done: 0,
+            bytes: 0,
+            moved: 0,
+            took_us: 0,
+            failures,
+            failed: 0,
+            only_missing: true,
+            doubtful: 0,
+        }
     }
 }
 
@@ -80,6 +92,12 @@ impl View for Many {
                     self.bytes += done.record.size;
                     self.moved += done.bytes_moved;
                     self.took_us = self.took_us.max(done.took_us);
+                    if let Some(why) = doubtful(&done) {
+                        self.doubtful += 1;
+                        if self.doubtful <= FAILURES_TOLD_MAX {
+                            output.note(&format!("note: {name}: {why}"));
+                        }
+                    }
                     downloads.extend(output.is_json().then_some(done));
                 }
                 Err(failure) => {
@@ -106,6 +124,9 @@ impl View for Many {
                 "{} of {all} files here, {moved} of {bytes} moved in {secs:.2} s",
                 self.done
             ))?;
+            if let Some(more) = self.doubtful.checked_sub(FAILURES_TOLD_MAX).filter(|more| *more > 0) {
+                output.note(&format!("note: and {more} more that may not be the newest; ls lists them"));
+            }
             let errors = self.failures.iter().map(|failure| &failure.error);
             errors.for_each(|error| output.note(&format!("error: {error}")));
             if let Some(more) = self.failed.checked_sub(FAILURES_TOLD_MAX).filter(|more| *more > 0) {
@@ -122,6 +143,11 @@ impl View for Many {
     fn abandon(&mut self, output: Output) -> io::Result<()> {
         if self.list.is_begun() { self.list.end(&[], output) } else { Ok(()) }
     }
+}
+
+/// Why it may not be the newest version.
+fn doubtful(done: &DownloadedRow) -> Option<&'static str> {
+    done.doubt.map(Doubt::text).or_else(|| about(done.freshness))
 }
 
 /// One line about a download.

@@ -14,7 +14,7 @@ use crate::{
         output::Output,
         units::{age_since, size},
     },
-    commands::{Finding, MatchRow, Row, Summary},
+    commands::{Finding, MatchRow, Row, Summary, VersionRow},
     json::MatchJson,
 };
 
@@ -24,6 +24,7 @@ const HEADINGS: [&str; 6] = ["NAME", "VERSION", "SIZE", "AGE", "HOLDERS", "FRESH
 pub(super) struct Matches {
     looked_for: String,
     is_name: bool,
+    is_near: bool,
     table: Table,
     list: JsonList,
     is_empty: bool,
@@ -37,6 +38,7 @@ impl Matches {
         Self {
             looked_for: finding.text(),
             is_name: finding.is_name(),
+            is_near: finding.is_for_own_indexers(),
             table: Table::new(&HEADINGS, &[1, 2, 3, 4]).sparing(&[4, 1]),
             list: JsonList::new("hits"),
             is_empty: true,
@@ -45,8 +47,14 @@ impl Matches {
         }
     }
 
-    fn add_cells(cells: &mut Cells, found: &MatchRow) {
-        cells.add(found.record.name.as_str());
+    /// A name of several origins is shown as `get` takes it, with the origin.
+    fn add_cells(cells: &mut Cells, found: &MatchRow, is_of_several: bool) {
+        let VersionRow { name, origin, .. } = &found.record;
+        if is_of_several {
+            cells.add(format_args!("{name}@{}", origin.short()));
+        } else {
+            cells.add(name.as_str());
+        }
         cells.add(found.record.version);
         cells.add(size(found.record.size));
         cells.add(age_since(found.record.published_ms).as_deref().unwrap_or("-"));
@@ -89,7 +97,13 @@ impl View for Matches {
             return self.list.add(found.iter().map(MatchJson::from), output);
         }
         let mut cells = Cells::default();
-        found.iter().for_each(|found| Self::add_cells(&mut cells, found));
+        for (n, row) in found.iter().enumerate() {
+            let neighbors = [n.checked_sub(1), n.checked_add(1)].map(|n| found.get(n?));
+            let is_of_several = neighbors.into_iter().flatten().any(|other| {
+                other.record.name == row.record.name && other.record.origin != row.record.origin
+            });
+            Self::add_cells(&mut cells, row, is_of_several);
+        }
         self.table.rows(&cells, output.lines())
     }
 
@@ -108,7 +122,9 @@ impl View for Matches {
         }
         if self.is_empty && !output.is_json() {
             let who = if self.is_name { "nobody offers" } else { "nothing matches" };
-            output.note(format!("{who} {}", self.looked_for).trim_end());
+            let near = " (only the own indexer was asked: --ttl 3 asks the network, too)";
+            let near = if self.is_near { near } else { "" };
+            output.note(&format!("{}{near}", format!("{who} {}", self.looked_for).trim_end()));
         }
         Ok(if self.is_empty { Ended::NotFound } else { Ended::Well })
     }

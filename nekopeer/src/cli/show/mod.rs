@@ -204,8 +204,8 @@ const fn about(freshness: Freshness) -> Option<&'static str> {
     match freshness {
         Freshness::Fresh => None,
         Freshness::Unverified => {
-            Some("note: the origin could not be asked whether this is still the newest version")
+            Some("the origin could not be asked whether this is still the newest version")
         }
-        Freshness::Stale => Some("note: a source says that a newer version is out"),
+        Freshness::Stale => Some("a source says that a newer version is out"),
     }
 }

@@ -156,24 +156,22 @@ impl Downloads {
     /// Finds the version to download of each name.
     async fn targets(&mut self, names: Vec<FileName>) -> Vec<Target> {
         let scope = Scope::Network { ttl_hops: self.options.ttl_hops };
-        let (mut targets, mut failed) = (Vec::with_capacity(names.len()), Vec::new());
+        let (mut targets, mut chosen) = (Vec::with_capacity(names.len()), Vec::with_capacity(names.len()));
         match self.downloader.peers.search_all(&names, scope, &self.options.via).await {
             Ok(answers) => {
                 for (name, Answer { candidates, complete }) in names.into_iter().zip(answers) {
-                    match self.downloader.choose(&name, &self.options, candidates, complete) {
-                        Ok(target) => targets.push(target),
-                        Err(error) => failed.push((name, error)),
-                    }
+                    let target = self.downloader.choose(&name, &self.options, candidates, complete);
+                    chosen.push((name, target));
                 }
             }
             Err(error) => {
                 let why = error.to_string();
                 let error =
                     |name: &FileName| DownloadError::NobodyAsked { name: name.clone(), why: why.clone() };
-                failed.extend(names.into_iter().map(|name| (name.clone(), error(&name))));
+                chosen.extend(names.into_iter().map(|name| (name.clone(), Err(error(&name)))));
             }
         }
-        for (name, found) in self.downloader.ask_further(failed, &self.options).await {
+        for (name, found) in self.downloader.ask_further(chosen, &self.options).await {
             match found {
                 Ok(target) => targets.push(target),
                 Err(error) => self.ended(&name, Err(error)),
