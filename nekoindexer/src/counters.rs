@@ -23,6 +23,8 @@ pub(crate) enum Work {
     Search,
     /// Queries, of peers and neighbors.
     Query,
+    /// Searches by pattern, of peers and neighbors.
+    Find,
     /// Queries for which neighbors were asked.
     Forward,
     /// Calls to neighbors for these.

@@ -9,6 +9,7 @@ mod session;
 
 use std::{
     hash::{BuildHasher, RandomState},
+    ops::ControlFlow,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -185,7 +186,8 @@ impl<S: BuildHasher> Index<S> {
     }
 
     /// The first `limit` files behind `after` that match and have holders whose lease runs. Looks at every name, some tens
-    /// of nanoseconds each; for those that match it takes the read lock of a lookup. Blocking.
+    /// of nanoseconds each; for those that match it takes the read lock of a lookup. Once `is_over`, which it asks now and
+    /// then, it ends, and names are missing anywhere on the page. Blocking.
     #[must_use]
     pub fn find(
         &self,
@@ -194,11 +196,20 @@ impl<S: BuildHasher> Index<S> {
         after: Option<&Position>,
         limit: usize,
         now: Instant,
+        is_over: impl Fn() -> bool,
     ) -> Page {
         let (now_ms, mut page) = (self.millis(now), Collecting::new(after, limit));
+        let mut left = matcher.names_at_once();
         self.log.each(matcher.needle(), |name| {
+            left -= 1;
+            if left == 0 {
+                if is_over() {
+                    return ControlFlow::Break(());
+                }
+                left = matcher.names_at_once();
+            }
             if !page.may_take(name) || !matcher.matches(name) {
-                return;
+                return ControlFlow::Continue(());
             }
             let mut look = |entry: &Entry| {
                 entry.each(now_ms, |record, found| {
@@ -212,6 +223,7 @@ impl<S: BuildHasher> Index<S> {
                 });
             };
             self.entries.view(&NameHash::of(name, &self.hash_key), |_, entry| look(entry));
+            ControlFlow::Continue(())
         });
         page.finish()
     }
@@ -349,7 +361,10 @@ impl<S: BuildHasher> Index<S> {
     #[cfg(test)]
     fn check(&self) {
         let mut logged = std::collections::HashSet::new();
-        self.log.each(None, |name| logged.extend([name.to_vec()]));
+        self.log.each(None, |name| {
+            logged.insert(name.to_vec());
+            ControlFlow::Continue(())
+        });
         for entry in &self.entries {
             let hash = entry.key();
             entry.check(|session| session.names().contains(*hash));
