@@ -12,10 +12,11 @@ use nekoproto::{
     transport::call_until,
 };
 use tarpc::client::RpcError;
-use tokio::{sync::SemaphorePermit, task::spawn_blocking, time::timeout_at};
+use tokio::task::spawn_blocking;
 use tracing::debug;
 
 use crate::{
+    counters::{Drop, Work},
     neighbors::links::Neighbor,
     shared::Shared,
     state::{
@@ -27,10 +28,8 @@ use crate::{
     walk::budget_of,
 };
 
-/// Scans of one search, after which it gives up where so many listed records turned out not to be signed by their
-/// origins that its page is not full.
-const SCANS_OF_ONE_MAX: usize = 4;
-/// Matches of each such scan but the first.
+/// Matches of each further scan of one search, where so many listed records turned out not to be signed by their origins
+/// that its page is not full.
 const REFILL: usize = 1024;
 
 /// A page, and whether nothing before its last hit is missing.
@@ -47,7 +46,8 @@ struct Part {
 /// The request is refused as a whole. A neighbor's failure is no error: it makes the answer incomplete.
 ///
 /// # Cancel safety
-/// Safe: dropping the future cancels the calls to the neighbors. A scan that has begun ends by itself.
+/// Safe: dropping the future cancels the calls to the neighbors. A scan that has begun ends by itself, and counts
+/// among the running ones until then.
 pub(crate) async fn answer(
     shared: &Arc<Shared>,
     from: Option<NodeTag>,
@@ -56,9 +56,12 @@ pub(crate) async fn answer(
 ) -> Result<FindReply, Refusal> {
     let now = Instant::now();
     let left = deadline.saturating_duration_since(now);
+    let counters = &shared.counters;
+    counters.count(Work::Find);
     let share = match from {
         None if request.ttl_hops == 0 => Share { answers: true, is_remembered: true, ttl_hops: None },
-        from => shared.state.on_find(&request, from, left, now)?, // no copy of the other goes anywhere
+        // No copy of the other goes anywhere.
+        from => shared.state.on_find(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?,
     };
     let budget = budget_of(left);
     let request = Arc::new(request);
@@ -74,7 +77,7 @@ pub(crate) async fn answer(
     }
     let shared = Arc::clone(shared);
     let merge = move || {
-        part.absorb(replies, &shared, &request);
+        part.absorb(replies, &shared, &request, deadline);
         part.reply()
     };
     spawn_blocking(merge).await.map_err(|_| Refusal::Busy) // the node is stopping
@@ -82,37 +85,35 @@ pub(crate) async fn answer(
 
 /// The first matches that are listed here.
 async fn listed(shared: &Arc<Shared>, request: &Arc<FindRequest>, until: Instant) -> Result<Part, Refusal> {
+    let turn = shared.scans.turn(until).await.inspect_err(|_| shared.counters.drop(Drop::Busy))?;
+    let Some(turn) = turn else { return Ok(Part::default()) };
     let (shared, request) = (Arc::clone(shared), Arc::clone(request));
-    let taken = Arc::clone(&shared);
-    let _place: SemaphorePermit<'_> = taken.scans.taken.try_acquire().map_err(|_| Refusal::Busy)?;
-    let turn = timeout_at(until.into(), taken.scans.running.acquire()).await;
-    let Ok(Ok(_turn)) = turn else { return Ok(Part::default()) }; // others took all the time
     let scan = move || {
         let matcher = Matcher::new(&request.search).map_err(|_| Refusal::BadPattern)?;
-        Ok(scan(&shared, &request, &matcher))
+        Ok(scan(&shared, &request, &matcher, || turn.is_over()))
     };
     spawn_blocking(scan).await.map_err(|_| Refusal::Busy)? // the node is stopping
 }
 
-/// Scans the index. A record that its origin did not sign, though it registered it, is shown to nobody. Blocking.
-fn scan(shared: &Shared, request: &FindRequest, matcher: &Matcher) -> Part {
+/// Scans the index until `is_over`. A record that its origin did not sign, though it registered it, is shown to nobody.
+/// Blocking.
+fn scan(shared: &Shared, request: &FindRequest, matcher: &Matcher, is_over: impl Fn() -> bool) -> Part {
     let FindRequest { search, after, .. } = request;
     let (limit, now) = (request.limit(), Instant::now());
-    let (mut after, mut good) = (after.clone(), Vec::new());
-    let part = |found, more, complete| Part { page: Page { found, more }, complete, messages: 0 };
-    for scan in 0..SCANS_OF_ONE_MAX {
-        let enough = if scan == 0 { limit } else { REFILL };
-        let Page { found, more } = shared.state.index.find(search, matcher, after.as_ref(), enough, now);
-        after = found.last().map(|found| Position::of(&found.record));
-        let mut found = found.into_iter();
+    let (mut after, mut good, mut enough) = (after.clone(), Vec::new(), limit);
+    loop {
+        let page = shared.state.index.find(search, matcher, after.as_ref(), enough, now, &is_over);
+        after = page.found.last().map(|found| Position::of(&found.record));
+        let mut found = page.found.into_iter();
         let is_signed = |found: &Found| verified(shared, found.record.to_signed()).is_some();
         good.extend(found.by_ref().filter(is_signed).take(limit - good.len()));
-        if good.len() == limit || !more {
-            let more = more || found.len() > 0; // even if none of the others is signed
-            return part(good, more, true);
+        let (is_full, is_over) = (good.len() == limit, is_over());
+        if is_full || is_over || !page.more {
+            let more = is_full && (page.more || found.len() > 0); // even if none of the others is signed
+            return Part { page: Page { found: good, more }, complete: !is_over, messages: 0 };
         }
+        enough = REFILL;
     }
-    part(good, false, false)
 }
 
 fn verified(shared: &Shared, record: SignedRecord) -> Option<ListedRecord> {
@@ -141,7 +142,10 @@ async fn asked(
     if route.ask.is_empty() {
         return Ok((Vec::new(), part));
     }
-    let _permit = shared.forwards.try_acquire().map_err(|_| Refusal::Busy)?;
+    let Ok(_permit) = shared.forwards.try_acquire() else {
+        shared.counters.drop(Drop::Busy);
+        return Err(Refusal::Busy);
+    };
     // At its last hop only where it began matters: in a mesh the others are most of the message.
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
@@ -177,13 +181,17 @@ impl Part {
     }
 
     /// Takes in what neighbors said, none of it on trust. A page that is wrong anywhere does not count. Blocking: it
-    /// checks signatures.
-    fn absorb(&mut self, replies: Vec<Reply>, shared: &Shared, request: &FindRequest) {
+    /// checks signatures. What is not checked by `deadline` does not count either.
+    fn absorb(&mut self, replies: Vec<Reply>, shared: &Shared, request: &FindRequest, deadline: Instant) {
         let Ok(matcher) = Matcher::new(&request.search) else { return self.complete = false };
         let mut pages = vec![std::mem::take(&mut self.page)];
         for Reply { neighbor, reply } in replies {
             self.messages = self.messages.saturating_add(reply.messages);
             self.complete &= reply.complete;
+            if Instant::now() >= deadline {
+                self.complete = false;
+                break;
+            }
             match checked(reply, request, &matcher, |record| verified(shared, record)) {
                 Ok(page) => pages.push(page),
                 Err(error) => {
@@ -206,3 +214,6 @@ impl Part {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,7 +132,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 async fn serve(config: Config) -> anyhow::Result<()> {
-    let indexer = Indexer::spawn(config).await?;
+    // As text: it tells its causes itself.
+    let indexer = Indexer::spawn(config).await.map_err(anyhow::Error::msg)?;
     writeln!(std::io::stdout(), "listening on {}", indexer.local_addr()).context("cannot write to stdout")?;
     if let Some(addr) = indexer.http_addr() {
         writeln!(std::io::stdout(), "http on http://{addr}/").context("cannot write to stdout")?;

@@ -8,6 +8,7 @@ use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use crate::{
     counters::{BUCKETS, Drop, Histogram, Totals, Work, bucket_ends_us},
     http::exposition::Exposition,
+    scans::SCANS_TAKEN_MAX,
     shared::{FORWARDS_MAX, Shared},
     state::seen::SEEN_MAX,
 };
@@ -27,17 +28,35 @@ impl Collector for Node {
         page.info("nekop2p_indexer_build", "The program and who it is", &labels)?;
         work(&mut page, &totals)?;
         latency(&mut page, &totals)?;
-        self.drops(&mut page, &totals)?;
+        let dropped = drops(&totals, &self.arrivals);
+        page.counters("nekop2p_indexer_drops", "What was not done, or not completely", "reason", dropped)?;
         self.index(&mut page)?;
         self.links(&mut page)?;
         self.budget(&mut page)
     }
 }
 
+/// What was not done, or not completely, by reason.
+pub(crate) fn drops(totals: &Totals, arrivals: &Arrivals) -> impl Iterator<Item = (&'static str, u64)> {
+    let drops = Drop::ALL.iter().map(|(why, name)| (*name, totals.drops(*why)));
+    drops.chain([("connection_refused", arrivals.refused()), ("handshake_failed", arrivals.failed())])
+}
+
+/// What is used of each limit, and the limit.
+pub(crate) fn budget(shared: &Shared, arrivals: &Arrivals) -> [(&'static str, usize, usize); 4] {
+    [
+        ("connections", arrivals.open(), CONNECTIONS_MAX),
+        ("forwards", FORWARDS_MAX - shared.forwards.available_permits(), FORWARDS_MAX),
+        ("scans", shared.scans.taken(), SCANS_TAKEN_MAX),
+        ("seen_messages", shared.state.seen.remembered(), SEEN_MAX),
+    ]
+}
+
 fn work(page: &mut Exposition<'_>, totals: &Totals) -> fmt::Result {
     let requests = [
         ("search", Work::Search),
         ("query", Work::Query),
+        ("find", Work::Find),
         ("register", Work::Registration),
         ("deregister", Work::Deregistration),
         ("invalidate", Work::Invalidation),
@@ -75,15 +94,6 @@ fn latency(page: &mut Exposition<'_>, totals: &Totals) -> fmt::Result {
 }
 
 impl Node {
-    fn drops(&self, page: &mut Exposition<'_>, totals: &Totals) -> fmt::Result {
-        let drops = Drop::ALL.iter().map(|(why, name)| (*name, totals.drops(*why)));
-        let drops = drops.chain([
-            ("connection_refused", self.arrivals.refused()),
-            ("handshake_failed", self.arrivals.failed()),
-        ]);
-        page.counters("nekop2p_indexer_drops", "What was not done, or not completely", "reason", drops)
-    }
-
     fn index(&self, page: &mut Exposition<'_>) -> fmt::Result {
         let index = &self.shared.state.index;
         page.gauge("nekop2p_indexer_names", "Names with at least one holder", index.names() as u64)?;
@@ -124,11 +134,7 @@ impl Node {
     }
 
     fn budget(&self, page: &mut Exposition<'_>) -> fmt::Result {
-        let budget = [
-            ("connections", self.arrivals.open(), CONNECTIONS_MAX),
-            ("forwards", FORWARDS_MAX - self.shared.forwards.available_permits(), FORWARDS_MAX),
-            ("seen_messages", self.shared.state.seen.remembered(), SEEN_MAX),
-        ];
+        let budget = budget(&self.shared, &self.arrivals);
         let used = budget.iter().map(|(what, used, _)| (*what, *used as u64));
         page.gauges("nekop2p_indexer_budget_used", "What is used of each limit", "budget", used)?;
         let max = budget.iter().map(|(what, _, max)| (*what, *max as u64));

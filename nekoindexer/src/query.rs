@@ -11,7 +11,7 @@ use crate::{
     neighbors::links::Neighbor,
     shared::Shared,
     state::merge::{Found, Merge},
-    walk::{Visitor, Walked, walk},
+    walk::{Visitor, walk},
 };
 
 /// Answers `request` of a peer or of the neighbor `from`, who waits until `deadline`.
@@ -30,10 +30,13 @@ pub(crate) async fn answer(
 ) -> Result<QueryReply, Refusal> {
     let now = Instant::now();
     let mut merging = Merging { merge: Merge::new(Vec::new()), shared };
-    match walk(shared, &mut merging, from, (now, deadline), request).await? {
-        Walked::Alone => shared.counters.answered_alone(Work::Query, now),
-        Walked::With(asked) => shared.counters.answered_together(asked, now),
-        Walked::Dropped => {}
+    match walk(shared, &mut merging, from, (now, deadline), request).await {
+        Ok(0) => shared.counters.answered_alone(Work::Query, now),
+        Ok(asked) => shared.counters.answered_together(asked, now),
+        Err(refusal) => {
+            shared.counters.count(Work::Query);
+            return Err(refusal);
+        }
     }
     Ok(merging.merge.finish())
 }

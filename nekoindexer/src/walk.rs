@@ -77,18 +77,8 @@ pub(crate) trait Visitor: Send {
     fn has_found(&self) -> bool;
 }
 
-/// Who took part in an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Walked {
-    /// This indexer.
-    Alone,
-    /// This many neighbors, too.
-    With(usize),
-    /// Nobody, or nobody else for want of room; counted as a drop.
-    Dropped,
-}
-
 /// Takes the query `request` of a peer or of the neighbor `from`, who waits from `now` until `deadline`, and passes it on.
+/// Returns how many neighbors were asked.
 ///
 /// # Errors
 /// The request is refused as a whole. A neighbor's failure is no error.
@@ -101,7 +91,7 @@ pub(crate) async fn walk<V: Visitor>(
     from: Option<NodeTag>,
     (now, deadline): (Instant, Instant),
     request: QueryRequest,
-) -> Result<Walked, Refusal> {
+) -> Result<usize, Refusal> {
     let left = deadline.saturating_duration_since(now);
     let counters = &shared.counters;
     let plan = shared.state.on_query(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?;
@@ -109,19 +99,19 @@ pub(crate) async fn walk<V: Visitor>(
         QueryPlan::Answer(local) => {
             visitor.found(local);
             ends(shared, visitor, &request.covered, WhyUnasked::NoHopsLeft);
-            return Ok(Walked::Alone);
+            return Ok(0);
         }
         QueryPlan::Duplicate => {
             counters.drop(Drop::Duplicate);
             visitor.again();
-            return Ok(Walked::Dropped);
+            return Ok(0);
         }
         QueryPlan::Alone(local) => {
             counters.drop(Drop::SeenFull);
             visitor.found(local);
             visitor.lacks_something();
             ends(shared, visitor, &request.covered, WhyUnasked::NoRoom);
-            return Ok(Walked::Dropped);
+            return Ok(0);
         }
         QueryPlan::Forward { local, ttl_hops, again } => {
             visitor.found(local);
@@ -138,7 +128,7 @@ pub(crate) async fn walk<V: Visitor>(
         visitor.lacks_something();
     }
     if route.ask.is_empty() {
-        return Ok(Walked::Alone);
+        return Ok(0);
     }
     let Ok(_permit) = shared.forwards.try_acquire() else {
         counters.drop(Drop::Busy);
@@ -149,13 +139,26 @@ pub(crate) async fn walk<V: Visitor>(
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
     let forwarded = QueryRequest { ttl_hops, covered, ..request };
+    Ok(pass_on(shared, visitor, &neighbors, route.ask, forwarded, (now, budget)).await)
+}
+
+/// Asks neighbors from `now` on, for `budget` at most. Returns how many.
+async fn pass_on<V: Visitor>(
+    shared: &Shared,
+    visitor: &mut V,
+    neighbors: &Neighbors,
+    ask: Vec<usize>,
+    forwarded: QueryRequest,
+    (now, budget): (Instant, Duration),
+) -> usize {
     let (first, later) = match shared.routing {
-        Routing::Flood => (route.ask, Vec::new()),
-        Routing::Summary => split(shared, visitor, &neighbors, route.ask, &forwarded),
+        Routing::Flood => (ask, Vec::new()),
+        Routing::Summary => split(shared, visitor, neighbors, ask, &forwarded),
     };
     let mut answers = FuturesUnordered::new();
-    let ask =
-        |place: &usize| ask::<V>(*place, &neighbors.reachable[*place], forwarded.clone(), now, now + budget);
+    let ask = |place: &usize| {
+        self::ask::<V>(*place, &neighbors.reachable[*place], forwarded.clone(), now, now + budget)
+    };
     answers.extend(first.iter().map(ask));
     visitor.asks(&first, false);
     let mut asked = first.len();
@@ -167,7 +170,7 @@ pub(crate) async fn walk<V: Visitor>(
         }
         if visitor.has_found() {
             later.iter().for_each(|place| {
-                visitor.unasked(&neighbors, Place::Reachable(*place), WhyUnasked::RuledOut);
+                visitor.unasked(neighbors, Place::Reachable(*place), WhyUnasked::RuledOut);
             });
         } else {
             asked += later.len();
@@ -178,7 +181,7 @@ pub(crate) async fn walk<V: Visitor>(
     while let Some((place, reply)) = answers.next().await {
         visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
     }
-    Ok(if asked == 0 { Walked::Alone } else { Walked::With(asked) })
+    asked
 }
 
 /// The part of the time `left` that the neighbors have.

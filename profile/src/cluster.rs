@@ -17,10 +17,9 @@ use tokio::time::{Instant, sleep};
 use self::client::Client;
 use self::deployment::{Deployment, Node};
 use crate::plan::expected::{Expected, Verdict};
-use crate::plan::scenario::Scenario;
-use crate::plan::topology::Graph;
 use crate::plan::workload::{Ask, Workload};
 use crate::report::{Row, count, machine};
+use crate::{plan::scenario::Scenario, plan::topology::Graph};
 
 const LINKED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);

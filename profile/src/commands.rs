@@ -11,17 +11,13 @@ use serde_json::Value;
 
 pub use self::args::Args;
 use self::args::{Alone, Command, Detailed, Drawn, Output};
-use crate::cluster::deployment::Deployment;
-use crate::floor::layouts;
 use crate::measure::{Measured, measure};
 use crate::outcome::{Begin, Fault, Outcome};
-use crate::plan::scenario::Scenario;
-use crate::report::outputs::Outputs;
 use crate::report::{Report, option_name};
-use crate::run::Watch;
 use crate::run::setup::{Connecting, Setup};
-use crate::transfer::folder::Folder;
+use crate::{cluster::deployment::Deployment, floor::layouts, plan::scenario::Scenario};
 use crate::{compare, connections, goals, index, instructions, matrix, node, plot, transfer};
+use crate::{report::outputs::Outputs, run::Watch, transfer::folder::Folder};
 
 /// Does what the arguments say.
 ///

@@ -5,9 +5,8 @@ use std::fmt::Write;
 use anyhow::{Context, bail, ensure};
 use serde_json::{Map, Value};
 
-use crate::report::Table;
-use crate::report::figures::P99_FROM;
 use crate::report::metrics::{Better, METRICS, Metric};
+use crate::{report::Table, report::figures::P99_FROM};
 
 /// Figures that are times: divided by the floor where that is asked for.
 const TIMES: [&str; 5] = ["mean_us", "p50_us", "p90_us", "p99_us", "max_us"];

@@ -1,8 +1,7 @@
 //! Many connections to one indexer, a few of them busy: what an idle one costs, and whether all are served.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::{Context, ensure};
 use clap::Args;
@@ -11,16 +10,11 @@ use nekoproto::{
     FileName, Identity, QueryReply, SignedRecord, limits::CONNECTIONS_MAX, transport::call_until,
 };
 
-use crate::cluster::client::Client;
 use crate::cluster::deployment::{Deployment, Node};
-use crate::floor::Floor;
 use crate::outcome::{Begin, Fault};
-use crate::plan::workload::sign_record;
-use crate::report::figures::Figures;
 use crate::report::{Report, Row, Section, bytes, count, machine, security_name};
-use crate::run::Watch;
-use crate::run::progress::Progress;
-use crate::run::setup::within;
+use crate::{cluster::client::Client, floor::Floor, plan::workload::sign_record, report::figures::Figures};
+use crate::{run::Watch, run::progress::Progress, run::setup::within};
 
 const CONNECTING_AT_ONCE: usize = 64;
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);

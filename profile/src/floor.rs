@@ -17,10 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use self::echo::MESSAGE_BYTES;
 use crate::cluster::affinity::{keep_on_core, on_own_thread};
 use crate::cluster::deployment::{ANY_PORT, Deployment};
-use crate::cluster::layout::Layout;
-use crate::node::Role;
-use crate::report::count;
-use crate::report::figures::Figures;
+use crate::{cluster::layout::Layout, node::Role, report::count, report::figures::Figures};
 
 /// Round trips of one floor.
 const TRIPS: usize = 4400;

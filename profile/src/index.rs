@@ -1,6 +1,7 @@
 //! One indexer in a process of its own: registrations and lookups a second, what a name costs in memory,
 //! and how much of the time is the index and how much the way to it.
 
+pub(crate) mod find;
 pub(crate) mod grow;
 pub(crate) mod inside;
 pub(crate) mod leave;
@@ -14,15 +15,12 @@ use nekoindexer::state::index::SESSION_NAMES_MAX;
 use nekoproto::limits::{BATCH_MAX, CALLS_IN_FLIGHT_MAX};
 use nekoproto::{Identity, VerifiedRecord};
 
-use self::inside::Costs;
 use self::subject::{Sample, Subject};
-use self::tables::Tables;
+use self::{inside::Costs, tables::Tables};
 use crate::cluster::{affinity, deployment::Deployment};
-use crate::floor::Floor;
 use crate::outcome::{Begin, Fault};
-use crate::plan::workload::sign_record;
-use crate::report::Report;
 use crate::run::{progress::Progress, setup::within};
+use crate::{floor::Floor, plan::workload::sign_record, report::Report};
 
 /// Names of each row by batch size.
 const BATCHED_NAMES: usize = 10_000;

@@ -2,13 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::cluster::deployment::Deployment;
 use crate::measure::{COLUMNS, Measured, measure};
-use crate::outcome::Fault;
-use crate::plan::scenario::Scenario;
-use crate::plot;
-use crate::plot::scaling;
 use crate::report::{Report, Section, machine};
+use crate::{cluster::deployment::Deployment, outcome::Fault, plan::scenario::Scenario, plot, plot::scaling};
 
 /// Indexers, clients, TTL of each row: those of the forerunner's report, and beyond.
 pub(crate) const ROWS: [(usize, usize, u8); 9] = [

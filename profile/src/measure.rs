@@ -8,11 +8,10 @@ use nekoindexer::Routing;
 use nekoproto::transport::Security;
 
 use crate::cluster::{Cluster, deployment::Deployment, layout::Layout};
-use crate::floor::Floor;
 use crate::outcome::{Begin, Fault};
-use crate::plan::scenario::Scenario;
 use crate::report::{Row, figures::Figures};
 use crate::run::{self, Watch, progress::Progress, samples::Samples};
+use crate::{floor::Floor, plan::scenario::Scenario};
 
 pub(crate) use show::COLUMNS;
 

@@ -7,10 +7,9 @@ pub(crate) mod process;
 pub(crate) mod serve;
 pub mod usage;
 
-use std::net::SocketAddr;
 use std::num::{NonZeroU64, NonZeroUsize};
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{net::SocketAddr, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 

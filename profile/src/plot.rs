@@ -4,15 +4,13 @@ pub mod over_time;
 pub(crate) mod queries;
 pub(crate) mod scaling;
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::{ops::Range, sync::OnceLock};
 
 use anyhow::anyhow;
-use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
-use plotters::style::register_font;
+use plotters::{coord::Shift, style::register_font};
 
 /// Pixels of a picture.
 const SIZE: (u32, u32) = (1000, 600);

@@ -9,8 +9,7 @@ pub mod watch;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use futures::future::try_join_all;
-use futures::{StreamExt, stream::FuturesUnordered};
+use futures::{StreamExt, future::try_join_all, stream::FuturesUnordered};
 use nekoproto::{Identity, limits::QUERY_DEADLINE_DEFAULT, transport::call_until};
 use tokio::runtime::Handle;
 use tokio::sync::{Barrier, mpsc};
@@ -18,11 +17,9 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::pacer::Pacer;
 use self::samples::{Failure, Sample, Samples};
-use crate::cluster::client::Client;
 use crate::cluster::{Cluster, request};
-use crate::plan::expected::Expected;
-use crate::plan::scenario::Scenario;
 use crate::plan::workload::{Ask, Draw, Workload};
+use crate::{cluster::client::Client, plan::expected::Expected, plan::scenario::Scenario};
 
 pub use watch::Watch;
 

@@ -18,9 +18,8 @@ use anyhow::Context;
 use tokio::sync::oneshot;
 
 use self::{figures::Measured, folder::Folder, scenario::Scenario, show::Transfers, stage::Stage};
-use crate::cluster::deployment::Deployment;
 use crate::outcome::{Begin, Fault};
-use crate::run::progress::Progress;
+use crate::{cluster::deployment::Deployment, run::progress::Progress};
 
 /// Measures these one after the other, with files in `folder`; ends early when stopped, with what was
 /// measured by then.

@@ -15,6 +15,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
+use percent_encoding::percent_decode_str;
+
 use super::{
     problem::{PROBLEM_JSON, Problem},
     token::{Expected, Token},
@@ -73,6 +75,12 @@ pub fn guarded(router: Router, guard: Guard) -> Router {
 
 impl Guard {
     fn check(&self, request: &Request) -> Result<(), Problem> {
+        let query = percent_decode_str(request.uri().query().unwrap_or_default());
+        if query.decode_utf8().is_err() {
+            return Err(Problem::bad_request(
+                "what is behind the `?` of the address must be percent-encoded UTF-8",
+            ));
+        }
         let host = host(request)?;
         if !self.is_ours(host.host()) {
             return Err(Problem::new(
@@ -224,6 +232,18 @@ mod tests {
         for (hosts, expected) in cases {
             let headers: Vec<_> = hosts.iter().map(|host| ("host", *host)).collect();
             assert_eq!(answer(&guard, Method::GET, &headers), expected, "{hosts:?}");
+        }
+    }
+
+    /// Whoever decodes them would take such names for others.
+    #[test]
+    fn parameters_that_are_no_text_are_refused() {
+        for (uri, expected) in [("/?name=%C3%A4", 200), ("/?name=%ff", 400), ("/?a=b&%C3=a", 400)] {
+            let request =
+                Request::builder().uri(uri).header("host", "localhost").body(Body::empty()).unwrap();
+            let status =
+                Guard::default().check(&request).map_or_else(|problem| problem.status.as_u16(), |()| 200);
+            assert_eq!(status, expected, "{uri}");
         }
     }
 

@@ -5,7 +5,7 @@ use std::{
     fs::{self, File, OpenOptions},
     hint::black_box,
     io::{self, Read, Write as _},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -39,6 +39,9 @@ pub enum TokenError {
     /// It is a link, a folder or a pipe.
     #[error("the token file {0} is no plain file; move it away, and a new one is made")]
     NotAFile(PathBuf),
+    /// Another user owns it, or it has further names: somebody else may have written it.
+    #[error("the token file {0} is another user's, or has further names; delete it to get a new token")]
+    Foreign(PathBuf),
     /// Others may read it.
     #[error("others may read the token file {0}; delete it to get a new token, or run: chmod 600 {0}")]
     Exposed(PathBuf),
@@ -68,8 +71,13 @@ impl Token {
             .custom_flags(flags(OFlags::NOFOLLOW))
             .open(path)
             .map_err(in_file)?;
-        if file.metadata().map_err(in_file)?.permissions().mode() & 0o077 != 0 {
+        let found = file.metadata().map_err(in_file)?;
+        let (is_ours, links) = (found.uid() == rustix::process::geteuid().as_raw(), found.nlink());
+        if found.permissions().mode() & 0o077 != 0 {
             return Err(TokenError::Exposed(path.to_owned()));
+        }
+        if !is_ours || links != 1 {
+            return Err(TokenError::Foreign(path.to_owned()));
         }
         let mut text = String::new();
         let read = file.take(4 * TOKEN_BYTES as u64).read_to_string(&mut text);
@@ -200,6 +208,11 @@ mod tests {
         assert!(matches!(Token::load_or_create(&path), Err(TokenError::Exposed(_))));
         assert_eq!(fs::read_to_string(&path).unwrap().trim(), made.reveal());
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        let second = folder.path().join("second");
+        fs::hard_link(&path, &second).unwrap();
+        assert!(matches!(Token::load_or_create(&path), Err(TokenError::Foreign(_))));
+        fs::remove_file(second).unwrap();
+        assert!(Token::load_or_create(&path).is_ok());
         for text in ["", "secret", &"g".repeat(64), &"a".repeat(65)] {
             fs::write(&path, text).unwrap();
             assert!(matches!(Token::load_or_create(&path), Err(TokenError::Malformed(_))), "{text}");

@@ -52,8 +52,8 @@ pub(crate) struct Neighborhood {
 }
 
 impl Neighborhood {
-    /// The neighbors at the `configured` addresses, none of them connected yet. Until `trusted_until` others may trust what this node told
-    /// them before it was started again.
+    /// The neighbors at the `configured` addresses, none of them connected yet. Until `trusted_until` others may trust
+    /// what this node told them before it was started again.
     pub(crate) fn new(me: NodeTag, configured: &[SocketAddr], trusted_until: Option<Instant>) -> Self {
         Self {
             me,

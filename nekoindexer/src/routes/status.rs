@@ -3,17 +3,16 @@
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
-use nekoproto::{clock, limits::CONNECTIONS_MAX};
+use nekoproto::clock;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{neighbors::Neighbor, view::View};
 use crate::{
-    counters::{Drop, Histogram, Work, bucket_ends_us},
+    counters::{Histogram, Work, bucket_ends_us},
     figures::SAMPLES,
     http::{Problem, exposition::resident_bytes},
-    shared::FORWARDS_MAX,
-    state::seen::SEEN_MAX,
+    metrics::{budget, drops},
 };
 
 /// An indexer.
@@ -63,9 +62,9 @@ pub(super) struct Figures {
 
 /// What is used of a limit.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
-pub(super) struct Used {
-    pub(super) used: usize,
-    pub(super) max: usize,
+struct Used {
+    used: usize,
+    max: usize,
 }
 
 /// How long answers took.
@@ -109,9 +108,7 @@ impl Figures {
             let recent = view.recent.lock();
             (recent.last(1), recent.last(SAMPLES))
         };
-        let drops = Drop::ALL.iter().map(|(why, name)| (*name, totals.drops(*why)));
-        let arrivals =
-            [("connection_refused", view.arrivals.refused()), ("handshake_failed", view.arrivals.failed())];
+        let budget = budget(shared, &view.arrivals);
         Self {
             uptime_s: now.at.saturating_duration_since(view.began).as_secs(),
             names: shared.state.index.names(),
@@ -123,20 +120,11 @@ impl Figures {
             registered: totals.work(Work::Record),
             invalidations: totals.work(Work::Invalidation),
             latency: Latency::of(&totals.answers(), &seconds.counted.answers()),
-            drops: drops.chain(arrivals).collect(),
-            budget: budget(view),
+            drops: drops(&totals, &view.arrivals).collect(),
+            budget: budget.into_iter().map(|(what, used, max)| (what, Used { used, max })).collect(),
             memory_bytes: now.memory_bytes,
         }
     }
-}
-
-fn budget(view: &View) -> BTreeMap<&'static str, Used> {
-    let forwards = FORWARDS_MAX - view.shared.forwards.available_permits();
-    BTreeMap::from([
-        ("connections", Used { used: view.arrivals.open(), max: CONNECTIONS_MAX }),
-        ("forwards", Used { used: forwards, max: FORWARDS_MAX }),
-        ("seen_messages", Used { used: view.shared.state.seen.remembered(), max: SEEN_MAX }),
-    ])
 }
 
 impl Latency {

@@ -1,8 +1,7 @@
 //! How nodes are run: as tasks of this process, or as processes of their own.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::num::NonZeroUsize;
-use std::sync::Arc;
+use std::{num::NonZeroUsize, sync::Arc};
 
 use anyhow::Context;
 use nekoindexer::{Indexer, IndexerHandle, Routing};
@@ -10,10 +9,8 @@ use nekoproto::transport::Security;
 use tokio::runtime::Handle;
 
 use super::endpoint::indexer_config;
-use crate::cluster::layout::Layout;
-use crate::node::process::Process;
 use crate::node::{Options, Role};
-use crate::run::watch::Watch;
+use crate::{cluster::layout::Layout, node::process::Process, run::watch::Watch};
 
 /// Loopback, a free port.
 pub const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

@@ -8,10 +8,8 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 use nekoproto::limits::TTL_MAX;
 
 pub(crate) use self::transfer::Transfer;
-use crate::plan::scenario::Scenario;
-use crate::plan::topology::Topology;
 use crate::run::setup::{Connecting, Setup};
-use crate::{connections, goals, index, instructions};
+use crate::{connections, goals, index, instructions, plan::scenario::Scenario, plan::topology::Topology};
 
 /// Measures nekop2p, and checks every answer while doing so.
 ///

@@ -6,8 +6,7 @@ use nekoproto::transport::{Calls, Connection, Security, control};
 use nekoproto::{ContentHash, Identity, Purpose, Role};
 use tarpc::context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
+use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 

@@ -8,15 +8,11 @@ use nekoindexer::{Routing, state::index::SESSION_NAMES_MAX, threads::THREADS_DEF
 use nekoproto::limits::CONNECTIONS_MAX;
 
 use super::{Bound, Goal};
-use crate::cluster::deployment::Deployment;
-use crate::cluster::layout::Layout;
 use crate::measure::{Measured, measure};
-use crate::outcome::Fault;
-use crate::plan::scenario::Scenario;
 use crate::report::{Report, bytes, count, median, option_name};
-use crate::run::Watch;
 use crate::run::setup::{Connecting, Setup, within};
-use crate::{connections, index};
+use crate::{cluster::deployment::Deployment, cluster::layout::Layout, outcome::Fault};
+use crate::{connections, index, plan::scenario::Scenario, run::Watch};
 
 /// Hops whose mean must be that of one hop.
 const HOPS: [u8; 4] = [2, 3, 7, 16];
@@ -163,6 +159,13 @@ impl Search<'_> {
             let register = format!("{names} names, register");
             let bytes = format!("bytes of each name, {names} names");
             add(&bytes, &register, "bytes_per_name", Bound::AtMost(352.0));
+            let search = format!("{names} names, search data-set/p*7?77?7.bin");
+            add(
+                &format!("us of a search by glob, {names} names"),
+                &search,
+                "p50_us",
+                Bound::AtMost(50_000.0),
+            );
         }
         let meanwhile = format!("lookups while {leave} leave");
         let gone = format!("ms until {leave} registrations are gone");

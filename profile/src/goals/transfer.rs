@@ -5,13 +5,9 @@ use std::{io::Write, num::NonZeroU64};
 use nekoproto::transport::Security;
 
 use super::{Bound, Goal};
-use crate::cluster::deployment::Deployment;
-use crate::report::option_name;
-use crate::transfer::figures::Measured;
-use crate::transfer::folder::Folder;
-use crate::transfer::measure;
 use crate::transfer::scenario::{Bulk, Change, How, Scenario, What};
-use crate::transfer::units::shown;
+use crate::{cluster::deployment::Deployment, report::option_name, transfer::figures::Measured};
+use crate::{transfer::folder::Folder, transfer::measure, transfer::units::shown};
 
 const CAP: Option<NonZeroU64> = NonZeroU64::new(50_000_000);
 const READERS: usize = 8;

@@ -5,8 +5,7 @@ use nekoproto::{SignedRecord, VerifiedRecord};
 
 use super::inside::{Costs, Inside};
 use super::subject::{Sample, Subject, Timing};
-use super::tables::Tables;
-use super::{Origin, sign};
+use super::{Origin, find, sign, tables::Tables};
 use crate::report::{bytes, count, machine};
 use crate::run::progress::Progress;
 
@@ -57,6 +56,7 @@ pub(crate) async fn grow(
         }
         tables.grown.push(row);
     }
+    find::find(subject, &sample, names, tables).await?;
     let operation = format!("registration, own and new, of {names} names");
     tables.share(operation, &registered, costs.register_us);
     Ok(Some((sample, costs)))

@@ -1,8 +1,7 @@
 //! The same index without a network: what the work itself costs.
 
-use std::hint::black_box;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{hint::black_box, sync::Arc};
 
 use nekoindexer::state::{State, index::Session, merge::Merge};
 use nekoproto::{FileName, Holder, QueryReply, SignedRecord, VerifiedRecord};

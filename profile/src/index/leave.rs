@@ -1,24 +1,21 @@
 //! A peer with many registrations leaves while others look up: how long that takes, and whether the
 //! others notice.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use nekoproto::{Names, VerifiedRecord, limits::BATCH_MAX, transport::call_until};
 
 use super::subject::{Sample, Subject, Timing};
-use super::tables::Tables;
-use super::{Options, Origin, sign};
-use crate::cluster::client::Client;
-use crate::run::progress::Progress;
+use super::{Options, Origin, sign, tables::Tables};
+use crate::{cluster::client::Client, run::progress::Progress};
 
 /// Names of the peer that stays, which are looked up.
 const STAYING_NAMES: usize = 10_000;
 const IN_FLIGHT: usize = 16;
 /// How often the peer leaves.
 const ROUNDS: usize = 5;
-const LEFT_WITHIN: Duration = Duration::from_secs(60);
+pub(super) const LEFT_WITHIN: Duration = Duration::from_secs(60);
 
 /// Has a peer with `names` registrations leave, several times; less often if stopped.
 pub(crate) async fn leave(subject: &Subject, names: usize, tables: &mut Tables) -> anyhow::Result<()> {
@@ -39,16 +36,12 @@ pub(crate) async fn leave(subject: &Subject, names: usize, tables: &mut Tables) 
         }
         let goes_on = |n| n < lookups && !watch.is_stopped();
         let before = subject.look_up_while(&sample, true, goes_on, IN_FLIGHT).await?;
-        let is_leaving = AtomicBool::new(true);
         let leave = async {
             let sent = Instant::now();
             let done = leaver.calls.deregister_all(call_until(sent + LEFT_WITHIN)).await;
-            is_leaving.store(false, Ordering::Relaxed);
             anyhow::Ok((done??, sent.elapsed()).1)
         };
-        let goes_on = |_| is_leaving.load(Ordering::Relaxed);
-        let look_up = subject.look_up_while(&sample, true, goes_on, IN_FLIGHT);
-        let (took, meanwhile) = futures::future::try_join(leave, look_up).await?;
+        let (took, meanwhile) = subject.look_up_beside(&sample, IN_FLIGHT, leave).await?;
         let gone = Names::first_of(leaving.iter().map(|record| record.name.clone()));
         let answers = leaver.calls.search_all(call_until(Instant::now() + LEFT_WITHIN), gone).await??;
         let is_gone = answers.iter().flatten().all(|answer| answer.hits.is_empty());

@@ -1,22 +1,19 @@
 //! The indexer that is measured, and the calls it gets. Every answer is checked.
 
-use std::ops::Range;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use std::{ops::Range, sync::Arc};
 
 use anyhow::ensure;
-use futures::{Stream, StreamExt, TryStreamExt, stream};
+use futures::{FutureExt, Stream, StreamExt, TryStreamExt, future::try_join, stream};
 use nekoproto::transport::call_until;
 use nekoproto::{FileName, Holder, Identity, Names, QueryReply, SignedRecord, VerifiedRecord};
 use tarpc::context;
 
 use super::inside::Inside;
-use crate::cluster::client::Client;
 use crate::cluster::deployment::{Deployment, Node};
-use crate::report::count;
-use crate::report::figures::Figures;
-use crate::run::Watch;
 use crate::run::progress::Progress;
+use crate::{cluster::client::Client, report::count, report::figures::Figures, run::Watch};
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const WARM_UP: usize = 500;
@@ -33,7 +30,7 @@ pub(crate) struct Timing {
 
 impl Timing {
     /// Makes `calls`, `in_flight` at a time; each gives its number of names and its time.
-    async fn of<F>(calls: impl Stream<Item = F>, in_flight: usize) -> anyhow::Result<Self>
+    pub(crate) async fn of<F>(calls: impl Stream<Item = F>, in_flight: usize) -> anyhow::Result<Self>
     where
         F: Future<Output = anyhow::Result<(usize, Duration)>>,
     {
@@ -174,6 +171,19 @@ impl Subject {
             }
         };
         Timing::of(stream::iter((0..).take_while(|n| goes_on(*n))).map(call), in_flight).await
+    }
+
+    /// Looks up names that are there while `work` goes on.
+    pub(crate) async fn look_up_beside<T>(
+        &self,
+        sample: &Sample,
+        in_flight: usize,
+        work: impl Future<Output = anyhow::Result<T>>,
+    ) -> anyhow::Result<(T, Timing)> {
+        let is_done = AtomicBool::new(false);
+        let work = work.inspect(|_| is_done.store(true, Ordering::Relaxed));
+        let goes_on = |_| !is_done.load(Ordering::Relaxed);
+        try_join(work, self.look_up_while(sample, true, goes_on, in_flight)).await
     }
 
     /// Looks up `count` names that are there, `batch` of them in a call; fewer if stopped. Every answer must

@@ -8,7 +8,7 @@ use crate::floor::Floor;
 use crate::report::{Report, Row, Section, figures::P99_FROM, machine, security_name};
 
 /// The columns of every table of timings; those without a value are left out.
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "names",
     "scenario",
     "per_s",
@@ -17,6 +17,7 @@ const COLUMNS: [&str; 11] = [
     "first_tenth_per_s",
     "last_tenth_per_s",
     "bytes_per_name",
+    "cpu_ms",
     "left_after_ms",
     "p99_ratio",
     "times",
@@ -31,6 +32,8 @@ pub(crate) struct Tables {
     pub(crate) grown: Vec<Row>,
     pub(crate) depths: Vec<Row>,
     pub(crate) batches: Vec<Row>,
+    /// Searches, and lookups beside them.
+    pub(crate) found: Vec<Row>,
     /// By registrations of a peer that left.
     pub(crate) left: Vec<Row>,
     shares: Vec<Row>,
@@ -38,8 +41,8 @@ pub(crate) struct Tables {
 
 impl Tables {
     pub(crate) fn new(options: Options, security: Security, floor: Floor) -> Self {
-        let (grown, depths, batches, left, shares) = <_>::default();
-        Self { options, security, floor, grown, depths, batches, left, shares }
+        let (grown, depths, batches, found, left, shares) = <_>::default();
+        Self { options, security, floor, grown, depths, batches, found, left, shares }
     }
 
     pub(crate) fn row(&self, scenario: String, timing: &Timing) -> Row {
@@ -80,6 +83,10 @@ impl Tables {
                         "By names in a call, one registration or {LOOKUPS_IN_FLIGHT} lookups in flight:"
                     ),
                     self.batches,
+                ),
+                table(
+                    "Searches by glob one after the other, and lookups beside them, 16 in flight:",
+                    self.found,
                 ),
                 table("A peer leaves, and others look up meanwhile, 16 in flight:", self.left),
                 shares,

@@ -1,10 +1,7 @@
 //! The functions that every query goes through.
 
-use std::hint::black_box;
-use std::net::SocketAddr;
-use std::ops::Range;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{hint::black_box, net::SocketAddr, ops::Range, sync::Arc};
 
 use clap::ValueEnum;
 use nekoindexer::state::index::Session;

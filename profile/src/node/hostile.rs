@@ -1,11 +1,8 @@
 //! A holder that serves a file well but for some chunks, which it corrupts. It speaks the protocol
 //! itself, as no peer of ours would do that.
 
-use std::fs::File;
-use std::net::Ipv4Addr;
-use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::{fs::File, net::Ipv4Addr, num::NonZeroU64, time::Duration};
 
 use anyhow::Context;
 use nekoproto::limits::STALL_TIMEOUT;
@@ -22,8 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Corruption, PeerOptions, locked};
 use crate::cluster::client::{Client, Silent};
-use crate::cluster::endpoint::endpoint;
-use crate::transfer::files;
+use crate::{cluster::endpoint::endpoint, transfer::files};
 
 /// Bytes sent at once.
 const PIECE_BYTES: u64 = 256 << 10;

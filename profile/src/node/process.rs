@@ -1,8 +1,6 @@
 //! A process as whoever started it holds it: asked over its stdin, responding over its stdout.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::{net::SocketAddr, path::PathBuf, process::Stdio};
 
 use anyhow::{Context, anyhow, bail};
 use serde::de::DeserializeOwned;

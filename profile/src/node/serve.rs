@@ -1,11 +1,9 @@
 //! What a process does: be an indexer, an echo, a peer or a hostile holder, and respond to requests. When
 //! its stdin closes, whoever started it is gone: it removes the folder of the run, if it has one, and ends.
 
-use std::any::Any;
 use std::io::{BufRead, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::{fs, thread};
+use std::{any::Any, fs, path::PathBuf, thread};
 
 use anyhow::{Context, bail};
 use nekoindexer::{Indexer, Routing};
@@ -15,12 +13,10 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::hostile::Hostile;
 use super::usage::{Meter, now_s};
-use super::{Options, PeerOptions, Request, Response, Role, Started, fetch};
+use super::{Options, PeerOptions, Request, Response, Role, Started, fetch, hostile::Hostile};
 use crate::cluster::endpoint::{indexer_config, security};
-use crate::floor::echo;
-use crate::transfer::folder;
+use crate::{floor::echo, transfer::folder};
 
 /// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
 pub(crate) fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {

@@ -2,8 +2,7 @@
 //! asked by the process itself.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use std::{fs, io, thread};
+use std::{fs, io, thread, time::Duration};
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};

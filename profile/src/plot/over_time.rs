@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
 use super::{Axis, Chart, Lines, Picture, Points, Series, Shape, extent, whole};
-use crate::node::usage::SAMPLED_EVERY;
 use crate::report::{bytes, mib};
-use crate::transfer::figures::Round;
+use crate::{node::usage::SAMPLED_EVERY, transfer::figures::Round};
 
 /// What all sources send together.
 const TOTAL: &str = "total";

@@ -2,9 +2,8 @@
 //! that cannot be kept, and gone again if there are none.
 
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::{fs, io, os::unix::fs::PermissionsExt};
 
 use anyhow::Context;
 use serde_json::Value;

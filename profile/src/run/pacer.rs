@@ -1,9 +1,7 @@
 //! The pacer: tells clients when a request is due, at a fixed rate, whatever becomes of earlier ones.
 
-use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::{io, num::NonZeroU64, sync::Arc, thread};
 
 use tokio::sync::mpsc::UnboundedSender;
 

@@ -1,11 +1,8 @@
 //! The progress bar: drawn by a thread of its own from a counter, so that clients never wait for it.
 //! Where stderr is no terminal, one line says what has begun.
 
-use std::io::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use std::{fmt, thread};
+use std::{fmt, io::Write, sync::Arc, thread, time::Duration};
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 

@@ -6,9 +6,8 @@ use nekoproto::Refusal;
 use serde::Serialize;
 use tarpc::client::RpcError;
 
-use crate::plan::expected::Verdict;
-use crate::report::figures::Figures;
 use crate::report::{key, write_csv};
+use crate::{plan::expected::Verdict, report::figures::Figures};
 
 /// How one request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

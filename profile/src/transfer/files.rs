@@ -1,11 +1,8 @@
 //! The files that are transferred: made from a seed, changed, and held against what arrived.
 //! Everything here blocks.
 
-use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::{fs, io};
+use std::{fs, fs::File, io, os::unix::fs::FileExt, path::Path};
 
 use blake3::{Hash, OutputReader};
 use rand::{RngExt, SeedableRng, rngs::StdRng};

@@ -1,12 +1,9 @@
 //! What no transfer of a file can be faster than: the same bytes over a plain socket into a file,
 //! unverified, and from file to file. Blocking threads, no runtime.
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::path::Path;
-use std::time::Instant;
-use std::{fs, io, thread};
+use std::{fs, fs::File, io, path::Path, thread, time::Instant};
 
 use anyhow::{Context, ensure};
 use rustix::fs::sendfile;

@@ -1,8 +1,7 @@
 //! The folder that files go to: in memory if the system has such a place, gone at the end.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use std::{fs, thread};
+use std::{fs, thread, time::Duration};
 
 use anyhow::{Context, ensure};
 

@@ -5,10 +5,8 @@ use std::collections::HashMap;
 use anyhow::bail;
 use blake3::Hash;
 
-use super::figures::Round;
 use super::scenario::{Change, What};
-use super::stage::Stage;
-use super::{apart, files, floor};
+use super::{apart, figures::Round, files, floor, stage::Stage};
 use crate::node::process::Process;
 use crate::node::usage::{Usage, now_s};
 use crate::node::{Downloads, Moment, Request, Sent};

@@ -1,16 +1,14 @@
 //! What came of transfers: for people, for machines, and as pictures.
 
-use std::io;
-use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::{io, io::Write};
 
 use serde_json::{Value, json};
 
 use super::figures::{METRICS, Measured, ORIGIN, Round};
 use super::scenario::{Scenario, What};
-use crate::plot;
-use crate::report::figures::rounded;
 use crate::report::{Report, Row, Section, Table, machine, mib, option_name, security_name, write_csv};
+use crate::{plot, report::figures::rounded};
 
 /// Failures that are shown; the rest are counted only.
 const ERRORS_SHOWN: usize = 5;

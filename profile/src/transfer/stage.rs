@@ -1,10 +1,7 @@
 //! Who is there when the readers begin: an indexer, the origin, holders of copies, a hostile one.
 
-use std::collections::HashMap;
-use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::{collections::HashMap, fs, net::SocketAddr, time::Duration};
 
 use anyhow::{Context, ensure};
 use blake3::Hash;
@@ -12,14 +9,11 @@ use nekoproto::{FileName, Identity};
 use tarpc::context;
 use tokio::time::{Instant, sleep};
 
-use super::figures::ORIGIN;
 use super::scenario::{Scenario, What};
-use super::{apart, files};
-use crate::cluster::client::Client;
+use super::{apart, figures::ORIGIN, files};
 use crate::cluster::deployment::{Deployment, Node};
-use crate::node::process::Process;
-use crate::node::usage::now_s;
 use crate::node::{Corruption, Downloads, PeerOptions, Request, Role};
+use crate::{cluster::client::Client, node::process::Process, node::usage::now_s};
 
 const NAME: &str = "data.bin";
 const SMALL: &str = "small";

@@ -5,6 +5,7 @@ mod entry;
 mod listing;
 mod name_hash;
 mod names;
+mod scan;
 mod session;
 
 use std::{
@@ -17,18 +18,13 @@ use std::{
 };
 
 use dashmap::DashMap;
-use nekoproto::{
-    FileName, Holder, ListedRecord, PackedRecord, Position, Search, SignedRecord, summary::NameKey,
-};
+use nekoproto::{FileName, Holder, ListedRecord, SignedRecord, summary::NameKey};
 use nohash_hasher::BuildNoHashHasher;
 use parking_lot::Mutex;
 
 pub use self::session::{SESSION_NAMES_MAX, Session, SessionId, Withdrawn};
 use self::{departed::Departed, entry::Entry, name_hash::NameHash, names::NameLog};
-use super::{
-    find::{Collecting, Matcher, Page},
-    merge::Found,
-};
+use super::merge::Found;
 
 /// Locks that the names are spread over: at a million names, one part of the map rehashes in well under
 /// a millisecond, and two threads seldom need the same lock.
@@ -184,38 +180,6 @@ impl<S: BuildHasher> Index<S> {
         self.entries.view(&self.hash(name), |_, entry| entry.found(name, now_ms)).unwrap_or_default()
     }
 
-    /// The first `limit` files behind `after` that match and have holders whose lease runs. Looks at every name, some tens
-    /// of nanoseconds each; for those that match it takes the read lock of a lookup. Blocking.
-    #[must_use]
-    pub fn find(
-        &self,
-        search: &Search,
-        matcher: &Matcher,
-        after: Option<&Position>,
-        limit: usize,
-        now: Instant,
-    ) -> Page {
-        let (now_ms, mut page) = (self.millis(now), Collecting::new(after, limit));
-        self.log.each(matcher.needle(), |name| {
-            if !page.may_take(name) || !matcher.matches(name) {
-                return;
-            }
-            let mut look = |entry: &Entry| {
-                entry.each(now_ms, |record, found| {
-                    let (size, published_ms) = record.size_and_time();
-                    let is_wanted = record.name_bytes() == name
-                        && page.takes(name, record.origin())
-                        && search.takes(record.origin(), size, published_ms);
-                    if let Some(found) = is_wanted.then(found).flatten() {
-                        page.add(found);
-                    }
-                });
-            };
-            self.entries.view(&NameHash::of(name, &self.hash_key), |_, entry| look(entry));
-        });
-        page.finish()
-    }
-
     /// Takes `record` for verified if exactly this one is listed, signature and all.
     ///
     /// # Errors
@@ -316,20 +280,6 @@ impl<S: BuildHasher> Index<S> {
         keys
     }
 
-    /// Drops the names that are gone from the log that searches read, once there are many. Takes some hundred
-    /// nanoseconds for each name. Blocking.
-    pub fn renew_log(&self) {
-        if self.log.is_worn() {
-            self.log.begin_rebuild();
-            let mut names = Vec::new();
-            for entry in &self.entries {
-                names.extend(entry.records().cloned());
-            }
-            names.dedup_by(|one, other| one.name_bytes() == other.name_bytes());
-            self.log.end_rebuild(names.iter().map(PackedRecord::name_bytes));
-        }
-    }
-
     fn millis(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.made).as_millis()).unwrap_or(u64::MAX)
     }
@@ -349,7 +299,10 @@ impl<S: BuildHasher> Index<S> {
     #[cfg(test)]
     fn check(&self) {
         let mut logged = std::collections::HashSet::new();
-        self.log.each(None, |name| logged.extend([name.to_vec()]));
+        self.log.each(None, |name| {
+            logged.insert(name.to_vec());
+            std::ops::ControlFlow::Continue(())
+        });
         for entry in &self.entries {
             let hash = entry.key();
             entry.check(|session| session.names().contains(*hash));

@@ -5,10 +5,9 @@ use std::{num::NonZeroU64, path::PathBuf};
 use clap::Args as ClapArgs;
 
 use super::Detailed;
-use crate::cluster::endpoint::security;
 use crate::goals::transfer as goals;
 use crate::transfer::scenario::{Bulk, Change, How, ROUNDS_DEFAULT, Scenario, What};
-use crate::transfer::units;
+use crate::{cluster::endpoint::security, transfer::units};
 
 /// Files from peer to peer.
 ///

@@ -95,7 +95,7 @@ fn following_the_pages_of_several_indexers_shows_every_file_once() {
             let limit = request.limit();
             let pages = indexers.iter().map(|indexer| {
                 let Page { found, more } =
-                    indexer.find(&request.search, &matcher, after.as_ref(), limit, now);
+                    indexer.find(&request.search, &matcher, after.as_ref(), limit, now, || false);
                 check(&request, &found, more).unwrap()
             });
             let page = merged(pages, limit);
@@ -125,7 +125,7 @@ fn size_time_and_origin_are_compared_and_names_without_holders_left_out() {
         index.register(&session, &record(n, &format!("f{n}"), n.into()));
     }
     let names = |search: Search, now| -> Vec<String> {
-        let page = index.find(&search, &Matcher::new(&search).unwrap(), None, 9, now);
+        let page = index.find(&search, &Matcher::new(&search).unwrap(), None, 9, now, || false);
         page.found.iter().map(|found| found.record.name.to_string()).collect()
     };
     let all = || search("f*");
@@ -147,7 +147,7 @@ fn names_that_went_and_came_back_are_found_once() {
     let long = "x".repeat(200);
     let name = |n: u32| nekoproto::FileName::new(&format!("{long}/{n}")).unwrap();
     let found = |index: &Index| {
-        let page = index.find(&search("*"), &Matcher::new(&search("*")).unwrap(), None, 100, now);
+        let page = index.find(&search("*"), &Matcher::new(&search("*")).unwrap(), None, 100, now, || false);
         page.found.iter().map(|found| found.record.name.clone()).collect::<Vec<_>>()
     };
     let signed = record(1, "a", 1);
@@ -229,7 +229,7 @@ fn a_hundred_thousand_names_are_paged_through_in_order() {
     let matcher = Matcher::new(&search).unwrap();
     let (mut names, mut after) = (Vec::new(), None);
     loop {
-        let page = index.find(&search, &matcher, after.as_ref(), 100, now);
+        let page = index.find(&search, &matcher, after.as_ref(), 100, now, || false);
         names.extend(page.found.iter().map(|found| found.record.name.to_string()));
         after = page.found.last().map(|found| Position::of(&found.record));
         if !page.more {

@@ -1,0 +1,78 @@
+//! Tests of scans: how long they go on, and for how long their places are taken.
+
+use std::{cell::Cell, sync::mpsc, time::Duration};
+
+use futures::poll;
+use nekoproto::{FileName, Holder, Identity, MsgId, Record, Search, Term, Terms, codec};
+
+use super::*;
+use crate::{config::Config, scans::SCANS_MAX, state::testing::record};
+
+/// An indexer where a peer has registered `names`, none of which it has signed but the last one.
+fn shared(names: impl IntoIterator<Item = String>, last: &str) -> Arc<Shared> {
+    let signed = record(1, last, 1);
+    let shared = Shared::new(signed.origin, &Config::default(), false);
+    let holder = Holder::new(Identity::from_seed(&[1; 32]).id(), ([127, 0, 0, 1], 1).into());
+    let session = shared.state.index.open_session(holder, Duration::from_secs(99), Instant::now());
+    for name in names {
+        let record = Record { name: FileName::new(&name).unwrap(), ..Record::clone(&signed) };
+        let record = codec::encode(&(record, *signed.signed().signature())).unwrap();
+        let record: SignedRecord = codec::decode(&record).unwrap();
+        shared.state.index.register(&session, &record.said_by(&signed.origin).unwrap());
+    }
+    shared.state.index.register(&session, &signed);
+    Arc::new(shared)
+}
+
+fn request(term: &str, limit: u16) -> FindRequest {
+    let search = Search { terms: Terms::first_of([Term::new(term).unwrap()]), ..Search::default() };
+    let msg_id = MsgId::from_u128(1);
+    FindRequest { msg_id, search, after: None, limit, ttl_hops: 0, covered: Covered::new() }
+}
+
+fn scanned(shared: &Shared, request: &FindRequest, is_over: impl Fn() -> bool) -> (Vec<String>, bool, bool) {
+    let Part { page, complete, .. } = scan(shared, request, &Matcher::new(&request.search).unwrap(), is_over);
+    (page.found.iter().map(|found| found.record.name.to_string()).collect(), page.more, complete)
+}
+
+#[test]
+fn unsigned_records_do_not_hide_what_is_behind_them() {
+    let shared = shared((0..5000).map(|n| format!("a{n}")), "b");
+    assert_eq!(scanned(&shared, &request("*", 1), || false), (vec!["b".to_owned()], false, true));
+}
+
+#[test]
+fn scan_ends_in_time_and_says_that_it_is_incomplete() {
+    let shared = shared((0..5000).map(|n| format!("{}{n}", "a".repeat(200))), "b");
+    let looks = Cell::new(0);
+    let is_over = || {
+        looks.set(looks.get() + 1);
+        looks.get() > 3
+    };
+    let (found, more, complete) = scanned(&shared, &request(&"*a".repeat(100), 9), is_over);
+    assert_eq!((found.len(), more, complete), (0, false, false));
+    assert!(looks.get() < 9, "it ended after some names: {}", looks.get());
+}
+
+/// Goal: whoever asks and goes away starts no more scans than others.
+/// Method: the only thread for blocking work is taken, so that no scan ends before it is to.
+#[test]
+fn scans_keep_their_places_when_their_callers_go_away() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+    runtime.unwrap().block_on(async {
+        let shared = shared([], "b");
+        let (end, ended) = mpsc::channel::<()>();
+        let busy = spawn_blocking(move || ended.recv().is_err());
+        for _ in 0..3 * SCANS_MAX {
+            let deadline = Instant::now() + Duration::from_secs(60);
+            let mut asking = Box::pin(answer(&shared, None, deadline, request("*", 9)));
+            assert!(poll!(&mut asking).is_pending());
+        }
+        assert_eq!(shared.scans.taken(), SCANS_MAX, "and those who waited for a turn are gone");
+        drop(end);
+        assert!(busy.await.unwrap());
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let reply = answer(&shared, None, deadline, request("*", 9)).await.unwrap();
+        assert_eq!((reply.hits.len(), reply.complete), (1, true));
+    });
+}

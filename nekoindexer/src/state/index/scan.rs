@@ -1,0 +1,67 @@
+//! Looking through all names: searches by pattern, and the upkeep of the log that they read.
+
+use std::{hash::BuildHasher, ops::ControlFlow, time::Instant};
+
+use nekoproto::{PackedRecord, Position, Search};
+
+use super::{Index, entry::Entry, name_hash::NameHash};
+use crate::state::find::{Collecting, Matcher, Page};
+
+impl<S: BuildHasher> Index<S> {
+    /// The first `limit` files behind `after` that match and have holders whose lease runs. Looks at every name, some tens
+    /// of nanoseconds each; for those that match it takes the read lock of a lookup. Once `is_over`, which it asks now and
+    /// then, it ends, and names are missing anywhere on the page. Blocking.
+    #[must_use]
+    pub fn find(
+        &self,
+        search: &Search,
+        matcher: &Matcher,
+        after: Option<&Position>,
+        limit: usize,
+        now: Instant,
+        is_over: impl Fn() -> bool,
+    ) -> Page {
+        let (now_ms, mut page) = (self.millis(now), Collecting::new(after, limit));
+        let mut left = matcher.names_at_once();
+        self.log.each(matcher.needle(), |name| {
+            left -= 1;
+            if left == 0 {
+                if is_over() {
+                    return ControlFlow::Break(());
+                }
+                left = matcher.names_at_once();
+            }
+            if !page.may_take(name) || !matcher.matches(name) {
+                return ControlFlow::Continue(());
+            }
+            let mut look = |entry: &Entry| {
+                entry.each(now_ms, |record, found| {
+                    let (size, published_ms) = record.size_and_time();
+                    let is_wanted = record.name_bytes() == name
+                        && page.takes(name, record.origin())
+                        && search.takes(record.origin(), size, published_ms);
+                    if let Some(found) = is_wanted.then(found).flatten() {
+                        page.add(found);
+                    }
+                });
+            };
+            self.entries.view(&NameHash::of(name, &self.hash_key), |_, entry| look(entry));
+            ControlFlow::Continue(())
+        });
+        page.finish()
+    }
+
+    /// Drops the names that are gone from the log that searches read, once there are many. Takes some hundred
+    /// nanoseconds for each name. Blocking.
+    pub fn renew_log(&self) {
+        if self.log.is_worn() {
+            self.log.begin_rebuild();
+            let mut names = Vec::new();
+            for entry in &self.entries {
+                names.extend(entry.records().cloned());
+            }
+            names.dedup_by(|one, other| one.name_bytes() == other.name_bytes());
+            self.log.end_rebuild(names.iter().map(PackedRecord::name_bytes));
+        }
+    }
+}
