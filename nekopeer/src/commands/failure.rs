@@ -122,11 +122,6 @@ impl From<&PublishError> for FailureKind {
     fn from(error: &PublishError) -> Self {
         match error {
             PublishError::NotRegistered(_) => Self::NotFound,
-            PublishError::Unreadable { source, .. } => match source.kind() {
-                // Nothing can stand at a path that is too long, either.
-                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => Self::NotFound,
-                _ => Self::Invalid,
-            },
             PublishError::NameForFolder(_) | PublishError::SameName { .. } => Self::Conflict,
             PublishError::Catalogue(error) => error.into(),
             PublishError::NotStored { source, .. } => (&**source).into(),
@@ -157,7 +152,10 @@ impl From<&StoreError> for FailureKind {
                 io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {
                     Self::Conflict
                 }
-                io::ErrorKind::InvalidFilename => Self::Invalid,
+                // The last two: what was to be stored did not come to its end.
+                io::ErrorKind::InvalidFilename
+                | io::ErrorKind::InvalidData
+                | io::ErrorKind::UnexpectedEof => Self::Invalid,
                 _ => Self::Failed,
             },
         }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use nekoproto::{FileName, IndexerAddr, Ticket, Version};
 use serde::{Deserialize, Serialize};
 
+use super::Word;
 use crate::{indexers::via::VIA_MAX, storage::remembered::Home};
 
 /// Which of several files under one name, how far it is looked for, and by whom.
@@ -37,11 +38,29 @@ impl Wanted {
         Self { origin, ttl_hops, ..Self::default() }
     }
 
+    /// The names that `words` mean, and what is known of these.
+    ///
+    /// # Errors
+    /// Their files cannot be fetched together, for this reason.
+    pub(crate) fn of_words(
+        words: &[Word],
+        origin: Option<String>,
+        ttl_hops: u8,
+    ) -> Result<(Vec<FileName>, Self), &'static str> {
+        let mut wanted = Self::new(origin, ttl_hops);
+        for word in words {
+            if let Word::Ticket(ticket) = word {
+                wanted.add(ticket)?;
+            }
+        }
+        Ok((words.iter().map(|word| word.name().clone()).collect(), wanted))
+    }
+
     /// Wants the file of a ticket too; its name is to be among those of the command.
     ///
     /// # Errors
     /// It cannot be fetched together with the others, for this reason.
-    pub(crate) fn add(&mut self, ticket: &Ticket) -> Result<(), &'static str> {
+    fn add(&mut self, ticket: &Ticket) -> Result<(), &'static str> {
         let home = Home { network: ticket.network.clone(), insecure: ticket.insecure };
         if self.home.get_or_insert_with(|| home.clone()) != &home {
             return Err("the tickets are for different networks: give them one after the other");

@@ -5,6 +5,7 @@ use std::{
     net::TcpStream,
 };
 
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
 use crate::{
@@ -93,7 +94,7 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
     http.change("POST", "/api/v1/get", b"{\"names\":[\"/a\"]}").refused(422, "relative");
     http.change("POST", "/api/v1/get", b"{\"nam\":[]}").refused(422, "nam");
     http.change("POST", "/api/v1/get", b"{").refused(400, "");
-    http.change("POST", "/api/v1/publish", b"{\"paths\":[\"missing\"]}").refused(404, "missing");
+    http.change("POST", "/api/v1/publish", b"{\"paths\":[\"missing\"]}").refused(422, "missing");
     http.change("DELETE", "/api/v1/files?name=missing", b"").refused(404, "not registered");
     assert!(http.ask("HEAD", "/api/v1/catalogue", &[], b"").body.is_empty());
 }
@@ -171,6 +172,79 @@ fn body_that_is_cut_off_stores_nothing() {
     until(&mut running, "the job ends", || state() != "running");
     assert!(!home.path("half.bin").exists());
     assert_eq!(http.get("/api/v1/catalogue").done(200)["files"], json!([]));
+}
+
+#[test]
+fn part_of_a_file_is_not_stored_as_the_whole() {
+    let (_indexers, home) = one_home();
+    let (_serving, http) = serving(&home, &[]);
+    let target = "/api/v1/files?name=a.txt";
+    http.change("PUT", target, b"0123456789").done(200);
+    let authorization = http.authorization();
+    for header in ["content-range: bytes 5-9/10", "if-none-match: *", "if-match: \"v7\""] {
+        let name = header.split(':').next().unwrap();
+        http.ask("PUT", target, &[&authorization, header], b"56789").refused(400, name);
+    }
+    // A body that breaks the rules is the fault of who sends it.
+    let headers = [authorization.as_str(), "transfer-encoding: chunked", "connection: close"];
+    let mut broken = http.begin("PUT", "/api/v1/files?name=b.txt", &headers);
+    broken.write_all(b"5\r\nhello\r\nzz\r\n").unwrap();
+    Answer::read(&mut broken).refused(422, "cut off");
+    assert_eq!((home.read("a.txt").as_slice(), home.path("b.txt").exists()), (&b"0123456789"[..], false));
+}
+
+#[test]
+fn nobody_waits_for_a_pipe_in_the_place_of_a_file() {
+    let (_indexers, home) = one_home();
+    let (running, http) = serving(&home, &[]);
+    mknodat(CWD, home.path("a.txt"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    for target in ["/api/v1/files?name=a.txt", "/api/v1/files?name=a.txt&force=true"] {
+        http.change("PUT", target, b"a").refused(422, "not a place");
+    }
+    running.signal("INT");
+    assert_eq!(running.wait().code, Some(0));
+}
+
+#[test]
+fn requests_that_never_end_leave_room_for_commands_of_this_host() {
+    let (_indexers, home) = one_home();
+    let (mut running, http) = serving(&home, &[]);
+    let authorization = http.authorization();
+    let headers = [authorization.as_str(), "content-length: 9"];
+    let begin = |n| http.begin("PUT", &format!("/api/v1/files?name=f{n}"), &headers);
+    let _open: Vec<TcpStream> = (0..64).map(begin).collect();
+    let jobs = || home.run(&["jobs", "--json"]);
+    until(&mut running, "all that may be carried out are", || {
+        let ended = jobs();
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.json()["jobs"].as_array().is_some_and(|jobs| jobs.len() == 48)
+    });
+    http.get("/api/v1/catalogue").refused(503, "retry later");
+    assert_eq!(jobs().code, Some(0));
+}
+
+#[test]
+fn ticket_and_name_with_its_origin_are_fetched() {
+    let (_indexers, origin, reader) = two_homes();
+    let (_origin, theirs) = serving(&origin, &[]);
+    let (mut reading, ours) = serving(&reader, &[]);
+    let stored = theirs.change("PUT", "/api/v1/files?name=a.txt", b"of a ticket").done(200);
+    let published = &stored["published"][0];
+    let ticket = published["ticket"].as_str().unwrap();
+    let again = theirs.change("POST", "/api/v1/publish", b"{\"paths\":[\"a.txt\"]}").done(200);
+    assert_eq!(again["unchanged"][0]["ticket"], *ticket);
+    assert_eq!(origin.done(&["share", "a.txt", "--json"]).json()["files"][0]["ticket"], *ticket);
+    theirs.change("PUT", "/api/v1/files?name=b.txt", b"of an origin").done(200);
+    let named = format!("b.txt@{}", &published["origin"].as_str().unwrap()[..8]);
+    let wanted = json!({ "names": [ticket, named] }).to_string();
+    let job = ours.change("POST", "/api/v1/get", wanted.as_bytes()).done(202);
+    let job = ended(&ours, &mut reading, &job["id"]);
+    assert_eq!(job["state"], "done", "{job}");
+    assert_eq!(
+        (&reader.read("a.txt")[..], &reader.read("b.txt")[..]),
+        (&b"of a ticket"[..], &b"of an origin"[..])
+    );
+    ours.change("POST", "/api/v1/get", b"{\"names\":[\"neko:abc\"]}").refused(422, "ticket");
 }
 
 #[test]

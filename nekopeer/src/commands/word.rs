@@ -3,9 +3,11 @@
 use std::str::FromStr;
 
 use nekoproto::{FileName, NameError, TICKET_PREFIX, Ticket, TicketError};
+use serde::Deserialize;
 
 /// A name, which may end with `@ORIGIN`, or a ticket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Word {
     /// A name.
     Name(FileName),
@@ -26,7 +28,7 @@ pub enum WordError {
 
 impl Word {
     /// The name that it means.
-    pub(super) const fn name(&self) -> &FileName {
+    pub(crate) const fn name(&self) -> &FileName {
         match self {
             Self::Name(name) => name,
             Self::Ticket(ticket) => &ticket.name,
@@ -42,5 +44,13 @@ impl FromStr for Word {
             true => Ok(Self::Ticket(Box::new(text.parse()?))),
             false => Ok(Self::Name(FileName::new(text)?)),
         }
+    }
+}
+
+impl TryFrom<String> for Word {
+    type Error = WordError;
+
+    fn try_from(text: String) -> Result<Self, WordError> {
+        text.parse()
     }
 }
