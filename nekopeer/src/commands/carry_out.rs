@@ -41,7 +41,8 @@ pub(crate) async fn carry_out(
     let input = command.takes_input().then_some(input);
     match command {
         Command::Publish { .. } | Command::Store { .. } | Command::Download { .. } | Command::Read { .. } => {
-            return long(host, command, input, answer).await;
+            // Boxed: it is many times as large as the others, and would stand on the stack with each of them.
+            return Box::pin(long(host, command, input, answer)).await;
         }
         Command::Withdraw { names } => {
             for name in names {

@@ -5,6 +5,7 @@
 
 mod carried;
 mod dashboard;
+mod described;
 mod feed;
 mod figures;
 pub(crate) mod files;

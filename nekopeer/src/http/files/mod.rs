@@ -158,7 +158,8 @@ impl Request {
         let head = self.head(record, &validators, version)?;
         let Some(range) = head.range.clone() else { return Ok(head.with(None)) };
         let held = found.held.take();
-        match (fetched::body(reading.fetch(found, range)).await, held) {
+        let body = async { fetched::body(reading.fetch(found, range)?).await };
+        match (body.await, held) {
             (Ok(body), _) => Ok(head.with(Some(body))),
             (Err(_), Some(held)) => self.answer_held(*in_spite(*held)?),
             (Err(error), None) => Err(error.into()),

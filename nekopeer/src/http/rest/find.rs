@@ -14,12 +14,15 @@ use utoipa::ToSchema;
 
 use super::{
     body::{Elements, Listed, list},
-    described::{Name, Refused},
     params::Params,
 };
 use crate::{
     commands::{Command, Filters, Finding, MATCHES_MAX, Part, Row, no_input},
-    http::{Inside, carried::problem},
+    http::{
+        Inside,
+        carried::problem,
+        described::{Name, Refused},
+    },
     json::{FailedJson, FoundJson, MatchJson, TraceJson},
 };
 

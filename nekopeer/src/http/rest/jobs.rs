@@ -13,14 +13,14 @@ use nekoproto::limits::{TTL_DEFAULT, TTL_MAX};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{
-    described::{self, Refused},
-    whole::whole,
-};
+use super::whole::whole;
 use crate::{
     commands::{Command, JobRow, Row, Wanted, Word, no_input},
     download::ANY_ORIGIN,
-    http::Inside,
+    http::{
+        Inside,
+        described::{self, Refused},
+    },
     json::{JobJson, JobsJson},
 };
 

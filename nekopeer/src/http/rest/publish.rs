@@ -16,11 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
-use super::{
-    described::{Content, LocalName, Name, Refused},
-    params::Params,
-    whole::whole,
-};
+use super::{params::Params, whole::whole};
 use crate::{
     commands::{
         Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Reply, Row, Summary, no_input,
@@ -28,6 +24,7 @@ use crate::{
     http::{
         Inside,
         carried::{Carried, problem},
+        described::{Content, LocalName, Name, Refused},
     },
     json::{FailedJson, TicketedJson, UnpublishedJson},
     publish::PolicyChange,
