@@ -45,6 +45,8 @@ pub(crate) enum FailureKind {
     Away,
     /// Another command ended it.
     Cancelled,
+    /// A path of this machine leads nowhere.
+    NoSuchPath,
 }
 
 impl Failure {
@@ -103,6 +105,11 @@ impl From<&DownloadError> for FailureKind {
             DownloadError::Search(error) => error.into(),
             DownloadError::Store(error) => error.into(),
             DownloadError::Catalogue(error) => error.into(),
+            DownloadError::Pipe { why, .. } => match why.kind() {
+                // What was to be stored did not come to its end.
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Self::Invalid,
+                _ => Self::Failed,
+            },
             DownloadError::Ambiguous { .. }
             | DownloadError::Own(_)
             | DownloadError::AlreadyRunning(_)
@@ -122,6 +129,11 @@ impl From<&PublishError> for FailureKind {
     fn from(error: &PublishError) -> Self {
         match error {
             PublishError::NotRegistered(_) => Self::NotFound,
+            PublishError::Unreadable { source, .. } => match source.kind() {
+                // Nothing can stand at a path that is too long, either.
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => Self::NoSuchPath,
+                _ => Self::Invalid,
+            },
             PublishError::NameForFolder(_) | PublishError::SameName { .. } => Self::Conflict,
             PublishError::Catalogue(error) => error.into(),
             PublishError::NotStored { source, .. } => (&**source).into(),
@@ -145,17 +157,16 @@ impl From<&StoreError> for FailureKind {
     fn from(error: &StoreError) -> Self {
         match error {
             StoreError::Full(_) | StoreError::FullDownload { .. } => Self::Full,
-            StoreError::Busy(_) | StoreError::ChangedMeanwhile(_) => Self::Conflict,
-            StoreError::Escapes(_) | StoreError::NotAPlace(_) => Self::Invalid,
+            StoreError::Busy(_) | StoreError::ChangedMeanwhile(_) | StoreError::NotAPlace(_) => {
+                Self::Conflict
+            }
+            StoreError::Escapes(_) => Self::Invalid,
             StoreError::Io { source, .. } => match source.kind() {
                 // A file stands where a folder is needed, or the other way round.
                 io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {
                     Self::Conflict
                 }
-                // The last two: what was to be stored did not come to its end.
-                io::ErrorKind::InvalidFilename
-                | io::ErrorKind::InvalidData
-                | io::ErrorKind::UnexpectedEof => Self::Invalid,
+                io::ErrorKind::InvalidFilename => Self::Invalid,
                 _ => Self::Failed,
             },
         }

@@ -104,7 +104,7 @@ impl Carried {
 /// A failure as an error of HTTP.
 pub(crate) fn problem(failure: &Failure) -> Problem {
     let (status, title) = match failure.kind {
-        FailureKind::NotFound => (StatusCode::NOT_FOUND, "not found"),
+        FailureKind::NotFound | FailureKind::NoSuchPath => (StatusCode::NOT_FOUND, "not found"),
         FailureKind::Conflict => (StatusCode::CONFLICT, "conflict"),
         FailureKind::Cancelled => (StatusCode::CONFLICT, "cancelled"),
         FailureKind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "cannot be done"),

@@ -94,7 +94,7 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
     http.change("POST", "/api/v1/get", b"{\"names\":[\"/a\"]}").refused(422, "relative");
     http.change("POST", "/api/v1/get", b"{\"nam\":[]}").refused(422, "nam");
     http.change("POST", "/api/v1/get", b"{").refused(400, "");
-    http.change("POST", "/api/v1/publish", b"{\"paths\":[\"missing\"]}").refused(422, "missing");
+    http.change("POST", "/api/v1/publish", b"{\"paths\":[\"missing\"]}").refused(404, "missing");
     http.change("DELETE", "/api/v1/files?name=missing", b"").refused(404, "not registered");
     assert!(http.ask("HEAD", "/api/v1/catalogue", &[], b"").body.is_empty());
 }
@@ -185,6 +185,8 @@ fn part_of_a_file_is_not_stored_as_the_whole() {
         let name = header.split(':').next().unwrap();
         http.ask("PUT", target, &[&authorization, header], b"56789").refused(400, name);
     }
+    let packed = [authorization.as_str(), "content-encoding: gzip"];
+    http.ask("PUT", target, &packed, b"56789").refused(415, "Content-Encoding");
     // A body that breaks the rules is the fault of who sends it.
     let headers = [authorization.as_str(), "transfer-encoding: chunked", "connection: close"];
     let mut broken = http.begin("PUT", "/api/v1/files?name=b.txt", &headers);
@@ -199,7 +201,7 @@ fn nobody_waits_for_a_pipe_in_the_place_of_a_file() {
     let (running, http) = serving(&home, &[]);
     mknodat(CWD, home.path("a.txt"), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     for target in ["/api/v1/files?name=a.txt", "/api/v1/files?name=a.txt&force=true"] {
-        http.change("PUT", target, b"a").refused(422, "not a place");
+        http.change("PUT", target, b"a").refused(409, "not a place");
     }
     running.signal("INT");
     assert_eq!(running.wait().code, Some(0));

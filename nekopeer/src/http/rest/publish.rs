@@ -154,6 +154,11 @@ pub(super) async fn store(
             return Err(Problem::bad_request(format!("{why} {refused}")));
         }
     }
+    let encoding = headers.get(header::CONTENT_ENCODING);
+    if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        let why = "a file is stored as it is sent: send it without `Content-Encoding`";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported media type", why));
+    }
     let params = params.known(&["name", "force"])?;
     let (name, force) = (params.name()?, params.flag("force")?);
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
