@@ -69,6 +69,16 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
+    /// The same, of the HTTP door.
+    #[error(
+        "cannot listen on {addr} for HTTP: {source}; choose another address with --http, port 0 is a free one"
+    )]
+    Http {
+        /// The address.
+        addr: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
 }
 
 /// Starts peers.

@@ -30,6 +30,8 @@ use crate::{
 /// Maximum number of names that are looked for or fetched at once; further ones are refused. Each fetch takes a
 /// thread, a file as large as what is fetched, and connections to its sources.
 const FETCHES_MAX: usize = 64;
+/// MiB that are fetched at once: they stand on the disk until they are read. What is longer is fetched alone.
+const FETCHED_MIB_MAX: u32 = 4096;
 /// Bytes of a fetched file that travel together.
 const PIECE_BYTES: usize = 128 * 1024;
 /// Pieces that wait to be taken; the fetch is slowed down beyond.
@@ -44,6 +46,8 @@ pub(crate) struct Reading {
     /// Where connections to other nodes are driven; whoever reads may run on another runtime.
     runtime: Handle,
     fetches: Arc<Semaphore>,
+    /// MiB that may still be fetched.
+    room: Arc<Semaphore>,
 }
 
 /// Where a name is read from.
@@ -88,7 +92,10 @@ pub(crate) enum ReadError {
     )]
     PastBound(FileName),
     /// Too much is fetched already.
-    #[error("{FETCHES_MAX} files are looked for or fetched for others already: try again later")]
+    #[error(
+        "{FETCHES_MAX} files are looked for or fetched for others already, or as much as {FETCHED_MIB_MAX} MiB with \
+         this one: try again later"
+    )]
     Busy,
     /// This peer is about to end.
     #[error("this peer is about to end")]
@@ -104,7 +111,8 @@ impl Reading {
     ) -> Self {
         let (library, peers, downloader) = (Arc::clone(library), Arc::clone(peers), Arc::clone(downloader));
         let fetches = Arc::new(Semaphore::new(FETCHES_MAX));
-        Self { library, peers, downloader, runtime, fetches }
+        let room = Arc::new(Semaphore::new(FETCHED_MIB_MAX as usize));
+        Self { library, peers, downloader, runtime, fetches, room }
     }
 
     /// Finds what to read as `name`; with `origin`, only of origins whose id begins with these digits.
@@ -192,15 +200,19 @@ impl Reading {
     }
 
     /// Fetches the bytes in `range` of a version that was found.
-    pub(crate) fn fetch(&self, found: Elsewhere, range: Range<u64>) -> Fetch {
+    ///
+    /// # Errors
+    /// Too much is fetched already.
+    pub(crate) fn fetch(&self, found: Elsewhere, range: Range<u64>) -> Result<Fetch, ReadError> {
+        let room = Arc::clone(&self.room).try_acquire_many_owned(mib(&range)).map_err(|_| ReadError::Busy)?;
         let Elsewhere { target, permit, .. } = found;
         let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
         let (downloader, options) = (Arc::clone(&self.downloader), DownloadOptions::default());
         let task = self.spawn(async move {
-            let _permit = permit;
+            let _places = (permit, room);
             downloader.read_found(target, range, &options, PiecesOut(sender), &Arc::default()).await
         });
-        Fetch { pieces, task }
+        Ok(Fetch { pieces, task })
     }
 
     /// Runs `work` on the peer's runtime until it is done, the handle is dropped, or the peer ends.
@@ -212,6 +224,12 @@ impl Reading {
         let until_stop = tasks.stop.clone().run_until_cancelled_owned(work);
         AbortOnDropHandle::new(tasks.tracker.spawn_on(until_stop, &self.runtime))
     }
+}
+
+/// What fetching `range` takes of [`FETCHED_MIB_MAX`].
+fn mib(range: &Range<u64>) -> u32 {
+    let mib = (range.end - range.start).div_ceil(1024 * 1024);
+    u32::try_from(mib).unwrap_or(u32::MAX).clamp(1, FETCHED_MIB_MAX)
 }
 
 /// A held file although it may not be fresh.
@@ -260,5 +278,17 @@ impl Write for PiecesOut {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_files_take_the_room_of_many_and_the_longest_all_of_it() {
+        let takes = [(0, 0), (0, 1), (5, (1 << 20) + 5), (0, (1 << 20) + 1), (0, 5 << 30), (0, u64::MAX)];
+        let takes = takes.map(|(start, end)| mib(&(start..end)));
+        assert_eq!(takes, [1, 1, 1, 2, FETCHED_MIB_MAX, FETCHED_MIB_MAX]);
     }
 }

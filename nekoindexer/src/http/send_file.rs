@@ -12,7 +12,7 @@ use std::{
     ops::Range,
     os::fd::{AsFd, OwnedFd},
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, LazyLock},
     task::{Context, Poll, Waker, ready},
     time::Duration,
 };
@@ -35,8 +35,8 @@ pub const FRAME_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// How long a thread waits for a reader before it leaves that to the runtime.
 const READER_WITHIN: Duration = Duration::from_millis(10);
 
-/// Stands for bytes of files, and takes no memory since nobody reads it.
-static STAND_IN: [u8; FRAME_BYTES_MAX] = [0; FRAME_BYTES_MAX];
+/// Stands for bytes of files. It takes no memory, since nobody reads it, and on the heap no place in the program's file.
+static STAND_IN: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; FRAME_BYTES_MAX].into());
 
 /// Sends parts of files over one connection. Found among the extensions of a request that came through an
 /// [`HttpDoor`](super::HttpDoor); its frames mean nothing to any other connection.

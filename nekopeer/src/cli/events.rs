@@ -1,15 +1,21 @@
 //! Shows what happens in the background of a peer.
 
-use std::thread;
+use std::{thread, time::Duration};
 
-use tokio::sync::broadcast;
-use tokio_util::task::AbortOnDropHandle;
+use tokio::{
+    sync::{broadcast, oneshot},
+    time::timeout,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     commands::{Answer, Command, Reply, no_input, pass_events},
     door::Caller,
     library::events::Event,
 };
+
+/// Time limit for an output to take the last events.
+const SHOWN_WITHIN: Duration = Duration::from_secs(1);
 
 /// Where events come from.
 pub(super) enum Source {
@@ -19,15 +25,31 @@ pub(super) enum Source {
     There(Box<Caller>),
 }
 
+/// Events are being shown. Dropping it ends that.
+pub(super) struct Showing {
+    task: AbortOnDropHandle<()>,
+    enough: CancellationToken,
+}
+
+impl Showing {
+    /// Waits until what has happened so far is shown, if the output takes it in time.
+    pub(super) async fn end(self) {
+        self.enough.cancel();
+        drop(timeout(SHOWN_WITHIN, self.task).await);
+    }
+}
+
 /// Shows each event for which `is_shown` holds, until `show` returns false, the peer ends or the handle is dropped.
 /// `show` may block: it is called on a thread, which ends with the process.
 pub(super) fn show(
     source: Source,
     is_shown: impl Fn(&Event) -> bool + Send + 'static,
     mut show: impl FnMut(String) -> bool + Send + 'static,
-) -> AbortOnDropHandle<()> {
+) -> Showing {
     let (answer, mut replies) = Answer::channel();
+    let (all_shown, until_shown) = oneshot::channel::<()>();
     thread::spawn(move || {
+        let _all_shown = all_shown; // closed at the end
         while let Some(reply) = replies.blocking_recv() {
             let text = match reply {
                 Reply::Event(event) if is_shown(&event) => event.to_string(),
@@ -39,19 +61,25 @@ pub(super) fn show(
             }
         }
     });
-    AbortOnDropHandle::new(tokio::spawn(async move {
+    let enough = CancellationToken::new();
+    let is_enough = enough.clone();
+    let task = AbortOnDropHandle::new(tokio::spawn(async move {
         match source {
-            Source::Here(events) => pass_events(events, &answer).await,
+            Source::Here(events) => pass_events(events, &answer, &is_enough).await,
             // The next command says what became of the peer.
-            Source::There(mut caller) => drop(caller.carry_out(Command::Events, no_input(), &answer).await),
+            Source::There(mut caller) => {
+                let showing = caller.carry_out(Command::Events, no_input(), &answer);
+                drop(is_enough.run_until_cancelled(showing).await);
+            }
         }
-    }))
+        drop(answer);
+        let _ = until_shown.await;
+    }));
+    Showing { task, enough }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use nekoproto::FileName;
 
     use super::*;

@@ -10,12 +10,11 @@ use std::{
 
 use nekoindexer::http::Token;
 use tokio::sync::broadcast;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::{
     args::NodeArgs,
     bar::beside,
-    events::{self, Source},
+    events::{self, Showing, Source},
     indexers::Indexers,
     output::Output,
 };
@@ -36,7 +35,7 @@ pub(super) struct Hosted {
     events: Option<broadcast::Receiver<Event>>,
     door: Option<Door>,
     http: Option<HttpServer>,
-    showing: Option<AbortOnDropHandle<()>>,
+    showing: Option<Showing>,
     /// The command of this process may still publish what changed on disk.
     is_publishing: Arc<AtomicBool>,
     pub(super) indexers: Indexers,
@@ -143,7 +142,7 @@ impl Hosted {
 /// Opens the HTTP door of a peer.
 fn open_http(addr: SocketAddr, config: &Config, host: &Arc<Host>) -> Result<HttpServer, StartError> {
     let token = Token::load_or_create(&config.data_dir().join("http.token"))?;
-    HttpServer::open(addr, host, token).map_err(|source| StartError::Listen { addr, source })
+    HttpServer::open(addr, host, token).map_err(|source| StartError::Http { addr, source })
 }
 
 /// Says where the door is. Who started the program waits for this line.

@@ -20,7 +20,6 @@ mod stop;
 mod terminal;
 pub mod units;
 mod verbs;
-mod words;
 
 use std::{process::ExitCode, time::Duration};
 

@@ -4,7 +4,7 @@ use std::{io::BufRead, path::Path};
 
 use anyhow::Context;
 
-use super::words::Word;
+use crate::commands::Word;
 
 /// The names and tickets in `lines`, one per line; empty lines are skipped. `from` is for messages.
 pub(super) fn read(lines: impl BufRead, from: &Path) -> anyhow::Result<Vec<Word>> {

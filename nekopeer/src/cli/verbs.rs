@@ -12,9 +12,9 @@ use nekoproto::{
     limits::{TTL_DEFAULT, TTL_MAX},
 };
 
-use super::{names, output::Output, units, words::Word};
+use super::{names, output::Output, units};
 use crate::{
-    commands::{Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted},
+    commands::{Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted, Word},
     download::ANY_ORIGIN,
     publish::PolicyChange,
 };
@@ -227,7 +227,7 @@ impl Verb {
             Self::Deregister { names } => Command::Withdraw { names },
             Self::Get { names, names_from, output, reach, which, background } => {
                 let names = all_names(names, names_from.as_deref(), saying)?;
-                get(names, output, reach, which, background)?
+                get(&names, output, reach, which, background)?
             }
             Self::Search(search) => search.command()?,
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
@@ -331,24 +331,14 @@ fn all_names(mut names: Vec<Word>, from: Option<&Path>, saying: Saying) -> Resul
 }
 
 fn get(
-    words: Vec<Word>,
+    words: &[Word],
     output: Option<PathBuf>,
     reach: Reach,
     which: Which,
     background: bool,
 ) -> Result<Command, NoCommand> {
-    let mut wanted = Wanted::new(which.origin, reach.ttl);
-    let mut names = Vec::with_capacity(words.len());
-    for word in words {
-        match word {
-            Word::Name(name) => names.push(name),
-            Word::Ticket(ticket) => {
-                wanted.add(&ticket).map_err(|why| NoCommand::Usage(why.into()))?;
-                names.push(ticket.name);
-            }
-            Word::Wrong(why) => return Err(NoCommand::Usage(why.into())),
-        }
-    }
+    let wanted = Wanted::of_words(words, which.origin, reach.ttl);
+    let (names, wanted) = wanted.map_err(|why| NoCommand::Usage(why.into()))?;
     let output = match (names.as_slice(), output) {
         ([_], Some(path)) if path == Path::new(STDIO) && background => {
             return Err(NoCommand::Usage("-o - writes to stdout, which --background leaves".into()));

@@ -10,6 +10,7 @@ use tokio::{
     sync::{broadcast, mpsc},
     time::{Instant, interval_at},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{Failure, PARTS_MAX, Reply, Row, Snapshot};
 use crate::{library::events::Event, util::progress::Progress};
@@ -119,11 +120,20 @@ pub(crate) async fn rows_of(mut replies: mpsc::Receiver<Reply>) -> Vec<Row> {
     rows
 }
 
-/// Sends events worth showing until nobody takes them or the peer has ended. Events that a slow receiver
-/// missed are counted.
-pub(crate) async fn pass_events(mut events: broadcast::Receiver<Event>, answer: &Answer) {
+/// Sends events worth showing until nobody takes them, the peer has ended, or all that have come are sent and they
+/// are `enough`. Events that a slow receiver missed are counted.
+pub(crate) async fn pass_events(
+    mut events: broadcast::Receiver<Event>,
+    answer: &Answer,
+    enough: &CancellationToken,
+) {
     loop {
-        let reply = match events.recv().await {
+        let event = tokio::select! {
+            biased;
+            event = events.recv() => event,
+            () = enough.cancelled() => return,
+        };
+        let reply = match event {
             Ok(event) if event.is_worth_showing() => Reply::Event(event),
             Ok(_) => continue,
             Err(broadcast::error::RecvError::Lagged(missed)) => Reply::EventsMissed(missed),
@@ -149,7 +159,9 @@ mod tests {
         (0..EVENTS_KEPT + 10).for_each(|n| drop(sender.send(event(n))));
         drop(sender);
         let (answer, mut replies) = Answer::channel();
-        let passing = tokio::spawn(async move { pass_events(events, &answer).await });
+        let enough = CancellationToken::new();
+        enough.cancel(); // what has come is sent all the same
+        let passing = tokio::spawn(async move { pass_events(events, &answer, &enough).await });
         assert_eq!(replies.recv().await, Some(Reply::EventsMissed(10)));
         for n in 10..EVENTS_KEPT + 10 {
             assert_eq!(replies.recv().await, Some(Reply::Event(event(n))));

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, VerifiedRecord};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, VersionRow,
@@ -64,7 +65,7 @@ pub(crate) async fn carry_out(
             list(listing, first, answer).await?;
         }
         Command::Ticket { names } => tickets::make(peer, names, answer).await?,
-        Command::Events => pass_events(peer.events(), answer).await,
+        Command::Events => pass_events(peer.events(), answer, &CancellationToken::new()).await,
         Command::Stop => host.stop.cancel(),
         Command::Find(finding) => find(peer, finding, answer).await?,
         Command::Trace { name, ttl_hops } => {

@@ -49,6 +49,8 @@ pub(crate) enum FailureKind {
     Away,
     /// Another command ended it.
     Cancelled,
+    /// A path of this machine leads nowhere.
+    NoSuchPath,
 }
 
 impl Failure {
@@ -111,6 +113,11 @@ impl From<&DownloadError> for FailureKind {
             DownloadError::Search(error) => error.into(),
             DownloadError::Store(error) => error.into(),
             DownloadError::Catalogue(error) => error.into(),
+            DownloadError::Pipe { why, .. } => match why.kind() {
+                // What was to be stored did not come to its end.
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Self::Invalid,
+                _ => Self::Failed,
+            },
             DownloadError::Ambiguous { .. }
             | DownloadError::Own(_)
             | DownloadError::AlreadyRunning(_)
@@ -132,7 +139,7 @@ impl From<&PublishError> for FailureKind {
             PublishError::NotRegistered(_) => Self::NotFound,
             PublishError::Unreadable { source, .. } => match source.kind() {
                 // Nothing can stand at a path that is too long, either.
-                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => Self::NotFound,
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename => Self::NoSuchPath,
                 _ => Self::Invalid,
             },
             PublishError::NameForFolder(_) | PublishError::SameName { .. } => Self::Conflict,
@@ -158,8 +165,10 @@ impl From<&StoreError> for FailureKind {
     fn from(error: &StoreError) -> Self {
         match error {
             StoreError::Full(_) | StoreError::FullDownload { .. } => Self::Full,
-            StoreError::Busy(_) | StoreError::ChangedMeanwhile(_) => Self::Conflict,
-            StoreError::Escapes(_) | StoreError::NotAPlace(_) => Self::Invalid,
+            StoreError::Busy(_) | StoreError::ChangedMeanwhile(_) | StoreError::NotAPlace(_) => {
+                Self::Conflict
+            }
+            StoreError::Escapes(_) => Self::Invalid,
             StoreError::Io { source, .. } => match source.kind() {
                 // A file stands where a folder is needed, or the other way round.
                 io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {

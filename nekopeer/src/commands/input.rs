@@ -48,7 +48,7 @@ impl Read for InputReader {
             match self.input.blocking_recv() {
                 Some(Piece::Bytes(bytes)) => (self.piece, self.at) = (bytes, 0),
                 Some(Piece::End) => self.ended = true,
-                Some(Piece::Failed(why)) => return Err(io::Error::other(why)),
+                Some(Piece::Failed(why)) => return Err(io::Error::new(io::ErrorKind::InvalidData, why)),
                 None => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the input was cut off")),
             }
         }

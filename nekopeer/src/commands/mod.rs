@@ -15,6 +15,7 @@ mod path;
 mod rows;
 mod tickets;
 mod wanted;
+mod word;
 
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ pub(crate) use self::{
     path::LocalPath,
     rows::{DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, Row, VersionRow},
     wanted::{Named, Wanted},
+    word::Word,
 };
 use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange, util::progress::Progress};
 

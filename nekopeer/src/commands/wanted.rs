@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use nekoproto::{FileName, IndexerAddr, Ticket, Version};
 use serde::{Deserialize, Serialize};
 
+use super::Word;
 use crate::{indexers::via::VIA_MAX, storage::remembered::Home};
 
 /// Which of several files under one name, how far it is looked for, and by whom.
@@ -37,11 +38,35 @@ impl Wanted {
         Self { origin, ttl_hops, ..Self::default() }
     }
 
+    /// The names that `words` mean, and what is known of these.
+    ///
+    /// # Errors
+    /// Their files cannot be fetched together, for this reason.
+    pub(crate) fn of_words(
+        words: &[Word],
+        origin: Option<String>,
+        ttl_hops: u8,
+    ) -> Result<(Vec<FileName>, Self), String> {
+        let mut wanted = Self::new(origin, ttl_hops);
+        let mut names = Vec::with_capacity(words.len());
+        for word in words {
+            match word {
+                Word::Name(name) => names.push(name.clone()),
+                Word::Ticket(ticket) => {
+                    wanted.add(ticket)?;
+                    names.push(ticket.name.clone());
+                }
+                Word::Wrong(why) => return Err(why.clone()),
+            }
+        }
+        Ok((names, wanted))
+    }
+
     /// Wants the file of a ticket too; its name is to be among those of the command.
     ///
     /// # Errors
     /// It cannot be fetched together with the others, for this reason.
-    pub(crate) fn add(&mut self, ticket: &Ticket) -> Result<(), &'static str> {
+    fn add(&mut self, ticket: &Ticket) -> Result<(), &'static str> {
         let home = Home { network: ticket.network.clone(), insecure: ticket.insecure };
         if self.home.get_or_insert_with(|| home.clone()) != &home {
             return Err("the tickets are for different networks: give them one after the other");

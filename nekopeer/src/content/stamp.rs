@@ -1,7 +1,7 @@
 //! [`Stamp`]: detects without reading whether a file is still the one that was hashed.
 
 use std::{
-    fs::{Metadata, symlink_metadata},
+    fs::{File, Metadata, symlink_metadata},
     io,
     os::{fd::OwnedFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
@@ -47,6 +47,16 @@ impl Looker {
             None => symlink_metadata(path).map(|metadata| Stamp::of(&metadata)), // it may not be listed
         }
     }
+}
+
+/// Opens the file at `path` for reading. Blocking, but not for another program, as opening a pipe would.
+///
+/// # Errors
+/// Nothing is there, it is no file, or it cannot be read.
+pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC; // no matter to files
+    let file = File::from(open(path, flags, Mode::empty())?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
 }
 
 fn ns(secs: i64, nanos: impl Into<i128>) -> i128 {

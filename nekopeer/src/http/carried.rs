@@ -1,15 +1,24 @@
 //! Commands of HTTP requests, and their failures as [`Problem`]s.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use nekoindexer::http::Problem;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Inside;
-use crate::commands::{Answer, Command, Failure, FailureKind, Input, Reply, Row, Summary, carry_out};
+use crate::commands::{
+    Answer, COMMANDS_MAX, Command, Failure, FailureKind, Input, Reply, Row, Summary, carry_out,
+};
 
 /// Rows that are gathered for one answer.
 const ROWS_MAX: usize = 100_000;
+
+/// Commands of HTTP requests carried out at once: fewer than [`COMMANDS_MAX`], so that readers who take their answers
+/// slowly leave room for the commands of this host.
+pub(super) const HTTP_COMMANDS_MAX: usize = 48;
+const _: () = assert!(HTTP_COMMANDS_MAX < COMMANDS_MAX);
 
 /// A command that is being carried out. Dropping it interrupts the command, as a caller that leaves the local
 /// socket does: what came so far is kept.
@@ -24,7 +33,7 @@ impl Inside {
     /// # Errors
     /// The peer carries out as many commands as it may.
     pub(crate) fn carry_out(&self, command: Command, input: Input) -> Result<Carried, Problem> {
-        let place = self.host.place(&command).map_err(|failure| problem(&failure))?;
+        let place = self.place(&command)?;
         let (answer, replies) = Answer::channel();
         let (host, closing) = (self.host.clone(), self.closing.clone());
         let working = self.node.spawn(async move {
@@ -39,6 +48,20 @@ impl Inside {
             drop(answer.0.send(Reply::Finished(result)).await); // the request may be gone
         });
         Ok(Carried { replies, _working: AbortOnDropHandle::new(working) })
+    }
+
+    /// A place among the commands of HTTP requests, and one among all.
+    fn place(&self, command: &Command) -> Result<impl Sized + Send + use<>, Problem> {
+        let place = self.host.place(command).map_err(|failure| problem(&failure))?;
+        let here = match place {
+            Some(_) => Some(Arc::clone(&self.commands).try_acquire_owned().map_err(|_| {
+                Problem::unavailable(format!(
+                    "{HTTP_COMMANDS_MAX} requests are carried out already: retry later"
+                ))
+            })?),
+            None => None, // a command that always has room
+        };
+        Ok((place, here))
     }
 }
 
@@ -81,7 +104,7 @@ impl Carried {
 /// A failure as an error of HTTP.
 pub(crate) fn problem(failure: &Failure) -> Problem {
     let (status, title) = match failure.kind {
-        FailureKind::NotFound => (StatusCode::NOT_FOUND, "not found"),
+        FailureKind::NotFound | FailureKind::NoSuchPath => (StatusCode::NOT_FOUND, "not found"),
         FailureKind::Conflict => (StatusCode::CONFLICT, "conflict"),
         FailureKind::Cancelled => (StatusCode::CONFLICT, "cancelled"),
         FailureKind::Invalid => (StatusCode::UNPROCESSABLE_ENTITY, "cannot be done"),

@@ -70,17 +70,18 @@ async fn gather(
     let mut told = HashMap::new();
     loop {
         let now = tokio::select! {
+            biased; // the end of a job comes before the event that tells of it, as it happened
+            job = jobs.recv() => match job {
+                Ok(job) => News::job(&(&job).into()),
+                Err(RecvError::Lagged(count)) => missed(count),
+                Err(RecvError::Closed) => return,
+            },
             event = events.recv() => match event {
                 Ok(event) if event.is_worth_showing() => {
                     let json = EventJson::from(&event);
                     News::new(json.event, &json)
                 }
                 Ok(_) => continue,
-                Err(RecvError::Lagged(count)) => missed(count),
-                Err(RecvError::Closed) => return,
-            },
-            job = jobs.recv() => match job {
-                Ok(job) => News::job(&(&job).into()),
                 Err(RecvError::Lagged(count)) => missed(count),
                 Err(RecvError::Closed) => return,
             },

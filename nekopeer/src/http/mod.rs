@@ -5,6 +5,7 @@
 
 mod carried;
 mod dashboard;
+mod described;
 mod feed;
 mod figures;
 pub(crate) mod files;
@@ -14,7 +15,7 @@ use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
 use axum::Router;
 use nekoindexer::http::{Guard, HttpConfig, HttpDoor, Token, guarded};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use self::feed::Feed;
@@ -34,6 +35,8 @@ pub(crate) struct HttpServer {
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) host: Arc<Host>,
+    /// Requests whose commands may still be begun.
+    commands: Arc<Semaphore>,
     /// The runtime of the peer: connections to other nodes must live there.
     pub(crate) node: Handle,
     /// Events and changes of jobs, ready to be sent.
@@ -50,7 +53,9 @@ impl HttpServer {
     pub(crate) fn open(listen: SocketAddr, host: &Arc<Host>, token: Token) -> io::Result<Self> {
         let closing = CancellationToken::new();
         let feed = Feed::start(host, &closing);
-        let inside = Arc::new(Inside { host: Arc::clone(host), node: Handle::current(), feed, closing });
+        let commands = Arc::new(Semaphore::new(carried::HTTP_COMMANDS_MAX));
+        let (host, node) = (Arc::clone(host), Handle::current());
+        let inside = Arc::new(Inside { host, commands, node, feed, closing });
         let guard = Guard { hosts: Vec::new(), token: Some(Arc::new(token)) };
         let config = HttpConfig { listen, threads: THREADS };
         let door = HttpDoor::open(config, guarded(router(&inside), guard));

@@ -6,7 +6,7 @@ use nekoproto::{FileName, Freshness};
 
 use super::{Library, status::Condition};
 use crate::{
-    content::stamp::{Stamp, now_ns},
+    content::stamp::{Stamp, now_ns, open_file},
     storage::catalogue::Entry,
 };
 
@@ -83,7 +83,7 @@ impl Library {
 /// # Errors
 /// What is wrong with it: missing, which includes unreadable, or changed.
 pub(crate) fn open_unchanged(entry: &Entry) -> Result<File, Condition> {
-    let file = File::open(&entry.path).map_err(|_| Condition::Missing)?;
+    let file = open_file(&entry.path).map_err(|_| Condition::Missing)?;
     let metadata = file.metadata().map_err(|_| Condition::Missing)?;
     if Stamp::of(&metadata) == entry.stamp { Ok(file) } else { Err(Condition::Changed) }
 }

@@ -30,10 +30,10 @@ pub enum StoreError {
         bytes: u64,
     },
     /// Another process is downloading the same file to the same place.
-    #[error("{0} is being downloaded by another process: wait for it, or choose another place with -o")]
+    #[error("{0} is being downloaded by another process: wait for it, or choose another place")]
     Busy(PathBuf),
     /// A folder has this path, or the path names no file.
-    #[error("{0} is not a place for a file: choose another with -o")]
+    #[error("{0} is not a place for a file: choose another")]
     NotAPlace(PathBuf),
     /// The existing file was changed or created during the download.
     #[error("{0} was changed meanwhile and is left as it is: move it away and run this again")]

@@ -42,11 +42,12 @@ impl Place {
     /// The stamp of the file in this place, if any. A symbolic link is not followed.
     ///
     /// # Errors
-    /// A folder is in its place, or the system failed.
+    /// A folder or a pipe is in its place, or the system failed.
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
         match self.folder.symlink_metadata(&self.file_name) {
-            Ok(metadata) if metadata.is_dir() => Err(StoreError::NotAPlace(self.path.clone())),
             Ok(metadata) if metadata.is_symlink() => Ok(None),
+            // Opening a pipe would wait for another program.
+            Ok(metadata) if !metadata.is_file() => Err(StoreError::NotAPlace(self.path.clone())),
             Ok(_) => self.open().and_then(|file| {
                 file.metadata().map(|metadata| Some(Stamp::of(&metadata))).map_err(error_at(&self.path))
             }),

@@ -3,6 +3,7 @@
 
 use std::{
     io::Write,
+    os::unix::fs::FileExt,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -11,7 +12,9 @@ use std::{
 
 use nekopeer::Event;
 use nekoproto::{DataRequest, Freshness, Mode, Policy, Records, Verdict};
+
 use rand::{RngExt, SeedableRng, rngs::StdRng};
+use rustix::fs::{CWD, FileType, mknodat};
 use tokio::sync::Notify;
 
 use crate::common::{
@@ -208,6 +211,12 @@ async fn a_file_that_a_browser_would_run_is_saved_instead() {
         let answer = get(door.local_addr(), "/f/deep/x.html").await;
         assert_eq!(answer.header("content-disposition"), "attachment; filename*=UTF-8''x.html");
         assert!(answer.header("content-security-policy").starts_with("sandbox; default-src 'none'"));
+        // A browser replaces the headers of the file that it has by those of an answer without bytes.
+        let tag = format!("if-none-match: {}", answer.header("etag"));
+        let unchanged = ask(door.local_addr(), "GET", "/f/deep/x.html", &[&tag]).await;
+        for header in ["content-security-policy", "content-disposition"] {
+            assert_eq!((unchanged.status, unchanged.header(header)), (304, answer.header(header)));
+        }
     })
     .await;
 }
@@ -219,7 +228,7 @@ async fn an_answer_is_cut_when_its_file_changes_meanwhile() {
         let path = folder.write("a", &bytes(1, 64 * MIB));
         node.publish(&path).await;
         let door = door(&node.peer);
-        for change in ["write", "shorten"] {
+        for change in ["write", "shorten", "write and set the time back"] {
             let (addr, path) = (door.local_addr(), path.clone());
             let answer = blocking(move || {
                 let mut client = Client::new(addr);
@@ -228,7 +237,12 @@ async fn an_answer_is_cut_when_its_file_changes_meanwhile() {
                 let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
                 match change {
                     "write" => (&file).write_all(b"changed").unwrap(),
-                    _ => file.set_len(20 * MIB as u64).unwrap(),
+                    "shorten" => file.set_len(20 * MIB as u64).unwrap(),
+                    _ => {
+                        let modified = file.metadata().unwrap().modified().unwrap();
+                        file.write_all_at(b"changed", 10 * MIB as u64).unwrap();
+                        file.set_modified(modified).unwrap();
+                    }
                 }
                 client.body(head)
             })
@@ -240,6 +254,20 @@ async fn an_answer_is_cut_when_its_file_changes_meanwhile() {
             node.publish(&folder.path("a")).await;
             assert_eq!(ask(door.local_addr(), "HEAD", "/f/a", &[]).await.status, 200);
         }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pipe_in_place_of_a_file_is_no_file_and_nobody_waits_for_it() {
+    in_time(async {
+        let (folder, node) = peer(&[]).await;
+        node.publish(&folder.write("a", b"a")).await;
+        std::fs::remove_file(folder.path("a")).unwrap();
+        mknodat(CWD, folder.path("a"), FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR, 0)
+            .unwrap();
+        let answer = get(door(&node.peer).local_addr(), "/f/a").await;
+        assert_eq!(answer.status, 409, "{}", String::from_utf8_lossy(&answer.body));
     })
     .await;
 }
@@ -444,7 +472,10 @@ async fn names_of_several_origins_are_chosen_by_origin() {
         for (node, content) in [(&one, "one"), (&two, "two")] {
             let choice = format!("?origin={}", node.peer.node());
             assert!(text.contains(&choice), "{text}");
-            assert_eq!(get(door.local_addr(), &format!("/f/a{choice}")).await.body, content.as_bytes());
+            for id in [node.peer.node().to_string(), node.peer.node().to_string().to_uppercase()] {
+                let answer = get(door.local_addr(), &format!("/f/a?origin={id}")).await;
+                assert_eq!(answer.body, content.as_bytes(), "{id}");
+            }
         }
         assert_eq!(get(door.local_addr(), "/f/a?origin=zz").await.status, 404);
         assert_eq!(get(door.local_addr(), "/f/missing").await.status, 404);

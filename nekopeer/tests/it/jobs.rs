@@ -139,3 +139,28 @@ fn line_that_ends_with_an_ampersand_runs_in_the_background() {
     repl.out_line("done");
     assert_eq!(repl.wait().code, Some(0));
 }
+
+#[test]
+fn end_of_a_script_waits_for_its_jobs_in_the_background() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("a.bin", bytes(2, 2 * MIB));
+    let _sharing = origin.share(&["a.bin"]);
+    let mut repl = reader.start(&["--limit-down", "2MB"]);
+    repl.type_line("get a.bin &");
+    let ended = repl.wait();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.err.iter().any(|line| line == "job 1 done: get a.bin"), "{ended:?}");
+    assert_eq!(reader.read("a.bin"), bytes(2, 2 * MIB));
+    let mut repl = reader.start(&[]);
+    repl.type_line("get nothing &");
+    assert_eq!(repl.wait().code, Some(3));
+    // Ctrl-C ends the wait.
+    origin.write("slow.bin", bytes(3, 16 * MIB));
+    origin.done(&["share", "slow.bin"]);
+    let mut repl = reader.start(&["--limit-down", "100KB"]);
+    repl.type_line("get slow.bin &");
+    repl.out_line("job 1 runs in the background");
+    repl.close_input();
+    repl.signal("INT");
+    assert_eq!(repl.wait().code, Some(3));
+}

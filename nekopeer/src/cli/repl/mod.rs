@@ -67,10 +67,20 @@ async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> a
     loop {
         let line = tokio::select! {
             line = lines.recv() => line,
-            () = stop.wait() => None,
-            () = session.stopped() => None,
+            () = stop.wait() => break,
+            () = session.stopped() => break,
         };
-        let Some(line) = line.transpose()? else { break };
+        let Some(line) = line.transpose()? else {
+            // Jobs in the background end with this process.
+            let has_failed = tokio::select! {
+                has_failed = session.background_ended() => has_failed,
+                () = stop.wait() => true,
+            };
+            if has_failed && first_failure == Ended::Well {
+                first_failure = Ended::Failed;
+            }
+            break;
+        };
         let (after, is_interrupted) = execute(session, parse(&line), output, stop).await;
         match after {
             After::GoOn(ended) if first_failure == Ended::Well => first_failure = ended,

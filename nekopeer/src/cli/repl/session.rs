@@ -4,7 +4,6 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use tokio::time::timeout;
-use tokio_util::task::AbortOnDropHandle;
 
 use super::editor::Names;
 use crate::{
@@ -12,7 +11,7 @@ use crate::{
         Ended,
         args::{NodeArgs, PolicyArgs},
         choose,
-        events::{self, Source},
+        events::{self, Showing, Source},
         flags, one_shot,
         output::Output,
         reach::{Need, Reached, reach, running},
@@ -41,7 +40,7 @@ pub(super) struct Session<'a> {
     /// A peer of this process, or a connection for the next line.
     reached: Option<Reached>,
     show: Option<Show>,
-    showing: Option<AbortOnDropHandle<()>>,
+    showing: Option<Showing>,
 }
 
 /// Shows an event; returns whether it could.
@@ -99,6 +98,17 @@ impl<'a> Session<'a> {
         if let Some(Reached::Here(hosted)) = &self.reached {
             hosted.host.peer.indexers_tried().await;
         }
+    }
+
+    /// Waits until the jobs in the background of a peer of this process have ended, as they end with it, and what
+    /// happened is shown; returns whether one failed.
+    pub(super) async fn background_ended(&mut self) -> bool {
+        let Some(Reached::Here(hosted)) = &self.reached else { return false };
+        let has_failed = hosted.host.jobs.background_ended().await;
+        if let Some(showing) = self.showing.take() {
+            showing.end().await;
+        }
+        has_failed
     }
 
     /// Completes when another process has ended the peer of this one.

@@ -134,6 +134,14 @@ impl Jobs {
         Ok(rows)
     }
 
+    /// Waits until no job runs in the background; returns whether one failed, of those that are still listed.
+    pub(crate) async fn background_ended(&self) -> bool {
+        // A job gives its permit back at its end. The semaphore is never closed.
+        let all = u32::try_from(BACKGROUND_MAX).unwrap_or(u32::MAX);
+        drop(self.background.acquire_many(all).await);
+        self.table.lock().has_failed_in_background()
+    }
+
     /// Ends the jobs in the background, and takes no further ones. Returns when all have ended.
     pub(crate) async fn close(&self) {
         self.closing.cancel();

@@ -135,6 +135,11 @@ impl Table {
         }
     }
 
+    /// Whether a job in the background failed, of those that are still listed.
+    pub(super) fn has_failed_in_background(&self) -> bool {
+        self.ended.iter().any(|row| row.is_background && row.state == JobState::Failed)
+    }
+
     /// A job that has ended.
     pub(super) fn ended(&self, id: u64) -> Option<JobRow> {
         self.ended.iter().find(|row| row.id == id).cloned()
@@ -186,27 +191,27 @@ impl Table {
     /// There is none.
     pub(super) fn find(&mut self, what: &str, writing: Writing) -> Result<Vec<Found>, Failure> {
         let id = what.parse().ok();
-        let mut found = Vec::new();
-        for row in self.written(writing) {
-            if Some(row.id) == id || row.name == what {
-                let how = FileName::new(&row.name).map(How::Writing);
-                found.extend(how.ok().map(|how| Found { row, how }));
-            }
-        }
-        let is_meant = |running: &&Running| match running.names.as_slice() {
-            [name] => name.as_str() == what,
-            [] => running.row.name == what,
-            _ => false,
-        };
-        let by_id = id.and_then(|id| self.running.get(&id));
-        let meant: Vec<&Running> = match by_id {
-            Some(running) => vec![running],
-            None => self.running.values().filter(is_meant).collect(),
-        };
-        found.extend(meant.into_iter().map(|running| {
+        let of_peer = self.written(writing).into_iter().filter_map(|row| {
+            let name = FileName::new(&row.name).ok()?;
+            Some((row.name == what, Found { row, how: How::Writing(name) }))
+        });
+        let of_commands = self.running.values().map(|running| {
+            let is_named = match running.names.as_slice() {
+                [name] => name.as_str() == what,
+                [] => running.row.name == what,
+                _ => false,
+            };
             let (cancelled, ended) = (running.cancelled.clone(), running.ended.clone());
-            Found { row: running.row(), how: How::Command { cancelled, ended } }
-        }));
+            (is_named, Found { row: running.row(), how: How::Command { cancelled, ended } })
+        });
+        let (by_id, others): (Vec<_>, Vec<_>) =
+            of_peer.chain(of_commands).partition(|(_, found)| Some(found.row.id) == id);
+        let meant = if by_id.is_empty() {
+            others.into_iter().filter(|(is_named, _)| *is_named).collect()
+        } else {
+            by_id
+        };
+        let found: Vec<Found> = meant.into_iter().map(|(_, found)| found).collect();
         if found.is_empty() { Err(self.not_found(what, id)) } else { Ok(found) }
     }
 
@@ -288,7 +293,11 @@ mod tests {
         assert_eq!(first.iter().map(|row| row.kind).collect::<Vec<_>>(), [JobKind::Get, JobKind::Refetch]);
         assert_eq!(table.rows(writing()), first);
         assert!(matches!(table.find("own", writing()).unwrap()[0].how, How::Writing(_)));
-        drop(own);
+        // A file that is called like an id does not end with the job of that id.
+        let numbered = vec![(name("1"), Arc::clone(&own))];
+        let found = table.find("1", numbered).unwrap();
+        assert_eq!(found.iter().map(|found| found.row.id).collect::<Vec<_>>(), [1]);
+        drop((own, found));
         assert_eq!(table.rows(Vec::new()).len(), 1);
         assert!(table.written.is_empty());
     }

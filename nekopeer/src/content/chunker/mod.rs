@@ -4,7 +4,6 @@ mod spans;
 mod window;
 
 use std::{
-    fs::File,
     io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
@@ -13,7 +12,7 @@ use std::{
 use nekoproto::{ChunkHash, ContentHash, Cut, Manifest, ManifestError, ManifestHash, limits::FILE_BYTES_MAX};
 use tokio_util::sync::CancellationToken;
 
-use crate::content::stamp::{Stamp, now_ns};
+use crate::content::stamp::{Stamp, now_ns, open_file};
 
 /// Attempts at a file that changes while it is read.
 const TRIES: u32 = 3;
@@ -134,7 +133,7 @@ fn chunk_once(
     if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(ChunkError::NotAFile(path.to_owned())); // opening a pipe would block until a writer opens it
     }
-    let file = File::open(path).map_err(unreadable)?;
+    let file = open_file(path).map_err(unreadable)?;
     let stamp = Stamp::of(&file.metadata().map_err(unreadable)?);
     if stamp.size() > FILE_BYTES_MAX {
         return Err(ChunkError::TooLarge(path.to_owned()));

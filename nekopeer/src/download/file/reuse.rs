@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::assembly::Assembly;
 use crate::{
-    content::{chunker::hash, outboard::SegmentHasher},
+    content::{chunker::hash, outboard::SegmentHasher, stamp::open_file},
     storage::{
         StoreError,
         catalogue::{Catalogue, Entry},
@@ -62,7 +62,7 @@ impl LocalChunks {
         search.zeros();
         search.repeated();
         for entry in catalogue.with_content(&record.content) {
-            if let Ok(file) = File::open(&entry.path) {
+            if let Ok(file) = open_file(&entry.path) {
                 search.in_file(&Arc::new(file), manifest);
             }
         }
@@ -224,7 +224,7 @@ impl<'a> Search<'a> {
         let Ok(manifest) = Manifest::decode(&bytes) else { return };
         self.chunks_looked_at += manifest.chunks().len();
         let is_of_use = manifest.chunks().iter().any(|chunk| self.wanted.contains_key(&chunk.hash));
-        if let Some(file) = is_of_use.then(|| File::open(&entry.path).ok()).flatten() {
+        if let Some(file) = is_of_use.then(|| open_file(&entry.path).ok()).flatten() {
             self.in_file(&Arc::new(file), &manifest);
         }
     }

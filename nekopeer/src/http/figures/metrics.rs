@@ -3,16 +3,13 @@
 use std::{fmt, sync::Arc};
 
 use axum::{extract::State, response::Response};
-use nekoindexer::http::{
-    Problem,
-    exposition::{Exposition, exposed},
-};
+use nekoindexer::http::exposition::{Exposition, exposed};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, registry::Registry};
 
 use super::census;
 use crate::{
     commands::{COMMANDS_MAX, Host},
-    http::Inside,
+    http::{Inside, described::Refused},
     library::census::{AGES_S, Census},
 };
 
@@ -30,8 +27,7 @@ struct Node {
     path = "/metrics",
     responses(
         (status = 200, body = String, content_type = "application/openmetrics-text", description = "All figures"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json", description = "Not now"),
+        Refused,
     )
 )]
 pub(super) async fn metrics(State(inside): State<Arc<Inside>>) -> Response {

@@ -10,7 +10,7 @@ use nekoindexer::http::Problem;
 use tokio::time::timeout;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::Inside;
+use super::{Inside, described::Refused};
 use crate::library::census::Census;
 
 /// How long an answer waits for the files to be counted, before it goes without.
@@ -38,8 +38,7 @@ async fn census(inside: &Inside) -> Option<Census> {
     path = "/healthz",
     responses(
         (status = 200, body = String, content_type = "text/plain", description = "It answers"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json", description = "Not now"),
+        Refused,
     )
 )]
 async fn alive() -> &'static str {
@@ -52,8 +51,7 @@ async fn alive() -> &'static str {
     path = "/readyz",
     responses(
         (status = 200, body = String, content_type = "text/plain", description = "It is ready"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json", description = "Not now"),
+        Refused,
     )
 )]
 async fn ready(State(inside): State<Arc<Inside>>) -> Result<&'static str, Problem> {

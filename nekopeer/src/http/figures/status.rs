@@ -3,13 +3,17 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
-use nekoindexer::http::{Problem, exposition::resident_bytes};
+use nekoindexer::http::exposition::resident_bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::census;
 use crate::{
-    commands::COMMANDS_MAX, figures::Figures, http::Inside, indexers::IndexerLink, library::census::Census,
+    commands::COMMANDS_MAX,
+    figures::Figures,
+    http::{Inside, described::Refused},
+    indexers::IndexerLink,
+    library::census::Census,
 };
 
 /// A peer.
@@ -123,8 +127,7 @@ impl Traffic {
     path = "/status",
     responses(
         (status = 200, body = PeerStatus, description = "The peer now"),
-        (status = "4XX", body = Problem, content_type = "application/problem+json", description = "Not let in"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json", description = "Not now"),
+        Refused,
     )
 )]
 pub(super) async fn state(State(inside): State<Arc<Inside>>) -> Json<PeerStatus> {

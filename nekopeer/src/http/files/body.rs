@@ -19,7 +19,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use nekoindexer::http::FileSender;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-use crate::content::stamp::Stamp;
+use crate::{content::stamp::Stamp, storage::catalogue::Entry};
 
 /// Bytes that are read at once.
 const PIECE_BYTES: u64 = 256 * 1024;
@@ -30,23 +30,29 @@ const LAST_BYTES: u64 = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct FileBody {
     file: Arc<File>,
-    /// Its stamp when it was opened.
-    stamp: Stamp,
+    /// What it was when it was opened.
+    entry: Arc<Entry>,
     left: Range<u64>,
     sender: Option<FileSender>,
     reading: Option<JoinHandle<io::Result<Bytes>>>,
 }
 
 impl FileBody {
-    /// The bytes in `range` of `file`, whose stamp is `stamp`, sent by `sender` if there is one.
-    pub(super) fn new(file: File, stamp: Stamp, range: Range<u64>, sender: Option<FileSender>) -> Self {
-        Self { file: Arc::new(file), stamp, left: range, sender, reading: None }
+    /// The bytes in `range` of `file`, which is that of `entry`, sent by `sender` if there is one.
+    pub(super) fn new(file: File, entry: Arc<Entry>, range: Range<u64>, sender: Option<FileSender>) -> Self {
+        Self { file: Arc::new(file), entry, left: range, sender, reading: None }
     }
 
-    /// Fails if the file is not as it was. That it was moved or replaced by another does not change its bytes.
-    fn check(file: &File, stamp: &Stamp) -> io::Result<()> {
+    /// Fails if the file is not as it was. That it was moved or replaced by another does not change its bytes, but
+    /// looks as if they had been written and its time set back: then they are read again.
+    fn check(file: &File, entry: &Entry) -> io::Result<()> {
         let now = Stamp::of(&file.metadata()?);
-        let is_same = stamp.is_moved_to(&now);
+        let is_same = entry.stamp == now
+            || (entry.stamp.is_moved_to(&now) && {
+                let mut hasher = blake3::Hasher::new();
+                hasher.update_reader(file)?;
+                hasher.finalize() == *entry.record.content.as_bytes()
+            });
         if is_same { Ok(()) } else { Err(io::Error::other("the file changed while it was sent")) }
     }
 
@@ -61,12 +67,12 @@ impl FileBody {
             }
             ready!(sender.poll_sent(cx));
         }
-        let (file, stamp, at) = (Arc::clone(&self.file), self.stamp, self.left.start);
+        let (file, entry, at) = (Arc::clone(&self.file), Arc::clone(&self.entry), self.left.start);
         let reading = self.reading.get_or_insert_with(|| {
             spawn_blocking(move || {
                 let mut bytes = vec![0; usize::try_from(len.min(PIECE_BYTES)).unwrap_or(usize::MAX)];
                 file.read_exact_at(&mut bytes, at)?;
-                Self::check(&file, &stamp)?;
+                Self::check(&file, &entry)?;
                 Ok(bytes.into())
             })
         });

@@ -28,14 +28,16 @@ pub(super) enum Outcome {
 impl Validators {
     /// What follows from the conditions of a GET or HEAD. Tags come before dates; a date that cannot be read is
     /// ignored.
+    ///
+    /// Only the exact date stands for the version: a later version may have an earlier date, if it arrived late or
+    /// the clock of its origin was set back, and a client with the version before must not keep that.
     pub(super) fn outcome(&self, headers: &HeaderMap) -> Outcome {
         if headers.contains_key(header::IF_MATCH) {
             if !self.is_listed(headers, header::IF_MATCH, false) {
                 return Outcome::Failed;
             }
-        } else if let (Some(date), Some(modified)) =
-            (date(headers, header::IF_UNMODIFIED_SINCE), self.modified)
-            && modified > date
+        } else if let Some(date) = date(headers, header::IF_UNMODIFIED_SINCE)
+            && self.modified != Some(date)
         {
             return Outcome::Failed;
         }
@@ -43,7 +45,7 @@ impl Validators {
             self.is_listed(headers, header::IF_NONE_MATCH, true)
         } else {
             let since = date(headers, header::IF_MODIFIED_SINCE);
-            since.zip(self.modified).is_some_and(|(since, modified)| modified <= since)
+            since.is_some() && since == self.modified
         };
         if is_known { Outcome::NotModified } else { Outcome::Proceed }
     }
@@ -55,7 +57,6 @@ impl Validators {
         if version.contains('"') {
             return lists(version, &self.tag, false);
         }
-        // Only the exact date stands for the version.
         httpdate::parse_http_date(version).ok().is_some_and(|date| self.modified == Some(date))
     }
 
@@ -131,10 +132,11 @@ mod tests {
         let cases = [
             (IF_MODIFIED_SINCE, BEFORE, Outcome::Proceed),
             (IF_MODIFIED_SINCE, AT, Outcome::NotModified),
-            (IF_MODIFIED_SINCE, AFTER, Outcome::NotModified),
+            (IF_MODIFIED_SINCE, AFTER, Outcome::Proceed),
             (IF_MODIFIED_SINCE, "yesterday", Outcome::Proceed),
             (IF_UNMODIFIED_SINCE, BEFORE, Outcome::Failed),
             (IF_UNMODIFIED_SINCE, AT, Outcome::Proceed),
+            (IF_UNMODIFIED_SINCE, AFTER, Outcome::Failed),
             (IF_UNMODIFIED_SINCE, "yesterday", Outcome::Proceed),
         ];
         for (name, value, expected) in cases {
@@ -145,6 +147,7 @@ mod tests {
         assert_eq!(outcome(&[(IF_MATCH, "*"), (IF_UNMODIFIED_SINCE, BEFORE)]), Outcome::Proceed);
         let undated = Validators { modified: None, ..validators() };
         assert_eq!(undated.outcome(&headers(&[(IF_MODIFIED_SINCE, AFTER)])), Outcome::Proceed);
+        assert_eq!(undated.outcome(&headers(&[(IF_UNMODIFIED_SINCE, BEFORE)])), Outcome::Failed);
     }
 
     #[test]

@@ -73,7 +73,8 @@ async fn file(
     let Query(wanted) = wanted.map_err(|error| Refusal::malformed(error.body_text()))?;
     let name = FileName::new(&name).map_err(Refusal::no_name)?;
     let request = Request { method, headers, sender: sender.map(|Extension(sender)| sender) };
-    match reading.find(&name, wanted.origin.as_deref()).await? {
+    let origin = wanted.origin.map(|digits| digits.to_ascii_lowercase());
+    match reading.find(&name, origin.as_deref()).await? {
         Found::Held(file) => request.answer_held(*file),
         Found::Elsewhere(found) => request.answer_elsewhere(&reading, found).await,
     }
@@ -106,6 +107,7 @@ impl Request {
         let mut headers = version;
         match validators.outcome(&self.headers) {
             Outcome::NotModified => {
+                kind::describe(&record.name, &mut headers); // a cache replaces by these what it has
                 return Ok(Head { status: StatusCode::NOT_MODIFIED, headers, range: None });
             }
             Outcome::Failed => return Err(Refusal::another_version(headers)),
@@ -144,7 +146,7 @@ impl Request {
         let version = version::headers(&entry.record, &validators, Some(validity));
         let head = self.head(&entry.record, &validators, version)?;
         let range = head.range.clone();
-        let body = range.map(|range| Body::new(FileBody::new(file, entry.stamp, range, self.sender.clone())));
+        let body = range.map(|range| Body::new(FileBody::new(file, entry, range, self.sender.clone())));
         Ok(head.with(body))
     }
 
@@ -156,7 +158,8 @@ impl Request {
         let head = self.head(record, &validators, version)?;
         let Some(range) = head.range.clone() else { return Ok(head.with(None)) };
         let held = found.held.take();
-        match (fetched::body(reading.fetch(found, range)).await, held) {
+        let body = async { fetched::body(reading.fetch(found, range)?).await };
+        match (body.await, held) {
             (Ok(body), _) => Ok(head.with(Some(body))),
             (Err(_), Some(held)) => self.answer_held(*in_spite(*held)?),
             (Err(error), None) => Err(error.into()),

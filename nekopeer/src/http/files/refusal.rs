@@ -9,7 +9,7 @@ use nekoindexer::http::Problem;
 use nekoproto::NameError;
 
 use super::range::BadRange;
-use crate::{commands::in_one_line, download::DownloadError, reading::ReadError};
+use crate::{commands::in_one_line, download::DownloadError, reading::ReadError, storage::StoreError};
 
 /// After how many seconds what may pass by itself is worth another try.
 const RETRY_AFTER_SECS: u16 = 5;
@@ -77,6 +77,9 @@ impl From<ReadError> for Refusal {
             ReadError::Download(DownloadError::SourcesExhausted { .. } | DownloadError::OriginLies(_)) => {
                 (StatusCode::BAD_GATEWAY, "no source")
             }
+            ReadError::Download(DownloadError::Store(
+                StoreError::Full(_) | StoreError::FullDownload { .. },
+            )) => (StatusCode::INSUFFICIENT_STORAGE, "disk full"),
             ReadError::PastBound(_) => (StatusCode::GATEWAY_TIMEOUT, "not known to be the newest"),
             ReadError::Busy | ReadError::Ending => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
             ReadError::Download(error) if error.may_pass() => {

@@ -12,10 +12,10 @@ use nekoindexer::http::{
     events::{events as events_of, stream_of},
 };
 
-use super::{described::Refused, params::Params};
+use super::params::Params;
 use crate::{
     commands::{Command, Row, no_input},
-    http::{Inside, feed::News},
+    http::{Inside, described::Refused, feed::News},
     json::{EventJson, JobJson},
 };
 

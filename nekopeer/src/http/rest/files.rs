@@ -11,12 +11,14 @@ use utoipa::ToSchema;
 
 use super::{
     body::{Elements, Listed, list},
-    described::{Name, Refused},
     params::Params,
 };
 use crate::{
     commands::{Command, Row, no_input},
-    http::Inside,
+    http::{
+        Inside,
+        described::{Name, Refused},
+    },
     json::FileJson,
 };
 

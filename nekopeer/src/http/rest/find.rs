@@ -14,12 +14,15 @@ use utoipa::ToSchema;
 
 use super::{
     body::{Elements, Listed, list},
-    described::{Name, Refused},
     params::Params,
 };
 use crate::{
     commands::{Command, Filters, Finding, MATCHES_MAX, Part, Row, no_input},
-    http::{Inside, carried::problem},
+    http::{
+        Inside,
+        carried::problem,
+        described::{Name, Refused},
+    },
     json::{FailedJson, FoundJson, MatchJson, TraceJson},
 };
 
@@ -135,8 +138,10 @@ impl Listed for Matches {
     params(
         ("q" = Option<String>, Query, description = "Words and globs, with spaces between them"),
         ("ttl" = Option<u8>, Query, description = "Hops beyond the own indexers", minimum = 0, maximum = 16),
-        ("min_size" = Option<u64>, Query, description = "The least size in bytes"),
-        ("newer_than" = Option<u64>, Query, description = "The largest age in seconds"),
+        ("min_size" = Option<u64>, Query, description = "The least size in bytes",
+         maximum = 9007199254740991u64),
+        ("newer_than" = Option<u64>, Query, description = "The largest age in seconds",
+         maximum = 9007199254740991u64),
         ("origin" = Option<String>, Query, description = "The first digits of the origin's id",
          pattern = "^[0-9a-fA-F]{1,64}$"),
         ("limit" = Option<u32>, Query, description = "Matches in this answer, at most", minimum = 1, maximum = 10000),

@@ -9,20 +9,18 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use nekoindexer::http::{Authorized, Problem};
-use nekoproto::{
-    FileName,
-    limits::{TTL_DEFAULT, TTL_MAX},
-};
+use nekoproto::limits::{TTL_DEFAULT, TTL_MAX};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::{
-    described::{Name, Refused},
-    whole::whole,
-};
+use super::whole::whole;
 use crate::{
-    commands::{Command, JobRow, Row, Wanted, no_input},
-    http::Inside,
+    commands::{Command, JobRow, Row, Wanted, Word, no_input},
+    download::ANY_ORIGIN,
+    http::{
+        Inside,
+        described::{self, Refused},
+    },
     json::{JobJson, JobsJson},
 };
 
@@ -30,11 +28,12 @@ use crate::{
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Get {
-    /// The names of files; small ones are fetched together.
-    #[schema(value_type = Vec<Name>, min_items = 1)]
-    names: Vec<FileName>,
-    /// Whose files, where several origins publish different ones: the first digits of the id.
-    #[schema(pattern = "^[0-9a-fA-F]{1,64}$")]
+    /// The names or tickets of files; small ones are fetched together.
+    #[schema(value_type = Vec<described::Wanted>, min_items = 1)]
+    names: Vec<Word>,
+    /// Whose files, where several origins publish different ones: the first digits of the id. The choice is
+    /// remembered for each name; `any` forgets it.
+    #[schema(pattern = "^([0-9a-fA-F]{1,64}|any)$")]
     origin: Option<String>,
     /// Hops that are searched beyond the own indexers.
     #[schema(maximum = 16)]
@@ -70,10 +69,11 @@ pub(super) async fn get(
         return Err(Problem::bad_request(format!("\"ttl\" is at most {TTL_MAX}")));
     }
     let is_id = |text: &String| !text.is_empty() && text.bytes().all(|digit| digit.is_ascii_hexdigit());
-    if origin.as_ref().is_some_and(|text| !is_id(text)) {
-        return Err(Problem::bad_request("\"origin\" is the first hexadecimal digits of an id"));
+    if origin.as_ref().is_some_and(|text| text != ANY_ORIGIN && !is_id(text)) {
+        return Err(Problem::bad_request("\"origin\" is the first hexadecimal digits of an id, or any"));
     }
-    let wanted = Wanted::new(origin.map(|text| text.to_ascii_lowercase()), ttl_hops);
+    let wanted = Wanted::of_words(&names, origin.map(|text| text.to_ascii_lowercase()), ttl_hops);
+    let (names, wanted) = wanted.map_err(|why| Problem::new(StatusCode::CONFLICT, "conflict", why))?;
     let command = Command::Download { names, output: None, force, wanted, background: true };
     let (rows, _) = inside.carry_out(command, no_input())?.rows().await?;
     let job = only(rows.iter().filter_map(job_of).map(JobJson::from))?;

@@ -1,7 +1,6 @@
 //! The commands of the peer as REST, and their description.
 
 mod body;
-mod described;
 mod events;
 mod files;
 mod find;
@@ -26,8 +25,10 @@ use utoipa::{
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::described::{LocalName, Name};
-use super::Inside;
+use super::{
+    Inside,
+    described::{LocalName, Name},
+};
 
 /// Where the description is.
 const DESCRIPTION: &str = "/api/v1/openapi.json";

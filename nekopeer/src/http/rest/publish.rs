@@ -6,7 +6,7 @@ use axum::{
     Json,
     body::Body,
     extract::State,
-    http::StatusCode,
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
 use futures::StreamExt;
@@ -16,22 +16,21 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
-use super::{
-    described::{Content, LocalName, Name, Refused},
-    params::Params,
-    whole::whole,
-};
+use super::{params::Params, whole::whole};
 use crate::{
-    commands::{Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Row, Summary, no_input},
+    commands::{
+        Command, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Piece, PublishedRow, Reply, Row, Summary, no_input,
+    },
     http::{
         Inside,
         carried::{Carried, problem},
+        described::{Content, LocalName, Name, Refused},
     },
     json::{FailedJson, TicketedJson, UnpublishedJson},
     publish::PolicyChange,
 };
 
-/// Versions that are listed in one answer; further ones are counted.
+/// Versions that are listed in one answer, and files that failed; further ones are counted.
 const LISTED_MAX: usize = 10_000;
 
 /// What to publish.
@@ -78,7 +77,7 @@ pub(super) struct PublishedJson<'a> {
     copies: Vec<&'a str>,
     /// Files that cannot be published.
     failed: Vec<UnpublishedJson>,
-    /// Versions that are not listed here because they are too many.
+    /// Files that are not listed here because they are too many.
     more: usize,
     /// Indexers that acknowledged.
     indexers_told: u64,
@@ -144,8 +143,22 @@ pub(super) async fn store(
     _: Authorized,
     State(inside): State<Arc<Inside>>,
     params: Params,
+    headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
+    for refused in
+        [header::CONTENT_RANGE, header::IF_MATCH, header::IF_NONE_MATCH, header::IF_UNMODIFIED_SINCE]
+    {
+        if headers.contains_key(&refused) {
+            let why = "a file is stored as a whole, and replaced only with force=true: leave out the header";
+            return Err(Problem::bad_request(format!("{why} {refused}")));
+        }
+    }
+    let encoding = headers.get(header::CONTENT_ENCODING);
+    if encoding.is_some_and(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        let why = "a file is stored as it is sent: send it without `Content-Encoding`";
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported media type", why));
+    }
     let params = params.known(&["name", "force"])?;
     let (name, force) = (params.name()?, params.flag("force")?);
     let (pieces, input) = mpsc::channel(INPUT_WAITING_MAX);
@@ -222,37 +235,68 @@ async fn feed(body: Body, pieces: mpsc::Sender<Piece>) {
     let _ = pieces.send(Piece::End).await; // the answer says why it is not taken
 }
 
-/// Answers with what was published; if nothing was and something failed, that is an error.
-async fn answered(carried: Carried) -> Result<Response, Problem> {
-    let (rows, summary) = carried.rows().await?;
-    let (indexers_told, confirmed) = match summary {
-        Summary::Published { indexers_told, is_confirmed } => (indexers_told, is_confirmed),
-        Summary::Done => (0, false),
-    };
-    let published =
-        rows.iter().filter_map(|row| if let Row::Published(row) = row { Some(row) } else { None });
-    let (mut new, mut unchanged, mut copies, mut failed): (Vec<TicketedJson>, Vec<_>, Vec<_>, Vec<_>) =
-        Default::default();
-    for row in published {
+/// Rows of an answer as they come, up to a bound.
+#[derive(Debug, Default)]
+struct Gathered {
+    versions: Vec<PublishedRow>,
+    failed: Vec<UnpublishedJson>,
+    more: usize,
+}
+
+impl Gathered {
+    fn add(&mut self, row: PublishedRow) {
         match row {
-            PublishedRow::New(version, ticket) => new.push((version, ticket).into()),
-            PublishedRow::Unchanged(version, ticket) => unchanged.push((version, ticket).into()),
-            PublishedRow::Copy(name) => copies.push(name.as_str()),
-            PublishedRow::Failed { path, why } => {
-                failed.push(UnpublishedJson { error: why.clone(), path: path.0.to_string_lossy().into() });
+            PublishedRow::Failed { path, why } if self.failed.len() < LISTED_MAX => {
+                self.failed.push(UnpublishedJson { error: why, path: path.0.to_string_lossy().into() });
             }
+            PublishedRow::New(..) | PublishedRow::Unchanged(..) | PublishedRow::Copy(_)
+                if self.versions.len() < LISTED_MAX =>
+            {
+                self.versions.push(row);
+            }
+            _ => self.more += 1,
         }
     }
-    if let Some(first) = failed.first().filter(|_| new.is_empty() && unchanged.is_empty()) {
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Err(Problem::new(status, "cannot be published", first.error.clone()));
+
+    /// The answer; if nothing was published and something failed, that is an error.
+    fn answer(self, indexers_told: u64, confirmed: bool) -> Result<Response, Problem> {
+        let Self { versions, failed, more } = self;
+        let (mut published, mut unchanged, mut copies) = (Vec::new(), Vec::new(), Vec::new());
+        for row in &versions {
+            match row {
+                PublishedRow::New(version, ticket) => published.push((version, ticket).into()),
+                PublishedRow::Unchanged(version, ticket) => unchanged.push((version, ticket).into()),
+                PublishedRow::Copy(name) => copies.push(name.as_str()),
+                PublishedRow::Failed { .. } => {}
+            }
+        }
+        if let Some(first) = failed.first().filter(|_| published.is_empty() && unchanged.is_empty()) {
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            return Err(Problem::new(status, "cannot be published", first.error.clone()));
+        }
+        let answer = PublishedJson { published, unchanged, copies, failed, more, indexers_told, confirmed };
+        Ok(Json(answer).into_response())
     }
-    let more = new.len().saturating_sub(LISTED_MAX) + unchanged.len().saturating_sub(LISTED_MAX);
-    new.truncate(LISTED_MAX);
-    unchanged.truncate(LISTED_MAX);
-    let published = new;
-    let answer = PublishedJson { published, unchanged, copies, failed, more, indexers_told, confirmed };
-    Ok(Json(answer).into_response())
+}
+
+/// Answers with what was published.
+async fn answered(mut carried: Carried) -> Result<Response, Problem> {
+    let mut gathered = Gathered::default();
+    loop {
+        match carried.next().await {
+            Reply::Rows(rows) => rows.into_iter().for_each(|row| {
+                if let Row::Published(row) = row {
+                    gathered.add(row);
+                }
+            }),
+            Reply::Finished(Ok(Summary::Published { indexers_told, is_confirmed })) => {
+                return gathered.answer(indexers_told, is_confirmed);
+            }
+            Reply::Finished(Ok(Summary::Done)) => return gathered.answer(0, false),
+            Reply::Finished(Err(failure)) => return Err(problem(&failure)),
+            _ => {}
+        }
+    }
 }
 
 const _: () = assert!(POLICY_SECS_MAX == 604_800, "as described");
@@ -269,5 +313,22 @@ impl Policy {
         }
         let Self { lease_secs, ttr_secs, serve_stale, .. } = self;
         Ok(PolicyChange { mode, lease_secs, ttr_secs, serve_stale })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::LocalPath;
+
+    #[test]
+    fn a_long_answer_is_cut_and_the_rest_counted_and_what_failed_is_said_all_the_same() {
+        let mut gathered = Gathered::default();
+        for n in 0..LISTED_MAX + 7 {
+            gathered.add(PublishedRow::Copy(FileName::new(&format!("f{n}")).unwrap()));
+        }
+        gathered.add(PublishedRow::Failed { path: LocalPath("x".into()), why: "unreadable".to_owned() });
+        assert_eq!((gathered.versions.len(), gathered.failed.len(), gathered.more), (LISTED_MAX, 1, 7));
+        assert_eq!(gathered.answer(1, true).unwrap_err().detail, "unreadable");
     }
 }

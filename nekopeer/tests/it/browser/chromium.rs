@@ -137,6 +137,11 @@ impl Browser {
         self.client.goto(url).await.unwrap();
     }
 
+    /// Follows a link to `url`, which may be a download and no page.
+    pub(crate) async fn visit(&self, url: &str) {
+        drop(self.client.goto(url).await);
+    }
+
     pub(crate) async fn address(&self) -> String {
         self.client.current_url().await.unwrap().to_string()
     }

@@ -241,6 +241,39 @@ fn a_name_that_is_markup_or_turns_the_direction_is_shown_as_text() {
     });
 }
 
+/// A file of somebody else stands under the address of the dashboard, and must not act as if it were the dashboard.
+#[test]
+fn a_page_among_the_files_does_not_run_its_script() {
+    const SCRIPT: &str = "<script>localStorage.setItem('ran', document.location.pathname)</script>";
+    let (_indexers, theirs, mine) = two_homes();
+    let pages = [
+        ("evil.html", format!("<!doctype html><html><body>{SCRIPT}</body></html>")),
+        ("evil.svg", format!("<svg xmlns='http://www.w3.org/2000/svg'>{SCRIPT}</svg>")),
+        ("evil.xhtml", format!("<html xmlns='http://www.w3.org/1999/xhtml'><body>{SCRIPT}</body></html>")),
+        ("evil", format!("<!doctype html>{SCRIPT}")),
+        ("evil.txt", format!("<!doctype html>{SCRIPT}")),
+    ];
+    for (name, content) in &pages {
+        theirs.write(name, content);
+    }
+    let _sharing = theirs.share(&pages.each_ref().map(|(name, _)| *name));
+    let peer = Served::start(mine, &[]);
+    peer.home.done(&["get", "evil.html"]);
+    in_browser(async |browser| {
+        for (name, _) in &pages {
+            // Twice: what a browser has of it is asked about, and not fetched, the second time.
+            for _ in 0..2 {
+                open_live(browser, &peer.url).await;
+                browser.visit(&format!("{}/f/{name}", peer.url)).await;
+            }
+            open_live(browser, &peer.url).await;
+            assert_eq!(browser.value("return localStorage.getItem('ran')").await, Value::Null, "{name}");
+        }
+        browser.open(&format!("{}/f/evil.txt", peer.url)).await;
+        browser.until("document.body.innerText.includes('<script>')").await;
+    });
+}
+
 #[test]
 fn a_token_is_taken_from_the_address_and_asked_for_again_when_it_is_refused() {
     let (_indexers, _, mine) = two_homes();

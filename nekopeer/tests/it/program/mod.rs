@@ -279,9 +279,14 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
+    /// Ends its input.
+    pub(crate) fn close_input(&mut self) {
+        drop(self.stdin.take());
+    }
+
     /// Closes its stdin and waits for its end.
     pub(crate) fn wait(mut self) -> Ended {
-        drop(self.stdin.take());
+        self.close_input();
         self.wait_with_input_open()
     }
 

@@ -3,9 +3,11 @@
 use std::str::FromStr;
 
 use nekoproto::{FileName, NameError, TICKET_PREFIX, Ticket, TicketError};
+use serde::Deserialize;
 
 /// A name, which may end with `@ORIGIN`, or a ticket.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Word {
     /// A name.
     Name(FileName),
@@ -36,7 +38,7 @@ impl Word {
     ///
     /// # Errors
     /// It is no name.
-    pub(super) fn said(text: &str) -> Result<Self, WordError> {
+    pub(crate) fn said(text: &str) -> Result<Self, WordError> {
         match text.parse() {
             Err(WordError::Ticket(why)) => {
                 let begin: String = text.trim().chars().take(SHOWN_MAX).collect();
@@ -48,7 +50,7 @@ impl Word {
     }
 
     /// The name that it means.
-    pub(super) const fn name(&self) -> Option<&FileName> {
+    pub(crate) const fn name(&self) -> Option<&FileName> {
         match self {
             Self::Name(name) => Some(name),
             Self::Ticket(ticket) => Some(&ticket.name),
@@ -70,6 +72,14 @@ impl FromStr for Word {
             }
             _ => Ok(Self::Name(FileName::new(text)?)),
         }
+    }
+}
+
+impl TryFrom<String> for Word {
+    type Error = WordError;
+
+    fn try_from(text: String) -> Result<Self, WordError> {
+        text.parse()
     }
 }
 

@@ -25,6 +25,18 @@ use utoipa::{
 #[expect(dead_code, reason = "it is only described")]
 pub(super) struct Name(String);
 
+/// A name, which may end with `@ORIGIN` (the first digits of an id), or a ticket (`neko:...`).
+#[derive(ToSchema)]
+#[schema(
+    value_type = String,
+    min_length = 1,
+    max_length = 4096,
+    example = "models/a.bin",
+    pattern = r"^(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f]+(/(?!\.\.?(/|$))(?!\.[nN][eE][kK][oO])[^/\\\x00-\x1f\x7f-\x9f]+)*$"
+)]
+#[expect(dead_code, reason = "it is only described")]
+pub(super) struct Wanted(String);
+
 /// A path of the machine of the peer.
 #[derive(ToSchema)]
 #[schema(value_type = String, min_length = 1, max_length = 4096, example = "build/app.tar", pattern = r"^[^\x00]+$")]
