@@ -69,7 +69,9 @@ impl Refusal {
 impl From<ReadError> for Refusal {
     fn from(error: ReadError) -> Self {
         let (status, title) = match &error {
-            ReadError::Download(DownloadError::NotFound { .. }) => (StatusCode::NOT_FOUND, "not found"),
+            ReadError::Download(DownloadError::NotFound { .. } | DownloadError::OthersOffer { .. }) => {
+                (StatusCode::NOT_FOUND, "not found")
+            }
             ReadError::Download(DownloadError::Ambiguous { .. }) => (StatusCode::CONFLICT, "several origins"),
             ReadError::Download(DownloadError::Own(_)) | ReadError::Changed(_) => {
                 (StatusCode::CONFLICT, "published here")
