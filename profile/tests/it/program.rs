@@ -274,7 +274,7 @@ fn one_indexer_is_measured_and_its_answers_checked() {
     let stdout = ok(&[&args[..], &more].concat());
     assert!(stdout.contains("| 1000 |") && stdout.contains("lookup, hit, 1 in flight"), "{stdout}");
     let rows = read_json(&json)["rows"].as_array().unwrap().clone();
-    assert_eq!(rows.len(), 2 * 4 + 2 * 2 + 2 * 4 + 2);
+    assert_eq!(rows.len(), 2 * 4 + 2 * 2 + 2 * 4 + 2 + 2 * 8);
     assert!(rows.iter().all(|row| row["per_s"].as_f64().unwrap() > 0.0));
 }
 
@@ -286,7 +286,7 @@ fn all_goals_stand_beside_what_is_measured() {
     let stdout = ok(&[&["goals", "--json", path.to_str().unwrap()], &sizes[..]].concat());
     assert!(stdout.contains("| 10/1/1, messages for a hit, flood | 9.00 | 9.00 | reached |"), "{stdout}");
     let rows = read_json(&path)["rows"].as_array().unwrap().clone();
-    assert!(rows.len() == 28 && rows.iter().all(|row| row["all_right"] == true), "{stdout}");
+    assert!(rows.len() == 29 && rows.iter().all(|row| row["all_right"] == true), "{stdout}");
     // What is named as the command is one, and measures that goal.
     let command = rows[0]["command"].as_str().unwrap().strip_prefix("profile ").unwrap();
     ok(&command.split(' ').collect::<Vec<_>>());
