@@ -14,7 +14,6 @@ use nekoindexer::http::{
 
 use super::params::Params;
 use crate::{
-    commands::{Command, Row, no_input},
     http::{Inside, described::Refused, feed::News},
     json::{EventJson, JobJson},
 };
@@ -38,11 +37,9 @@ pub(super) async fn events(
 ) -> Result<impl IntoResponse, Problem> {
     params.known(&[])?;
     let news = inside.feed.subscribe();
-    let (rows, _) = inside.carry_out(Command::Jobs, no_input())?.rows().await?;
-    let running = rows.into_iter().filter_map(|row| match row {
-        Row::Job(job) => Some(JobJson::from(&job)).filter(JobJson::is_running),
-        _ => None,
-    });
+    // No command with a place of its own: as many readers may come at once as there are connections.
+    let jobs = inside.host.jobs.rows(&inside.host.peer).into_iter();
+    let running = jobs.map(|job| JobJson::from(&job)).filter(JobJson::is_running);
     let running: Vec<_> = running.map(|job| event(News::job(&job))).collect();
     let closing = inside.closing.clone().cancelled_owned();
     let all = stream::iter(running.into_iter().flatten()).chain(events_of(news, event));
