@@ -86,6 +86,7 @@ impl Indexer {
             role: Role::Indexer,
             network: config.network.clone(),
             security: config.security,
+            access: config.access.clone(),
         })?;
         let listener = endpoint
             .bind(config.listen)

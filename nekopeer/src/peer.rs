@@ -112,6 +112,7 @@ impl Peer {
             role: Role::Peer,
             network: config.network.clone(),
             security: config.security,
+            access: config.access.clone(),
         })?;
         let listen = |addr| endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source });
         let listener = config.listen.map(listen).transpose()?;

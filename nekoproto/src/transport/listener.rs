@@ -19,7 +19,10 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::endpoint::{Connection, Endpoint};
+use super::{
+    endpoint::{Connection, Endpoint},
+    turned_away::TurnedAway,
+};
 use crate::{
     limits::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT},
     tasks::spawn_until,
@@ -56,6 +59,7 @@ pub struct Arrivals {
     permits: Arc<Semaphore>,
     refused: AtomicU64,
     failed: AtomicU64,
+    turned_away: TurnedAway,
 }
 
 impl Arrivals {
@@ -91,8 +95,12 @@ impl Endpoint {
         let socket = socket.listen(BACKLOG)?;
         let local_addr = socket.local_addr()?;
         self.announce(local_addr);
-        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let arrivals = Arc::new(Arrivals { permits, refused: AtomicU64::new(0), failed: AtomicU64::new(0) });
+        let arrivals = Arc::new(Arrivals {
+            permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            refused: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            turned_away: TurnedAway::default(),
+        });
         Ok(Listener { endpoint: Arc::clone(self), socket, local_addr, arrivals })
     }
 }
@@ -155,10 +163,14 @@ impl Welcome {
         F: Fn(Connection) -> S,
         S: Future<Output = ()>,
     {
+        let from = stream.peer_addr().ok();
         // In a box, so that an open connection does not keep the room that a handshake takes.
         match timeout(HANDSHAKE_TIMEOUT, Box::pin(self.endpoint.welcome(stream))).await {
-            Ok(Ok(connection)) => return serve(connection).await,
-            Ok(Err(error)) => debug!(%error, "connection refused"),
+            Ok(Ok(connection)) => {
+                let node = connection.remote.node;
+                return self.endpoint.access().allowed.while_admitted(node, serve(connection)).await;
+            }
+            Ok(Err(error)) => self.arrivals.turned_away.log(from, &error),
             Err(_) => debug!("connection closed: no hello in time"),
         }
         self.arrivals.failed.fetch_add(1, Relaxed);
