@@ -8,7 +8,7 @@ use nekoproto::{
     transport::{Connection, Endpoint, Link, LinkState, control},
 };
 use scopeguard::{defer, guard};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     neighbors::{channel::Channel, links::Connected},
@@ -16,20 +16,20 @@ use crate::{
     shared::Shared,
 };
 
-/// Keeps a link to the neighbor at `addr`, number `place` of the configuration.
+/// Keeps a link to the configured neighbor at `addr`, until `stop`.
 pub(crate) fn connect_neighbor(
     shared: &Arc<Shared>,
     endpoint: &Arc<Endpoint>,
-    place: usize,
     addr: SocketAddr,
+    stop: CancellationToken,
 ) {
     let serving = Arc::clone(shared);
     let open = move |connection: Connection| {
         let (connected, driver) = open_neighbor(&serving, connection, true);
         (connected, Box::pin(driver) as control::Driver)
     };
-    let link = Link::spawn(Arc::clone(endpoint), (addr, None), shared.stop.clone(), &shared.tasks, open);
-    shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link, place).await });
+    let link = Link::spawn(Arc::clone(endpoint), (addr, None), stop, &shared.tasks, open);
+    shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link).await });
 }
 
 /// Runs a connection to another indexer, which this end opened if it `leads`.
@@ -47,12 +47,12 @@ fn open_neighbor(
 }
 
 /// Tells the neighborhood of every change of a configured link, and advertises over it while it is up.
-async fn follow_link(shared: &Shared, link: &Link<Connected>, place: usize) {
-    let (state, neighbors) = (&shared.state, &shared.neighbors);
+async fn follow_link(shared: &Shared, link: &Link<Connected>) {
+    let (state, neighbors, addr) = (&shared.state, &shared.neighbors, link.addr());
     let mut link = link.watch();
     loop {
         let now = link.borrow_and_update().clone();
-        neighbors.links.configured_changed(place, &now);
+        neighbors.links.configured_changed(addr, &now);
         neighbors.changed();
         let goes_on = match &now {
             LinkState::Up { client: Connected { client, channel, .. }, .. } => {
