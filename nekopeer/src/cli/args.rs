@@ -148,6 +148,8 @@ pub enum Command {
     Verb(Verb),
     /// Keep serving what is published, until Ctrl-C or SIGTERM
     Serve,
+    /// Print the id of this peer, which lists of allowed nodes name; its key is made if there is none
+    Id,
     /// The whole story in one process, on real files in a temporary folder
     Demo {
         /// MiB of the large file

@@ -15,6 +15,7 @@ mod output;
 mod reach;
 mod repl;
 mod run;
+mod serving;
 mod show;
 mod stop;
 mod terminal;
@@ -67,6 +68,7 @@ pub fn execute(args: Args) -> Ended {
     let running = async {
         match command {
             Some(Command::Demo { size_mib }) => demo::run(&output, size_mib).await,
+            Some(Command::Id) => one_shot::id(&node, output),
             Some(Command::Serve) => one_shot::serve(&node, output).await,
             Some(Command::Tool(_)) => Ok(Ended::Well), // carried out before
             Some(Command::Verb(verb)) => one_shot::run_verb(&node, verb, output).await,
