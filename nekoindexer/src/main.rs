@@ -151,7 +151,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn say_id(args: &Args) -> anyhow::Result<()> {
-    let folder = args.data_dir.as_ref().context("an id stays the same only with --data-dir, which keeps the key")?;
+    let folder =
+        args.data_dir.as_ref().context("an id stays the same only with --data-dir, which keeps the key")?;
     let (identity, _) = identity_in(folder).map_err(anyhow::Error::msg)?;
     writeln!(std::io::stdout(), "{}", identity.id()).context("cannot write to stdout")
 }

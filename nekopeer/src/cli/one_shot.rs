@@ -10,7 +10,6 @@ use super::{
     Ended,
     args::NodeArgs,
     choose, flags,
-    hosting::Hosted,
     output::Output,
     reach::{LOCKED_MAX, Need, Reached, reach, running},
     run::{Run, run},

@@ -45,10 +45,11 @@ pub(super) async fn serve_until(hosted: &Hosted, args: &NodeArgs, output: Output
 
 /// Reads the configuration again; what is wrong changes nothing. Returns what to say.
 fn reload(args: &NodeArgs) -> String {
-    let again = settings::again::<Args>().map_err(|faults| faults.join("; ")).and_then(|Args { node, .. }| {
-        let allowed = args.access.loaded.allowed.load(node.access.allow.as_deref());
-        allowed.map_err(|error| error.to_string()).map(|changed| (changed, node.indexer == args.indexer))
-    });
+    let again =
+        settings::again::<Args>().map_err(|faults| faults.join("; ")).and_then(|Args { node, .. }| {
+            let allowed = args.access.loaded.allowed.load(node.access.allow.as_deref());
+            allowed.map_err(|error| error.to_string()).map(|changed| (changed, node.indexer == args.indexer))
+        });
     match again {
         Ok(((new, gone), is_same)) => {
             let restart = if is_same { "" } else { "; other indexers count after a restart" };

@@ -64,7 +64,8 @@ impl HttpServer {
         let inside = Arc::new(Inside { host, commands, node, feed, closing });
         let guard = Guard { hosts: Vec::new(), token: Some(Arc::new(token)) };
         let config = HttpConfig { listen, threads: THREADS };
-        let door = HttpDoor::open(config, guarded(router(&inside, is_private && !listen.ip().is_loopback()), guard));
+        let door =
+            HttpDoor::open(config, guarded(router(&inside, is_private && !listen.ip().is_loopback()), guard));
         let door = door.inspect_err(|_| inside.closing.cancel())?;
         Ok(Self { door, inside })
     }

@@ -196,9 +196,9 @@ async fn ask_live(
 ) -> Result<Vec<QueryReply>, SearchError> {
     let Asked::Session(session) = asked else { return ask_one(asked, scope, msg_id, names, deadline).await };
     let hangs = async {
-        match session.client_within(HANGS_AFTER).await {
-            Some(client) => session.hangs(&client).await,
-            None => {} // it does not even take connections
+        // Without a client it does not even take connections.
+        if let Some(client) = session.client_within(HANGS_AFTER).await {
+            session.hangs(&client).await;
         }
     };
     tokio::select! {

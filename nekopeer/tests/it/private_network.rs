@@ -40,8 +40,10 @@ fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
     let mut inside = with_indexer(&["--network-secret", &right]);
     inside.home.write("f", "x");
     inside.home.done(&["share", "f"]);
-    let asks = |flags: &[&str]| Home::with(&["--indexer", &inside.indexer]).run(&[flags, &["query", "f"]].concat());
-    asks(&[]).failed_with(3, &["its network is private: give the network's secret with --network-secret FILE"]);
+    let asks =
+        |flags: &[&str]| Home::with(&["--indexer", &inside.indexer]).run(&[flags, &["query", "f"]].concat());
+    asks(&[])
+        .failed_with(3, &["its network is private: give the network's secret with --network-secret FILE"]);
     inside.running.err_line("it gave no secret, and this network has one");
     asks(&["--network-secret", &wrong]).failed_with(3, &["its network has another secret"]);
     inside.running.err_line("it has another network secret");
@@ -124,7 +126,7 @@ fn empty_name_of_a_network_is_refused() {
 /// What the second indexer lists is found while the first is stopped, and after it was killed.
 #[test]
 fn peer_with_two_indexers_goes_on_with_one() {
-    let (mut first, second) = (with_indexer(&[]), with_indexer(&[]));
+    let (first, second) = (with_indexer(&[]), with_indexer(&[]));
     let both = format!("{},{}", first.indexer, second.indexer);
     let sharer = Home::with(&["--indexer", &both]);
     sharer.write("f", "x");
