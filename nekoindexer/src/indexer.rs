@@ -4,6 +4,7 @@ use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use nekoproto::{
     Identity, IdentityError, NodeId, Role,
+    budget::Budget,
     transport::{Endpoint, EndpointConfig, EndpointError, Security},
 };
 
@@ -81,12 +82,13 @@ impl Indexer {
         config.validate()?;
         let (identity, was_here) = identity(&config)?;
         let node = identity.id();
-        let endpoint = Endpoint::new(EndpointConfig {
+        let endpoint_config = EndpointConfig {
             identity,
             role: Role::Indexer,
             network: config.network.clone(),
             security: config.security,
-        })?;
+        };
+        let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
         let listener = endpoint
             .bind(config.listen)
             .map_err(|source| StartError::Listen { addr: config.listen, source })?;
