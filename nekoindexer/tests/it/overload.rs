@@ -5,8 +5,7 @@ use std::{fs, net::SocketAddr};
 
 use futures::{StreamExt, stream};
 use nekoproto::{
-    FileName, List, MsgId, Purpose, QueryAllRequest, Role,
-    codec,
+    FileName, List, MsgId, Purpose, QueryAllRequest, Role, codec,
     indexer::IndexerServiceRequest,
     limits::{BATCH_MAX, FRAME_BYTES_MAX},
     peer::PeerServiceResponse,
@@ -16,7 +15,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::{
     common::{
-        Peer, eventually, hits, in_time, indexer, long_name, nodes, peer::endpoint, record, registration, verified,
+        Peer, eventually, hits, in_time, indexer, long_name, nodes, peer::endpoint, record, registration,
+        verified,
     },
     program::Running,
 };
@@ -137,7 +137,8 @@ async fn who_takes_all_connections_keeps_nobody_out() {
         let (mut closed, mut buf) = (0, [0; 1]);
         for connection in &mut open {
             let ended = async { connection.io.read(&mut buf).await };
-            closed += usize::from(tokio::time::timeout(std::time::Duration::from_millis(1), ended).await.is_ok());
+            closed +=
+                usize::from(tokio::time::timeout(std::time::Duration::from_millis(1), ended).await.is_ok());
         }
         assert!(closed > 44, "{closed} of them closed");
     })
