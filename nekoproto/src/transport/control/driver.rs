@@ -50,6 +50,8 @@ const HELD_BYTES_MAX: usize = 1024 * 1024;
 const OUT_BYTES_HARD: usize = 3 * 1024 * 1024;
 /// Bytes to be sent beyond which the connection is closed: the other end does not read at all.
 const OUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Requests answered `Busy` in a row, since the other end does not read, beyond which the connection is closed.
+const REFUSED_MAX: usize = 16 * 1024;
 const _: () = assert!(OUT_BYTES_SOFT + FRAME_BYTES_MAX < OUT_BYTES_HARD);
 const _: () = assert!(OUT_BYTES_HARD + FRAME_BYTES_MAX < OUT_BYTES_MAX);
 
@@ -69,6 +71,8 @@ pub(super) struct ConnectionDriver<SReq, CResp, F, S> {
     out: Outgoing,
     /// Bytes of calls that are staged and not moved to `out`.
     staged_bytes: usize,
+    /// Requests answered `Busy` while the other end does not read.
+    refused: usize,
     ledger: Ledger,
     presence: Presence,
     is_busy: bool,
@@ -100,6 +104,7 @@ where
             partial_due: None,
             out: Outgoing::default(),
             staged_bytes: 0,
+            refused: 0,
             ledger: Ledger::new(account),
             presence,
             is_busy: false,
@@ -138,7 +143,9 @@ where
                 break;
             }
         }
-        if self.out.len() > OUT_BYTES_MAX {
+        if self.out.len() <= OUT_BYTES_SOFT {
+            self.refused = 0;
+        } else if self.out.len() > OUT_BYTES_MAX || self.refused > REFUSED_MAX {
             return Poll::Ready(Err(FrameError::NotRead(self.out.len())));
         }
         self.ledger.cover(self.bytes())?;
@@ -265,9 +272,11 @@ where
     fn hold(&mut self, request: Held) {
         let id = request.id;
         for id in self.serving.hold(request, HELD_BYTES_MAX) {
+            self.refused += 1;
             self.put_response(id, Err(Fault::Busy));
         }
         if self.ledger.cover(self.bytes()).is_err() {
+            self.refused += 1;
             self.serving.cancel(id);
             self.put_response(id, Err(Fault::Busy));
         }
