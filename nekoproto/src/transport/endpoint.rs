@@ -15,6 +15,7 @@ use super::{
     error::{ConnectError, EndpointError},
     handshake,
     io::{Io, prepare},
+    node_io::NodeIo,
     tls::{Tls, proven_node},
 };
 use crate::{
@@ -74,7 +75,7 @@ pub struct Remote {
 #[derive(Debug)]
 pub struct Connection {
     /// The bytes.
-    pub io: Io,
+    pub io: NodeIo,
     /// The other end.
     pub remote: Remote,
     /// What it was opened for.
@@ -120,6 +121,11 @@ impl Endpoint {
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.config.identity
+    }
+
+    /// What it is to others.
+    pub(super) const fn role(&self) -> Role {
+        self.config.role
     }
 
     /// From now on hellos name this port, where it can be reached.
@@ -175,6 +181,7 @@ impl Endpoint {
             return Err(ConnectError::Refused(HelloRefusal::Yourself));
         }
         let account = self.budget.account(addr.ip(), theirs.node);
+        let io = NodeIo::new(io, account.clone());
         Ok(Connection { io, remote: remote(&theirs, addr), purpose, account })
     }
 
@@ -193,6 +200,7 @@ impl Endpoint {
         let answer = |theirs: &Hello| self.answer(theirs, here);
         let theirs = handshake::accept(&mut io, self.identity(), proven, answer).await?;
         let account = self.budget.account(addr.ip(), theirs.node);
+        let io = NodeIo::new(io, account.clone());
         Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose, account })
     }
 

@@ -14,12 +14,16 @@ mod addr;
 mod backoff;
 pub mod control;
 mod data;
+mod descriptors;
 mod endpoint;
 mod error;
 mod handshake;
 mod io;
 mod link;
 mod listener;
+mod node_io;
+mod pace;
+pub mod places;
 mod tls;
 
 pub use addr::resolve;
@@ -33,8 +37,9 @@ pub use data::{
     hang_up::{HangUp, HangUpOnDrop},
     stream::DataStream,
 };
+pub use descriptors::{file_limit, raise_file_limit};
 pub use endpoint::{Connection, Endpoint, EndpointConfig, Remote, Security};
 pub use error::{ConnectError, DataError, EndpointError, FrameError};
-pub use io::Io;
 pub use link::{Link, LinkState};
-pub use listener::{Arrivals, Listener, raise_file_limit};
+pub use listener::{Arrivals, Listener};
+pub use node_io::NodeIo;

@@ -7,4 +7,5 @@ mod data;
 mod golden;
 mod handshake;
 mod link;
+mod overload;
 mod tls;
