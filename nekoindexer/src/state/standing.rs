@@ -92,6 +92,7 @@ pub struct Record {
     /// Answers of it in which something was found.
     finds: AtomicU32,
     is_probed: AtomicBool,
+    was_probed: AtomicBool,
 }
 
 impl Record {
@@ -99,18 +100,17 @@ impl Record {
     #[must_use]
     pub fn new(standing: Standing) -> Self {
         let is_guest = standing.is_guest();
-        let (outcomes, answers, usual_us, judged, finds, is_probed) = <_>::default();
+        let (outcomes, answers, usual_us, judged, finds, is_probed, was_probed) = <_>::default();
         let probes = AtomicU32::new(u32::from(is_guest));
         let is_guest = AtomicBool::new(is_guest);
-        Self { is_guest, outcomes, answers, usual_us, probes, judged, finds, is_probed }
+        Self { is_guest, outcomes, answers, usual_us, probes, judged, finds, is_probed, was_probed }
     }
 
-    /// It turns out to be configured, or a member: what was held against a guest is forgotten.
+    /// A connection to it was opened because the configuration says so: it is asked, whatever was before.
     pub fn trust(&self) {
-        if self.is_guest.swap(false, Relaxed) {
-            self.outcomes.store(0, Relaxed);
-            self.probes.store(0, Relaxed);
-        }
+        self.is_guest.store(false, Relaxed);
+        self.outcomes.store(0, Relaxed);
+        self.probes.store(0, Relaxed);
     }
 
     /// Whether queries go to it.
@@ -175,8 +175,15 @@ impl Record {
         PROBES_TIMES.saturating_pow(judged).min(PROBES_MAX)
     }
 
+    /// Whether it has never been probed or judged.
+    #[must_use]
+    pub fn is_new(&self) -> bool {
+        !self.was_probed.load(Relaxed)
+    }
+
     /// Begins a probe, if none is under way.
     pub fn begin_probe(&self) -> bool {
+        self.was_probed.store(true, Relaxed);
         !self.is_asked() && !self.is_probed.swap(true, Relaxed)
     }
 

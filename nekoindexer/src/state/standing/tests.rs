@@ -152,7 +152,7 @@ fn an_honest_guest_gets_a_place_and_keeps_it_whoever_comes() {
         let at = |ms: u64| now + Duration::from_millis(ms);
         let local = SocketAddr::from(([127, 0, 0, 1], 1));
         let mut seated: Vec<Seated<u32>> = Vec::new();
-        let mut come = |seated: &mut Vec<Seated<u32>>, who, worth, since| {
+        let come = |seated: &mut Vec<Seated<u32>>, who, worth, since| {
             match place_for(seated, local) {
                 Place::Free => {}
                 Place::Of(least) => seated.retain(|one| one.who != least),
