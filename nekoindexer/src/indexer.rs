@@ -88,6 +88,7 @@ impl Indexer {
             role: Role::Indexer,
             network: config.network.clone(),
             security: config.security,
+            access: config.access.clone(),
         };
         let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
         let listener = endpoint

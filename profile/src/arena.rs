@@ -133,7 +133,8 @@ impl Arena {
     /// What the system calls the processes of all nodes.
     pub(crate) fn ids(&self) -> Vec<(String, u32)> {
         let indexers = (0..).zip(&self.indexers);
-        let indexers = indexers.filter_map(|(n, node)| Some((format!("indexer {n}"), node.of_process(Some)?)));
+        let indexers =
+            indexers.filter_map(|(n, node)| Some((format!("indexer {n}"), node.of_process(Some)?)));
         let peers = self.peers.iter().filter_map(|peer| Some((peer.label.clone(), peer.id()?)));
         indexers.chain(peers).collect()
     }

@@ -145,7 +145,10 @@ impl Attacked {
         let recovered = self.judged.recovered.map(|after| after.as_secs_f64());
         let row = row.figure("recovered_s", recovered).with("held", self.judged.missed.is_empty());
         let row = row.with("missed", json!(self.judged.missed)).with("notes", json!(self.notes));
-        PHASES.into_iter().zip(&self.judged.phases).fold(row, |row, (phase, seen)| row.with(phase, seen.json()))
+        PHASES
+            .into_iter()
+            .zip(&self.judged.phases)
+            .fold(row, |row, (phase, seen)| row.with(phase, seen.json()))
     }
 
     fn line(&self) -> Vec<String> {
@@ -156,7 +159,8 @@ impl Attacked {
         };
         let counts = format!("{} / {} / {}", during.wrong, during.incomplete, during.failed);
         let counts_after = format!("{} / {} / {}", after.wrong, after.incomplete, after.failed);
-        let recovered = self.judged.recovered.map_or_else(|| "no".to_owned(), |t| format!("{:.1}", t.as_secs_f64()));
+        let recovered =
+            self.judged.recovered.map_or_else(|| "no".to_owned(), |t| format!("{:.1}", t.as_secs_f64()));
         let verdict = match self.judged.missed.is_empty() {
             true => "held".to_owned(),
             false => format!("**missed**: {}", self.judged.missed.join("; ")),
@@ -164,7 +168,17 @@ impl Attacked {
         let peak = format!("{:.0}", self.peak_mib);
         let name = self.attack.name().to_owned();
         let notes = self.notes.join("; ");
-        vec![name, of(|s| s.figures.p50), of(|s| s.figures.p99), counts, counts_after, peak, recovered, verdict, notes]
+        vec![
+            name,
+            of(|s| s.figures.p50),
+            of(|s| s.figures.p99),
+            counts,
+            counts_after,
+            peak,
+            recovered,
+            verdict,
+            notes,
+        ]
     }
 
     /// What must hold, as goals.

@@ -33,8 +33,7 @@ pub(super) async fn unread(order: &Order, count: usize) -> Result<(), RogueError
     crowd(count, move |_| {
         let (order, names) = (order.clone(), names.clone());
         async move {
-            let connection =
-                order.endpoint(Role::Peer)?.dial(order.indexer, Purpose::Control, None).await?;
+            let connection = order.endpoint(Role::Peer)?.dial(order.indexer, Purpose::Control, None).await?;
             let (mut answers, mut calls) = tokio::io::split(connection.io);
             let write = async {
                 for id in 0.. {
@@ -65,8 +64,7 @@ pub(super) async fn unfinished(order: &Order, count: usize) -> Result<(), RogueE
     crowd(count, move |_| {
         let (order, part) = (order.clone(), Arc::clone(&part));
         async move {
-            let connection =
-                order.endpoint(Role::Peer)?.dial(order.indexer, Purpose::Control, None).await?;
+            let connection = order.endpoint(Role::Peer)?.dial(order.indexer, Purpose::Control, None).await?;
             let mut io = connection.io;
             io.write_all(&part).await?;
             io.flush().await?;
@@ -95,8 +93,7 @@ pub(super) async fn ids(order: &Order) -> Result<(), RogueError> {
     crowd(1, move |_| {
         let (order, name) = (order.clone(), name.clone());
         async move {
-            let connection =
-                order.endpoint(Role::Peer)?.dial(order.indexer, Purpose::Control, None).await?;
+            let connection = order.endpoint(Role::Peer)?.dial(order.indexer, Purpose::Control, None).await?;
             let (answers, mut calls) = tokio::io::split(connection.io);
             let write = async {
                 for first in (0..).step_by(512) {

@@ -5,18 +5,12 @@ use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 use tarpc::context::{self, Context};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{
-    Order, RogueError,
-    indexer::refused,
-    raw::crowd,
-};
+use super::{Order, RogueError, indexer::refused, raw::crowd};
 use crate::{
     IndexerServiceClient,
     identity::Identity,
     limits::{BATCH_MAX, HOLDERS_MAX, NAME_BYTES_MAX},
-    messages::{
-        Held, Hit, Holder, Purpose, QueryReply, Records, Refusal, RegisterRequest, Role, Verdict,
-    },
+    messages::{Held, Hit, Holder, Purpose, QueryReply, Records, Refusal, RegisterRequest, Role, Verdict},
     peer::PeerService,
     transport::{Endpoint, Listener, control},
     values::{ContentHash, FileName, List, ManifestHash, Policy, Record, SignedRecord, Version},

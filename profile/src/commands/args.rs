@@ -9,7 +9,9 @@ use nekoproto::limits::TTL_MAX;
 
 pub(crate) use self::transfer::Transfer;
 use crate::run::setup::{Connecting, Setup};
-use crate::{connections, goals, hostile, index, instructions, plan::scenario::Scenario, plan::topology::Topology};
+use crate::{
+    connections, goals, hostile, index, instructions, plan::scenario::Scenario, plan::topology::Topology,
+};
 
 /// Measures nekop2p, and checks every answer while doing so.
 ///

@@ -90,9 +90,11 @@ impl Judged {
             missed.push(format!("p99 {:.1} > {:.1} ms", p99 / 1e3, most / 1e3));
         }
         let during = |what: fn(&Seen) -> usize| what(&phases[1]) + what(&phases[2]);
-        for (what, count) in
-            [("wrong", during(|s| s.wrong)), ("incomplete", during(|s| s.incomplete)), ("failed", during(|s| s.failed))]
-        {
+        for (what, count) in [
+            ("wrong", during(|s| s.wrong)),
+            ("incomplete", during(|s| s.incomplete)),
+            ("failed", during(|s| s.failed)),
+        ] {
             if count > 0 {
                 missed.push(format!("{count} {what}"));
             }

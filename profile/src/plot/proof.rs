@@ -20,8 +20,9 @@ const BAD: usize = 2;
 pub(crate) fn attacks(all: &[Attacked]) -> Picture {
     Picture {
         title: "Honest clients under attack".to_owned(),
-        subtitle: "p99 of each 250 ms; shaded: the attack; dots: answers that were wrong, incomplete or missing"
-            .to_owned(),
+        subtitle:
+            "p99 of each 250 ms; shaded: the attack; dots: answers that were wrong, incomplete or missing"
+                .to_owned(),
         charts: all.iter().map(chart).collect(),
     }
 }
