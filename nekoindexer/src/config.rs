@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::ValueEnum;
 use nekoproto::{
     NetworkName,
+    budget::BUDGET_DEFAULT,
     transport::{Access, Security},
 };
 
@@ -44,6 +45,8 @@ pub struct Config {
     pub is_leaf: bool,
     /// Whether it is announced by multicast, if others than this machine can reach it.
     pub announce: bool,
+    /// Bytes that are kept for other nodes at most, see [`Budget`](nekoproto::budget::Budget).
+    pub memory: usize,
 }
 
 /// Whom a query goes to.
@@ -71,6 +74,7 @@ impl Default for Config {
             http_hosts: Vec::new(),
             is_leaf: false,
             announce: false,
+            memory: BUDGET_DEFAULT,
         }
     }
 }

@@ -11,6 +11,7 @@ use std::{
 
 use nekoproto::{
     Identity, IdentityError, NodeId, Role,
+    budget::Budget,
     tasks::spawn_until,
     transport::{Endpoint, EndpointConfig, EndpointError, Security},
 };
@@ -24,6 +25,7 @@ use crate::{
     configured::ConfiguredNeighbors,
     connections,
     http::{HttpConfig, HttpDoor},
+    neighbors::judging,
     routes::{self, View},
     shared::{FORWARDS_MAX, Shared},
     sweep,
@@ -103,13 +105,14 @@ impl Indexer {
         config.validate()?;
         let (identity, was_here) = identity(&config)?;
         let node = identity.id();
-        let endpoint = Endpoint::new(EndpointConfig {
+        let endpoint_config = EndpointConfig {
             identity,
             role: Role::Indexer,
             network: config.network.clone(),
             security: config.security,
             access: config.access.clone(),
-        })?;
+        };
+        let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
         let listener = endpoint
             .bind(config.listen)
             .map_err(|source| StartError::Listen { addr: config.listen, source })?;
@@ -135,6 +138,7 @@ impl Indexer {
         neighbors.set(&shared, &config.neighbors);
         shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
         shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
+        shared.spawn_until_stop(|shared| async move { judging::run(&shared).await });
         let announcement = config
             .announce
             .then(|| announce(node, local_addr, &config.network, config.security == Security::Insecure));

@@ -16,9 +16,11 @@ use super::{
     error::{ConnectError, EndpointError},
     handshake::{self, Proofs},
     io::{Io, prepare},
+    node_io::NodeIo,
     tls::{Tls, proven_node},
 };
 use crate::{
+    budget::{Account, BUDGET_DEFAULT, Budget},
     identity::Identity,
     limits::HANDSHAKE_TIMEOUT,
     messages::{Hello, HelloRefusal, NetworkName, Purpose, Role},
@@ -53,6 +55,7 @@ pub struct EndpointConfig {
 /// One node's side of all its connections.
 pub struct Endpoint {
     config: EndpointConfig,
+    budget: Arc<Budget>,
     tls: Option<Tls>,
     /// Where it listens, if it does.
     listens_on: Mutex<Option<SocketAddr>>,
@@ -75,25 +78,41 @@ pub struct Remote {
 #[derive(Debug)]
 pub struct Connection {
     /// The bytes.
-    pub io: Io,
+    pub io: NodeIo,
     /// The other end.
     pub remote: Remote,
     /// What it was opened for.
     pub purpose: Purpose,
+    /// What is kept for the other end.
+    pub account: Account,
 }
 
 impl Endpoint {
-    /// An endpoint that does not listen yet.
+    /// An endpoint that does not listen yet, with a budget of [`BUDGET_DEFAULT`] of its own.
     ///
     /// # Errors
     /// The TLS library refuses the key.
     pub fn new(config: EndpointConfig) -> Result<Arc<Self>, EndpointError> {
+        Self::with_budget(config, Budget::new(BUDGET_DEFAULT))
+    }
+
+    /// An endpoint that does not listen yet; what it keeps for others is taken from `budget`.
+    ///
+    /// # Errors
+    /// The TLS library refuses the key.
+    pub fn with_budget(config: EndpointConfig, budget: Arc<Budget>) -> Result<Arc<Self>, EndpointError> {
         let tls = match config.security {
             Security::Tls => Some(Tls::new(&config.identity)?),
             Security::Insecure => None,
         };
         config.access.allowed.admit_own(config.identity.id());
-        Ok(Arc::new(Self { config, tls, listens_on: Mutex::default() }))
+        Ok(Arc::new(Self { config, budget, tls, listens_on: Mutex::default() }))
+    }
+
+    /// The bytes kept for other nodes.
+    #[must_use]
+    pub const fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// This node's id.
@@ -106,6 +125,11 @@ impl Endpoint {
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.config.identity
+    }
+
+    /// What it is to others.
+    pub(super) const fn role(&self) -> Role {
+        self.config.role
     }
 
     /// Whom it connects with.
@@ -166,7 +190,9 @@ impl Endpoint {
         if theirs.node == self.node() {
             return Err(ConnectError::Refused(HelloRefusal::Yourself));
         }
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose })
+        let account = self.budget.account(addr.ip(), theirs.node);
+        let io = NodeIo::new(io, account.clone());
+        Ok(Connection { io, remote: remote(&theirs, addr), purpose, account })
     }
 
     /// Does the handshake of an accepted TCP connection.
@@ -183,7 +209,9 @@ impl Endpoint {
         };
         let answer = |theirs: &Hello| self.answer(theirs, here);
         let theirs = handshake::accept(&mut io, &self.proofs(proven), answer).await?;
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose })
+        let account = self.budget.account(addr.ip(), theirs.node);
+        let io = NodeIo::new(io, account.clone());
+        Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose, account })
     }
 
     /// Whether every node that a connection is made with has proved the network's secret.

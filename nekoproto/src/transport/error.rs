@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr};
 
 use crate::{
+    budget::NoRoom,
     codec::CodecError,
     limits::FRAME_BYTES_MAX,
     messages::{HelloRefusal, PROTOCOL_VERSION},
@@ -93,6 +94,12 @@ pub enum FrameError {
     /// The other end does not read; this many bytes wait to be sent.
     #[error("the other end does not read: {0} bytes wait for it")]
     NotRead(usize),
+    /// A frame was begun and not finished within [`FRAME_WITHIN`](crate::limits::FRAME_WITHIN).
+    #[error("a frame was begun and not finished in time")]
+    TooSlow,
+    /// What the other end has us keep exceeds its share of the budget.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     /// A frame that violates the format.
     #[error(transparent)]
     Malformed(#[from] CodecError),

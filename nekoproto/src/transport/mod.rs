@@ -16,12 +16,16 @@ mod addr;
 mod backoff;
 pub mod control;
 mod data;
+mod descriptors;
 mod endpoint;
 mod error;
 mod handshake;
 mod io;
 mod link;
 mod listener;
+mod node_io;
+mod pace;
+pub mod places;
 mod secret;
 mod tls;
 mod turned_away;
@@ -38,9 +42,10 @@ pub use data::{
     hang_up::{HangUp, HangUpOnDrop},
     stream::DataStream,
 };
+pub use descriptors::{file_limit, raise_file_limit};
 pub use endpoint::{Connection, Endpoint, EndpointConfig, Remote, Security};
 pub use error::{ConnectError, DataError, EndpointError, FrameError};
-pub use io::Io;
 pub use link::{Link, LinkState};
-pub use listener::{Arrivals, Listener, raise_file_limit};
+pub use listener::{Arrivals, Listener};
+pub use node_io::NodeIo;
 pub use secret::{NetworkSecret, SecretError};

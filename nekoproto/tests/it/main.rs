@@ -8,4 +8,5 @@ mod data;
 mod golden;
 mod handshake;
 mod link;
+mod overload;
 mod tls;
