@@ -244,7 +244,11 @@ impl Links {
                     warn!("a configured neighbor is this indexer itself; it is left out");
                 }
                 link.ourselves = ourselves;
-                link.why = Some(why.to_string());
+                let text = Some(why.to_string());
+                if why.is_of_access() && link.why != text {
+                    warn!(addr = %link.addr, "a configured neighbor is not connected: {why}");
+                }
+                link.why = text;
             }
             LinkState::Connecting => {}
         }
