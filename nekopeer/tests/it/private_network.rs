@@ -73,7 +73,7 @@ fn secret_is_shown_by_no_command_and_no_door_and_files_ask_for_the_token() {
     for ended in [said, checked, inside.home.done(&["status", "--json"])] {
         assert!(!format!("{ended:?}").contains(&text), "{ended:?}");
     }
-    for route in ["/status", "/metrics", "/api/v1/files", "/"] {
+    for route in ["/status", "/metrics", "/"] {
         let answer = Client::new(http).ask("GET", route, &[]);
         assert_eq!(answer.status, 200, "{route}");
         assert!(!String::from_utf8_lossy(&answer.body).contains(&text), "{route}");
@@ -120,7 +120,8 @@ fn node_that_is_taken_off_the_list_is_refused_after_a_reload() {
 
 #[test]
 fn empty_name_of_a_network_is_refused() {
-    Home::with(&[]).run(&["--network", "", "ls"]).failed_with(2, &["a network needs a name"]);
+    let ended = Home::with(&[]).run(&["--network", "", "ls"]);
+    assert!(ended.code == Some(2) && ended.err[0].contains("a network needs a name"), "{ended:?}");
 }
 
 /// What the second indexer lists is found while the first is stopped, and after it was killed.
