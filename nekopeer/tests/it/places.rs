@@ -65,7 +65,7 @@ async fn folder_in_the_place_is_an_error_and_keeps_its_files() {
         for force in [false, true] {
             let error =
                 reader.get_with("a", DownloadOptions { force, ..Default::default() }).await.unwrap_err();
-            assert!(matches!(error, DownloadError::Store(StoreError::NotAPlace(_))), "{error}");
+            assert!(matches!(error, DownloadError::Store(StoreError::NotAPlace { .. })), "{error}");
         }
         assert_eq!(to.read("a/precious"), b"precious");
     })
