@@ -14,6 +14,7 @@ mod database;
 mod entry;
 mod error;
 mod floors;
+mod guard;
 mod migrate;
 pub(crate) mod numbering;
 mod piped;
@@ -201,6 +202,8 @@ fn found(entries: Result<Vec<Entry>, CatalogueError>) -> Vec<Arc<Entry>> {
     entries.into_iter().map(Arc::new).collect()
 }
 
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 mod failure_tests;
 #[cfg(test)]
