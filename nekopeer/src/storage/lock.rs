@@ -12,6 +12,8 @@ use nekoproto::{PrivateError, open_private, private_folder};
 #[derive(Debug)]
 pub(crate) struct DataLock {
     file: File,
+    /// Whether a process has locked it before.
+    pub(crate) was_used: bool,
 }
 
 /// Why the data folder cannot be locked.
@@ -72,9 +74,10 @@ impl DataLock {
             }
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
+        let was_used = file.metadata().map_err(unusable)?.len() > 0;
         file.set_len(0).and_then(|()| file.rewind()).map_err(unusable)?;
         writeln!(file, "{}", std::process::id()).map_err(unusable)?;
-        Ok(Self { file })
+        Ok(Self { file, was_used })
     }
 
     /// The id of the process that has locked the folder; `None` if none has.

@@ -21,6 +21,8 @@ mod piped;
 mod placing;
 mod progress;
 mod publish;
+mod restore;
+mod salvage;
 mod schema;
 mod tables;
 mod untold;
@@ -38,8 +40,13 @@ pub(crate) use self::{
     entry::{Copy, Entry},
     placing::ToPlace,
     publish::{Draft, Published},
+    restore::Restored,
+    salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},
 };
+
+/// Name of the database's file in the data folder.
+pub(crate) const FILE: &str = "catalogue.redb";
 
 /// Entries with the same bytes that are looked at: one is mostly enough.
 const SAME_BYTES_MAX: usize = 256;
@@ -61,7 +68,7 @@ impl Catalogue {
     /// # Errors
     /// It cannot be used; the files are unchanged.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
-        let tables = Tables::open(&folder.join("catalogue.redb"), identity.id())?;
+        let tables = Tables::open(&folder.join(FILE), identity.id())?;
         let (noted, placing) = Default::default();
         Ok(Self { identity, tables, noted, placing })
     }
