@@ -9,8 +9,8 @@ use super::{
     *,
 };
 
-const SEEDS: u64 = 120;
-const ENTRIES: u64 = 150;
+const SEEDS: u64 = 40;
+const ENTRIES: u64 = 60;
 
 fn name(text: &str) -> FileName {
     FileName::new(text).unwrap()
