@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
-use nekoproto::{NetworkName, transport::Security};
+use nekoproto::{NetworkName, budget::BUDGET_DEFAULT, transport::Security};
 
 /// Where an indexer listens unless told otherwise, and where a peer looks for one.
 pub const DEFAULT_PORT: u16 = 7707;
@@ -39,6 +39,8 @@ pub struct Config {
     pub is_leaf: bool,
     /// Whether it is announced by multicast, if others than this machine can reach it.
     pub announce: bool,
+    /// Bytes that are kept for other nodes at most, see [`Budget`](nekoproto::budget::Budget).
+    pub memory: usize,
 }
 
 /// Whom a query goes to.
@@ -65,6 +67,7 @@ impl Default for Config {
             http_hosts: Vec::new(),
             is_leaf: false,
             announce: false,
+            memory: BUDGET_DEFAULT,
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
 use nekoproto::{
-    Identity, IdentityError, NodeId, PrivateError, Role, private_folder,
+    Identity, IdentityError, NodeId, PrivateError, Role,
+    budget::Budget,
+    private_folder,
     transport::{Endpoint, EndpointConfig, EndpointError, Security},
 };
 
@@ -74,12 +76,13 @@ impl Indexer {
         config.validate()?;
         let (identity, was_here) = identity(&config)?;
         let node = identity.id();
-        let endpoint = Endpoint::new(EndpointConfig {
+        let endpoint_config = EndpointConfig {
             identity,
             role: Role::Indexer,
             network: config.network.clone(),
             security: config.security,
-        })?;
+        };
+        let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
         let listener = endpoint
             .bind(config.listen)
             .map_err(|source| StartError::Listen { addr: config.listen, source })?;

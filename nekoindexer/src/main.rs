@@ -1,6 +1,13 @@
 //! The indexer as a program: reads its configuration, says where it listens, runs until told to stop.
 
-use std::{io::Write, net::SocketAddr, num::NonZeroUsize, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    io::Write,
+    net::SocketAddr,
+    num::{NonZeroU64, NonZeroUsize},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::Context;
 use clap::Parser;
@@ -8,7 +15,7 @@ use nekoindexer::{
     Config, Indexer, Routing,
     config::LEASE_SECS_MAX,
     logging,
-    settings::{self, CommonArgs, Program, Tool},
+    settings::{self, CommonArgs, Program, Tool, units},
     threads::{self, THREADS_DEFAULT, THREADS_MAX},
     visible::visible,
 };
@@ -52,6 +59,9 @@ struct Args {
     /// Names under which HTTP is answered, beside localhost and IP addresses
     #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',')]
     http_hosts: Vec<String>,
+    /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it
+    #[arg(long, value_name = "BYTES", value_parser = units::memory, default_value = "192MiB")]
+    memory: NonZeroU64,
     /// Plain TCP instead of TLS; all nodes of a network must agree
     #[arg(long)]
     insecure: bool,
@@ -104,6 +114,7 @@ impl Args {
             http_hosts: self.http_hosts.clone(),
             is_leaf: false,
             announce: !self.no_discovery,
+            memory: units::budget(self.memory),
         }
     }
 }

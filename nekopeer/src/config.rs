@@ -2,7 +2,9 @@
 
 use std::{collections::HashMap, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
-use nekoproto::{NetworkName, NodeId, Policy, limits::QUERY_DEADLINE_DEFAULT, transport::Security};
+use nekoproto::{
+    NetworkName, NodeId, Policy, budget::BUDGET_DEFAULT, limits::QUERY_DEADLINE_DEFAULT, transport::Security,
+};
 
 use crate::{state::freshness::OnStale, storage::remembered::Home};
 
@@ -38,6 +40,8 @@ pub struct Config {
     pub limit_up: Option<NonZeroU64>,
     /// Limit on the file bytes fetched per second, over all sources.
     pub limit_down: Option<NonZeroU64>,
+    /// Bytes that are kept for other nodes at most, see [`Budget`](nekoproto::budget::Budget).
+    pub memory: usize,
 }
 
 impl Config {
@@ -59,6 +63,7 @@ impl Config {
             query_deadline: QUERY_DEADLINE_DEFAULT,
             limit_up: None,
             limit_down: None,
+            memory: BUDGET_DEFAULT,
         }
     }
 

@@ -11,6 +11,7 @@ mod layers;
 mod print;
 mod table;
 mod tools;
+pub mod units;
 
 use std::{
     env,

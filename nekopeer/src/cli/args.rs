@@ -5,10 +5,11 @@ use std::{env, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand, ValueEnum};
 use nekoindexer::{
     config::DEFAULT_PORT,
-    settings::{CommonArgs, Program, Tool},
+    settings::{CommonArgs, Program, Tool, units as memory},
 };
 use nekoproto::{
     Mode, NetworkName,
+    budget::BUDGET_DEFAULT,
     limits::POLICY_SECS_MAX,
     transport::{Security, resolve},
 };
@@ -81,6 +82,9 @@ pub struct NodeArgs {
     /// Bytes a second that are fetched at most, from all sources together [default: no limit]
     #[arg(long, global = true, value_name = "RATE", value_parser = units::rate)]
     pub limit_down: Option<NonZeroU64>,
+    /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it [default: 192MiB]
+    #[arg(long, global = true, value_name = "BYTES", value_parser = memory::memory)]
+    pub memory: Option<NonZeroU64>,
     /// What happens to a copy here when a newer version is out [default: keep]
     #[arg(long, global = true, value_name = "WHAT")]
     pub on_stale: Option<StaleArg>,
@@ -203,9 +207,15 @@ impl NodeArgs {
             ttr: self.policy.ttr.map(|secs| Duration::from_secs(secs.into())),
             limit_up: self.limit_up,
             limit_down: self.limit_down,
+            memory: self.memory(),
             on_stale: self.on_stale.map(OnStale::from).unwrap_or_default(),
             ..Config::new(&self.dir)
         }
+    }
+
+    /// The budget of a node of this process.
+    pub(super) fn memory(&self) -> usize {
+        self.memory.map_or(BUDGET_DEFAULT, memory::budget)
     }
 
     /// The same in the network of a command's tickets, unless a network is given.

@@ -214,6 +214,7 @@ async fn start(args: &NodeArgs) -> Result<IndexerHandle, StartError> {
         // It stays the same, so that tickets that name it stay good.
         data_dir: Some(args.data_dir()),
         is_leaf: true,
+        memory: args.memory(),
         ..nekoindexer::Config::default()
     };
     match spawn(config.clone()).await {

@@ -18,6 +18,7 @@ use super::{
     tls::{Tls, proven_node},
 };
 use crate::{
+    budget::{Account, BUDGET_DEFAULT, Budget},
     identity::Identity,
     limits::HANDSHAKE_TIMEOUT,
     messages::{Hello, HelloRefusal, NetworkName, Purpose, Role},
@@ -50,6 +51,7 @@ pub struct EndpointConfig {
 /// One node's side of all its connections.
 pub struct Endpoint {
     config: EndpointConfig,
+    budget: Arc<Budget>,
     tls: Option<Tls>,
     /// Where it listens, if it does.
     listens_on: Mutex<Option<SocketAddr>>,
@@ -77,19 +79,35 @@ pub struct Connection {
     pub remote: Remote,
     /// What it was opened for.
     pub purpose: Purpose,
+    /// What is kept for the other end.
+    pub account: Account,
 }
 
 impl Endpoint {
-    /// An endpoint that does not listen yet.
+    /// An endpoint that does not listen yet, with a budget of [`BUDGET_DEFAULT`] of its own.
     ///
     /// # Errors
     /// The TLS library refuses the key.
     pub fn new(config: EndpointConfig) -> Result<Arc<Self>, EndpointError> {
+        Self::with_budget(config, Budget::new(BUDGET_DEFAULT))
+    }
+
+    /// An endpoint that does not listen yet; what it keeps for others is taken from `budget`.
+    ///
+    /// # Errors
+    /// The TLS library refuses the key.
+    pub fn with_budget(config: EndpointConfig, budget: Arc<Budget>) -> Result<Arc<Self>, EndpointError> {
         let tls = match config.security {
             Security::Tls => Some(Tls::new(&config.identity)?),
             Security::Insecure => None,
         };
-        Ok(Arc::new(Self { config, tls, listens_on: Mutex::default() }))
+        Ok(Arc::new(Self { config, budget, tls, listens_on: Mutex::default() }))
+    }
+
+    /// The bytes kept for other nodes.
+    #[must_use]
+    pub const fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// This node's id.
@@ -156,7 +174,8 @@ impl Endpoint {
         if theirs.node == self.node() {
             return Err(ConnectError::Refused(HelloRefusal::Yourself));
         }
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose })
+        let account = self.budget.account(addr.ip(), theirs.node);
+        Ok(Connection { io, remote: remote(&theirs, addr), purpose, account })
     }
 
     /// Does the handshake of an accepted TCP connection.
@@ -173,7 +192,8 @@ impl Endpoint {
         };
         let answer = |theirs: &Hello| self.answer(theirs, here);
         let theirs = handshake::accept(&mut io, self.identity(), proven, answer).await?;
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose })
+        let account = self.budget.account(addr.ip(), theirs.node);
+        Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose, account })
     }
 
     fn answer(&self, theirs: &Hello, here: IpAddr) -> Result<Hello, HelloRefusal> {
