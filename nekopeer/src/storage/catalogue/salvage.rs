@@ -134,9 +134,8 @@ fn salvage(aside: &Path) -> Result<Salvaged, redb::Error> {
         from_row(name, row).filter(|entry| entry.record.to_signed().verify().is_ok())
     };
     let (mut entries, is_whole) = rows(&transaction, FILES, verified);
-    let (versions, _) = rows(&transaction, VERSIONS, |name, number| {
-        Some((FileName::new(name).ok()?, Version::new(number)?))
-    });
+    let (versions, _) =
+        rows(&transaction, VERSIONS, |name, number| Some((FileName::new(name).ok()?, Version::new(number)?)));
     let (floors, _) = rows(&transaction, FLOORS, |(name, _), row| verified(name, row));
     entries.sort_by(|a, b| a.record.name.cmp(&b.record.name));
     entries.dedup_by(|a, b| a.record.name == b.record.name);
