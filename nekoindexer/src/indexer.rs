@@ -1,17 +1,11 @@
 //! Starts an indexer, hands out the running one, and stops it.
 
-use std::{
-    fs, io,
-    net::SocketAddr,
-    num::NonZeroUsize,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
 use nekoproto::{
-    Identity, IdentityError, NodeId, Role,
+    Identity, IdentityError, NodeId, PrivateError, Role,
     budget::Budget,
+    private_folder,
     tasks::spawn_until,
     transport::{Endpoint, EndpointConfig, EndpointError, Security},
 };
@@ -42,16 +36,9 @@ pub enum StartError {
     /// The configuration contradicts itself.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The data folder cannot be made.
-    #[error(
-        "cannot use the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
-    )]
-    DataDir {
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// The data folder cannot be made, or others may write there.
+    #[error(transparent)]
+    DataDir(#[from] PrivateError),
     /// The key cannot be had.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -255,7 +242,7 @@ fn identity(config: &Config) -> Result<(Identity, bool), StartError> {
 /// # Errors
 /// The folder or the key cannot be used.
 pub fn identity_in(folder: &Path) -> Result<(Identity, bool), StartError> {
-    fs::create_dir_all(folder).map_err(|source| StartError::DataDir { path: folder.to_owned(), source })?;
+    private_folder(folder)?;
     let file = folder.join("indexer.key");
     let was_here = file.exists();
     Ok((Identity::load_or_create(&file)?, was_here))

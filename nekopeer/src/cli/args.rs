@@ -154,6 +154,8 @@ pub enum Command {
     Serve,
     /// Print the id of this peer, which lists of allowed nodes name; its key is made if there is none
     Id,
+    /// Examine the catalogue; rebuild one that is damaged or lost from the files here and from what indexers know
+    Repair,
     /// The whole story in one process, on real files in a temporary folder
     Demo {
         /// MiB of the large file

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use nekoproto::Identity;
+use nekoproto::{Identity, private_folder};
 use tokio::time::sleep;
 
 use super::{
@@ -177,7 +177,7 @@ pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<End
 pub(super) fn id(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let folder = args.data_dir();
     let key = folder.join(KEY_FILE);
-    let _lock = (!key.exists()).then(|| DataLock::take(&folder)).transpose()?;
+    private_folder(&folder)?;
     let node = Identity::load_or_create(&key)?.id();
     match output.is_json() {
         true => output.object(&serde_json::json!({ "node": node.to_string() }))?,
