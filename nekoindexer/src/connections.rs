@@ -14,7 +14,7 @@ use nekoproto::{
 };
 use scopeguard::{defer, guard};
 use tokio::time::sleep;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     neighbors::{channel::Channel, links::Connected},
@@ -23,25 +23,23 @@ use crate::{
     state::standing::standing_of,
 };
 
-/// Whether the network has a secret that all its nodes prove.
-const IS_PRIVATE: bool = false;
 /// How often an indexer that is no neighbor, for want of a place, looks for one.
 const NO_PLACE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Keeps a link to the neighbor at `addr`, number `place` of the configuration.
+/// Keeps a link to the configured neighbor at `addr`, until `stop`.
 pub(crate) fn connect_neighbor(
     shared: &Arc<Shared>,
     endpoint: &Arc<Endpoint>,
-    place: usize,
     addr: SocketAddr,
+    stop: CancellationToken,
 ) {
     let serving = Arc::clone(shared);
     let open = move |connection: Connection| {
         let (connected, driver) = open_neighbor(&serving, connection, true);
         (connected, Box::pin(driver) as control::Driver)
     };
-    let link = Link::spawn(Arc::clone(endpoint), (addr, None), shared.stop.clone(), &shared.tasks, open);
-    shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link, place).await });
+    let link = Link::spawn(Arc::clone(endpoint), (addr, None), stop, &shared.tasks, open);
+    shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link).await });
 }
 
 /// Runs a connection to another indexer, which this end opened if it `leads`.
@@ -50,7 +48,7 @@ fn open_neighbor(
     Connection { io, remote, .. }: Connection,
     leads: bool,
 ) -> (Connected, impl Future<Output = ()> + use<>) {
-    let channel = Arc::new(Channel::new(remote.node.tag(), leads, standing_of(leads, IS_PRIVATE)));
+    let channel = Arc::new(Channel::new(remote.node.tag(), leads, standing_of(leads, shared.is_private)));
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
     let addr = remote.listens_at.unwrap_or(remote.addr);
     let service = Service { shared, remote, session: None, channel: known };
@@ -59,12 +57,12 @@ fn open_neighbor(
 }
 
 /// Tells the neighborhood of every change of a configured link, and advertises over it while it is up.
-async fn follow_link(shared: &Shared, link: &Link<Connected>, place: usize) {
-    let (state, neighbors) = (&shared.state, &shared.neighbors);
+async fn follow_link(shared: &Shared, link: &Link<Connected>) {
+    let (state, neighbors, addr) = (&shared.state, &shared.neighbors, link.addr());
     let mut link = link.watch();
     loop {
         let now = link.borrow_and_update().clone();
-        neighbors.links.configured_changed(place, &now);
+        neighbors.links.configured_changed(addr, &now);
         neighbors.changed();
         let goes_on = match &now {
             LinkState::Up { client: Connected { client, channel, .. }, .. } => {
@@ -95,7 +93,7 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let channel = Arc::clone(&connected.channel);
     let (driver, end) = abortable(driver);
     let mut driver = pin!(driver);
-    let standing = standing_of(false, IS_PRIVATE);
+    let standing = standing_of(false, shared.is_private);
     let arrive = || {
         let (connected, end) = (connected.clone(), (standing, end.clone()));
         shared.neighbors.links.arrived(node, connected, end, Instant::now())

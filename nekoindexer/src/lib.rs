@@ -25,6 +25,7 @@
 
 pub mod announce;
 pub mod config;
+mod configured;
 mod connections;
 mod counters;
 mod figures;
@@ -42,6 +43,7 @@ mod scans;
 mod service;
 pub mod settings;
 mod shared;
+pub mod signals;
 pub mod state;
 mod sweep;
 pub mod threads;
@@ -50,5 +52,5 @@ pub mod visible;
 mod walk;
 
 pub use config::{Config, ConfigError, Routing};
-pub use indexer::{Indexer, IndexerHandle, StartError};
+pub use indexer::{Indexer, IndexerHandle, StartError, identity_in};
 pub use routes::dashboard;

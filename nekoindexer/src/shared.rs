@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) node: NodeId,
     pub(crate) tag: NodeTag,
     pub(crate) lease: Duration,
+    /// Whether the network has a secret that all its nodes prove.
+    pub(crate) is_private: bool,
     pub(crate) routing: Routing,
     pub(crate) state: State,
     pub(crate) neighbors: Neighborhood,
@@ -59,6 +61,7 @@ impl Shared {
             node,
             tag: node.tag(),
             lease: config.lease,
+            is_private: config.access.secret.is_some(),
             routing: config.routing,
             state: State::new(Instant::now()),
             neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until),

@@ -210,10 +210,20 @@ impl Links {
         self.reachable.subscribe()
     }
 
-    /// The configured link at `place` changed.
-    pub(crate) fn configured_changed(&self, place: usize, state: &LinkState<Connected>) {
+    /// The configuration asks for a link to `addr`, or does not any more.
+    pub(crate) fn configure(&self, addr: SocketAddr, is_wanted: bool) {
         let mut known = self.known.lock();
-        let link = &mut known.configured[place];
+        known.configured.retain(|link| link.addr != addr);
+        if is_wanted {
+            known.configured.push(Configured::new(addr));
+        }
+        self.publish(&mut known);
+    }
+
+    /// The configured link to `addr` changed.
+    pub(crate) fn configured_changed(&self, addr: SocketAddr, state: &LinkState<Connected>) {
+        let mut known = self.known.lock();
+        let Some(link) = known.configured.iter_mut().find(|link| link.addr == addr) else { return };
         match state {
             LinkState::Up { remote, .. } if remote.role != Role::Indexer => {
                 link.connected = None; // away: there is no indexer at that address
@@ -234,7 +244,11 @@ impl Links {
                     warn!("a configured neighbor is this indexer itself; it is left out");
                 }
                 link.ourselves = ourselves;
-                link.why = Some(why.to_string());
+                let text = Some(why.to_string());
+                if why.is_of_access() && link.why != text {
+                    warn!(addr = %link.addr, "a configured neighbor is not connected: {why}");
+                }
+                link.why = text;
             }
             LinkState::Connecting => {}
         }

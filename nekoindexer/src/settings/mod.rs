@@ -24,6 +24,7 @@ use std::{
 };
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use nekoproto::NetworkName;
 
 pub use self::{access::AccessArgs, tools::Tool};
 use self::{
@@ -60,6 +61,17 @@ pub trait Program: CommandFactory + FromArgMatches {
     /// # Errors
     /// One line for people.
     fn validate(&self) -> Result<(), String>;
+}
+
+/// Reads a network's name.
+///
+/// # Errors
+/// One line for people.
+pub fn network(text: &str) -> Result<NetworkName, String> {
+    match text {
+        "" => Err("a network needs a name; leave the setting out for the default one".to_owned()),
+        _ => NetworkName::try_from(text.to_owned()).map_err(|error| error.to_string()),
+    }
 }
 
 /// The flags that every program has.
@@ -112,6 +124,22 @@ pub fn start<P: Program>() -> Result<P, ExitCode> {
             Err(ExitCode::from(EXIT_USAGE))
         }
     }
+}
+
+/// Reads the command line, the environment and the configuration file again, as they are now.
+///
+/// # Errors
+/// Everything that is wrong in them, one line each.
+pub fn again<P: Program>() -> Result<P, Vec<String>> {
+    let command = table::prepared(P::command());
+    let line: Vec<OsString> = env::args_os().collect();
+    let read = |error: clap::Error| vec![error.to_string()];
+    let matches = command.clone().try_get_matches_from(&line).map_err(read)?;
+    let given = P::from_arg_matches(&matches).map_err(read)?.common().config.clone();
+    let settings = table::settings(&command);
+    let file = layers::chosen_file(given, P::default_file());
+    let layers = Layers::load(&settings, &matches, file.as_ref())?;
+    layered(command, &line, &settings, layers).map(|(args, ..)| args)
 }
 
 /// Reads the command line with the values of the layers as defaults, and checks the whole.

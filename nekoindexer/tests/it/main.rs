@@ -17,6 +17,7 @@ mod neighbors;
 mod network;
 mod overload;
 mod program;
+mod signals;
 mod sim;
 mod summaries;
 mod trace;

@@ -18,7 +18,7 @@ use tarpc::client::RpcError;
 
 use super::{
     Indexers,
-    session::Session,
+    session::{HANGS_AFTER, Session},
     via::{Connected, Via},
 };
 use crate::state::choice::Candidate;
@@ -119,7 +119,8 @@ impl Indexers {
             // The deadline of each call is that of a single query.
             let deadline = Instant::now() + self.query_deadline;
             let msg_id = MsgId::random(); // the same for all indexers: the network handles it once
-            let asking = asked().map(|asked| ask_one(asked, scope, msg_id, names, deadline));
+            let has_others = asked().nth(1).is_some();
+            let asking = asked().map(|asked| ask_live(asked, has_others, scope, msg_id, names, deadline));
             let mut answers: FuturesUnordered<_> = asking.collect();
             while let Some(answer) = answers.next().await {
                 match answer {
@@ -180,6 +181,31 @@ impl Indexers {
         let mut known = known.lock();
         if known.get(name).is_none_or(|known| record.replaces(known)) {
             known.insert(name.clone(), record);
+        }
+    }
+}
+
+/// As [`ask_one`], but if there are others, one that gives no sign of life is not waited for.
+async fn ask_live(
+    asked: Asked<'_>,
+    has_others: bool,
+    scope: Scope,
+    msg_id: MsgId,
+    names: &[FileName],
+    deadline: Instant,
+) -> Result<Vec<QueryReply>, SearchError> {
+    let Asked::Session(session) = asked else { return ask_one(asked, scope, msg_id, names, deadline).await };
+    let hangs = async {
+        // Without a client it does not even take connections.
+        if let Some(client) = session.client_within(HANGS_AFTER).await {
+            session.hangs(&client).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = ask_one(asked, scope, msg_id, names, deadline) => answer,
+        () = hangs, if has_others => {
+            Err(SearchError::Unreachable { indexer: asked.addr(), why: "it does not answer".to_owned() })
         }
     }
 }

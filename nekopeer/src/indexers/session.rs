@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tarpc::client::RpcError;
 use tokio::{
     sync::{Notify, watch},
-    time::{sleep_until, timeout},
+    time::{sleep, sleep_until, timeout},
 };
 use tracing::{debug, warn};
 
@@ -34,7 +34,11 @@ use crate::{
 /// Time limit for a reply to a registration or a renewal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Time without an answer after which nobody waits for an indexer: it is told when it answers again.
-const HANGS_AFTER: Duration = Duration::from_secs(1);
+pub(super) const HANGS_AFTER: Duration = Duration::from_secs(1);
+/// The same for one that did not answer in that time before, and has not answered since.
+const STILL_HANGS_AFTER: Duration = Duration::from_millis(100);
+/// Time without an answer to a search after which an indexer is asked for a sign of life.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// The lease is renewed after 1/`RENEW_AT` of it.
 const RENEW_AT: u32 = 3;
 /// Number of versions told that are stored at once: each time waits for the disk.
@@ -68,6 +72,8 @@ struct Worker {
     lease_ms: AtomicU64,
     /// The indexer cannot list this peer over the current connection, as others could not reach it.
     is_unreachable: AtomicBool,
+    /// It gave no sign of life when it was last asked for one.
+    hangs: AtomicBool,
 }
 
 /// Why a call to an indexer failed.
@@ -110,6 +116,7 @@ impl Session {
             asked_at: Mutex::new(None),
             lease_ms: AtomicU64::new(u64::try_from(LEASE_FIRST.as_millis()).unwrap_or(u64::MAX)),
             is_unreachable: AtomicBool::new(false),
+            hangs: AtomicBool::new(false),
         });
         let working = Arc::clone(&worker);
         tasks.spawn_until_stop(async move { working.run().await });
@@ -205,6 +212,20 @@ impl Session {
         // A timeout shows as a missing client below.
         drop(timeout(patience, self.worker.link.tried()).await);
         self.worker.link.client()
+    }
+
+    /// Completes when the indexer, which was asked something just now, gives no sign of life for [`HANGS_AFTER`]. One that
+    /// only takes long for its answer is waited for.
+    pub(super) async fn hangs(&self, client: &IndexerServiceClient) {
+        let hangs = &self.worker.hangs;
+        let limit = if hangs.load(Ordering::Relaxed) { STILL_HANGS_AFTER } else { HANGS_AFTER };
+        sleep(ASKED_AGAIN_AFTER).await;
+        let sign = client.renew(call_within(limit - ASKED_AGAIN_AFTER)).await;
+        let is_silent = matches!(sign, Err(RpcError::DeadlineExceeded));
+        hangs.store(is_silent, Ordering::Relaxed);
+        if !is_silent {
+            std::future::pending().await
+        }
     }
 
     /// Why there is no connection, as text for the user.

@@ -20,6 +20,7 @@ mod numbering;
 mod one_number;
 mod origins;
 mod places;
+mod private_network;
 mod program;
 mod program_commands;
 mod program_damage;

@@ -11,6 +11,7 @@ use std::{
     task::Poll,
 };
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::secret::NetworkSecret;
@@ -29,6 +30,8 @@ pub struct Access {
 #[derive(Clone, Debug)]
 pub struct Allowed {
     list: watch::Sender<Option<Arc<HashSet<NodeId>>>>,
+    /// The nodes of this process: one may connect to the other, as a peer does to the indexer that it started.
+    own: Arc<Mutex<HashSet<NodeId>>>,
 }
 
 /// Why a list of nodes cannot be used.
@@ -61,7 +64,7 @@ pub enum AllowError {
 
 impl Default for Allowed {
     fn default() -> Self {
-        Self { list: watch::Sender::new(None) }
+        Self { list: watch::Sender::new(None), own: Arc::default() }
     }
 }
 
@@ -69,7 +72,12 @@ impl Allowed {
     /// Whether connections with `node` are allowed.
     #[must_use]
     pub fn admits(&self, node: NodeId) -> bool {
-        self.list.borrow().as_ref().is_none_or(|list| list.contains(&node))
+        self.list.borrow().as_ref().is_none_or(|list| list.contains(&node) || self.own.lock().contains(&node))
+    }
+
+    /// `node` is of this process, and always allowed.
+    pub(super) fn admit_own(&self, node: NodeId) {
+        self.own.lock().insert(node);
     }
 
     /// From now on the nodes in the file at `path` are allowed, or all if there is no file. Connections with others end.

@@ -105,6 +105,7 @@ impl Endpoint {
             Security::Tls => Some(Tls::new(&config.identity)?),
             Security::Insecure => None,
         };
+        config.access.allowed.admit_own(config.identity.id());
         Ok(Arc::new(Self { config, budget, tls, listens_on: Mutex::default() }))
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{sync::watch, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{info, warn};
+use tracing::info;
 
 use super::{
     backoff::Backoff,
@@ -108,7 +108,6 @@ async fn keep_connected<C: Clone>(
     state: &watch::Sender<LinkState<C>>,
 ) {
     let mut backoff = Backoff::new(BACKOFF_BASE, BACKOFF_MAX);
-    let mut was_refused = false;
     loop {
         // In a box, so that an open connection does not keep the room that a handshake takes.
         let why = match Box::pin(endpoint.dial(addr, Purpose::Control, expected)).await {
@@ -127,12 +126,7 @@ async fn keep_connected<C: Clone>(
             }
             Err(error) => error,
         };
-        if why.is_of_access() && !was_refused {
-            warn!(%addr, "not connected: {why}");
-        } else {
-            info!(%addr, error = %why, "not connected");
-        }
-        was_refused = why.is_of_access();
+        info!(%addr, error = %why, "not connected");
         state.send_replace(LinkState::Down(Arc::new(why)));
         sleep(backoff.pause(rand::random())).await;
     }
