@@ -109,7 +109,7 @@ impl Node {
     }
 
     fn links(&self, page: &mut Exposition<'_>) -> fmt::Result {
-        let (all, asked) = (self.shared.neighbors.links.standing(), self.shared.neighbors.links.current());
+        let (all, asked) = (self.shared.neighbors.links.reports(), self.shared.neighbors.links.current());
         let (now, clock) = (Instant::now(), clock::now());
         let up = all.iter().filter(|one| one.connected.is_some());
         let trusted = up
@@ -119,8 +119,10 @@ impl Node {
         let in_flight = asked.reachable.iter().map(|one| one.load.in_flight()).sum::<usize>();
         let states = [
             ("connected", up.clone().count()),
-            ("away", all.len() - up.count()),
+            ("away", all.len() - up.clone().count()),
             ("late", late.count()),
+            ("guest", up.clone().filter(|one| one.standing.is_guest()).count()),
+            ("unasked", up.count().saturating_sub(asked.reachable.len())),
             ("summary_trusted", trusted.count()),
         ];
         let states = states.map(|(state, count)| (state, count as u64));

@@ -72,6 +72,12 @@ const _: () = assert!(SEEN_FOR.as_secs() > DEADLINE_MAX.as_secs());
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of one hello message.
 pub const HELLO_BYTES_MAX: usize = 1024;
+/// Bytes of a network's secret, at least: what is shorter could be guessed from one recorded handshake.
+pub const SECRET_BYTES_MIN: usize = 32;
+/// Bytes of a network's secret, at most.
+pub const SECRET_BYTES_MAX: usize = 4096;
+/// Nodes on a list of allowed ones.
+pub const ALLOWED_MAX: usize = 64 * 1024;
 /// Bytes of a network's name.
 pub const NETWORK_BYTES_MAX: usize = 64;
 /// Indexers named by a ticket. One that answers is enough, and a ticket has to be typed.

@@ -60,9 +60,29 @@ pub enum ConnectError {
     /// The other end did not prove the id it claims.
     #[error("the node did not prove the id it claims")]
     Unproven,
+    /// The other end did not prove the network's secret.
+    #[error("the node did not prove the network's secret (--network-secret)")]
+    SecretUnproven,
+    /// The other end is not on the list of allowed nodes.
+    #[error("node {} is not on the list of allowed nodes (--allow FILE)", .0.short())]
+    NotAllowed(NodeId),
     /// A malformed hello.
     #[error("malformed hello")]
     Malformed,
+}
+
+impl ConnectError {
+    /// Whether secrets or lists of allowed nodes have to be changed before there is a connection.
+    #[must_use]
+    pub const fn is_of_access(&self) -> bool {
+        use HelloRefusal::{NotAllowed, SecretMissing, SecretUnasked, SecretWrong};
+        matches!(
+            self,
+            Self::SecretUnproven
+                | Self::NotAllowed(_)
+                | Self::Refused(SecretMissing | SecretUnasked | SecretWrong | NotAllowed)
+        )
+    }
 }
 
 /// Why a control connection ended.

@@ -27,6 +27,7 @@ use super::{
     error::ConnectError,
     pace::Pace,
     places::{Place, Places, Presence, Tenant},
+    turned_away::TurnedAway,
 };
 use crate::{
     limits::HANDSHAKE_TIMEOUT,
@@ -60,13 +61,15 @@ pub struct Arrivals {
     data: Places,
     refused: AtomicU64,
     failed: AtomicU64,
+    turned_away: TurnedAway,
 }
 
 impl Arrivals {
     fn new(role: Role) -> Self {
         let shares = shares(file_limit(), role == Role::Peer);
         let [handshakes, control, data] = [shares.handshakes, shares.control, shares.data].map(Places::new);
-        Self { handshakes, control, data, refused: AtomicU64::new(0), failed: AtomicU64::new(0) }
+        let (refused, failed) = <_>::default();
+        Self { handshakes, control, data, refused, failed, turned_away: TurnedAway::default() }
     }
 
     const fn all(&self) -> [&Places; 3] {
@@ -207,6 +210,7 @@ impl Welcome {
         S: Future<Output = ()>,
     {
         let ended = place.presence().ended();
+        let from = stream.peer_addr().ok();
         // In a box, so that an open connection does not keep the room that a handshake takes.
         let greeting = Box::pin(timeout(HANDSHAKE_TIMEOUT, self.greet(stream, place.presence())));
         let greeted = ended.run_until_cancelled(greeting).await;
@@ -216,7 +220,7 @@ impl Welcome {
             None => return debug!("connection closed: others came, and its handshake was not over"),
             Some(failed) => {
                 match failed {
-                    Ok(Err(error)) => debug!(%error, "connection refused"),
+                    Ok(Err(error)) => self.arrivals.turned_away.log(from, &error),
                     _ => debug!("connection closed: no hello in time"),
                 }
                 self.arrivals.failed.fetch_add(1, Relaxed);
@@ -224,19 +228,21 @@ impl Welcome {
             }
         };
         let Connection { remote, purpose, .. } = &connection;
-        let places = match purpose {
-            Purpose::Control => &self.arrivals.control,
-            Purpose::Data => &self.arrivals.data,
+        let (node, places) = match purpose {
+            Purpose::Control => (remote.node, &self.arrivals.control),
+            Purpose::Data => (remote.node, &self.arrivals.data),
         };
         let tenant = Tenant::at(remote.addr.ip(), Some(remote.node));
         let Some(place) = places.enter(tenant, connection.io.presence.clone()) else {
             return self.arrivals.refuse();
         };
+        let allowed = &self.endpoint.access().allowed;
         match purpose {
-            Purpose::Control => serve(connection).await,
+            Purpose::Control => allowed.while_admitted(node, serve(connection)).await,
             Purpose::Data => {
                 let ended = place.presence().ended();
-                ended.run_until_cancelled(serve(connection)).await.unwrap_or_default();
+                let serving = allowed.while_admitted(node, serve(connection));
+                ended.run_until_cancelled(serving).await.unwrap_or_default();
             }
         }
     }

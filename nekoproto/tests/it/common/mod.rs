@@ -9,7 +9,7 @@ use std::{
 
 use nekoproto::{
     FileName, Hello, Identity, NetworkName, Purpose, Role,
-    transport::{Connection, Endpoint, EndpointConfig, NodeIo, Security},
+    transport::{Access, Connection, Endpoint, EndpointConfig, NodeIo, Security},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
@@ -62,6 +62,7 @@ pub(crate) fn hello(seed: u8) -> Hello {
         role: Role::Peer,
         purpose: Purpose::Control,
         network: NetworkName::default(),
+        private: false,
         listen_port: 0,
         nonce: [seed; 32],
     }
@@ -74,7 +75,8 @@ pub(crate) fn endpoint(seed: u8, role: Role, security: Security) -> Arc<Endpoint
 
 /// The endpoint of the node with this seed.
 pub(crate) fn endpoint_in(network: NetworkName, seed: u8, role: Role, security: Security) -> Arc<Endpoint> {
-    Endpoint::new(EndpointConfig { identity: identity(seed), role, network, security }).unwrap()
+    let access = Access::default();
+    Endpoint::new(EndpointConfig { identity: identity(seed), role, network, security, access }).unwrap()
 }
 
 /// A listening node that hands out every connection after its handshake.
