@@ -88,8 +88,13 @@ async fn answers_that_are_not_read_take_a_bounded_memory() {
         let running = Running::begin(&["--neighbors", &neighbor.local_addr().to_string()]).await;
         let peer = honest(running.addr).await;
         let names: Vec<FileName> = (0..BATCH_MAX).map(long_name).collect();
-        let records = names.iter().map(|name| verified(ORIGIN, name.clone(), 1).to_signed());
-        peer.client.register(crate::common::patient(), registration(records)).await.unwrap().unwrap();
+        let records =
+            names.iter().map(|name| verified(ORIGIN, name.clone(), 1).to_signed()).collect::<Vec<_>>();
+        let there = Peer::join(2, neighbor.local_addr(), Security::Tls).await;
+        for holder in [&peer, &there] {
+            let all = registration(records.clone());
+            holder.client.register(crate::common::patient(), all).await.unwrap().unwrap();
+        }
         let asking = (0..8).map(async |n| {
             let mut io = attack(ATTACKER + n, running.addr).await.io;
             for id in 0..400 {
