@@ -84,6 +84,11 @@ impl Arena {
         Ok(target)
     }
 
+    /// Whoever registered last leaves.
+    pub(crate) fn leave(&mut self) {
+        self.registered.pop();
+    }
+
     /// One more indexer, which calls the first its neighbor; a file is registered there.
     pub(crate) async fn latecomer(&mut self, name: &str) -> anyhow::Result<Target> {
         let n = self.indexers.len();
@@ -133,7 +138,8 @@ impl Arena {
     /// What the system calls the processes of all nodes.
     pub(crate) fn ids(&self) -> Vec<(String, u32)> {
         let indexers = (0..).zip(&self.indexers);
-        let indexers = indexers.filter_map(|(n, node)| Some((format!("indexer {n}"), node.of_process(Some)?)));
+        let indexers =
+            indexers.filter_map(|(n, node)| Some((format!("indexer {n}"), node.of_process(Some)?)));
         let peers = self.peers.iter().filter_map(|peer| Some((peer.label.clone(), peer.id()?)));
         indexers.chain(peers).collect()
     }

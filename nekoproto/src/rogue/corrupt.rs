@@ -79,7 +79,8 @@ impl CorruptHolder {
         let (names, bait) = (vec![what.name.clone()], String::new());
         let order = Order { attack: Attack::Drip, insecure, indexer, peer: None, names, bait, third: None };
         let peer = Peer::connect(&order).await?;
-        let hit = peer.hits(&order).await?.into_iter().next().ok_or(RogueError::Lacks("a registered file"))?;
+        let hit =
+            peer.hits(&order).await?.into_iter().next().ok_or(RogueError::Lacks("a registered file"))?;
         let record = hit.record.unverified();
         let origin = hit.holders.iter().find(|holder| holder.node == record.origin);
         let origin = origin.ok_or(RogueError::Lacks("a registered origin"))?;

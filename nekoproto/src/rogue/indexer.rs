@@ -81,7 +81,8 @@ impl Neighbor {
     /// It is refused.
     pub async fn dial(endpoint: &Endpoint, addr: SocketAddr, habit: Habit) -> Result<Self, RogueError> {
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
-        let (client, driver) = control::open(connection.io, Service(habit).serve(), IndexerServiceClient::from);
+        let (client, driver) =
+            control::open(connection.io, Service(habit).serve(), IndexerServiceClient::from);
         Ok(Self { client, driver: AbortOnDropHandle::new(tokio::spawn(driver)) })
     }
 
@@ -143,7 +144,12 @@ pub(super) async fn largest_summaries(order: &Order, count: usize) -> Result<(),
                     is_all: number == parts as u64,
                     changes,
                 };
-                neighbor.client.summarize(context::current(), news).await.map_err(refused)?.map_err(refused)?;
+                neighbor
+                    .client
+                    .summarize(context::current(), news)
+                    .await
+                    .map_err(refused)?
+                    .map_err(refused)?;
             }
             neighbor.ended().await;
             Ok(())

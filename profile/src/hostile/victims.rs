@@ -108,7 +108,7 @@ impl Victims {
                         Ok(downloads) => downloads.failed.join("; "),
                         Err(error) => format!("{error:#}"),
                     };
-                    if Instant::now() >= until || !said.contains("not found") && !said.contains("no source") {
+                    if Instant::now() >= until || !said.contains("nobody offers") {
                         return (reader, load.now().as_secs_f64(), said);
                     }
                     sleep(Duration::from_millis(200)).await;
@@ -144,7 +144,10 @@ impl Victims {
             return notes;
         }
         if let Ok((_reader, at_s, said)) = taking.await {
-            notes.push(format!("the get of the bait ended {:+.1} s from the attack's end: {said}", at_s - over_s));
+            notes.push(format!(
+                "the get of the bait ended {:+.1} s from the attack's end: {said}",
+                at_s - over_s
+            ));
             if at_s - over_s > RECOVERED_WITHIN.as_secs_f64() {
                 judged.missed.push("the get of the bait ended too late".to_owned());
             }
