@@ -76,8 +76,10 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<So
     let looking = tokio::spawn(look(arena.ids(), (lasts / LOOKS_MAX).max(LOOK_EVERY_MIN), stop.clone()));
     let mut soaked = Soaked::default();
     let reader = arena.peers_at(0).start("reader-0").await?;
-    let mut events = Events { random: StdRng::seed_from_u64(options.seed), reader, names, gets: 0, number: 0 };
+    let mut events =
+        Events { random: StdRng::seed_from_u64(options.seed), reader, names, gets: 0, number: 0 };
     let mut ticks = interval(Duration::from_secs(1) / options.rate.max(1));
+    crate::commands::note(&format!("soaking for {} min", options.minutes));
     let until = Instant::now() + lasts;
     while Instant::now() < until && !deployment.watch.is_stopped() {
         ticks.tick().await;
@@ -100,9 +102,14 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<So
 }
 
 /// Looks at the processes from time to time until stopped.
-async fn look(ids: Vec<(String, u32)>, every: Duration, stop: CancellationToken) -> Vec<(String, Vec<Taken>)> {
+async fn look(
+    ids: Vec<(String, u32)>,
+    every: Duration,
+    stop: CancellationToken,
+) -> Vec<(String, Vec<Taken>)> {
     let began = Instant::now();
-    let mut taken: Vec<(String, Vec<Taken>)> = ids.iter().map(|(label, _)| (label.clone(), Vec::new())).collect();
+    let mut taken: Vec<(String, Vec<Taken>)> =
+        ids.iter().map(|(label, _)| (label.clone(), Vec::new())).collect();
     let mut ticks = interval(every);
     while stop.run_until_cancelled(ticks.tick()).await.is_some() {
         for ((_, pid), (_, of)) in ids.iter().zip(&mut taken) {
@@ -191,10 +198,20 @@ impl Soaked {
         let line = |table: Table, (label, growth): (&str, Growth)| {
             let verdict = if growth.grows { "**grows**" } else { "steady" };
             let [first, last, per_hour, noise] = growth.shown();
-            table.line([label.to_owned(), growth.what.to_owned(), first, last, per_hour, noise, verdict.to_owned()])
+            table.line([
+                label.to_owned(),
+                growth.what.to_owned(),
+                first,
+                last,
+                per_hour,
+                noise,
+                verdict.to_owned(),
+            ])
         };
         let table = self.growths().fold(Table::new(heads), line);
-        let row = |(label, growth): (&str, Growth)| Row::named(format!("{label}: {}", growth.what)).and(growth.row());
+        let row = |(label, growth): (&str, Growth)| {
+            Row::named(format!("{label}: {}", growth.what)).and(growth.row())
+        };
         let [visits, updates, gets, more] = self.done;
         let [right, incomplete, wrong, failed] = self.found;
         let faults = self.faults.len();
@@ -216,7 +233,10 @@ impl Soaked {
             sections: vec![Section::of(table, self.growths().map(row).collect())],
             foot,
             facts: figures
-                .with("answers", json!({"right": right, "incomplete": incomplete, "wrong": wrong, "failed": failed}))
+                .with(
+                    "answers",
+                    json!({"right": right, "incomplete": incomplete, "wrong": wrong, "failed": failed}),
+                )
                 .with("faults", json!(self.faults))
                 .with("taken", json!(self.taken)),
             interrupted: deployment.watch.is_stopped(),
@@ -226,7 +246,8 @@ impl Soaked {
     /// A chart for each of memory, descriptors and threads.
     pub(crate) fn picture(&self) -> Picture {
         let lines = |figure: fn(&Taken) -> f64| -> Lines {
-            let points = |taken: &[Taken]| taken.iter().map(|taken| (taken.at_s / 60.0, figure(taken))).collect();
+            let points =
+                |taken: &[Taken]| taken.iter().map(|taken| (taken.at_s / 60.0, figure(taken))).collect();
             self.taken.iter().map(|(label, taken)| (label.clone(), points(taken))).collect()
         };
         crate::plot::proof::over_minutes([

@@ -10,7 +10,8 @@ use nekoproto::limits::TTL_MAX;
 pub(crate) use self::transfer::Transfer;
 use crate::run::setup::{Connecting, Setup};
 use crate::{
-    connections, goals, hostile, index, instructions, plan::scenario::Scenario, plan::topology::Topology, soak,
+    connections, goals, hostile, index, instructions, plan::scenario::Scenario, plan::topology::Topology,
+    soak,
 };
 
 /// Measures nekop2p, and checks every answer while doing so.
