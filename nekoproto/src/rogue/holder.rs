@@ -19,7 +19,7 @@ use crate::{
     limits::{BATCH_MAX, CHUNK_AVERAGE_MIN, CHUNKS_MAX, FILE_BYTES_MAX},
     messages::{DataReply, DataRequest, FetchRefusal, Freshness, Grant, Purpose},
     peer::PeerService,
-    transport::{Connection, Io, control},
+    transport::{Connection, NodeIo, control},
     values::{Chunk, ChunkHash, ContentHash, FileName, Manifest, SignedRecord},
 };
 
@@ -80,7 +80,7 @@ async fn answer(goods: Arc<Goods>, connection: Connection) {
 }
 
 impl Goods {
-    async fn answer_all(&self, mut io: Io) -> Result<(), RogueError> {
+    async fn answer_all(&self, mut io: NodeIo) -> Result<(), RogueError> {
         let grant = |len| Ok(Grant { len, freshness: Freshness::Fresh });
         loop {
             let mut request = vec![0; io.read_u32().await? as usize];
@@ -104,7 +104,7 @@ impl Goods {
     /// Sends `len` bytes in pieces: those that begin with a place are `piece` of it.
     async fn send<'a>(
         &self,
-        io: &mut Io,
+        io: &mut NodeIo,
         len: u64,
         piece: impl Fn(std::ops::RangeFrom<usize>) -> &'a [u8],
     ) -> Result<(), RogueError> {

@@ -8,7 +8,7 @@ use super::{connections, holder, indexer, peer, streams};
 use crate::{
     codec::CodecError,
     identity::Identity,
-    messages::{NetworkName, Role},
+    messages::Role,
     transport::{ConnectError, Endpoint, EndpointConfig, EndpointError, Security},
 };
 
@@ -199,8 +199,8 @@ impl Order {
 
     pub(super) fn endpoint_of(&self, identity: Identity, role: Role) -> Result<Arc<Endpoint>, RogueError> {
         let security = if self.insecure { Security::Insecure } else { Security::Tls };
-        let network = NetworkName::default();
-        Ok(Endpoint::new(EndpointConfig { identity, role, network, security })?)
+        let (network, access) = <_>::default();
+        Ok(Endpoint::new(EndpointConfig { identity, role, network, security, access })?)
     }
 
     pub(super) fn peer(&self) -> Result<SocketAddr, RogueError> {
