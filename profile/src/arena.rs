@@ -84,6 +84,11 @@ impl Arena {
         Ok(target)
     }
 
+    /// Whoever registered last leaves.
+    pub(crate) fn leave(&mut self) {
+        self.registered.pop();
+    }
+
     /// One more indexer, which calls the first its neighbor; a file is registered there.
     pub(crate) async fn latecomer(&mut self, name: &str) -> anyhow::Result<Target> {
         let n = self.indexers.len();

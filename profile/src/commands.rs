@@ -16,7 +16,7 @@ use crate::outcome::{Begin, Fault, Outcome};
 use crate::report::{Report, option_name};
 use crate::run::setup::{Connecting, Setup};
 use crate::{cluster::deployment::Deployment, floor::layouts, plan::scenario::Scenario};
-use crate::{compare, connections, goals, hostile, index, instructions, matrix, node, plot, transfer};
+use crate::{compare, connections, goals, hostile, index, instructions, matrix, node, plot, soak, transfer};
 use crate::{report::outputs::Outputs, run::Watch, transfer::folder::Folder};
 
 /// Does what the arguments say.
@@ -38,6 +38,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Matrix(matrix) => run_matrix(&matrix),
         Command::Transfer(args) => run_transfer(&args),
         Command::Hostile(args) => run_hostile(&args),
+        Command::Soak(args) => run_soak(&args),
         Command::Compare(compare) => run_compare(&compare),
         Command::Instructions(instructions) => run_instructions(&instructions),
         Command::Node(process) => {
@@ -130,6 +131,17 @@ fn run_hostile(args: &args::Proof<hostile::Options>) -> Result<Outcome, Fault> {
     })?;
     // An attack that harms is a result; a run that was ended early is not all of it.
     measured(&report, outputs.draw(|folder| plot::save(folder, "hostile", &plot::proof::attacks(&all)))?)
+}
+
+fn run_soak(args: &args::Proof<soak::Options>) -> Result<Outcome, Fault> {
+    let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
+    let (soaked, report) = Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), async |on| {
+        let soaked = soak::run(&args.options, &on).await?;
+        let report = soaked.report(&args.options, &on);
+        Ok((soaked, report))
+    })?;
+    finish(&report, outputs.draw(|folder| plot::save(folder, "soak", &soaked.picture()))?)?;
+    Ok(outcome(soaked.is_all_well() && !report.interrupted))
 }
 
 fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {

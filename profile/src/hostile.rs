@@ -101,7 +101,9 @@ async fn run_one(
         let (anew, stop) = (attack == Attack::Flood, stop.clone());
         tokio::spawn(load.clone().queries(if anew { NEWCOMERS_PER_S } else { QUERIES_PER_S }, anew, stop))
     };
-    let pause = async |time| drop(stop.run_until_cancelled(sleep(time)).await);
+    let pause = async |time| {
+        let _ = stop.run_until_cancelled(sleep(time)).await;
+    };
     pause(WARM_UP).await;
     let begin = load.now();
     pause(lasts / 2).await;
@@ -115,11 +117,11 @@ async fn run_one(
     let over = load.now();
     // Until all is as it was for some time, or too late.
     let calm = (lasts / 4).clamp(LOOK_EVERY * 5, LOOK_EVERY * 10);
-    let judge = |samples: &[Sample], end| Judged::of(samples, [begin, attacked, over, end]);
+    let most_us = Judged::of(&load.samples(), [begin, attacked, over, over]).most_us();
     loop {
         pause(LOOK_EVERY).await;
         let now = load.now();
-        let recovered = judge(&load.samples(), now).recovered;
+        let recovered = judge::recovered(&load.samples(), most_us, over, now);
         let is_calm = recovered.is_some_and(|after| now >= over + after + calm) && victims.is_done();
         if is_calm || now >= over + AFTER_MAX || deployment.watch.is_stopped() {
             break;
@@ -132,7 +134,7 @@ async fn run_one(
     stop.cancel();
     asking.await?;
     let samples = load.samples();
-    let mut judged = judge(&samples, end);
+    let mut judged = Judged::of(&samples, [begin, attacked, over, end]);
     judged.add_bound(peak_mib);
     let notes = victims.end(over.as_secs_f64(), &mut judged).await;
     arena.stop().await;
@@ -167,7 +169,6 @@ impl Attacked {
         };
         let peak = format!("{:.0}", self.peak_mib);
         let name = self.attack.name().to_owned();
-        let notes = self.notes.join("; ");
         vec![
             name,
             of(|s| s.figures.p50),
@@ -177,15 +178,14 @@ impl Attacked {
             peak,
             recovered,
             verdict,
-            notes,
         ]
     }
 
     /// What must hold, as goals.
     fn goals(&self, seconds: u32) -> Vec<Goal> {
-        let [before, during, _] = &self.judged.phases;
+        let [_, during, _] = &self.judged.phases;
         let recovered_s = self.judged.recovered.map_or(f64::INFINITY, |after| after.as_secs_f64());
-        let most_ms = judge::most_us(before.figures.p99) / 1e3;
+        let most_ms = self.judged.most_us() / 1e3;
         let faults = crate::report::count(self.judged.faults());
         let figures = [
             ("p99, ms", Bound::AtMost(most_ms), during.figures.p99 / 1e3),
@@ -223,9 +223,10 @@ pub(crate) fn report(all: &[Attacked], options: &Options, deployment: &Deploymen
         "peak MiB",
         "recovered s",
         "verdict",
-        "notes",
     ];
     let table = all.iter().fold(Table::new(heads), |table, attacked| table.line(attacked.line()));
+    let notes = all.iter().filter(|attacked| !attacked.notes.is_empty());
+    let notes = notes.map(|attacked| format!("{}: {}.", attacked.attack, attacked.notes.join("; ")));
     let held = all.iter().filter(|attacked| attacked.judged.missed.is_empty()).count();
     Report {
         kind: Some("hostile"),
@@ -240,7 +241,7 @@ pub(crate) fn report(all: &[Attacked], options: &Options, deployment: &Deploymen
             judge::RECOVERED_WITHIN.as_secs()
         ),
         sections: vec![Section::of(table, all.iter().map(Attacked::row).collect())],
-        foot: vec![format!("{held} of {} held.", all.len())],
+        foot: notes.chain([format!("{held} of {} held.", all.len())]).collect(),
         interrupted,
         ..Report::default()
     }

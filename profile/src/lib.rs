@@ -35,4 +35,5 @@ pub mod plan;
 pub mod plot;
 pub mod report;
 pub mod run;
+pub mod soak;
 pub mod transfer;

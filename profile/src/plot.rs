@@ -91,6 +91,8 @@ pub(crate) enum Shape {
     Dots,
     /// From the horizontal axis up, this wide, without a label.
     Bars(f64),
+    /// The same, pale.
+    Shade(f64),
 }
 
 impl Series {
@@ -199,8 +201,10 @@ impl Chart {
                         .label(label)
                         .legend(move |(x, y)| Circle::new((x + 9, y), 3, colour.filled()));
                 }
-                Shape::Bars(width) => {
-                    let bar = |(x, y)| Rectangle::new([(x, floor), (x + width, y)], colour.filled());
+                Shape::Bars(width) | Shape::Shade(width) => {
+                    let opacity = if matches!(shape, Shape::Bars(_)) { 1.0 } else { 0.25 };
+                    let style = colour.mix(opacity).filled();
+                    let bar = |(x, y)| Rectangle::new([(x, floor), (x + width, y)], style);
                     chart.draw_series(points.map(bar))?;
                 }
             }

@@ -9,7 +9,8 @@ use tokio::{
 };
 
 use super::{
-    Order, RogueError, peer,
+    Order, RogueError,
+    peer::{Peer, long_name, long_records},
     raw::{crowd, discard, frame},
 };
 use crate::{
@@ -26,10 +27,13 @@ const READS_BYTES: usize = 160 << 10;
 /// Queries that are sent together.
 const TOGETHER: u64 = 512;
 
-/// Sends calls for many long names, and reads an answer now and then, so that the connection is not idle.
+/// Sends calls for many long names, which are registered, and reads an answer now and then, so that the connection
+/// is not idle.
 pub(super) async fn unread(order: &Order, count: usize) -> Result<(), RogueError> {
     let order = order.clone();
-    let names: Names = List::first_of((0..BATCH_MAX).filter_map(|n| peer::long_name("unread", n)));
+    let registered = Peer::connect(&order).await?;
+    registered.register(long_records(registered.endpoint.identity(), "unread", 0..BATCH_MAX)?).await?;
+    let names: Names = List::first_of((0..BATCH_MAX).filter_map(|n| long_name("unread", n)));
     crowd(count, move |_| {
         let (order, names) = (order.clone(), names.clone());
         async move {
@@ -45,12 +49,15 @@ pub(super) async fn unread(order: &Order, count: usize) -> Result<(), RogueError
             };
             let read = async {
                 let mut some = vec![0; READS_BYTES];
-                while answers.read(&mut some).await? > 0 {
+                loop {
+                    answers.read_exact(&mut some).await?;
                     sleep(READS_EVERY).await;
                 }
-                Ok::<(), RogueError>(())
             };
-            tokio::try_join!(write, read).map(drop)
+            tokio::select! {
+                written = write => written,
+                read = read => read,
+            }
         }
     })
     .await

@@ -122,8 +122,7 @@ async fn fetch_manifest(
 }
 
 /// The middle of each chunk that is corrupted: at least one.
-#[must_use]
-pub fn flipped(manifest: &Manifest, percent: f64, seed: u64) -> Vec<u64> {
+fn flipped(manifest: &Manifest, percent: f64, seed: u64) -> Vec<u64> {
     let mut random = StdRng::seed_from_u64(seed);
     let chunks = manifest.chunks().len();
     let middle = |chunk: usize| {
@@ -192,7 +191,7 @@ impl Goods {
 
 /// Flips a bit of those bytes of `piece` that lie at one of `places`, which are in order; the piece begins
 /// at `offset` of the file.
-pub fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
+fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
     let end = offset + piece.len() as u64;
     let from = places.partition_point(|place| *place < offset);
     for place in places[from..].iter().take_while(|place| **place < end) {
@@ -204,11 +203,11 @@ pub fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
 
 /// Keeps what is sent to all readers together below a rate.
 #[derive(Debug)]
-pub struct Pace {
+struct Pace {
     /// Bytes a second; `None`: as many as go.
-    pub per_s: Option<NonZeroU64>,
+    per_s: Option<NonZeroU64>,
     /// When the next piece may go.
-    pub next: Mutex<Instant>,
+    next: Mutex<Instant>,
 }
 
 impl Pace {
@@ -224,12 +223,46 @@ impl Pace {
     }
 
     /// When a piece of `bytes` may go; the next is due later by what this one takes.
-    pub fn due(&self, now: Instant, bytes: u64, per_s: NonZeroU64) -> Instant {
+    fn due(&self, now: Instant, bytes: u64, per_s: NonZeroU64) -> Instant {
         #[expect(clippy::cast_precision_loss, reason = "a piece, and a rate")]
         let takes = Duration::from_secs_f64(bytes as f64 / per_s.get() as f64);
         let mut next = self.next.lock();
         let due = (*next).max(now);
         *next = due + takes;
         due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::{Chunk, ChunkHash};
+
+    #[test]
+    fn the_seed_chooses_which_chunks_are_corrupted() {
+        let chunk = Chunk { len: 100, hash: ChunkHash::from_bytes([0; 32]) };
+        let manifest = Manifest::new(vec![chunk; 1000]).unwrap();
+        let chosen = flipped(&manifest, 5.0, 7);
+        assert!((20..100).contains(&chosen.len()), "{}", chosen.len());
+        assert!(chosen.is_sorted() && chosen.iter().all(|at| at % 100 == 50));
+        assert_eq!(chosen, flipped(&manifest, 5.0, 7));
+        assert_eq!(flipped(&Manifest::new(vec![chunk; 3]).unwrap(), 0.001, 7).len(), 1, "at least one");
+    }
+
+    #[test]
+    fn only_the_chosen_places_of_a_piece_are_corrupted() {
+        let mut piece = vec![0; 10];
+        corrupt(&mut piece, 100, &[5, 99, 100, 104, 109, 110]);
+        assert_eq!(piece, [1, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn pieces_are_due_at_the_rate() {
+        let (per_s, now) = (NonZeroU64::new(1000).unwrap(), Instant::now());
+        let pace = Pace { per_s: Some(per_s), next: Mutex::new(now) };
+        let due: Vec<u128> = (0..11).map(|_| (pace.due(now, 100, per_s) - now).as_millis()).collect();
+        assert_eq!((due[0], due[1], due[10]), (0, 100, 1000));
+        let later = now + Duration::from_secs(60);
+        assert_eq!(pace.due(later, 100, per_s), later, "a pause gives no right to hurry");
     }
 }

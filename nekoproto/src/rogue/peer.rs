@@ -1,6 +1,6 @@
 //! A connection to an indexer as a peer has one, for what rogue peers register and ask.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc};
+use std::{collections::HashMap, net::SocketAddr, ops::Range, sync::Arc};
 
 use tarpc::context::{self, Context};
 use tokio_util::task::AbortOnDropHandle;
@@ -107,6 +107,20 @@ pub(super) fn long_name(kind: &str, n: usize) -> Option<FileName> {
     FileName::new(&[start, middle, end].concat()).ok()
 }
 
+/// Records of these long names. An indexer lists what an origin itself registers: one signature does for all.
+pub(super) fn long_records(
+    origin: &Identity,
+    kind: &str,
+    numbers: Range<usize>,
+) -> Result<Vec<SignedRecord>, RogueError> {
+    let (content, manifest) = (ContentHash::from_bytes([1; 32]), ManifestHash::from_bytes([2; 32]));
+    let first = long_name(kind, numbers.start).ok_or(RogueError::Lacks("a name"))?;
+    let first = record(origin, first, 1, content, manifest)?;
+    let named = |n| Some(Record { name: long_name(kind, n)?, ..first.unverified().clone() });
+    let signed = |record| SignedRecord::new(record, *first.signature());
+    Ok(numbers.filter_map(named).map(signed).collect())
+}
+
 /// Answers to the names in the order: the true records, held by nobody who is there.
 pub(super) async fn false_hits(order: &Order) -> Result<HashMap<FileName, QueryReply>, RogueError> {
     let third = order.third.ok_or(RogueError::Lacks("a third party"))?;
@@ -127,16 +141,9 @@ pub(super) async fn names(order: &Order, count: usize) -> Result<(), RogueError>
         let order = order.clone();
         async move {
             let peer = Peer::connect(&order).await?;
-            // An indexer lists what an origin itself registers: one signature does for all.
-            let (content, manifest) = (ContentHash::from_bytes([1; 32]), ManifestHash::from_bytes([2; 32]));
-            let name = long_name("names", 0).ok_or(RogueError::Lacks("a name"))?;
-            let first = record(peer.endpoint.identity(), name, 1, content, manifest)?;
-            for batch in (0..count).collect::<Vec<_>>().chunks(BATCH_MAX) {
-                let records = batch.iter().filter_map(|n| {
-                    let record = Record { name: long_name("names", *n)?, ..first.unverified().clone() };
-                    Some(SignedRecord::new(record, *first.signature()))
-                });
-                peer.register(records.collect()).await?;
+            for first in (0..count).step_by(BATCH_MAX) {
+                let records = long_records(peer.endpoint.identity(), "names", first..first + BATCH_MAX)?;
+                peer.register(records).await?;
             }
             peer.ended().await;
             Ok(())

@@ -146,11 +146,6 @@ impl Load {
         locked(&self.targets).push(target);
     }
 
-    /// From now on this is not asked for any more.
-    pub(crate) fn remove(&self, name: &FileName) {
-        locked(&self.targets).retain(|target| target.name != *name);
-    }
-
     /// Whether it is found now.
     pub(crate) async fn finds(&self, target: &Target) -> bool {
         self.askers[0].ask(target, Instant::now()).await == Found::Right

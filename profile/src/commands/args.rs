@@ -11,6 +11,7 @@ pub(crate) use self::transfer::Transfer;
 use crate::run::setup::{Connecting, Setup};
 use crate::{
     connections, goals, hostile, index, instructions, plan::scenario::Scenario, plan::topology::Topology,
+    soak,
 };
 
 /// Measures nekop2p, and checks every answer while doing so.
@@ -44,6 +45,8 @@ pub(crate) enum Command {
     Transfer(Box<Transfer>),
     /// Attacks: what honest clients see before, during and after, and what the attacked node takes
     Hostile(Proof<hostile::Options>),
+    /// A small network for a long time, and whether memory, descriptors or threads of a process grow
+    Soak(Proof<soak::Options>),
     /// Two results beside each other; exit code 1 if the second is worse
     Compare(Compare),
     /// Instructions of the hot functions, counted by valgrind and compared with the recorded numbers

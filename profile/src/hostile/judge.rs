@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::arena::load::{Found, Sample};
 use crate::report::figures::{Figures, rounded};
+use crate::report::median;
 
 /// The parts of a run, as results name them.
 pub const PHASES: [&str; 3] = ["before", "during", "after"];
@@ -17,7 +18,7 @@ pub const RECOVERED_WITHIN: Duration = Duration::from_secs(5);
 const WINDOW: Duration = Duration::from_millis(500);
 
 /// The longest p99 in microseconds during an attack, by what it was before.
-pub fn most_us(before_us: f64) -> f64 {
+fn most_us(before_us: f64) -> f64 {
     before_us.mul_add(3.0, 5000.0)
 }
 
@@ -43,6 +44,19 @@ pub struct Judged {
     pub recovered: Option<Duration>,
     /// What did not hold.
     pub missed: Vec<String>,
+}
+
+/// How long after `over` the last window ended in which something went wrong or the median took more than `most_us`;
+/// `None` if that was the last one before `end`.
+pub fn recovered(samples: &[Sample], most_us: f64, over: Duration, end: Duration) -> Option<Duration> {
+    let windows = (0..).map(|n| over + WINDOW * n).take_while(|from| *from < end);
+    let is_bad = |from: &Duration| {
+        let within = samples.iter().filter(|sample| (*from..*from + WINDOW).contains(&sample.at));
+        let took = within.clone().map(|sample| sample.took.as_secs_f64() * 1e6);
+        within.clone().any(|sample| sample.found != Found::Right) || median(took) > most_us
+    };
+    let after = windows.filter(is_bad).last().map_or(Duration::ZERO, |from| from + WINDOW - over);
+    Some(after).filter(|after| over + *after < end)
 }
 
 impl Seen {
@@ -77,13 +91,7 @@ impl Judged {
         let spans = [(begin, attacked), (attacked, over), (over, end)];
         let phases = spans.map(|(from, to)| Seen::of(within(from, to)));
         let most = most_us(phases[0].figures.p99);
-        let windows = (0..).map(|n| over + WINDOW * n).take_while(|from| *from < end);
-        let last_bad = windows.filter(|from| {
-            let seen = Seen::of(within(*from, *from + WINDOW));
-            seen.faults() > 0 || seen.figures.p50 > most
-        });
-        let recovered = last_bad.last().map_or(Duration::ZERO, |from| from + WINDOW - over);
-        let recovered = Some(recovered).filter(|after| over + *after < end);
+        let recovered = recovered(samples, most, over, end);
         let mut missed = Vec::new();
         let p99 = phases[1].figures.p99;
         if p99 > most {
@@ -103,6 +111,11 @@ impl Judged {
             missed.push("not recovered in time".to_owned());
         }
         Self { phases, recovered, missed }
+    }
+
+    /// The longest p99 in microseconds during the attack.
+    pub(crate) fn most_us(&self) -> f64 {
+        most_us(self.phases[0].figures.p99)
     }
 
     pub(crate) fn add_bound(&mut self, peak_mib: f64) {

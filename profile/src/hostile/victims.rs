@@ -108,7 +108,7 @@ impl Victims {
                         Ok(downloads) => downloads.failed.join("; "),
                         Err(error) => format!("{error:#}"),
                     };
-                    if Instant::now() >= until || !said.contains("not found") && !said.contains("no source") {
+                    if Instant::now() >= until || !said.contains("nobody offers") {
                         return (reader, load.now().as_secs_f64(), said);
                     }
                     sleep(Duration::from_millis(200)).await;

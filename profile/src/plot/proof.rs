@@ -1,10 +1,10 @@
-//! What clients saw over time under attack.
+//! What clients saw over time under attack, and what processes took over minutes.
 
 use std::time::Duration;
 
 use plotters::prelude::SeriesLabelPosition::UpperRight;
 
-use super::{Axis, Chart, Picture, Points, Series, Shape, extent, micros};
+use super::{Axis, Chart, Lines, Picture, Points, Series, Shape, extent, micros, whole};
 use crate::arena::load::Found;
 use crate::hostile::Attacked;
 use crate::report::figures::Figures;
@@ -43,7 +43,7 @@ fn chart(attacked: &Attacked) -> Chart {
     let bad: Points = bad.map(|sample| (at_s(sample.at), sample.took.as_secs_f64() * 1e6)).collect();
     let (_, least, most) = extent(&vec![(String::new(), line.clone()), (String::new(), bad.clone())]);
     let top = most * 4.0;
-    let shade = Shape::Bars(at_s(over) - at_s(from));
+    let shade = Shape::Shade(at_s(over) - at_s(from));
     let series = vec![
         Series::new("", shade, SPAN, vec![(at_s(from), top)]),
         Series::new(attacked.attack.name(), Shape::Line, LINE, line),
@@ -51,9 +51,25 @@ fn chart(attacked: &Attacked) -> Chart {
     ];
     let range = least.min(1000.0) / 1.5..top;
     Chart {
-        x: Axis::new("seconds", at_s(end), |x| format!("{x:.0}")),
+        x: Axis::new("seconds", at_s(end), |x| format!("{x:.1}")),
         y: Axis { range, is_logarithmic: true, ..Axis::new("", top, micros) },
         series,
         legend: UpperRight,
     }
+}
+
+/// A chart for each kind of thing that processes take.
+pub(crate) fn over_minutes(charts: [(&'static str, Lines); 3]) -> Picture {
+    let chart = |(up, lines): (&'static str, Lines)| {
+        let (right, _, most) = extent(&lines);
+        let line = |(colour, (label, points))| Series::new(label, Shape::Line, colour, points);
+        Chart {
+            x: Axis::new("minutes", right.max(0.01), |x| format!("{x:.1}")),
+            y: Axis::new(up, most * 1.4, whole),
+            series: (0..).zip(lines).map(line).collect(),
+            legend: UpperRight,
+        }
+    };
+    let subtitle = "of each process of the network".to_owned();
+    Picture { title: "What a long run takes".to_owned(), subtitle, charts: charts.map(chart).into() }
 }

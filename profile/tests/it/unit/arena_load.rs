@@ -1,0 +1,40 @@
+//! Tests of `arena/load.rs`.
+
+use std::net::SocketAddr;
+
+use nekoproto::{Hit, Holder, Identity, List, QueryReply, SignedRecord};
+use profile::arena::load::*;
+use profile::plan::workload::sign_record;
+
+fn file(seed: u8) -> (SignedRecord, Holder) {
+    let origin = Identity::from_seed(&[seed; 32]);
+    let holder = Holder::new(origin.id(), SocketAddr::from(([127, 0, 0, 1], 4000)));
+    (sign_record(&origin, "a/file.bin").to_signed(), holder)
+}
+
+fn reply(hits: &[(&SignedRecord, &[Holder])], complete: bool) -> QueryReply {
+    let hit = |(record, holders): &(&SignedRecord, &[Holder])| Hit {
+        record: (*record).clone(),
+        holders: List::first_of(holders.iter().copied()),
+    };
+    QueryReply { hits: List::first_of(hits.iter().map(hit)), complete, messages: 1 }
+}
+
+#[test]
+fn answers_are_judged_by_what_is_there() {
+    let ((record, holder), (other, stranger)) = (file(1), file(2));
+    let target = Target::held(record.clone(), holder);
+    let cases = [
+        (reply(&[(&record, &[holder])], true), Found::Right),
+        (reply(&[(&record, &[holder])], false), Found::Incomplete),
+        (reply(&[(&other, &[stranger]), (&record, &[holder])], true), Found::Right),
+        (reply(&[], true), Found::Wrong),
+        (reply(&[], false), Found::Incomplete),
+        (reply(&[(&other, &[stranger])], true), Found::Wrong),
+        (reply(&[(&record, &[stranger, holder])], true), Found::Wrong),
+        (reply(&[(&record, &[])], true), Found::Wrong),
+    ];
+    for (n, (reply, found)) in cases.iter().enumerate() {
+        assert_eq!(target.judge(reply), *found, "case {n}");
+    }
+}
