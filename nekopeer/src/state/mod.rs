@@ -9,4 +9,5 @@ pub(crate) mod registrations;
 pub(crate) mod schedule;
 pub(crate) mod standing;
 pub(crate) mod turns;
+pub(crate) mod upload_turns;
 pub(crate) mod witness;

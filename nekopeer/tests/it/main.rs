@@ -40,3 +40,4 @@ mod sessions;
 mod sharing;
 mod tickets;
 mod transfer;
+mod uploads;

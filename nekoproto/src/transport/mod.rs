@@ -31,7 +31,7 @@ pub use control::{
 };
 pub use data::{
     hang_up::{HangUp, HangUpOnDrop},
-    stream::DataStream,
+    stream::{DataStream, encoded},
 };
 pub use endpoint::{Connection, Endpoint, EndpointConfig, Remote, Security};
 pub use error::{ConnectError, DataError, EndpointError, FrameError};
