@@ -5,6 +5,7 @@ pub(crate) mod contest;
 pub(crate) mod copies;
 pub(crate) mod freshness;
 pub(crate) mod outdated;
+pub(crate) mod pace;
 pub(crate) mod registrations;
 pub(crate) mod schedule;
 pub(crate) mod standing;
