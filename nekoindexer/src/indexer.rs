@@ -4,6 +4,7 @@ use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use nekoproto::{
     Identity, IdentityError, NodeId, Role,
+    budget::Budget,
     transport::{Endpoint, EndpointConfig, EndpointError, Security},
 };
 
@@ -12,6 +13,7 @@ use crate::{
     config::{Config, ConfigError},
     connections,
     http::{HttpConfig, HttpDoor},
+    neighbors::judging,
     routes::{self, View},
     shared::Shared,
     sweep,
@@ -81,12 +83,14 @@ impl Indexer {
         config.validate()?;
         let (identity, was_here) = identity(&config)?;
         let node = identity.id();
-        let endpoint = Endpoint::new(EndpointConfig {
+        let endpoint_config = EndpointConfig {
             identity,
             role: Role::Indexer,
             network: config.network.clone(),
             security: config.security,
-        })?;
+            access: config.access.clone(),
+        };
+        let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
         let listener = endpoint
             .bind(config.listen)
             .map_err(|source| StartError::Listen { addr: config.listen, source })?;
@@ -111,6 +115,7 @@ impl Indexer {
         }
         shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
         shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
+        shared.spawn_until_stop(|shared| async move { judging::run(&shared).await });
         let announcement = config
             .announce
             .then(|| announce(node, local_addr, &config.network, config.security == Security::Insecure));

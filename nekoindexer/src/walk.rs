@@ -156,10 +156,10 @@ async fn pass_on<V: Visitor>(
         Routing::Summary => split(shared, visitor, neighbors, ask, &forwarded),
     };
     let mut answers = FuturesUnordered::new();
-    let ask = |place: &usize| {
-        self::ask::<V>(*place, &neighbors.reachable[*place], forwarded.clone(), now, now + budget)
+    let ask = |place: &usize, began: Instant| {
+        self::ask::<V>(shared, *place, &neighbors.reachable[*place], forwarded.clone(), began, now + budget)
     };
-    answers.extend(first.iter().map(ask));
+    answers.extend(first.iter().map(|place| ask(place, now)));
     visitor.asks(&first, false);
     let mut asked = first.len();
     if !later.is_empty() {
@@ -174,7 +174,8 @@ async fn pass_on<V: Visitor>(
             });
         } else {
             asked += later.len();
-            answers.extend(later.iter().map(ask)); // a summary must not lose an answer
+            let began = Instant::now();
+            answers.extend(later.iter().map(|place| ask(place, began))); // a summary must not lose an answer
             visitor.asks(&later, true);
         }
     }
@@ -235,6 +236,7 @@ fn split<V: Visitor>(
 }
 
 async fn ask<V: Visitor>(
+    shared: &Shared,
     place: usize,
     neighbor: &Neighbor,
     request: QueryRequest,
@@ -244,9 +246,13 @@ async fn ask<V: Visitor>(
     let Some(asking) = neighbor.load.ask(now) else {
         return (place, Err(NoAnswer::Busy)); // many wait for it already, and it says nothing
     };
-    let answer = V::call(&neighbor.connected.client, call_until(deadline), request).await;
+    let until = neighbor.waited_for(now, deadline);
+    let answer = V::call(&neighbor.connected.client, call_until(until), request).await;
     if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
         asking.answered(Instant::now);
+    }
+    if neighbor.is_judged_by(&answer, now, until) {
+        shared.neighbors.links.judged();
     }
     let answer = match answer {
         Ok(Ok(reply)) => Ok(reply),

@@ -11,6 +11,7 @@ use nekoindexer::http::TokenError;
 use nekoproto::{
     FileName, Identity, IdentityError, IndexerAddr, List, NodeId, Position, Role, Search, TraceReply,
     VerifiedRecord,
+    budget::Budget,
     limits::TICKET_INDEXERS_MAX,
     transport::{Endpoint, EndpointConfig, EndpointError, Listener},
 };
@@ -107,12 +108,14 @@ impl Peer {
     /// Nothing is left running, and the data folder is free again.
     pub async fn spawn(config: Config) -> Result<PeerHandle, StartError> {
         let (opened, identity) = open_folders(config.clone()).await?;
-        let endpoint = Endpoint::new(EndpointConfig {
+        let endpoint_config = EndpointConfig {
             identity,
             role: Role::Peer,
             network: config.network.clone(),
             security: config.security,
-        })?;
+            access: config.access.clone(),
+        };
+        let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
         let listen = |addr| endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source });
         let listener = config.listen.map(listen).transpose()?;
         let local_addr = listener.as_ref().map(Listener::local_addr);

@@ -7,7 +7,7 @@ use nekoproto::{
     LeaseReply, Names, Purpose, QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply,
     RegisterRequest, Role, TraceReply,
     summary::{SummaryNews, SummaryReply},
-    transport::{Connection, Io, Security, control, control::Driver},
+    transport::{Connection, NodeIo, Security, control, control::Driver},
 };
 use tarpc::context::Context;
 use tokio::sync::{mpsc, watch};
@@ -104,12 +104,12 @@ pub(crate) async fn dial(seed: u16, addr: SocketAddr, security: Security) -> Dia
 }
 
 /// Speaks as an indexer over a connection that was dialed.
-pub(crate) fn speak(io: Io) -> (IndexerServiceClient, Driver) {
+pub(crate) fn speak(io: NodeIo) -> (IndexerServiceClient, Driver) {
     let (client, driver, _) = open(io);
     (client, driver)
 }
 
-fn open(io: Io) -> (IndexerServiceClient, Driver, mpsc::UnboundedReceiver<(Context, QueryRequest)>) {
+fn open(io: NodeIo) -> (IndexerServiceClient, Driver, mpsc::UnboundedReceiver<(Context, QueryRequest)>) {
     let ((asked, questions), told) = (mpsc::unbounded_channel(), mpsc::unbounded_channel().0);
     let (summaries, is_silent) = (mpsc::unbounded_channel().0, watch::Sender::new(false));
     let service = Service { habit: Habit::NeverAnswers, asked, told, summaries, is_silent };

@@ -14,7 +14,7 @@ use super::{hang_up::HangUp, wire::Wire};
 use crate::{
     codec,
     limits::{DATA_MESSAGE_BYTES_MAX, STALL_TIMEOUT},
-    transport::{error::DataError, io::Io},
+    transport::{error::DataError, node_io::NodeIo, places::Presence},
 };
 
 /// A data connection: messages and raw bytes, moved by the calling thread, which may block. A wait ends
@@ -24,15 +24,18 @@ pub struct DataStream {
     wire: Wire,
     /// The part of a message that has arrived, its length included.
     arrived: Vec<u8>,
+    presence: Presence,
 }
 
 impl DataStream {
-    /// Takes the socket of `io` from the runtime.
+    /// Takes the socket of `io` from the runtime. It counts as busy but while
+    /// [`next_message`](Self::next_message) waits.
     ///
     /// # Errors
     /// The runtime cannot release the socket.
-    pub fn new(io: Io) -> io::Result<Self> {
-        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)?, arrived: Vec::new() })
+    pub fn new(io: NodeIo) -> io::Result<Self> {
+        let NodeIo { io, presence, .. } = io;
+        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)?, arrived: Vec::new(), presence })
     }
 
     /// Replaces [`STALL_TIMEOUT`] by `stall`.
@@ -108,8 +111,11 @@ impl DataStream {
         let mut has_begun = false;
         loop {
             if let Some(message) = self.receive_arrived()? {
+                self.presence.used();
+                self.presence.set_busy(true);
                 return Ok(message);
             }
+            self.presence.set_busy(false);
             if !has_begun && self.has_bytes() {
                 has_begun = true;
                 until = until.min(Instant::now() + within);
