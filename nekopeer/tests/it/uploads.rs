@@ -1,6 +1,6 @@
 //! Readers that hold what they do not use: they read hardly anything, ask for nothing, or half. Others are served.
 
-use std::{fs, time::Duration};
+use std::{fs, sync::Arc, time::Duration};
 
 use crate::{
     common::{Folder, Holder, MIB, Node, bytes, holder::blocking, identity, in_time, indexer, peer},
@@ -9,7 +9,7 @@ use crate::{
 use nekopeer::Downloaded;
 use nekoproto::{
     ByteRange, DataReply, DataRequest, Identity, List, NetworkName, Purpose, Role, VerifiedRecord,
-    transport::{DataStream, Endpoint, EndpointConfig, Security, encoded},
+    transport::{Access, DataStream, Endpoint, EndpointConfig, Security, encoded},
 };
 
 /// Data streams of one reader that a peer serves at once.
@@ -126,10 +126,10 @@ async fn of_too_many_streams_without_a_request_the_oldest_are_closed() {
     .await;
 }
 
-fn reader(seed: u8) -> std::sync::Arc<Endpoint> {
+fn reader(seed: u8) -> Arc<Endpoint> {
     let (role, network, security) = (Role::Peer, NetworkName::default(), Security::Tls);
     let identity = Identity::from_seed(&[seed; 32]);
-    Endpoint::new(EndpointConfig { identity, role, network, security }).unwrap()
+    Endpoint::new(EndpointConfig { identity, role, network, security, access: Access::default() }).unwrap()
 }
 
 /// Open descriptors and resident memory, in KiB, of a process.
