@@ -140,7 +140,7 @@ async fn file_larger_than_the_disk_is_refused_before_its_manifest_is_fetched() {
     in_time(async {
         let goods = Goods::with(&identity(1), "a", 1, bytes(1, MIB), |record| record.size = FILE_BYTES_MAX);
         let (_indexer, reader, to, mut holder) = stage(&goods, Goods::honest).await;
-        let disk = rustix::fs::statvfs(&to.path("")).unwrap();
+        let disk = rustix::fs::statvfs(to.path("")).unwrap();
         if disk.f_bavail * disk.f_frsize >= FILE_BYTES_MAX {
             return; // it fits
         }
