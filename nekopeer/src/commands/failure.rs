@@ -164,7 +164,7 @@ impl From<&SearchError> for FailureKind {
 impl From<&StoreError> for FailureKind {
     fn from(error: &StoreError) -> Self {
         match error {
-            StoreError::Full(_) | StoreError::FullDownload { .. } => Self::Full,
+            StoreError::Full(_) | StoreError::FullDownload { .. } | StoreError::TooLarge { .. } => Self::Full,
             StoreError::Busy(_)
             | StoreError::ChangedMeanwhile(_)
             | StoreError::NotAPlace { .. }

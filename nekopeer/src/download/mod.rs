@@ -56,7 +56,7 @@ pub struct DownloadOptions {
     /// id, or `any`. The choice is remembered.
     pub origin: Option<String>,
     /// Replace an existing file that is not a copy of this peer's; store the file next to one whose name
-    /// other systems treat as equal.
+    /// other systems treat as equal; fetch one that is larger than what the disk has free.
     pub force: bool,
     /// Hops the query travels.
     pub ttl_hops: u8,

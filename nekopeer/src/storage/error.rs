@@ -5,6 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Bytes of a gibibyte.
+const GIB: f64 = (1 << 30) as f64;
+
 /// Why a file cannot be stored. The file that was there is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -28,6 +31,19 @@ pub enum StoreError {
         partial: PathBuf,
         /// What the partial file takes of the disk, in bytes.
         bytes: u64,
+    },
+    /// The file is larger than what is free on the disk.
+    #[error(
+        "{path} has {:.1} GiB, and {:.1} GiB of its disk are free: free some; or give --force, if most of it is zeros",
+        *.size as f64 / GIB, *.free as f64 / GIB
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+        /// The free bytes.
+        free: u64,
     },
     /// Another process is downloading the same file to the same place.
     #[error("{0} is being downloaded by another process: wait for it, or choose another place")]

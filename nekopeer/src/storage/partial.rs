@@ -187,6 +187,17 @@ impl Partial {
         Ok(())
     }
 
+    /// Makes it at least `size` bytes long; what is new is a hole. Nothing else may write meanwhile.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub(crate) fn lengthen(&self, size: u64) -> Result<(), StoreError> {
+        if self.bytes()? >= size {
+            return Ok(());
+        }
+        self.file.set_len(size).map_err(error_at(&self.place.path))
+    }
+
     /// Length of the file in bytes.
     ///
     /// # Errors

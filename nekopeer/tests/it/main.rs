@@ -39,5 +39,7 @@ mod schedule;
 mod search;
 mod sessions;
 mod sharing;
+mod slow_sources;
 mod tickets;
 mod transfer;
+mod uploads;

@@ -40,7 +40,7 @@ pub use control::{
 };
 pub use data::{
     hang_up::{HangUp, HangUpOnDrop},
-    stream::DataStream,
+    stream::{DataStream, encoded},
 };
 pub use descriptors::{file_limit, raise_file_limit};
 pub use endpoint::{Connection, Endpoint, EndpointConfig, Remote, Security};

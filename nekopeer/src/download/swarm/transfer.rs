@@ -45,6 +45,8 @@ pub(crate) struct Transfer {
     counters: Arc<Counters>,
     began: Instant,
     streams: AtomicU32,
+    /// Threads that write to the disk.
+    writing: AtomicU32,
     moved: AtomicU64,
     state: Mutex<State>,
     /// Notified when a waiting thread may have something to do.
@@ -61,6 +63,8 @@ struct State {
     open: HashMap<StreamId, HangUp>,
     failure: Option<StoreError>,
     ended: bool,
+    /// When a chunk was last written, or a source kept the least speed or asked for patience.
+    alive_at: Duration,
 }
 
 /// What the sources delivered.
@@ -121,6 +125,7 @@ impl Transfer {
             counters: Arc::clone(&downloader.library.counters),
             began: Instant::now(),
             streams: AtomicU32::new(0),
+            writing: AtomicU32::new(0),
             moved: AtomicU64::new(0),
             state: Mutex::new(State {
                 schedule,
@@ -128,6 +133,7 @@ impl Transfer {
                 open: HashMap::new(),
                 failure: None,
                 ended: false,
+                alive_at: Duration::ZERO,
             }),
             changed: Condvar::new(),
             over: CancellationToken::new(),
@@ -182,6 +188,39 @@ impl Transfer {
     pub(super) fn is_over(&self) -> bool {
         let state = self.state.lock();
         state.ended || state.schedule.left() == 0
+    }
+
+    /// A source does what it can.
+    pub(super) fn is_alive(&self) {
+        let now = self.now();
+        self.state.lock().alive_at = now;
+    }
+
+    /// Runs `write`, for whose time no source is to blame.
+    pub(super) fn writing<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.writing.fetch_add(1, Ordering::Relaxed);
+        let written = write();
+        self.is_alive();
+        self.writing.fetch_sub(1, Ordering::Relaxed);
+        written
+    }
+
+    /// How long no source has done what it can, and what the last one that failed said.
+    pub(super) fn silence(&self) -> (Duration, Option<String>) {
+        let now = self.now();
+        if self.writing.load(Ordering::Relaxed) > 0 {
+            return (Duration::ZERO, None);
+        }
+        let state = self.state.lock();
+        (now.saturating_sub(state.alive_at), state.report.last_failure.clone())
+    }
+
+    /// Gives up: `why` is told with the last source's failure.
+    pub(super) fn give_up(&self, why: &str) {
+        let mut state = self.state.lock();
+        let last = state.report.last_failure.take();
+        state.report.last_failure =
+            Some(last.map_or_else(|| why.to_owned(), |last| format!("{why} ({last})")));
     }
 
     /// Ends all threads, and closes their connections.

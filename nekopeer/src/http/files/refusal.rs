@@ -80,7 +80,7 @@ impl From<ReadError> for Refusal {
                 (StatusCode::BAD_GATEWAY, "no source")
             }
             ReadError::Download(DownloadError::Store(
-                StoreError::Full(_) | StoreError::FullDownload { .. },
+                StoreError::Full(_) | StoreError::FullDownload { .. } | StoreError::TooLarge { .. },
             )) => (StatusCode::INSUFFICIENT_STORAGE, "disk full"),
             ReadError::PastBound(_) => (StatusCode::GATEWAY_TIMEOUT, "not known to be the newest"),
             ReadError::Busy | ReadError::Ending => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
