@@ -40,7 +40,10 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
     let (examined, salvaged) = blocking(move || -> anyhow::Result<(Examined, Salvaged)> {
         let key = folder.join("peer.key");
         if !key.exists() {
-            return Err(anyhow!("no peer was here: {} has no key, so nothing is to be repaired", folder.display()));
+            return Err(anyhow!(
+                "no peer was here: {} has no key, so nothing is to be repaired",
+                folder.display()
+            ));
         }
         let _lock = DataLock::take(&folder)?;
         let identity = Identity::load_or_create(&key)?;
@@ -71,13 +74,25 @@ fn show(examined: &Examined, repaired: &Repaired, output: Output) -> anyhow::Res
     let (state, why, aside) = match examined {
         Examined::Intact => ("intact", None, None),
         Examined::Missing => ("missing", None, None),
-        Examined::Damaged { why, aside } => ("damaged", Some(why.as_str()), Some(aside.display().to_string())),
+        Examined::Damaged { why, aside } => {
+            ("damaged", Some(why.as_str()), Some(aside.display().to_string()))
+        }
     };
     if output.is_json() {
         let [published, copies, changed, missing] =
             [published, copies, changed, missing].map(|names| names.iter().map(FileName::as_str).collect());
         let unknown = *unknown;
-        output.object(&Report { state, why, aside, published, copies, changed, missing, unknown, complete: *complete })?;
+        output.object(&Report {
+            state,
+            why,
+            aside,
+            published,
+            copies,
+            changed,
+            missing,
+            unknown,
+            complete: *complete,
+        })?;
         return Ok(ended);
     }
     match (why, aside) {

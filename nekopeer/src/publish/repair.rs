@@ -161,10 +161,10 @@ impl Knowledge {
                 }
             };
             self.complete &= found.complete;
-            after = found.matches.last().map(|last| Position {
-                name: last.record.name.clone(),
-                origin: last.record.origin,
-            });
+            after = found
+                .matches
+                .last()
+                .map(|last| Position { name: last.record.name.clone(), origin: last.record.origin });
             for record in found.matches.into_iter().map(|found| found.record) {
                 self.listed.insert((record.name.clone(), record.version));
                 self.add(record);

@@ -4,7 +4,9 @@ use std::{fs::File, io, path::Path};
 
 use cap_std::fs::Dir;
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, linkat, openat, renameat_with, statat, unlinkat},
+    fs::{
+        AtFlags, FileType, Mode, OFlags, RenameFlags, Stat, linkat, openat, renameat_with, statat, unlinkat,
+    },
     io::Errno,
 };
 

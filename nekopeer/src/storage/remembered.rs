@@ -70,7 +70,8 @@ pub(crate) fn remember(data_dir: &Path, home: &Home, indexers: &[IndexerAddr]) -
 fn read(data_dir: &Path) -> Vec<Kept> {
     let path = data_dir.join(FILE);
     let mut text = String::new();
-    let reading = open_private(&path, OpenOptions::new().read(true)).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+    let reading = open_private(&path, OpenOptions::new().read(true))
+        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
     match reading.and_then(|_| Ok(serde_json::from_str(&text)?)) {
         Ok(kept) => kept,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

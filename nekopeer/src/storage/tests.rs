@@ -94,7 +94,10 @@ fn a_name_that_is_another_only_by_case_or_form_is_noticed_in_any_part() {
 
 /// What may stand where no file does: a link to `victim`, a pipe, a socket, a folder.
 fn occupiers(victim: &Path) -> [(&'static str, impl Fn(&Path)); 4] {
-    let link = { let victim = victim.to_owned(); move |path: &Path| std::os::unix::fs::symlink(&victim, path).unwrap() };
+    let link = {
+        let victim = victim.to_owned();
+        move |path: &Path| std::os::unix::fs::symlink(&victim, path).unwrap()
+    };
     let (pipe, socket, folder) = (
         |path: &Path| {
             use rustix::fs::{CWD, FileType, Mode, mknodat};

@@ -179,13 +179,18 @@ fn names_and_paths_never_command_the_terminal() {
     let hidden = ["photo-\u{202e}gpj.exe", "two\u{2028}lines", "zero\u{200b}width", "\x1b]0;owned\x07"];
     hidden.iter().for_each(|name| drop(origin.write(&format!("f/{name}"), "x")));
     origin.write("f/plain", "x");
-    let sharing = origin.run(&["register", "f"]);
-    assert_eq!(sharing.code, Some(3), "{sharing:?}");
-    let errors = sharing.err.join("\n");
-    for shown in ["photo-\\u{202e}gpj.exe", "two\\u{2028}lines", "zero\\u{200b}width", "\\u{1b}]0;owned\\u{7}"] {
+    let sharing = origin.share(&["f"]);
+    sharing.signal("INT");
+    let errors = sharing.wait().err.join("\n");
+    for shown in
+        ["photo-\\u{202e}gpj.exe", "two\\u{2028}lines", "zero\\u{200b}width", "\\u{1b}]0;owned\\u{7}"]
+    {
         assert!(errors.contains(&format!("f/{shown} cannot be shared")), "{errors}");
     }
-    assert!(errors.contains("U+202E") && !errors.contains(['\u{202e}', '\u{2028}', '\u{200b}', '\x1b']), "{errors:?}");
+    assert!(
+        errors.contains("U+202E") && !errors.contains(['\u{202e}', '\u{2028}', '\u{200b}', '\x1b']),
+        "{errors:?}"
+    );
     let name = format!("f/{}", hidden[0]);
     let asked = reader.run(&["get", &name]);
     assert!(asked.code == Some(2) && asked.err.concat().contains("U+202E"), "{asked:?}");

@@ -87,7 +87,9 @@ fn lost_catalogue_is_told_and_repaired_from_files_and_indexers_with_no_number_gi
         let report = home.done(&["repair", "--json"]).json();
         let state = if way == "removed" { "missing" } else { "damaged" };
         assert_eq!(report["state"], state, "{way}: {report}");
-        let names = |key: &str| report[key].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>();
+        let names = |key: &str| {
+            report[key].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>()
+        };
         assert_eq!((names("published"), names("copies")), (vec!["a"], vec!["theirs"]), "{way}: {report}");
         assert_eq!((names("changed"), names("missing")), (vec!["b"], vec!["c"]), "{way}: {report}");
         assert_eq!((&report["unknown"], &report["complete"]), (&0.into(), &true.into()), "{way}: {report}");
@@ -134,7 +136,9 @@ fn exposed_folder_is_refused_with_the_command_that_mends_it_and_nothing_is_repai
     home.done(&["ls"]);
     let data = home.path(".neko");
     assert_eq!(std::fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
-    for (path, mode) in [(data.clone(), 0o777), (data.join("catalogue.redb"), 0o666), (data.join("peer.key"), 0o604)] {
+    for (path, mode) in
+        [(data.clone(), 0o777), (data.join("catalogue.redb"), 0o666), (data.join("peer.key"), 0o604)]
+    {
         let before = std::fs::metadata(&path).unwrap().permissions();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         for words in [["ls"], ["repair"]] {

@@ -112,11 +112,14 @@ mod tests {
         let made = temp.path().join("a/it's/.neko");
         private_folder(&made).unwrap();
         assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o700);
-        for (mode, is_refused) in [(0o755, false), (0o775, true), (0o757, true), (0o777, true), (0o750, false)] {
+        for (mode, is_refused) in
+            [(0o755, false), (0o775, true), (0o757, true), (0o777, true), (0o750, false)]
+        {
             set_mode(&made, mode);
             let refused = private_folder(&made).err().map(|error| error.to_string());
             assert_eq!(refused.is_some(), is_refused, "{mode:o}");
-            let mends = |error: &String| error.contains("run: chmod go-w '") && error.contains(r"it'\''s/.neko'");
+            let mends =
+                |error: &String| error.contains("run: chmod go-w '") && error.contains(r"it'\''s/.neko'");
             assert!(refused.iter().all(mends), "{refused:?}");
         }
         write(temp.path().join("file"), "").unwrap();
@@ -141,7 +144,10 @@ mod tests {
         for name in ["link", "folder", "pipe"] {
             assert!(open_private(&path(name), OpenOptions::new().read(true)).is_err(), "{name}");
             let mut writing = OpenOptions::new();
-            assert!(open_private(&path(name), writing.read(true).write(true).create(true)).is_err(), "{name}");
+            assert!(
+                open_private(&path(name), writing.read(true).write(true).create(true)).is_err(),
+                "{name}"
+            );
         }
         assert!(open_private(&path("victim"), OpenOptions::new().read(true)).is_ok());
     }

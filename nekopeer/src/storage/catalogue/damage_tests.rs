@@ -68,8 +68,10 @@ fn flipped_bits_are_an_error_or_do_no_harm() {
         if let Err(error) = use_it(&folder) {
             told += 1;
             let text = error.to_string();
-            assert!(["damaged", "belongs to another key", "has format"].iter().any(|word| text.contains(word)),
-                "seed {seed}, byte {at}: {text}");
+            assert!(
+                ["damaged", "belongs to another key", "has format"].iter().any(|word| text.contains(word)),
+                "seed {seed}, byte {at}: {text}"
+            );
         }
     }
     println!("{told} of {SEEDS} were told of");

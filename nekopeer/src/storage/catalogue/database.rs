@@ -144,7 +144,8 @@ impl LiveDatabase {
 
     /// Whether the file may be the catalogue.
     fn examine(&self) -> Result<(), CatalogueError> {
-        let found = fs::symlink_metadata(&self.path).map_err(|error| self.failed(StorageError::from(error)))?;
+        let found =
+            fs::symlink_metadata(&self.path).map_err(|error| self.failed(StorageError::from(error)))?;
         match (found.is_file(), found.len()) {
             (false, _) => Err(CatalogueError::damaged(&self.path, "it is no file")),
             (true, 0) => Err(CatalogueError::damaged(&self.path, "it is empty")),

@@ -111,8 +111,14 @@ fn is_damage(error: &redb::Error) -> bool {
     };
     match error {
         Io(error) => matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof),
-        Corrupted(_) | LockPoisoned(_) | RepairAborted | TableDoesNotExist(_) | TableIsMultimap(_)
-        | TableTypeMismatch { .. } | TypeDefinitionChanged { .. } | UpgradeRequired(_) => true,
+        Corrupted(_)
+        | LockPoisoned(_)
+        | RepairAborted
+        | TableDoesNotExist(_)
+        | TableIsMultimap(_)
+        | TableTypeMismatch { .. }
+        | TypeDefinitionChanged { .. }
+        | UpgradeRequired(_) => true,
         _ => false,
     }
 }

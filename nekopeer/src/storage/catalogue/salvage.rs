@@ -59,7 +59,8 @@ pub(crate) fn examine(folder: &Path, node: NodeId) -> Result<(Examined, Salvaged
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok((Examined::Missing, salvage_last(&path)));
         }
-        found => drop(found.map_err(failed)?),
+        Err(error) => return Err(failed(error)),
+        Ok(_) => {}
     }
     let why = match checked(&path, node) {
         Ok(true) => return Ok((Examined::Missing, salvage_last(&path))),
@@ -134,9 +135,8 @@ fn salvage(aside: &Path) -> Result<Salvaged, redb::Error> {
         from_row(name, row).filter(|entry| entry.record.to_signed().verify().is_ok())
     };
     let (mut entries, is_whole) = rows(&transaction, FILES, verified);
-    let (versions, _) = rows(&transaction, VERSIONS, |name, number| {
-        Some((FileName::new(name).ok()?, Version::new(number)?))
-    });
+    let (versions, _) =
+        rows(&transaction, VERSIONS, |name, number| Some((FileName::new(name).ok()?, Version::new(number)?)));
     let (floors, _) = rows(&transaction, FLOORS, |(name, _), row| verified(name, row));
     entries.sort_by(|a, b| a.record.name.cmp(&b.record.name));
     entries.dedup_by(|a, b| a.record.name == b.record.name);
