@@ -145,24 +145,6 @@ async fn name_that_a_symlink_leads_outside_is_refused_and_nothing_is_written_the
 }
 
 #[tokio::test]
-async fn symlink_in_the_place_is_not_followed() {
-    in_time(async {
-        let (_indexer, _from, _origin, to, reader) = stage("a", b"content").await;
-        let outside = Folder::new();
-        outside.write("victim", b"precious");
-        std::os::unix::fs::symlink(outside.path("victim"), to.path("a")).unwrap();
-        let error = reader.get("a").await.unwrap_err();
-        assert!(matches!(error, DownloadError::Exists(_)), "{error}");
-        reader.get_with("a", DownloadOptions { force: true, ..Default::default() }).await.unwrap();
-        assert_eq!(
-            (to.read("a").as_slice(), outside.read("victim").as_slice()),
-            (&b"content"[..], &b"precious"[..])
-        );
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn different_files_under_one_name_are_ambiguous_until_an_origin_is_chosen() {
     in_time(async {
         let (indexer, _from, _origin, to, reader) = stage("a", b"one").await;

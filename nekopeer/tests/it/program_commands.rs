@@ -179,9 +179,9 @@ fn names_and_paths_never_command_the_terminal() {
     let hidden = ["photo-\u{202e}gpj.exe", "two\u{2028}lines", "zero\u{200b}width", "\x1b]0;owned\x07"];
     hidden.iter().for_each(|name| drop(origin.write(&format!("f/{name}"), "x")));
     origin.write("f/plain", "x");
-    let sharing = origin.run(&["register", "f"]);
-    assert_eq!(sharing.code, Some(3), "{sharing:?}");
-    let errors = sharing.err.join("\n");
+    let sharing = origin.share(&["f"]);
+    sharing.signal("INT");
+    let errors = sharing.wait().err.join("\n");
     for shown in
         ["photo-\\u{202e}gpj.exe", "two\\u{2028}lines", "zero\\u{200b}width", "\\u{1b}]0;owned\\u{7}"]
     {

@@ -59,7 +59,8 @@ pub(crate) fn examine(folder: &Path, node: NodeId) -> Result<(Examined, Salvaged
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok((Examined::Missing, salvage_last(&path)));
         }
-        found => drop(found.map_err(failed)?),
+        Err(error) => return Err(failed(error)),
+        Ok(_) => {}
     }
     let why = match checked(&path, node) {
         Ok(true) => return Ok((Examined::Missing, salvage_last(&path))),
