@@ -1,10 +1,23 @@
-//! How an origin signs its records.
+//! How a node signs: an origin its records, and every node where it can be reached.
+
+use std::net::SocketAddr;
 
 use super::key_pair::Identity;
 use crate::{
     limits::FILE_BYTES_MAX,
-    values::{Record, RecordError, SignedRecord, VerifiedRecord},
+    values::{List, Reach, Record, RecordError, SignedReach, SignedRecord, VerifiedReach, VerifiedRecord},
 };
+
+impl Identity {
+    /// States that this node can be reached at `addrs`, of which the first [`REACH_ADDRS_MAX`](crate::limits::REACH_ADDRS_MAX)
+    /// count, until `expires_ms` (milliseconds since 1970).
+    #[must_use]
+    pub fn sign_reach(&self, addrs: impl IntoIterator<Item = SocketAddr>, expires_ms: u64) -> VerifiedReach {
+        let reach = Reach { node: self.id(), addrs: List::first_of(addrs), expires_ms };
+        let signature = self.sign(&reach.signed_bytes());
+        VerifiedReach::signed_here(SignedReach::new(reach, signature))
+    }
+}
 
 impl Record {
     /// Signs this record with the origin's key.
