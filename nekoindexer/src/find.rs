@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::join_all;
 use nekoproto::{
-    Covered, FindReply, FindRequest, Hit, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord,
+    Covered, FindReply, FindRequest, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord, clock,
     transport::call_until,
 };
 use tarpc::client::RpcError;
@@ -185,6 +185,7 @@ impl Part {
     fn absorb(&mut self, replies: Vec<Reply>, shared: &Shared, request: &FindRequest, deadline: Instant) {
         let Ok(matcher) = Matcher::new(&request.search) else { return self.complete = false };
         let mut pages = vec![std::mem::take(&mut self.page)];
+        let now_ms = clock::unix_ms();
         for Reply { neighbor, reply } in replies {
             self.messages = self.messages.saturating_add(reply.messages);
             self.complete &= reply.complete;
@@ -192,7 +193,8 @@ impl Part {
                 self.complete = false;
                 break;
             }
-            match checked(reply, request, &matcher, |record| verified(shared, record)) {
+            let verify_reach = |reach| shared.verifier.verify_reach(reach, now_ms);
+            match checked(reply, request, &matcher, |record| verified(shared, record), verify_reach) {
                 Ok(page) => pages.push(page),
                 Err(error) => {
                     debug!(%neighbor, %error, "a page is left out");
@@ -204,10 +206,8 @@ impl Part {
     }
 
     fn reply(self) -> FindReply {
-        let hit =
-            |found: Found| Hit { record: found.record.into_signed(), holders: List::first_of(found.holders) };
         FindReply {
-            hits: List::first_of(self.page.found.into_iter().map(hit)),
+            hits: List::first_of(self.page.found.into_iter().map(Found::into_hit)),
             more: self.page.more,
             complete: self.complete,
             messages: self.messages,

@@ -1,8 +1,10 @@
 //! Answers a query: merges what is found here with what neighbors answer.
 
-use std::time::Instant;
+use std::{cell::LazyCell, time::Instant};
 
-use nekoproto::{Hit, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal};
+use nekoproto::{
+    Hit, IdDigits, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Record, Refusal, clock,
+};
 use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
 
@@ -10,7 +12,10 @@ use crate::{
     counters::{Drop, Work},
     neighbors::links::Neighbor,
     shared::Shared,
-    state::merge::{Found, Merge},
+    state::{
+        holders::heard,
+        merge::{Found, Merge},
+    },
     walk::{Visitor, walk},
 };
 
@@ -99,6 +104,7 @@ impl Visitor for Merging<'_> {
         if !reply.complete {
             self.merge.lacks_something();
         }
+        let now_ms = LazyCell::new(clock::unix_ms);
         for Hit { record, holders } in reply.hits {
             if record.unverified().name != asked.name {
                 self.shared.counters.drop(Drop::HitLeftOut);
@@ -106,8 +112,11 @@ impl Visitor for Merging<'_> {
                 continue;
             }
             match self.shared.verifier.verify(record) {
+                Ok(record) if !is_of(&asked.origin, &record) => {} // what was not asked for does no harm
                 Ok(record) => {
-                    self.merge.absorb(Found { record: record.into(), holders: holders.into_vec() });
+                    let verify = |reach| self.shared.verifier.verify_reach(reach, *now_ms);
+                    let holders = heard(holders, &asked.without, verify);
+                    self.merge.absorb(Found { record: record.into(), holders });
                 }
                 Err(error) => {
                     self.shared.counters.drop(Drop::HitLeftOut);
@@ -120,4 +129,9 @@ impl Visitor for Merging<'_> {
     fn has_found(&self) -> bool {
         !self.merge.is_empty()
     }
+}
+
+/// Whether `record` is of an origin that is asked for.
+fn is_of(origin: &Option<IdDigits>, record: &Record) -> bool {
+    origin.as_ref().is_none_or(|digits| digits.begin(&record.origin))
 }

@@ -7,7 +7,7 @@ use crate::common::{
     peer::endpoint, query, record, registration,
 };
 use nekoproto::{
-    Covered, Hit, Holder, InvalidateRequest, List, MsgId, Purpose, QueryReply, Records, Refusal, Role,
+    Covered, Hit, InvalidateRequest, List, ListedHolder, MsgId, Purpose, QueryReply, Records, Refusal, Role,
     SignedRecord,
     limits::{FRAME_BYTES_MAX, HITS_MAX, HOLDERS_MAX},
     transport::Security,
@@ -29,7 +29,8 @@ fn invalidation(records: impl IntoIterator<Item = SignedRecord>) -> InvalidateRe
 
 /// A hit with as many made-up holders as fit.
 fn hit(record: SignedRecord) -> Hit {
-    let holder = |port| Holder::new(identity(ATTACKER).id(), SocketAddr::from(([127, 0, 0, 1], port)));
+    let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let holder = |port| ListedHolder::new(identity(ATTACKER).fresh_reach([addr(port)]));
     Hit { record, holders: List::first_of((1..).map(holder).take(HOLDERS_MAX)) }
 }
 
@@ -169,7 +170,7 @@ async fn neighbor_that_lies_cannot_shadow_the_real_record() {
         let real = reply.hits.iter().find(|hit| hit.record.unverified().origin == identity(ORIGIN).id());
         let real = real.expect("the real record");
         assert_eq!(real.record, record(ORIGIN, "a", 2));
-        assert_eq!(real.holders.to_vec(), [origin.holder.unwrap()], "with holders of another version");
+        assert_eq!(real.at(), [origin.holder.unwrap()], "with holders of another version");
         assert_eq!(reply.hits.len(), 2);
     })
     .await;

@@ -4,8 +4,11 @@ use std::net::SocketAddr;
 
 use super::key_pair::Identity;
 use crate::{
+    clock,
     limits::FILE_BYTES_MAX,
-    values::{List, Reach, Record, RecordError, SignedReach, SignedRecord, VerifiedReach, VerifiedRecord},
+    values::{
+        List, REACH_FOR, Reach, Record, RecordError, SignedReach, SignedRecord, VerifiedReach, VerifiedRecord,
+    },
 };
 
 impl Identity {
@@ -16,6 +19,13 @@ impl Identity {
         let reach = Reach { node: self.id(), addrs: List::first_of(addrs), expires_ms };
         let signature = self.sign(&reach.signed_bytes());
         VerifiedReach::signed_here(SignedReach::new(reach, signature))
+    }
+
+    /// The same until [`REACH_FOR`] from now.
+    #[must_use]
+    pub fn fresh_reach(&self, addrs: impl IntoIterator<Item = SocketAddr>) -> VerifiedReach {
+        let lasts_ms = u64::try_from(REACH_FOR.as_millis()).unwrap_or(u64::MAX);
+        self.sign_reach(addrs, clock::unix_ms().saturating_add(lasts_ms))
     }
 }
 

@@ -27,8 +27,8 @@ pub struct Hit {
 impl Hit {
     /// Where its holders say that they can be reached, none of it verified.
     #[must_use]
-    pub fn unverified_holders(&self) -> Vec<Holder> {
-        self.holders.iter().flat_map(ListedHolder::unverified).collect()
+    pub fn at(&self) -> Vec<Holder> {
+        self.holders.iter().flat_map(ListedHolder::at).collect()
     }
 }
 
@@ -47,25 +47,25 @@ impl ListedHolder {
     /// A holder of a complete version, at all of the addresses that it states.
     #[must_use]
     pub fn new(reach: VerifiedReach) -> Self {
-        Self { addrs: all(&reach.addrs), reach: reach.into_signed(), partial: false }
+        Self { addrs: all_addrs(&reach.addrs), reach: reach.into_signed(), partial: false }
     }
 
     /// It at each of its addresses, none of it verified.
-    pub fn unverified(&self) -> impl Iterator<Item = Holder> {
+    pub fn at(&self) -> impl Iterator<Item = Holder> {
         let reach = self.reach.unverified();
         let (node, partial) = (reach.node, self.partial);
-        seen(&reach.addrs, self.addrs).map(move |addr| Holder { node, addr, partial })
+        seen_addrs(&reach.addrs, self.addrs).map(move |addr| Holder { node, addr, partial })
     }
 }
 
 /// The bits of all of `addrs`.
 #[must_use]
-pub fn all(addrs: &[SocketAddr]) -> u8 {
+pub fn all_addrs(addrs: &[SocketAddr]) -> u8 {
     addrs.iter().fold(0, |mask, _| mask << 1 | 1)
 }
 
 /// The addresses whose bit is set in `mask`.
-pub fn seen(addrs: &[SocketAddr], mask: u8) -> impl Iterator<Item = SocketAddr> {
+pub fn seen_addrs(addrs: &[SocketAddr], mask: u8) -> impl Iterator<Item = SocketAddr> {
     addrs.iter().enumerate().filter(move |(n, _)| mask >> n & 1 == 1).map(|(_, addr)| *addr)
 }
 

@@ -15,7 +15,7 @@ pub use self::{
     error::{Fault, FetchRefusal, HelloRefusal, Refusal},
     find::{IdDigits, NotAPosition, NotATerm, NotDigits, Position, Search, Term, Terms},
     hello::{Hello, NetworkName, PROTOCOL_VERSION, Purpose, Role},
-    hit::{Hit, Holder, ListedHolder, all as all_addrs, seen as seen_addrs},
+    hit::{Hit, Holder, ListedHolder, all_addrs, seen_addrs},
     indexer::{
         Answers, Covered, FindReply, FindRequest, Held, IndexerService, Introduction, InvalidateRequest,
         LeaseReply, Names, QueryAllRequest, QueryReply, QueryRequest, Records, RegisterReply,

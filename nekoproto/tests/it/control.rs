@@ -456,7 +456,7 @@ async fn answers_to_one_who_does_not_read_are_bounded_and_come_when_it_does() {
 async fn flood_of_one_who_does_not_read_is_answered_busy_in_the_end() {
     over_both(async |security| {
         let (mut io, _indexer, _events) = by_hand(security).await;
-        let asked = 3 * REQUESTS_IN_FLIGHT_MAX as u64;
+        let asked = 2 * REQUESTS_IN_FLIGHT_MAX as u64;
         write_frames(&mut io, (0..asked).map(|id| search(id, 60_000, "big"))).await;
         let (mut busy, mut served) = (0, 0);
         for _ in 0..asked {

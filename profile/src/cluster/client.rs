@@ -6,7 +6,7 @@ use nekoproto::limits::BATCH_MAX;
 use nekoproto::transport::{Endpoint, Listener, Security, control};
 use nekoproto::{
     Held, Holder, Identity, IndexerServiceClient, List, PeerService, Purpose, Records, Refusal,
-    RegisterRequest, Role, SignedRecord, Verdict,
+    RegisterRequest, Role, SignedRecord, Verdict, VerifiedReach,
 };
 use tarpc::context::{self, Context};
 use tokio::{task::JoinHandle, time::sleep};
@@ -21,6 +21,8 @@ pub struct Client {
     pub calls: IndexerServiceClient,
     /// The client as it is listed.
     pub holder: Holder,
+    /// What it says of that.
+    pub reach: VerifiedReach,
     /// Holds the port that the indexer lists.
     listener: Option<Listener>,
     driver: JoinHandle<()>,
@@ -61,13 +63,16 @@ impl Client {
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
         let renewals = stay_listed(calls.clone());
+        let reach = endpoint.identity().fresh_reach([holder.addr]);
         let driver = tokio::spawn(async move {
             tokio::select! {
                 () = driver => {}
                 () = renewals => {}
             }
         });
-        Ok(Self { calls, holder, listener: None, driver })
+        let introduced = calls.introduce(context::current(), reach.signed().clone()).await??;
+        anyhow::ensure!(introduced.listed_at == 1, "the client cannot be listed");
+        Ok(Self { calls, holder, reach, listener: None, driver })
     }
 
     /// The same without the port, for thousands of them: it is listed, and nobody is to connect there.

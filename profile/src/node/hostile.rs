@@ -58,9 +58,9 @@ impl Hostile {
         let reply = client.calls.search(context::current(), name).await??;
         let hit = reply.hits.into_iter().next().context("the file is not registered")?;
         let record = hit.record.unverified();
-        let origin = hit.holders.iter().find(|holder| holder.node == record.origin);
+        let origin = hit.at().into_iter().find(|holder| holder.node == record.origin);
         let origin = origin.context("the origin of the file is not registered")?;
-        let manifest = fetch_manifest(&endpoint, origin, record).await?;
+        let manifest = fetch_manifest(&endpoint, &origin, record).await?;
         let goods = Arc::new(Goods {
             file: File::open(&corruption.file).context("cannot open the file to be corrupted")?,
             flipped: flipped(&Manifest::decode_for(record, &manifest)?, corruption.percent, corruption.seed),

@@ -2,21 +2,15 @@
 
 mod histories;
 
-use std::net::SocketAddr;
-
 use nekoproto::{
-    Identity,
+    Holder, Identity,
     limits::{HITS_MAX, HOLDERS_MAX, HOLDERS_WHOLE_MIN},
 };
 
 use super::*;
-use crate::state::testing::record;
+use crate::state::testing::{self, holder, record};
 
 const LEASE: Duration = Duration::from_secs(10);
-
-fn holder(n: u8) -> Holder {
-    Holder::new(Identity::from_seed(&[n; 32]).id(), SocketAddr::from(([127, 0, 0, 1], 1000)))
-}
 
 /// One that has a part.
 fn partial(n: u8) -> Holder {
@@ -62,7 +56,7 @@ impl Setup<Colliding> {
 
 impl<S: BuildHasher> Setup<S> {
     fn session(&self, n: u8) -> Arc<Session> {
-        self.index.open_session(holder(n), LEASE, self.now)
+        testing::session(&self.index, n, LEASE, self.now)
     }
 
     fn expire(&self, at: Instant) -> Vec<SessionId> {
@@ -79,7 +73,7 @@ impl<S: BuildHasher> Setup<S> {
     /// The versions found and their holders.
     fn found(&self, at: Instant) -> Vec<(u64, Vec<Holder>)> {
         let found = self.index.lookup(&name("a"), at);
-        found.into_iter().map(|found| (found.record.version.get(), found.holders)).collect()
+        found.into_iter().map(|found| (found.record.version.get(), found.at())).collect()
     }
 }
 
@@ -229,7 +223,7 @@ fn names_with_the_same_hash_are_kept_apart() {
     let found = |text| -> Vec<(u64, Vec<Holder>)> {
         let found = setup.index.lookup(&name(text), setup.now);
         assert!(found.iter().all(|found| found.record.name == name(text)));
-        found.into_iter().map(|found| (found.record.version.get(), found.holders)).collect()
+        found.into_iter().map(|found| (found.record.version.get(), found.at())).collect()
     };
     setup.index.register(&first, &record(1, "a", 1));
     assert_eq!(found("b"), [], "there is a name with this hash, but another");

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use nekoproto::{
-    Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, InvalidateRequest,
-    LeaseReply, Names, Purpose, QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply,
-    RegisterRequest, Role, TraceReply,
+    Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, Introduction,
+    InvalidateRequest, LeaseReply, Names, Purpose, QueryAllRequest, QueryReply, QueryRequest, Refusal,
+    RegisterReply, RegisterRequest, Role, SignedReach, TraceReply,
     summary::{SummaryNews, SummaryReply},
     transport::{Connection, Io, Security, control, control::Driver},
 };
@@ -124,6 +124,10 @@ async fn run(connection: Connection, service: Service) {
 }
 
 impl IndexerService for Service {
+    async fn introduce(self, _: Context, _: SignedReach) -> Result<Introduction, Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
     async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {
         Err(Refusal::WrongRole)
     }
