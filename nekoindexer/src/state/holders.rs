@@ -84,6 +84,7 @@ pub(super) fn add_holders(holders: &mut Vec<Listed>, more: Vec<Listed>) {
 
 /// Both, within the limit, by rank. A node that somebody says to hold all of the version does.
 pub(super) fn distinct(mut holders: Vec<Listed>, more: Vec<Listed>) -> Vec<Listed> {
+    let is_mixed = !holders.is_empty() && !more.is_empty();
     let mut has_parts = holders.last().is_some_and(|last| last.partial);
     for holder in more {
         match holders.iter_mut().find(|known| known.is_same_source(&holder)) {
@@ -102,7 +103,7 @@ pub(super) fn distinct(mut holders: Vec<Listed>, more: Vec<Listed>) -> Vec<Liste
             }
         }
     }
-    if has_parts || holders.len() > HOLDERS_MAX {
+    if is_mixed || has_parts || holders.len() > HOLDERS_MAX {
         order(&mut holders);
     }
     holders

@@ -66,6 +66,8 @@ pub struct Remote {
     pub addr: SocketAddr,
     /// Where it listens: its observed address with the port it claims; `None` if it does not listen.
     pub listens_at: Option<SocketAddr>,
+    /// Where it can reach this node over the address of this connection's end here, if this node listens there.
+    pub reaches_us_at: Option<SocketAddr>,
 }
 
 /// A connection after its handshake.
@@ -156,7 +158,8 @@ impl Endpoint {
         if theirs.node == self.node() {
             return Err(ConnectError::Refused(HelloRefusal::Yourself));
         }
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose })
+        let us = SocketAddr::new(here, hello.listen_port);
+        Ok(Connection { io, remote: remote(&theirs, addr, us), purpose })
     }
 
     /// Does the handshake of an accepted TCP connection.
@@ -173,7 +176,8 @@ impl Endpoint {
         };
         let answer = |theirs: &Hello| self.answer(theirs, here);
         let theirs = handshake::accept(&mut io, self.identity(), proven, answer).await?;
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose })
+        let us = SocketAddr::new(here, self.hello(theirs.purpose, here).listen_port);
+        Ok(Connection { io, remote: remote(&theirs, addr, us), purpose: theirs.purpose })
     }
 
     fn answer(&self, theirs: &Hello, here: IpAddr) -> Result<Hello, HelloRefusal> {
@@ -219,9 +223,10 @@ fn is_reached_at(bound: IpAddr, here: IpAddr) -> bool {
     bound.is_unspecified() || bound == here
 }
 
-fn remote(hello: &Hello, addr: SocketAddr) -> Remote {
+fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
     let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
-    Remote { node: hello.node, role: hello.role, addr, listens_at }
+    let reaches_us_at = (us.port() != 0).then_some(us);
+    Remote { node: hello.node, role: hello.role, addr, listens_at, reaches_us_at }
 }
 
 impl fmt::Debug for Endpoint {

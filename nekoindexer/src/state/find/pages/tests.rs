@@ -25,7 +25,10 @@ fn request(term: &str, after: Option<Position>, limit: u16) -> FindRequest {
 }
 
 fn found(origin: u8, name: &str, version: u64) -> Found {
-    Found { record: record(origin, name, version), holders: vec![listed(origin)] }
+    Found {
+        record: record(origin, name, version),
+        holders: heard([listed(origin).into_sent()], &[], SignedReach::verify),
+    }
 }
 
 fn page(found: impl IntoIterator<Item = Found>, more: bool) -> Page {
