@@ -9,7 +9,7 @@ use std::{
 use futures::future::join_all;
 use nekoproto::{
     Covered, FindReply, FindRequest, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord, clock,
-    transport::call_until,
+    limits::HOLDERS_OF_NEIGHBOR_MAX, transport::call_until,
 };
 use tarpc::client::RpcError;
 use tokio::task::spawn_blocking;
@@ -22,6 +22,7 @@ use crate::{
     state::{
         Share,
         find::{Matcher, Page, checked, merged},
+        holders::heard,
         merge::Found,
         route::route,
     },
@@ -193,8 +194,12 @@ impl Part {
                 self.complete = false;
                 break;
             }
-            let verify_reach = |reach| shared.verifier.verify_reach(reach, now_ms);
-            match checked(reply, request, &matcher, |record| verified(shared, record), verify_reach) {
+            let believed = |holders| {
+                heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &[], |reach| {
+                    shared.verifier.verify_reach(reach, now_ms)
+                })
+            };
+            match checked(reply, request, &matcher, |record| verified(shared, record), believed) {
                 Ok(page) => pages.push(page),
                 Err(error) => {
                     debug!(%neighbor, %error, "a page is left out");

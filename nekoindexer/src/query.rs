@@ -4,6 +4,7 @@ use std::{cell::LazyCell, time::Instant};
 
 use nekoproto::{
     Hit, IdDigits, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Record, Refusal, clock,
+    limits::HOLDERS_OF_NEIGHBOR_MAX,
 };
 use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
@@ -115,7 +116,7 @@ impl Visitor for Merging<'_> {
                 Ok(record) if !is_of(&asked.origin, &record) => {} // what was not asked for does no harm
                 Ok(record) => {
                     let verify = |reach| self.shared.verifier.verify_reach(reach, *now_ms);
-                    let holders = heard(holders, &asked.without, verify);
+                    let holders = heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &asked.without, verify);
                     self.merge.absorb(Found { record: record.into(), holders });
                 }
                 Err(error) => {

@@ -3,7 +3,7 @@
 
 use nekoproto::{
     Holder, List, ListedHolder, NodeId, NodeTag, ReachError, SignedReach, VerifiedReach, all_addrs,
-    limits::{HOLDERS_MAX, HOLDERS_OF_NEIGHBOR_MAX, HOLDERS_WHOLE_MIN},
+    limits::{HOLDERS_MAX, HOLDERS_WHOLE_MIN},
     seen_addrs,
 };
 
@@ -53,11 +53,12 @@ impl Listed {
     }
 }
 
-/// What is believed of the holders that another node names, at most [`HOLDERS_OF_NEIGHBOR_MAX`] of them: those whose own
-/// words hold. An honest node has checked them, so behind a forged one nothing counts. Nodes of `without` are left out.
+/// What is believed of the holders that another node names, at most `max` of them: those whose own words hold. An honest
+/// node has checked them, so behind a forged one nothing counts. Nodes of `without` are left out.
 #[must_use]
 pub fn heard(
     holders: impl IntoIterator<Item = ListedHolder>,
+    max: usize,
     without: &[NodeTag],
     mut verify: impl FnMut(SignedReach) -> Result<VerifiedReach, ReachError>,
 ) -> Vec<Listed> {
@@ -68,7 +69,7 @@ pub fn heard(
         Err(ReachError::Expired) => Some(None),
         Err(ReachError::Forged) => None,
     };
-    let believed = wanted.take(HOLDERS_OF_NEIGHBOR_MAX).zip(1..).map_while(listed).flatten();
+    let believed = wanted.take(max).zip(1..).map_while(listed).flatten();
     believed.filter(|holder| holder.addrs != 0).collect()
 }
 

@@ -242,7 +242,10 @@ async fn source_that_accepts_and_never_answers_is_overtaken() {
 
 /// A malicious indexer's hit: this record, held by this node at this address.
 fn hit(record: SignedRecord, node: u8, addr: SocketAddr) -> Hit {
-    Hit { record, holders: List::first_of([nekoproto::Holder::new(identity(node).id(), addr)]) }
+    Hit {
+        record,
+        holders: List::first_of([nekoproto::ListedHolder::new(identity(node).fresh_reach([addr]))]),
+    }
 }
 
 #[tokio::test]
@@ -304,7 +307,7 @@ async fn indexer_that_hides_the_newest_version_is_outvoted_by_one_that_knows() {
 async fn holders_at_impossible_addresses_are_left_out() {
     in_time(async {
         let addrs = ["127.0.0.1:0", "0.0.0.0:80", "224.0.0.1:80"].map(|addr| addr.parse().unwrap());
-        let holders = addrs.map(|addr| nekoproto::Holder::new(identity(1).id(), addr));
+        let holders = addrs.map(|addr| nekoproto::ListedHolder::new(identity(1).fresh_reach([addr])));
         let hit = Hit { record: file().record.to_signed(), holders: List::first_of(holders) };
         let indexer = FakeIndexer::says(vec![hit]);
         let (_to, reader) = peer(&[indexer.addr]).await;

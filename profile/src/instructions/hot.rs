@@ -8,7 +8,7 @@ use nekoindexer::state::holders::Listed;
 use nekoindexer::state::index::Session;
 use nekoindexer::state::merge::{Found, Merge};
 use nekoindexer::state::{QueryPlan, State};
-use nekoproto::{FileName, Identity, ListedRecord, MsgId, QueryReply, QueryRequest, codec};
+use nekoproto::{Covered, FileName, Identity, ListedRecord, MsgId, QueryReply, QueryRequest, codec};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::plan::workload::sign_record;

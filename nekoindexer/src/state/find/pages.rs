@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use nekoproto::{
-    FindReply, FindRequest, ListedRecord, Position, ReachError, SignedReach, SignedRecord, VerifiedReach,
+    FindReply, FindRequest, List, ListedHolder, ListedRecord, Position, SignedRecord, limits::HOLDERS_MAX,
 };
 
 use super::{Matcher, Page};
 use crate::state::{
-    holders::{add_holders, heard},
+    holders::{Listed, add_holders},
     merge::Found,
 };
 
@@ -38,7 +38,7 @@ pub fn checked(
     request: &FindRequest,
     matcher: &Matcher,
     verify: impl Fn(SignedRecord) -> Option<ListedRecord>,
-    verify_reach: impl Fn(SignedReach) -> Result<VerifiedReach, ReachError>,
+    believed: impl Fn(List<ListedHolder, HOLDERS_MAX>) -> Vec<Listed>,
 ) -> Result<Page, WrongPage> {
     let limit = request.limit();
     if reply.hits.len() > limit || (reply.more && reply.hits.len() < limit) {
@@ -57,7 +57,7 @@ pub fn checked(
             return Err(WrongPage::Foreign);
         }
         let record = verify(hit.record).ok_or(WrongPage::Forged)?;
-        found.push(Found { record, holders: heard(hit.holders, &[], &verify_reach) });
+        found.push(Found { record, holders: believed(hit.holders) });
         last = Some(position);
     }
     Ok(Page { found, more: reply.more })

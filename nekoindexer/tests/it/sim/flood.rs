@@ -144,7 +144,12 @@ impl Flood {
         for hit in reply.hits {
             let record = self.verifier.verify(hit.record).expect("nobody lies");
             let verify = |reach| self.verifier.verify_reach(reach, nekoproto::clock::unix_ms());
-            let holders = nekoindexer::state::holders::heard(hit.holders, &[], verify);
+            let holders = nekoindexer::state::holders::heard(
+                hit.holders,
+                nekoproto::limits::HOLDERS_OF_NEIGHBOR_MAX,
+                &[],
+                verify,
+            );
             merge.absorb(Found { record: record.into(), holders });
         }
         waiting.open -= 1;

@@ -6,11 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{Covered, Hit, Identity, List, MsgId, NodeId, Record, Search, Term, Terms};
+use nekoproto::{Covered, Hit, Identity, List, MsgId, NodeId, Record, Search, SignedReach, Term, Terms};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use super::*;
 use crate::state::{
+    holders::heard,
     index::Index,
     testing::{holder, listed, record, session},
 };
@@ -24,10 +25,14 @@ fn request(term: &str, after: Option<Position>, limit: u16) -> FindRequest {
     FindRequest { msg_id, search: search(term), after, limit, ttl_hops: 1, covered: Covered::new() }
 }
 
+fn believe(holders: List<ListedHolder, HOLDERS_MAX>) -> Vec<Listed> {
+    heard(holders, HOLDERS_MAX, &[], SignedReach::verify)
+}
+
 fn found(origin: u8, name: &str, version: u64) -> Found {
     Found {
         record: record(origin, name, version),
-        holders: heard([listed(origin).into_sent()], &[], SignedReach::verify),
+        holders: believe(List::first_of([listed(origin).into_sent()])),
     }
 }
 
@@ -49,7 +54,7 @@ fn verify(record: SignedRecord) -> Option<ListedRecord> {
 }
 
 fn check(request: &FindRequest, found: &[Found], more: bool) -> Result<Page, WrongPage> {
-    checked(reply(found, more), request, &Matcher::new(&request.search).unwrap(), verify, SignedReach::verify)
+    checked(reply(found, more), request, &Matcher::new(&request.search).unwrap(), verify, believe)
 }
 
 /// Goal: following the pages of several indexers shows every file that matches exactly once, in order, with all its
@@ -196,7 +201,7 @@ fn page_that_is_not_what_was_asked_for_does_not_count() {
     let record = nekoproto::codec::decode(&bytes).unwrap();
     forged.hits = List::first_of(forged.hits.into_iter().chain([Hit { record, holders: List::new() }]));
     let matcher = Matcher::new(&asked.search).unwrap();
-    assert_eq!(checked(forged, &asked, &matcher, verify, SignedReach::verify), Err(WrongPage::Forged));
+    assert_eq!(checked(forged, &asked, &matcher, verify, believe), Err(WrongPage::Forged));
 }
 
 #[test]
