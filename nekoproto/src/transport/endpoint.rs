@@ -16,6 +16,7 @@ use super::{
     handshake,
     io::{Io, prepare},
     tls::{Tls, proven_node},
+    unproven::Unproven,
 };
 use crate::{
     identity::Identity,
@@ -53,6 +54,8 @@ pub struct Endpoint {
     tls: Option<Tls>,
     /// Where it listens, if it does.
     listens_on: Mutex<Option<SocketAddr>>,
+    /// Addresses where nodes are said to be.
+    pub(super) unproven: Unproven,
 }
 
 /// The node at the other end of a connection.
@@ -91,7 +94,7 @@ impl Endpoint {
             Security::Tls => Some(Tls::new(&config.identity)?),
             Security::Insecure => None,
         };
-        Ok(Arc::new(Self { config, tls, listens_on: Mutex::default() }))
+        Ok(Arc::new(Self { config, tls, listens_on: Mutex::default(), unproven: Unproven::default() }))
     }
 
     /// This node's id.

@@ -21,6 +21,7 @@ mod io;
 mod link;
 mod listener;
 mod tls;
+mod unproven;
 
 pub use addr::resolve;
 pub use backoff::Backoff;
