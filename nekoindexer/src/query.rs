@@ -4,7 +4,7 @@ use std::{cell::LazyCell, time::Instant};
 
 use nekoproto::{
     Hit, IdDigits, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Record, Refusal, clock,
-    limits::HOLDERS_OF_NEIGHBOR_MAX,
+    limits::{HITS_MAX, HOLDERS_OF_NEIGHBOR_MAX},
 };
 use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
@@ -15,7 +15,7 @@ use crate::{
     shared::Shared,
     state::{
         holders::heard,
-        merge::{Found, Merge},
+        merge::{Found, GUEST_HITS_MAX, Merge},
     },
     walk::{Visitor, walk},
 };
@@ -35,7 +35,7 @@ pub(crate) async fn answer(
     request: QueryRequest,
 ) -> Result<QueryReply, Refusal> {
     let now = Instant::now();
-    let mut merging = Merging { merge: Merge::new(Vec::new()), shared };
+    let mut merging = Merging { merge: Merge::new(Vec::new()), guests: Vec::new(), shared };
     match walk(shared, &mut merging, from, (now, deadline), request).await {
         Ok(0) => shared.counters.answered_alone(Work::Query, now),
         Ok(asked) => shared.counters.answered_together(asked, now),
@@ -44,12 +44,15 @@ pub(crate) async fn answer(
             return Err(refusal);
         }
     }
+    merging.merge.absorb_guests(&merging.guests);
     Ok(merging.merge.finish())
 }
 
 /// Merges the answers.
 struct Merging<'a> {
     merge: Merge,
+    /// What each guest found, until all others have answered.
+    guests: Vec<Vec<Found>>,
     shared: &'a Shared,
 }
 
@@ -79,7 +82,8 @@ impl Visitor for Merging<'_> {
 
     /// Takes in what a neighbor says, none of it on trust. A record that its origin did not sign is left out: it
     /// says nothing of any file, and an origin that signs wrongly harms its own file alone. A record of another
-    /// name is left out too, and then the answer is not complete, as the neighbor answered something else.
+    /// name is left out too, and then the answer is not complete, as the neighbor answered something else. Nothing that
+    /// a guest does makes it incomplete, and what it found comes behind what others did.
     fn absorb(
         &mut self,
         _: usize,
@@ -87,6 +91,7 @@ impl Visitor for Merging<'_> {
         asked: &QueryRequest,
         reply: Result<QueryReply, NoAnswer>,
     ) {
+        let is_guest = neighbor.standing.is_guest();
         let reply = match reply {
             Ok(reply) => reply,
             Err(why) => {
@@ -98,18 +103,25 @@ impl Visitor for Merging<'_> {
                     }
                 });
                 debug!(neighbor = %neighbor.node.short(), %why, "neighbor did not answer a query");
-                return self.merge.lacks_something();
+                if !is_guest {
+                    self.merge.lacks_something();
+                }
+                return;
             }
         };
         self.merge.count_messages(reply.messages);
-        if !reply.complete {
+        if !reply.complete && !is_guest {
             self.merge.lacks_something();
         }
         let now_ms = LazyCell::new(clock::unix_ms);
-        for Hit { record, holders } in reply.hits {
+        let hits_max = if is_guest { GUEST_HITS_MAX } else { HITS_MAX };
+        let mut guests = Vec::new();
+        for Hit { record, holders } in reply.hits.into_iter().take(hits_max) {
             if record.unverified().name != asked.name {
                 self.shared.counters.drop(Drop::HitLeftOut);
-                self.merge.lacks_something();
+                if !is_guest {
+                    self.merge.lacks_something();
+                }
                 continue;
             }
             match self.shared.verifier.verify(record) {
@@ -117,7 +129,8 @@ impl Visitor for Merging<'_> {
                 Ok(record) => {
                     let verify = |reach| self.shared.verifier.verify_reach(reach, *now_ms);
                     let holders = heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &asked.without, verify);
-                    self.merge.absorb(Found { record: record.into(), holders });
+                    let found = Found { record: record.into(), holders };
+                    if is_guest { guests.push(found) } else { self.merge.absorb(found) }
                 }
                 Err(error) => {
                     self.shared.counters.drop(Drop::HitLeftOut);
@@ -125,10 +138,14 @@ impl Visitor for Merging<'_> {
                 }
             }
         }
+        if !guests.is_empty() {
+            neighbor.load.record.found();
+            self.guests.push(guests);
+        }
     }
 
     fn has_found(&self) -> bool {
-        !self.merge.is_empty()
+        !self.merge.is_empty() || !self.guests.is_empty()
     }
 }
 

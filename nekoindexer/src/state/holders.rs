@@ -47,7 +47,7 @@ impl Listed {
     }
 
     /// Whether both are one node at the same addresses.
-    fn is_same_source(&self, other: &Self) -> bool {
+    pub(super) fn is_same_source(&self, other: &Self) -> bool {
         self.node() == other.node()
             && (self.reach == other.reach || self.at().map(|at| at.addr).eq(other.at().map(|at| at.addr)))
     }

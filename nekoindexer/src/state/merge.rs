@@ -3,9 +3,15 @@
 
 use std::cmp::Ordering;
 
-use nekoproto::{Hit, Holder, List, ListedRecord, QueryReply, limits::HITS_MAX};
+use nekoproto::{
+    Hit, Holder, List, ListedRecord, QueryReply,
+    limits::{HITS_MAX, HOLDERS_MAX},
+};
 
-use super::holders::{Listed, add_holders, distinct, sent};
+use super::holders::{Listed, add_holders, distinct, order, sent};
+
+/// Hits of one guest that are looked at.
+pub const GUEST_HITS_MAX: usize = HITS_MAX / 2;
 
 /// A hit whose record is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +101,38 @@ impl Merge {
         }
     }
 
+    /// Adds what each of the `guests` found, behind all else: their holders take free places only, in turns, and what
+    /// has no room for them is no less complete. A later version that its origin signed counts, whoever shows it.
+    pub fn absorb_guests(&mut self, guests: &[Vec<Found>]) {
+        let complete = self.complete;
+        for found in guests.iter().flatten() {
+            self.absorb(Found { record: found.record.clone(), holders: Vec::new() });
+        }
+        for turn in 0..HOLDERS_MAX {
+            for found in guests.iter().flatten() {
+                if let Some(holder) = found.holders.get(turn) {
+                    self.fill(&found.record, holder);
+                }
+            }
+        }
+        self.complete = complete;
+    }
+
+    /// Adds a holder where a place is free, without changing what is known of others.
+    fn fill(&mut self, record: &ListedRecord, holder: &Listed) {
+        let is_same = |known: &Found| {
+            known.record.same_file(record)
+                && known.record.version == record.version
+                && !known.record.contradicts(record)
+        };
+        let Some(known) = self.found.iter_mut().find(|known| is_same(known)) else { return };
+        let holders = &mut known.holders;
+        if holders.len() < HOLDERS_MAX && !holders.iter().any(|known| known.is_same_source(holder)) {
+            holders.push(holder.clone());
+            order(holders);
+        }
+    }
+
     /// Whether nothing was found yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -121,8 +159,6 @@ impl Merge {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::limits::HOLDERS_MAX;
-
     use super::*;
     use crate::state::testing::{holder, listed, record};
 
@@ -191,6 +227,33 @@ mod tests {
         let mut merge = Merge::new(vec![found(1, 1, &(0..50).collect::<Vec<_>>())]);
         merge.absorb(found(1, 1, &(50..99).collect::<Vec<_>>()));
         assert_eq!(merge.finish().hits[0].holders.len(), HOLDERS_MAX);
+    }
+
+    /// Whoever answers first: a guest that replays a record with made-up holders pushes nobody out.
+    #[test]
+    fn holders_that_guests_name_take_the_places_that_are_left_in_turns() {
+        let made_up: Vec<u8> = (100..120).collect();
+        let guests = [vec![found(1, 1, &made_up)], vec![found(1, 1, &[50, 51])]];
+        let mut merge = Merge::new(vec![found(1, 1, &(0..12).collect::<Vec<_>>())]);
+        merge.absorb_guests(&guests);
+        let expected: Vec<u8> = (0..12).chain([100, 50, 101, 51]).collect();
+        let reply = merge.finish();
+        assert_eq!(reply.hits[0].at(), expected.into_iter().map(holder).collect::<Vec<_>>());
+        let mut full = Merge::new(vec![found(1, 1, &(0..16).collect::<Vec<_>>())]);
+        full.absorb_guests(&guests);
+        let expected: Vec<_> = (0..16).map(holder).collect();
+        assert_eq!(full.finish().hits[0].at(), expected);
+    }
+
+    #[test]
+    fn hits_of_guests_push_no_hit_out_and_make_no_answer_incomplete() {
+        let spam =
+            |from| vec![found(from, 1, &[1]); 1].into_iter().chain((200..=255).map(|n| found(n, 1, &[2])));
+        let mut merge = Merge::new((0..30).map(|origin| found(origin, 2, &[3])).collect());
+        merge.absorb_guests(&[spam(5).collect(), vec![found(100, 1, &[4])]]);
+        let reply = merge.finish();
+        assert_eq!((reply.hits.len(), reply.complete), (HITS_MAX, true));
+        assert!(reply.hits.iter().take(30).all(|hit| hit.at() == [holder(3)]));
     }
 
     fn partial(n: u8) -> Listed {

@@ -75,6 +75,7 @@ mod tests {
             role: Role::Peer,
             network: Default::default(),
             security: Default::default(),
+            access: Default::default(),
         };
         Introduction::new(&Endpoint::new(config).unwrap(), at.first().copied())
     }

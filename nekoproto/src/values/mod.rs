@@ -23,7 +23,7 @@ pub use self::{
     id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version},
     list::List,
     manifest::{Chunk, Manifest, ManifestError},
-    name::{FileName, NameError},
+    name::{FileName, NameError, is_invisible},
     packed::PackedRecord,
     policy::{Mode, Policy},
     reach::{CLOCKS_APART_MAX, REACH_FOR, Reach, ReachError, SignedReach, VerifiedReach},
