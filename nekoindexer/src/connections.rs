@@ -9,7 +9,7 @@ use std::{
 
 use futures::future::abortable;
 use nekoproto::{
-    Holder, IndexerService, IndexerServiceClient, PeerServiceClient, Role,
+    IndexerService, IndexerServiceClient, PeerServiceClient, Role,
     transport::{Connection, Endpoint, Link, LinkState, control},
 };
 use scopeguard::{defer, guard};
@@ -126,10 +126,8 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
 }
 
 async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, .. }: Connection) {
-    let session = remote.listens_at.map(|addr| {
-        let holder = Holder::new(remote.node, addr);
-        shared.state.index.open_session(holder, shared.lease, Instant::now())
-    });
+    let open = |_| shared.state.index.open_session(remote.node, shared.lease, Instant::now());
+    let session = remote.listens_at.map(open);
     let service = Service { shared: Arc::clone(&shared), remote, session: session.clone(), channel: None };
     let (client, driver) = control::open(io, service.serve(), PeerServiceClient::from);
     let _leaving = session.map(|session| {

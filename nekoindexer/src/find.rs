@@ -8,8 +8,8 @@ use std::{
 
 use futures::future::join_all;
 use nekoproto::{
-    Covered, FindReply, FindRequest, Hit, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord,
-    transport::call_until,
+    Covered, FindReply, FindRequest, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord, clock,
+    limits::HOLDERS_OF_NEIGHBOR_MAX, transport::call_until,
 };
 use tarpc::client::RpcError;
 use tokio::task::spawn_blocking;
@@ -22,6 +22,7 @@ use crate::{
     state::{
         Share,
         find::{Matcher, Page, checked, merged},
+        holders::heard,
         merge::Found,
         route::route,
     },
@@ -202,6 +203,7 @@ impl Part {
     fn absorb(&mut self, replies: Vec<Reply>, shared: &Shared, request: &FindRequest, deadline: Instant) {
         let Ok(matcher) = Matcher::new(&request.search) else { return self.complete = false };
         let mut pages = vec![std::mem::take(&mut self.page)];
+        let now_ms = clock::unix_ms();
         for Reply { neighbor, is_guest, reply } in replies {
             self.messages = self.messages.saturating_add(reply.messages);
             self.complete &= reply.complete || is_guest;
@@ -209,7 +211,12 @@ impl Part {
                 self.complete = false;
                 break;
             }
-            match checked(reply, request, &matcher, |record| verified(shared, record)) {
+            let believed = |holders| {
+                heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &[], |reach| {
+                    shared.verifier.verify_reach(reach, now_ms)
+                })
+            };
+            match checked(reply, request, &matcher, |record| verified(shared, record), believed) {
                 Ok(page) => pages.push(page),
                 Err(error) => {
                     debug!(%neighbor, %error, "a page is left out");
@@ -221,10 +228,8 @@ impl Part {
     }
 
     fn reply(self) -> FindReply {
-        let hit =
-            |found: Found| Hit { record: found.record.into_signed(), holders: List::first_of(found.holders) };
         FindReply {
-            hits: List::first_of(self.page.found.into_iter().map(hit)),
+            hits: List::first_of(self.page.found.into_iter().map(Found::into_hit)),
             more: self.page.more,
             complete: self.complete,
             messages: self.messages,

@@ -1,9 +1,10 @@
 //! Answers a query: merges what is found here with what neighbors answer.
 
-use std::time::Instant;
+use std::{cell::LazyCell, time::Instant};
 
 use nekoproto::{
-    Hit, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal, limits::HITS_MAX,
+    Hit, IdDigits, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Record, Refusal, clock,
+    limits::{HITS_MAX, HOLDERS_OF_NEIGHBOR_MAX},
 };
 use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
@@ -12,7 +13,10 @@ use crate::{
     counters::{Drop, Work},
     neighbors::links::Neighbor,
     shared::Shared,
-    state::merge::{Found, GUEST_HITS_MAX, Merge},
+    state::{
+        holders::heard,
+        merge::{Found, GUEST_HITS_MAX, Merge},
+    },
     walk::{Visitor, walk},
 };
 
@@ -109,6 +113,7 @@ impl Visitor for Merging<'_> {
         if !reply.complete && !is_guest {
             self.merge.lacks_something();
         }
+        let now_ms = LazyCell::new(clock::unix_ms);
         let hits_max = if is_guest { GUEST_HITS_MAX } else { HITS_MAX };
         let mut guests = Vec::new();
         for Hit { record, holders } in reply.hits.into_iter().take(hits_max) {
@@ -120,8 +125,11 @@ impl Visitor for Merging<'_> {
                 continue;
             }
             match self.shared.verifier.verify(record) {
+                Ok(record) if !is_of(&asked.origin, &record) => {} // what was not asked for does no harm
                 Ok(record) => {
-                    let found = Found { record: record.into(), holders: holders.into_vec() };
+                    let verify = |reach| self.shared.verifier.verify_reach(reach, *now_ms);
+                    let holders = heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &asked.without, verify);
+                    let found = Found { record: record.into(), holders };
                     if is_guest { guests.push(found) } else { self.merge.absorb(found) }
                 }
                 Err(error) => {
@@ -139,4 +147,9 @@ impl Visitor for Merging<'_> {
     fn has_found(&self) -> bool {
         !self.merge.is_empty() || !self.guests.is_empty()
     }
+}
+
+/// Whether `record` is of an origin that is asked for.
+fn is_of(origin: &Option<IdDigits>, record: &Record) -> bool {
+    origin.as_ref().is_none_or(|digits| digits.begin(&record.origin))
 }

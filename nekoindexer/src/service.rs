@@ -1,12 +1,12 @@
 //! What a caller may ask: validates, calls the state, and hands its plans to `query` and `invalidate`.
 
-use std::{sync::Arc, time::Instant};
+use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
-    Answers, Covered, FileName, FindReply, FindRequest, IndexerService, InvalidateRequest, LeaseReply,
-    ListedRecord, MsgId, Names, NodeTag, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal,
-    RegisterReply, RegisterRequest, Role, SignedRecord, TraceReply,
+    Answers, Covered, FileName, FindReply, FindRequest, IndexerService, Introduction, InvalidateRequest,
+    LeaseReply, ListedRecord, MsgId, Names, NodeTag, QueryAllRequest, QueryReply, QueryRequest, ReachError,
+    Records, Refusal, RegisterReply, RegisterRequest, Role, SignedReach, SignedRecord, TraceReply, clock,
     indexer::{AnswersRoom, answers},
     limits::TTL_MAX,
     summary::{SummaryNews, SummaryReply},
@@ -22,7 +22,10 @@ use crate::{
     neighbors::channel::Channel,
     query,
     shared::Shared,
-    state::{index::Session, merge::Merge},
+    state::{
+        index::{Asked, Session},
+        merge::Merge,
+    },
     trace,
 };
 
@@ -53,8 +56,8 @@ impl Service {
     }
 
     /// What is known here of `name`.
-    fn found(&self, name: &FileName, now: Instant) -> QueryReply {
-        let reply = Merge::new(self.shared.state.index.lookup(name, now)).finish();
+    fn found<'a>(&self, asked: impl Into<Asked<'a>>, now: Instant) -> QueryReply {
+        let reply = Merge::new(self.shared.state.index.lookup(asked, now)).finish();
         self.shared.counters.answered_alone(Work::Search, now);
         reply
     }
@@ -113,6 +116,9 @@ impl Service {
 impl IndexerService for Service {
     async fn register(self, _: Context, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let session = self.session()?;
+        if !session.is_introduced() {
+            return Err(Refusal::NotListening);
+        }
         let counters = &self.shared.counters;
         counters.count(Work::Registration);
         counters.add(Work::Record, request.records.len());
@@ -183,7 +189,7 @@ impl IndexerService for Service {
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
         if request.ttl_hops == 0 && self.remote.role == Role::Peer {
-            return self.search(context, request.name).await; // no copy of it goes anywhere
+            return Ok(self.found(&request, Instant::now())); // no copy of it goes anywhere
         }
         query::answer(&self.shared, self.neighbor(), context.deadline, request).await
     }
@@ -218,6 +224,27 @@ impl IndexerService for Service {
     async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {
         let channel = self.channel.as_ref().ok_or(Refusal::WrongRole)?;
         self.shared.neighbors.hear(&self.shared.state, channel, news)
+    }
+
+    async fn introduce(self, _: Context, reach: SignedReach) -> Result<Introduction, Refusal> {
+        let session = self.session()?;
+        let now_ms = clock::unix_ms();
+        let reach = self.shared.verifier.verify_reach(reach, now_ms).map_err(|error| match error {
+            ReachError::Forged => Refusal::Forged,
+            ReachError::Expired => Refusal::ClocksApart,
+        })?;
+        if reach.node != self.remote.node {
+            return Err(Refusal::Forged);
+        }
+        if !reach.is_fresh(now_ms) {
+            return Err(Refusal::ClocksApart);
+        }
+        let seen_at = self.remote.addr.ip();
+        let is_seen = |addr: &SocketAddr| addr.ip() == seen_at && addr.port() != 0;
+        let listed_at =
+            reach.addrs.iter().zip(0..).fold(0, |mask, (addr, n)| mask | u8::from(is_seen(addr)) << n);
+        session.introduce(reach, listed_at);
+        Ok(Introduction { seen_at, listed_at })
     }
 
     async fn invalidate(self, context: Context, mut request: InvalidateRequest) -> Result<(), Refusal> {

@@ -22,6 +22,8 @@ pub const HOLDERS_MAX: usize = 16;
 /// that every chunk is available.
 pub const HOLDERS_WHOLE_MIN: usize = HOLDERS_MAX / 4;
 const _: () = assert!(0 < HOLDERS_WHOLE_MIN && HOLDERS_WHOLE_MIN < HOLDERS_MAX);
+/// Of these, the number taken from one neighbor: half, so that none fills the list with holders of its making.
+pub const HOLDERS_OF_NEIGHBOR_MAX: usize = HOLDERS_MAX / 2;
 /// Hits on one page of a search by pattern.
 pub const FOUND_MAX: usize = 128;
 /// Terms of one search by pattern.
@@ -37,17 +39,29 @@ pub const FRAME_BYTES_MAX: usize = 512 * 1024;
 pub const FRAME_WITHIN: Duration = Duration::from_secs(20);
 /// Upper bound of an encoded signed record: the name, the numbers, the hashes, the signature.
 pub const RECORD_BYTES_MAX: usize = NAME_BYTES_MAX + 256;
-/// Upper bound of an encoded holder: node id, address (IPv6), whether it is partial.
-pub const HOLDER_BYTES_MAX: usize = 33 + 20 + 1;
+/// Addresses at which one node says that it can be reached.
+pub const REACH_ADDRS_MAX: usize = 4;
+/// Upper bound of an encoded signed statement of where a node can be reached: node id, addresses (IPv6), end, signature.
+pub const REACH_BYTES_MAX: usize = 33 + 1 + REACH_ADDRS_MAX * 20 + 9 + 65;
+/// Such statements in one reply. Holders beyond them are left out, the last of each hit first.
+pub const REACHES_MAX: usize = 1024;
+/// Upper bound of an encoded holder: the number of its statement, which of the addresses, whether it is partial.
+pub const HOLDER_BYTES_MAX: usize = 3 + 1 + 1;
+/// Nodes that a query leaves out: the holders that failed.
+pub const WITHOUT_MAX: usize = 64;
 /// Upper bound of the bytes around the hits in a reply for many names: lengths and counts for each answer, and
 /// the envelope.
 pub const ANSWERS_BYTES_MAX: usize = BATCH_MAX * 32 + 64;
 const _: () = assert!(BATCH_MAX * RECORD_BYTES_MAX < FRAME_BYTES_MAX);
+const _: () = assert!(HITS_MAX * HOLDERS_MAX <= REACHES_MAX && FOUND_MAX <= REACHES_MAX);
 const _: () = assert!(
-    HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
+    HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) + REACHES_MAX * REACH_BYTES_MAX
+        < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
 );
-
-const _: () = assert!(FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX);
+const _: () = assert!(
+    FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) + REACHES_MAX * REACH_BYTES_MAX
+        < FRAME_BYTES_MAX - 64
+);
 
 /// Indexers in the answer to one trace: more than a query with the default TTL reaches in most networks.
 pub const TRACE_HOPS_MAX: usize = 256;

@@ -3,17 +3,20 @@
 use std::{cell::Cell, sync::mpsc, time::Duration};
 
 use futures::poll;
-use nekoproto::{FileName, Holder, Identity, MsgId, Record, Search, Term, Terms, codec};
+use nekoproto::{FileName, MsgId, Record, Search, Term, Terms, codec};
 
 use super::*;
-use crate::{config::Config, scans::SCANS_MAX, state::testing::record};
+use crate::{
+    config::Config,
+    scans::SCANS_MAX,
+    state::testing::{record, session},
+};
 
 /// An indexer where a peer has registered `names`, none of which it has signed but the last one.
 fn shared(names: impl IntoIterator<Item = String>, last: &str) -> Arc<Shared> {
     let signed = record(1, last, 1);
     let shared = Shared::new(signed.origin, &Config::default(), false);
-    let holder = Holder::new(Identity::from_seed(&[1; 32]).id(), ([127, 0, 0, 1], 1).into());
-    let session = shared.state.index.open_session(holder, Duration::from_secs(99), Instant::now());
+    let session = session(&shared.state.index, 1, Duration::from_secs(99), Instant::now());
     for name in names {
         let record = Record { name: FileName::new(&name).unwrap(), ..Record::clone(&signed) };
         let record = codec::encode(&(record, *signed.signed().signature())).unwrap();

@@ -45,7 +45,8 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
 async fn probe(shared: &Shared, Candidate { connected, load }: Candidate) {
     let msg_id = MsgId::random();
     let Ok(name) = FileName::new(&format!("{:032x}", rand::random::<u128>())) else { return };
-    let request = QueryRequest { msg_id, name, ttl_hops: 0, covered: Covered::first_of([shared.tag]) };
+    let request =
+        QueryRequest { covered: Covered::first_of([shared.tag]), ..QueryRequest::new(msg_id, name, 0) };
     let began = Instant::now();
     let answer = connected.client.query(call_within(PROBED_WITHIN), request).await;
     let took = matches!(answer, Ok(Ok(_))).then(|| began.elapsed());

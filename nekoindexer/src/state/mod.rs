@@ -2,6 +2,7 @@
 //! no clock and never waits; `query` and `invalidate` carry the plans out.
 
 pub mod find;
+pub mod holders;
 pub mod index;
 pub mod merge;
 mod plan;
@@ -124,7 +125,7 @@ impl State {
     ) -> Result<QueryPlan, Refusal> {
         let QueryRequest { msg_id, ttl_hops, covered, .. } = request;
         let share = self.share((*msg_id, *ttl_hops, covered), from, deadline, now)?;
-        let local = if share.answers { self.index.lookup(&request.name, now) } else { Vec::new() };
+        let local = if share.answers { self.index.lookup(request, now) } else { Vec::new() };
         Ok(match share {
             Share { is_remembered: false, .. } => QueryPlan::Alone(local),
             Share { ttl_hops: Some(ttl_hops), answers, .. } => {

@@ -1,20 +1,16 @@
 //! Tests of what an indexer decides about queries, registrations and invalidations.
 
-use std::net::SocketAddr;
-
-use nekoproto::{Covered, FileName, Holder, Identity};
+use nekoproto::FileName;
 
 use super::{testing::record, *};
 
 fn query(id: u128, ttl_hops: u8) -> QueryRequest {
     let name = FileName::new("a").unwrap();
-    QueryRequest { msg_id: MsgId::from_u128(id), name, ttl_hops, covered: Covered::new() }
+    QueryRequest::new(MsgId::from_u128(id), name, ttl_hops)
 }
 
 fn session(state: &State, n: u8, now: Instant) -> Arc<Session> {
-    let addr = SocketAddr::from(([127, 0, 0, 1], 1));
-    let holder = Holder::new(Identity::from_seed(&[n; 32]).id(), addr);
-    state.index.open_session(holder, Duration::from_secs(9), now)
+    testing::session(&state.index, n, Duration::from_secs(9), now)
 }
 
 const DEADLINE: Duration = Duration::from_secs(2);

@@ -162,7 +162,7 @@ fn update_costs_a_full_mesh_of_n_n_minus_1_messages() {
 fn few_holders(count: usize, rng: &mut StdRng) -> BTreeMap<usize, Holding> {
     let mut nodes: Vec<usize> = (0..count).collect();
     nodes.shuffle(rng);
-    nodes.truncate(nekoproto::limits::HOLDERS_MAX);
+    nodes.truncate(nekoproto::limits::HOLDERS_OF_NEIGHBOR_MAX);
     let mut any = || {
         let record = RECORDS[rng.random_range(0..RECORDS.len())][rng.random_range(0..3)].clone();
         Holding { record, partial: rng.random_bool(0.3) }
@@ -193,7 +193,7 @@ fn found(reply: &QueryReply) -> Held {
     for hit in reply.hits.iter() {
         let record = hit.record.unverified();
         assert!(hit.holders.is_sorted_by_key(|holder| holder.partial), "a part before the whole");
-        let holders = hit.holders.iter().map(|holder| (holder.node, holder.addr, holder.partial));
+        let holders = hit.at().into_iter().map(|holder| (holder.node, holder.addr, holder.partial));
         let twice = found.insert((record.origin, record.version.get()), holders.collect());
         assert_eq!(twice, None, "one version twice");
     }

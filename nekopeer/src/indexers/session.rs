@@ -23,7 +23,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::refresh;
+use super::{introduction::Introduction, refresh};
 use crate::{
     library::{Library, events::Event},
     serve::control::PeerControl,
@@ -61,6 +61,7 @@ struct Worker {
     all: Arc<[SocketAddr]>,
     library: Arc<Library>,
     link: Link<IndexerServiceClient>,
+    endpoint: Arc<Endpoint>,
     registrations: Arc<Mutex<Registrations>>,
     /// Notified when there are changes to register.
     changed: Notify,
@@ -110,6 +111,7 @@ impl Session {
             all: Arc::clone(all),
             library: Arc::clone(library),
             link: Link::spawn(Arc::clone(endpoint), at, tasks.stop.clone(), &tasks.tracker, open),
+            endpoint: Arc::clone(endpoint),
             registrations: Arc::clone(registrations),
             changed: Notify::new(),
             told: watch::Sender::default(),
@@ -246,7 +248,7 @@ impl Worker {
         loop {
             let now = state.borrow_and_update().clone();
             match now {
-                LinkState::Up { client, .. } => {
+                LinkState::Up { client, remote } => {
                     told_away = false;
                     self.library.tell(Event::Connected(self.link.addr()));
                     self.library.wake();
@@ -259,7 +261,7 @@ impl Worker {
                                 Err(_) => return, // the peer stops
                             }
                         }
-                        () = self.keep_registered(&client) => {}
+                        () = self.keep_registered(&client, remote.reaches_us_at) => {}
                     }
                 }
                 LinkState::Down(why) if !told_away => {
@@ -276,22 +278,36 @@ impl Worker {
 
     /// Registers everything, then each change, and renews the lease; registers everything again if the
     /// indexer lost it.
-    async fn keep_registered(&self, client: &IndexerServiceClient) {
+    async fn keep_registered(&self, client: &IndexerServiceClient, at: Option<SocketAddr>) {
         if !self.library.is_serving {
             return;
         }
         self.is_unreachable.store(false, Ordering::Relaxed);
         self.registrations.lock().connected(self.index);
+        let (mut introduction, mut are_clocks_apart) = (Introduction::new(&self.endpoint, at), false);
         loop {
             self.look_at_files().await;
             let (mut is_first, mut renewed_at) = (true, Instant::now());
             loop {
-                let told = match self.tell_changes(client).await {
+                let told = match self.introduced(client, &mut introduction).await {
+                    Ok(()) => self.tell_changes(client).await,
+                    refused => refused,
+                };
+                let told = match told {
                     Ok(()) if is_first => self.all_registered(client).await.map(|()| is_first = false),
                     told => told,
                 };
                 match told {
-                    Ok(()) => {}
+                    Ok(()) => are_clocks_apart = false,
+                    Err(SessionError::Refused(why @ Refusal::ClocksApart)) => {
+                        if !std::mem::replace(&mut are_clocks_apart, true) {
+                            self.is_unreachable.store(true, Ordering::Relaxed);
+                            self.told.send_replace(());
+                            warn!(indexer = %self.link.addr(), %why, "the indexer lists nothing of this peer");
+                            self.library
+                                .tell(Event::Away { indexer: self.link.addr(), why: why.to_string() });
+                        }
+                    }
                     Err(SessionError::Refused(Refusal::NotListening)) => {
                         self.is_unreachable.store(true, Ordering::Relaxed);
                         self.registrations.lock().disconnected(self.index); // it is told nothing more
@@ -317,6 +333,22 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// States where this peer can be reached, when the session begins and before the last statement expires.
+    async fn introduced(
+        &self,
+        client: &IndexerServiceClient,
+        introduction: &mut Introduction,
+    ) -> Result<(), SessionError> {
+        while let Some(reach) = introduction.due() {
+            let call = client.introduce(call_within(ANSWER_WITHIN), reach.into_signed());
+            let taken = self.answer(call).await?;
+            introduction.taken(taken)?;
+            self.is_unreachable.store(false, Ordering::Relaxed);
+        }
+        introduction.check()?;
+        Ok(())
     }
 
     /// Updates the offers from the files on disk.

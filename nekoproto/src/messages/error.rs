@@ -13,7 +13,7 @@ pub enum Refusal {
     /// A record's signature is not valid. No part of the call was carried out.
     #[error("a record is not signed by its origin")]
     Forged,
-    /// Only a peer that listens can be a holder.
+    /// Only a peer that listens, and has said where it can be reached, can be a holder.
     #[error("a node that does not listen cannot be a holder")]
     NotListening,
     /// The node is overloaded. Worth retrying later.
@@ -25,6 +25,9 @@ pub enum Refusal {
     /// A glob cannot be read, or is too large.
     #[error("the pattern cannot be read")]
     BadPattern,
+    /// The clocks of the two nodes are more than half a day apart: what one of them signs has expired for the other.
+    #[error("the clocks of the two nodes are more than 12 hours apart: set them")]
+    ClocksApart,
 }
 
 /// A peer's refusal on a data stream. Wire: append variants, never reorder.

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     indexer::IndexerServiceRequest,
     limits::{BATCH_MAX, FRAME_BYTES_MAX},
-    messages::{Covered, Names, Purpose, QueryRequest, Role},
+    messages::{Names, Purpose, QueryRequest, Role},
     values::{FileName, List, MsgId},
 };
 
@@ -106,8 +106,7 @@ pub(super) async fn ids(order: &Order) -> Result<(), RogueError> {
                 for first in (0..).step_by(512) {
                     let mut frames = Vec::new();
                     for id in first..first + TOGETHER {
-                        let (msg_id, covered) = (MsgId::random(), Covered::new());
-                        let request = QueryRequest { msg_id, name: name.clone(), ttl_hops: 1, covered };
+                        let request = QueryRequest::new(MsgId::random(), name.clone(), 1);
                         frames.extend(frame(id, IndexerServiceRequest::Query { request })?);
                     }
                     calls.write_all(&frames).await?;

@@ -82,9 +82,9 @@ impl CorruptHolder {
         let hit =
             peer.hits(&order).await?.into_iter().next().ok_or(RogueError::Lacks("a registered file"))?;
         let record = hit.record.unverified();
-        let origin = hit.holders.iter().find(|holder| holder.node == record.origin);
+        let origin = hit.at().into_iter().find(|holder| holder.node == record.origin);
         let origin = origin.ok_or(RogueError::Lacks("a registered origin"))?;
-        let manifest = fetch_manifest(&peer.endpoint, origin, record).await?;
+        let manifest = fetch_manifest(&peer.endpoint, &origin, record).await?;
         let chunks = Manifest::decode_for(record, &manifest).map_err(refused)?;
         let goods = Arc::new(Goods {
             file: File::open(&what.file)?,

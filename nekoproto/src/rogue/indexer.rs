@@ -166,6 +166,14 @@ pub(super) fn refused(why: impl std::error::Error) -> RogueError {
 struct Service(Habit);
 
 impl IndexerService for Service {
+    async fn introduce(
+        self,
+        _: Context,
+        _: crate::values::SignedReach,
+    ) -> Result<crate::messages::Introduction, Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
     async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {
         Err(Refusal::WrongRole)
     }

@@ -10,7 +10,7 @@ use crate::{
     IndexerServiceClient,
     identity::Identity,
     limits::{BATCH_MAX, HOLDERS_MAX, NAME_BYTES_MAX},
-    messages::{Held, Hit, Holder, Purpose, QueryReply, Records, Refusal, RegisterRequest, Role, Verdict},
+    messages::{Held, Hit, Purpose, QueryReply, Records, Refusal, RegisterRequest, Role, Verdict},
     peer::PeerService,
     transport::{Endpoint, Listener, control},
     values::{ContentHash, FileName, List, ManifestHash, Policy, Record, SignedRecord, Version},
@@ -53,6 +53,8 @@ impl Peer {
         let connection = endpoint.dial(order.indexer, Purpose::Control, None).await?;
         let (client, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
         let driver = AbortOnDropHandle::new(tokio::spawn(driver));
+        let reach = endpoint.identity().fresh_reach([listener.local_addr()]).into_signed();
+        client.introduce(context::current(), reach).await.map_err(refused)?.map_err(refused)?;
         Ok(Self { client, endpoint, listener, driver })
     }
 
@@ -68,12 +70,7 @@ impl Peer {
         let mut hits = Vec::new();
         for name in &order.names {
             let name = FileName::new(name).map_err(refused)?;
-            let request = crate::messages::QueryRequest {
-                msg_id: crate::values::MsgId::random(),
-                name,
-                ttl_hops: 3,
-                covered: List::new(),
-            };
+            let request = crate::messages::QueryRequest::new(crate::values::MsgId::random(), name, 3);
             let reply = self.client.query(context::current(), request).await;
             hits.extend(reply.map_err(refused)?.map_err(refused)?.hits);
         }
@@ -127,7 +124,8 @@ pub(super) async fn false_hits(order: &Order) -> Result<HashMap<FileName, QueryR
     let hits = Peer::connect(order).await?.hits(order).await?;
     let reply = |hit: Hit| {
         let name = hit.record.unverified().name.clone();
-        let holders = (0..HOLDERS_MAX).map(|_| Holder::new(Identity::generate().id(), third));
+        let holder = |_| crate::messages::ListedHolder::new(Identity::generate().fresh_reach([third]));
+        let holders = (0..HOLDERS_MAX).map(holder);
         let hit = Hit { record: hit.record, holders: List::first_of(holders) };
         (name, QueryReply { hits: List::first_of([hit]), complete: true, messages: 0 })
     };

@@ -18,6 +18,7 @@ use super::{
     io::{Io, prepare},
     node_io::NodeIo,
     tls::{Tls, proven_node},
+    unproven::Unproven,
 };
 use crate::{
     budget::{Account, BUDGET_DEFAULT, Budget},
@@ -59,6 +60,8 @@ pub struct Endpoint {
     tls: Option<Tls>,
     /// Where it listens, if it does.
     listens_on: Mutex<Option<SocketAddr>>,
+    /// Addresses where nodes are said to be.
+    pub(super) unproven: Unproven,
 }
 
 /// The node at the other end of a connection.
@@ -72,6 +75,8 @@ pub struct Remote {
     pub addr: SocketAddr,
     /// Where it listens: its observed address with the port it claims; `None` if it does not listen.
     pub listens_at: Option<SocketAddr>,
+    /// Where it can reach this node over the address of this connection's end here, if this node listens there.
+    pub reaches_us_at: Option<SocketAddr>,
 }
 
 /// A connection after its handshake.
@@ -106,7 +111,8 @@ impl Endpoint {
             Security::Insecure => None,
         };
         config.access.allowed.admit_own(config.identity.id());
-        Ok(Arc::new(Self { config, budget, tls, listens_on: Mutex::default() }))
+        let (listens_on, unproven) = <_>::default();
+        Ok(Arc::new(Self { config, budget, tls, listens_on, unproven }))
     }
 
     /// The bytes kept for other nodes.
@@ -190,9 +196,10 @@ impl Endpoint {
         if theirs.node == self.node() {
             return Err(ConnectError::Refused(HelloRefusal::Yourself));
         }
+        let us = SocketAddr::new(here, hello.listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
         let io = NodeIo::new(io, account.clone());
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose, account })
+        Ok(Connection { io, remote: remote(&theirs, addr, us), purpose, account })
     }
 
     /// Does the handshake of an accepted TCP connection.
@@ -209,9 +216,10 @@ impl Endpoint {
         };
         let answer = |theirs: &Hello| self.answer(theirs, here);
         let theirs = handshake::accept(&mut io, &self.proofs(proven), answer).await?;
+        let us = SocketAddr::new(here, self.hello(theirs.purpose, here).listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
         let io = NodeIo::new(io, account.clone());
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose, account })
+        Ok(Connection { io, remote: remote(&theirs, addr, us), purpose: theirs.purpose, account })
     }
 
     /// Whether every node that a connection is made with has proved the network's secret.
@@ -276,9 +284,10 @@ fn is_reached_at(bound: IpAddr, here: IpAddr) -> bool {
     bound.is_unspecified() || bound == here
 }
 
-fn remote(hello: &Hello, addr: SocketAddr) -> Remote {
+fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
     let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
-    Remote { node: hello.node, role: hello.role, addr, listens_at }
+    let reaches_us_at = (us.port() != 0).then_some(us);
+    Remote { node: hello.node, role: hello.role, addr, listens_at, reaches_us_at }
 }
 
 impl fmt::Debug for Endpoint {

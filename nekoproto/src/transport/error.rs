@@ -69,6 +69,9 @@ pub enum ConnectError {
     /// A malformed hello.
     #[error("malformed hello")]
     Malformed,
+    /// Connections to this address did not prove the keys that were expected there.
+    #[error("{0} is left alone for a while: it has not proven the keys expected there")]
+    LeftAlone(SocketAddr),
 }
 
 impl ConnectError {

@@ -29,6 +29,7 @@ pub mod places;
 mod secret;
 mod tls;
 mod turned_away;
+mod unproven;
 
 pub use access::{Access, AllowError, Allowed};
 pub use addr::resolve;

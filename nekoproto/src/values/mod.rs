@@ -13,6 +13,7 @@ mod manifest;
 pub mod name;
 mod packed;
 pub mod policy;
+mod reach;
 mod record;
 mod signature;
 mod ticket;
@@ -25,6 +26,7 @@ pub use self::{
     name::{FileName, NameError, is_invisible},
     packed::PackedRecord,
     policy::{Mode, Policy},
+    reach::{CLOCKS_APART_MAX, REACH_FOR, Reach, ReachError, SignedReach, VerifiedReach},
     record::{ListedRecord, Record, RecordError, SignedRecord, TrustedRecord, VerifiedRecord},
     signature::Signature,
     ticket::{IndexerAddr, TICKET_PREFIX, Ticket, TicketError},

@@ -73,7 +73,7 @@ impl Target {
         match reply.hits.iter().find(|hit| hit.record.unverified().origin == origin) {
             None => incomplete_or(Found::Wrong),
             Some(hit) if hit.record != *record => Found::Wrong,
-            Some(hit) if hit.holders.iter().any(|other| other.node != holder.node) => Found::Wrong,
+            Some(hit) if hit.at().iter().any(|other| other.node != holder.node) => Found::Wrong,
             Some(hit) if hit.holders.is_empty() => incomplete_or(Found::Wrong),
             Some(_) => incomplete_or(Found::Right),
         }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use nekoproto::transport::{Endpoint, Listener, Security, control};
 use nekoproto::{
     Holder, Identity, IndexerServiceClient, PeerService, Purpose, Records, RegisterRequest, Role,
-    SignedRecord, rogue::Silent,
+    SignedRecord, VerifiedReach, rogue::Silent,
 };
 use tarpc::context;
 use tokio::{task::JoinHandle, time::sleep};
@@ -20,6 +20,8 @@ pub struct Client {
     pub calls: IndexerServiceClient,
     /// The client as it is listed.
     pub holder: Holder,
+    /// What it says of that.
+    pub reach: VerifiedReach,
     /// Holds the port that the indexer lists.
     listener: Option<Listener>,
     driver: JoinHandle<()>,
@@ -42,13 +44,16 @@ impl Client {
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
         let renewals = stay_listed(calls.clone());
+        let reach = endpoint.identity().fresh_reach([holder.addr]);
         let driver = tokio::spawn(async move {
             tokio::select! {
                 () = driver => {}
                 () = renewals => {}
             }
         });
-        Ok(Self { calls, holder, listener: None, driver })
+        let introduced = calls.introduce(context::current(), reach.signed().clone()).await??;
+        anyhow::ensure!(introduced.listed_at == 1, "the client cannot be listed");
+        Ok(Self { calls, holder, reach, listener: None, driver })
     }
 
     /// The same without the port, for thousands of them: it is listed, and nobody is to connect there.

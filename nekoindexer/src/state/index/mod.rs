@@ -18,7 +18,10 @@ use std::{
 };
 
 use dashmap::DashMap;
-use nekoproto::{FileName, Holder, ListedRecord, SignedRecord, summary::NameKey};
+use nekoproto::{
+    FileName, IdDigits, ListedRecord, NodeId, NodeTag, PackedRecord, QueryRequest, SignedRecord,
+    summary::NameKey,
+};
 use nohash_hasher::BuildNoHashHasher;
 use parking_lot::Mutex;
 
@@ -46,6 +49,35 @@ pub enum Noted {
     Outdated(ListedRecord),
     /// A limit is reached; the holder was not listed.
     Full,
+}
+
+/// What is looked up.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The name.
+    pub name: &'a FileName,
+    /// Only of this origin.
+    pub origin: Option<&'a IdDigits>,
+    /// Holders that are not wanted.
+    pub without: &'a [NodeTag],
+}
+
+impl Asked<'_> {
+    fn takes_origin(&self, record: &PackedRecord) -> bool {
+        self.origin.is_none_or(|digits| digits.begin(record.origin()))
+    }
+}
+
+impl<'a> From<&'a FileName> for Asked<'a> {
+    fn from(name: &'a FileName) -> Self {
+        Self { name, origin: None, without: &[] }
+    }
+}
+
+impl<'a> From<&'a QueryRequest> for Asked<'a> {
+    fn from(request: &'a QueryRequest) -> Self {
+        Self { name: &request.name, origin: request.origin.as_ref(), without: &request.without }
+    }
 }
 
 /// Who holds what. `S` makes the hashes of names; a secret key by default.
@@ -96,10 +128,10 @@ impl<S: BuildHasher> Index<S> {
         NameHash::of(name.as_str().as_bytes(), &self.hash_key)
     }
 
-    /// A session for `holder`, listed until `now + lease` unless renewed.
-    pub fn open_session(&self, holder: Holder, lease: Duration, now: Instant) -> Arc<Session> {
+    /// A session for `node`, listed until `now + lease` unless renewed, once it is [introduced](Session::introduce).
+    pub fn open_session(&self, node: NodeId, lease: Duration, now: Instant) -> Arc<Session> {
         let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
-        let session = Arc::new(Session::new(id, holder, self.millis(now + lease)));
+        let session = Arc::new(Session::new(id, node, self.millis(now + lease)));
         self.sessions.insert(id, Arc::clone(&session));
         session
     }
@@ -172,12 +204,12 @@ impl<S: BuildHasher> Index<S> {
         self.unlist(session, hash);
     }
 
-    /// What is known of `name`: each origin's newest version with holders whose lease runs.
-    /// Takes no write lock and, on a miss, allocates nothing.
+    /// What is known of a name: each origin's newest version with holders whose lease runs. More hits than an answer has
+    /// room for say that it is not all. Takes no write lock and, on a miss, allocates nothing.
     #[must_use]
-    pub fn lookup(&self, name: &FileName, now: Instant) -> Vec<Found> {
-        let now_ms = self.millis(now);
-        self.entries.view(&self.hash(name), |_, entry| entry.found(name, now_ms)).unwrap_or_default()
+    pub fn lookup<'a>(&self, asked: impl Into<Asked<'a>>, now: Instant) -> Vec<Found> {
+        let (asked, now_ms) = (asked.into(), self.millis(now));
+        self.entries.view(&self.hash(asked.name), |_, entry| entry.found(&asked, now_ms)).unwrap_or_default()
     }
 
     /// Takes `record` for verified if exactly this one is listed, signature and all.

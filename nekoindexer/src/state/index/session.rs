@@ -2,14 +2,19 @@
 
 use std::{
     collections::HashSet,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
-use nekoproto::Holder;
+use arc_swap::ArcSwapOption;
+use nekoproto::{NodeId, VerifiedReach};
 use nohash_hasher::BuildNoHashHasher;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::name_hash::NameHash;
+use crate::state::holders::Listed;
 
 /// Names one session may register.
 pub const SESSION_NAMES_MAX: usize = 1_000_000;
@@ -22,7 +27,9 @@ pub struct SessionId(pub(super) u64);
 #[derive(Debug)]
 pub struct Session {
     id: SessionId,
-    pub(super) holder: Holder,
+    pub(super) node: NodeId,
+    /// Where it can be reached, in its own words, and which of these addresses were seen.
+    reach: ArcSwapOption<(VerifiedReach, u8)>,
     /// End of the lease in milliseconds since the index was made.
     lease_ends_ms: AtomicU64,
     /// Its connection is open: when the lease ends it loses its registrations, and may make new ones.
@@ -45,10 +52,11 @@ pub(super) struct SessionNames {
 }
 
 impl Session {
-    pub(super) fn new(id: SessionId, holder: Holder, lease_ends_ms: u64) -> Self {
+    pub(super) fn new(id: SessionId, node: NodeId, lease_ends_ms: u64) -> Self {
         Self {
             id,
-            holder,
+            node,
+            reach: ArcSwapOption::empty(),
             lease_ends_ms: AtomicU64::new(lease_ends_ms),
             connected: AtomicBool::new(true),
             withdrawals: AtomicU64::new(0),
@@ -60,6 +68,24 @@ impl Session {
     #[must_use]
     pub const fn id(&self) -> SessionId {
         self.id
+    }
+
+    /// From now on it is listed with this word, at the addresses whose bit is set in `addrs`; without one, if none is.
+    pub fn introduce(&self, reach: VerifiedReach, addrs: u8) {
+        self.reach.store((addrs != 0).then(|| Arc::new((reach, addrs))));
+    }
+
+    /// Whether it can be listed.
+    #[must_use]
+    pub fn is_introduced(&self) -> bool {
+        self.reach.load().is_some()
+    }
+
+    /// It as a holder of a version, or of a part of it.
+    pub(super) fn listed(&self, partial: bool) -> Option<Listed> {
+        let reach = self.reach.load();
+        let (reach, addrs) = &**reach.as_ref()?;
+        Some(Listed::here(reach.clone(), *addrs, partial))
     }
 
     /// How many names it has registered.

@@ -3,9 +3,9 @@
 use std::{net::SocketAddr, time::Duration};
 
 use nekoproto::{
-    Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, InvalidateRequest,
-    LeaseReply, List, Names, NodeTag, Purpose, QueryAllRequest, QueryReply, QueryRequest, Refusal,
-    RegisterReply, RegisterRequest, Role, TraceReply,
+    Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, Introduction,
+    InvalidateRequest, LeaseReply, List, Names, NodeTag, Purpose, QueryAllRequest, QueryReply, QueryRequest,
+    Refusal, RegisterReply, RegisterRequest, Role, SignedReach, TraceReply,
     summary::{Change, Filter, NameKey, SummaryNews, SummaryReply, What},
     transport::{Connection, NodeIo, Security, control, control::Driver},
 };
@@ -151,6 +151,10 @@ async fn run(connection: Connection, service: Service) {
 }
 
 impl IndexerService for Service {
+    async fn introduce(self, _: Context, _: SignedReach) -> Result<Introduction, Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
     async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {
         Err(Refusal::WrongRole)
     }

@@ -88,7 +88,7 @@ impl Flood {
     /// Asks at node `asker` and delivers until nothing is under way; the answer.
     pub(crate) fn run(&mut self, asker: usize, ttl_hops: u8) -> QueryReply {
         let (msg_id, covered) = (MsgId::random(), Covered::new());
-        self.take(asker, None, QueryRequest { msg_id, name: name(NAME), ttl_hops, covered });
+        self.take(asker, None, QueryRequest { covered, ..QueryRequest::new(msg_id, name(NAME), ttl_hops) });
         while let Some(message) = self.post.receive() {
             match message {
                 Message::Query { to, from, sender, request } => self.take(to, Some((from, sender)), request),
@@ -143,7 +143,14 @@ impl Flood {
         }
         for hit in reply.hits {
             let record = self.verifier.verify(hit.record).expect("nobody lies");
-            merge.absorb(Found { record: record.into(), holders: hit.holders.into_vec() });
+            let verify = |reach| self.verifier.verify_reach(reach, nekoproto::clock::unix_ms());
+            let holders = nekoindexer::state::holders::heard(
+                hit.holders,
+                nekoproto::limits::HOLDERS_OF_NEIGHBOR_MAX,
+                &[],
+                verify,
+            );
+            merge.absorb(Found { record: record.into(), holders });
         }
         waiting.open -= 1;
         if waiting.open == 0 {

@@ -26,7 +26,7 @@ use tracing::debug;
 
 pub(super) use self::transfer::Report;
 use self::{
-    source::Source,
+    source::{FetchError, Source},
     transfer::{Fetched, Transfer},
 };
 use super::{
@@ -211,12 +211,19 @@ impl Crew {
             looks: JoinSet::new(),
             notes: JoinSet::new(),
         };
-        begin.into_iter().for_each(|(holder, source)| crew.add(transfer, holder, source));
+        // A source that is connected counts at the address where it is.
+        let (connected, others): (Begin, Begin) = begin.into_iter().partition(|(_, source)| source.is_some());
+        connected.into_iter().chain(others).for_each(|(holder, source)| crew.add(transfer, holder, source));
         crew
     }
 
     fn add(&mut self, transfer: &Transfer, holder: Holder, source: Option<Source>) {
-        if !transfer.is_banned(holder.node) && !self.known.contains_key(&holder.node) {
+        if transfer.is_banned(holder.node) {
+            return;
+        }
+        if self.known.contains_key(&holder.node) {
+            transfer.is_also_at(&holder);
+        } else {
             transfer.offers(&holder);
             self.known.insert(holder.node, 1);
             self.waiting.push_back((holder, source));
@@ -286,7 +293,7 @@ impl Crew {
 }
 
 /// Works on one connection until all is fetched, or the source failed for good.
-async fn run_source(transfer: Arc<Transfer>, holder: Holder, mut ready: Option<Source>) -> NodeId {
+async fn run_source(transfer: Arc<Transfer>, mut holder: Holder, mut ready: Option<Source>) -> NodeId {
     loop {
         let connected = match ready.take() {
             Some(source) => Ok(source),
@@ -308,6 +315,12 @@ async fn run_source(transfer: Arc<Transfer>, holder: Holder, mut ready: Option<S
         let Err(error) = worked else { return holder.node };
         if transfer.is_over() {
             return holder.node; // the connection was closed by the end of the download
+        }
+        if let FetchError::Connect(_) = error
+            && let Some(elsewhere) = transfer.elsewhere(&holder)
+        {
+            holder = elsewhere;
+            continue;
         }
         if transfer.source_failed(&holder, &error) {
             return holder.node; // it struck out

@@ -90,7 +90,7 @@ pub(crate) struct Source {
 impl Source {
     /// Connects to `holder` and verifies its id.
     pub(crate) async fn connect(endpoint: &Arc<Endpoint>, holder: &Holder) -> Result<Self, FetchError> {
-        let connection = endpoint.dial(holder.addr, Purpose::Data, Some(holder.node)).await?;
+        let connection = endpoint.dial_node(holder.addr, Purpose::Data, holder.node).await?;
         let stream = DataStream::new(connection.io).map_err(DataError::from)?;
         Ok(Self { stream, pace: Pace::default() })
     }

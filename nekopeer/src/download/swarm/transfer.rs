@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    net::SocketAddr,
     ops::Range,
     sync::{
         Arc,
@@ -65,6 +66,9 @@ struct State {
     ended: bool,
     /// When a chunk was last written, or a source kept the least speed or asked for patience.
     alive_at: Duration,
+    /// All addresses of sources, and those that have not been tried: they are when the first does not answer.
+    addrs: HashSet<(NodeId, SocketAddr)>,
+    elsewhere: HashMap<NodeId, Vec<SocketAddr>>,
 }
 
 /// What the sources delivered.
@@ -134,6 +138,8 @@ impl Transfer {
                 failure: None,
                 ended: false,
                 alive_at: Duration::ZERO,
+                addrs: HashSet::new(),
+                elsewhere: HashMap::new(),
             }),
             changed: Condvar::new(),
             over: CancellationToken::new(),
@@ -248,7 +254,9 @@ impl Transfer {
         } else {
             Availability::All
         };
-        self.state.lock().schedule.offers(holder.node, offer);
+        let mut state = self.state.lock();
+        state.addrs.insert((holder.node, holder.addr));
+        state.schedule.offers(holder.node, offer);
     }
 
     /// Updates the availability of a source.
@@ -266,6 +274,20 @@ impl Transfer {
         let mut state = self.state.lock();
         let State { schedule, report, .. } = &mut *state;
         schedule.forgive(|source| !report.corrupt_sources.contains(&source));
+    }
+
+    /// Notes a further address of a source that is known.
+    pub(super) fn is_also_at(&self, holder: &Holder) {
+        let mut state = self.state.lock();
+        if state.addrs.insert((holder.node, holder.addr)) {
+            state.elsewhere.entry(holder.node).or_default().push(holder.addr);
+        }
+    }
+
+    /// Another address of `holder`, which cannot be reached where it was tried; each is named once.
+    pub(super) fn elsewhere(&self, holder: &Holder) -> Option<Holder> {
+        let addr = self.state.lock().elsewhere.get_mut(&holder.node)?.pop()?;
+        Some(Holder { addr, ..*holder })
     }
 
     /// Records a source's failure; returns whether to ask it no more.

@@ -198,6 +198,8 @@ impl Holder {
         let (client, driver) =
             control::open(connection.io, self.calls.clone().serve(), IndexerServiceClient::from);
         self.spawn(driver);
+        let reach = self.endpoint.identity().fresh_reach([self.addr]).into_signed();
+        client.introduce(patient(), reach).await.unwrap().unwrap();
         let request = RegisterRequest { records: Records::first_of(records), announce: true, partial: false };
         let reply = client.register(patient(), request).await.unwrap().unwrap();
         self.sessions.lock().unwrap().push(client);
