@@ -67,7 +67,12 @@ impl Neighbor {
 
     /// Notes what became of a question that was sent `began` and had time until `until`. Returns whether the neighbor is
     /// judged by that.
-    pub(crate) fn is_judged_by<T>(&self, answer: &Result<T, RpcError>, began: Instant, until: Instant) -> bool {
+    pub(crate) fn is_judged_by<T>(
+        &self,
+        answer: &Result<T, RpcError>,
+        began: Instant,
+        until: Instant,
+    ) -> bool {
         let record = &self.load.record;
         match answer {
             Ok(_) => record.answered(|| began.elapsed()),
@@ -394,7 +399,11 @@ impl Links {
         known.is_changed = false;
         let mut neighbors = known.neighbors();
         for neighbor in &neighbors.reachable {
-            neighbor.connected.channel.is_asked.send_if_modified(|is_asked| !std::mem::replace(is_asked, true));
+            neighbor
+                .connected
+                .channel
+                .is_asked
+                .send_if_modified(|is_asked| !std::mem::replace(is_asked, true));
         }
         neighbors.version = self.current.load().version + 1;
         let reachable = neighbors.reachable.len();
@@ -481,9 +490,10 @@ impl KnownLinks {
 
     /// Each connected node once, by the connection over which it is asked, and why it is a neighbor.
     fn connected(&self) -> Vec<(NodeId, Connected, Standing)> {
-        let outbound = self.configured.iter().filter_map(|link| {
-            Some((link.node?, link.connected.clone()?, Standing::Configured))
-        });
+        let outbound = self
+            .configured
+            .iter()
+            .filter_map(|link| Some((link.node?, link.connected.clone()?, Standing::Configured)));
         let inbound = self.inbound.iter().filter_map(|(node, inbound)| {
             let standing = if self.is_configured(node) { Standing::Configured } else { inbound.standing };
             inbound.clients.last().map(|(open, _)| (*node, open.clone(), standing))

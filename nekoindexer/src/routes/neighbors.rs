@@ -48,7 +48,8 @@ impl Neighbor {
     pub(super) fn all(shared: &Shared, now: Instant) -> Vec<Self> {
         let one = |standing: Report| {
             let load = &standing.load;
-            let asked = load.as_ref().is_some_and(|load| load.record.is_asked()) && standing.connected.is_some();
+            let asked =
+                load.as_ref().is_some_and(|load| load.record.is_asked()) && standing.connected.is_some();
             let channel = standing.connected.as_ref().map(|connected| &connected.channel);
             let silent = channel.and_then(|channel| channel.silent_for(now));
             Self {
@@ -63,7 +64,8 @@ impl Neighbor {
                 summary_trusted: channel.is_some_and(|channel| channel.is_trusted(now)),
                 last_word_ms: silent.map(|silent| u64::try_from(silent.as_millis()).unwrap_or(u64::MAX)),
                 why: standing.why.or_else(|| {
-                    let why = if standing.standing.is_guest() { WhyUnasked::Guest } else { WhyUnasked::Silent };
+                    let why =
+                        if standing.standing.is_guest() { WhyUnasked::Guest } else { WhyUnasked::Silent };
                     (standing.connected.is_some() && !asked).then(|| why.to_string())
                 }),
             }

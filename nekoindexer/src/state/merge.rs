@@ -279,7 +279,8 @@ mod tests {
 
     #[test]
     fn hits_of_guests_push_no_hit_out_and_make_no_answer_incomplete() {
-        let spam = |from| vec![found(from, 1, &[1]); 1].into_iter().chain((200..=255).map(|n| found(n, 1, &[2])));
+        let spam =
+            |from| vec![found(from, 1, &[1]); 1].into_iter().chain((200..=255).map(|n| found(n, 1, &[2])));
         let mut merge = Merge::new((0..30).map(|origin| found(origin, 2, &[3])).collect());
         merge.absorb_guests(&[spam(5).collect(), vec![found(100, 1, &[4])]]);
         let reply = merge.finish();

@@ -175,7 +175,8 @@ async fn registrations_wait_once_and_shortly_for_a_guest_that_acknowledges_nothi
     in_time(async {
         let open = indexer(SECURITY, &[]).await;
         let peer = holder(1, &open).await;
-        let honest = Fake::begin(500, SECURITY, Habit::Says(QueryReply { complete: true, ..QueryReply::default() }));
+        let honest =
+            Fake::begin(500, SECURITY, Habit::Says(QueryReply { complete: true, ..QueryReply::default() }));
         let rogue = honest.dial(500, open.local_addr()).await;
         let summary = summary_of_none(identity(500).id().tag(), open.node().tag());
         assert!(rogue.summarize(patient(), summary).await.unwrap().unwrap().is_taken);

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use nekoproto::{
     Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, InvalidateRequest,
-    LeaseReply, List, Names, NodeTag, Purpose, QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply,
-    RegisterRequest, Role, TraceReply,
+    LeaseReply, List, Names, NodeTag, Purpose, QueryAllRequest, QueryReply, QueryRequest, Refusal,
+    RegisterReply, RegisterRequest, Role, TraceReply,
     summary::{Change, Filter, NameKey, SummaryNews, SummaryReply, What},
     transport::{Connection, Io, Security, control, control::Driver},
 };
@@ -142,7 +142,10 @@ pub(crate) fn speak(io: Io) -> (IndexerServiceClient, Driver) {
     (client, driver)
 }
 
-fn open(io: Io, habit: Habit) -> (IndexerServiceClient, Driver, mpsc::UnboundedReceiver<(Context, QueryRequest)>) {
+fn open(
+    io: Io,
+    habit: Habit,
+) -> (IndexerServiceClient, Driver, mpsc::UnboundedReceiver<(Context, QueryRequest)>) {
     let ((asked, questions), told) = (mpsc::unbounded_channel(), mpsc::unbounded_channel().0);
     let (summaries, is_silent) = (mpsc::unbounded_channel().0, watch::Sender::new(false));
     let service = Service { habit, asked, told, summaries, is_silent };
@@ -188,7 +191,9 @@ impl IndexerService for Service {
             Habit::Says(reply) => Ok(reply),
             Habit::Shows(_) => Ok(QueryReply { complete: true, ..QueryReply::default() }),
             Habit::Refuses(refusal) => Err(refusal),
-            Habit::AnswersProbes if ttl_hops == 0 => Ok(QueryReply { complete: true, ..QueryReply::default() }),
+            Habit::AnswersProbes if ttl_hops == 0 => {
+                Ok(QueryReply { complete: true, ..QueryReply::default() })
+            }
             Habit::NeverAnswers | Habit::AnswersProbes | Habit::Traces(_) => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
         }
