@@ -3,7 +3,11 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
-use nekoproto::{NetworkName, transport::Security};
+use nekoproto::{
+    NetworkName,
+    budget::BUDGET_DEFAULT,
+    transport::{Access, Security},
+};
 
 /// Where an indexer listens unless told otherwise, and where a peer looks for one.
 pub const DEFAULT_PORT: u16 = 7707;
@@ -15,7 +19,7 @@ pub const LEASE_SECS_MAX: u32 = 3600;
 pub const NEIGHBORS_MAX: usize = 64;
 
 /// What an [`Indexer`](crate::Indexer) is made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Address to listen on. Port 0 picks a free one.
     pub listen: SocketAddr,
@@ -27,6 +31,8 @@ pub struct Config {
     pub network: NetworkName,
     /// TLS, or plain TCP.
     pub security: Security,
+    /// Whom it connects with.
+    pub access: Access,
     /// How long a holder stays listed without a word.
     pub lease: Duration,
     /// Whom queries go to.
@@ -39,6 +45,8 @@ pub struct Config {
     pub is_leaf: bool,
     /// Whether it is announced by multicast, if others than this machine can reach it.
     pub announce: bool,
+    /// Bytes that are kept for other nodes at most, see [`Budget`](nekoproto::budget::Budget).
+    pub memory: usize,
 }
 
 /// Whom a query goes to.
@@ -59,12 +67,14 @@ impl Default for Config {
             data_dir: None,
             network: NetworkName::default(),
             security: Security::Tls,
+            access: Access::default(),
             lease: LEASE_DEFAULT,
             routing: Routing::default(),
             http: None,
             http_hosts: Vec::new(),
             is_leaf: false,
             announce: false,
+            memory: BUDGET_DEFAULT,
         }
     }
 }

@@ -23,8 +23,6 @@ use crate::{
     state::standing::standing_of,
 };
 
-/// Whether the network has a secret that all its nodes prove.
-const IS_PRIVATE: bool = false;
 /// How often an indexer that is no neighbor, for want of a place, looks for one.
 const NO_PLACE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -50,7 +48,7 @@ fn open_neighbor(
     Connection { io, remote, .. }: Connection,
     leads: bool,
 ) -> (Connected, impl Future<Output = ()> + use<>) {
-    let channel = Arc::new(Channel::new(remote.node.tag(), leads, standing_of(leads, IS_PRIVATE)));
+    let channel = Arc::new(Channel::new(remote.node.tag(), leads, standing_of(leads, shared.is_private)));
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
     let addr = remote.listens_at.unwrap_or(remote.addr);
     let service = Service { shared, remote, session: None, channel: known };
@@ -95,7 +93,7 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let channel = Arc::clone(&connected.channel);
     let (driver, end) = abortable(driver);
     let mut driver = pin!(driver);
-    let standing = standing_of(false, IS_PRIVATE);
+    let standing = standing_of(false, shared.is_private);
     let arrive = || {
         let (connected, end) = (connected.clone(), (standing, end.clone()));
         shared.neighbors.links.arrived(node, connected, end, Instant::now())

@@ -1,6 +1,13 @@
 //! The indexer as a program: reads its configuration, says where it listens, runs until told to stop.
 
-use std::{io::Write, net::SocketAddr, num::NonZeroUsize, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    io::Write,
+    net::SocketAddr,
+    num::{NonZeroU64, NonZeroUsize},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
 
 use anyhow::Context;
 use clap::Parser;
@@ -8,8 +15,9 @@ use nekoindexer::{
     Config, Indexer, Routing,
     config::LEASE_SECS_MAX,
     logging,
-    settings::{self, CommonArgs, Program, Tool},
+    settings::{self, AccessArgs, CommonArgs, Program, Tool, units},
     threads::{self, THREADS_DEFAULT, THREADS_MAX},
+    visible::visible,
 };
 use nekoproto::{
     NetworkName,
@@ -34,6 +42,9 @@ struct Args {
     /// The network to belong to; networks do not mix
     #[arg(long, value_name = "NAME", value_parser = network, default_value_t)]
     network: NetworkName,
+    /// Whom it connects with.
+    #[command(flatten)]
+    access: AccessArgs,
     /// Seconds a holder stays listed without a word
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..=i64::from(LEASE_SECS_MAX)),
           default_value_t = 30)]
@@ -51,6 +62,9 @@ struct Args {
     /// Names under which HTTP is answered, beside localhost and IP addresses
     #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',')]
     http_hosts: Vec<String>,
+    /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it
+    #[arg(long, value_name = "BYTES", value_parser = units::memory, default_value = "192MiB")]
+    memory: NonZeroU64,
     /// Plain TCP instead of TLS; all nodes of a network must agree
     #[arg(long)]
     insecure: bool,
@@ -81,6 +95,10 @@ impl Program for Args {
         self.tool.as_ref()
     }
 
+    fn access(&mut self) -> &mut AccessArgs {
+        &mut self.access
+    }
+
     fn validate(&self) -> Result<(), String> {
         if let Some(http) = self.http.filter(|http| http.port() != 0 && *http == self.listen) {
             return Err(format!("--http {http} is the address of --listen: give it another port"));
@@ -97,12 +115,14 @@ impl Args {
             data_dir: self.data_dir.clone(),
             network: self.network.clone(),
             security: if self.insecure { Security::Insecure } else { Security::Tls },
+            access: self.access.loaded.clone(),
             lease: Duration::from_secs(self.lease_secs.into()),
             routing: self.routing,
             http: self.http,
             http_hosts: self.http_hosts.clone(),
             is_leaf: false,
             announce: !self.no_discovery,
+            memory: units::budget(self.memory),
         }
     }
 }
@@ -119,7 +139,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let mut stderr = std::io::stderr().lock();
             // Nobody is left to tell if even that fails.
-            let _ = writeln!(stderr, "nekoindexer: {error:#}");
+            let _ = writeln!(stderr, "{}", visible(&format!("nekoindexer: {error:#}")));
             ExitCode::from(3)
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Instant};
 
-use nekoproto::{clock, limits::CONNECTIONS_MAX, transport::Arrivals};
+use nekoproto::{clock, transport::Arrivals};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 
 use crate::{
@@ -39,13 +39,17 @@ impl Collector for Node {
 /// What was not done, or not completely, by reason.
 pub(crate) fn drops(totals: &Totals, arrivals: &Arrivals) -> impl Iterator<Item = (&'static str, u64)> {
     let drops = Drop::ALL.iter().map(|(why, name)| (*name, totals.drops(*why)));
-    drops.chain([("connection_refused", arrivals.refused()), ("handshake_failed", arrivals.failed())])
+    drops.chain([
+        ("connection_refused", arrivals.refused()),
+        ("connection_replaced", arrivals.replaced()),
+        ("handshake_failed", arrivals.failed()),
+    ])
 }
 
 /// What is used of each limit, and the limit.
 pub(crate) fn budget(shared: &Shared, arrivals: &Arrivals) -> [(&'static str, usize, usize); 4] {
     [
-        ("connections", arrivals.open(), CONNECTIONS_MAX),
+        ("connections", arrivals.open(), arrivals.max()),
         ("forwards", FORWARDS_MAX - shared.forwards.available_permits(), FORWARDS_MAX),
         ("scans", shared.scans.taken(), SCANS_TAKEN_MAX),
         ("seen_messages", shared.state.seen.remembered(), SEEN_MAX),

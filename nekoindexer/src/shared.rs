@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) tag: NodeTag,
     pub(crate) lease: Duration,
     pub(crate) routing: Routing,
+    /// Whether every node that connects has proved the network's secret.
+    pub(crate) is_private: bool,
     pub(crate) state: State,
     pub(crate) neighbors: Neighborhood,
     pub(crate) verifier: Verifier,
@@ -60,6 +62,7 @@ impl Shared {
             tag: node.tag(),
             lease: config.lease,
             routing: config.routing,
+            is_private: config.access.secret.is_some(),
             state: State::new(Instant::now()),
             neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until),
             verifier: Verifier::default(),

@@ -2,7 +2,12 @@
 
 use std::{collections::HashMap, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
-use nekoproto::{NetworkName, NodeId, Policy, limits::QUERY_DEADLINE_DEFAULT, transport::Security};
+use nekoproto::{
+    NetworkName, NodeId, Policy,
+    budget::BUDGET_DEFAULT,
+    limits::QUERY_DEADLINE_DEFAULT,
+    transport::{Access, Security},
+};
 
 use crate::{state::freshness::OnStale, storage::remembered::Home};
 
@@ -26,6 +31,8 @@ pub struct Config {
     pub network: NetworkName,
     /// TLS, or plain TCP.
     pub security: Security,
+    /// Whom it connects with.
+    pub access: Access,
     /// Default policy of published files.
     pub policy: Policy,
     /// As a reader: how long a confirmation counts, if shorter than the policy of a file says.
@@ -38,6 +45,8 @@ pub struct Config {
     pub limit_up: Option<NonZeroU64>,
     /// Limit on the file bytes fetched per second, over all sources.
     pub limit_down: Option<NonZeroU64>,
+    /// Bytes that are kept for other nodes at most, see [`Budget`](nekoproto::budget::Budget).
+    pub memory: usize,
 }
 
 impl Config {
@@ -53,12 +62,14 @@ impl Config {
             data_dir: None,
             network: NetworkName::default(),
             security: Security::default(),
+            access: Access::default(),
             policy: Policy::default(),
             ttr: None,
             on_stale: OnStale::default(),
             query_deadline: QUERY_DEADLINE_DEFAULT,
             limit_up: None,
             limit_down: None,
+            memory: BUDGET_DEFAULT,
         }
     }
 

@@ -8,15 +8,19 @@
 //! | `values` | names, ids, policies, records, manifests, filters: checked when decoded |
 //! | `identity` | a node's key pair, signing and verifying records |
 //! | `messages` | [`hello`], [`indexer`], [`peer`], [`summary`], data streams, refusals: what is sent |
+//! | [`budget`] | bytes kept for others, and each node's share |
 //! | [`transport`] | connections between nodes, control calls, data streams |
 //!
 //! No room decides anything: indexers and peers do. The re-exports below are for other crates.
 
+pub mod budget;
 pub mod clock;
 pub mod codec;
 mod identity;
 pub mod limits;
 mod messages;
+#[cfg(feature = "rogue")]
+pub mod rogue;
 pub mod tasks;
 pub mod transport;
 mod values;

@@ -5,10 +5,11 @@ use std::{env, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand, ValueEnum};
 use nekoindexer::{
     config::DEFAULT_PORT,
-    settings::{CommonArgs, Program, Tool},
+    settings::{AccessArgs, CommonArgs, Program, Tool, units as memory},
 };
 use nekoproto::{
     Mode, NetworkName,
+    budget::BUDGET_DEFAULT,
     limits::POLICY_SECS_MAX,
     transport::{Security, resolve},
 };
@@ -69,6 +70,9 @@ pub struct NodeArgs {
     /// Plain TCP instead of TLS; all nodes of a network must agree
     #[arg(long, global = true)]
     pub insecure: bool,
+    /// Whom it connects with.
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// Output for machines: one JSON object
     #[arg(long, global = true)]
     pub json: bool,
@@ -81,6 +85,9 @@ pub struct NodeArgs {
     /// Bytes a second that are fetched at most, from all sources together [default: no limit]
     #[arg(long, global = true, value_name = "RATE", value_parser = units::rate)]
     pub limit_down: Option<NonZeroU64>,
+    /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it [default: 192MiB]
+    #[arg(long, global = true, value_name = "BYTES", value_parser = memory::memory)]
+    pub memory: Option<NonZeroU64>,
     /// What happens to a copy here when a newer version is out [default: keep]
     #[arg(long, global = true, value_name = "WHAT")]
     pub on_stale: Option<StaleArg>,
@@ -145,6 +152,8 @@ pub enum Command {
     Verb(Verb),
     /// Keep serving what is published, until Ctrl-C or SIGTERM
     Serve,
+    /// Examine the catalogue; rebuild one that is damaged or lost from the files here and from what indexers know
+    Repair,
     /// The whole story in one process, on real files in a temporary folder
     Demo {
         /// MiB of the large file
@@ -174,6 +183,10 @@ impl Program for Args {
         }
     }
 
+    fn access(&mut self) -> &mut AccessArgs {
+        &mut self.node.access
+    }
+
     fn validate(&self) -> Result<(), String> {
         self.node.validate()
     }
@@ -198,12 +211,19 @@ impl NodeArgs {
             data_dir: self.data_dir.clone(),
             network: self.network.clone().unwrap_or_default(),
             security: self.security(),
+            access: self.access.loaded.clone(),
             ttr: self.policy.ttr.map(|secs| Duration::from_secs(secs.into())),
             limit_up: self.limit_up,
             limit_down: self.limit_down,
+            memory: self.memory(),
             on_stale: self.on_stale.map(OnStale::from).unwrap_or_default(),
             ..Config::new(&self.dir)
         }
+    }
+
+    /// The budget of a node of this process.
+    pub(super) fn memory(&self) -> usize {
+        self.memory.map_or(BUDGET_DEFAULT, memory::budget)
     }
 
     /// The same in the network of a command's tickets, unless a network is given.

@@ -5,50 +5,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// The units, by name. `GiB` is 1024^3 bytes, `GB` is 1000^3.
-pub const UNITS: [(&str, u64); 10] = [
-    ("B", 1),
-    ("kB", 1000),
-    ("KB", 1000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("TB", 1_000_000_000_000),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-];
-
-/// Parses a number of bytes, such as `1GiB`, `64 MiB`, `1.5MB` or `4096`.
-///
-/// # Errors
-/// The text is not such a number, or it is less than 1 byte.
-pub fn bytes(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no number of bytes: give one such as 4096, 64MiB, 1GiB or 50MB");
-    let trimmed = text.trim();
-    let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
-    let (number, unit) = trimmed.split_at(end);
-    let unit = match unit.trim() {
-        "" => 1,
-        unit => UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?.1,
-    };
-    let bytes = match number.parse::<u64>() {
-        Ok(whole) => whole.checked_mul(unit).ok_or_else(wrong)?,
-        Err(_) => of_fraction(number, unit).ok_or_else(wrong)?,
-    };
-    if bytes == 0 { Err(format!("'{text}' is less than one byte")) } else { Ok(bytes) }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_precision_loss,
-    clippy::cast_sign_loss,
-    reason = "checked to be a number that fits"
-)]
-fn of_fraction(number: &str, unit: u64) -> Option<u64> {
-    let bytes = number.parse::<f64>().ok()? * unit as f64;
-    (bytes.is_finite() && (0.0..=u64::MAX as f64 / 2.0).contains(&bytes)).then_some(bytes as u64)
-}
+pub use nekoindexer::settings::units::{UNITS, bytes};
 
 /// Parses bytes per second, such as `50MB` or `50MB/s`.
 ///
@@ -155,18 +112,6 @@ mod tests {
             [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (12 << 20, "12 MiB"), (1 << 30, "1.0 GiB")];
         for (bytes, text) in cases {
             assert_eq!(size(bytes), text);
-        }
-    }
-
-    #[test]
-    fn bytes_are_read_with_and_without_units() {
-        let cases =
-            [("4096", 4096), ("1GiB", 1 << 30), ("64 MiB", 64 << 20), ("1.5MB", 1_500_000), ("2kB", 2000)];
-        for (text, expected) in cases {
-            assert_eq!(bytes(text), Ok(expected), "{text}");
-        }
-        for wrong in ["", "MB", "0", "-1", "1 parsec", "1e30TiB", "99999999999TiB", "nan", "1.2.3MB"] {
-            assert!(bytes(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -12,12 +12,15 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsStream;
 
 use super::{
+    access::Access,
     error::{ConnectError, EndpointError},
-    handshake,
+    handshake::{self, Proofs},
     io::{Io, prepare},
+    node_io::NodeIo,
     tls::{Tls, proven_node},
 };
 use crate::{
+    budget::{Account, BUDGET_DEFAULT, Budget},
     identity::Identity,
     limits::HANDSHAKE_TIMEOUT,
     messages::{Hello, HelloRefusal, NetworkName, Purpose, Role},
@@ -45,11 +48,14 @@ pub struct EndpointConfig {
     pub network: NetworkName,
     /// TLS or plain TCP.
     pub security: Security,
+    /// Whom it connects with.
+    pub access: Access,
 }
 
 /// One node's side of all its connections.
 pub struct Endpoint {
     config: EndpointConfig,
+    budget: Arc<Budget>,
     tls: Option<Tls>,
     /// Where it listens, if it does.
     listens_on: Mutex<Option<SocketAddr>>,
@@ -72,24 +78,40 @@ pub struct Remote {
 #[derive(Debug)]
 pub struct Connection {
     /// The bytes.
-    pub io: Io,
+    pub io: NodeIo,
     /// The other end.
     pub remote: Remote,
     /// What it was opened for.
     pub purpose: Purpose,
+    /// What is kept for the other end.
+    pub account: Account,
 }
 
 impl Endpoint {
-    /// An endpoint that does not listen yet.
+    /// An endpoint that does not listen yet, with a budget of [`BUDGET_DEFAULT`] of its own.
     ///
     /// # Errors
     /// The TLS library refuses the key.
     pub fn new(config: EndpointConfig) -> Result<Arc<Self>, EndpointError> {
+        Self::with_budget(config, Budget::new(BUDGET_DEFAULT))
+    }
+
+    /// An endpoint that does not listen yet; what it keeps for others is taken from `budget`.
+    ///
+    /// # Errors
+    /// The TLS library refuses the key.
+    pub fn with_budget(config: EndpointConfig, budget: Arc<Budget>) -> Result<Arc<Self>, EndpointError> {
         let tls = match config.security {
             Security::Tls => Some(Tls::new(&config.identity)?),
             Security::Insecure => None,
         };
-        Ok(Arc::new(Self { config, tls, listens_on: Mutex::default() }))
+        Ok(Arc::new(Self { config, budget, tls, listens_on: Mutex::default() }))
+    }
+
+    /// The bytes kept for other nodes.
+    #[must_use]
+    pub const fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// This node's id.
@@ -102,6 +124,17 @@ impl Endpoint {
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.config.identity
+    }
+
+    /// What it is to others.
+    pub(super) const fn role(&self) -> Role {
+        self.config.role
+    }
+
+    /// Whom it connects with.
+    #[must_use]
+    pub const fn access(&self) -> &Access {
+        &self.config.access
     }
 
     /// From now on hellos name this port, where it can be reached.
@@ -125,10 +158,10 @@ impl Endpoint {
         let dialing = self.dial_unbounded(addr, purpose);
         let connection =
             timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
+        let found = connection.remote.node;
         match expected {
-            Some(expected) if expected != connection.remote.node => {
-                Err(ConnectError::OtherNode { expected, found: connection.remote.node })
-            }
+            Some(expected) if expected != found => Err(ConnectError::OtherNode { expected, found }),
+            _ if !self.access().allowed.admits(found) => Err(ConnectError::NotAllowed(found)),
             _ => Ok(connection),
         }
     }
@@ -152,11 +185,13 @@ impl Endpoint {
             None => (Io::Plain(stream), None),
         };
         let hello = self.hello(purpose, here);
-        let theirs = handshake::connect(&mut io, self.identity(), &hello, proven).await?;
+        let theirs = handshake::connect(&mut io, &hello, &self.proofs(proven)).await?;
         if theirs.node == self.node() {
             return Err(ConnectError::Refused(HelloRefusal::Yourself));
         }
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose })
+        let account = self.budget.account(addr.ip(), theirs.node);
+        let io = NodeIo::new(io, account.clone());
+        Ok(Connection { io, remote: remote(&theirs, addr), purpose, account })
     }
 
     /// Does the handshake of an accepted TCP connection.
@@ -172,8 +207,20 @@ impl Endpoint {
             None => (Io::Plain(stream), None),
         };
         let answer = |theirs: &Hello| self.answer(theirs, here);
-        let theirs = handshake::accept(&mut io, self.identity(), proven, answer).await?;
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose })
+        let theirs = handshake::accept(&mut io, &self.proofs(proven), answer).await?;
+        let account = self.budget.account(addr.ip(), theirs.node);
+        let io = NodeIo::new(io, account.clone());
+        Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose, account })
+    }
+
+    /// Whether every node that a connection is made with has proved the network's secret.
+    #[must_use]
+    pub const fn is_private(&self) -> bool {
+        self.config.access.secret.is_some()
+    }
+
+    const fn proofs(&self, proven: Option<NodeId>) -> Proofs<'_> {
+        Proofs { identity: &self.config.identity, secret: self.config.access.secret.as_ref(), proven }
     }
 
     fn answer(&self, theirs: &Hello, here: IpAddr) -> Result<Hello, HelloRefusal> {
@@ -182,6 +229,14 @@ impl Endpoint {
         }
         if theirs.node == self.node() {
             return Err(HelloRefusal::Yourself);
+        }
+        match (theirs.private, self.is_private()) {
+            (false, true) => return Err(HelloRefusal::SecretMissing),
+            (true, false) => return Err(HelloRefusal::SecretUnasked),
+            _ => {}
+        }
+        if !self.access().allowed.admits(theirs.node) {
+            return Err(HelloRefusal::NotAllowed);
         }
         if theirs.purpose == Purpose::Data && self.config.role != Role::Peer {
             return Err(HelloRefusal::WrongPurpose);
@@ -197,6 +252,7 @@ impl Endpoint {
             role: self.config.role,
             purpose,
             network: self.config.network.clone(),
+            private: self.is_private(),
             listen_port: listens_on.map_or(0, |bound| bound.port()),
             nonce: rand::random(),
         }

@@ -7,7 +7,7 @@ use nekoproto::{
     LeaseReply, List, Names, NodeTag, Purpose, QueryAllRequest, QueryReply, QueryRequest, Refusal,
     RegisterReply, RegisterRequest, Role, TraceReply,
     summary::{Change, Filter, NameKey, SummaryNews, SummaryReply, What},
-    transport::{Connection, Io, Security, control, control::Driver},
+    transport::{Connection, NodeIo, Security, control, control::Driver},
 };
 use tarpc::context::Context;
 use tokio::sync::{mpsc, watch};
@@ -137,13 +137,13 @@ pub(crate) fn summary_of<const N: usize>(names: [&str; N], of: NodeTag, neighbor
 }
 
 /// Speaks as an indexer over a connection that was dialed.
-pub(crate) fn speak(io: Io) -> (IndexerServiceClient, Driver) {
+pub(crate) fn speak(io: NodeIo) -> (IndexerServiceClient, Driver) {
     let (client, driver, _) = open(io, Habit::NeverAnswers);
     (client, driver)
 }
 
 fn open(
-    io: Io,
+    io: NodeIo,
     habit: Habit,
 ) -> (IndexerServiceClient, Driver, mpsc::UnboundedReceiver<(Context, QueryRequest)>) {
     let ((asked, questions), told) = (mpsc::unbounded_channel(), mpsc::unbounded_channel().0);
