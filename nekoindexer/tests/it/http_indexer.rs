@@ -114,7 +114,13 @@ async fn what_nodes_do_is_counted() {
             (&1.into(), &4.into(), &1.into())
         );
         assert_eq!((&status["drops"]["forged"], &status["drops"]["busy"]), (&1.into(), &0.into()));
-        let neighbor = &status["neighbors"][0];
+        // The other end sees a guest, which is told of names a second later.
+        let neighbor = &eventually(async || {
+            let neighbor = http::json(addr, "/status").await["neighbors"][0].take();
+            (neighbor["summary_trusted"] == true).then_some(neighbor)
+        })
+        .await;
+        assert_eq!((&neighbor["standing"], &neighbor["asked"]), (&"configured".into(), &true.into()));
         assert_eq!(neighbor["addr"], far.local_addr().to_string());
         assert_eq!(neighbor["node"], far.node().to_string());
         let flags = ["connected", "configured", "late", "summary_trusted"].map(|flag| neighbor[flag] == true);

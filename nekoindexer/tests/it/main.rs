@@ -6,6 +6,7 @@
 mod common;
 mod config;
 mod find;
+mod guests;
 mod heartbeats;
 mod hostile;
 mod http_door;

@@ -1,6 +1,6 @@
 //! An indexer that answers what a test wants: stuck, lying, or only taking notes.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use nekoproto::{
     Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, Introduction,
@@ -29,6 +29,7 @@ pub(crate) struct Fake {
     pub(crate) summaries: mpsc::UnboundedReceiver<SummaryNews>,
     /// Whether it answers nothing new of that at the moment.
     pub(crate) is_silent: watch::Sender<bool>,
+    service: Service,
     _stop: DropGuard,
 }
 
@@ -47,8 +48,6 @@ pub(crate) enum Habit {
     NeverAnswers,
     /// Answers nothing but what goes no further, as probes do.
     AnswersProbes,
-    /// Answers this after a time.
-    SaysAfter(Duration, QueryReply),
     /// Panics in its handler.
     Panics,
 }
@@ -78,10 +77,20 @@ impl Fake {
             summaries: summaries_sender,
             is_silent: is_silent.clone(),
         };
-        let serve = move |connection| run(connection, service.clone());
+        let serving = service.clone();
+        let serve = move |connection| run(connection, serving.clone());
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
-        Self { addr, asked, told, summaries, is_silent, _stop: stop.drop_guard() }
+        Self { addr, asked, told, summaries, is_silent, service, _stop: stop.drop_guard() }
+    }
+
+    /// Connects to the indexer at `addr` as a neighbor with these manners, for as long as the runtime lives.
+    pub(crate) async fn dial(&self, seed: u16, addr: SocketAddr) -> IndexerServiceClient {
+        let connection = deaf_neighbor(seed, addr, Security::Insecure).await;
+        let service = self.service.clone().serve();
+        let (client, driver) = control::open(connection.io, service, IndexerServiceClient::from);
+        tokio::spawn(driver);
+        client
     }
 }
 
@@ -189,10 +198,6 @@ impl IndexerService for Service {
             Habit::AnswersProbes if ttl_hops == 0 => {
                 Ok(QueryReply { complete: true, ..QueryReply::default() })
             }
-            Habit::SaysAfter(time, reply) => {
-                tokio::time::sleep(time).await;
-                Ok(reply)
-            }
             Habit::NeverAnswers | Habit::AnswersProbes | Habit::Traces(_) => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
         }
@@ -220,9 +225,7 @@ impl IndexerService for Service {
             Habit::Shows(reply) => Ok(reply),
             Habit::Says(_) => Ok(FindReply { complete: true, ..FindReply::default() }),
             Habit::Refuses(refusal) => Err(refusal),
-            Habit::SaysAfter(..) | Habit::NeverAnswers | Habit::AnswersProbes | Habit::Traces(_) => {
-                std::future::pending().await
-            }
+            Habit::NeverAnswers | Habit::AnswersProbes | Habit::Traces(_) => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
         }
     }
