@@ -37,8 +37,6 @@ pub(crate) struct Shared {
     /// Whether the network has a secret that all its nodes prove.
     pub(crate) is_private: bool,
     pub(crate) routing: Routing,
-    /// Whether every node that connects has proved the network's secret.
-    pub(crate) is_private: bool,
     pub(crate) state: State,
     pub(crate) neighbors: Neighborhood,
     pub(crate) verifier: Verifier,
@@ -65,7 +63,6 @@ impl Shared {
             lease: config.lease,
             is_private: config.access.secret.is_some(),
             routing: config.routing,
-            is_private: config.access.secret.is_some(),
             state: State::new(Instant::now()),
             neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until),
             verifier: Verifier::default(),
