@@ -14,6 +14,7 @@ use crate::{
     config::{Config, ConfigError},
     connections,
     http::{HttpConfig, HttpDoor},
+    neighbors::judging,
     routes::{self, View},
     shared::Shared,
     sweep,
@@ -81,6 +82,7 @@ impl Indexer {
             role: Role::Indexer,
             network: config.network.clone(),
             security: config.security,
+            access: config.access.clone(),
         };
         let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
         let listener = endpoint
@@ -107,6 +109,7 @@ impl Indexer {
         }
         shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
         shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
+        shared.spawn_until_stop(|shared| async move { judging::run(&shared).await });
         let announcement = config
             .announce
             .then(|| announce(node, local_addr, &config.network, config.security == Security::Insecure));

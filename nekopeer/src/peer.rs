@@ -117,6 +117,7 @@ impl Peer {
             role: Role::Peer,
             network: config.network.clone(),
             security: config.security,
+            access: config.access.clone(),
         };
         let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
         let listen = |addr| endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source });

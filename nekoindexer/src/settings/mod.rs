@@ -5,6 +5,7 @@
 //! in `--print-config`. Values of the environment and of the file are checked by the flag's own parser, and then
 //! become the defaults with which the command line is read again.
 
+mod access;
 mod check;
 mod file;
 mod layers;
@@ -24,7 +25,7 @@ use std::{
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 
-pub use self::tools::Tool;
+pub use self::{access::AccessArgs, tools::Tool};
 use self::{
     layers::{Layers, Source},
     table::Setting,
@@ -50,6 +51,9 @@ pub trait Program: CommandFactory + FromArgMatches {
 
     /// What is asked for instead of the program's own work.
     fn tool(&self) -> Option<&Tool>;
+
+    /// Whom it connects with.
+    fn access(&mut self) -> &mut AccessArgs;
 
     /// Checks what no single value can tell.
     ///
@@ -121,7 +125,8 @@ fn layered<P: Program>(
     let (command, sources) = layers.apply(command, settings);
     let read = |error: clap::Error| vec![error.to_string()];
     let matches = command.try_get_matches_from(line).map_err(read)?;
-    let args = P::from_arg_matches(&matches).map_err(read)?;
+    let mut args = P::from_arg_matches(&matches).map_err(read)?;
+    args.access().load().map_err(|fault| vec![fault])?;
     args.validate().map_err(|fault| vec![fault])?;
     Ok((args, matches, sources))
 }

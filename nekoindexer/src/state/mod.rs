@@ -7,6 +7,7 @@ pub mod merge;
 mod plan;
 pub mod route;
 pub mod seen;
+pub mod standing;
 pub mod summary;
 #[cfg(test)]
 pub(crate) mod testing;
