@@ -61,7 +61,7 @@ pub struct Endpoint {
     /// Where it listens, if it does.
     listens_on: Mutex<Option<SocketAddr>>,
     /// Addresses where nodes are said to be.
-    pub(super) unproven: Unproven,
+    unproven: Unproven,
 }
 
 /// The node at the other end of a connection.
@@ -171,6 +171,23 @@ impl Endpoint {
             _ if !self.access().allowed.admits(found) => Err(ConnectError::NotAllowed(found)),
             _ => Ok(connection),
         }
+    }
+
+    /// Connects to `node`, which is said to be at `addr`: see [`dial`](Self::dial). At most two connections are made to
+    /// an address where the key of `node` is not proven; then it is left alone for half a minute.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; no connection is left open.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future closes the connection, which counts as one that failed.
+    pub async fn dial_node(
+        &self,
+        addr: SocketAddr,
+        purpose: Purpose,
+        node: NodeId,
+    ) -> Result<Connection, ConnectError> {
+        self.unproven.guard(addr, node, self.dial(addr, purpose, Some(node))).await
     }
 
     async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {

@@ -13,11 +13,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::{
-    endpoint::{Connection, Endpoint},
-    error::ConnectError,
-};
-use crate::{messages::Purpose, values::NodeId};
+use super::error::ConnectError;
+use crate::values::NodeId;
 
 /// Connections to one address, open or failed, before the expected key is proven there.
 const UNPROVEN_MAX: usize = 2;
@@ -93,31 +90,24 @@ impl Drop for Failing<'_> {
     }
 }
 
-impl Endpoint {
-    /// Connects to `node`, which is said to be at `addr`: see [`dial`](Self::dial). At most two connections are made to
-    /// an address where the key of `node` is not proven; then it is left alone for half a minute.
-    ///
-    /// # Errors
-    /// See [`ConnectError`]; no connection is left open.
-    ///
-    /// # Cancel safety
-    /// Safe: dropping the future closes the connection, which counts as one that failed.
-    pub async fn dial_node(
+impl Unproven {
+    /// Runs `dial`, which connects to `node` at `addr`, unless that address is left alone.
+    pub(super) async fn guard<T>(
         &self,
         addr: SocketAddr,
-        purpose: Purpose,
         node: NodeId,
-    ) -> Result<Connection, ConnectError> {
-        let address = self.unproven.address(addr, Instant::now());
+        dial: impl Future<Output = Result<T, ConnectError>>,
+    ) -> Result<T, ConnectError> {
+        let address = self.address(addr, Instant::now());
         if address.is_of(node) {
-            return self.dial(addr, purpose, Some(node)).await;
+            return dial.await;
         }
         let _place = address.places.acquire().await; // it is never closed
         if !address.is_of(node) && address.is_left_alone(Instant::now()) {
             return Err(ConnectError::LeftAlone(addr));
         }
         let mut failing = Failing(Some(&address));
-        let dialed = self.dial(addr, purpose, Some(node)).await;
+        let dialed = dial.await;
         failing.0 = None;
         match &dialed {
             Ok(_) => address.note(Some(node), false),
