@@ -8,6 +8,7 @@ use nekoproto::{
     transport::{Connection, Endpoint, Link, LinkState, control},
 };
 use scopeguard::{defer, guard};
+use tokio::task::spawn_blocking;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
@@ -35,13 +36,15 @@ pub(crate) fn connect_neighbor(
 /// Runs a connection to another indexer, which this end opened if it `leads`.
 fn open_neighbor(
     shared: &Arc<Shared>,
-    Connection { io, remote, .. }: Connection,
+    Connection { io, remote, account, .. }: Connection,
     leads: bool,
 ) -> (Connected, impl Future<Output = ()> + use<>) {
-    let channel = Arc::new(Channel::new(remote.node.tag(), leads));
+    let tag = remote.node.tag();
+    let caller = shared.state.seen.caller(remote.node, Some(tag), account.clone());
+    let channel = Arc::new(Channel::new(tag, leads, shared.neighbors.tab(account)));
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
     let addr = remote.listens_at.unwrap_or(remote.addr);
-    let service = Service { shared, remote, session: None, channel: known };
+    let service = Service { shared, remote, caller, session: None, channel: known };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
     (Connected { addr, client, channel }, driver)
 }
@@ -99,14 +102,16 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let _ = driver.await; // ended by the other end, or by ours
 }
 
-async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, .. }: Connection) {
+async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, account, .. }: Connection) {
     let session = remote.listens_at.map(|addr| {
         let holder = Holder::new(remote.node, addr);
-        shared.state.index.open_session(holder, shared.lease, Instant::now())
+        shared.state.index.open_session_on(Some(account.clone()), holder, shared.lease, Instant::now())
     });
-    let service = Service { shared: Arc::clone(&shared), remote, session: session.clone(), channel: None };
+    let caller = shared.state.seen.caller(remote.node, None, account.clone());
+    let service =
+        Service { shared: Arc::clone(&shared), remote, caller, session: session.clone(), channel: None };
     let (client, driver) = control::open(io, service.serve(), PeerServiceClient::from);
-    let _leaving = session.map(|session| {
+    let leaving = session.map(|session| {
         shared.peers.insert(session.id(), client);
         // The registrations stay until the lease expires: the holder may only have lost the connection.
         guard(session, |session| {
@@ -114,5 +119,15 @@ async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, .. }: Connecti
             shared.state.index.disconnected(&session);
         })
     });
-    driver.await;
+    tokio::select! {
+        () = driver => {}
+        () = account.evicted().cancelled() => {
+            // Not only when its lease ends: what it has is needed now.
+            let Some(session) = leaving.as_deref().map(Arc::clone) else { return };
+            drop(leaving);
+            let shared = Arc::clone(&shared);
+            let ending = move || shared.state.index.end(&session, Instant::now());
+            let _ = spawn_blocking(ending).await; // the node is stopping
+        }
+    }
 }

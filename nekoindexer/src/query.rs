@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use nekoproto::{Hit, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal};
+use nekoproto::{Hit, IndexerServiceClient, NoAnswer, QueryReply, QueryRequest, Refusal};
 use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
 
@@ -10,11 +10,14 @@ use crate::{
     counters::{Drop, Work},
     neighbors::links::Neighbor,
     shared::Shared,
-    state::merge::{Found, Merge},
+    state::{
+        caller::Caller,
+        merge::{Found, Merge},
+    },
     walk::{Visitor, walk},
 };
 
-/// Answers `request` of a peer or of the neighbor `from`, who waits until `deadline`.
+/// Answers `request` of `from`, who waits until `deadline`.
 ///
 /// # Errors
 /// The request is refused as a whole. A neighbor's failure is no error: it makes the answer
@@ -24,7 +27,7 @@ use crate::{
 /// Safe: dropping the future cancels the calls to the neighbors.
 pub(crate) async fn answer(
     shared: &Shared,
-    from: Option<NodeTag>,
+    from: &Caller,
     deadline: Instant,
     request: QueryRequest,
 ) -> Result<QueryReply, Refusal> {

@@ -9,7 +9,10 @@ use nekoproto::{NodeTag, clock, summary::NameKey};
 use parking_lot::{Mutex, RwLock};
 use tokio::{sync::Notify, time::timeout};
 
-use crate::state::summary::{Position, TRUSTED_FOR, TheirSummary, Told};
+use crate::state::{
+    summary::{Position, TRUSTED_FOR, TheirSummary, Told},
+    tab::Tab,
+};
 
 /// Time for a node that begins to make its connections, and to tell of them with a heartbeat.
 const YOUNG_FOR: Duration = Duration::from_secs(2);
@@ -58,15 +61,18 @@ pub(super) struct Progress {
     pub(super) heard: Option<Instant>,
     /// The time stamp of its latest answer; 0: none.
     pub(super) their_clock_ms: u64,
+    /// It has no room for what it was told, and trusts none of it.
+    pub(super) keeps_nothing: bool,
     /// The version of what is passed on that it was told, and when that was looked at.
     pub(super) relays_seen: u64,
     pub(super) looked_at: Option<Instant>,
 }
 
 impl Channel {
-    /// Of a connection to `to` that was just opened, by this end if it `leads`.
-    pub(crate) fn new(to: NodeTag, leads: bool) -> Self {
-        let (theirs, trusted_until_ms, is_enclosed, told, progress, acknowledged) = <_>::default();
+    /// Of a connection to `to` that was just opened, by this end if it `leads`. What it advertises is kept on `tab`.
+    pub(crate) fn new(to: NodeTag, leads: bool, tab: Tab) -> Self {
+        let theirs = RwLock::new(TheirSummary::new(tab));
+        let (trusted_until_ms, is_enclosed, told, progress, acknowledged) = <_>::default();
         let since = clock::now();
         Self { to, leads, since, theirs, trusted_until_ms, is_enclosed, told, progress, acknowledged }
     }
@@ -137,6 +143,6 @@ impl Progress {
 
     /// Until when it may trust what it was told so far.
     pub(super) fn trusts_until(&self) -> Option<Instant> {
-        self.heard.map(|heard| heard + TRUSTED_FOR)
+        self.heard.filter(|_| !self.keeps_nothing).map(|heard| heard + TRUSTED_FOR)
     }
 }

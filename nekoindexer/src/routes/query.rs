@@ -133,7 +133,8 @@ pub(super) async fn query(
         let request =
             QueryRequest { msg_id: MsgId::random(), name: name.clone(), ttl_hops, covered: Covered::new() };
         // On the node's own runtime: its tables keep timers there, which outlive this door.
-        let answering = view.runtime.spawn(async move { answer(&shared, None, deadline, request).await });
+        let answering =
+            view.runtime.spawn(async move { answer(&shared, &shared.own, deadline, request).await });
         let answering = AbortOnDropHandle::new(answering);
         async move {
             match answering.await {

@@ -25,6 +25,9 @@ pub enum Refusal {
     /// A glob cannot be read, or is too large.
     #[error("the pattern cannot be read")]
     BadPattern,
+    /// What the caller wants to have kept is more than its share, or than there is room for. Nothing of it is kept.
+    #[error("the node has no room to keep that: its --memory is used up")]
+    NoRoom,
 }
 
 /// A peer's refusal on a data stream. Wire: append variants, never reorder.
