@@ -136,7 +136,8 @@ impl Peer {
             tasks.tracker.spawn(listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve));
             serving
         });
-        let figures = Figures::new(config.network, local_addr, (&library, &indexers), serving);
+        let figures =
+            Figures::new((config.network, endpoint.budget()), local_addr, (&library, &indexers), serving);
         tasks.spawn_until_stop(watch.run());
         let first_events = Mutex::new(Some(first_events));
         Ok(PeerHandle { library, indexers, peers, downloader, publisher, local_addr, figures, first_events })

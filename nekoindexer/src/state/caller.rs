@@ -77,7 +77,8 @@ impl Caller {
     pub fn forward(&self) -> Option<Forwarding<'_>> {
         let mut forwards = self.forwards.lock();
         let bytes = forwards.used() + FORWARD_BYTES;
-        (bytes <= self.forwards_max && forwards.set(bytes).is_ok()).then_some(Forwarding(self))
+        let has_room = bytes <= self.forwards_max && forwards.set(bytes).is_ok();
+        has_room.then(|| Forwarding(self)) // one that is dropped here would wait for the lock
     }
 
     /// Remembers `id` until the second `due`; false if too many are remembered already.

@@ -16,6 +16,7 @@ mod links;
 mod neighbors;
 mod network;
 mod program;
+mod shares;
 mod sim;
 mod summaries;
 mod trace;

@@ -6,7 +6,7 @@ use std::{hint::black_box, net::SocketAddr, ops::Range, sync::Arc};
 use clap::ValueEnum;
 use nekoindexer::state::index::Session;
 use nekoindexer::state::merge::{Found, Merge};
-use nekoindexer::state::{QueryPlan, State};
+use nekoindexer::state::{QueryPlan, State, caller::Caller};
 use nekoproto::{Covered, FileName, Holder, Identity, ListedRecord, MsgId, QueryReply, QueryRequest, codec};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -43,6 +43,7 @@ pub enum Hot {
 /// What the functions work on.
 struct Bench {
     state: State,
+    caller: Caller,
     _session: Arc<Session>,
     now: Instant,
     names: Vec<FileName>,
@@ -67,6 +68,7 @@ impl Bench {
             missing: missing.collect(),
             founds: [found(1), found(2)],
             state,
+            caller: Caller::new(None, None),
             _session: session,
             now,
         }
@@ -96,7 +98,7 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         Hot::LookupHit => rounds.for_each(|n| look_up(&bench, &bench.names[n % NAMES])),
         Hot::LookupMiss => rounds.for_each(|n| look_up(&bench, &bench.missing[n % NAMES])),
         Hot::DedupInsert => rounds.for_each(|n| {
-            black_box(bench.state.seen.sight(black_box(msg_id(n)), 1, DEADLINE, bench.now));
+            black_box(bench.state.seen.sight(&bench.caller, black_box(msg_id(n)), 1, DEADLINE, bench.now));
         }),
         Hot::Merge => rounds.for_each(|_| {
             let [first, second] = bench.founds.clone();
@@ -110,7 +112,7 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         Hot::DecodeReply => decode(rounds, &bench.reply())?,
         Hot::AnswerQuery => {
             for n in rounds {
-                match bench.state.on_query(&bench.request(n), None, DEADLINE, bench.now)? {
+                match bench.state.on_query(&bench.request(n), &bench.caller, DEADLINE, bench.now)? {
                     QueryPlan::Answer(local) => drop(black_box(Merge::new(local).finish())),
                     QueryPlan::Duplicate | QueryPlan::Alone(_) | QueryPlan::Forward { .. } => {
                         anyhow::bail!("not an answer")
