@@ -4,8 +4,6 @@
 //! version is fetched if it can be had; only if not is a held one read that is not fresh, where its policy allows it.
 //! What is fetched stands on the disk until it is read; a slow reader makes room for others.
 
-mod places;
-
 use std::{
     io::{self, Write},
     ops::Range,
@@ -21,7 +19,6 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use self::places::{Place, Places};
 use crate::{
     download::{DownloadError, DownloadOptions, Downloaded, Downloader},
     library::{
@@ -30,6 +27,7 @@ use crate::{
     },
     peers::Peers,
     state::choice::Target,
+    util::places::{Place, Places},
 };
 
 /// Maximum number of names that are looked for or fetched at once; further ones are refused. Each fetch takes a

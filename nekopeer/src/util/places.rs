@@ -1,4 +1,4 @@
-//! [`Places`]: who reads what is fetched from other nodes, and who of them makes room for others.
+//! [`Places`]: who reads what takes room until it is read, and who of them makes room for others.
 
 use std::{
     collections::BTreeMap,
@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// How long a reader may let the next piece wait before it makes room for another, if all places are taken.
-pub(super) const SLOW_AFTER: Duration = Duration::from_secs(2);
+pub(crate) const SLOW_AFTER: Duration = Duration::from_secs(2);
 
-/// The places of readers, and the MiB that are fetched for them.
+/// The places of readers, and the MiB that are kept for them.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(crate) struct Places {
     count_max: usize,
     mib_max: u32,
     next: AtomicU64,
@@ -34,19 +34,19 @@ struct Reader {
 
 /// The place of one reader, until dropped or given to another one.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     places: Arc<Places>,
     id: u64,
     ended: CancellationToken,
 }
 
 impl Places {
-    pub(super) fn new(count_max: usize, mib_max: u32) -> Arc<Self> {
+    pub(crate) fn new(count_max: usize, mib_max: u32) -> Arc<Self> {
         Arc::new(Self { count_max, mib_max, next: AtomicU64::new(0), readers: Mutex::default() })
     }
 
     /// A place for a reader that comes `now`: a free one, or that of whoever lets a piece wait for the longest time.
-    pub(super) fn take(self: &Arc<Self>, now: Instant) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>, now: Instant) -> Option<Place> {
         let mut readers = self.readers.lock();
         if readers.len() >= self.count_max {
             let slowest = slowest(&readers, now, u64::MAX)?;
@@ -58,15 +58,15 @@ impl Places {
         Some(Place { places: Arc::clone(self), id, ended })
     }
 
-    /// MiB that are fetched for all readers.
-    pub(super) fn mib(&self) -> u64 {
+    /// MiB that are kept for all readers.
+    pub(crate) fn mib(&self) -> u64 {
         self.readers.lock().values().map(|reader| u64::from(reader.mib)).sum()
     }
 }
 
 impl Place {
     /// Takes room for `mib`, at the cost of slow readers if there is too little; false if even that is not enough.
-    pub(super) fn takes(&self, mib: u32, now: Instant) -> bool {
+    pub(crate) fn takes(&self, mib: u32, now: Instant) -> bool {
         let mut readers = self.places.readers.lock();
         loop {
             let taken: u32 = readers.values().map(|reader| reader.mib).sum();
@@ -81,14 +81,14 @@ impl Place {
     }
 
     /// Notes since when its reader lets a piece wait, if it does.
-    pub(super) fn is_slow(&self, since: Option<Instant>) {
+    pub(crate) fn is_slow(&self, since: Option<Instant>) {
         if let Some(reader) = self.places.readers.lock().get_mut(&self.id) {
             reader.slow_since = since;
         }
     }
 
     /// Cancelled when it was given to another reader.
-    pub(super) const fn ended(&self) -> &CancellationToken {
+    pub(crate) const fn ended(&self) -> &CancellationToken {
         &self.ended
     }
 }
