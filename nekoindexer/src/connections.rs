@@ -121,13 +121,12 @@ async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, account, .. }:
     });
     tokio::select! {
         () = driver => {}
-        () = account.evicted().cancelled() => {
-            // Not only when its lease ends: what it has is needed now.
-            let Some(session) = leaving.as_deref().map(Arc::clone) else { return };
-            drop(leaving);
-            let shared = Arc::clone(&shared);
-            let ending = move || shared.state.index.end(&session, Instant::now());
-            let _ = spawn_blocking(ending).await; // the node is stopping
-        }
+        () = account.evicted().cancelled() => {}
+    }
+    if let Some(session) = leaving.as_deref().filter(|_| account.evicted().is_cancelled()).map(Arc::clone) {
+        drop(leaving);
+        // Not only when its lease ends: the room is needed now.
+        let ending = move || shared.state.index.end(&session, Instant::now());
+        let _ = spawn_blocking(ending).await; // a part that is left is ended by the sweep
     }
 }

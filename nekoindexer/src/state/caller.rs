@@ -46,6 +46,8 @@ pub struct Caller {
 #[derive(Debug, Default)]
 struct Ids {
     tab: Tab,
+    /// The account was evicted: no id may be added, which nobody would forget.
+    is_closed: bool,
     due: BTreeMap<u32, Vec<MsgId>>,
 }
 
@@ -65,7 +67,7 @@ impl Caller {
         Self {
             neighbor,
             ids_max,
-            ids: Mutex::new(Ids { tab: Tab::of(account.clone()), due: BTreeMap::new() }),
+            ids: Mutex::new(Ids { tab: Tab::of(account.clone()), ..Ids::default() }),
             forwards_max: forwards * FORWARD_BYTES,
             forwards: Mutex::new(Tab::of(account)),
             traces: Semaphore::new(traces),
@@ -85,7 +87,7 @@ impl Caller {
     pub(super) fn remember(&self, id: MsgId, due: u32) -> bool {
         let mut ids = self.ids.lock();
         let bytes = ids.tab.used() + ID_BYTES;
-        let has_room = bytes <= self.ids_max && ids.tab.set(bytes).is_ok();
+        let has_room = !ids.is_closed && bytes <= self.ids_max && ids.tab.set(bytes).is_ok();
         if has_room {
             ids.due.entry(due).or_default().push(id);
         }
@@ -95,8 +97,9 @@ impl Caller {
     /// The next ids that are due in the second `now`; all of them if the account was evicted.
     pub(super) fn next_due(&self, now: u32) -> Option<Vec<MsgId>> {
         let mut ids = self.ids.lock();
-        let is_evicted = ids.tab.is_evicted();
-        let first = ids.due.first_entry().filter(|first| is_evicted || *first.key() <= now)?.remove();
+        ids.is_closed |= ids.tab.is_evicted();
+        let is_closed = ids.is_closed;
+        let first = ids.due.first_entry().filter(|first| is_closed || *first.key() <= now)?.remove();
         let left = ids.tab.used().saturating_sub(first.len() * ID_BYTES);
         let _ = ids.tab.set(left); // less than before
         Some(first)

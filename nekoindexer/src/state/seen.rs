@@ -242,6 +242,7 @@ mod tests {
         let node = Identity::from_seed(&[1; 32]).id();
         budget.account([127, 0, 0, 1].into(), node).evicted().cancel();
         let again = caller(&seen, &budget, 1);
+        assert_eq!(seen.sight(&evicted, id(9001), 1, KEEP, now), Sight::Full, "nobody would forget it");
         assert!(!Arc::ptr_eq(&evicted, &again));
         assert_eq!((seen.remembered(), budget.used()), (1, 0));
         assert_eq!(seen.sight(&again, id(0), 1, KEEP, now), Sight::First);
