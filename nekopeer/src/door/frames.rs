@@ -169,8 +169,12 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::OutOfMemory);
         drop(callers.remove(0));
         let (mut small, mut receiver) = pair(&room);
-        small.write_all(&[0, 0, 0, 4, 9, 0, 0, 0]).await.unwrap();
-        assert!(receiver.next::<u32>().await.is_ok());
+        let word = encode(&9_u32, 64).unwrap();
+        small
+            .write_all(&[&u32::try_from(word.len()).unwrap().to_be_bytes(), &word[..]].concat())
+            .await
+            .unwrap();
+        assert_eq!(receiver.next::<u32>().await.unwrap(), Some(9));
         let (mut again, mut receiver) = pair(&room);
         again.write_all(&long).await.unwrap();
         assert!(timeout(Duration::from_millis(100), receiver.next::<u32>()).await.is_err(), "room came back");
