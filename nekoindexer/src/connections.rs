@@ -1,6 +1,11 @@
 //! Serves the connections that others open, and keeps up those to the configured neighbors.
 
-use std::{net::SocketAddr, sync::Arc, time::Instant};
+use std::{
+    net::SocketAddr,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::future::abortable;
 use nekoproto::{
@@ -8,14 +13,20 @@ use nekoproto::{
     transport::{Connection, Endpoint, Link, LinkState, control},
 };
 use scopeguard::{defer, guard};
-use tokio::task::spawn_blocking;
+use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{
     neighbors::{channel::Channel, links::Connected},
     service::Service,
     shared::Shared,
+    state::standing::standing_of,
 };
+
+/// Whether the network has a secret that all its nodes prove.
+const IS_PRIVATE: bool = false;
+/// How often an indexer that is no neighbor, for want of a place, looks for one.
+const NO_PLACE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Keeps a link to the neighbor at `addr`, number `place` of the configuration.
 pub(crate) fn connect_neighbor(
@@ -41,7 +52,8 @@ fn open_neighbor(
 ) -> (Connected, impl Future<Output = ()> + use<>) {
     let tag = remote.node.tag();
     let caller = shared.state.seen.caller(remote.node, Some(tag), account.clone());
-    let channel = Arc::new(Channel::new(tag, leads, shared.neighbors.tab(account)));
+    let standing = standing_of(leads, IS_PRIVATE);
+    let channel = Arc::new(Channel::new(tag, leads, standing, shared.neighbors.tab(account)));
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
     let addr = remote.listens_at.unwrap_or(remote.addr);
     let service = Service { shared, remote, caller, session: None, channel: known };
@@ -85,11 +97,27 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let (connected, driver) = open_neighbor(&shared, connection, false);
     let channel = Arc::clone(&connected.channel);
     let (driver, end) = abortable(driver);
-    let is_neighbor = shared.neighbors.links.arrived(node, connected.clone(), end);
-    shared.neighbors.changed();
+    let mut driver = pin!(driver);
+    let standing = standing_of(false, IS_PRIVATE);
+    let arrive = || {
+        let (connected, end) = (connected.clone(), (standing, end.clone()));
+        shared.neighbors.links.arrived(node, connected, end, Instant::now())
+    };
+    while !arrive() {
+        tokio::select! {
+            _ = &mut driver => return,
+            () = sleep(NO_PLACE_PAUSE) => {} // it gets a place that became free
+        }
+    }
+    let tell_others = || {
+        if !standing.is_guest() {
+            shared.neighbors.changed(); // of guests this is told later
+        }
+    };
+    tell_others();
     defer! {
         shared.neighbors.links.left(node, &channel, Instant::now());
-        shared.neighbors.changed();
+        tell_others();
     }
     // In a task of its own, so that it is not polled for every message of the connection.
     let advertising = {
@@ -98,7 +126,7 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
             shared.neighbors.advertise(&shared.state, &connected.channel, &connected.client).await;
         }
     };
-    let _advertising = is_neighbor.then(|| AbortOnDropHandle::new(shared.tasks.spawn(advertising))); // it never ends
+    let _advertising = AbortOnDropHandle::new(shared.tasks.spawn(advertising)); // it never ends
     let _ = driver.await; // ended by the other end, or by ours
 }
 

@@ -33,6 +33,9 @@ use crate::{
 /// that its page is not full.
 const REFILL: usize = 1024;
 
+/// Time for a guest: it looks through its names for a second at most.
+const GUESTS_WITHIN: Duration = Duration::from_millis(1_200);
+
 /// A page, and whether nothing before its last hit is missing.
 #[derive(Default)]
 struct Part {
@@ -130,6 +133,8 @@ fn verified(shared: &Shared, record: SignedRecord) -> Option<ListedRecord> {
 /// What one neighbor said.
 struct Reply {
     neighbor: String,
+    /// Nothing that it says makes the answer incomplete.
+    is_guest: bool,
     reply: FindReply,
 }
 
@@ -156,25 +161,37 @@ async fn asked(
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
     let onward = FindRequest { ttl_hops, covered, ..request.clone() };
-    let asking =
-        route.ask.iter().map(|index| ask(&neighbors.reachable[*index], onward.clone(), now, now + budget));
+    let asked: Vec<&Neighbor> = route.ask.iter().map(|index| &neighbors.reachable[*index]).collect();
+    let asking = asked.iter().map(|neighbor| ask(shared, neighbor, onward.clone(), now, now + budget));
     let answers = join_all(asking).await;
     part.messages = u32::try_from(answers.len()).unwrap_or(u32::MAX);
-    let asked = answers.len();
-    let replies: Vec<Reply> = answers.into_iter().flatten().collect();
-    part.complete &= replies.len() == asked;
-    Ok((replies, part))
+    part.complete &=
+        asked.iter().zip(&answers).all(|(neighbor, answer)| answer.is_some() || neighbor.standing.is_guest());
+    Ok((answers.into_iter().flatten().collect(), part))
 }
 
-async fn ask(neighbor: &Neighbor, request: FindRequest, now: Instant, deadline: Instant) -> Option<Reply> {
+async fn ask(
+    shared: &Shared,
+    neighbor: &Neighbor,
+    request: FindRequest,
+    now: Instant,
+    deadline: Instant,
+) -> Option<Reply> {
     let asking = neighbor.load.ask(now)?; // many wait for it already, and it says nothing
-    let answer = neighbor.connected.client.find(call_until(deadline), request).await;
+    let is_guest = neighbor.standing.is_guest();
+    let until = if is_guest { deadline.min(now + GUESTS_WITHIN) } else { deadline };
+    let answer = neighbor.connected.client.find(call_until(until), request).await;
     if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
         asking.answered(Instant::now);
     }
+    // A search takes longer than a query, so that only who leaves one unanswered is judged by it.
+    let is_missed = matches!(answer, Err(RpcError::DeadlineExceeded));
+    if is_missed && neighbor.is_judged_by(&answer, now, until) {
+        shared.neighbors.links.judged();
+    }
     let node = neighbor.node.short();
     match answer {
-        Ok(Ok(reply)) => return Some(Reply { neighbor: node, reply }),
+        Ok(Ok(reply)) => return Some(Reply { neighbor: node, is_guest, reply }),
         Ok(Err(refusal)) => debug!(neighbor = %node, %refusal, "neighbor refused a search"),
         Err(error) => debug!(neighbor = %node, %error, "neighbor did not answer a search"),
     }
@@ -191,9 +208,9 @@ impl Part {
     fn absorb(&mut self, replies: Vec<Reply>, shared: &Shared, request: &FindRequest, deadline: Instant) {
         let Ok(matcher) = Matcher::new(&request.search) else { return self.complete = false };
         let mut pages = vec![std::mem::take(&mut self.page)];
-        for Reply { neighbor, reply } in replies {
+        for Reply { neighbor, is_guest, reply } in replies {
             self.messages = self.messages.saturating_add(reply.messages);
-            self.complete &= reply.complete;
+            self.complete &= reply.complete || is_guest;
             if Instant::now() >= deadline {
                 self.complete = false;
                 break;
@@ -202,7 +219,7 @@ impl Part {
                 Ok(page) => pages.push(page),
                 Err(error) => {
                     debug!(%neighbor, %error, "a page is left out");
-                    self.complete = false;
+                    self.complete &= is_guest;
                 }
             }
         }

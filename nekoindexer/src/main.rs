@@ -15,8 +15,9 @@ use nekoindexer::{
     Config, Indexer, Routing,
     config::LEASE_SECS_MAX,
     logging,
-    settings::{self, CommonArgs, Program, Tool, units},
+    settings::{self, AccessArgs, CommonArgs, Program, Tool, units},
     threads::{self, THREADS_DEFAULT, THREADS_MAX},
+    visible::visible,
 };
 use nekoproto::{
     NetworkName,
@@ -41,6 +42,9 @@ struct Args {
     /// The network to belong to; networks do not mix
     #[arg(long, value_name = "NAME", value_parser = network, default_value_t)]
     network: NetworkName,
+    /// Whom it connects with.
+    #[command(flatten)]
+    access: AccessArgs,
     /// Seconds a holder stays listed without a word
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..=i64::from(LEASE_SECS_MAX)),
           default_value_t = 30)]
@@ -91,6 +95,10 @@ impl Program for Args {
         self.tool.as_ref()
     }
 
+    fn access(&mut self) -> &mut AccessArgs {
+        &mut self.access
+    }
+
     fn validate(&self) -> Result<(), String> {
         if let Some(http) = self.http.filter(|http| http.port() != 0 && *http == self.listen) {
             return Err(format!("--http {http} is the address of --listen: give it another port"));
@@ -107,6 +115,7 @@ impl Args {
             data_dir: self.data_dir.clone(),
             network: self.network.clone(),
             security: if self.insecure { Security::Insecure } else { Security::Tls },
+            access: self.access.loaded.clone(),
             lease: Duration::from_secs(self.lease_secs.into()),
             routing: self.routing,
             http: self.http,
@@ -130,7 +139,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let mut stderr = std::io::stderr().lock();
             // Nobody is left to tell if even that fails.
-            let _ = writeln!(stderr, "nekoindexer: {error:#}");
+            let _ = writeln!(stderr, "{}", visible(&format!("nekoindexer: {error:#}")));
             ExitCode::from(3)
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Instant};
 
-use nekoproto::{budget::Budget, clock, limits::CONNECTIONS_MAX, transport::Arrivals};
+use nekoproto::{budget::Budget, clock, transport::Arrivals};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 
 use crate::{
@@ -45,6 +45,7 @@ pub(crate) fn drops(
     let drops = Drop::ALL.iter().map(|(why, name)| (*name, totals.drops(*why)));
     drops.chain([
         ("connection_refused", arrivals.refused()),
+        ("connection_replaced", arrivals.replaced()),
         ("handshake_failed", arrivals.failed()),
         ("evicted", budget.evicted()),
         ("no_room", budget.refused()),
@@ -55,7 +56,7 @@ pub(crate) fn drops(
 pub(crate) fn budget(shared: &Shared, arrivals: &Arrivals) -> [(&'static str, usize, usize); 6] {
     let (summaries, summaries_max) = shared.neighbors.summaries.taken();
     [
-        ("connections", arrivals.open(), CONNECTIONS_MAX),
+        ("connections", arrivals.open(), arrivals.max()),
         ("forwards", FORWARDS_MAX - shared.forwards.available_permits(), FORWARDS_MAX),
         ("scans", shared.scans.taken(), SCANS_TAKEN_MAX),
         ("seen_messages", shared.state.seen.remembered(), shared.budget.max() / ID_BYTES),
@@ -117,7 +118,7 @@ impl Node {
     }
 
     fn links(&self, page: &mut Exposition<'_>) -> fmt::Result {
-        let (all, asked) = (self.shared.neighbors.links.standing(), self.shared.neighbors.links.current());
+        let (all, asked) = (self.shared.neighbors.links.reports(), self.shared.neighbors.links.current());
         let (now, clock) = (Instant::now(), clock::now());
         let up = all.iter().filter(|one| one.connected.is_some());
         let trusted = up
@@ -127,8 +128,10 @@ impl Node {
         let in_flight = asked.reachable.iter().map(|one| one.load.in_flight()).sum::<usize>();
         let states = [
             ("connected", up.clone().count()),
-            ("away", all.len() - up.count()),
+            ("away", all.len() - up.clone().count()),
             ("late", late.count()),
+            ("guest", up.clone().filter(|one| one.standing.is_guest()).count()),
+            ("unasked", up.count().saturating_sub(asked.reachable.len())),
             ("summary_trusted", trusted.count()),
         ];
         let states = states.map(|(state, count)| (state, count as u64));

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use nekoproto::{Hit, IndexerServiceClient, NoAnswer, QueryReply, QueryRequest, Refusal};
+use nekoproto::{Hit, IndexerServiceClient, NoAnswer, QueryReply, QueryRequest, Refusal, limits::HITS_MAX};
 use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
 
@@ -12,7 +12,7 @@ use crate::{
     shared::Shared,
     state::{
         caller::Caller,
-        merge::{Found, Merge},
+        merge::{Found, GUEST_HITS_MAX, Merge},
     },
     walk::{Visitor, walk},
 };
@@ -32,7 +32,7 @@ pub(crate) async fn answer(
     request: QueryRequest,
 ) -> Result<QueryReply, Refusal> {
     let now = Instant::now();
-    let mut merging = Merging { merge: Merge::new(Vec::new()), shared };
+    let mut merging = Merging { merge: Merge::new(Vec::new()), guests: Vec::new(), shared };
     match walk(shared, &mut merging, from, (now, deadline), request).await {
         Ok(0) => shared.counters.answered_alone(Work::Query, now),
         Ok(asked) => shared.counters.answered_together(asked, now),
@@ -41,12 +41,15 @@ pub(crate) async fn answer(
             return Err(refusal);
         }
     }
+    merging.merge.absorb_guests(&merging.guests);
     Ok(merging.merge.finish())
 }
 
 /// Merges the answers.
 struct Merging<'a> {
     merge: Merge,
+    /// What each guest found, until all others have answered.
+    guests: Vec<Vec<Found>>,
     shared: &'a Shared,
 }
 
@@ -76,7 +79,8 @@ impl Visitor for Merging<'_> {
 
     /// Takes in what a neighbor says, none of it on trust. A record that its origin did not sign is left out: it
     /// says nothing of any file, and an origin that signs wrongly harms its own file alone. A record of another
-    /// name is left out too, and then the answer is not complete, as the neighbor answered something else.
+    /// name is left out too, and then the answer is not complete, as the neighbor answered something else. Nothing that
+    /// a guest does makes it incomplete, and what it found comes behind what others did.
     fn absorb(
         &mut self,
         _: usize,
@@ -84,6 +88,7 @@ impl Visitor for Merging<'_> {
         asked: &QueryRequest,
         reply: Result<QueryReply, NoAnswer>,
     ) {
+        let is_guest = neighbor.standing.is_guest();
         let reply = match reply {
             Ok(reply) => reply,
             Err(why) => {
@@ -95,22 +100,30 @@ impl Visitor for Merging<'_> {
                     }
                 });
                 debug!(neighbor = %neighbor.node.short(), %why, "neighbor did not answer a query");
-                return self.merge.lacks_something();
+                if !is_guest {
+                    self.merge.lacks_something();
+                }
+                return;
             }
         };
         self.merge.count_messages(reply.messages);
-        if !reply.complete {
+        if !reply.complete && !is_guest {
             self.merge.lacks_something();
         }
-        for Hit { record, holders } in reply.hits {
+        let hits_max = if is_guest { GUEST_HITS_MAX } else { HITS_MAX };
+        let mut guests = Vec::new();
+        for Hit { record, holders } in reply.hits.into_iter().take(hits_max) {
             if record.unverified().name != asked.name {
                 self.shared.counters.drop(Drop::HitLeftOut);
-                self.merge.lacks_something();
+                if !is_guest {
+                    self.merge.lacks_something();
+                }
                 continue;
             }
             match self.shared.verifier.verify(record) {
                 Ok(record) => {
-                    self.merge.absorb(Found { record: record.into(), holders: holders.into_vec() });
+                    let found = Found { record: record.into(), holders: holders.into_vec() };
+                    if is_guest { guests.push(found) } else { self.merge.absorb(found) }
                 }
                 Err(error) => {
                     self.shared.counters.drop(Drop::HitLeftOut);
@@ -118,9 +131,13 @@ impl Visitor for Merging<'_> {
                 }
             }
         }
+        if !guests.is_empty() {
+            neighbor.load.record.found();
+            self.guests.push(guests);
+        }
     }
 
     fn has_found(&self) -> bool {
-        !self.merge.is_empty()
+        !self.merge.is_empty() || !self.guests.is_empty()
     }
 }

@@ -7,7 +7,7 @@ use nekoproto::{
     Answers, Covered, FileName, FindReply, FindRequest, IndexerService, InvalidateRequest, LeaseReply,
     ListedRecord, MsgId, Names, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal, RegisterReply,
     RegisterRequest, Role, SignedRecord, TraceReply,
-    indexer::answers,
+    indexer::{AnswersRoom, answers},
     limits::TTL_MAX,
     summary::{SummaryNews, SummaryReply},
     transport::Remote,
@@ -197,8 +197,11 @@ impl IndexerService for Service {
                 Err(Refusal::Busy) => Ok(QueryReply::default()),
                 answer => answer,
             };
+        let mut room = AnswersRoom::default();
         let all = stream::iter(request.queries().map(answer)).buffered(QUERIES_AT_ONCE);
-        Ok(answers(all.try_collect::<Vec<_>>().await?))
+        // What does not fit the answer is not kept until the last of them is there.
+        let all = all.map_ok(|reply| room.fit(reply)).try_collect::<Vec<_>>().await?;
+        Ok(Answers::first_of(all))
     }
 
     async fn find(self, context: Context, request: FindRequest) -> Result<FindReply, Refusal> {

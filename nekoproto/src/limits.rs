@@ -33,6 +33,8 @@ pub const COVERED_MAX: usize = 512;
 
 /// Bytes of one control frame, its length prefix excluded.
 pub const FRAME_BYTES_MAX: usize = 512 * 1024;
+/// Time for a control frame to arrive, once it has begun: 26 KiB/s for one of the largest size.
+pub const FRAME_WITHIN: Duration = Duration::from_secs(20);
 /// Upper bound of an encoded signed record: the name, the numbers, the hashes, the signature.
 pub const RECORD_BYTES_MAX: usize = NAME_BYTES_MAX + 256;
 /// Upper bound of an encoded holder: node id, address (IPv6), whether it is partial.
@@ -70,13 +72,27 @@ const _: () = assert!(SEEN_FOR.as_secs() > DEADLINE_MAX.as_secs());
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of one hello message.
 pub const HELLO_BYTES_MAX: usize = 1024;
+/// Bytes of a network's secret, at least: what is shorter could be guessed from one recorded handshake.
+pub const SECRET_BYTES_MIN: usize = 32;
+/// Bytes of a network's secret, at most.
+pub const SECRET_BYTES_MAX: usize = 4096;
+/// Nodes on a list of allowed ones.
+pub const ALLOWED_MAX: usize = 64 * 1024;
 /// Bytes of a network's name.
 pub const NETWORK_BYTES_MAX: usize = 64;
 /// Indexers named by a ticket. One that answers is enough, and a ticket has to be typed.
 pub const TICKET_INDEXERS_MAX: usize = 4;
 
-/// Connections one listener serves at once; further ones are closed at once.
+/// Connections one listener serves at once, fewer if the process may open fewer files. For a newcomer an idle one is
+/// closed.
 pub const CONNECTIONS_MAX: usize = 16 * 1024;
+/// Connections in their handshake at once; each may take some tens of KiB.
+pub const HANDSHAKES_MAX: usize = 512;
+/// Handshakes of one address in a row, and how many more each second; further ones are closed at once. A class room
+/// or an office behind one address starts within it. Nodes of this machine are not counted.
+pub const HANDSHAKES_IN_A_ROW: u32 = 1024;
+/// See [`HANDSHAKES_IN_A_ROW`].
+pub const HANDSHAKES_PER_SEC: u32 = 64;
 /// Requests in flight on one connection; further ones are answered `Busy`.
 pub const REQUESTS_IN_FLIGHT_MAX: usize = 1024;
 /// Calls that one client has in flight; further ones wait. Fewer than the other end accepts, so that a client

@@ -66,6 +66,7 @@ impl Neighborhood {
         channel: &Arc<Channel>,
         neighbor: &IndexerServiceClient,
     ) {
+        channel.is_to_be_told().await;
         let _open = self.acknowledged.add(channel);
         let mut own = self.own_news.subscribe();
         let mut links = self.links_news.subscribe();
@@ -144,7 +145,12 @@ impl Neighborhood {
                 self.send(channel, neighbor, SummaryNews { echo_ms, ..next }).await?;
                 message = channel.told.lock().next_message();
             }
-            if channel.progress.lock().acknowledged.replace(acknowledges) != Some(acknowledges) {
+            let before = {
+                let mut progress = channel.progress.lock();
+                progress.is_given_up = false;
+                progress.acknowledged.replace(acknowledges)
+            };
+            if before != Some(acknowledges) {
                 channel.acknowledged.notify_waiters();
                 self.acknowledged.changed();
             }

@@ -1,9 +1,10 @@
 //! The neighbors: which are connected (`links`), which are stuck ([`load`]), what is told over each connection
-//! (`channel`), when (`advertise`), and who has acknowledged it (`acknowledged`).
+//! (`channel`), when (`advertise`), who has acknowledged it (`acknowledged`), and who has to prove itself (`judging`).
 
 mod acknowledged;
 mod advertise;
 pub(crate) mod channel;
+pub(crate) mod judging;
 pub(crate) mod links;
 pub mod load;
 
@@ -131,7 +132,7 @@ impl Neighborhood {
     /// Takes a message of a neighbor.
     ///
     /// # Errors
-    /// It is not connected yet, or too many are, or there is no room for its summary: nothing that it says is trusted.
+    /// It has no place among the neighbors, or there is no room for its summary: nothing that it says is trusted.
     pub(crate) fn hear(
         &self,
         state: &State,
@@ -140,7 +141,7 @@ impl Neighborhood {
     ) -> Result<SummaryReply, Refusal> {
         let now = clock::now();
         let clock_ms = self.clock_ms(now);
-        if self.links.current().channel(&channel.to).is_none() {
+        if !channel.is_placed.load(Ordering::Relaxed) {
             return Err(Refusal::Busy);
         }
         channel.progress.lock().heard = Some(now); // before anything is confirmed
@@ -177,8 +178,12 @@ impl Neighborhood {
             (took, is_passed_on)
         };
         let ((took, is_passed_on), is_other_filter) = channel.write(|at| self.clock_ms(at), change);
-        if is_other_filter {
+        let is_asked = *channel.is_asked.borrow();
+        if is_other_filter && is_asked {
             self.links.renew();
+        }
+        if is_other_filter && !is_asked && channel.is_guest {
+            self.links.to_judge.notify_one(); // it may be complete now
         }
         if is_passed_on {
             self.relays_changed();

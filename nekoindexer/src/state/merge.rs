@@ -8,6 +8,9 @@ use nekoproto::{
     limits::{HITS_MAX, HOLDERS_MAX, HOLDERS_WHOLE_MIN},
 };
 
+/// Hits of one guest that are looked at.
+pub const GUEST_HITS_MAX: usize = HITS_MAX / 2;
+
 /// A hit whose record is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -84,6 +87,40 @@ impl Merge {
         let last = &mut self.found[if is_last { second } else { place }];
         if found.record.outranks(&last.record) {
             *last = Found { holders: distinct(Vec::new(), found.holders), ..found };
+        }
+    }
+
+    /// Adds what each of the `guests` found, behind all else: their holders take free places only, in turns, and what
+    /// has no room for them is no less complete. A later version that its origin signed counts, whoever shows it.
+    pub fn absorb_guests(&mut self, guests: &[Vec<Found>]) {
+        let complete = self.complete;
+        for found in guests.iter().flatten() {
+            self.absorb(Found { record: found.record.clone(), holders: Vec::new() });
+        }
+        for turn in 0..HOLDERS_MAX {
+            for found in guests.iter().flatten() {
+                if let Some(holder) = found.holders.get(turn) {
+                    self.fill(&found.record, *holder);
+                }
+            }
+        }
+        self.complete = complete;
+    }
+
+    /// Adds a holder where a place is free, without changing what is known of others.
+    fn fill(&mut self, record: &ListedRecord, holder: Holder) {
+        let is_same = |known: &Found| {
+            known.record.same_file(record)
+                && known.record.version == record.version
+                && !known.record.contradicts(record)
+        };
+        let Some(known) = self.found.iter_mut().find(|known| is_same(known)) else { return };
+        let holders = &mut known.holders;
+        if holders.len() < HOLDERS_MAX && !holders.iter().any(|known| known.is_same_source(&holder)) {
+            holders.push(holder);
+            if holders.len() > 1 {
+                order(holders);
+            }
         }
     }
 
@@ -222,6 +259,33 @@ mod tests {
         let mut merge = Merge::new(vec![found(1, 1, &(0..50).collect::<Vec<_>>())]);
         merge.absorb(found(1, 1, &(50..99).collect::<Vec<_>>()));
         assert_eq!(merge.finish().hits[0].holders.len(), HOLDERS_MAX);
+    }
+
+    /// Whoever answers first: a guest that replays a record with made-up holders pushes nobody out.
+    #[test]
+    fn holders_that_guests_name_take_the_places_that_are_left_in_turns() {
+        let made_up: Vec<u16> = (100..120).collect();
+        let guests = [vec![found(1, 1, &made_up)], vec![found(1, 1, &[50, 51])]];
+        let mut merge = Merge::new(vec![found(1, 1, &(0..12).collect::<Vec<_>>())]);
+        merge.absorb_guests(&guests);
+        let expected: Vec<u16> = (0..12).chain([100, 50, 101, 51]).collect();
+        let reply = merge.finish();
+        assert_eq!(reply.hits[0].holders.to_vec(), expected.into_iter().map(holder).collect::<Vec<_>>());
+        let mut full = Merge::new(vec![found(1, 1, &(0..16).collect::<Vec<_>>())]);
+        full.absorb_guests(&guests);
+        let expected: Vec<_> = (0..16).map(holder).collect();
+        assert_eq!(full.finish().hits[0].holders.to_vec(), expected);
+    }
+
+    #[test]
+    fn hits_of_guests_push_no_hit_out_and_make_no_answer_incomplete() {
+        let spam =
+            |from| vec![found(from, 1, &[1]); 1].into_iter().chain((200..=255).map(|n| found(n, 1, &[2])));
+        let mut merge = Merge::new((0..30).map(|origin| found(origin, 2, &[3])).collect());
+        merge.absorb_guests(&[spam(5).collect(), vec![found(100, 1, &[4])]]);
+        let reply = merge.finish();
+        assert_eq!((reply.hits.len(), reply.complete), (HITS_MAX, true));
+        assert!(reply.hits.iter().take(30).all(|hit| hit.holders.to_vec() == [holder(3)]));
     }
 
     fn partial(n: u16) -> Holder {

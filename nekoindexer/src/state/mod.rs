@@ -8,6 +8,7 @@ pub mod merge;
 mod plan;
 pub mod route;
 pub mod seen;
+pub mod standing;
 pub mod summary;
 pub mod tab;
 #[cfg(test)]

@@ -15,6 +15,7 @@ mod leases;
 mod links;
 mod neighbors;
 mod network;
+mod overload;
 mod program;
 mod shares;
 mod sim;

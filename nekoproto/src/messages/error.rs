@@ -85,4 +85,16 @@ pub enum HelloRefusal {
     /// The purpose is not served by a node of this role.
     #[error("it does not serve such connections")]
     WrongPurpose,
+    /// The node's network is private, and the hello names no secret.
+    #[error("its network is private: give the network's secret with --network-secret FILE")]
+    SecretMissing,
+    /// The node's network has no secret.
+    #[error("its network has no secret: leave out --network-secret, or give the node the same one")]
+    SecretUnasked,
+    /// The proof is of another secret.
+    #[error("its network has another secret: give both the same one with --network-secret FILE")]
+    SecretWrong,
+    /// The node has a list of allowed nodes, which this one is not on.
+    #[error("this node is not on its list of allowed nodes (--allow FILE)")]
+    NotAllowed,
 }

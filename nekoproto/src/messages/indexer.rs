@@ -132,11 +132,26 @@ impl QueryAllRequest {
 /// As many of `replies` as fit one frame; the others become `None`.
 #[must_use]
 pub fn answers(replies: impl IntoIterator<Item = QueryReply>) -> Answers {
-    let mut room = FRAME_BYTES_MAX - ANSWERS_BYTES_MAX;
-    Answers::first_of(replies.into_iter().map(|reply| {
-        room = room.checked_sub(reply.bytes_max())?;
+    let mut room = AnswersRoom::default();
+    Answers::first_of(replies.into_iter().map(|reply| room.fit(reply)))
+}
+
+/// What is left of a frame for further answers.
+#[derive(Debug)]
+pub struct AnswersRoom(usize);
+
+impl Default for AnswersRoom {
+    fn default() -> Self {
+        Self(FRAME_BYTES_MAX - ANSWERS_BYTES_MAX)
+    }
+}
+
+impl AnswersRoom {
+    /// `reply`, if it fits.
+    pub fn fit(&mut self, reply: QueryReply) -> Option<QueryReply> {
+        self.0 = self.0.checked_sub(reply.bytes_max())?;
         Some(reply)
-    }))
+    }
 }
 
 /// The result of a query or a search.

@@ -12,9 +12,11 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsStream;
 
 use super::{
+    access::Access,
     error::{ConnectError, EndpointError},
-    handshake,
+    handshake::{self, Proofs},
     io::{Io, prepare},
+    node_io::NodeIo,
     tls::{Tls, proven_node},
 };
 use crate::{
@@ -46,6 +48,8 @@ pub struct EndpointConfig {
     pub network: NetworkName,
     /// TLS or plain TCP.
     pub security: Security,
+    /// Whom it connects with.
+    pub access: Access,
 }
 
 /// One node's side of all its connections.
@@ -74,7 +78,7 @@ pub struct Remote {
 #[derive(Debug)]
 pub struct Connection {
     /// The bytes.
-    pub io: Io,
+    pub io: NodeIo,
     /// The other end.
     pub remote: Remote,
     /// What it was opened for.
@@ -122,6 +126,17 @@ impl Endpoint {
         &self.config.identity
     }
 
+    /// What it is to others.
+    pub(super) const fn role(&self) -> Role {
+        self.config.role
+    }
+
+    /// Whom it connects with.
+    #[must_use]
+    pub const fn access(&self) -> &Access {
+        &self.config.access
+    }
+
     /// From now on hellos name this port, where it can be reached.
     pub(super) fn announce(&self, listens_on: SocketAddr) {
         *self.listens_on.lock() = Some(listens_on);
@@ -143,10 +158,10 @@ impl Endpoint {
         let dialing = self.dial_unbounded(addr, purpose);
         let connection =
             timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
+        let found = connection.remote.node;
         match expected {
-            Some(expected) if expected != connection.remote.node => {
-                Err(ConnectError::OtherNode { expected, found: connection.remote.node })
-            }
+            Some(expected) if expected != found => Err(ConnectError::OtherNode { expected, found }),
+            _ if !self.access().allowed.admits(found) => Err(ConnectError::NotAllowed(found)),
             _ => Ok(connection),
         }
     }
@@ -170,11 +185,12 @@ impl Endpoint {
             None => (Io::Plain(stream), None),
         };
         let hello = self.hello(purpose, here);
-        let theirs = handshake::connect(&mut io, self.identity(), &hello, proven).await?;
+        let theirs = handshake::connect(&mut io, &hello, &self.proofs(proven)).await?;
         if theirs.node == self.node() {
             return Err(ConnectError::Refused(HelloRefusal::Yourself));
         }
         let account = self.budget.account(addr.ip(), theirs.node);
+        let io = NodeIo::new(io, account.clone());
         Ok(Connection { io, remote: remote(&theirs, addr), purpose, account })
     }
 
@@ -191,9 +207,20 @@ impl Endpoint {
             None => (Io::Plain(stream), None),
         };
         let answer = |theirs: &Hello| self.answer(theirs, here);
-        let theirs = handshake::accept(&mut io, self.identity(), proven, answer).await?;
+        let theirs = handshake::accept(&mut io, &self.proofs(proven), answer).await?;
         let account = self.budget.account(addr.ip(), theirs.node);
+        let io = NodeIo::new(io, account.clone());
         Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose, account })
+    }
+
+    /// Whether every node that a connection is made with has proved the network's secret.
+    #[must_use]
+    pub const fn is_private(&self) -> bool {
+        self.config.access.secret.is_some()
+    }
+
+    const fn proofs(&self, proven: Option<NodeId>) -> Proofs<'_> {
+        Proofs { identity: &self.config.identity, secret: self.config.access.secret.as_ref(), proven }
     }
 
     fn answer(&self, theirs: &Hello, here: IpAddr) -> Result<Hello, HelloRefusal> {
@@ -202,6 +229,14 @@ impl Endpoint {
         }
         if theirs.node == self.node() {
             return Err(HelloRefusal::Yourself);
+        }
+        match (theirs.private, self.is_private()) {
+            (false, true) => return Err(HelloRefusal::SecretMissing),
+            (true, false) => return Err(HelloRefusal::SecretUnasked),
+            _ => {}
+        }
+        if !self.access().allowed.admits(theirs.node) {
+            return Err(HelloRefusal::NotAllowed);
         }
         if theirs.purpose == Purpose::Data && self.config.role != Role::Peer {
             return Err(HelloRefusal::WrongPurpose);
@@ -217,6 +252,7 @@ impl Endpoint {
             role: self.config.role,
             purpose,
             network: self.config.network.clone(),
+            private: self.is_private(),
             listen_port: listens_on.map_or(0, |bound| bound.port()),
             nonce: rand::random(),
         }

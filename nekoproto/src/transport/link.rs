@@ -8,7 +8,7 @@ use std::{
 
 use tokio::{sync::watch, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{
     backoff::Backoff,
@@ -108,6 +108,7 @@ async fn keep_connected<C: Clone>(
     state: &watch::Sender<LinkState<C>>,
 ) {
     let mut backoff = Backoff::new(BACKOFF_BASE, BACKOFF_MAX);
+    let mut was_refused = false;
     loop {
         // In a box, so that an open connection does not keep the room that a handshake takes.
         let why = match Box::pin(endpoint.dial(addr, Purpose::Control, expected)).await {
@@ -117,7 +118,7 @@ async fn keep_connected<C: Clone>(
                 let (client, driver) = open(connection);
                 info!(%addr, node = %remote.node.short(), "connected");
                 state.send_replace(LinkState::Up { client, remote });
-                driver.await;
+                endpoint.access().allowed.while_admitted(remote.node, driver).await;
                 if since.elapsed() >= GOOD_AFTER {
                     backoff.reset();
                 }
@@ -126,7 +127,12 @@ async fn keep_connected<C: Clone>(
             }
             Err(error) => error,
         };
-        info!(%addr, error = %why, "not connected");
+        if why.is_of_access() && !was_refused {
+            warn!(%addr, "not connected: {why}");
+        } else {
+            info!(%addr, error = %why, "not connected");
+        }
+        was_refused = why.is_of_access();
         state.send_replace(LinkState::Down(Arc::new(why)));
         sleep(backoff.pause(rand::random())).await;
     }

@@ -17,7 +17,7 @@ use nekoproto::{
     indexer::{IndexerServiceRequest, IndexerServiceResponse},
     limits::{BATCH_MAX, REQUESTS_IN_FLIGHT_MAX},
     peer::{PeerServiceRequest, PeerServiceResponse},
-    transport::{Envelope, Io, Security, call_until},
+    transport::{Envelope, NodeIo, Security, call_until},
 };
 use tarpc::client::RpcError;
 use tokio::{io::AsyncWriteExt, sync::mpsc, task::JoinHandle};
@@ -54,7 +54,7 @@ async fn pair(security: Security) -> Pair {
 }
 
 /// A connection written by hand to an indexer that runs.
-async fn by_hand(security: Security) -> (Io, JoinHandle<()>, mpsc::UnboundedReceiver<Event>) {
+async fn by_hand(security: Security) -> (NodeIo, JoinHandle<()>, mpsc::UnboundedReceiver<Event>) {
     let (dialed, accepted) = connected(security, Role::Indexer, Purpose::Control).await;
     let (service, events) = Indexer::new();
     let (_, indexer) = open_as_indexer(accepted, service);

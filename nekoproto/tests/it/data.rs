@@ -9,7 +9,7 @@ use nekoproto::{
     ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Freshness, Grant, List, ManifestHash,
     Purpose, Role, Version,
     limits::{DATA_MESSAGE_BYTES_MAX, RANGES_MAX},
-    transport::{DataError, DataStream, Io, Security},
+    transport::{DataError, DataStream, NodeIo, Security},
 };
 use tokio::io::AsyncWriteExt;
 
@@ -20,7 +20,7 @@ const FILE_BYTES: usize = 20 * 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The bytes of both ends: the downloader's and the holder's.
-async fn ends(security: Security) -> (Io, Io) {
+async fn ends(security: Security) -> (NodeIo, NodeIo) {
     let (dialed, accepted) = connected(security, Role::Peer, Purpose::Data).await;
     assert_eq!(accepted.purpose, Purpose::Data);
     (dialed.io, accepted.io)

@@ -137,7 +137,7 @@ fn peer_answer(answer: PeerAnswer) -> ToIndexer {
 #[test]
 fn values_are_pinned() {
     let mut pins = Pins::default();
-    pins.pin("protocol version", &PROTOCOL_VERSION, "08");
+    pins.pin("protocol version", &PROTOCOL_VERSION, "09");
     pins.pin("node 1", &node(1), "N");
     pins.pin("node 2", &node(2), "M");
     pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
@@ -349,18 +349,23 @@ fn hellos_are_pinned() {
         role,
         purpose,
         network: NetworkName::default(),
+        private: false,
         listen_port: 4000,
         nonce: [0xd0; 32],
     };
     let mut pins = Pins::default();
-    pins.pin("hello of a peer", &hello(Role::Peer, Purpose::Data), "N 01 01 076e656b6f703270 fba00f D");
+    pins.pin("hello of a peer", &hello(Role::Peer, Purpose::Data), "N 01 01 076e656b6f703270 00 fba00f D");
     let taken: Result<Hello, HelloRefusal> = Ok(hello(Role::Indexer, Purpose::Control));
-    pins.pin("hello of an indexer", &taken, "00 N 00 00 076e656b6f703270 fba00f D");
+    pins.pin("hello of an indexer", &taken, "00 N 00 00 076e656b6f703270 00 fba00f D");
     let refusals = [
         (HelloRefusal::OtherNetwork, "01 00"),
         (HelloRefusal::NotYourKey, "01 01"),
         (HelloRefusal::Yourself, "01 02"),
         (HelloRefusal::WrongPurpose, "01 03"),
+        (HelloRefusal::SecretMissing, "01 04"),
+        (HelloRefusal::SecretUnasked, "01 05"),
+        (HelloRefusal::SecretWrong, "01 06"),
+        (HelloRefusal::NotAllowed, "01 07"),
     ];
     for (refusal, golden) in refusals {
         pins.pin("hello refusal", &Err::<Hello, _>(refusal), golden);

@@ -2,13 +2,12 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use nekoproto::limits::BATCH_MAX;
 use nekoproto::transport::{Endpoint, Listener, Security, control};
 use nekoproto::{
-    Held, Holder, Identity, IndexerServiceClient, List, PeerService, Purpose, Records, Refusal,
-    RegisterRequest, Role, SignedRecord, Verdict,
+    Holder, Identity, IndexerServiceClient, PeerService, Purpose, Records, RegisterRequest, Role,
+    SignedRecord, rogue::Silent,
 };
-use tarpc::context::{self, Context};
+use tarpc::context;
 use tokio::{task::JoinHandle, time::sleep};
 
 use super::deployment::ANY_PORT;
@@ -24,24 +23,6 @@ pub struct Client {
     /// Holds the port that the indexer lists.
     listener: Option<Listener>,
     driver: JoinHandle<()>,
-}
-
-/// Hears what an indexer says, and does nothing about it.
-#[derive(Clone)]
-pub struct Silent;
-
-impl PeerService for Silent {
-    async fn invalidate(self, _: Context, _: Records) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    async fn confirm(
-        self,
-        _: Context,
-        _: List<Held, BATCH_MAX>,
-    ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
-        Ok(List::new())
-    }
 }
 
 impl Client {

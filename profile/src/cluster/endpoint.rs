@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use nekoindexer::{Config, Routing};
 use nekoproto::transport::{Endpoint, EndpointConfig, Security};
-use nekoproto::{Identity, NetworkName, Role};
+use nekoproto::{Identity, Role};
 
 /// How long a peer of a measured cluster stays listed without a renewal: no renewal shows in a measurement.
 pub(crate) const LEASE: Duration = Duration::from_secs(3600);
@@ -23,7 +23,8 @@ pub(crate) fn indexer_config(
 
 /// One end of measured connections.
 pub(crate) fn endpoint(identity: Identity, role: Role, security: Security) -> anyhow::Result<Arc<Endpoint>> {
-    Ok(Endpoint::new(EndpointConfig { identity, role, network: NetworkName::default(), security })?)
+    let (network, access) = Default::default();
+    Ok(Endpoint::new(EndpointConfig { identity, role, network, security, access })?)
 }
 
 pub(crate) const fn security(insecure: bool) -> Security {

@@ -104,7 +104,11 @@ impl Node {
         page.counters("nekop2p_peer_kept_drops", "Nodes that wanted more kept", "what", kept)?;
         let Some(arrivals) = figures.arrivals() else { return Ok(()) };
         page.gauge("nekop2p_peer_connections", "Connections of other nodes", arrivals.open() as u64)?;
-        let dropped = [("connection_refused", arrivals.refused()), ("handshake_failed", arrivals.failed())];
+        let dropped = [
+            ("connection_refused", arrivals.refused()),
+            ("connection_replaced", arrivals.replaced()),
+            ("handshake_failed", arrivals.failed()),
+        ];
         page.counters("nekop2p_peer_drops", "Connections that came to nothing", "reason", dropped)
     }
 }

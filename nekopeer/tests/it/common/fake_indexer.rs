@@ -13,7 +13,7 @@ use nekoproto::{
     Names, NetworkName, PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal,
     RegisterReply, RegisterRequest, Role,
     indexer::answers,
-    transport::{Connection, Endpoint, EndpointConfig, Security, control},
+    transport::{Access, Connection, Endpoint, EndpointConfig, Security, control},
 };
 use tarpc::context::Context;
 use tokio_util::{
@@ -54,6 +54,7 @@ impl FakeIndexer {
             role: Role::Indexer,
             network: NetworkName::default(),
             security: Security::Tls,
+            access: Access::default(),
         };
         let listener = Endpoint::new(config).unwrap().bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();

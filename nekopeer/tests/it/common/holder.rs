@@ -11,7 +11,7 @@ use nekoproto::{
     PeerService, PeerServiceClient, Purpose, Records, Refusal, RegisterReply, RegisterRequest, Role,
     SignedRecord, Verdict,
     limits::BATCH_MAX,
-    transport::{Connection, DataStream, Endpoint, EndpointConfig, Security, control},
+    transport::{Access, Connection, DataStream, Endpoint, EndpointConfig, Security, control},
 };
 use tarpc::context::{self, Context};
 use tokio::sync::{Notify, mpsc};
@@ -146,6 +146,7 @@ impl Holder {
             role: Role::Peer,
             network: NetworkName::default(),
             security: Security::Tls,
+            access: Access::default(),
         };
         let endpoint = Endpoint::new(config).unwrap();
         let listener = endpoint.bind(ANY_PORT).unwrap();

@@ -14,7 +14,7 @@ use super::{hang_up::HangUp, wire::Wire};
 use crate::{
     codec,
     limits::{DATA_MESSAGE_BYTES_MAX, STALL_TIMEOUT},
-    transport::{error::DataError, io::Io},
+    transport::{error::DataError, node_io::NodeIo, places::Presence},
 };
 
 /// A data connection: messages and raw bytes, moved by the calling thread, which may block. A wait ends
@@ -22,15 +22,17 @@ use crate::{
 #[derive(Debug)]
 pub struct DataStream {
     wire: Wire,
+    presence: Presence,
 }
 
 impl DataStream {
-    /// Takes the socket of `io` from the runtime.
+    /// Takes the socket of `io` from the runtime. It counts as busy but in [`message_begins`](Self::message_begins).
     ///
     /// # Errors
     /// The runtime cannot release the socket.
-    pub fn new(io: Io) -> io::Result<Self> {
-        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)? })
+    pub fn new(io: NodeIo) -> io::Result<Self> {
+        let NodeIo { io, presence, .. } = io;
+        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)?, presence })
     }
 
     /// Replaces [`STALL_TIMEOUT`] by `stall`.
@@ -67,7 +69,11 @@ impl DataStream {
         if self.has_bytes() {
             return Ok(());
         }
-        Ok(timeout(patience, self.wire.readable()).await.map_err(|_| DataError::Stalled)??)
+        self.presence.set_busy(false);
+        let begun = timeout(patience, self.wire.readable()).await.map_err(|_| DataError::Stalled)?;
+        self.presence.used();
+        self.presence.set_busy(true);
+        Ok(begun?)
     }
 
     /// Sends one message.

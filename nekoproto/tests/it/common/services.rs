@@ -18,6 +18,7 @@ use nekoproto::{
 };
 use tarpc::context::{self, Context};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::{identity, name};
 
@@ -46,19 +47,25 @@ impl Drop for Waiting {
 }
 
 /// Answers by the name it is asked for: `wait` never, `panic` with a panic, `big` with a reply of
-/// the largest size, `nested` after it has driven the other connection it was given, any other with its
-/// length.
+/// the largest size, `late` with the same once it is told to, `nested` after it has driven the other connection it was
+/// given, any other with its length.
 #[derive(Clone)]
 pub(crate) struct Indexer {
     events: mpsc::UnboundedSender<Event>,
     nested: Arc<Mutex<Option<Driver>>>,
+    late: CancellationToken,
 }
 
 impl Indexer {
     /// The service, and what its handlers do.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, seen) = mpsc::unbounded_channel();
-        (Self { events, nested: Arc::default() }, seen)
+        (Self { events, nested: Arc::default(), late: CancellationToken::new() }, seen)
+    }
+
+    /// From now on it answers those who asked for `late`.
+    pub(crate) fn answer_late(&self) {
+        self.late.cancel();
     }
 
     /// Asked for `nested`, it runs `driver` to its end before it answers.
@@ -86,6 +93,11 @@ impl IndexerService for Indexer {
             "wait" => wait_forever(self.events).await,
             "panic" => panic!("as the test asked"),
             "big" => Ok(big_reply()),
+            "late" => {
+                let _ = self.events.send(Event::Waiting); // nobody listens in most tests
+                self.late.cancelled().await;
+                Ok(big_reply())
+            }
             "nested" => {
                 let driver = self.nested.lock().unwrap().take().unwrap();
                 driver.await;

@@ -1,35 +1,64 @@
-//! A holder that serves a file well but for some chunks, which it corrupts. It speaks the protocol
-//! itself, as no peer of ours would do that.
+//! A holder that serves a file well but for some chunks, which it corrupts.
 
-use std::sync::{Arc, Mutex};
-use std::{fs::File, net::Ipv4Addr, num::NonZeroU64, time::Duration};
-
-use anyhow::Context;
-use nekoproto::limits::STALL_TIMEOUT;
-use nekoproto::transport::{Connection, DataError, DataStream, Endpoint, Security, control};
-use nekoproto::{
-    DataReply, DataRequest, FetchRefusal, FileName, Freshness, Grant, Holder, Identity, Manifest,
-    PeerService, PeerServiceClient, Purpose, Record, Role,
+use std::{
+    fs::File,
+    io,
+    net::SocketAddr,
+    num::NonZeroU64,
+    os::unix::fs::FileExt,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
 };
-use rand::{RngExt, SeedableRng, rngs::StdRng};
-use tarpc::context;
-use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, DropGuard};
-use tokio_util::task::TaskTracker;
 
-use super::{Corruption, PeerOptions, locked};
-use crate::cluster::client::{Client, Silent};
-use crate::{cluster::endpoint::endpoint, transfer::files};
+use parking_lot::Mutex;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use serde::{Deserialize, Serialize};
+use tokio_util::{
+    sync::{CancellationToken, DropGuard},
+    task::{AbortOnDropHandle, TaskTracker},
+};
+
+use super::{
+    Attack, Order, RogueError,
+    indexer::refused,
+    peer::{Peer, Silent},
+};
+use crate::{
+    IndexerServiceClient, PeerServiceClient,
+    limits::STALL_TIMEOUT,
+    messages::{DataReply, DataRequest, FetchRefusal, Freshness, Grant, Holder, Purpose},
+    peer::PeerService,
+    transport::{Connection, DataError, DataStream, Endpoint, control},
+    values::{Manifest, Record},
+};
 
 /// Bytes sent at once.
 const PIECE_BYTES: u64 = 256 << 10;
 /// How long a reader may be silent.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running hostile holder; dropping it ends it.
-#[derive(Debug)]
-pub(crate) struct Hostile {
-    pub(crate) client: Client,
+/// What a holder corrupts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Corruption {
+    /// The true file.
+    pub file: PathBuf,
+    /// What it is shared under.
+    pub name: String,
+    /// Percent of its chunks that are corrupted.
+    pub percent: f64,
+    /// Chooses them.
+    pub seed: u64,
+    /// File bytes a second that it sends at most.
+    pub per_s: Option<NonZeroU64>,
+}
+
+/// A running holder that corrupts; dropping it ends it.
+pub struct CorruptHolder {
+    /// As it is listed.
+    pub holder: Holder,
+    _client: IndexerServiceClient,
+    _driver: AbortOnDropHandle<()>,
     _stop: DropGuard,
 }
 
@@ -41,37 +70,35 @@ struct Goods {
     pace: Pace,
 }
 
-impl Hostile {
+impl CorruptHolder {
     /// Asks the indexer for the record and its origin for the manifest, and registers as a holder.
-    pub(crate) async fn start(
-        peer: &PeerOptions,
-        corruption: &Corruption,
-        security: Security,
-    ) -> anyhow::Result<Self> {
-        let identity = Identity::generate();
-        let own_node = identity.id();
-        let endpoint = endpoint(identity, Role::Peer, security)?;
-        let listener = endpoint.bind((Ipv4Addr::LOCALHOST, 0).into())?;
-        let holder = Holder::new(own_node, listener.local_addr());
-        let client = Client::over(&endpoint, peer.indexer, holder).await?;
-        let name = FileName::new(&corruption.name)?;
-        let reply = client.calls.search(context::current(), name).await??;
-        let hit = reply.hits.into_iter().next().context("the file is not registered")?;
+    ///
+    /// # Errors
+    /// The file is not registered, or whoever has it cannot be asked.
+    pub async fn start(indexer: SocketAddr, insecure: bool, what: &Corruption) -> Result<Self, RogueError> {
+        let (names, bait) = (vec![what.name.clone()], String::new());
+        let order = Order { attack: Attack::Drip, insecure, indexer, peer: None, names, bait, third: None };
+        let peer = Peer::connect(&order).await?;
+        let hit =
+            peer.hits(&order).await?.into_iter().next().ok_or(RogueError::Lacks("a registered file"))?;
         let record = hit.record.unverified();
         let origin = hit.holders.iter().find(|holder| holder.node == record.origin);
-        let origin = origin.context("the origin of the file is not registered")?;
-        let manifest = fetch_manifest(&endpoint, origin, record).await?;
+        let origin = origin.ok_or(RogueError::Lacks("a registered origin"))?;
+        let manifest = fetch_manifest(&peer.endpoint, origin, record).await?;
+        let chunks = Manifest::decode_for(record, &manifest).map_err(refused)?;
         let goods = Arc::new(Goods {
-            file: File::open(&corruption.file).context("cannot open the file to be corrupted")?,
-            flipped: flipped(&Manifest::decode_for(record, &manifest)?, corruption.percent, corruption.seed),
+            file: File::open(&what.file)?,
+            flipped: flipped(&chunks, what.percent, what.seed),
             manifest,
-            pace: Pace::new(peer.cap_up),
+            pace: Pace::new(what.per_s),
         });
-        client.register(vec![hit.record.clone()]).await?;
+        peer.register(vec![hit.record.clone()]).await?;
+        let Peer { client, endpoint, listener, driver } = peer;
+        let holder = Holder::new(endpoint.node(), listener.local_addr());
         let stop = CancellationToken::new();
         let serve = move |connection| serve(Arc::clone(&goods), connection);
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
-        Ok(Self { client, _stop: stop.drop_guard() })
+        Ok(Self { holder, _client: client, _driver: driver, _stop: stop.drop_guard() })
     }
 }
 
@@ -79,21 +106,23 @@ async fn fetch_manifest(
     endpoint: &Arc<Endpoint>,
     origin: &Holder,
     record: &Record,
-) -> anyhow::Result<Vec<u8>> {
+) -> Result<Vec<u8>, RogueError> {
     let connection = endpoint.dial(origin.addr, Purpose::Data, Some(origin.node)).await?;
     let mut stream = DataStream::new(connection.io)?;
     let request = DataRequest::Manifest(record.manifest);
     tokio::task::spawn_blocking(move || {
-        stream.send(&request)?;
-        let grant = stream.receive::<DataReply>(STALL_TIMEOUT)??;
-        let mut manifest = vec![0; usize::try_from(grant.len)?];
-        stream.receive_bytes(&mut manifest)?;
+        stream.send(&request).map_err(refused)?;
+        let grant = stream.receive::<DataReply>(STALL_TIMEOUT).map_err(refused)?.map_err(refused)?;
+        let mut manifest = vec![0; usize::try_from(grant.len).map_err(io::Error::other)?];
+        stream.receive_bytes(&mut manifest).map_err(refused)?;
         Ok(manifest)
     })
-    .await?
+    .await
+    .map_err(refused)?
 }
 
 /// The middle of each chunk that is corrupted: at least one.
+#[must_use]
 pub fn flipped(manifest: &Manifest, percent: f64, seed: u64) -> Vec<u64> {
     let mut random = StdRng::seed_from_u64(seed);
     let chunks = manifest.chunks().len();
@@ -152,11 +181,24 @@ impl Goods {
         }
     }
 
-    fn piece(&self, offset: u64, len: u64) -> std::io::Result<Vec<u8>> {
-        let len = usize::try_from(len).map_err(std::io::Error::other)?;
-        let mut piece = files::read_at(&self.file, offset, len)?;
-        files::corrupt(&mut piece, offset, &self.flipped);
+    fn piece(&self, offset: u64, len: u64) -> io::Result<Vec<u8>> {
+        let len = usize::try_from(len).map_err(io::Error::other)?;
+        let mut piece = vec![0; len];
+        self.file.read_exact_at(&mut piece, offset)?;
+        corrupt(&mut piece, offset, &self.flipped);
         Ok(piece)
+    }
+}
+
+/// Flips a bit of those bytes of `piece` that lie at one of `places`, which are in order; the piece begins
+/// at `offset` of the file.
+pub fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
+    let end = offset + piece.len() as u64;
+    let from = places.partition_point(|place| *place < offset);
+    for place in places[from..].iter().take_while(|place| **place < end) {
+        if let Some(byte) = usize::try_from(place - offset).ok().and_then(|at| piece.get_mut(at)) {
+            *byte ^= 1;
+        }
     }
 }
 
@@ -185,7 +227,7 @@ impl Pace {
     pub fn due(&self, now: Instant, bytes: u64, per_s: NonZeroU64) -> Instant {
         #[expect(clippy::cast_precision_loss, reason = "a piece, and a rate")]
         let takes = Duration::from_secs_f64(bytes as f64 / per_s.get() as f64);
-        let mut next = locked(&self.next);
+        let mut next = self.next.lock();
         let due = (*next).max(now);
         *next = due + takes;
         due
