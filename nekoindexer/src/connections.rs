@@ -13,7 +13,7 @@ use nekoproto::{
     transport::{Connection, Endpoint, Link, LinkState, control},
 };
 use scopeguard::{defer, guard};
-use tokio::time::sleep;
+use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
@@ -45,13 +45,16 @@ pub(crate) fn connect_neighbor(
 /// Runs a connection to another indexer, which this end opened if it `leads`.
 fn open_neighbor(
     shared: &Arc<Shared>,
-    Connection { io, remote, .. }: Connection,
+    Connection { io, remote, account, .. }: Connection,
     leads: bool,
 ) -> (Connected, impl Future<Output = ()> + use<>) {
-    let channel = Arc::new(Channel::new(remote.node.tag(), leads, standing_of(leads, shared.is_private)));
+    let tag = remote.node.tag();
+    let caller = shared.state.seen.caller(remote.node, Some(tag), account.clone());
+    let standing = standing_of(leads, shared.is_private);
+    let channel = Arc::new(Channel::new(tag, leads, standing, shared.neighbors.tab(account)));
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
     let addr = remote.listens_at.unwrap_or(remote.addr);
-    let service = Service { shared, remote, session: None, channel: known };
+    let service = Service { shared, remote, caller, session: None, channel: known };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
     (Connected { addr, client, channel }, driver)
 }
@@ -125,12 +128,17 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let _ = driver.await; // ended by the other end, or by ours
 }
 
-async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, .. }: Connection) {
-    let open = |_| shared.state.index.open_session(remote.node, shared.lease, Instant::now());
+async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, account, .. }: Connection) {
+    let open = |_| {
+        let account = Some(account.clone());
+        shared.state.index.open_session_on(account, remote.node, shared.lease, Instant::now())
+    };
     let session = remote.listens_at.map(open);
-    let service = Service { shared: Arc::clone(&shared), remote, session: session.clone(), channel: None };
+    let caller = shared.state.seen.caller(remote.node, None, account.clone());
+    let service =
+        Service { shared: Arc::clone(&shared), remote, caller, session: session.clone(), channel: None };
     let (client, driver) = control::open(io, service.serve(), PeerServiceClient::from);
-    let _leaving = session.map(|session| {
+    let leaving = session.map(|session| {
         shared.peers.insert(session.id(), client);
         // The registrations stay until the lease expires: the holder may only have lost the connection.
         guard(session, |session| {
@@ -138,5 +146,15 @@ async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, .. }: Connecti
             shared.state.index.disconnected(&session);
         })
     });
-    driver.await;
+    tokio::select! {
+        biased; // an eviction ends the driver too
+        () = account.evicted().cancelled() => {}
+        () = driver => {}
+    }
+    if let Some(session) = leaving.as_deref().filter(|_| account.evicted().is_cancelled()).map(Arc::clone) {
+        drop(leaving);
+        // Not only when its lease ends: the room is needed now.
+        let ending = move || shared.state.index.end(&session, Instant::now());
+        let _ = spawn_blocking(ending).await; // a part that is left is ended by the sweep
+    }
 }

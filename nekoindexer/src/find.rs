@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::join_all;
 use nekoproto::{
-    Covered, FindReply, FindRequest, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord, clock,
+    Covered, FindReply, FindRequest, List, ListedRecord, Position, Refusal, SignedRecord, clock,
     limits::HOLDERS_OF_NEIGHBOR_MAX, transport::call_until,
 };
 use tarpc::client::RpcError;
@@ -21,6 +21,7 @@ use crate::{
     shared::Shared,
     state::{
         Share,
+        caller::Caller,
         find::{Matcher, Page, checked, merged},
         holders::heard,
         merge::Found,
@@ -44,7 +45,7 @@ struct Part {
     messages: u32,
 }
 
-/// Answers `request` of a peer or of the neighbor `from`, who waits until `deadline`.
+/// Answers `request` of `from`, who waits until `deadline`.
 ///
 /// # Errors
 /// The request is refused as a whole. A neighbor's failure is no error: it makes the answer incomplete.
@@ -54,7 +55,7 @@ struct Part {
 /// among the running ones until then.
 pub(crate) async fn answer(
     shared: &Arc<Shared>,
-    from: Option<NodeTag>,
+    from: &Caller,
     deadline: Instant,
     request: FindRequest,
 ) -> Result<FindReply, Refusal> {
@@ -62,17 +63,17 @@ pub(crate) async fn answer(
     let left = deadline.saturating_duration_since(now);
     let counters = &shared.counters;
     counters.count(Work::Find);
-    let share = match from {
+    let share = match from.neighbor {
         None if request.ttl_hops == 0 => Share { answers: true, is_remembered: true, ttl_hops: None },
         // No copy of the other goes anywhere.
-        from => shared.state.on_find(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?,
+        _ => shared.state.on_find(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?,
     };
     let budget = budget_of(left);
     let request = Arc::new(request);
     let listed = async {
-        if share.answers { listed(shared, &request, now + budget).await } else { Ok(Part::nothing()) }
+        if share.answers { listed(shared, from, &request, now + budget).await } else { Ok(Part::nothing()) }
     };
-    let asked = asked(shared, &request, share.ttl_hops, now, budget);
+    let asked = asked(shared, from, &request, (share.ttl_hops, now, budget));
     let (mut part, (replies, theirs)) = tokio::try_join!(listed, asked)?;
     part.complete &= theirs.complete && share.is_remembered;
     part.messages = theirs.messages;
@@ -88,8 +89,14 @@ pub(crate) async fn answer(
 }
 
 /// The first matches that are listed here.
-async fn listed(shared: &Arc<Shared>, request: &Arc<FindRequest>, until: Instant) -> Result<Part, Refusal> {
-    let turn = shared.scans.turn(until).await.inspect_err(|_| shared.counters.drop(Drop::Busy))?;
+async fn listed(
+    shared: &Arc<Shared>,
+    from: &Caller,
+    request: &Arc<FindRequest>,
+    until: Instant,
+) -> Result<Part, Refusal> {
+    let turn =
+        shared.scans.turn(&from.scans, until).await.inspect_err(|_| shared.counters.drop(Drop::Busy))?;
     let Some(turn) = turn else { return Ok(Part::default()) };
     let (shared, request) = (Arc::clone(shared), Arc::clone(request));
     let scan = move || {
@@ -135,10 +142,9 @@ struct Reply {
 /// What the neighbors say with `ttl_hops` left, and whether all of them said something.
 async fn asked(
     shared: &Shared,
+    from: &Caller,
     request: &FindRequest,
-    ttl_hops: Option<u8>,
-    now: Instant,
-    budget: Duration,
+    (ttl_hops, now, budget): (Option<u8>, Instant, Duration),
 ) -> Result<(Vec<Reply>, Part), Refusal> {
     let mut part = Part::nothing();
     let Some(ttl_hops) = ttl_hops else { return Ok((Vec::new(), part)) };
@@ -148,7 +154,7 @@ async fn asked(
     if route.ask.is_empty() {
         return Ok((Vec::new(), part));
     }
-    let Ok(_permit) = shared.forwards.try_acquire() else {
+    let (Some(_own), Ok(_permit)) = (from.forward(), shared.forwards.try_acquire()) else {
         shared.counters.drop(Drop::Busy);
         return Err(Refusal::Busy);
     };

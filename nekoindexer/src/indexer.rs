@@ -104,7 +104,7 @@ impl Indexer {
             .bind(config.listen)
             .map_err(|source| StartError::Listen { addr: config.listen, source })?;
         let local_addr = listener.local_addr();
-        let shared = Arc::new(Shared::new(node, &config, was_here && !config.is_leaf));
+        let shared = Arc::new(Shared::new(node, &config, was_here && !config.is_leaf, endpoint.budget()));
         let arrivals = listener.arrivals();
         let http = match config.http {
             Some(addr) => Some(open_http(
@@ -123,7 +123,6 @@ impl Indexer {
         spawn_until(&shared.tasks, &accepts, accepting);
         let neighbors = ConfiguredNeighbors::new(Arc::clone(&endpoint));
         neighbors.set(&shared, &config.neighbors);
-        shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
         shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
         shared.spawn_until_stop(|shared| async move { judging::run(&shared).await });
         let announcement = config

@@ -3,7 +3,7 @@
 use std::{cell::LazyCell, time::Instant};
 
 use nekoproto::{
-    Hit, IdDigits, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Record, Refusal, clock,
+    Hit, IdDigits, IndexerServiceClient, NoAnswer, QueryReply, QueryRequest, Record, Refusal, clock,
     limits::{HITS_MAX, HOLDERS_OF_NEIGHBOR_MAX},
 };
 use tarpc::{client::RpcError, context::Context};
@@ -14,13 +14,14 @@ use crate::{
     neighbors::links::Neighbor,
     shared::Shared,
     state::{
+        caller::Caller,
         holders::heard,
         merge::{Found, GUEST_HITS_MAX, Merge},
     },
     walk::{Visitor, walk},
 };
 
-/// Answers `request` of a peer or of the neighbor `from`, who waits until `deadline`.
+/// Answers `request` of `from`, who waits until `deadline`.
 ///
 /// # Errors
 /// The request is refused as a whole. A neighbor's failure is no error: it makes the answer
@@ -30,7 +31,7 @@ use crate::{
 /// Safe: dropping the future cancels the calls to the neighbors.
 pub(crate) async fn answer(
     shared: &Shared,
-    from: Option<NodeTag>,
+    from: &Caller,
     deadline: Instant,
     request: QueryRequest,
 ) -> Result<QueryReply, Refusal> {

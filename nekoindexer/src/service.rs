@@ -5,8 +5,8 @@ use std::{net::SocketAddr, sync::Arc, time::Instant};
 use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
     Answers, Covered, FileName, FindReply, FindRequest, IndexerService, Introduction, InvalidateRequest,
-    LeaseReply, ListedRecord, MsgId, Names, NodeTag, QueryAllRequest, QueryReply, QueryRequest, ReachError,
-    Records, Refusal, RegisterReply, RegisterRequest, Role, SignedReach, SignedRecord, TraceReply, clock,
+    LeaseReply, ListedRecord, MsgId, Names, QueryAllRequest, QueryReply, QueryRequest, ReachError, Records,
+    Refusal, RegisterReply, RegisterRequest, Role, SignedReach, SignedRecord, TraceReply, clock,
     indexer::{AnswersRoom, answers},
     limits::TTL_MAX,
     summary::{SummaryNews, SummaryReply},
@@ -23,6 +23,7 @@ use crate::{
     query,
     shared::Shared,
     state::{
+        caller::Caller,
         index::{Asked, Session},
         merge::Merge,
     },
@@ -41,6 +42,8 @@ const REMOVED_INLINE: usize = 256;
 pub(crate) struct Service {
     pub(crate) shared: Arc<Shared>,
     pub(crate) remote: Remote,
+    /// The caller as one that asks.
+    pub(crate) caller: Arc<Caller>,
     /// The caller's registrations; only peers that listen have one.
     pub(crate) session: Option<Arc<Session>>,
     /// What is said of names over the connection; only indexers have one.
@@ -60,11 +63,6 @@ impl Service {
         let reply = Merge::new(self.shared.state.index.lookup(asked, now)).finish();
         self.shared.counters.answered_alone(Work::Search, now);
         reply
-    }
-
-    /// The caller, if it is an indexer.
-    fn neighbor(&self) -> Option<NodeTag> {
-        (self.remote.role == Role::Indexer).then(|| self.remote.node.tag())
     }
 
     fn lease(&self, session: &Session) -> LeaseReply {
@@ -143,7 +141,7 @@ impl IndexerService for Service {
         self.shared.neighbors.acknowledge(plan.neighbors_need).await;
         if !plan.announcement.is_empty() {
             let msg_id = MsgId::random();
-            self.shared.note_own_message(msg_id);
+            self.shared.note_own_message(&self.caller, msg_id);
             let ttl_hops = Some(TTL_MAX - 1); // this hop is the first
             let news = Envelope { msg_id, ttl_hops, covered: Covered::new() };
             invalidate::spread(&self.shared, plan.announcement, news);
@@ -191,7 +189,7 @@ impl IndexerService for Service {
         if request.ttl_hops == 0 && self.remote.role == Role::Peer {
             return Ok(self.found(&request, Instant::now())); // no copy of it goes anywhere
         }
-        query::answer(&self.shared, self.neighbor(), context.deadline, request).await
+        query::answer(&self.shared, &self.caller, context.deadline, request).await
     }
 
     async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
@@ -201,7 +199,7 @@ impl IndexerService for Service {
 
     async fn query_all(self, context: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
         let answer =
-            async |query| match query::answer(&self.shared, self.neighbor(), context.deadline, query).await {
+            async |query| match query::answer(&self.shared, &self.caller, context.deadline, query).await {
                 // The other queries of the call are still answered.
                 Err(Refusal::Busy) => Ok(QueryReply::default()),
                 answer => answer,
@@ -214,11 +212,11 @@ impl IndexerService for Service {
     }
 
     async fn find(self, context: Context, request: FindRequest) -> Result<FindReply, Refusal> {
-        find::answer(&self.shared, self.neighbor(), context.deadline, request).await
+        find::answer(&self.shared, &self.caller, context.deadline, request).await
     }
 
     async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {
-        trace::answer(&self.shared, self.neighbor(), context.deadline, request).await
+        trace::answer(&self.shared, &self.caller, context.deadline, request).await
     }
 
     async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {
@@ -256,10 +254,12 @@ impl IndexerService for Service {
         let now = Instant::now();
         let left = context.deadline.saturating_duration_since(now);
         let announcement =
-            self.shared.state.on_invalidate(&request, records, left, now).inspect_err(|refusal| {
-                let is_busy = matches!(refusal, Refusal::Busy);
-                self.shared.counters.drop(if is_busy { Drop::SeenFull } else { Drop::Ttl });
-            })?;
+            self.shared.state.on_invalidate(&request, &self.caller, records, left, now).inspect_err(
+                |refusal| {
+                    let is_busy = matches!(refusal, Refusal::Busy);
+                    self.shared.counters.drop(if is_busy { Drop::SeenFull } else { Drop::Ttl });
+                },
+            )?;
         let envelope = Envelope {
             msg_id: request.msg_id,
             ttl_hops: request.ttl_hops.checked_sub(1),

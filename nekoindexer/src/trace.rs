@@ -12,11 +12,11 @@ use tarpc::{client::RpcError, context::Context};
 use crate::{
     neighbors::links::{Neighbor, Neighbors},
     shared::Shared,
-    state::{merge::Found, route::Place},
+    state::{caller::Caller, merge::Found, route::Place},
     walk::{Visitor, walk},
 };
 
-/// Follows `request` of a peer or of the neighbor `from`, who waits until `deadline`.
+/// Follows `request` of `from`, who waits until `deadline`.
 ///
 /// # Errors
 /// The request is refused as a whole.
@@ -25,17 +25,18 @@ use crate::{
 /// Safe: dropping the future cancels the calls to the neighbors.
 pub(crate) async fn answer(
     shared: &Shared,
-    from: Option<NodeTag>,
+    from: &Caller,
     deadline: Instant,
     request: QueryRequest,
 ) -> Result<TraceReply, Refusal> {
-    let _permit = shared.traces.try_acquire().map_err(|_| Refusal::Busy)?;
+    let busy = |_| Refusal::Busy;
+    let _permits = (from.traces.try_acquire().map_err(busy)?, shared.traces.try_acquire().map_err(busy)?);
     let now = Instant::now();
-    let mut noting = Noting { from, ..Noting::new(now) };
+    let mut noting = Noting { from: from.neighbor, ..Noting::new(now) };
     walk(shared, &mut noting, from, (now, deadline), request).await?;
     for guest in shared.neighbors.links.reports().into_iter().filter(|one| one.standing.is_guest()) {
         let is_asked = guest.load.is_some_and(|load| load.record.is_asked());
-        let node = guest.node.map(|node| node.tag()).filter(|node| !is_asked && Some(*node) != from);
+        let node = guest.node.map(|node| node.tag()).filter(|node| !is_asked && Some(*node) != from.neighbor);
         noting.unasked.extend(node.map(|node| {
             let (node, addr) = (Some(node), Some(guest.addr));
             Unasked { node, addr, why: WhyUnasked::Guest }

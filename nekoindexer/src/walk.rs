@@ -8,8 +8,8 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{
-    Covered, IndexerServiceClient, NoAnswer, NodeTag, QueryRequest, Refusal, WhyUnasked, clock,
-    summary::NameKey, transport::call_until,
+    Covered, IndexerServiceClient, NoAnswer, QueryRequest, Refusal, WhyUnasked, clock, summary::NameKey,
+    transport::call_until,
 };
 use tarpc::{client::RpcError, context::Context};
 use tokio::time::timeout_at;
@@ -25,6 +25,7 @@ use crate::{
     shared::Shared,
     state::{
         QueryPlan,
+        caller::Caller,
         merge::Found,
         route::{Place, route_and_tell},
     },
@@ -77,7 +78,7 @@ pub(crate) trait Visitor: Send {
     fn has_found(&self) -> bool;
 }
 
-/// Takes the query `request` of a peer or of the neighbor `from`, who waits from `now` until `deadline`, and passes it on.
+/// Takes the query `request` of `from`, who waits from `now` until `deadline`, and passes it on.
 /// Returns how many neighbors were asked.
 ///
 /// # Errors
@@ -88,7 +89,7 @@ pub(crate) trait Visitor: Send {
 pub(crate) async fn walk<V: Visitor>(
     shared: &Shared,
     visitor: &mut V,
-    from: Option<NodeTag>,
+    from: &Caller,
     (now, deadline): (Instant, Instant),
     request: QueryRequest,
 ) -> Result<usize, Refusal> {
@@ -130,7 +131,7 @@ pub(crate) async fn walk<V: Visitor>(
     if route.ask.is_empty() {
         return Ok(0);
     }
-    let Ok(_permit) = shared.forwards.try_acquire() else {
+    let (Some(_own), Ok(_permit)) = (from.forward(), shared.forwards.try_acquire()) else {
         counters.drop(Drop::Busy);
         return Err(Refusal::Busy);
     };

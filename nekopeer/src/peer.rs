@@ -159,7 +159,8 @@ impl Peer {
             spawn_until(&tasks.tracker, &accepts, accepting);
             serving
         });
-        let figures = Figures::new(config.network, local_addr, (&library, &indexers), serving);
+        let figures =
+            Figures::new((config.network, endpoint.budget()), local_addr, (&library, &indexers), serving);
         tasks.spawn_until_stop(watch.run());
         let first_events = Mutex::new(Some(first_events));
         Ok(PeerHandle {

@@ -15,6 +15,7 @@ use tokio::{
 use crate::state::{
     standing::Standing,
     summary::{Position, TRUSTED_FOR, TheirSummary, Told},
+    tab::Tab,
 };
 
 /// Time for a node that begins to make its connections, and to tell of them with a heartbeat.
@@ -74,6 +75,8 @@ pub(super) struct Progress {
     pub(super) heard: Option<Instant>,
     /// The time stamp of its latest answer; 0: none.
     pub(super) their_clock_ms: u64,
+    /// It has no room for what it was told, and trusts none of it.
+    pub(super) keeps_nothing: bool,
     /// It is a guest that a registration has waited for in vain, and has acknowledged nothing since.
     pub(super) is_given_up: bool,
     /// The version of what is passed on that it was told, and when that was looked at.
@@ -82,9 +85,10 @@ pub(super) struct Progress {
 }
 
 impl Channel {
-    /// Of a connection to `to` that was just opened, by this end if it `leads`.
-    pub(crate) fn new(to: NodeTag, leads: bool, standing: Standing) -> Self {
-        let (theirs, trusted_until_ms, is_enclosed, told, progress, acknowledged) = <_>::default();
+    /// Of a connection to `to` that was just opened, by this end if it `leads`. What it advertises is kept on `tab`.
+    pub(crate) fn new(to: NodeTag, leads: bool, standing: Standing, tab: Tab) -> Self {
+        let theirs = RwLock::new(TheirSummary::new(tab));
+        let (trusted_until_ms, is_enclosed, told, progress, acknowledged) = <_>::default();
         let (is_placed, is_asked) = <_>::default();
         let (since, is_guest) = (clock::now(), standing.is_guest());
         Self {
@@ -194,6 +198,6 @@ impl Progress {
 
     /// Until when it may trust what it was told so far.
     pub(super) fn trusts_until(&self) -> Option<Instant> {
-        self.heard.map(|heard| heard + TRUSTED_FOR)
+        self.heard.filter(|_| !self.keeps_nothing).map(|heard| heard + TRUSTED_FOR)
     }
 }

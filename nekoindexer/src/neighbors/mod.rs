@@ -18,7 +18,9 @@ use std::{
 };
 
 use nekoproto::{
-    NodeTag, Refusal, clock,
+    NodeTag, Refusal,
+    budget::{Account, Budget},
+    clock,
     summary::{SummaryNews, SummaryReply},
 };
 use tokio::sync::watch;
@@ -31,7 +33,12 @@ use self::{
 use crate::state::{
     State,
     summary::{Relayed, TheirSummary, Took, relays},
+    tab::{Pool, Tab},
 };
+
+/// One of this many parts of the budget is for the summaries of all neighbors: the rest is for those who ask. A neighbor
+/// whose summary is not kept is asked for everything.
+const SUMMARIES_PARTS: usize = 3;
 
 /// The neighbors of one indexer.
 #[derive(Debug)]
@@ -50,12 +57,19 @@ pub(crate) struct Neighborhood {
     relays_news: watch::Sender<u64>,
     /// All neighbors are told at once of links up to this version.
     urgent_links: AtomicU64,
+    /// What summaries of others take together.
+    pub(crate) summaries: Arc<Pool>,
 }
 
 impl Neighborhood {
     /// The neighbors at the `configured` addresses, none of them connected yet. Until `trusted_until` others may trust
     /// what this node told them before it was started again.
-    pub(crate) fn new(me: NodeTag, configured: &[SocketAddr], trusted_until: Option<Instant>) -> Self {
+    pub(crate) fn new(
+        me: NodeTag,
+        configured: &[SocketAddr],
+        trusted_until: Option<Instant>,
+        budget: &Budget,
+    ) -> Self {
         Self {
             me,
             began: clock::now(),
@@ -65,7 +79,13 @@ impl Neighborhood {
             links_news: watch::Sender::new(Arc::default()),
             relays_news: watch::Sender::new(0),
             urgent_links: AtomicU64::new(0),
+            summaries: Pool::new(budget.max() / SUMMARIES_PARTS),
         }
+    }
+
+    /// What a neighbor with this account advertises is kept on it.
+    pub(crate) fn tab(&self, account: Account) -> Tab {
+        Tab::within(account, Arc::clone(&self.summaries))
     }
 
     /// Our summary has changed: advertises it to all neighbors.
@@ -112,7 +132,7 @@ impl Neighborhood {
     /// Takes a message of a neighbor.
     ///
     /// # Errors
-    /// It has no place among the neighbors: nothing that it says is trusted.
+    /// It has no place among the neighbors, or there is no room for its summary: nothing that it says is trusted.
     pub(crate) fn hear(
         &self,
         state: &State,
@@ -128,6 +148,9 @@ impl Neighborhood {
         let echo = Duration::from_millis(news.echo_ms);
         let dated = self.began.checked_add(echo).filter(|_| news.echo_ms != 0).map(|dated| dated.min(now));
         let took = self.update(channel, now, |theirs| theirs.take(news, channel.to, self.me, dated));
+        if took == Took::NoRoom {
+            return Err(Refusal::NoRoom);
+        }
         let confirms = self.confirms(state, channel, now);
         Ok(SummaryReply { clock_ms, is_taken: took != Took::Gap, confirms })
     }
@@ -150,7 +173,7 @@ impl Neighborhood {
             let is_passed_on = match took {
                 Took::Nothing => theirs.is_trusted(now) != was_trusted && theirs.is_passed_on(),
                 Took::Names => theirs.is_passed_on(),
-                Took::News | Took::Gap => self.compare(channel.to, theirs),
+                Took::News | Took::Gap | Took::NoRoom => self.compare(channel.to, theirs),
             };
             (took, is_passed_on)
         };

@@ -132,7 +132,8 @@ pub(super) async fn query(
         let shared = Arc::clone(&view.shared);
         let request = QueryRequest::new(MsgId::random(), name.clone(), ttl_hops);
         // On the node's own runtime: its tables keep timers there, which outlive this door.
-        let answering = view.runtime.spawn(async move { answer(&shared, None, deadline, request).await });
+        let answering =
+            view.runtime.spawn(async move { answer(&shared, &shared.own, deadline, request).await });
         let answering = AbortOnDropHandle::new(answering);
         async move {
             match answering.await {

@@ -18,6 +18,7 @@ mod neighbors;
 mod network;
 mod overload;
 mod program;
+mod shares;
 mod signals;
 mod sim;
 mod summaries;

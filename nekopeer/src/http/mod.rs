@@ -15,11 +15,11 @@ use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
 use axum::{Router, middleware::from_extractor};
 use nekoindexer::http::{Authorized, Guard, HttpConfig, HttpDoor, Token, guarded};
-use tokio::{runtime::Handle, sync::Semaphore};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use self::feed::Feed;
-use crate::commands::Host;
+use crate::{commands::Host, util::places::Places};
 
 /// Threads that serve connections.
 const THREADS: NonZeroUsize = NonZeroUsize::new(2).expect("2 is not 0");
@@ -35,8 +35,8 @@ pub(crate) struct HttpServer {
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) host: Arc<Host>,
-    /// Requests whose commands may still be begun.
-    commands: Arc<Semaphore>,
+    /// Requests whose commands are carried out.
+    commands: Arc<Places>,
     /// The runtime of the peer: connections to other nodes must live there.
     pub(crate) node: Handle,
     /// Events and changes of jobs, ready to be sent.
@@ -59,7 +59,7 @@ impl HttpServer {
     ) -> io::Result<Self> {
         let closing = CancellationToken::new();
         let feed = Feed::start(host, &closing);
-        let commands = Arc::new(Semaphore::new(carried::HTTP_COMMANDS_MAX));
+        let commands = Places::new(carried::HTTP_COMMANDS_MAX, 0);
         let (host, node) = (Arc::clone(host), Handle::current());
         let inside = Arc::new(Inside { host, commands, node, feed, closing });
         let guard = Guard { hosts: Vec::new(), token: Some(Arc::new(token)) };

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -75,6 +75,8 @@ struct Worker {
     is_unreachable: AtomicBool,
     /// It gave no sign of life when it was last asked for one.
     hangs: AtomicBool,
+    /// Names for which the indexer had no room, and of which was not told yet.
+    unlisted: AtomicUsize,
 }
 
 /// Why a call to an indexer failed.
@@ -119,6 +121,7 @@ impl Session {
             lease_ms: AtomicU64::new(u64::try_from(LEASE_FIRST.as_millis()).unwrap_or(u64::MAX)),
             is_unreachable: AtomicBool::new(false),
             hangs: AtomicBool::new(false),
+            unlisted: AtomicUsize::new(0),
         });
         let working = Arc::clone(&worker);
         tasks.spawn_until_stop(async move { working.run().await });
@@ -394,6 +397,12 @@ impl Worker {
         }
         self.told.send_replace(());
         self.save_told().await;
+        let files = self.unlisted.swap(0, Ordering::Relaxed);
+        if files > 0 {
+            let indexer = self.link.addr();
+            warn!(%indexer, files, "the indexer has no room for all names: it needs a larger --memory");
+            self.library.tell(Event::Full { indexer, files });
+        }
         Ok(())
     }
 
@@ -432,10 +441,7 @@ impl Worker {
             let reply = self.answer(client.register(call_within(ANSWER_WITHIN), request)).await?;
             self.note_lease(reply.lease);
             let indexer = self.link.addr();
-            if !reply.unlisted.is_empty() {
-                let files = reply.unlisted.len();
-                warn!(%indexer, files, "the indexer is full and lists not all");
-            }
+            self.unlisted.fetch_add(reply.unlisted.len(), Ordering::Relaxed);
             let verifier = &self.library.verifier;
             let newer = reply.newer.into_iter().filter_map(|record| verifier.verify(record).ok());
             let newer: Vec<VerifiedRecord> = newer.collect();

@@ -14,6 +14,7 @@ mod http_client;
 mod http_figures;
 mod http_files;
 mod http_rest;
+mod http_slow;
 mod intruders;
 mod jobs;
 mod numbering;

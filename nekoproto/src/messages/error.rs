@@ -28,6 +28,9 @@ pub enum Refusal {
     /// The clocks of the two nodes are more than half a day apart: what one of them signs has expired for the other.
     #[error("the clocks of the two nodes are more than 12 hours apart: set them")]
     ClocksApart,
+    /// What the caller wants to have kept is more than its share, or than there is room for. Nothing of it is kept.
+    #[error("the node has no room to keep that: its --memory is used up")]
+    NoRoom,
 }
 
 /// A peer's refusal on a data stream. Wire: append variants, never reorder.

@@ -16,7 +16,9 @@ pub(crate) fn indexer_config(
     security: Security,
     routing: Routing,
 ) -> Config {
-    Config { listen, neighbors, security, lease: LEASE, routing, ..Config::default() }
+    // A million names of one peer, which may take a third of it.
+    let memory = 2 << 30;
+    Config { listen, neighbors, security, lease: LEASE, routing, memory, ..Config::default() }
 }
 
 /// One end of measured connections.

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use nekoindexer::state::holders::Listed;
 use nekoindexer::state::index::Session;
 use nekoindexer::state::merge::{Found, Merge};
-use nekoindexer::state::{QueryPlan, State};
+use nekoindexer::state::{QueryPlan, State, caller::Caller};
 use nekoproto::{Covered, FileName, Identity, ListedRecord, MsgId, QueryReply, QueryRequest, codec};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -44,6 +44,7 @@ pub enum Hot {
 /// What the functions work on.
 struct Bench {
     state: State,
+    caller: Caller,
     _session: Arc<Session>,
     now: Instant,
     names: Vec<FileName>,
@@ -71,6 +72,7 @@ impl Bench {
             missing: missing.collect(),
             founds: [found(1), found(2)],
             state,
+            caller: Caller::new(None, None),
             _session: session,
             now,
         }
@@ -100,7 +102,7 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         Hot::LookupHit => rounds.for_each(|n| look_up(&bench, &bench.names[n % NAMES])),
         Hot::LookupMiss => rounds.for_each(|n| look_up(&bench, &bench.missing[n % NAMES])),
         Hot::DedupInsert => rounds.for_each(|n| {
-            black_box(bench.state.seen.sight(black_box(msg_id(n)), 1, DEADLINE, bench.now));
+            black_box(bench.state.seen.sight(&bench.caller, black_box(msg_id(n)), 1, DEADLINE, bench.now));
         }),
         Hot::Merge => rounds.for_each(|_| {
             let [first, second] = bench.founds.clone();
@@ -114,7 +116,7 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         Hot::DecodeReply => decode(rounds, &bench.reply())?,
         Hot::AnswerQuery => {
             for n in rounds {
-                match bench.state.on_query(&bench.request(n), None, DEADLINE, bench.now)? {
+                match bench.state.on_query(&bench.request(n), &bench.caller, DEADLINE, bench.now)? {
                     QueryPlan::Answer(local) => drop(black_box(Merge::new(local).finish())),
                     QueryPlan::Duplicate | QueryPlan::Alone(_) | QueryPlan::Forward { .. } => {
                         anyhow::bail!("not an answer")

@@ -20,7 +20,7 @@ use std::{
 use dashmap::DashMap;
 use nekoproto::{
     FileName, IdDigits, ListedRecord, NodeId, NodeTag, PackedRecord, QueryRequest, SignedRecord,
-    summary::NameKey,
+    budget::Account, summary::NameKey,
 };
 use nohash_hasher::BuildNoHashHasher;
 use parking_lot::Mutex;
@@ -129,9 +129,21 @@ impl<S: BuildHasher> Index<S> {
     }
 
     /// A session for `node`, listed until `now + lease` unless renewed, once it is [introduced](Session::introduce).
+    /// Its names are on nobody's account.
     pub fn open_session(&self, node: NodeId, lease: Duration, now: Instant) -> Arc<Session> {
+        self.open_session_on(None, node, lease, now)
+    }
+
+    /// The same, with its names on `account`.
+    pub fn open_session_on(
+        &self,
+        account: Option<Account>,
+        node: NodeId,
+        lease: Duration,
+        now: Instant,
+    ) -> Arc<Session> {
         let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
-        let session = Arc::new(Session::new(id, node, self.millis(now + lease)));
+        let session = Arc::new(Session::new(id, node, account, self.millis(now + lease)));
         self.sessions.insert(id, Arc::clone(&session));
         session
     }
@@ -160,7 +172,8 @@ impl<S: BuildHasher> Index<S> {
     fn register_as(&self, session: &Arc<Session>, record: &ListedRecord, partial: bool) -> Noted {
         let hash = self.hash(&record.name);
         let mut names = session.names();
-        if !names.has_room_for(hash) {
+        let (was_there, len) = (names.contains(hash), record.name.as_str().len());
+        if !names.insert(hash, len) {
             return Noted::Full;
         }
         let instead = || self.departed.lock().instead_of(hash, record);
@@ -183,8 +196,8 @@ impl<S: BuildHasher> Index<S> {
                 }
             },
         };
-        if is_listed {
-            names.insert(hash);
+        if !is_listed && !was_there {
+            names.remove(hash, len);
         }
         noted
     }
@@ -200,7 +213,7 @@ impl<S: BuildHasher> Index<S> {
     pub fn deregister(&self, session: &Session, name: &FileName) {
         let hash = self.hash(name);
         let mut names = session.names();
-        names.remove(hash);
+        names.remove(hash, name.as_str().len());
         self.unlist(session, hash);
     }
 
@@ -226,22 +239,24 @@ impl<S: BuildHasher> Index<S> {
         }
     }
 
-    /// The sessions whose lease has ended; [`end`](Self::end) each of them.
+    /// The sessions whose lease has ended, or whose account was evicted; [`end`](Self::end) each of them.
     #[must_use]
     pub fn ended(&self, now: Instant) -> Vec<Arc<Session>> {
         let now_ms = self.millis(now);
-        let ended = self.sessions.iter().filter(|session| !session.is_listed_at(now_ms));
+        let ended =
+            self.sessions.iter().filter(|session| !session.is_listed_at(now_ms) || session.is_evicted());
         ended.map(|session| Arc::clone(&session)).collect()
     }
 
-    /// Removes all registrations of a session whose lease has ended by `now`, and the session if it is
-    /// not connected any more. A session that was renewed meanwhile stays. Takes some hundred nanoseconds
+    /// Removes all registrations of a session whose lease has ended by `now` or whose account was evicted, and the
+    /// session if it is not connected any more. A session that was renewed meanwhile stays. Takes some hundred nanoseconds
     /// for each of its names.
     pub fn end(&self, session: &Session, now: Instant) {
-        let is_over = !session.is_connected();
+        let is_evicted = session.is_evicted();
+        let is_over = is_evicted || !session.is_connected();
         let names = {
             let mut names = session.names();
-            if session.is_listed_at(self.millis(now)) {
+            if session.is_listed_at(self.millis(now)) && !is_evicted {
                 return;
             }
             names.clear(is_over)

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use nekoindexer::state::{
     QueryPlan,
+    caller::Caller,
     merge::{Found, Merge},
 };
 use nekoproto::{Covered, ListedRecord, MsgId, QueryReply, QueryRequest, Verifier};
@@ -104,7 +105,8 @@ impl Flood {
         let sender = from.map(|(_, sender)| self.nodes[sender].tag);
         let from = from.map(|(copy, _)| copy);
         let node = &self.nodes[to];
-        let plan = node.state.on_query(&request, sender, left, self.post.now()).expect("the query is taken");
+        let caller = Caller::new(sender, None);
+        let plan = node.state.on_query(&request, &caller, left, self.post.now()).expect("the query is taken");
         let (local, ttl_hops) = match plan {
             QueryPlan::Answer(local) => (local, None),
             QueryPlan::Duplicate => (Vec::new(), None),

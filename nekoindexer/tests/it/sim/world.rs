@@ -10,6 +10,7 @@ use std::{
 
 use nekoindexer::state::{
     State,
+    caller::Caller,
     index::Session,
     route::{Route, route},
 };
@@ -47,6 +48,8 @@ pub(crate) struct Node {
     /// The registrations of its one peer.
     pub(crate) session: Arc<Session>,
     pub(crate) tag: NodeTag,
+    /// Whoever sends it something: nothing bounds that.
+    pub(crate) caller: Caller,
     near: Vec<usize>,
     near_tags: Vec<NodeTag>,
     away_tags: Vec<Option<NodeTag>>,
@@ -61,7 +64,15 @@ pub(crate) fn nodes(whole: &Graph, working: &Graph, start: Instant) -> Vec<Node>
         let near: Vec<usize> = working.links[n].iter().copied().collect();
         let near_tags = near.iter().map(|m| IDS[*m].tag()).collect();
         let away_tags = whole.links[n].difference(&working.links[n]).map(|m| Some(IDS[*m].tag())).collect();
-        Node { state, session, tag: IDS[n].tag(), near, near_tags, away_tags }
+        Node {
+            state,
+            session,
+            tag: IDS[n].tag(),
+            caller: Caller::new(None, None),
+            near,
+            near_tags,
+            away_tags,
+        }
     };
     (0..whole.count()).map(node).collect()
 }
