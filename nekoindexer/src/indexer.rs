@@ -1,10 +1,11 @@
 //! Starts an indexer, hands out the running one, and stops it.
 
-use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
+use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
 use nekoproto::{
-    Identity, IdentityError, NodeId, Role,
+    Identity, IdentityError, NodeId, PrivateError, Role,
     budget::Budget,
+    private_folder,
     transport::{Endpoint, EndpointConfig, EndpointError, Security},
 };
 
@@ -25,16 +26,9 @@ pub enum StartError {
     /// The configuration contradicts itself.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The data folder cannot be made.
-    #[error(
-        "cannot use the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
-    )]
-    DataDir {
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// The data folder cannot be made, or others may write there.
+    #[error(transparent)]
+    DataDir(#[from] PrivateError),
     /// The key cannot be had.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -188,7 +182,7 @@ fn open_http(addr: SocketAddr, config: &Config, view: View) -> Result<HttpDoor, 
 /// The key, and whether it is from an earlier start.
 fn identity(config: &Config) -> Result<(Identity, bool), StartError> {
     let Some(folder) = &config.data_dir else { return Ok((Identity::generate(), false)) };
-    fs::create_dir_all(folder).map_err(|source| StartError::DataDir { path: folder.clone(), source })?;
+    private_folder(folder)?;
     let file = folder.join("indexer.key");
     let was_here = file.exists();
     Ok((Identity::load_or_create(&file)?, was_here))

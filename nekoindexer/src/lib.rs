@@ -19,7 +19,7 @@
 //! | [`announce`], [`interfaces`] | multicast announcements; where this machine is reached |
 //! | [`config`] | what an indexer is made of |
 //! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
-//! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
+//! | [`threads`], [`logging`], [`visible`] | how many threads the program runs on; where its log goes; text that hides nothing |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
 
@@ -46,6 +46,7 @@ pub mod state;
 mod sweep;
 pub mod threads;
 mod trace;
+pub mod visible;
 mod walk;
 
 pub use config::{Config, ConfigError, Routing};

@@ -17,6 +17,7 @@ use nekoindexer::{
     logging,
     settings::{self, AccessArgs, CommonArgs, Program, Tool, units},
     threads::{self, THREADS_DEFAULT, THREADS_MAX},
+    visible::visible,
 };
 use nekoproto::{
     NetworkName,
@@ -138,7 +139,7 @@ fn main() -> ExitCode {
         Err(error) => {
             let mut stderr = std::io::stderr().lock();
             // Nobody is left to tell if even that fails.
-            let _ = writeln!(stderr, "nekoindexer: {error:#}");
+            let _ = writeln!(stderr, "{}", visible(&format!("nekoindexer: {error:#}")));
             ExitCode::from(3)
         }
     }

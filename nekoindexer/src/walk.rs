@@ -159,14 +159,20 @@ async fn pass_on<V: Visitor>(
     let ask = |place: &usize, began: Instant| {
         self::ask::<V>(shared, *place, &neighbors.reachable[*place], forwarded.clone(), began, now + budget)
     };
+    let take = |visitor: &mut V, place: usize, reply, is_hurried| {
+        if is_hurried {
+            visitor.lacks_something();
+        }
+        visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
+    };
     answers.extend(first.iter().map(|place| ask(place, now)));
     visitor.asks(&first, false);
     let mut asked = first.len();
     if !later.is_empty() {
         // Half of the time is left for the others, in case none of these answers.
         let patience = tokio::time::Instant::from_std(now + budget / 2);
-        while let Ok(Some((place, reply))) = timeout_at(patience, answers.next()).await {
-            visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
+        while let Ok(Some((place, reply, is_hurried))) = timeout_at(patience, answers.next()).await {
+            take(visitor, place, reply, is_hurried);
         }
         if visitor.has_found() {
             later.iter().for_each(|place| {
@@ -179,8 +185,8 @@ async fn pass_on<V: Visitor>(
             visitor.asks(&later, true);
         }
     }
-    while let Some((place, reply)) = answers.next().await {
-        visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
+    while let Some((place, reply, is_hurried)) = answers.next().await {
+        take(visitor, place, reply, is_hurried);
     }
     asked
 }
@@ -235,6 +241,8 @@ fn split<V: Visitor>(
     ask.into_iter().partition(|place| !neighbors.reachable[*place].rules_out(&wanted))
 }
 
+/// Asks one neighbor. Also returns whether it did not answer because the asker has no more time: not even a guest is to
+/// blame for that, and the answer is not complete.
 async fn ask<V: Visitor>(
     shared: &Shared,
     place: usize,
@@ -242,9 +250,9 @@ async fn ask<V: Visitor>(
     request: QueryRequest,
     now: Instant,
     deadline: Instant,
-) -> (usize, Result<V::Reply, NoAnswer>) {
+) -> (usize, Result<V::Reply, NoAnswer>, bool) {
     let Some(asking) = neighbor.load.ask(now) else {
-        return (place, Err(NoAnswer::Busy)); // many wait for it already, and it says nothing
+        return (place, Err(NoAnswer::Busy), false); // many wait for it already, and it says nothing
     };
     let until = neighbor.waited_for(now, deadline);
     let answer = V::call(&neighbor.connected.client, call_until(until), request).await;
@@ -263,5 +271,6 @@ async fn ask<V: Visitor>(
             Err(NoAnswer::Failed)
         }
     };
-    (place, answer)
+    let is_hurried = until == deadline && matches!(answer, Err(NoAnswer::Late));
+    (place, answer, is_hurried)
 }

@@ -17,6 +17,7 @@ use nekoproto::{
 };
 use parking_lot::Mutex;
 use tokio::{runtime::Handle, sync::broadcast};
+use tracing::warn;
 
 use crate::{
     config::Config,
@@ -27,12 +28,15 @@ use crate::{
     library::{Library, Opened, events::Event, status::FileStatus},
     listing::Listing,
     peers::Peers,
-    publish::{PublishError, PublishOptions, PublishOutcome, Publisher, Publishing},
+    publish::{
+        PublishError, PublishOptions, PublishOutcome, Publisher, Publishing,
+        repair::{Repaired, repair},
+    },
     reading::Reading,
     serve::{Uploads, partial_files::PartialFiles},
     storage::{
         StoreError,
-        catalogue::{Catalogue, CatalogueError},
+        catalogue::{self, Catalogue, CatalogueError, Salvaged},
         lock::{DataLock, LockError},
         remembered::Home,
         share_folder::ShareFolder,
@@ -149,8 +153,18 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> 
         let share = ShareFolder::open(&config.dir)?;
         let folder = config.data_dir();
         let lock = DataLock::take(&folder)?;
-        let identity = Identity::load_or_create(&folder.join("peer.key"))?;
+        let key = folder.join("peer.key");
+        let is_missing = lock.was_used && key.exists() && !folder.join(catalogue::FILE).exists();
+        let identity = Identity::load_or_create(&key)?;
         let catalogue = Catalogue::open(&folder, identity.clone())?;
+        if is_missing {
+            catalogue.set_lost(true)?;
+        }
+        if catalogue.is_lost()? {
+            let path = folder.join(catalogue::FILE);
+            warn!(path = %path.display(), "the catalogue is damaged: it was missing, and a new one was begun; nekopeer repair \
+                brings back what was published and held here");
+        }
         catalogue.settle_all()?;
         let unusable = |source| LockError::Unusable { path: folder.clone(), source };
         let data_dir = folder.canonicalize().map_err(unusable)?;
@@ -284,6 +298,14 @@ impl PeerHandle {
         ttl_hops: u8,
     ) -> Result<Found, SearchError> {
         self.indexers.find(search, after, limit, ttl_hops).await
+    }
+
+    /// Brings back what a lost catalogue said. See [`repair`](crate::publish::repair).
+    ///
+    /// # Errors
+    /// The catalogue failed; what was stored until then is there.
+    pub(crate) async fn repair(&self, salvaged: Salvaged) -> Result<Repaired, CatalogueError> {
+        repair(&self.library, &self.indexers, &self.peers, salvaged).await
     }
 
     /// What is held here under each of `names`, in their order.

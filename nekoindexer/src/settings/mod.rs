@@ -30,7 +30,7 @@ use self::{
     layers::{Layers, Source},
     table::Setting,
 };
-use crate::logging::LogArgs;
+use crate::{logging::LogArgs, visible::visible};
 
 /// Exit code of wrong usage, wherever the wrong value was said.
 const EXIT_USAGE: u8 = 2;
@@ -84,8 +84,8 @@ pub struct CommonArgs {
 pub fn start<P: Program>() -> Result<P, ExitCode> {
     let command = table::prepared(P::command());
     let line: Vec<OsString> = env::args_os().collect();
-    let matches = command.clone().get_matches_from(&line);
-    let args = P::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let matches = command.clone().try_get_matches_from(&line).map_err(refused)?;
+    let args = P::from_arg_matches(&matches).map_err(refused)?;
     let settings = table::settings(&command);
     if args.common().print_config {
         return Err(printed(&print::commented(&command, &settings)));
@@ -131,6 +131,21 @@ fn layered<P: Program>(
     Ok((args, matches, sources))
 }
 
+/// Prints why the command line is not taken, or the help that it asks for. What it said may contain anything.
+fn refused(error: clap::Error) -> ExitCode {
+    let text = error.to_string();
+    let shown = visible_lines(&text);
+    if !error.use_stderr() || shown == text.trim_end() {
+        error.exit(); // with colors
+    }
+    let _ = writeln!(io::stderr().lock(), "{shown}"); // if stderr is closed there is nowhere left to report it
+    ExitCode::from(EXIT_USAGE)
+}
+
+fn visible_lines(text: &str) -> String {
+    text.lines().map(visible).collect::<Vec<_>>().join("\n")
+}
+
 fn printed(text: &str) -> ExitCode {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -146,5 +161,5 @@ fn failed(error: impl Display) -> ExitCode {
 
 fn say(fault: &impl Display) {
     // If stderr is closed there is nowhere left to report it.
-    let _ = writeln!(io::stderr().lock(), "error: {fault}");
+    let _ = writeln!(io::stderr().lock(), "{}", visible_lines(&format!("error: {fault}")));
 }

@@ -19,11 +19,11 @@ const IDLE_AFTER: Duration = Duration::from_secs(60);
 const PROVES_WITHIN: Duration = Duration::from_secs(2);
 /// Time that a query gives a guest at least, so that a moment of much work is no miss: several times what an answer
 /// takes between busy nodes.
-const PATIENCE_MIN: Duration = Duration::from_millis(100);
+const PATIENCE_MIN: Duration = Duration::from_millis(250);
 /// The same as a multiple of the usual time of its answers.
-const PATIENCE_TIMES: u32 = 4;
+const PATIENCE_TIMES: u32 = 3;
 /// A guest whose answers usually take longer is not asked: it would hold up each answer.
-pub const USUAL_MAX: Duration = Duration::from_millis(100);
+pub const USUAL_MAX: Duration = Duration::from_millis(200);
 /// Misses among the latest 32 answers that are forgiven a configured neighbor or a member.
 const MISSES_MAX: u32 = 3;
 /// Those forgiven a guest, once it has answered [`ANSWERS_PER_MISS`] times as often.

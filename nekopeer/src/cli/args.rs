@@ -152,6 +152,8 @@ pub enum Command {
     Verb(Verb),
     /// Keep serving what is published, until Ctrl-C or SIGTERM
     Serve,
+    /// Examine the catalogue; rebuild one that is damaged or lost from the files here and from what indexers know
+    Repair,
     /// The whole story in one process, on real files in a temporary folder
     Demo {
         /// MiB of the large file

@@ -232,7 +232,7 @@ async fn start(args: &NodeArgs) -> Result<IndexerHandle, StartError> {
 /// Starts an indexer; one with a new key where that of the data folder cannot be had, as the peer will say why.
 async fn spawn(config: nekoindexer::Config) -> Result<IndexerHandle, StartError> {
     match Indexer::spawn(config.clone()).await {
-        Err(StartError::DataDir { .. } | StartError::Identity(_)) => {
+        Err(StartError::DataDir(_) | StartError::Identity(_)) => {
             Indexer::spawn(nekoindexer::Config { data_dir: None, ..config }).await
         }
         started => started,

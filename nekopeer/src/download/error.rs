@@ -184,7 +184,7 @@ impl DownloadError {
             | Self::Pipe { .. } => false,
             Self::Store(error) => !matches!(
                 error,
-                StoreError::Escapes(_) | StoreError::NotAPlace(_) | StoreError::ChangedMeanwhile(_)
+                StoreError::Escapes(_) | StoreError::NotAPlace { .. } | StoreError::ChangedMeanwhile(_)
             ),
             Self::Catalogue(error) => {
                 matches!(error, CatalogueError::Full(_) | CatalogueError::Database { .. })

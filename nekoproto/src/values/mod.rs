@@ -22,7 +22,7 @@ pub use self::{
     id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version},
     list::List,
     manifest::{Chunk, Manifest, ManifestError},
-    name::{FileName, NameError},
+    name::{FileName, NameError, is_invisible},
     packed::PackedRecord,
     policy::{Mode, Policy},
     record::{ListedRecord, Record, RecordError, SignedRecord, TrustedRecord, VerifiedRecord},
