@@ -2,20 +2,20 @@
 
 use std::net::SocketAddr;
 
-use nekoproto::{Hit, Holder, Identity, List, QueryReply, SignedRecord};
+use nekoproto::{Hit, Holder, Identity, List, ListedHolder, QueryReply, SignedRecord};
 use profile::arena::load::*;
 use profile::plan::workload::sign_record;
 
-fn file(seed: u8) -> (SignedRecord, Holder) {
+fn file(seed: u8) -> (SignedRecord, ListedHolder) {
     let origin = Identity::from_seed(&[seed; 32]);
-    let holder = Holder::new(origin.id(), SocketAddr::from(([127, 0, 0, 1], 4000)));
+    let holder = ListedHolder::new(origin.fresh_reach([SocketAddr::from(([127, 0, 0, 1], 4000))]));
     (sign_record(&origin, "a/file.bin").to_signed(), holder)
 }
 
-fn reply(hits: &[(&SignedRecord, &[Holder])], complete: bool) -> QueryReply {
-    let hit = |(record, holders): &(&SignedRecord, &[Holder])| Hit {
+fn reply(hits: &[(&SignedRecord, &[&ListedHolder])], complete: bool) -> QueryReply {
+    let hit = |(record, holders): &(&SignedRecord, &[&ListedHolder])| Hit {
         record: (*record).clone(),
-        holders: List::first_of(holders.iter().copied()),
+        holders: List::first_of(holders.iter().copied().cloned()),
     };
     QueryReply { hits: List::first_of(hits.iter().map(hit)), complete, messages: 1 }
 }
@@ -23,7 +23,9 @@ fn reply(hits: &[(&SignedRecord, &[Holder])], complete: bool) -> QueryReply {
 #[test]
 fn answers_are_judged_by_what_is_there() {
     let ((record, holder), (other, stranger)) = (file(1), file(2));
-    let target = Target::held(record.clone(), holder);
+    let at: Holder = holder.at().next().unwrap();
+    let target = Target::held(record.clone(), at);
+    let (holder, stranger) = (&holder, &stranger);
     let cases = [
         (reply(&[(&record, &[holder])], true), Found::Right),
         (reply(&[(&record, &[holder])], false), Found::Incomplete),
