@@ -16,6 +16,7 @@ mod http_files;
 mod http_rest;
 mod intruders;
 mod jobs;
+mod kill_matrix;
 mod numbering;
 mod one_number;
 mod origins;
