@@ -3,7 +3,11 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
-use nekoproto::{NetworkName, budget::BUDGET_DEFAULT, transport::Security};
+use nekoproto::{
+    NetworkName,
+    budget::BUDGET_DEFAULT,
+    transport::{Access, Security},
+};
 
 /// Where an indexer listens unless told otherwise, and where a peer looks for one.
 pub const DEFAULT_PORT: u16 = 7707;
@@ -15,7 +19,7 @@ pub const LEASE_SECS_MAX: u32 = 3600;
 pub const NEIGHBORS_MAX: usize = 64;
 
 /// What an [`Indexer`](crate::Indexer) is made of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Address to listen on. Port 0 picks a free one.
     pub listen: SocketAddr,
@@ -27,6 +31,8 @@ pub struct Config {
     pub network: NetworkName,
     /// TLS, or plain TCP.
     pub security: Security,
+    /// Whom it connects with.
+    pub access: Access,
     /// How long a holder stays listed without a word.
     pub lease: Duration,
     /// Whom queries go to.
@@ -61,6 +67,7 @@ impl Default for Config {
             data_dir: None,
             network: NetworkName::default(),
             security: Security::Tls,
+            access: Access::default(),
             lease: LEASE_DEFAULT,
             routing: Routing::default(),
             http: None,

@@ -1,58 +1,71 @@
 //! Serves the connections that others open, and keeps up those to the configured neighbors.
 
-use std::{net::SocketAddr, sync::Arc, time::Instant};
+use std::{
+    net::SocketAddr,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::future::abortable;
 use nekoproto::{
-    Holder, IndexerService, IndexerServiceClient, PeerServiceClient, Role,
+    IndexerService, IndexerServiceClient, PeerServiceClient, Role,
     transport::{Connection, Endpoint, Link, LinkState, control},
 };
 use scopeguard::{defer, guard};
-use tokio_util::task::AbortOnDropHandle;
+use tokio::{task::spawn_blocking, time::sleep};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
     neighbors::{channel::Channel, links::Connected},
     service::Service,
     shared::Shared,
+    state::standing::standing_of,
 };
 
-/// Keeps a link to the neighbor at `addr`, number `place` of the configuration.
+/// How often an indexer that is no neighbor, for want of a place, looks for one.
+const NO_PLACE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Keeps a link to the configured neighbor at `addr`, until `stop`.
 pub(crate) fn connect_neighbor(
     shared: &Arc<Shared>,
     endpoint: &Arc<Endpoint>,
-    place: usize,
     addr: SocketAddr,
+    stop: CancellationToken,
 ) {
     let serving = Arc::clone(shared);
     let open = move |connection: Connection| {
         let (connected, driver) = open_neighbor(&serving, connection, true);
         (connected, Box::pin(driver) as control::Driver)
     };
-    let link = Link::spawn(Arc::clone(endpoint), (addr, None), shared.stop.clone(), &shared.tasks, open);
-    shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link, place).await });
+    let link = Link::spawn(Arc::clone(endpoint), (addr, None), stop, &shared.tasks, open);
+    shared.spawn_until_stop(|shared| async move { follow_link(&shared, &link).await });
 }
 
 /// Runs a connection to another indexer, which this end opened if it `leads`.
 fn open_neighbor(
     shared: &Arc<Shared>,
-    Connection { io, remote, .. }: Connection,
+    Connection { io, remote, account, .. }: Connection,
     leads: bool,
 ) -> (Connected, impl Future<Output = ()> + use<>) {
-    let channel = Arc::new(Channel::new(remote.node.tag(), leads));
+    let tag = remote.node.tag();
+    let caller = shared.state.seen.caller(remote.node, Some(tag), account.clone());
+    let standing = standing_of(leads, shared.is_private);
+    let channel = Arc::new(Channel::new(tag, leads, standing, shared.neighbors.tab(account)));
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
     let addr = remote.listens_at.unwrap_or(remote.addr);
-    let service = Service { shared, remote, session: None, channel: known };
+    let service = Service { shared, remote, caller, session: None, channel: known };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
     (Connected { addr, client, channel }, driver)
 }
 
 /// Tells the neighborhood of every change of a configured link, and advertises over it while it is up.
-async fn follow_link(shared: &Shared, link: &Link<Connected>, place: usize) {
-    let (state, neighbors) = (&shared.state, &shared.neighbors);
+async fn follow_link(shared: &Shared, link: &Link<Connected>) {
+    let (state, neighbors, addr) = (&shared.state, &shared.neighbors, link.addr());
     let mut link = link.watch();
     loop {
         let now = link.borrow_and_update().clone();
-        neighbors.links.configured_changed(place, &now);
+        neighbors.links.configured_changed(addr, &now);
         neighbors.changed();
         let goes_on = match &now {
             LinkState::Up { client: Connected { client, channel, .. }, .. } => {
@@ -82,11 +95,27 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
     let (connected, driver) = open_neighbor(&shared, connection, false);
     let channel = Arc::clone(&connected.channel);
     let (driver, end) = abortable(driver);
-    let is_neighbor = shared.neighbors.links.arrived(node, connected.clone(), end);
-    shared.neighbors.changed();
+    let mut driver = pin!(driver);
+    let standing = standing_of(false, shared.is_private);
+    let arrive = || {
+        let (connected, end) = (connected.clone(), (standing, end.clone()));
+        shared.neighbors.links.arrived(node, connected, end, Instant::now())
+    };
+    while !arrive() {
+        tokio::select! {
+            _ = &mut driver => return,
+            () = sleep(NO_PLACE_PAUSE) => {} // it gets a place that became free
+        }
+    }
+    let tell_others = || {
+        if !standing.is_guest() {
+            shared.neighbors.changed(); // of guests this is told later
+        }
+    };
+    tell_others();
     defer! {
         shared.neighbors.links.left(node, &channel, Instant::now());
-        shared.neighbors.changed();
+        tell_others();
     }
     // In a task of its own, so that it is not polled for every message of the connection.
     let advertising = {
@@ -95,18 +124,21 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
             shared.neighbors.advertise(&shared.state, &connected.channel, &connected.client).await;
         }
     };
-    let _advertising = is_neighbor.then(|| AbortOnDropHandle::new(shared.tasks.spawn(advertising))); // it never ends
+    let _advertising = AbortOnDropHandle::new(shared.tasks.spawn(advertising)); // it never ends
     let _ = driver.await; // ended by the other end, or by ours
 }
 
-async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, .. }: Connection) {
-    let session = remote.listens_at.map(|addr| {
-        let holder = Holder::new(remote.node, addr);
-        shared.state.index.open_session(holder, shared.lease, Instant::now())
-    });
-    let service = Service { shared: Arc::clone(&shared), remote, session: session.clone(), channel: None };
+async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, account, .. }: Connection) {
+    let open = |_| {
+        let account = Some(account.clone());
+        shared.state.index.open_session_on(account, remote.node, shared.lease, Instant::now())
+    };
+    let session = remote.listens_at.map(open);
+    let caller = shared.state.seen.caller(remote.node, None, account.clone());
+    let service =
+        Service { shared: Arc::clone(&shared), remote, caller, session: session.clone(), channel: None };
     let (client, driver) = control::open(io, service.serve(), PeerServiceClient::from);
-    let _leaving = session.map(|session| {
+    let leaving = session.map(|session| {
         shared.peers.insert(session.id(), client);
         // The registrations stay until the lease expires: the holder may only have lost the connection.
         guard(session, |session| {
@@ -114,5 +146,15 @@ async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, .. }: Connecti
             shared.state.index.disconnected(&session);
         })
     });
-    driver.await;
+    tokio::select! {
+        biased; // an eviction ends the driver too
+        () = account.evicted().cancelled() => {}
+        () = driver => {}
+    }
+    if let Some(session) = leaving.as_deref().filter(|_| account.evicted().is_cancelled()).map(Arc::clone) {
+        drop(leaving);
+        // Not only when its lease ends: the room is needed now.
+        let ending = move || shared.state.index.end(&session, Instant::now());
+        let _ = spawn_blocking(ending).await; // a part that is left is ended by the sweep
+    }
 }

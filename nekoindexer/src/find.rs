@@ -8,8 +8,8 @@ use std::{
 
 use futures::future::join_all;
 use nekoproto::{
-    Covered, FindReply, FindRequest, Hit, List, ListedRecord, NodeTag, Position, Refusal, SignedRecord,
-    transport::call_until,
+    Covered, FindReply, FindRequest, List, ListedRecord, Position, Refusal, SignedRecord, clock,
+    limits::HOLDERS_OF_NEIGHBOR_MAX, transport::call_until,
 };
 use tarpc::client::RpcError;
 use tokio::task::spawn_blocking;
@@ -21,7 +21,9 @@ use crate::{
     shared::Shared,
     state::{
         Share,
+        caller::Caller,
         find::{Matcher, Page, checked, merged},
+        holders::heard,
         merge::Found,
         route::route,
     },
@@ -32,6 +34,9 @@ use crate::{
 /// that its page is not full.
 const REFILL: usize = 1024;
 
+/// Time for a guest: it looks through its names for a second at most.
+const GUESTS_WITHIN: Duration = Duration::from_millis(1_200);
+
 /// A page, and whether nothing before its last hit is missing.
 #[derive(Default)]
 struct Part {
@@ -40,7 +45,7 @@ struct Part {
     messages: u32,
 }
 
-/// Answers `request` of a peer or of the neighbor `from`, who waits until `deadline`.
+/// Answers `request` of `from`, who waits until `deadline`.
 ///
 /// # Errors
 /// The request is refused as a whole. A neighbor's failure is no error: it makes the answer incomplete.
@@ -50,7 +55,7 @@ struct Part {
 /// among the running ones until then.
 pub(crate) async fn answer(
     shared: &Arc<Shared>,
-    from: Option<NodeTag>,
+    from: &Caller,
     deadline: Instant,
     request: FindRequest,
 ) -> Result<FindReply, Refusal> {
@@ -58,17 +63,17 @@ pub(crate) async fn answer(
     let left = deadline.saturating_duration_since(now);
     let counters = &shared.counters;
     counters.count(Work::Find);
-    let share = match from {
+    let share = match from.neighbor {
         None if request.ttl_hops == 0 => Share { answers: true, is_remembered: true, ttl_hops: None },
         // No copy of the other goes anywhere.
-        from => shared.state.on_find(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?,
+        _ => shared.state.on_find(&request, from, left, now).inspect_err(|_| counters.drop(Drop::Ttl))?,
     };
     let budget = budget_of(left);
     let request = Arc::new(request);
     let listed = async {
-        if share.answers { listed(shared, &request, now + budget).await } else { Ok(Part::nothing()) }
+        if share.answers { listed(shared, from, &request, now + budget).await } else { Ok(Part::nothing()) }
     };
-    let asked = asked(shared, &request, share.ttl_hops, now, budget);
+    let asked = asked(shared, from, &request, (share.ttl_hops, now, budget));
     let (mut part, (replies, theirs)) = tokio::try_join!(listed, asked)?;
     part.complete &= theirs.complete && share.is_remembered;
     part.messages = theirs.messages;
@@ -84,8 +89,14 @@ pub(crate) async fn answer(
 }
 
 /// The first matches that are listed here.
-async fn listed(shared: &Arc<Shared>, request: &Arc<FindRequest>, until: Instant) -> Result<Part, Refusal> {
-    let turn = shared.scans.turn(until).await.inspect_err(|_| shared.counters.drop(Drop::Busy))?;
+async fn listed(
+    shared: &Arc<Shared>,
+    from: &Caller,
+    request: &Arc<FindRequest>,
+    until: Instant,
+) -> Result<Part, Refusal> {
+    let turn =
+        shared.scans.turn(&from.scans, until).await.inspect_err(|_| shared.counters.drop(Drop::Busy))?;
     let Some(turn) = turn else { return Ok(Part::default()) };
     let (shared, request) = (Arc::clone(shared), Arc::clone(request));
     let scan = move || {
@@ -123,16 +134,17 @@ fn verified(shared: &Shared, record: SignedRecord) -> Option<ListedRecord> {
 /// What one neighbor said.
 struct Reply {
     neighbor: String,
+    /// Nothing that it says makes the answer incomplete.
+    is_guest: bool,
     reply: FindReply,
 }
 
 /// What the neighbors say with `ttl_hops` left, and whether all of them said something.
 async fn asked(
     shared: &Shared,
+    from: &Caller,
     request: &FindRequest,
-    ttl_hops: Option<u8>,
-    now: Instant,
-    budget: Duration,
+    (ttl_hops, now, budget): (Option<u8>, Instant, Duration),
 ) -> Result<(Vec<Reply>, Part), Refusal> {
     let mut part = Part::nothing();
     let Some(ttl_hops) = ttl_hops else { return Ok((Vec::new(), part)) };
@@ -142,7 +154,7 @@ async fn asked(
     if route.ask.is_empty() {
         return Ok((Vec::new(), part));
     }
-    let Ok(_permit) = shared.forwards.try_acquire() else {
+    let (Some(_own), Ok(_permit)) = (from.forward(), shared.forwards.try_acquire()) else {
         shared.counters.drop(Drop::Busy);
         return Err(Refusal::Busy);
     };
@@ -150,25 +162,37 @@ async fn asked(
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
     let onward = FindRequest { ttl_hops, covered, ..request.clone() };
-    let asking =
-        route.ask.iter().map(|index| ask(&neighbors.reachable[*index], onward.clone(), now, now + budget));
+    let asked: Vec<&Neighbor> = route.ask.iter().map(|index| &neighbors.reachable[*index]).collect();
+    let asking = asked.iter().map(|neighbor| ask(shared, neighbor, onward.clone(), now, now + budget));
     let answers = join_all(asking).await;
     part.messages = u32::try_from(answers.len()).unwrap_or(u32::MAX);
-    let asked = answers.len();
-    let replies: Vec<Reply> = answers.into_iter().flatten().collect();
-    part.complete &= replies.len() == asked;
-    Ok((replies, part))
+    part.complete &=
+        asked.iter().zip(&answers).all(|(neighbor, answer)| answer.is_some() || neighbor.standing.is_guest());
+    Ok((answers.into_iter().flatten().collect(), part))
 }
 
-async fn ask(neighbor: &Neighbor, request: FindRequest, now: Instant, deadline: Instant) -> Option<Reply> {
+async fn ask(
+    shared: &Shared,
+    neighbor: &Neighbor,
+    request: FindRequest,
+    now: Instant,
+    deadline: Instant,
+) -> Option<Reply> {
     let asking = neighbor.load.ask(now)?; // many wait for it already, and it says nothing
-    let answer = neighbor.connected.client.find(call_until(deadline), request).await;
+    let is_guest = neighbor.standing.is_guest();
+    let until = if is_guest { deadline.min(now + GUESTS_WITHIN) } else { deadline };
+    let answer = neighbor.connected.client.find(call_until(until), request).await;
     if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
         asking.answered(Instant::now);
     }
+    // A search takes longer than a query, so that only who leaves one unanswered is judged by it.
+    let is_missed = matches!(answer, Err(RpcError::DeadlineExceeded));
+    if is_missed && neighbor.is_judged_by(&answer, now, until) {
+        shared.neighbors.links.judged();
+    }
     let node = neighbor.node.short();
     match answer {
-        Ok(Ok(reply)) => return Some(Reply { neighbor: node, reply }),
+        Ok(Ok(reply)) => return Some(Reply { neighbor: node, is_guest, reply }),
         Ok(Err(refusal)) => debug!(neighbor = %node, %refusal, "neighbor refused a search"),
         Err(error) => debug!(neighbor = %node, %error, "neighbor did not answer a search"),
     }
@@ -185,18 +209,24 @@ impl Part {
     fn absorb(&mut self, replies: Vec<Reply>, shared: &Shared, request: &FindRequest, deadline: Instant) {
         let Ok(matcher) = Matcher::new(&request.search) else { return self.complete = false };
         let mut pages = vec![std::mem::take(&mut self.page)];
-        for Reply { neighbor, reply } in replies {
+        let now_ms = clock::unix_ms();
+        for Reply { neighbor, is_guest, reply } in replies {
             self.messages = self.messages.saturating_add(reply.messages);
-            self.complete &= reply.complete;
+            self.complete &= reply.complete || is_guest;
             if Instant::now() >= deadline {
                 self.complete = false;
                 break;
             }
-            match checked(reply, request, &matcher, |record| verified(shared, record)) {
+            let believed = |holders| {
+                heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &[], |reach| {
+                    shared.verifier.verify_reach(reach, now_ms)
+                })
+            };
+            match checked(reply, request, &matcher, |record| verified(shared, record), believed) {
                 Ok(page) => pages.push(page),
                 Err(error) => {
                     debug!(%neighbor, %error, "a page is left out");
-                    self.complete = false;
+                    self.complete &= is_guest;
                 }
             }
         }
@@ -204,10 +234,8 @@ impl Part {
     }
 
     fn reply(self) -> FindReply {
-        let hit =
-            |found: Found| Hit { record: found.record.into_signed(), holders: List::first_of(found.holders) };
         FindReply {
-            hits: List::first_of(self.page.found.into_iter().map(hit)),
+            hits: List::first_of(self.page.found.into_iter().map(Found::into_hit)),
             more: self.page.more,
             complete: self.complete,
             messages: self.messages,

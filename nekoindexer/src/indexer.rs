@@ -1,22 +1,34 @@
 //! Starts an indexer, hands out the running one, and stops it.
 
-use std::{fs, io, net::SocketAddr, num::NonZeroUsize, path::PathBuf, sync::Arc};
+use std::{io, net::SocketAddr, num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
 use nekoproto::{
-    Identity, IdentityError, NodeId, Role,
+    Identity, IdentityError, NodeId, PrivateError, Role,
     budget::Budget,
+    private_folder,
+    tasks::spawn_until,
     transport::{Endpoint, EndpointConfig, EndpointError, Security},
 };
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::{
     announce::{Announcement, announce},
     config::{Config, ConfigError},
+    configured::ConfiguredNeighbors,
     connections,
     http::{HttpConfig, HttpDoor},
+    neighbors::judging,
     routes::{self, View},
-    shared::Shared,
+    shared::{FORWARDS_MAX, Shared},
     sweep,
 };
+
+/// Longest time that queries under way have to end after a request to stop: longer than a query takes by default.
+const DRAIN_MAX: Duration = Duration::from_secs(3);
+/// Interval between two looks at what is under way.
+const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Why an indexer did not start. Nothing is left running.
 #[derive(Debug, thiserror::Error)]
@@ -24,16 +36,9 @@ pub enum StartError {
     /// The configuration contradicts itself.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The data folder cannot be made.
-    #[error(
-        "cannot use the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
-    )]
-    DataDir {
-        /// The folder.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
+    /// The data folder cannot be made, or others may write there.
+    #[error(transparent)]
+    DataDir(#[from] PrivateError),
     /// The key cannot be had.
     #[error(transparent)]
     Identity(#[from] IdentityError),
@@ -69,8 +74,13 @@ pub struct IndexerHandle {
     local_addr: SocketAddr,
     shared: Arc<Shared>,
     http: Option<HttpDoor>,
+    /// New connections are accepted until it is cancelled.
+    accepts: CancellationToken,
+    neighbors: ConfiguredNeighbors,
+    /// What it was started with.
+    config: Config,
     /// Taken back when this is dropped.
-    _announcement: Option<Announcement>,
+    announcement: Option<Announcement>,
 }
 
 impl Indexer {
@@ -87,13 +97,14 @@ impl Indexer {
             role: Role::Indexer,
             network: config.network.clone(),
             security: config.security,
+            access: config.access.clone(),
         };
         let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
         let listener = endpoint
             .bind(config.listen)
             .map_err(|source| StartError::Listen { addr: config.listen, source })?;
         let local_addr = listener.local_addr();
-        let shared = Arc::new(Shared::new(node, &config, was_here && !config.is_leaf));
+        let shared = Arc::new(Shared::new(node, &config, was_here && !config.is_leaf, endpoint.budget()));
         let arrivals = listener.arrivals();
         let http = match config.http {
             Some(addr) => Some(open_http(
@@ -107,16 +118,18 @@ impl Indexer {
             let shared = Arc::clone(&shared);
             move |connection| connections::serve(Arc::clone(&shared), connection)
         };
-        shared.tasks.spawn(listener.run(shared.stop.clone(), shared.tasks.clone(), serve));
-        for (place, addr) in config.neighbors.iter().enumerate() {
-            connections::connect_neighbor(&shared, &endpoint, place, *addr);
-        }
-        shared.spawn_until_stop(|shared| async move { shared.state.seen.forget_expired().await });
+        let accepting = listener.run(shared.stop.clone(), shared.tasks.clone(), serve);
+        let accepts = CancellationToken::new();
+        spawn_until(&shared.tasks, &accepts, accepting);
+        let neighbors = ConfiguredNeighbors::new(Arc::clone(&endpoint));
+        neighbors.set(&shared, &config.neighbors);
         shared.spawn_until_stop(|shared| async move { sweep::run(&shared).await });
+        shared.spawn_until_stop(|shared| async move { judging::run(&shared).await });
         let announcement = config
             .announce
             .then(|| announce(node, local_addr, &config.network, config.security == Security::Insecure));
-        Ok(IndexerHandle { local_addr, shared, http, _announcement: announcement.flatten() })
+        let announcement = announcement.flatten();
+        Ok(IndexerHandle { local_addr, shared, http, accepts, neighbors, config, announcement })
     }
 }
 
@@ -154,6 +167,41 @@ impl IndexerHandle {
         self.shared.neighbors.reach(&self.shared.state, count).await;
     }
 
+    /// Takes the neighbors and the list of allowed nodes at `allow` for what was configured so far. Returns one line for
+    /// each that changed.
+    ///
+    /// # Errors
+    /// One line for people; nothing has changed.
+    pub fn reload(&self, neighbors: &[SocketAddr], allow: Option<&Path>) -> Result<Vec<String>, String> {
+        let config = Config { neighbors: neighbors.to_vec(), ..self.config.clone() };
+        config.validate().map_err(|error| error.to_string())?;
+        let allowed = self.config.access.allowed.load(allow).map_err(|error| error.to_string())?;
+        let (new, gone) = self.neighbors.set(&self.shared, neighbors);
+        let new = new.into_iter().map(|addr| format!("neighbor {addr} added"));
+        let mut changes: Vec<_> =
+            new.chain(gone.into_iter().map(|addr| format!("neighbor {addr} removed"))).collect();
+        if allowed != (0, 0) {
+            let (new, gone) = allowed;
+            changes.push(format!("list of allowed nodes: {new} added, {gone} removed"));
+        }
+        Ok(changes)
+    }
+
+    /// Accepts no further connection, and waits until no query is under way, at most [`DRAIN_MAX`].
+    pub async fn drain(&mut self) {
+        self.announcement = None;
+        self.accepts.cancel();
+        let idle = async {
+            while self.shared.forwards.available_permits() < FORWARDS_MAX {
+                sleep(DRAIN_LOOK_EVERY).await;
+            }
+            sleep(DRAIN_LOOK_EVERY).await; // the last answers are written
+        };
+        if timeout(DRAIN_MAX, idle).await.is_err() {
+            warn!("queries that were under way were given up");
+        }
+    }
+
     /// Stops listening, closes all connections and waits until every task has ended.
     pub async fn shutdown(mut self) {
         if let Some(http) = self.http.take() {
@@ -167,6 +215,7 @@ impl IndexerHandle {
 
 impl Drop for IndexerHandle {
     fn drop(&mut self) {
+        self.accepts.cancel();
         self.shared.stop.cancel();
     }
 }
@@ -184,8 +233,15 @@ fn open_http(addr: SocketAddr, config: &Config, view: View) -> Result<HttpDoor, 
 
 /// The key, and whether it is from an earlier start.
 fn identity(config: &Config) -> Result<(Identity, bool), StartError> {
-    let Some(folder) = &config.data_dir else { return Ok((Identity::generate(), false)) };
-    fs::create_dir_all(folder).map_err(|source| StartError::DataDir { path: folder.clone(), source })?;
+    config.data_dir.as_deref().map_or_else(|| Ok((Identity::generate(), false)), identity_in)
+}
+
+/// The key of an indexer in its data folder, made there if there is none, and whether it was there.
+///
+/// # Errors
+/// The folder or the key cannot be used.
+pub fn identity_in(folder: &Path) -> Result<(Identity, bool), StartError> {
+    private_folder(folder)?;
     let file = folder.join("indexer.key");
     let was_here = file.exists();
     Ok((Identity::load_or_create(&file)?, was_here))

@@ -19,12 +19,13 @@
 //! | [`announce`], [`interfaces`] | multicast announcements; where this machine is reached |
 //! | [`config`] | what an indexer is made of |
 //! | [`settings`] | flags, environment, configuration file; `config check`, completions, man pages |
-//! | [`threads`], [`logging`] | how many threads the program runs on; where its log goes |
+//! | [`threads`], [`logging`], [`visible`] | how many threads the program runs on; where its log goes; text that hides nothing |
 //!
 //! [`Indexer::spawn`] gives a running one, in any program.
 
 pub mod announce;
 pub mod config;
+mod configured;
 mod connections;
 mod counters;
 mod figures;
@@ -42,12 +43,14 @@ mod scans;
 mod service;
 pub mod settings;
 mod shared;
+pub mod signals;
 pub mod state;
 mod sweep;
 pub mod threads;
 mod trace;
+pub mod visible;
 mod walk;
 
 pub use config::{Config, ConfigError, Routing};
-pub use indexer::{Indexer, IndexerHandle, StartError};
+pub use indexer::{Indexer, IndexerHandle, StartError, identity_in};
 pub use routes::dashboard;

@@ -1,10 +1,15 @@
 //! The log of a program: to stderr, as much of it and in the form that its flags ask for.
 
-use std::{env, io};
+use std::{
+    env,
+    io::{self, Write},
+};
 
 use clap::ValueEnum;
 use tracing::warn;
 use tracing_subscriber::{Layer, filter::Targets, fmt, prelude::*};
+
+use crate::visible::visible;
 
 /// What is logged unless something else is asked for.
 const FILTER_DEFAULT: &str = "warn";
@@ -32,6 +37,21 @@ pub enum LogFormat {
     Json,
 }
 
+/// Stderr, for whole lines: each is [`visible`] in one.
+struct Visible;
+
+impl Write for Visible {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(line);
+        writeln!(io::stderr().lock(), "{}", visible(text.trim_end_matches('\n')))?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Checks what is to be logged.
 fn filter(text: &str) -> Result<String, String> {
     let wrong =
@@ -49,10 +69,9 @@ pub fn start(args: &LogArgs) {
         Ok(filter) => (filter, None),
         Err(error) => (Targets::new().with_default(tracing::Level::WARN), Some(error)),
     };
-    let lines = fmt::layer().with_writer(io::stderr);
     let lines = match args.log_format {
-        LogFormat::Human => lines.boxed(),
-        LogFormat::Json => lines.json().flatten_event(true).boxed(),
+        LogFormat::Human => fmt::layer().with_writer(|| Visible).boxed(),
+        LogFormat::Json => fmt::layer().with_writer(io::stderr).json().flatten_event(true).boxed(),
     };
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
     if let Some(error) = refused {

@@ -14,15 +14,18 @@ use clap::Parser;
 use nekoindexer::{
     Config, Indexer, Routing,
     config::LEASE_SECS_MAX,
-    logging,
-    settings::{self, CommonArgs, Program, Tool, units},
+    identity_in, logging,
+    settings::{self, AccessArgs, CommonArgs, Program, Tool, units},
+    signals::{self, Hangup, Hangups},
     threads::{self, THREADS_DEFAULT, THREADS_MAX},
+    visible::visible,
 };
 use nekoproto::{
     NetworkName,
     transport::{Security, resolve},
 };
 use tokio::signal::unix::{SignalKind, signal};
+use tracing::warn;
 
 /// A nekop2p indexer: knows who holds what, and asks its neighbors.
 #[derive(Debug, Parser)]
@@ -39,8 +42,11 @@ struct Args {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// The network to belong to; networks do not mix
-    #[arg(long, value_name = "NAME", value_parser = network, default_value_t)]
+    #[arg(long, value_name = "NAME", value_parser = settings::network, default_value_t)]
     network: NetworkName,
+    /// Whom it connects with.
+    #[command(flatten)]
+    access: AccessArgs,
     /// Seconds a holder stays listed without a word
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..=i64::from(LEASE_SECS_MAX)),
           default_value_t = 30)]
@@ -72,15 +78,20 @@ struct Args {
     common: CommonArgs,
     /// What to do instead of running.
     #[command(subcommand)]
-    tool: Option<Tool>,
+    command: Option<Command>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Print the id of this indexer, which lists of allowed nodes name; its key is made if there is none
+    Id,
+    /// What every program does.
+    #[command(flatten)]
+    Tool(Tool),
 }
 
 const AFTER_HELP: &str =
     "Exit codes: 0 told to end; 2 wrong usage or configuration; 3 anything else that failed.";
-
-fn network(text: &str) -> Result<NetworkName, String> {
-    NetworkName::try_from(text.to_owned()).map_err(|error| error.to_string())
-}
 
 impl Program for Args {
     fn common(&self) -> &CommonArgs {
@@ -88,7 +99,14 @@ impl Program for Args {
     }
 
     fn tool(&self) -> Option<&Tool> {
-        self.tool.as_ref()
+        match &self.command {
+            Some(Command::Tool(tool)) => Some(tool),
+            Some(Command::Id) | None => None,
+        }
+    }
+
+    fn access(&mut self) -> &mut AccessArgs {
+        &mut self.access
     }
 
     fn validate(&self) -> Result<(), String> {
@@ -107,6 +125,7 @@ impl Args {
             data_dir: self.data_dir.clone(),
             network: self.network.clone(),
             security: if self.insecure { Security::Insecure } else { Security::Tls },
+            access: self.access.loaded.clone(),
             lease: Duration::from_secs(self.lease_secs.into()),
             routing: self.routing,
             http: self.http,
@@ -125,12 +144,13 @@ fn main() -> ExitCode {
     };
     logging::start(&args.common.log);
     nekoproto::transport::raise_file_limit();
-    match run(&args) {
+    let ended = if matches!(args.command, Some(Command::Id)) { say_id(&args) } else { run(&args) };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let mut stderr = std::io::stderr().lock();
             // Nobody is left to tell if even that fails.
-            let _ = writeln!(stderr, "nekoindexer: {error:#}");
+            let _ = writeln!(stderr, "{}", visible(&format!("nekoindexer: {error:#}")));
             ExitCode::from(3)
         }
     }
@@ -142,18 +162,49 @@ fn run(args: &Args) -> anyhow::Result<()> {
     runtime.block_on(serve(args.config()))
 }
 
+fn say_id(args: &Args) -> anyhow::Result<()> {
+    let folder =
+        args.data_dir.as_ref().context("an id stays the same only with --data-dir, which keeps the key")?;
+    let (identity, _) = identity_in(folder).map_err(anyhow::Error::msg)?;
+    writeln!(std::io::stdout(), "{}", identity.id()).context("cannot write to stdout")
+}
+
 async fn serve(config: Config) -> anyhow::Result<()> {
+    let (mut terminate, mut hangups) = (signal(SignalKind::terminate())?, Hangups::new()?);
     // As text: it tells its causes itself.
-    let indexer = Indexer::spawn(config).await.map_err(anyhow::Error::msg)?;
+    let mut indexer = Indexer::spawn(config).await.map_err(anyhow::Error::msg)?;
     writeln!(std::io::stdout(), "listening on {}", indexer.local_addr()).context("cannot write to stdout")?;
     if let Some(addr) = indexer.http_addr() {
         writeln!(std::io::stdout(), "http on http://{addr}/").context("cannot write to stdout")?;
     }
-    let mut terminate = signal(SignalKind::terminate())?;
+    signals::ready();
+    loop {
+        tokio::select! {
+            interrupted = tokio::signal::ctrl_c() => break interrupted?,
+            _ = terminate.recv() => break,
+            hangup = hangups.next() => match hangup {
+                Hangup::Reload => signals::reloading(|| reload(&indexer)),
+                Hangup::Leave => break,
+            },
+        }
+    }
+    signals::stopping();
     tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted?,
-        _ = terminate.recv() => {}
+        () = indexer.drain() => {}
+        interrupted = tokio::signal::ctrl_c() => interrupted?, // the user does not want to wait
     }
     indexer.shutdown().await;
     Ok(())
+}
+
+/// Reads the configuration again; what is wrong changes nothing.
+fn reload(indexer: &nekoindexer::IndexerHandle) {
+    let reloaded = settings::again::<Args>()
+        .map_err(|faults| faults.join("; "))
+        .and_then(|args| indexer.reload(&args.neighbors, args.access.allow.as_deref()));
+    match reloaded {
+        Ok(changes) if changes.is_empty() => warn!("configuration read again: nothing has changed"),
+        Ok(changes) => warn!("configuration read again: {}", changes.join(", ")),
+        Err(why) => warn!("configuration read again, and everything stays as it was: {why}"),
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Instant};
 
-use nekoproto::{clock, limits::CONNECTIONS_MAX, transport::Arrivals};
+use nekoproto::{budget::Budget, clock, transport::Arrivals};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     http::exposition::Exposition,
     scans::SCANS_TAKEN_MAX,
     shared::{FORWARDS_MAX, Shared},
-    state::seen::SEEN_MAX,
+    state::caller::ID_BYTES,
 };
 
 /// The indexer, as a collector.
@@ -28,7 +28,7 @@ impl Collector for Node {
         page.info("nekop2p_indexer_build", "The program and who it is", &labels)?;
         work(&mut page, &totals)?;
         latency(&mut page, &totals)?;
-        let dropped = drops(&totals, &self.arrivals);
+        let dropped = drops(&totals, &self.shared.budget, &self.arrivals);
         page.counters("nekop2p_indexer_drops", "What was not done, or not completely", "reason", dropped)?;
         self.index(&mut page)?;
         self.links(&mut page)?;
@@ -37,18 +37,31 @@ impl Collector for Node {
 }
 
 /// What was not done, or not completely, by reason.
-pub(crate) fn drops(totals: &Totals, arrivals: &Arrivals) -> impl Iterator<Item = (&'static str, u64)> {
+pub(crate) fn drops(
+    totals: &Totals,
+    budget: &Budget,
+    arrivals: &Arrivals,
+) -> impl Iterator<Item = (&'static str, u64)> {
     let drops = Drop::ALL.iter().map(|(why, name)| (*name, totals.drops(*why)));
-    drops.chain([("connection_refused", arrivals.refused()), ("handshake_failed", arrivals.failed())])
+    drops.chain([
+        ("connection_refused", arrivals.refused()),
+        ("connection_replaced", arrivals.replaced()),
+        ("handshake_failed", arrivals.failed()),
+        ("evicted", budget.evicted()),
+        ("no_room", budget.refused()),
+    ])
 }
 
 /// What is used of each limit, and the limit.
-pub(crate) fn budget(shared: &Shared, arrivals: &Arrivals) -> [(&'static str, usize, usize); 4] {
+pub(crate) fn budget(shared: &Shared, arrivals: &Arrivals) -> [(&'static str, usize, usize); 6] {
+    let (summaries, summaries_max) = shared.neighbors.summaries.taken();
     [
-        ("connections", arrivals.open(), CONNECTIONS_MAX),
+        ("connections", arrivals.open(), arrivals.max()),
         ("forwards", FORWARDS_MAX - shared.forwards.available_permits(), FORWARDS_MAX),
         ("scans", shared.scans.taken(), SCANS_TAKEN_MAX),
-        ("seen_messages", shared.state.seen.remembered(), SEEN_MAX),
+        ("seen_messages", shared.state.seen.remembered(), shared.budget.max() / ID_BYTES),
+        ("summaries", summaries, summaries_max),
+        ("memory", shared.budget.used(), shared.budget.max()),
     ]
 }
 
@@ -105,7 +118,7 @@ impl Node {
     }
 
     fn links(&self, page: &mut Exposition<'_>) -> fmt::Result {
-        let (all, asked) = (self.shared.neighbors.links.standing(), self.shared.neighbors.links.current());
+        let (all, asked) = (self.shared.neighbors.links.reports(), self.shared.neighbors.links.current());
         let (now, clock) = (Instant::now(), clock::now());
         let up = all.iter().filter(|one| one.connected.is_some());
         let trusted = up
@@ -115,8 +128,10 @@ impl Node {
         let in_flight = asked.reachable.iter().map(|one| one.load.in_flight()).sum::<usize>();
         let states = [
             ("connected", up.clone().count()),
-            ("away", all.len() - up.count()),
+            ("away", all.len() - up.clone().count()),
             ("late", late.count()),
+            ("guest", up.clone().filter(|one| one.standing.is_guest()).count()),
+            ("unasked", up.count().saturating_sub(asked.reachable.len())),
             ("summary_trusted", trusted.count()),
         ];
         let states = states.map(|(state, count)| (state, count as u64));

@@ -1,8 +1,11 @@
 //! Answers a query: merges what is found here with what neighbors answer.
 
-use std::time::Instant;
+use std::{cell::LazyCell, time::Instant};
 
-use nekoproto::{Hit, IndexerServiceClient, NoAnswer, NodeTag, QueryReply, QueryRequest, Refusal};
+use nekoproto::{
+    Hit, IdDigits, IndexerServiceClient, NoAnswer, QueryReply, QueryRequest, Record, Refusal, clock,
+    limits::{HITS_MAX, HOLDERS_OF_NEIGHBOR_MAX},
+};
 use tarpc::{client::RpcError, context::Context};
 use tracing::debug;
 
@@ -10,11 +13,15 @@ use crate::{
     counters::{Drop, Work},
     neighbors::links::Neighbor,
     shared::Shared,
-    state::merge::{Found, Merge},
+    state::{
+        caller::Caller,
+        holders::heard,
+        merge::{Found, GUEST_HITS_MAX, Merge},
+    },
     walk::{Visitor, walk},
 };
 
-/// Answers `request` of a peer or of the neighbor `from`, who waits until `deadline`.
+/// Answers `request` of `from`, who waits until `deadline`.
 ///
 /// # Errors
 /// The request is refused as a whole. A neighbor's failure is no error: it makes the answer
@@ -24,12 +31,12 @@ use crate::{
 /// Safe: dropping the future cancels the calls to the neighbors.
 pub(crate) async fn answer(
     shared: &Shared,
-    from: Option<NodeTag>,
+    from: &Caller,
     deadline: Instant,
     request: QueryRequest,
 ) -> Result<QueryReply, Refusal> {
     let now = Instant::now();
-    let mut merging = Merging { merge: Merge::new(Vec::new()), shared };
+    let mut merging = Merging { merge: Merge::new(Vec::new()), guests: Vec::new(), shared };
     match walk(shared, &mut merging, from, (now, deadline), request).await {
         Ok(0) => shared.counters.answered_alone(Work::Query, now),
         Ok(asked) => shared.counters.answered_together(asked, now),
@@ -38,12 +45,15 @@ pub(crate) async fn answer(
             return Err(refusal);
         }
     }
+    merging.merge.absorb_guests(&merging.guests);
     Ok(merging.merge.finish())
 }
 
 /// Merges the answers.
 struct Merging<'a> {
     merge: Merge,
+    /// What each guest found, until all others have answered.
+    guests: Vec<Vec<Found>>,
     shared: &'a Shared,
 }
 
@@ -73,7 +83,8 @@ impl Visitor for Merging<'_> {
 
     /// Takes in what a neighbor says, none of it on trust. A record that its origin did not sign is left out: it
     /// says nothing of any file, and an origin that signs wrongly harms its own file alone. A record of another
-    /// name is left out too, and then the answer is not complete, as the neighbor answered something else.
+    /// name is left out too, and then the answer is not complete, as the neighbor answered something else. Nothing that
+    /// a guest does makes it incomplete, and what it found comes behind what others did.
     fn absorb(
         &mut self,
         _: usize,
@@ -81,6 +92,7 @@ impl Visitor for Merging<'_> {
         asked: &QueryRequest,
         reply: Result<QueryReply, NoAnswer>,
     ) {
+        let is_guest = neighbor.standing.is_guest();
         let reply = match reply {
             Ok(reply) => reply,
             Err(why) => {
@@ -92,22 +104,34 @@ impl Visitor for Merging<'_> {
                     }
                 });
                 debug!(neighbor = %neighbor.node.short(), %why, "neighbor did not answer a query");
-                return self.merge.lacks_something();
+                if !is_guest {
+                    self.merge.lacks_something();
+                }
+                return;
             }
         };
         self.merge.count_messages(reply.messages);
-        if !reply.complete {
+        if !reply.complete && !is_guest {
             self.merge.lacks_something();
         }
-        for Hit { record, holders } in reply.hits {
+        let now_ms = LazyCell::new(clock::unix_ms);
+        let hits_max = if is_guest { GUEST_HITS_MAX } else { HITS_MAX };
+        let mut guests = Vec::new();
+        for Hit { record, holders } in reply.hits.into_iter().take(hits_max) {
             if record.unverified().name != asked.name {
                 self.shared.counters.drop(Drop::HitLeftOut);
-                self.merge.lacks_something();
+                if !is_guest {
+                    self.merge.lacks_something();
+                }
                 continue;
             }
             match self.shared.verifier.verify(record) {
+                Ok(record) if !is_of(&asked.origin, &record) => {} // what was not asked for does no harm
                 Ok(record) => {
-                    self.merge.absorb(Found { record: record.into(), holders: holders.into_vec() });
+                    let verify = |reach| self.shared.verifier.verify_reach(reach, *now_ms);
+                    let holders = heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &asked.without, verify);
+                    let found = Found { record: record.into(), holders };
+                    if is_guest { guests.push(found) } else { self.merge.absorb(found) }
                 }
                 Err(error) => {
                     self.shared.counters.drop(Drop::HitLeftOut);
@@ -115,9 +139,18 @@ impl Visitor for Merging<'_> {
                 }
             }
         }
+        if !guests.is_empty() {
+            neighbor.load.record.found();
+            self.guests.push(guests);
+        }
     }
 
     fn has_found(&self) -> bool {
-        !self.merge.is_empty()
+        !self.merge.is_empty() || !self.guests.is_empty()
     }
+}
+
+/// Whether `record` is of an origin that is asked for.
+fn is_of(origin: &Option<IdDigits>, record: &Record) -> bool {
+    origin.as_ref().is_none_or(|digits| digits.begin(&record.origin))
 }

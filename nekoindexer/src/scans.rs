@@ -32,7 +32,7 @@ pub(crate) struct Scans {
 /// its place is taken as long.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    _permits: [OwnedSemaphorePermit; 2],
+    _permits: [OwnedSemaphorePermit; 3],
     until: Instant,
 }
 
@@ -53,16 +53,22 @@ impl Default for Scans {
 }
 
 impl Scans {
-    /// A turn for a scan whose caller waits `until` then; `None` if others took all the time.
+    /// A turn for a scan whose caller, who has so many places `of_caller` left, waits `until` then; `None` if others
+    /// took all the time.
     ///
     /// # Errors
     /// `Busy`: too many are waiting.
-    pub(crate) async fn turn(&self, until: Instant) -> Result<Option<Turn>, Refusal> {
+    pub(crate) async fn turn(
+        &self,
+        of_caller: &Arc<Semaphore>,
+        until: Instant,
+    ) -> Result<Option<Turn>, Refusal> {
+        let own = Arc::clone(of_caller).try_acquire_owned().map_err(|_| Refusal::Busy)?;
         let taken = Arc::clone(&self.taken).try_acquire_owned().map_err(|_| Refusal::Busy)?;
         let running = timeout_at(until.into(), Arc::clone(&self.running).acquire_owned()).await;
         let Ok(Ok(running)) = running else { return Ok(None) };
         let until = until.min(Instant::now() + SCAN_TIME_MAX);
-        Ok(Some(Turn { _permits: [taken, running], until }))
+        Ok(Some(Turn { _permits: [own, taken, running], until }))
     }
 
     /// How many run or wait.

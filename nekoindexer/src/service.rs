@@ -1,13 +1,13 @@
 //! What a caller may ask: validates, calls the state, and hands its plans to `query` and `invalidate`.
 
-use std::{sync::Arc, time::Instant};
+use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
-    Answers, Covered, FileName, FindReply, FindRequest, IndexerService, InvalidateRequest, LeaseReply,
-    ListedRecord, MsgId, Names, NodeTag, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal,
-    RegisterReply, RegisterRequest, Role, SignedRecord, TraceReply,
-    indexer::answers,
+    Answers, Covered, FileName, FindReply, FindRequest, IndexerService, Introduction, InvalidateRequest,
+    LeaseReply, ListedRecord, MsgId, Names, QueryAllRequest, QueryReply, QueryRequest, ReachError, Records,
+    Refusal, RegisterReply, RegisterRequest, Role, SignedReach, SignedRecord, TraceReply, clock,
+    indexer::{AnswersRoom, answers},
     limits::TTL_MAX,
     summary::{SummaryNews, SummaryReply},
     transport::Remote,
@@ -22,7 +22,11 @@ use crate::{
     neighbors::channel::Channel,
     query,
     shared::Shared,
-    state::{index::Session, merge::Merge},
+    state::{
+        caller::Caller,
+        index::{Asked, Session},
+        merge::Merge,
+    },
     trace,
 };
 
@@ -38,6 +42,8 @@ const REMOVED_INLINE: usize = 256;
 pub(crate) struct Service {
     pub(crate) shared: Arc<Shared>,
     pub(crate) remote: Remote,
+    /// The caller as one that asks.
+    pub(crate) caller: Arc<Caller>,
     /// The caller's registrations; only peers that listen have one.
     pub(crate) session: Option<Arc<Session>>,
     /// What is said of names over the connection; only indexers have one.
@@ -53,15 +59,10 @@ impl Service {
     }
 
     /// What is known here of `name`.
-    fn found(&self, name: &FileName, now: Instant) -> QueryReply {
-        let reply = Merge::new(self.shared.state.index.lookup(name, now)).finish();
+    fn found<'a>(&self, asked: impl Into<Asked<'a>>, now: Instant) -> QueryReply {
+        let reply = Merge::new(self.shared.state.index.lookup(asked, now)).finish();
         self.shared.counters.answered_alone(Work::Search, now);
         reply
-    }
-
-    /// The caller, if it is an indexer.
-    fn neighbor(&self) -> Option<NodeTag> {
-        (self.remote.role == Role::Indexer).then(|| self.remote.node.tag())
     }
 
     fn lease(&self, session: &Session) -> LeaseReply {
@@ -113,6 +114,9 @@ impl Service {
 impl IndexerService for Service {
     async fn register(self, _: Context, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let session = self.session()?;
+        if !session.is_introduced() {
+            return Err(Refusal::NotListening);
+        }
         let counters = &self.shared.counters;
         counters.count(Work::Registration);
         counters.add(Work::Record, request.records.len());
@@ -137,7 +141,7 @@ impl IndexerService for Service {
         self.shared.neighbors.acknowledge(plan.neighbors_need).await;
         if !plan.announcement.is_empty() {
             let msg_id = MsgId::random();
-            self.shared.note_own_message(msg_id);
+            self.shared.note_own_message(&self.caller, msg_id);
             let ttl_hops = Some(TTL_MAX - 1); // this hop is the first
             let news = Envelope { msg_id, ttl_hops, covered: Covered::new() };
             invalidate::spread(&self.shared, plan.announcement, news);
@@ -183,9 +187,9 @@ impl IndexerService for Service {
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
         if request.ttl_hops == 0 && self.remote.role == Role::Peer {
-            return self.search(context, request.name).await; // no copy of it goes anywhere
+            return Ok(self.found(&request, Instant::now())); // no copy of it goes anywhere
         }
-        query::answer(&self.shared, self.neighbor(), context.deadline, request).await
+        query::answer(&self.shared, &self.caller, context.deadline, request).await
     }
 
     async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
@@ -195,26 +199,50 @@ impl IndexerService for Service {
 
     async fn query_all(self, context: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
         let answer =
-            async |query| match query::answer(&self.shared, self.neighbor(), context.deadline, query).await {
+            async |query| match query::answer(&self.shared, &self.caller, context.deadline, query).await {
                 // The other queries of the call are still answered.
                 Err(Refusal::Busy) => Ok(QueryReply::default()),
                 answer => answer,
             };
+        let mut room = AnswersRoom::default();
         let all = stream::iter(request.queries().map(answer)).buffered(QUERIES_AT_ONCE);
-        Ok(answers(all.try_collect::<Vec<_>>().await?))
+        // What does not fit the answer is not kept until the last of them is there.
+        let all = all.map_ok(|reply| room.fit(reply)).try_collect::<Vec<_>>().await?;
+        Ok(Answers::first_of(all))
     }
 
     async fn find(self, context: Context, request: FindRequest) -> Result<FindReply, Refusal> {
-        find::answer(&self.shared, self.neighbor(), context.deadline, request).await
+        find::answer(&self.shared, &self.caller, context.deadline, request).await
     }
 
     async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {
-        trace::answer(&self.shared, self.neighbor(), context.deadline, request).await
+        trace::answer(&self.shared, &self.caller, context.deadline, request).await
     }
 
     async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {
         let channel = self.channel.as_ref().ok_or(Refusal::WrongRole)?;
         self.shared.neighbors.hear(&self.shared.state, channel, news)
+    }
+
+    async fn introduce(self, _: Context, reach: SignedReach) -> Result<Introduction, Refusal> {
+        let session = self.session()?;
+        let now_ms = clock::unix_ms();
+        let reach = self.shared.verifier.verify_reach(reach, now_ms).map_err(|error| match error {
+            ReachError::Forged => Refusal::Forged,
+            ReachError::Expired => Refusal::ClocksApart,
+        })?;
+        if reach.node != self.remote.node {
+            return Err(Refusal::Forged);
+        }
+        if !reach.is_fresh(now_ms) {
+            return Err(Refusal::ClocksApart);
+        }
+        let seen_at = self.remote.addr.ip();
+        let is_seen = |addr: &SocketAddr| addr.ip() == seen_at && addr.port() != 0;
+        let listed_at =
+            reach.addrs.iter().zip(0..).fold(0, |mask, (addr, n)| mask | u8::from(is_seen(addr)) << n);
+        session.introduce(reach, listed_at);
+        Ok(Introduction { seen_at, listed_at })
     }
 
     async fn invalidate(self, context: Context, mut request: InvalidateRequest) -> Result<(), Refusal> {
@@ -226,10 +254,12 @@ impl IndexerService for Service {
         let now = Instant::now();
         let left = context.deadline.saturating_duration_since(now);
         let announcement =
-            self.shared.state.on_invalidate(&request, records, left, now).inspect_err(|refusal| {
-                let is_busy = matches!(refusal, Refusal::Busy);
-                self.shared.counters.drop(if is_busy { Drop::SeenFull } else { Drop::Ttl });
-            })?;
+            self.shared.state.on_invalidate(&request, &self.caller, records, left, now).inspect_err(
+                |refusal| {
+                    let is_busy = matches!(refusal, Refusal::Busy);
+                    self.shared.counters.drop(if is_busy { Drop::SeenFull } else { Drop::Ttl });
+                },
+            )?;
         let envelope = Envelope {
             msg_id: request.msg_id,
             ttl_hops: request.ttl_hops.checked_sub(1),

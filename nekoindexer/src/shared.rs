@@ -1,13 +1,16 @@
 //! What all tasks of one indexer share.
 
 use std::{
+    net::{IpAddr, Ipv4Addr},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use dashmap::DashMap;
 use nekoproto::{
-    MsgId, NodeId, NodeTag, PeerServiceClient, Verifier, clock,
+    MsgId, NodeId, NodeTag, PeerServiceClient, Verifier,
+    budget::Budget,
+    clock,
     limits::{SEEN_FOR, TTL_MAX},
     tasks::spawn_until,
 };
@@ -19,7 +22,7 @@ use crate::{
     counters::Counters,
     neighbors::Neighborhood,
     scans::Scans,
-    state::{State, index::SessionId, summary::TRUSTED_FOR},
+    state::{State, caller::Caller, index::SessionId, summary::TRUSTED_FOR},
 };
 
 /// Forwarded queries in flight at once in one indexer; further ones are refused as `Busy`.
@@ -34,8 +37,14 @@ pub(crate) struct Shared {
     pub(crate) node: NodeId,
     pub(crate) tag: NodeTag,
     pub(crate) lease: Duration,
+    /// Whether the network has a secret that all its nodes prove.
+    pub(crate) is_private: bool,
     pub(crate) routing: Routing,
     pub(crate) state: State,
+    /// The bytes that are kept for other nodes.
+    pub(crate) budget: Arc<Budget>,
+    /// This node, as one that asks.
+    pub(crate) own: Arc<Caller>,
     pub(crate) neighbors: Neighborhood,
     pub(crate) verifier: Verifier,
     /// Connected peers, to tell them of newer versions.
@@ -53,15 +62,20 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// `was_here`: the node may have run until just now.
-    pub(crate) fn new(node: NodeId, config: &Config, was_here: bool) -> Self {
+    pub(crate) fn new(node: NodeId, config: &Config, was_here: bool, budget: &Arc<Budget>) -> Self {
         let trusted_until = was_here.then(|| clock::now() + TRUSTED_FOR);
+        let state = State::new(Instant::now());
+        let own = state.seen.caller(node, None, budget.account(IpAddr::V4(Ipv4Addr::LOCALHOST), node));
         Self {
             node,
             tag: node.tag(),
             lease: config.lease,
+            is_private: config.access.secret.is_some(),
             routing: config.routing,
-            state: State::new(Instant::now()),
-            neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until),
+            state,
+            budget: Arc::clone(budget),
+            own,
+            neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until, budget),
             verifier: Verifier::default(),
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),
@@ -81,8 +95,8 @@ impl Shared {
         spawn_until(&self.tasks, &self.stop, work(Arc::clone(self)));
     }
 
-    /// Remembers a message that begins here, so that a copy that returns is ignored.
-    pub(crate) fn note_own_message(&self, id: MsgId) {
-        self.state.seen.sight(id, TTL_MAX, SEEN_FOR, Instant::now());
+    /// Remembers a message that begins here because of `from`, so that a copy that returns is ignored.
+    pub(crate) fn note_own_message(&self, from: &Caller, id: MsgId) {
+        self.state.seen.sight(from, id, TTL_MAX, SEEN_FOR, Instant::now());
     }
 }

@@ -25,7 +25,11 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         renew_own_summary(shared).await;
         let renewing = Arc::clone(shared);
         // On a blocking thread: a million names take some hundred milliseconds. The task ends with the node.
-        drop(spawn_blocking(move || renewing.state.index.renew_log()).await);
+        let renew = move || {
+            renewing.state.seen.forget_expired(now);
+            renewing.state.index.renew_log();
+        };
+        drop(spawn_blocking(renew).await);
     }
 }
 

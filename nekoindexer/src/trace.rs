@@ -12,11 +12,11 @@ use tarpc::{client::RpcError, context::Context};
 use crate::{
     neighbors::links::{Neighbor, Neighbors},
     shared::Shared,
-    state::{merge::Found, route::Place},
+    state::{caller::Caller, merge::Found, route::Place},
     walk::{Visitor, walk},
 };
 
-/// Follows `request` of a peer or of the neighbor `from`, who waits until `deadline`.
+/// Follows `request` of `from`, who waits until `deadline`.
 ///
 /// # Errors
 /// The request is refused as a whole.
@@ -25,14 +25,23 @@ use crate::{
 /// Safe: dropping the future cancels the calls to the neighbors.
 pub(crate) async fn answer(
     shared: &Shared,
-    from: Option<NodeTag>,
+    from: &Caller,
     deadline: Instant,
     request: QueryRequest,
 ) -> Result<TraceReply, Refusal> {
-    let _permit = shared.traces.try_acquire().map_err(|_| Refusal::Busy)?;
+    let busy = |_| Refusal::Busy;
+    let _permits = (from.traces.try_acquire().map_err(busy)?, shared.traces.try_acquire().map_err(busy)?);
     let now = Instant::now();
-    let mut noting = Noting { from, ..Noting::new(now) };
+    let mut noting = Noting { from: from.neighbor, ..Noting::new(now) };
     walk(shared, &mut noting, from, (now, deadline), request).await?;
+    for guest in shared.neighbors.links.reports().into_iter().filter(|one| one.standing.is_guest()) {
+        let is_asked = guest.load.is_some_and(|load| load.record.is_asked());
+        let node = guest.node.map(|node| node.tag()).filter(|node| !is_asked && Some(*node) != from.neighbor);
+        noting.unasked.extend(node.map(|node| {
+            let (node, addr) = (Some(node), Some(guest.addr));
+            Unasked { node, addr, why: WhyUnasked::Guest }
+        }));
+    }
     Ok(noting.finish(Instant::now()))
 }
 
@@ -118,11 +127,14 @@ impl Visitor for Noting {
     }
 
     fn unasked(&mut self, neighbors: &Neighbors, place: Place, why: WhyUnasked) {
-        let (node, addr) = match place {
+        let (node, addr, why) = match place {
             Place::Reachable(place) => {
-                (Some(neighbors.tags[place]), neighbors.reachable[place].connected.addr)
+                (Some(neighbors.tags[place]), neighbors.reachable[place].connected.addr, why)
             }
-            Place::Away(place) => (neighbors.away[place], neighbors.away_at[place]),
+            Place::Away(place) => {
+                let why = if why == WhyUnasked::Away { neighbors.away_why[place] } else { why };
+                (neighbors.away[place], neighbors.away_at[place], why)
+            }
         };
         if node.is_none() || node != self.from {
             self.unasked.push(Unasked { node, addr: Some(addr), why });

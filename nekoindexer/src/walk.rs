@@ -8,8 +8,8 @@ use std::{
 
 use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{
-    Covered, IndexerServiceClient, NoAnswer, NodeTag, QueryRequest, Refusal, WhyUnasked, clock,
-    summary::NameKey, transport::call_until,
+    Covered, IndexerServiceClient, NoAnswer, QueryRequest, Refusal, WhyUnasked, clock, summary::NameKey,
+    transport::call_until,
 };
 use tarpc::{client::RpcError, context::Context};
 use tokio::time::timeout_at;
@@ -25,6 +25,7 @@ use crate::{
     shared::Shared,
     state::{
         QueryPlan,
+        caller::Caller,
         merge::Found,
         route::{Place, route_and_tell},
     },
@@ -77,7 +78,7 @@ pub(crate) trait Visitor: Send {
     fn has_found(&self) -> bool;
 }
 
-/// Takes the query `request` of a peer or of the neighbor `from`, who waits from `now` until `deadline`, and passes it on.
+/// Takes the query `request` of `from`, who waits from `now` until `deadline`, and passes it on.
 /// Returns how many neighbors were asked.
 ///
 /// # Errors
@@ -88,7 +89,7 @@ pub(crate) trait Visitor: Send {
 pub(crate) async fn walk<V: Visitor>(
     shared: &Shared,
     visitor: &mut V,
-    from: Option<NodeTag>,
+    from: &Caller,
     (now, deadline): (Instant, Instant),
     request: QueryRequest,
 ) -> Result<usize, Refusal> {
@@ -130,7 +131,7 @@ pub(crate) async fn walk<V: Visitor>(
     if route.ask.is_empty() {
         return Ok(0);
     }
-    let Ok(_permit) = shared.forwards.try_acquire() else {
+    let (Some(_own), Ok(_permit)) = (from.forward(), shared.forwards.try_acquire()) else {
         counters.drop(Drop::Busy);
         return Err(Refusal::Busy);
     };
@@ -156,17 +157,23 @@ async fn pass_on<V: Visitor>(
         Routing::Summary => split(shared, visitor, neighbors, ask, &forwarded),
     };
     let mut answers = FuturesUnordered::new();
-    let ask = |place: &usize| {
-        self::ask::<V>(*place, &neighbors.reachable[*place], forwarded.clone(), now, now + budget)
+    let ask = |place: &usize, began: Instant| {
+        self::ask::<V>(shared, *place, &neighbors.reachable[*place], forwarded.clone(), began, now + budget)
     };
-    answers.extend(first.iter().map(ask));
+    let take = |visitor: &mut V, place: usize, reply, is_hurried| {
+        if is_hurried {
+            visitor.lacks_something();
+        }
+        visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
+    };
+    answers.extend(first.iter().map(|place| ask(place, now)));
     visitor.asks(&first, false);
     let mut asked = first.len();
     if !later.is_empty() {
         // Half of the time is left for the others, in case none of these answers.
         let patience = tokio::time::Instant::from_std(now + budget / 2);
-        while let Ok(Some((place, reply))) = timeout_at(patience, answers.next()).await {
-            visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
+        while let Ok(Some((place, reply, is_hurried))) = timeout_at(patience, answers.next()).await {
+            take(visitor, place, reply, is_hurried);
         }
         if visitor.has_found() {
             later.iter().for_each(|place| {
@@ -174,12 +181,13 @@ async fn pass_on<V: Visitor>(
             });
         } else {
             asked += later.len();
-            answers.extend(later.iter().map(ask)); // a summary must not lose an answer
+            let began = Instant::now();
+            answers.extend(later.iter().map(|place| ask(place, began))); // a summary must not lose an answer
             visitor.asks(&later, true);
         }
     }
-    while let Some((place, reply)) = answers.next().await {
-        visitor.absorb(place, &neighbors.reachable[place], &forwarded, reply);
+    while let Some((place, reply, is_hurried)) = answers.next().await {
+        take(visitor, place, reply, is_hurried);
     }
     asked
 }
@@ -234,19 +242,26 @@ fn split<V: Visitor>(
     ask.into_iter().partition(|place| !neighbors.reachable[*place].rules_out(&wanted))
 }
 
+/// Asks one neighbor. Also returns whether it did not answer because the asker has no more time: not even a guest is to
+/// blame for that, and the answer is not complete.
 async fn ask<V: Visitor>(
+    shared: &Shared,
     place: usize,
     neighbor: &Neighbor,
     request: QueryRequest,
     now: Instant,
     deadline: Instant,
-) -> (usize, Result<V::Reply, NoAnswer>) {
+) -> (usize, Result<V::Reply, NoAnswer>, bool) {
     let Some(asking) = neighbor.load.ask(now) else {
-        return (place, Err(NoAnswer::Busy)); // many wait for it already, and it says nothing
+        return (place, Err(NoAnswer::Busy), false); // many wait for it already, and it says nothing
     };
-    let answer = V::call(&neighbor.connected.client, call_until(deadline), request).await;
+    let until = neighbor.waited_for(now, deadline);
+    let answer = V::call(&neighbor.connected.client, call_until(until), request).await;
     if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
         asking.answered(Instant::now);
+    }
+    if neighbor.is_judged_by(&answer, now, until) {
+        shared.neighbors.links.judged();
     }
     let answer = match answer {
         Ok(Ok(reply)) => Ok(reply),
@@ -257,5 +272,6 @@ async fn ask<V: Visitor>(
             Err(NoAnswer::Failed)
         }
     };
-    (place, answer)
+    let is_hurried = until == deadline && matches!(answer, Err(NoAnswer::Late));
+    (place, answer, is_hurried)
 }

@@ -3,7 +3,10 @@
 use std::{collections::HashMap, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
 use nekoproto::{
-    NetworkName, NodeId, Policy, budget::BUDGET_DEFAULT, limits::QUERY_DEADLINE_DEFAULT, transport::Security,
+    NetworkName, NodeId, Policy,
+    budget::BUDGET_DEFAULT,
+    limits::QUERY_DEADLINE_DEFAULT,
+    transport::{Access, Security},
 };
 
 use crate::{state::freshness::OnStale, storage::remembered::Home};
@@ -28,6 +31,8 @@ pub struct Config {
     pub network: NetworkName,
     /// TLS, or plain TCP.
     pub security: Security,
+    /// Whom it connects with.
+    pub access: Access,
     /// Default policy of published files.
     pub policy: Policy,
     /// As a reader: how long a confirmation counts, if shorter than the policy of a file says.
@@ -57,6 +62,7 @@ impl Config {
             data_dir: None,
             network: NetworkName::default(),
             security: Security::default(),
+            access: Access::default(),
             policy: Policy::default(),
             ttr: None,
             on_stale: OnStale::default(),

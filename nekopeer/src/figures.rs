@@ -7,7 +7,7 @@ use std::{
 };
 
 use nekoindexer::http::exposition::Process;
-use nekoproto::{NetworkName, NodeId, transport::Arrivals};
+use nekoproto::{NetworkName, NodeId, budget::Budget, transport::Arrivals};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -28,6 +28,8 @@ pub(crate) struct Figures {
     /// Where it serves, if it does.
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) began: Instant,
+    /// The bytes that are kept for other nodes.
+    pub(crate) budget: Arc<Budget>,
     /// What the process takes of the system.
     pub(crate) process: Process,
     library: Arc<Library>,
@@ -46,14 +48,15 @@ struct Taken {
 impl Figures {
     /// Of a peer that begins now. `serving`: its uploads, and the connections that it accepts.
     pub(crate) fn new(
-        network: NetworkName,
+        (network, budget): (NetworkName, &Arc<Budget>),
         listen: Option<SocketAddr>,
         (library, indexers): (&Arc<Library>, &Arc<Indexers>),
         serving: Option<(Arc<Uploads>, Arc<Arrivals>)>,
     ) -> Arc<Self> {
         let (library, indexers) = (Arc::clone(library), Arc::clone(indexers));
         let (began, process, census) = (Instant::now(), Process::starts_now(), Mutex::default());
-        Arc::new(Self { network, listen, began, process, library, indexers, serving, census })
+        let budget = Arc::clone(budget);
+        Arc::new(Self { network, listen, began, budget, process, library, indexers, serving, census })
     }
 
     /// Who it is.

@@ -5,6 +5,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use nekoindexer::http::TokenError;
@@ -13,10 +14,17 @@ use nekoproto::{
     VerifiedRecord,
     budget::Budget,
     limits::TICKET_INDEXERS_MAX,
+    tasks::spawn_until,
     transport::{Endpoint, EndpointConfig, EndpointError, Listener},
 };
 use parking_lot::Mutex;
-use tokio::{runtime::Handle, sync::broadcast};
+use tokio::{
+    runtime::Handle,
+    sync::broadcast,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::{
     config::Config,
@@ -27,12 +35,15 @@ use crate::{
     library::{Library, Opened, events::Event, status::FileStatus},
     listing::Listing,
     peers::Peers,
-    publish::{PublishError, PublishOptions, PublishOutcome, Publisher, Publishing},
+    publish::{
+        PublishError, PublishOptions, PublishOutcome, Publisher, Publishing,
+        repair::{Repaired, repair},
+    },
     reading::Reading,
     serve::{Uploads, partial_files::PartialFiles},
     storage::{
         StoreError,
-        catalogue::{Catalogue, CatalogueError},
+        catalogue::{self, Catalogue, CatalogueError, Salvaged},
         lock::{DataLock, LockError},
         remembered::Home,
         share_folder::ShareFolder,
@@ -82,6 +93,13 @@ pub enum StartError {
     },
 }
 
+/// The file of the key in the data folder.
+pub(crate) const KEY_FILE: &str = "peer.key";
+/// Longest time that uploads under way have to end after a request to stop.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+/// Interval between two looks at what is under way.
+const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// Starts peers.
 #[derive(Debug)]
 pub struct Peer;
@@ -97,6 +115,8 @@ pub struct PeerHandle {
     publisher: Arc<Publisher>,
     local_addr: Option<SocketAddr>,
     figures: Arc<Figures>,
+    /// New connections are accepted until it is cancelled.
+    accepts: CancellationToken,
     /// Starts with the first event of the peer; taken by the first call of `events`.
     first_events: Mutex<Option<broadcast::Receiver<Event>>>,
 }
@@ -113,6 +133,7 @@ impl Peer {
             role: Role::Peer,
             network: config.network.clone(),
             security: config.security,
+            access: config.access.clone(),
         };
         let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
         let listen = |addr| endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source });
@@ -129,17 +150,30 @@ impl Peer {
         let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
         let watch = Watch::new(&library, &indexers, &peers, &downloader, &publisher, config.on_stale);
         let tasks = &library.tasks;
+        let accepts = tasks.stop.child_token();
         let serving = listener.map(|listener| {
             let uploads = Uploads::new(&library, &partial_files, config.limit_up);
             let serving = (Arc::clone(&uploads), listener.arrivals());
             let serve = move |connection| Arc::clone(&uploads).serve(connection);
-            tasks.tracker.spawn(listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve));
+            let accepting = listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve);
+            spawn_until(&tasks.tracker, &accepts, accepting);
             serving
         });
-        let figures = Figures::new(config.network, local_addr, (&library, &indexers), serving);
+        let figures =
+            Figures::new((config.network, endpoint.budget()), local_addr, (&library, &indexers), serving);
         tasks.spawn_until_stop(watch.run());
         let first_events = Mutex::new(Some(first_events));
-        Ok(PeerHandle { library, indexers, peers, downloader, publisher, local_addr, figures, first_events })
+        Ok(PeerHandle {
+            library,
+            indexers,
+            peers,
+            downloader,
+            publisher,
+            local_addr,
+            figures,
+            accepts,
+            first_events,
+        })
     }
 }
 
@@ -148,8 +182,18 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> 
         let share = ShareFolder::open(&config.dir)?;
         let folder = config.data_dir();
         let lock = DataLock::take(&folder)?;
-        let identity = Identity::load_or_create(&folder.join("peer.key"))?;
+        let key = folder.join(KEY_FILE);
+        let is_missing = lock.was_used && key.exists() && !folder.join(catalogue::FILE).exists();
+        let identity = Identity::load_or_create(&key)?;
         let catalogue = Catalogue::open(&folder, identity.clone())?;
+        if is_missing {
+            catalogue.set_lost(true)?;
+        }
+        if catalogue.is_lost()? {
+            let path = folder.join(catalogue::FILE);
+            warn!(path = %path.display(), "the catalogue is damaged: it was missing, and a new one was begun; nekopeer repair \
+                brings back what was published and held here");
+        }
         catalogue.settle_all()?;
         let unusable = |source| LockError::Unusable { path: folder.clone(), source };
         let data_dir = folder.canonicalize().map_err(unusable)?;
@@ -283,6 +327,14 @@ impl PeerHandle {
         ttl_hops: u8,
     ) -> Result<Found, SearchError> {
         self.indexers.find(search, after, limit, ttl_hops).await
+    }
+
+    /// Brings back what a lost catalogue said. See [`repair`](crate::publish::repair).
+    ///
+    /// # Errors
+    /// The catalogue failed; what was stored until then is there.
+    pub(crate) async fn repair(&self, salvaged: Salvaged) -> Result<Repaired, CatalogueError> {
+        repair(&self.library, &self.indexers, &self.peers, salvaged).await
     }
 
     /// What is held here under each of `names`, in their order.
@@ -507,6 +559,21 @@ impl PeerHandle {
     #[cfg(test)]
     pub(crate) const fn rooms(&self) -> (&Arc<Library>, &Arc<Indexers>) {
         (&self.library, &self.indexers)
+    }
+
+    /// Withdraws everything registered, accepts no further connection, and waits until no upload is under way, at most
+    /// [`DRAIN_MAX`].
+    pub(crate) async fn drain(&self) {
+        self.accepts.cancel();
+        self.indexers.withdraw_all().await;
+        let idle = async {
+            while self.figures.slots().active > 0 {
+                sleep(DRAIN_LOOK_EVERY).await;
+            }
+        };
+        if timeout(DRAIN_MAX, idle).await.is_err() {
+            tracing::warn!("uploads that were under way were given up");
+        }
     }
 
     /// Withdraws everything registered, stops serving, and waits until every task has ended.

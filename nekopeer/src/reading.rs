@@ -2,18 +2,20 @@
 //!
 //! A held file that is fresh is read from the disk. Otherwise its origin and the indexers are asked, and the newest
 //! version is fetched if it can be had; only if not is a held one read that is not fresh, where its policy allows it.
+//! What is fetched stands on the disk until it is read; a slow reader makes room for others.
 
 use std::{
     io::{self, Write},
     ops::Range,
     sync::Arc,
+    time::Instant,
 };
 
 use bytes::Bytes;
 use nekoproto::{FileName, Freshness};
 use tokio::{
     runtime::Handle,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::mpsc::{self, error::TrySendError},
 };
 use tokio_util::task::AbortOnDropHandle;
 
@@ -25,6 +27,7 @@ use crate::{
     },
     peers::Peers,
     state::choice::Target,
+    util::places::{Place, Places},
 };
 
 /// Maximum number of names that are looked for or fetched at once; further ones are refused. Each fetch takes a
@@ -45,9 +48,7 @@ pub(crate) struct Reading {
     downloader: Arc<Downloader>,
     /// Where connections to other nodes are driven; whoever reads may run on another runtime.
     runtime: Handle,
-    fetches: Arc<Semaphore>,
-    /// MiB that may still be fetched.
-    room: Arc<Semaphore>,
+    places: Arc<Places>,
 }
 
 /// Where a name is read from.
@@ -65,7 +66,7 @@ pub(crate) struct Elsewhere {
     pub(crate) target: Target,
     /// The copy that is held here, of an earlier version.
     pub(crate) held: Option<Box<OpenFile>>,
-    permit: OwnedSemaphorePermit,
+    place: Place,
 }
 
 /// A file on its way here. Dropping it ends the fetch.
@@ -73,7 +74,8 @@ pub(crate) struct Elsewhere {
 pub(crate) struct Fetch {
     /// The verified bytes in order. They end with the fetch, however it ends.
     pub(crate) pieces: mpsc::Receiver<Bytes>,
-    task: AbortOnDropHandle<Option<Result<Downloaded, DownloadError>>>,
+    /// `None`: its place was given to another reader.
+    task: AbortOnDropHandle<Option<Option<Result<Downloaded, DownloadError>>>>,
 }
 
 /// Why a name cannot be read.
@@ -97,6 +99,14 @@ pub(crate) enum ReadError {
          this one: try again later"
     )]
     Busy,
+    /// The disk has no room for what would be fetched.
+    #[error(
+        "the disk of {0} has no room for the file, which stands there until it is read: free some space, or read a part"
+    )]
+    NoDisk(String),
+    /// Others waited for a place.
+    #[error("it was read too slowly while others waited: read it faster")]
+    TooSlow,
     /// This peer is about to end.
     #[error("this peer is about to end")]
     Ending,
@@ -110,9 +120,8 @@ impl Reading {
         runtime: Handle,
     ) -> Self {
         let (library, peers, downloader) = (Arc::clone(library), Arc::clone(peers), Arc::clone(downloader));
-        let fetches = Arc::new(Semaphore::new(FETCHES_MAX));
-        let room = Arc::new(Semaphore::new(FETCHED_MIB_MAX as usize));
-        Self { library, peers, downloader, runtime, fetches, room }
+        let places = Places::new(FETCHES_MAX, FETCHED_MIB_MAX);
+        Self { library, peers, downloader, runtime, places }
     }
 
     /// Finds what to read as `name`; with `origin`, only of origins whose id begins with these digits.
@@ -136,15 +145,14 @@ impl Reading {
             Holding::Open(file) => Some(file),
             Holding::Damaged(_) | Holding::Nothing => None,
         };
-        let permit = Arc::clone(&self.fetches).try_acquire_owned();
-        let (permit, held) = match (permit, held) {
-            (Ok(permit), held) => (permit, held),
-            (Err(_), Some(file)) => return in_spite(file).map(Found::Held),
-            (Err(_), None) => return Err(ReadError::Busy),
+        let (place, held) = match (self.places.take(Instant::now()), held) {
+            (Some(place), held) => (place, held),
+            (None, Some(file)) => return in_spite(file).map(Found::Held),
+            (None, None) => return Err(ReadError::Busy),
         };
         let found = self.ask(name, origin, held.as_ref()).await?;
         let Some(before) = held else {
-            return Ok(Found::Elsewhere(Elsewhere { target: found?, held: None, permit }));
+            return Ok(Found::Elsewhere(Elsewhere { target: found?, held: None, place }));
         };
         // The answers may have made it fresh, or another version have taken its place.
         let now = match self.open(name, origin).await {
@@ -156,7 +164,7 @@ impl Reading {
                 if now.validity.freshness != Freshness::Fresh
                     && target.record.replaces(&now.entry.record) =>
             {
-                Ok(Found::Elsewhere(Elsewhere { target, held: Some(Box::new(now)), permit }))
+                Ok(Found::Elsewhere(Elsewhere { target, held: Some(Box::new(now)), place }))
             }
             _ => in_spite(now).map(Found::Held),
         }
@@ -202,17 +210,34 @@ impl Reading {
     /// Fetches the bytes in `range` of a version that was found.
     ///
     /// # Errors
-    /// Too much is fetched already.
+    /// Too much is fetched already, or the disk has no room.
     pub(crate) fn fetch(&self, found: Elsewhere, range: Range<u64>) -> Result<Fetch, ReadError> {
-        let room = Arc::clone(&self.room).try_acquire_many_owned(mib(&range)).map_err(|_| ReadError::Busy)?;
-        let Elsewhere { target, permit, .. } = found;
+        let Elsewhere { target, place, .. } = found;
+        if !place.takes(mib(&range), Instant::now()) {
+            return Err(ReadError::Busy);
+        }
+        self.has_disk()?;
+        let place = Arc::new(place);
         let (sender, pieces) = mpsc::channel(PIECES_WAITING_MAX);
+        let out = PiecesOut { sender, place: Arc::clone(&place), runtime: self.runtime.clone() };
         let (downloader, options) = (Arc::clone(&self.downloader), DownloadOptions::default());
         let task = self.spawn(async move {
-            let _places = (permit, room);
-            downloader.read_found(target, range, &options, PiecesOut(sender), &Arc::default()).await
+            let progress = Arc::default();
+            let reading = downloader.read_found(target, range, &options, out, &progress);
+            place.ended().run_until_cancelled(reading).await
         });
         Ok(Fetch { pieces, task })
+    }
+
+    /// Whether the disk has room for all that is being fetched, as if none of it had been written yet.
+    fn has_disk(&self) -> Result<(), ReadError> {
+        let folder = &self.library.data_dir;
+        let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) }; // writing will say what is wrong
+        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+        if self.places.mib().saturating_mul(1024 * 1024) <= free.saturating_add(1024 * 1024) {
+            return Ok(());
+        }
+        Err(ReadError::NoDisk(folder.display().to_string()))
     }
 
     /// Runs `work` on the peer's runtime until it is done, the handle is dropped, or the peer ends.
@@ -251,7 +276,7 @@ impl Fetch {
     /// # Errors
     /// The bytes that came are the beginning of what was asked for, not all of it.
     pub(crate) async fn end(self) -> Result<(), ReadError> {
-        ended(self.task).await?.map(drop).map_err(ReadError::from)
+        ended(self.task).await?.ok_or(ReadError::TooSlow)?.map(drop).map_err(ReadError::from)
     }
 }
 
@@ -266,14 +291,27 @@ async fn ended<T>(task: AbortOnDropHandle<Option<T>>) -> Result<T, ReadError> {
     }
 }
 
-/// Passes bytes on in pieces. It blocks.
-struct PiecesOut(mpsc::Sender<Bytes>);
+/// Passes bytes on in pieces. It blocks, and fails once the place was given to another reader.
+struct PiecesOut {
+    sender: mpsc::Sender<Bytes>,
+    place: Arc<Place>,
+    runtime: Handle,
+}
 
 impl Write for PiecesOut {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
-        let sent = self.0.blocking_send(Bytes::copy_from_slice(piece));
-        sent.map(|()| piece.len()).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        let Self { sender, place, runtime } = self;
+        let is_sent = match sender.try_send(Bytes::copy_from_slice(piece)) {
+            Err(TrySendError::Full(bytes)) => {
+                place.is_slow(Some(Instant::now()));
+                let sent = runtime.block_on(place.ended().run_until_cancelled(sender.send(bytes)));
+                place.is_slow(None);
+                matches!(sent, Some(Ok(())))
+            }
+            sent => sent.is_ok(),
+        };
+        if is_sent { Ok(piece.len()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
     fn flush(&mut self) -> io::Result<()> {

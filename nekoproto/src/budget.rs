@@ -107,7 +107,7 @@ pub enum NoRoom {
 }
 
 /// The addresses that count as one: an IPv4 address, a /64 of IPv6. Nodes of this machine are told apart by their keys.
-fn site_of(addr: IpAddr) -> Option<IpAddr> {
+pub(crate) fn site_of(addr: IpAddr) -> Option<IpAddr> {
     match addr.to_canonical() {
         addr if addr.is_loopback() => None,
         IpAddr::V4(addr) => Some(addr.into()),

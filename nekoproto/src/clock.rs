@@ -5,7 +5,7 @@
 
 use std::{
     sync::LazyLock,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use rustix::time::{ClockId, clock_gettime};
@@ -18,6 +18,13 @@ static START: LazyLock<(Instant, Duration)> = LazyLock::new(|| (Instant::now(), 
 pub fn now() -> Instant {
     let (instant, booted) = *START;
     instant + since_boot().saturating_sub(booted)
+}
+
+/// Milliseconds since 1970 by the clock on the wall, for what nodes sign for each other.
+#[must_use]
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn since_boot() -> Duration {

@@ -19,6 +19,8 @@ pub mod codec;
 mod identity;
 pub mod limits;
 mod messages;
+#[cfg(feature = "rogue")]
+pub mod rogue;
 pub mod tasks;
 pub mod transport;
 mod values;

@@ -22,6 +22,8 @@ pub const HOLDERS_MAX: usize = 16;
 /// that every chunk is available.
 pub const HOLDERS_WHOLE_MIN: usize = HOLDERS_MAX / 4;
 const _: () = assert!(0 < HOLDERS_WHOLE_MIN && HOLDERS_WHOLE_MIN < HOLDERS_MAX);
+/// Of these, the number taken from one neighbor: half, so that none fills the list with holders of its making.
+pub const HOLDERS_OF_NEIGHBOR_MAX: usize = HOLDERS_MAX / 2;
 /// Hits on one page of a search by pattern.
 pub const FOUND_MAX: usize = 128;
 /// Terms of one search by pattern.
@@ -33,19 +35,33 @@ pub const COVERED_MAX: usize = 512;
 
 /// Bytes of one control frame, its length prefix excluded.
 pub const FRAME_BYTES_MAX: usize = 512 * 1024;
+/// Time for a control frame to arrive, once it has begun: 26 KiB/s for one of the largest size.
+pub const FRAME_WITHIN: Duration = Duration::from_secs(20);
 /// Upper bound of an encoded signed record: the name, the numbers, the hashes, the signature.
 pub const RECORD_BYTES_MAX: usize = NAME_BYTES_MAX + 256;
-/// Upper bound of an encoded holder: node id, address (IPv6), whether it is partial.
-pub const HOLDER_BYTES_MAX: usize = 33 + 20 + 1;
+/// Addresses at which one node says that it can be reached.
+pub const REACH_ADDRS_MAX: usize = 4;
+/// Upper bound of an encoded signed statement of where a node can be reached: node id, addresses (IPv6), end, signature.
+pub const REACH_BYTES_MAX: usize = 33 + 1 + REACH_ADDRS_MAX * 20 + 9 + 65;
+/// Such statements in one reply. Holders beyond them are left out, the last of each hit first.
+pub const REACHES_MAX: usize = 1024;
+/// Upper bound of an encoded holder: the number of its statement, which of the addresses, whether it is partial.
+pub const HOLDER_BYTES_MAX: usize = 3 + 1 + 1;
+/// Nodes that a query leaves out: the holders that failed.
+pub const WITHOUT_MAX: usize = 64;
 /// Upper bound of the bytes around the hits in a reply for many names: lengths and counts for each answer, and
 /// the envelope.
 pub const ANSWERS_BYTES_MAX: usize = BATCH_MAX * 32 + 64;
 const _: () = assert!(BATCH_MAX * RECORD_BYTES_MAX < FRAME_BYTES_MAX);
+const _: () = assert!(HITS_MAX * HOLDERS_MAX <= REACHES_MAX && FOUND_MAX <= REACHES_MAX);
 const _: () = assert!(
-    HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
+    HITS_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) + REACHES_MAX * REACH_BYTES_MAX
+        < FRAME_BYTES_MAX - ANSWERS_BYTES_MAX
 );
-
-const _: () = assert!(FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) < FRAME_BYTES_MAX);
+const _: () = assert!(
+    FOUND_MAX * (RECORD_BYTES_MAX + HOLDERS_MAX * HOLDER_BYTES_MAX) + REACHES_MAX * REACH_BYTES_MAX
+        < FRAME_BYTES_MAX - 64
+);
 
 /// Indexers in the answer to one trace: more than a query with the default TTL reaches in most networks.
 pub const TRACE_HOPS_MAX: usize = 256;
@@ -70,13 +86,27 @@ const _: () = assert!(SEEN_FOR.as_secs() > DEADLINE_MAX.as_secs());
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of one hello message.
 pub const HELLO_BYTES_MAX: usize = 1024;
+/// Bytes of a network's secret, at least: what is shorter could be guessed from one recorded handshake.
+pub const SECRET_BYTES_MIN: usize = 32;
+/// Bytes of a network's secret, at most.
+pub const SECRET_BYTES_MAX: usize = 4096;
+/// Nodes on a list of allowed ones.
+pub const ALLOWED_MAX: usize = 64 * 1024;
 /// Bytes of a network's name.
 pub const NETWORK_BYTES_MAX: usize = 64;
 /// Indexers named by a ticket. One that answers is enough, and a ticket has to be typed.
 pub const TICKET_INDEXERS_MAX: usize = 4;
 
-/// Connections one listener serves at once; further ones are closed at once.
+/// Connections one listener serves at once, fewer if the process may open fewer files. For a newcomer an idle one is
+/// closed.
 pub const CONNECTIONS_MAX: usize = 16 * 1024;
+/// Connections in their handshake at once; each may take some tens of KiB.
+pub const HANDSHAKES_MAX: usize = 512;
+/// Handshakes of one address in a row, and how many more each second; further ones are closed at once. A class room
+/// or an office behind one address starts within it. Nodes of this machine are not counted.
+pub const HANDSHAKES_IN_A_ROW: u32 = 1024;
+/// See [`HANDSHAKES_IN_A_ROW`].
+pub const HANDSHAKES_PER_SEC: u32 = 64;
 /// Requests in flight on one connection; further ones are answered `Busy`.
 pub const REQUESTS_IN_FLIGHT_MAX: usize = 1024;
 /// Calls that one client has in flight; further ones wait. Fewer than the other end accepts, so that a client

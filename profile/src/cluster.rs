@@ -9,7 +9,7 @@ pub mod layout;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
-use nekoproto::{Covered, FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, limits::BATCH_MAX};
+use nekoproto::{FileName, Holder, Identity, MsgId, QueryReply, QueryRequest, limits::BATCH_MAX};
 use tarpc::context;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
@@ -164,7 +164,7 @@ impl Cluster {
 
 /// A query with a message id of its own.
 pub fn request(name: &FileName, ttl_hops: u8) -> QueryRequest {
-    QueryRequest { msg_id: MsgId::random(), name: name.clone(), ttl_hops, covered: Covered::new() }
+    QueryRequest::new(MsgId::random(), name.clone(), ttl_hops)
 }
 
 fn identity(seed: u64, n: usize) -> Identity {

@@ -16,7 +16,7 @@ use crate::outcome::{Begin, Fault, Outcome};
 use crate::report::{Report, option_name};
 use crate::run::setup::{Connecting, Setup};
 use crate::{cluster::deployment::Deployment, floor::layouts, plan::scenario::Scenario};
-use crate::{compare, connections, goals, index, instructions, matrix, node, plot, transfer};
+use crate::{compare, connections, goals, hostile, index, instructions, matrix, node, plot, soak, transfer};
 use crate::{report::outputs::Outputs, run::Watch, transfer::folder::Folder};
 
 /// Does what the arguments say.
@@ -37,6 +37,8 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Connections(args) => run_alone(&args, async |on| connections::run(&args.options, &on).await),
         Command::Matrix(matrix) => run_matrix(&matrix),
         Command::Transfer(args) => run_transfer(&args),
+        Command::Hostile(args) => run_hostile(&args),
+        Command::Soak(args) => run_soak(&args),
         Command::Compare(compare) => run_compare(&compare),
         Command::Instructions(instructions) => run_instructions(&instructions),
         Command::Node(process) => {
@@ -120,6 +122,28 @@ fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
     Ok(outcome(transfers.is_all_well()))
 }
 
+fn run_hostile(args: &args::Proof<hostile::Options>) -> Result<Outcome, Fault> {
+    let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
+    let (all, report) = Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), async |on| {
+        let all = hostile::run(&args.options, &on).await?;
+        let report = hostile::report(&all, &args.options, &on);
+        Ok((all, report))
+    })?;
+    // An attack that harms is a result; a run that was ended early is not all of it.
+    measured(&report, outputs.draw(|folder| plot::save(folder, "hostile", &plot::proof::attacks(&all)))?)
+}
+
+fn run_soak(args: &args::Proof<soak::Options>) -> Result<Outcome, Fault> {
+    let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
+    let (soaked, report) = Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), async |on| {
+        let soaked = soak::run(&args.options, &on).await?;
+        let report = soaked.report(&args.options, &on);
+        Ok((soaked, report))
+    })?;
+    finish(&report, outputs.draw(|folder| plot::save(folder, "soak", &soaked.picture()))?)?;
+    Ok(outcome(soaked.is_all_well() && !report.interrupted))
+}
+
 fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {
     let read = |path: &Path| read::<Value>(path, &format!("cannot read the result {}", path.display()));
     let (before, after) = (read(&args.before)?, read(&args.after)?);
@@ -197,7 +221,7 @@ fn judged(off: &[String], what: &str) -> Result<Outcome, Fault> {
     Ok(Outcome::Regressed)
 }
 
-fn note(text: &str) {
+pub(crate) fn note(text: &str) {
     // Nobody is left to tell if stderr is closed.
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -9,6 +9,7 @@
 //! | `floor` | the round trips that no query can be faster than |
 //! | `measure`, `matrix`, `index`, `connections` | one scenario, all of them, one indexer alone, a crowd |
 //! | `transfer` | files from peer to peer: how fast beside a plain copy, what it takes, from whom |
+//! | `arena`, `hostile`, `soak` | a small network of processes; attacks on it, and long runs |
 //! | `goals` | what is aimed at, beside what is measured, in one run |
 //! | `report`, `plot` | showing it: tables, JSON, CSV, pictures |
 //! | `compare`, `instructions` | guards: is it worse than before? |
@@ -16,12 +17,14 @@
 //!
 //! It is a library for its program and its tests alone.
 
+pub mod arena;
 pub mod cluster;
 pub mod commands;
 pub mod compare;
 pub(crate) mod connections;
 pub(crate) mod floor;
 pub mod goals;
+pub mod hostile;
 pub mod index;
 pub mod instructions;
 pub(crate) mod matrix;
@@ -32,4 +35,5 @@ pub mod plan;
 pub mod plot;
 pub mod report;
 pub mod run;
+pub mod soak;
 pub mod transfer;

@@ -2,7 +2,6 @@
 //! object in each line, requests on its stdin, responses on its stdout.
 
 pub mod fetch;
-pub mod hostile;
 pub(crate) mod process;
 pub(crate) mod serve;
 pub mod usage;
@@ -11,6 +10,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{net::SocketAddr, path::PathBuf};
 
+use nekoproto::rogue::{Order, corrupt::Corruption};
 use serde::{Deserialize, Serialize};
 
 /// What a process is made of.
@@ -37,8 +37,10 @@ pub(crate) enum Role {
     Echo,
     /// Publishes and downloads as it is asked to.
     Peer(PeerOptions),
-    /// Serves a file of which it corrupts some chunks.
-    Hostile(PeerOptions, Corruption),
+    /// Serves a file of which it corrupts some chunks, and is registered with this indexer.
+    Corrupt(SocketAddr, Corruption),
+    /// Does what no honest node does.
+    Rogue(Order),
 }
 
 /// What a peer is made of.
@@ -51,18 +53,6 @@ pub(crate) struct PeerOptions {
     pub cap_up: Option<NonZeroU64>,
     /// File bytes a second that it fetches at most.
     pub cap_down: Option<NonZeroU64>,
-}
-
-/// What a hostile holder corrupts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Corruption {
-    /// The true file.
-    pub file: PathBuf,
-    pub(crate) name: String,
-    /// Percent of its chunks that are corrupted.
-    pub percent: f64,
-    /// Chooses them.
-    pub seed: u64,
 }
 
 /// What a process is asked to do. It ends when its stdin closes.
@@ -140,6 +130,6 @@ pub struct Moment {
 }
 
 /// What is in `mutex`, also if a thread panicked with it: it is whole at any time.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
 //! Pictures: each as SVG and as PNG, with a font of its own, so that no system library is needed.
 
 pub mod over_time;
+pub(crate) mod proof;
 pub(crate) mod queries;
 pub(crate) mod scaling;
 
@@ -14,6 +15,10 @@ use plotters::{coord::Shift, style::register_font};
 
 /// Pixels of a picture.
 const SIZE: (u32, u32) = (1000, 600);
+/// Pixels of each of many charts.
+const SMALL: (u32, u32) = (520, 260);
+/// Charts beside each other.
+const COLUMNS: usize = 3;
 const FONT: &str = "sans-serif";
 const TITLE_PX: u32 = 22;
 /// Of all other text.
@@ -86,6 +91,8 @@ pub(crate) enum Shape {
     Dots,
     /// From the horizontal axis up, this wide, without a label.
     Bars(f64),
+    /// The same, pale.
+    Shade(f64),
 }
 
 impl Series {
@@ -112,20 +119,34 @@ pub fn save(folder: &Path, name: &str, picture: &Picture) -> anyhow::Result<Vec<
     let [svg, png] = ["svg", "png"].map(|kind| folder.join(format!("{name}.{kind}")));
     let cannot =
         |path: &Path, error: &dyn std::error::Error| anyhow!("cannot draw {}: {error}", path.display());
-    picture.draw(&SVGBackend::new(&svg, SIZE).into_drawing_area()).map_err(|error| cannot(&svg, &error))?;
+    let size = picture.size();
+    picture.draw(&SVGBackend::new(&svg, size).into_drawing_area()).map_err(|error| cannot(&svg, &error))?;
     picture
-        .draw(&BitMapBackend::new(&png, SIZE).into_drawing_area())
+        .draw(&BitMapBackend::new(&png, size).into_drawing_area())
         .map_err(|error| cannot(&png, &error))?;
     Ok(vec![svg, png])
 }
 
 impl Picture {
+    /// Rows of charts, and charts in each.
+    fn grid(&self) -> (usize, usize) {
+        let charts = self.charts.len().max(1);
+        (charts.div_ceil(COLUMNS), charts.min(COLUMNS))
+    }
+
+    fn size(&self) -> (u32, u32) {
+        match (self.grid(), u32::try_from(self.grid().0)) {
+            ((2.., columns), Ok(rows)) => (SMALL.0 * if columns > 2 { 3 } else { 2 }, 80 + SMALL.1 * rows),
+            _ => SIZE,
+        }
+    }
+
     fn draw<DB: DrawingBackend>(&self, area: &DrawingArea<DB, Shift>) -> Drawn<DB> {
         area.fill(&WHITE)?;
         let ink = PALETTE[0];
         let below = area.margin(10, 4, 0, 0).titled(&self.title, (FONT, TITLE_PX).into_font().color(&ink))?;
         let below = below.titled(&self.subtitle, (FONT, TEXT_PX).into_font().color(&ink.mix(0.75)))?;
-        for (chart, area) in self.charts.iter().zip(below.split_evenly((1, self.charts.len().max(1)))) {
+        for (chart, area) in self.charts.iter().zip(below.split_evenly(self.grid())) {
             match chart.y.is_logarithmic {
                 true => chart.draw(&area, chart.y.range.clone().log_scale())?,
                 false => chart.draw(&area, chart.y.range.clone())?,
@@ -157,6 +178,7 @@ impl Chart {
             .label_style((FONT, TEXT_PX))
             .light_line_style(WHITE)
             .draw()?;
+        let floor = self.y.range.start;
         for Series { label, shape, colour, points, .. } in &self.series {
             let width = if *colour < PALETTE.len() { 2 } else { 1 };
             let colour = PALETTE[colour % PALETTE.len()];
@@ -179,8 +201,10 @@ impl Chart {
                         .label(label)
                         .legend(move |(x, y)| Circle::new((x + 9, y), 3, colour.filled()));
                 }
-                Shape::Bars(width) => {
-                    let bar = |(x, y)| Rectangle::new([(x, 0.0), (x + width, y)], colour.filled());
+                Shape::Bars(width) | Shape::Shade(width) => {
+                    let opacity = if matches!(shape, Shape::Bars(_)) { 1.0 } else { 0.25 };
+                    let style = colour.mix(opacity).filled();
+                    let bar = |(x, y)| Rectangle::new([(x, floor), (x + width, y)], style);
                     chart.draw_series(points.map(bar))?;
                 }
             }

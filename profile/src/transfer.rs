@@ -62,7 +62,7 @@ pub async fn measure(
 
 /// Runs blocking work on a thread of its own. When this is dropped nobody waits for that: Ctrl-C ends
 /// the program while a large file is being written.
-async fn apart<T: Send + 'static>(
+pub(crate) async fn apart<T: Send + 'static>(
     work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
     let (sender, done) = oneshot::channel();

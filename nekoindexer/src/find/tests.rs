@@ -3,17 +3,20 @@
 use std::{cell::Cell, sync::mpsc, time::Duration};
 
 use futures::poll;
-use nekoproto::{FileName, Holder, Identity, MsgId, Record, Search, Term, Terms, codec};
+use nekoproto::{FileName, MsgId, Record, Search, Term, Terms, budget::Budget, codec};
 
 use super::*;
-use crate::{config::Config, scans::SCANS_MAX, state::testing::record};
+use crate::{
+    config::Config,
+    scans::SCANS_MAX,
+    state::testing::{record, session},
+};
 
 /// An indexer where a peer has registered `names`, none of which it has signed but the last one.
 fn shared(names: impl IntoIterator<Item = String>, last: &str) -> Arc<Shared> {
     let signed = record(1, last, 1);
-    let shared = Shared::new(signed.origin, &Config::default(), false);
-    let holder = Holder::new(Identity::from_seed(&[1; 32]).id(), ([127, 0, 0, 1], 1).into());
-    let session = shared.state.index.open_session(holder, Duration::from_secs(99), Instant::now());
+    let shared = Shared::new(signed.origin, &Config::default(), false, &Budget::new(0));
+    let session = session(&shared.state.index, 1, Duration::from_secs(99), Instant::now());
     for name in names {
         let record = Record { name: FileName::new(&name).unwrap(), ..Record::clone(&signed) };
         let record = codec::encode(&(record, *signed.signed().signature())).unwrap();
@@ -65,14 +68,14 @@ fn scans_keep_their_places_when_their_callers_go_away() {
         let busy = spawn_blocking(move || ended.recv().is_err());
         for _ in 0..3 * SCANS_MAX {
             let deadline = Instant::now() + Duration::from_secs(60);
-            let mut asking = Box::pin(answer(&shared, None, deadline, request("*", 9)));
+            let mut asking = Box::pin(answer(&shared, &shared.own, deadline, request("*", 9)));
             assert!(poll!(&mut asking).is_pending());
         }
         assert_eq!(shared.scans.taken(), SCANS_MAX, "and those who waited for a turn are gone");
         drop(end);
         assert!(busy.await.unwrap());
         let deadline = Instant::now() + Duration::from_secs(60);
-        let reply = answer(&shared, None, deadline, request("*", 9)).await.unwrap();
+        let reply = answer(&shared, &shared.own, deadline, request("*", 9)).await.unwrap();
         assert_eq!((reply.hits.len(), reply.complete), (1, true));
     });
 }

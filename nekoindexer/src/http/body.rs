@@ -1,6 +1,7 @@
 //! [`Patient`]: a request's body that fails when it stops coming.
 
 use std::{
+    error::Error,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -34,6 +35,19 @@ pub(super) enum BodyError<E> {
     /// The connection failed.
     #[error(transparent)]
     Lost(E),
+}
+
+/// Whether a body of this door ended with `error` because it came too slowly.
+#[must_use]
+pub fn is_stalled(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if matches!(error.downcast_ref::<BodyError<hyper::Error>>(), Some(BodyError::Stalled)) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }
 
 impl<B> Patient<B> {
@@ -95,5 +109,11 @@ mod tests {
         assert_eq!(arrives(8 * 1024, 100).await.unwrap(), 800 * 1024);
         assert_eq!(arrives(16, 2).await.unwrap(), 32, "it ended in time");
         assert!(matches!(arrives(16, 100).await, Err(BodyError::Stalled)));
+    }
+
+    #[test]
+    fn a_body_that_stalled_is_told_from_one_that_was_lost() {
+        assert!(is_stalled(&axum::Error::new(BodyError::<hyper::Error>::Stalled)));
+        assert!(!is_stalled(&axum::Error::new(std::io::Error::other("lost"))));
     }
 }

@@ -13,11 +13,12 @@ use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
+use nekoproto::transport::places::Place;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::{body::Patient, io::Io, room::Place};
+use super::{body::Patient, io::Io, room};
 
 /// How long a connection may take to bring the whole head of its next request; so it is also how long an idle
 /// one stays open.
@@ -30,18 +31,21 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const _: () = assert!(HEAD_BYTES_MAX < BUFFER_BYTES_MAX);
 
-/// Serves `stream` until it ends; after `stop` until the answer that is being sent is complete.
+/// Serves `stream` until it ends or has to give its place away; after `stop` until the answer that is being sent is
+/// complete.
 ///
 /// # Cancel safety
 /// Dropping the future closes the connection.
-pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, _place: Place) {
+pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, place: Place) {
     let io = match Io::new(stream) {
         Ok(io) => io,
         Err(error) => return debug!(%error, "HTTP connection lost before its first request"),
     };
     let router = TowerToHyperService::new(router);
     let files = io.file_sender();
+    let presence = place.presence().clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
+        room::brought_request(&presence);
         request.extensions_mut().insert(files.clone());
         router.call(request.map(|body| Body::new(Patient::new(body))))
     });
@@ -55,6 +59,7 @@ pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationT
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
+        () = place.presence().ended().cancelled() => return debug!("HTTP connection closed: others came"),
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
             connection.await

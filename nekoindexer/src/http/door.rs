@@ -4,7 +4,6 @@ use std::{
     io,
     net::{SocketAddr, TcpListener as StdListener},
     num::NonZeroUsize,
-    sync::Arc,
     thread,
     time::Duration,
 };
@@ -14,7 +13,7 @@ use tokio::{net::TcpListener, sync::oneshot, time::sleep};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::{connection, room::Room};
+use super::{connection, room};
 
 /// How long open answers may go on after [`HttpDoor::shutdown`]; streams of events never end by themselves.
 const GRACE: Duration = Duration::from_secs(1);
@@ -99,7 +98,7 @@ impl Drop for HttpDoor {
 
 /// Accepts until `stop`, then waits for the connections, for [`GRACE`] at most.
 async fn accept(socket: TcpListener, router: Router, stop: CancellationToken) {
-    let (room, tasks) = (Arc::new(Room::default()), TaskTracker::new());
+    let (places, tasks) = (room::places(), TaskTracker::new());
     let cut = CancellationToken::new();
     loop {
         let accepted = tokio::select! {
@@ -107,7 +106,7 @@ async fn accept(socket: TcpListener, router: Router, stop: CancellationToken) {
             accepted = socket.accept() => accepted,
         };
         match accepted {
-            Ok((stream, from)) => match room.enter(from.ip()) {
+            Ok((stream, from)) => match room::enter(&places, from.ip()) {
                 Some(place) => {
                     let serving = connection::serve(stream, router.clone(), stop.clone(), place);
                     tasks.spawn(cut.clone().run_until_cancelled_owned(serving));

@@ -27,6 +27,7 @@ pub mod send_file;
 pub mod token;
 
 pub use self::{
+    body::is_stalled,
     door::{HttpConfig, HttpDoor},
     guard::{Guard, guarded},
     problem::Problem,

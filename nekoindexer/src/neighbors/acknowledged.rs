@@ -1,6 +1,9 @@
 //! Waits until all neighbors have acknowledged our summary, or cannot trust it any more.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use nekoproto::clock;
 use parking_lot::Mutex;
@@ -12,6 +15,9 @@ use tokio::{
 
 use super::channel::Channel;
 use crate::state::summary::{Position, TRUSTED_FOR};
+
+/// A registration waits this long for guests, and then no more for those that acknowledged nothing until they do.
+const GUESTS_WITHIN: Duration = Duration::from_millis(500);
 
 /// The connections over which we advertise.
 #[derive(Debug)]
@@ -41,7 +47,9 @@ impl Acknowledged {
         guard((), move |()| {
             let mut open = self.open.lock();
             open.channels.retain(|other| !Arc::ptr_eq(other, channel));
-            open.left_trusts_until = open.left_trusts_until.max(channel.progress.lock().trusts_until());
+            // A guest that leaves keeps no registration waiting.
+            let trusts_until = channel.progress.lock().trusts_until().filter(|_| !channel.is_guest);
+            open.left_trusts_until = open.left_trusts_until.max(trusts_until);
             drop(open);
             self.changed.send_replace(());
         })
@@ -66,7 +74,8 @@ impl Acknowledged {
     }
 
     /// Waits until every neighbor has acknowledged `needed`, or cannot trust our summary any more: at most
-    /// [`TRUSTED_FOR`]. What was registered before a query began is thus found wherever it begins.
+    /// [`TRUSTED_FOR`], and for guests [`GUESTS_WITHIN`]. What was registered before a query began is thus found
+    /// wherever it begins, but perhaps where a guest hangs.
     pub(crate) async fn by_all_that_trust(&self, needed: Position) {
         let began = clock::now();
         let latest = began + TRUSTED_FOR;
@@ -79,7 +88,11 @@ impl Acknowledged {
             sleep(left).await;
         }
         for channel in channels {
-            channel.acknowledges(needed, latest).await;
+            if channel.is_guest {
+                channel.guest_acknowledges(needed, began + GUESTS_WITHIN).await;
+            } else {
+                channel.acknowledges(needed, latest).await;
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use nekoproto::{
-    IndexerServiceClient, NodeTag, clock,
+    IndexerServiceClient, NodeTag, Refusal, clock,
     summary::{SummaryNews, What},
     transport::call_within,
 };
@@ -66,6 +66,7 @@ impl Neighborhood {
         channel: &Arc<Channel>,
         neighbor: &IndexerServiceClient,
     ) {
+        channel.is_to_be_told().await;
         let _open = self.acknowledged.add(channel);
         let mut own = self.own_news.subscribe();
         let mut links = self.links_news.subscribe();
@@ -144,7 +145,12 @@ impl Neighborhood {
                 self.send(channel, neighbor, SummaryNews { echo_ms, ..next }).await?;
                 message = channel.told.lock().next_message();
             }
-            if channel.progress.lock().acknowledged.replace(acknowledges) != Some(acknowledges) {
+            let before = {
+                let mut progress = channel.progress.lock();
+                progress.is_given_up = false;
+                progress.acknowledged.replace(acknowledges)
+            };
+            if before != Some(acknowledges) {
                 channel.acknowledged.notify_waiters();
                 self.acknowledged.changed();
             }
@@ -166,11 +172,16 @@ impl Neighborhood {
         let asked = clock::now();
         let has_filters = message.changes.iter().any(|change| matches!(change.what, What::Whole { .. }));
         let within = if has_filters { FILTERS_WITHIN } else { ACKNOWLEDGED_WITHIN };
+        channel.progress.lock().keeps_nothing = false; // from now on it may have taken in all of it
         let answer = neighbor.summarize(call_within(within), message).await;
         let reply = match answer {
             Ok(Ok(reply)) => reply,
             Ok(Err(refusal)) => {
                 debug!(%refusal, "a neighbor refused a summary");
+                if refusal == Refusal::NoRoom {
+                    channel.progress.lock().keeps_nothing = true;
+                    channel.acknowledged.notify_waiters(); // registrations need not wait for it
+                }
                 return Err(NotAcknowledged { pause_max: RETRY_REFUSED_MAX });
             }
             Err(error) => {

@@ -7,12 +7,23 @@ use std::{
 
 use nekoproto::{NodeTag, clock, summary::NameKey};
 use parking_lot::{Mutex, RwLock};
-use tokio::{sync::Notify, time::timeout};
+use tokio::{
+    sync::{Notify, watch},
+    time::{sleep, timeout},
+};
 
-use crate::state::summary::{Position, TRUSTED_FOR, TheirSummary, Told};
+use crate::state::{
+    standing::Standing,
+    summary::{Position, TRUSTED_FOR, TheirSummary, Told},
+    tab::Tab,
+};
 
 /// Time for a node that begins to make its connections, and to tell of them with a heartbeat.
 const YOUNG_FOR: Duration = Duration::from_secs(2);
+/// A neighbor that has not been heard for this long does not answer: two heartbeats are missing.
+const SILENT_AFTER: Duration = Duration::from_millis(2_500);
+/// A guest is told nothing of names before its connection has lasted this long: what comes and goes costs little.
+const GUEST_TOLD_AFTER: Duration = Duration::from_secs(1);
 
 /// What the two ends of one connection told each other of names.
 #[derive(Debug)]
@@ -21,6 +32,12 @@ pub(crate) struct Channel {
     pub(crate) to: NodeTag,
     /// This end opened the connection, and sends the heartbeats.
     pub(super) leads: bool,
+    /// The other end may be anybody: nobody waits for it for long.
+    pub(super) is_guest: bool,
+    /// It has a place among the neighbors: what it says counts.
+    pub(super) is_placed: AtomicBool,
+    /// It was asked, over this connection, from some time on.
+    pub(super) is_asked: watch::Sender<bool>,
     /// When the connection began.
     since: Instant,
     /// What the other end advertises; changed by [`write`](Self::write).
@@ -58,17 +75,51 @@ pub(super) struct Progress {
     pub(super) heard: Option<Instant>,
     /// The time stamp of its latest answer; 0: none.
     pub(super) their_clock_ms: u64,
+    /// It has no room for what it was told, and trusts none of it.
+    pub(super) keeps_nothing: bool,
+    /// It is a guest that a registration has waited for in vain, and has acknowledged nothing since.
+    pub(super) is_given_up: bool,
     /// The version of what is passed on that it was told, and when that was looked at.
     pub(super) relays_seen: u64,
     pub(super) looked_at: Option<Instant>,
 }
 
 impl Channel {
-    /// Of a connection to `to` that was just opened, by this end if it `leads`.
-    pub(crate) fn new(to: NodeTag, leads: bool) -> Self {
-        let (theirs, trusted_until_ms, is_enclosed, told, progress, acknowledged) = <_>::default();
-        let since = clock::now();
-        Self { to, leads, since, theirs, trusted_until_ms, is_enclosed, told, progress, acknowledged }
+    /// Of a connection to `to` that was just opened, by this end if it `leads`. What it advertises is kept on `tab`.
+    pub(crate) fn new(to: NodeTag, leads: bool, standing: Standing, tab: Tab) -> Self {
+        let theirs = RwLock::new(TheirSummary::new(tab));
+        let (trusted_until_ms, is_enclosed, told, progress, acknowledged) = <_>::default();
+        let (is_placed, is_asked) = <_>::default();
+        let (since, is_guest) = (clock::now(), standing.is_guest());
+        Self {
+            to,
+            leads,
+            is_guest,
+            is_placed,
+            is_asked,
+            since,
+            theirs,
+            trusted_until_ms,
+            is_enclosed,
+            told,
+            progress,
+            acknowledged,
+        }
+    }
+
+    /// Waits until the other end is to be told of names.
+    pub(crate) async fn is_to_be_told(&self) {
+        if self.is_guest {
+            // The sender is here.
+            drop(self.is_asked.subscribe().wait_for(|is_asked| *is_asked).await);
+            sleep(GUEST_TOLD_AFTER.saturating_sub(clock::now().saturating_duration_since(self.since))).await;
+        }
+    }
+
+    /// Whether the other end is not heard any more, or never was.
+    pub(super) fn is_silent(&self, now: Instant) -> bool {
+        let heard = self.progress.lock().heard.unwrap_or(self.since);
+        now.saturating_duration_since(heard) > SILENT_AFTER
     }
 
     /// Waits until the other end has acknowledged `needed`, or cannot trust what it was told before any more; at most
@@ -84,6 +135,16 @@ impl Channel {
             let Some(left) = left.filter(|left| !left.is_zero()) else { return };
             let _ = timeout(left, changed).await; // either way it looks again
         }
+    }
+
+    /// As [`acknowledges`](Self::acknowledges) for a guest, who is waited for in vain once.
+    pub(super) async fn guest_acknowledges(&self, needed: Position, latest: Instant) {
+        if self.progress.lock().is_given_up {
+            return;
+        }
+        self.acknowledges(needed, latest).await;
+        let mut progress = self.progress.lock();
+        progress.is_given_up = !progress.reaches(needed, 0) && progress.trusts_until() > Some(clock::now());
     }
 
     /// Changes what the other end advertises; `clock_ms` reads the clock of this node. Also returns whether the other
@@ -137,6 +198,6 @@ impl Progress {
 
     /// Until when it may trust what it was told so far.
     pub(super) fn trusts_until(&self) -> Option<Instant> {
-        self.heard.map(|heard| heard + TRUSTED_FOR)
+        self.heard.filter(|_| !self.keeps_nothing).map(|heard| heard + TRUSTED_FOR)
     }
 }

@@ -1,33 +1,37 @@
 //! The neighbors: who is connected and who is away. Queries read a snapshot and take no lock.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     net::SocketAddr,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
 use futures::future::AbortHandle;
 use nekoproto::{
-    HelloRefusal, IndexerServiceClient, NodeId, NodeTag, Role,
+    HelloRefusal, IndexerServiceClient, NodeId, NodeTag, Role, WhyUnasked,
     summary::Filter,
     transport::{ConnectError, LinkState},
 };
 use parking_lot::Mutex;
-use tokio::sync::watch;
-use tracing::warn;
+use tarpc::client::RpcError;
+use tokio::sync::{Notify, watch};
+use tracing::{debug, warn};
 
 use super::{
     channel::{Channel, Wanted},
     load::Load,
 };
+use crate::state::standing::{Place, Record, Seated, Standing, place_for};
 
-/// How long a neighbor that connected to us counts as away after its last connection ended.
+/// How long a member counts as away after its last connection ended.
 pub(crate) const MISSED_FOR: Duration = Duration::from_secs(120);
-/// Neighbors that may connect to us; further ones are served but neither asked nor told of names.
-const INBOUND_MAX: usize = 256;
-/// Connections that one of them keeps: the one that is used, and one before it that it may not know to be over.
+/// Members that may connect to us; further ones are served but neither asked nor told of names.
+const MEMBERS_MAX: usize = 1024;
+/// A configured neighbor or member has missed a question if it had at least this much time for it.
+const MISSED_FROM: Duration = Duration::from_millis(500);
+/// Connections that one neighbor keeps: the one that is used, and one before it that it may not know to be over.
 const INBOUND_OF_ONE_MAX: usize = 2;
 
 /// A connection to a neighbor.
@@ -47,13 +51,40 @@ pub(crate) struct Neighbor {
     /// Who it is.
     pub(crate) node: NodeId,
     pub(crate) connected: Connected,
-    /// How many of our queries it is busy with.
+    /// How many of our queries it is busy with, and how it answered so far.
     pub(crate) load: Arc<Load>,
+    /// Why it is a neighbor.
+    pub(crate) standing: Standing,
     /// The names that it says it has.
     names: Option<Filter>,
 }
 
 impl Neighbor {
+    /// Until when a query waits for it that was sent `began` and has time until `deadline`.
+    pub(crate) fn waited_for(&self, began: Instant, deadline: Instant) -> Instant {
+        if self.standing.is_guest() { deadline.min(began + self.load.record.patience()) } else { deadline }
+    }
+
+    /// Notes what became of a question that was sent `began` and had time until `until`. Returns whether the neighbor is
+    /// judged by that.
+    pub(crate) fn is_judged_by<T>(
+        &self,
+        answer: &Result<T, RpcError>,
+        began: Instant,
+        until: Instant,
+    ) -> bool {
+        let record = &self.load.record;
+        match answer {
+            Ok(_) => record.answered(|| began.elapsed()),
+            Err(RpcError::DeadlineExceeded) => {
+                let had = until.saturating_duration_since(began);
+                let needs = if self.standing.is_guest() { record.patience() } else { MISSED_FROM };
+                had >= needs && record.missed()
+            }
+            Err(_) => false, // the connection says what became of it
+        }
+    }
+
     /// Whether it need not be asked at first; see [`TheirSummary::rules_out`].
     ///
     /// [`TheirSummary::rules_out`]: crate::state::summary::TheirSummary::rules_out
@@ -66,16 +97,18 @@ impl Neighbor {
 /// The neighbors at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Neighbors {
-    /// Connected ones, each node once.
+    /// Connected ones that are asked, each node once. A guest that is not asked is not here at all.
     pub(crate) reachable: Vec<Neighbor>,
     /// Their tags, in the same order.
     pub(crate) tags: Vec<NodeTag>,
     /// Their tags in order.
     pub(crate) sorted: Arc<[NodeTag]>,
-    /// Those out of reach; `None` where it was never known who they are.
+    /// Configured ones and members out of reach, or that do not answer; `None` where it was never known who they are.
     pub(crate) away: Vec<Option<NodeTag>>,
     /// Where they are, or were, in the same order.
     pub(crate) away_at: Vec<SocketAddr>,
+    /// Which of the two, in the same order.
+    pub(crate) away_why: Vec<WhyUnasked>,
     /// Grows with each change.
     pub(crate) version: u64,
 }
@@ -86,15 +119,19 @@ pub(crate) struct Links {
     current: ArcSwap<Neighbors>,
     known: Mutex<KnownLinks>,
     reachable: watch::Sender<usize>,
+    /// There is something for [`judging`](super::judging) to do.
+    pub(super) to_judge: Notify,
 }
 
 #[derive(Debug, Default)]
 struct KnownLinks {
+    /// What is published is not what is known: guests come and go without a snapshot for each.
+    is_changed: bool,
     /// Links that the configuration asks for, by their place in it.
     configured: Vec<Configured>,
     /// Indexers that connected to us.
     inbound: HashMap<NodeId, Inbound>,
-    /// The load of each connected neighbor; kept while its connections change.
+    /// The load of each known neighbor; kept while its connections change.
     loads: HashMap<NodeId, Arc<Load>>,
 }
 
@@ -110,18 +147,27 @@ struct Configured {
     ourselves: bool,
 }
 
-/// How a neighbor stands with us.
+/// What is known of a neighbor, to be shown.
 #[derive(Clone, Debug)]
-pub(crate) struct Standing {
+pub(crate) struct Report {
     /// Where it listens, or where it connected from last.
     pub(crate) addr: SocketAddr,
     /// Who it is, once it was connected.
     pub(crate) node: Option<NodeId>,
     pub(crate) connected: Option<Connected>,
-    /// It is in the configuration; else it connected to us.
-    pub(crate) is_configured: bool,
+    /// Why it is a neighbor.
+    pub(crate) standing: Standing,
+    /// How it answered so far.
+    pub(crate) load: Option<Arc<Load>>,
     /// Why it is not connected.
     pub(crate) why: Option<String>,
+}
+
+/// A neighbor that is not asked until it answers.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) connected: Connected,
+    pub(super) load: Arc<Load>,
 }
 
 #[derive(Debug)]
@@ -131,6 +177,8 @@ struct Inbound {
     lost_at: Option<Instant>,
     /// Where the latest one came from.
     addr: SocketAddr,
+    standing: Standing,
+    since: Instant,
 }
 
 impl Links {
@@ -144,6 +192,7 @@ impl Links {
                 ..KnownLinks::default()
             }),
             reachable: watch::Sender::new(0),
+            to_judge: Notify::new(),
         };
         links.publish(&mut links.known.lock());
         links
@@ -161,10 +210,20 @@ impl Links {
         self.reachable.subscribe()
     }
 
-    /// The configured link at `place` changed.
-    pub(crate) fn configured_changed(&self, place: usize, state: &LinkState<Connected>) {
+    /// The configuration asks for a link to `addr`, or does not any more.
+    pub(crate) fn configure(&self, addr: SocketAddr, is_wanted: bool) {
         let mut known = self.known.lock();
-        let link = &mut known.configured[place];
+        known.configured.retain(|link| link.addr != addr);
+        if is_wanted {
+            known.configured.push(Configured::new(addr));
+        }
+        self.publish(&mut known);
+    }
+
+    /// The configured link to `addr` changed.
+    pub(crate) fn configured_changed(&self, addr: SocketAddr, state: &LinkState<Connected>) {
+        let mut known = self.known.lock();
+        let Some(link) = known.configured.iter_mut().find(|link| link.addr == addr) else { return };
         match state {
             LinkState::Up { remote, .. } if remote.role != Role::Indexer => {
                 link.connected = None; // away: there is no indexer at that address
@@ -172,9 +231,11 @@ impl Links {
                 warn!(addr = %remote.addr, "a configured neighbor is no indexer but a peer");
             }
             LinkState::Up { client, remote } => {
+                client.channel.is_placed.store(true, Relaxed);
                 let connected = Some(client.clone());
                 let (addr, node) = (link.addr, Some(remote.node));
                 *link = Configured { addr, connected, why: None, node, ourselves: false };
+                known.load(remote.node, Standing::Configured).record.trust();
             }
             LinkState::Down(why) => {
                 link.connected = None;
@@ -183,45 +244,119 @@ impl Links {
                     warn!("a configured neighbor is this indexer itself; it is left out");
                 }
                 link.ourselves = ourselves;
-                link.why = Some(why.to_string());
+                let text = Some(why.to_string());
+                if why.is_of_access() && link.why != text {
+                    warn!(addr = %link.addr, "a configured neighbor is not connected: {why}");
+                }
+                link.why = text;
             }
             LinkState::Connecting => {}
         }
         self.publish(&mut known);
     }
 
-    /// An indexer connected to us. False if too many are: it is no neighbor.
-    pub(crate) fn arrived(&self, node: NodeId, connected: Connected, end: AbortHandle) -> bool {
+    /// An indexer connected to us. False if there is no place for it: it is no neighbor.
+    pub(crate) fn arrived(
+        &self,
+        node: NodeId,
+        connected: Connected,
+        (standing, end): (Standing, AbortHandle),
+        now: Instant,
+    ) -> bool {
         let mut known = self.known.lock();
-        if known.inbound.len() >= INBOUND_MAX && !known.inbound.contains_key(&node) {
-            warn!(node = %node.short(), "too many neighbors: this one is served but not asked");
+        if !known.make_room(node, connected.addr, standing, now) {
+            debug!(node = %node.short(), "too many neighbors: this one is served but not asked");
             return false;
         }
+        connected.channel.is_placed.store(true, Relaxed);
         let addr = connected.addr;
         let inbound = known.inbound.entry(node);
-        let inbound = inbound.or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None, addr });
+        let since = now;
+        let inbound =
+            inbound.or_insert_with(|| Inbound { clients: Vec::new(), lost_at: None, addr, standing, since });
         if inbound.clients.len() >= INBOUND_OF_ONE_MAX {
             inbound.clients.remove(0).1.abort();
         }
         inbound.clients.push((connected, end));
         (inbound.lost_at, inbound.addr) = (None, addr);
-        self.publish(&mut known);
+        let is_asked = known.load(node, standing).record.is_asked();
+        self.came_or_went(&mut known, standing, is_asked);
         true
     }
 
-    /// That connection ended.
+    /// That connection ended. The place of a guest is free again with its last one.
     pub(crate) fn left(&self, node: NodeId, channel: &Arc<Channel>, now: Instant) {
         let mut known = self.known.lock();
-        if let Some(inbound) = known.inbound.get_mut(&node) {
-            inbound.clients.retain(|(open, _)| !Arc::ptr_eq(&open.channel, channel));
-            if inbound.clients.is_empty() {
-                inbound.lost_at = Some(now);
-            }
+        let Some(inbound) = known.inbound.get_mut(&node) else { return };
+        let standing = inbound.standing;
+        let before = inbound.clients.len();
+        inbound.clients.retain(|(open, _)| !Arc::ptr_eq(&open.channel, channel));
+        let is_last = inbound.clients.is_empty();
+        if inbound.clients.len() == before {
+            return; // its place was taken by another
         }
-        self.publish(&mut known);
+        if is_last {
+            inbound.lost_at = Some(now);
+        }
+        let is_asked = known.loads.get(&node).is_some_and(|load| load.record.is_asked());
+        if is_last && standing.is_guest() {
+            known.forget_guest(node);
+        }
+        self.came_or_went(&mut known, standing, is_asked);
     }
 
-    /// Forgets neighbors whose last connection ended [`MISSED_FOR`] ago.
+    /// Publishes that a neighbor came or went: of a guest later, and only if it is asked.
+    fn came_or_went(&self, known: &mut KnownLinks, standing: Standing, is_asked: bool) {
+        match standing {
+            Standing::Guest if !is_asked => {}
+            Standing::Guest => {
+                known.is_changed = true;
+                self.to_judge.notify_one();
+            }
+            Standing::Configured | Standing::Member => self.publish(known),
+        }
+    }
+
+    /// A neighbor is asked from now on, or is not any more: this is published soon.
+    pub(crate) fn judged(&self) {
+        self.known.lock().is_changed = true;
+        self.to_judge.notify_one();
+    }
+
+    /// Publishes what is known, if it changed.
+    pub(super) fn publish_changed(&self) {
+        let mut known = self.known.lock();
+        if known.is_changed {
+            self.publish(&mut known);
+        }
+    }
+
+    /// Judges each connected neighbor that has not been heard for long; `now` is by the clock that runs on in suspend.
+    pub(super) fn judge_silent(&self, now: Instant) {
+        let mut known = self.known.lock();
+        let silent: Vec<NodeId> = (known.connected().into_iter())
+            .filter(|(_, connected, _)| connected.channel.is_silent(now))
+            .map(|(node, ..)| node)
+            .collect();
+        for node in silent {
+            known.is_changed |= known.loads.get(&node).is_some_and(|load| load.record.judge());
+        }
+    }
+
+    /// The neighbors that are not asked, and can be probed: a guest only once it has told its names.
+    pub(super) fn candidates(&self) -> Vec<Candidate> {
+        let known = self.known.lock();
+        let mut candidates = Vec::new();
+        for (node, connected, _) in known.connected() {
+            let Some(load) = known.loads.get(&node).filter(|load| !load.record.is_asked()) else { continue };
+            if !load.record.is_guest() || connected.channel.theirs.read().names().is_some() {
+                candidates.push(Candidate { connected, load: Arc::clone(load) });
+            }
+        }
+        candidates
+    }
+
+    /// Forgets members whose last connection ended [`MISSED_FOR`] ago.
     pub(crate) fn forget_missed(&self, now: Instant) {
         let mut known = self.known.lock();
         let before = known.inbound.len();
@@ -229,23 +364,30 @@ impl Links {
             inbound.lost_at.is_none_or(|lost| now.saturating_duration_since(lost) < MISSED_FOR)
         });
         if known.inbound.len() != before {
+            let KnownLinks { configured, inbound, loads, .. } = &mut *known;
+            loads.retain(|node, _| {
+                inbound.contains_key(node) || configured.iter().any(|link| link.node == Some(*node))
+            });
             self.publish(&mut known);
         }
     }
 
-    /// All that were ever connected, and those that should be.
-    pub(crate) fn standing(&self) -> Vec<Standing> {
+    /// All that are or were connected, and those that should be.
+    pub(crate) fn reports(&self) -> Vec<Report> {
         let known = self.known.lock();
-        let configured = known.configured.iter().map(|link| Standing {
+        let load = |node: Option<NodeId>| known.loads.get(&node?).cloned();
+        let configured = known.configured.iter().map(|link| Report {
             addr: link.addr,
             node: link.node,
             connected: link.connected.clone(),
-            is_configured: true,
+            standing: Standing::Configured,
+            load: load(link.node),
             why: link.why.clone(),
         });
         let inbound = known.inbound.iter().map(|(node, inbound)| {
             let connected = inbound.clients.last().map(|(open, _)| open.clone());
-            Standing { addr: inbound.addr, node: Some(*node), connected, is_configured: false, why: None }
+            let (addr, standing, node) = (inbound.addr, inbound.standing, Some(*node));
+            Report { addr, node, connected, standing, load: load(node), why: None }
         });
         let mut all: Vec<_> = configured.collect();
         let others: Vec<_> = inbound
@@ -268,7 +410,15 @@ impl Links {
     }
 
     fn publish(&self, known: &mut KnownLinks) {
+        known.is_changed = false;
         let mut neighbors = known.neighbors();
+        for neighbor in &neighbors.reachable {
+            neighbor
+                .connected
+                .channel
+                .is_asked
+                .send_if_modified(|is_asked| !std::mem::replace(is_asked, true));
+        }
         neighbors.version = self.current.load().version + 1;
         let reachable = neighbors.reachable.len();
         self.current.store(Arc::new(neighbors));
@@ -288,6 +438,12 @@ impl Neighbors {
         Some(&self.reachable[at].connected.channel)
     }
 
+    fn add_away(&mut self, tag: Option<NodeTag>, addr: SocketAddr, why: WhyUnasked) {
+        self.away.push(tag);
+        self.away_at.push(addr);
+        self.away_why.push(why);
+    }
+
     /// Whether what the neighbor `node` told us counts.
     pub(crate) fn trusts(&self, node: &NodeTag, now: Instant) -> bool {
         self.channel(node).is_some_and(|channel| channel.theirs.read().is_trusted(now))
@@ -301,33 +457,88 @@ impl Configured {
 }
 
 impl KnownLinks {
+    /// What is known of how `node` answers.
+    fn load(&mut self, node: NodeId, standing: Standing) -> &Arc<Load> {
+        self.loads.entry(node).or_insert_with(|| Arc::new(Load::new(standing, Instant::now())))
+    }
+
+    fn is_configured(&self, node: &NodeId) -> bool {
+        self.configured.iter().any(|link| link.node.as_ref() == Some(node))
+    }
+
+    fn forget_guest(&mut self, node: NodeId) {
+        self.inbound.remove(&node);
+        if !self.is_configured(&node) {
+            self.loads.remove(&node);
+        }
+    }
+
+    /// Whether there is a place for who comes from `addr`, if need be that of a guest of less worth, whose connections
+    /// end.
+    fn make_room(&mut self, node: NodeId, addr: SocketAddr, standing: Standing, now: Instant) -> bool {
+        if self.inbound.contains_key(&node) || self.is_configured(&node) {
+            return true;
+        }
+        if !standing.is_guest() {
+            return self.inbound.values().filter(|one| !one.standing.is_guest()).count() < MEMBERS_MAX;
+        }
+        let seated = |(node, one): (&NodeId, &Inbound)| {
+            let record: &Record = &self.loads.get(node)?.record;
+            let (who, addr, since) = (*node, one.addr, one.since);
+            let is_guest = one.standing.is_guest() && record.is_guest();
+            is_guest.then(|| Seated { who, addr, since, worth: record.worth(since, now) })
+        };
+        let seated: Vec<Seated<NodeId>> = self.inbound.iter().filter_map(seated).collect();
+        match place_for(&seated, addr) {
+            Place::Free => true,
+            Place::None => false,
+            Place::Of(least) => {
+                let ended = self.inbound.get_mut(&least).map(|one| std::mem::take(&mut one.clients));
+                ended.into_iter().flatten().for_each(|(_, end)| end.abort());
+                self.is_changed |= self.loads.get(&least).is_some_and(|load| load.record.is_asked());
+                self.forget_guest(least);
+                true
+            }
+        }
+    }
+
+    /// Each connected node once, by the connection over which it is asked, and why it is a neighbor.
+    fn connected(&self) -> Vec<(NodeId, Connected, Standing)> {
+        let outbound = self
+            .configured
+            .iter()
+            .filter_map(|link| Some((link.node?, link.connected.clone()?, Standing::Configured)));
+        let inbound = self.inbound.iter().filter_map(|(node, inbound)| {
+            let standing = if self.is_configured(node) { Standing::Configured } else { inbound.standing };
+            inbound.clients.last().map(|(open, _)| (*node, open.clone(), standing))
+        });
+        let mut all: Vec<(NodeId, Connected, Standing)> = Vec::new();
+        let mut known = HashSet::new();
+        all.extend(outbound.chain(inbound).filter(|(node, ..)| known.insert(*node)));
+        all
+    }
+
     fn neighbors(&mut self) -> Neighbors {
         let mut neighbors = Neighbors::default();
-        let outbound = self.configured.iter().filter_map(|link| Some((link.node?, link.connected.clone()?)));
-        let inbound = self
-            .inbound
-            .iter()
-            .filter_map(|(node, inbound)| inbound.clients.last().map(|(open, _)| (*node, open.clone())));
-        for (node, connected) in outbound.chain(inbound) {
-            let tag = node.tag();
-            if !neighbors.tags.contains(&tag) {
-                neighbors.tags.push(tag);
-                let load = self.loads.entry(node).or_insert_with(|| Arc::new(Load::new(Instant::now())));
+        for (node, connected, standing) in self.connected() {
+            let load = Arc::clone(self.load(node, standing));
+            if load.record.is_asked() {
+                neighbors.tags.push(node.tag());
                 let names = connected.channel.theirs.read().names().cloned();
-                neighbors.reachable.push(Neighbor { node, connected, load: Arc::clone(load), names });
+                neighbors.reachable.push(Neighbor { node, connected, load, standing, names });
+            } else if !standing.is_guest() {
+                neighbors.add_away(Some(node.tag()), connected.addr, WhyUnasked::Silent);
             }
         }
         let mut sorted = neighbors.tags.clone();
         sorted.sort_unstable();
         neighbors.sorted = sorted.into();
-        self.loads.retain(|node, _| neighbors.tags.contains(&node.tag()));
         let configured = self.configured.iter().filter(|link| link.connected.is_none() && !link.ourselves);
         let configured = configured.map(|link| (link.node.map(|node| node.tag()), link.addr));
         let lost = self.inbound.iter().filter(|(_, inbound)| inbound.clients.is_empty());
         for (tag, addr) in configured.chain(lost.map(|(node, inbound)| (Some(node.tag()), inbound.addr))) {
-            if tag.is_none_or(|tag| !neighbors.tags.contains(&tag)) {
-                neighbors.away.push(tag);
-                neighbors.away_at.push(addr);
+            if tag.is_none_or(|tag| !neighbors.tags.contains(&tag) && !neighbors.away.contains(&Some(tag))) {
+                neighbors.add_away(tag, addr, WhyUnasked::Away);
             }
         }
         neighbors

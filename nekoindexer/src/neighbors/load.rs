@@ -1,4 +1,4 @@
-//! How busy a neighbor is with our queries, and whether it answers at all.
+//! How busy a neighbor is with our queries, and whether it answers enough of them.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -8,21 +8,37 @@ use std::{
 use nekoproto::limits::CALLS_IN_FLIGHT_MAX;
 use parking_lot::Mutex;
 
+use crate::state::standing::{Record, Standing};
+
 /// Queries in flight to one neighbor beyond which it must answer to get more. Fewer than the calls that
 /// a connection takes, so that a stuck neighbor leaves room for other calls.
 pub const LINK_FORWARDS_MAX: usize = 900;
 const _: () = assert!(LINK_FORWARDS_MAX < CALLS_IN_FLIGHT_MAX);
-/// Queries in flight from which on the time of a neighbor's answers is noted.
+/// Queries in flight from which on a neighbor's answers are counted.
 const BUSY_FROM: usize = LINK_FORWARDS_MAX / 2;
-/// A neighbor with [`LINK_FORWARDS_MAX`] queries in flight that has answered none for this long is stuck.
+/// A neighbor with [`LINK_FORWARDS_MAX`] queries in flight is stuck if in this time it answered fewer than
+/// [`ANSWERS_MIN`] of them.
 pub const STUCK_AFTER: Duration = Duration::from_secs(1);
+/// One in eight: at that pace most of what waits for it is too late.
+pub const ANSWERS_MIN: usize = LINK_FORWARDS_MAX / 8;
 
 /// Our queries in flight to one neighbor.
 #[derive(Debug)]
 pub struct Load {
     in_flight: AtomicUsize,
-    /// When it last answered, or became busy.
-    answered: Mutex<Instant>,
+    /// Answers, while it is busy.
+    pace: Mutex<Pace>,
+    /// How it answered so far.
+    pub record: Record,
+}
+
+/// Answers since a moment, at most [`STUCK_AFTER`] ago or else the last time one was counted.
+#[derive(Debug)]
+struct Pace {
+    since: Instant,
+    answers: usize,
+    /// Whether there were enough in the time before.
+    was_enough: bool,
 }
 
 /// A query in flight, until dropped.
@@ -30,10 +46,11 @@ pub struct Load {
 pub struct Asking<'a>(&'a Load);
 
 impl Load {
-    /// No query is in flight.
+    /// No query is in flight to a neighbor of this standing.
     #[must_use]
-    pub const fn new(now: Instant) -> Self {
-        Self { in_flight: AtomicUsize::new(0), answered: Mutex::new(now) }
+    pub fn new(standing: Standing, now: Instant) -> Self {
+        let pace = Mutex::new(Pace { since: now, answers: 0, was_enough: true });
+        Self { in_flight: AtomicUsize::new(0), pace, record: Record::new(standing) }
     }
 
     /// One more query; `None` if the neighbor is stuck. A busy one is asked: the query waits until the
@@ -43,9 +60,10 @@ impl Load {
         let asking = Asking(self);
         let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
         if before == BUSY_FROM {
-            self.note(now); // from now on it has something to answer
+            // From now on it has something to answer.
+            *self.pace.lock() = Pace { since: now, answers: 0, was_enough: true };
         }
-        let is_stuck = before >= LINK_FORWARDS_MAX && self.is_silent(now);
+        let is_stuck = before >= LINK_FORWARDS_MAX && !self.pace.lock().is_enough(now);
         (!is_stuck).then_some(asking)
     }
 
@@ -58,15 +76,23 @@ impl Load {
     /// Whether it is not asked any more, as it does not answer.
     #[must_use]
     pub fn is_stuck(&self, now: Instant) -> bool {
-        self.in_flight() >= LINK_FORWARDS_MAX && self.is_silent(now)
+        self.in_flight() >= LINK_FORWARDS_MAX && !self.pace.lock().is_enough(now)
+    }
+}
+
+impl Pace {
+    /// Begins to count anew once the time is over.
+    fn turn(&mut self, now: Instant) {
+        let past = now.saturating_duration_since(self.since);
+        if past >= STUCK_AFTER {
+            self.was_enough = self.answers >= ANSWERS_MIN && past < 2 * STUCK_AFTER;
+            (self.since, self.answers) = (now, 0);
+        }
     }
 
-    fn is_silent(&self, now: Instant) -> bool {
-        now.saturating_duration_since(*self.answered.lock()) >= STUCK_AFTER
-    }
-
-    fn note(&self, now: Instant) {
-        *self.answered.lock() = now;
+    fn is_enough(&mut self, now: Instant) -> bool {
+        self.turn(now);
+        self.was_enough || self.answers >= ANSWERS_MIN
     }
 }
 
@@ -74,7 +100,9 @@ impl Asking<'_> {
     /// The neighbor has answered, at `now`, which is called only when the neighbor is busy.
     pub fn answered(self, now: impl FnOnce() -> Instant) {
         if self.0.in_flight.load(Ordering::Relaxed) >= BUSY_FROM {
-            self.0.note(now());
+            let mut pace = self.0.pace.lock();
+            pace.turn(now());
+            pace.answers += 1;
         }
     }
 }
@@ -89,20 +117,38 @@ impl Drop for Asking<'_> {
 mod tests {
     use super::*;
 
+    fn full(now: Instant) -> Load {
+        let load = Load::new(Standing::Configured, now);
+        (0..LINK_FORWARDS_MAX).for_each(|_| std::mem::forget(load.ask(now).unwrap()));
+        load
+    }
+
     #[test]
     fn only_a_neighbor_with_many_queries_that_says_nothing_is_stuck() {
         let now = Instant::now();
         let later = now + STUCK_AFTER;
-        let load = Load::new(now.checked_sub(STUCK_AFTER * 9).unwrap()); // idle for long is not stuck
-        let mut asking: Vec<Asking<'_>> = (0..LINK_FORWARDS_MAX).map(|_| load.ask(now).unwrap()).collect();
-        assert!(load.ask(later).is_none(), "many, and no answer for a second");
+        let load = Load::new(Standing::Configured, now.checked_sub(STUCK_AFTER * 9).unwrap()); // idle is not stuck
+        let asking: Vec<Asking<'_>> = (0..LINK_FORWARDS_MAX).map(|_| load.ask(now).unwrap()).collect();
         assert!(load.ask(now).is_some(), "many, but not for long");
-        asking.pop().unwrap().answered(|| later);
-        asking.push(load.ask(later).unwrap());
-        assert!(load.ask(later).is_some(), "it answers");
-        let much_later = later + STUCK_AFTER;
-        assert!(load.ask(much_later).is_none());
-        asking.clear();
-        assert!(load.ask(much_later).is_some(), "few");
+        assert!(load.ask(later).is_none(), "many, and no answer for a second");
+        drop(asking);
+        assert!(load.ask(later).is_some(), "few");
+    }
+
+    /// A sign of life each 0.4 s keeps nobody in play that many wait for.
+    #[test]
+    fn whoever_answers_one_in_a_hundred_is_stuck_and_whoever_keeps_pace_is_not() {
+        for (per_step, is_stuck) in [(1, true), (ANSWERS_MIN, false)] {
+            let begin = Instant::now();
+            let load = full(begin);
+            for step in 1..=20 {
+                let now = begin + Duration::from_millis(400) * step;
+                for _ in 0..per_step {
+                    Asking(&load).answered(|| now);
+                    load.in_flight.fetch_add(1, Ordering::Relaxed); // one more takes its place
+                }
+                assert_eq!(load.ask(now).is_none(), is_stuck && step > 2, "{per_step} answers, step {step}");
+            }
+        }
     }
 }

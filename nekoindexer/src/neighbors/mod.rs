@@ -1,9 +1,10 @@
 //! The neighbors: which are connected (`links`), which are stuck ([`load`]), what is told over each connection
-//! (`channel`), when (`advertise`), and who has acknowledged it (`acknowledged`).
+//! (`channel`), when (`advertise`), who has acknowledged it (`acknowledged`), and who has to prove itself (`judging`).
 
 mod acknowledged;
 mod advertise;
 pub(crate) mod channel;
+pub(crate) mod judging;
 pub(crate) mod links;
 pub mod load;
 
@@ -17,7 +18,9 @@ use std::{
 };
 
 use nekoproto::{
-    NodeTag, Refusal, clock,
+    NodeTag, Refusal,
+    budget::{Account, Budget},
+    clock,
     summary::{SummaryNews, SummaryReply},
 };
 use tokio::sync::watch;
@@ -30,7 +33,12 @@ use self::{
 use crate::state::{
     State,
     summary::{Relayed, TheirSummary, Took, relays},
+    tab::{Pool, Tab},
 };
+
+/// One of this many parts of the budget is for the summaries of all neighbors: the rest is for those who ask. A neighbor
+/// whose summary is not kept is asked for everything.
+const SUMMARIES_PARTS: usize = 3;
 
 /// The neighbors of one indexer.
 #[derive(Debug)]
@@ -49,12 +57,19 @@ pub(crate) struct Neighborhood {
     relays_news: watch::Sender<u64>,
     /// All neighbors are told at once of links up to this version.
     urgent_links: AtomicU64,
+    /// What summaries of others take together.
+    pub(crate) summaries: Arc<Pool>,
 }
 
 impl Neighborhood {
     /// The neighbors at the `configured` addresses, none of them connected yet. Until `trusted_until` others may trust
     /// what this node told them before it was started again.
-    pub(crate) fn new(me: NodeTag, configured: &[SocketAddr], trusted_until: Option<Instant>) -> Self {
+    pub(crate) fn new(
+        me: NodeTag,
+        configured: &[SocketAddr],
+        trusted_until: Option<Instant>,
+        budget: &Budget,
+    ) -> Self {
         Self {
             me,
             began: clock::now(),
@@ -64,7 +79,13 @@ impl Neighborhood {
             links_news: watch::Sender::new(Arc::default()),
             relays_news: watch::Sender::new(0),
             urgent_links: AtomicU64::new(0),
+            summaries: Pool::new(budget.max() / SUMMARIES_PARTS),
         }
+    }
+
+    /// What a neighbor with this account advertises is kept on it.
+    pub(crate) fn tab(&self, account: Account) -> Tab {
+        Tab::within(account, Arc::clone(&self.summaries))
     }
 
     /// Our summary has changed: advertises it to all neighbors.
@@ -111,7 +132,7 @@ impl Neighborhood {
     /// Takes a message of a neighbor.
     ///
     /// # Errors
-    /// It is not connected yet, or too many are: nothing that it says is trusted.
+    /// It has no place among the neighbors, or there is no room for its summary: nothing that it says is trusted.
     pub(crate) fn hear(
         &self,
         state: &State,
@@ -120,13 +141,16 @@ impl Neighborhood {
     ) -> Result<SummaryReply, Refusal> {
         let now = clock::now();
         let clock_ms = self.clock_ms(now);
-        if self.links.current().channel(&channel.to).is_none() {
+        if !channel.is_placed.load(Ordering::Relaxed) {
             return Err(Refusal::Busy);
         }
         channel.progress.lock().heard = Some(now); // before anything is confirmed
         let echo = Duration::from_millis(news.echo_ms);
         let dated = self.began.checked_add(echo).filter(|_| news.echo_ms != 0).map(|dated| dated.min(now));
         let took = self.update(channel, now, |theirs| theirs.take(news, channel.to, self.me, dated));
+        if took == Took::NoRoom {
+            return Err(Refusal::NoRoom);
+        }
         let confirms = self.confirms(state, channel, now);
         Ok(SummaryReply { clock_ms, is_taken: took != Took::Gap, confirms })
     }
@@ -149,13 +173,17 @@ impl Neighborhood {
             let is_passed_on = match took {
                 Took::Nothing => theirs.is_trusted(now) != was_trusted && theirs.is_passed_on(),
                 Took::Names => theirs.is_passed_on(),
-                Took::News | Took::Gap => self.compare(channel.to, theirs),
+                Took::News | Took::Gap | Took::NoRoom => self.compare(channel.to, theirs),
             };
             (took, is_passed_on)
         };
         let ((took, is_passed_on), is_other_filter) = channel.write(|at| self.clock_ms(at), change);
-        if is_other_filter {
+        let is_asked = *channel.is_asked.borrow();
+        if is_other_filter && is_asked {
             self.links.renew();
+        }
+        if is_other_filter && !is_asked && channel.is_guest {
+            self.links.to_judge.notify_one(); // it may be complete now
         }
         if is_passed_on {
             self.relays_changed();

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
-use nekoproto::clock;
+use nekoproto::{WhyUnasked, clock};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::view::View;
-use crate::{http::Problem, neighbors::links::Standing, shared::Shared};
+use crate::{http::Problem, neighbors::links::Report, shared::Shared, state::standing::Standing};
 
 /// All neighbors.
 #[derive(Debug, Serialize, ToSchema)]
@@ -24,49 +24,53 @@ pub(super) struct Neighbor {
     /// Its id; null if it was never connected.
     node: Option<String>,
     connected: bool,
+    /// Why it is a neighbor: `configured`; `member` of this private network that connected to this indexer; or `guest`:
+    /// it connected, and may be anybody.
+    standing: &'static str,
     /// Whether it is in the configuration; else it connected to this indexer.
     configured: bool,
+    /// Whether queries go to it.
+    asked: bool,
     /// Queries that it has not answered yet.
     load: usize,
-    /// It has answered none of many queries for a second, and is not asked.
+    /// It answers too few of many queries, and is not asked.
     late: bool,
     /// Whether what it advertises of its names counts.
     summary_trusted: bool,
     /// Milliseconds since its last message about names; null without any.
     last_word_ms: Option<u64>,
-    /// Why it is not connected.
+    /// Why it is not connected, or not asked.
     why: Option<String>,
 }
 
 impl Neighbor {
     /// All neighbors of an indexer, the configured ones first. `now` is by the clock that runs on in suspend.
     pub(super) fn all(shared: &Shared, now: Instant) -> Vec<Self> {
-        let asked = shared.neighbors.links.current();
-        let load = |standing: &Standing| {
-            let node = standing.node?;
-            asked
-                .reachable
-                .iter()
-                .find(|neighbor| neighbor.node == node)
-                .map(|neighbor| Arc::clone(&neighbor.load))
-        };
-        let one = |standing: Standing| {
-            let load = load(&standing);
+        let one = |standing: Report| {
+            let load = &standing.load;
+            let asked =
+                load.as_ref().is_some_and(|load| load.record.is_asked()) && standing.connected.is_some();
             let channel = standing.connected.as_ref().map(|connected| &connected.channel);
             let silent = channel.and_then(|channel| channel.silent_for(now));
             Self {
                 addr: standing.addr.to_string(),
                 node: standing.node.map(|node| node.to_string()),
                 connected: standing.connected.is_some(),
-                configured: standing.is_configured,
+                standing: standing.standing.name(),
+                configured: standing.standing == Standing::Configured,
+                asked,
                 load: load.as_ref().map_or(0, |load| load.in_flight()),
-                late: load.is_some_and(|load| load.is_stuck(Instant::now())),
+                late: load.as_ref().is_some_and(|load| load.is_stuck(Instant::now())),
                 summary_trusted: channel.is_some_and(|channel| channel.is_trusted(now)),
                 last_word_ms: silent.map(|silent| u64::try_from(silent.as_millis()).unwrap_or(u64::MAX)),
-                why: standing.why,
+                why: standing.why.or_else(|| {
+                    let why =
+                        if standing.standing.is_guest() { WhyUnasked::Guest } else { WhyUnasked::Silent };
+                    (standing.connected.is_some() && !asked).then(|| why.to_string())
+                }),
             }
         };
-        shared.neighbors.links.standing().into_iter().map(one).collect()
+        shared.neighbors.links.reports().into_iter().map(one).collect()
     }
 }
 

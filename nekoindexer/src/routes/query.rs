@@ -8,7 +8,7 @@ use axum::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 use nekoproto::{
-    Covered, FileName, Hit, MsgId, QueryReply, QueryRequest, Refusal,
+    FileName, Hit, MsgId, QueryReply, QueryRequest, Refusal,
     limits::{QUERY_DEADLINE_DEFAULT, TTL_DEFAULT, TTL_MAX},
 };
 use serde::Serialize;
@@ -130,10 +130,10 @@ pub(super) async fn query(
     let deadline = Instant::now() + QUERY_DEADLINE_DEFAULT;
     let ask = |name: FileName| {
         let shared = Arc::clone(&view.shared);
-        let request =
-            QueryRequest { msg_id: MsgId::random(), name: name.clone(), ttl_hops, covered: Covered::new() };
+        let request = QueryRequest::new(MsgId::random(), name.clone(), ttl_hops);
         // On the node's own runtime: its tables keep timers there, which outlive this door.
-        let answering = view.runtime.spawn(async move { answer(&shared, None, deadline, request).await });
+        let answering =
+            view.runtime.spawn(async move { answer(&shared, &shared.own, deadline, request).await });
         let answering = AbortOnDropHandle::new(answering);
         async move {
             match answering.await {
@@ -155,9 +155,9 @@ impl Answer {
 }
 
 impl From<Hit> for FoundFile {
-    fn from(Hit { record, holders }: Hit) -> Self {
-        let record = record.unverified(); // it was verified before it was listed or passed on
-        let holders = holders.iter().map(|holder| FoundHolder {
+    fn from(hit: Hit) -> Self {
+        let record = hit.record.unverified(); // it was verified before it was listed or passed on
+        let holders = hit.at().into_iter().map(|holder| FoundHolder {
             node: holder.node.to_string(),
             addr: holder.addr.to_string(),
             partial: holder.partial,

@@ -106,7 +106,7 @@ pub(super) async fn search(
     let _permit = view.queries.try_acquire().map_err(|_| busy())?;
     let (shared, deadline) = (Arc::clone(&view.shared), Instant::now() + QUERY_DEADLINE_DEFAULT);
     // On the node's own runtime: its tables keep timers there, which outlive this door.
-    let answering = view.runtime.spawn(async move { answer(&shared, None, deadline, request).await });
+    let answering = view.runtime.spawn(async move { answer(&shared, &shared.own, deadline, request).await });
     match AbortOnDropHandle::new(answering).await {
         Ok(Ok(reply)) => Ok(Json(reply.into())),
         Ok(Err(Refusal::Busy)) | Err(_) => Err(busy()),

@@ -120,7 +120,7 @@ impl Figures {
             registered: totals.work(Work::Record),
             invalidations: totals.work(Work::Invalidation),
             latency: Latency::of(&totals.answers(), &seconds.counted.answers()),
-            drops: drops(&totals, &view.arrivals).collect(),
+            drops: drops(&totals, &shared.budget, &view.arrivals).collect(),
             budget: budget.into_iter().map(|(what, used, max)| (what, Used { used, max })).collect(),
             memory_bytes: now.memory_bytes,
         }

@@ -5,6 +5,7 @@
 //! in `--print-config`. Values of the environment and of the file are checked by the flag's own parser, and then
 //! become the defaults with which the command line is read again.
 
+mod access;
 mod check;
 mod file;
 mod layers;
@@ -23,13 +24,14 @@ use std::{
 };
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
+use nekoproto::NetworkName;
 
-pub use self::tools::Tool;
+pub use self::{access::AccessArgs, tools::Tool};
 use self::{
     layers::{Layers, Source},
     table::Setting,
 };
-use crate::logging::LogArgs;
+use crate::{logging::LogArgs, visible::visible};
 
 /// Exit code of wrong usage, wherever the wrong value was said.
 const EXIT_USAGE: u8 = 2;
@@ -51,11 +53,25 @@ pub trait Program: CommandFactory + FromArgMatches {
     /// What is asked for instead of the program's own work.
     fn tool(&self) -> Option<&Tool>;
 
+    /// Whom it connects with.
+    fn access(&mut self) -> &mut AccessArgs;
+
     /// Checks what no single value can tell.
     ///
     /// # Errors
     /// One line for people.
     fn validate(&self) -> Result<(), String>;
+}
+
+/// Reads a network's name.
+///
+/// # Errors
+/// One line for people.
+pub fn network(text: &str) -> Result<NetworkName, String> {
+    match text {
+        "" => Err("a network needs a name; leave the setting out for the default one".to_owned()),
+        _ => NetworkName::try_from(text.to_owned()).map_err(|error| error.to_string()),
+    }
 }
 
 /// The flags that every program has.
@@ -80,8 +96,8 @@ pub struct CommonArgs {
 pub fn start<P: Program>() -> Result<P, ExitCode> {
     let command = table::prepared(P::command());
     let line: Vec<OsString> = env::args_os().collect();
-    let matches = command.clone().get_matches_from(&line);
-    let args = P::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let matches = command.clone().try_get_matches_from(&line).map_err(refused)?;
+    let args = P::from_arg_matches(&matches).map_err(refused)?;
     let settings = table::settings(&command);
     if args.common().print_config {
         return Err(printed(&print::commented(&command, &settings)));
@@ -110,6 +126,22 @@ pub fn start<P: Program>() -> Result<P, ExitCode> {
     }
 }
 
+/// Reads the command line, the environment and the configuration file again, as they are now.
+///
+/// # Errors
+/// Everything that is wrong in them, one line each.
+pub fn again<P: Program>() -> Result<P, Vec<String>> {
+    let command = table::prepared(P::command());
+    let line: Vec<OsString> = env::args_os().collect();
+    let read = |error: clap::Error| vec![error.to_string()];
+    let matches = command.clone().try_get_matches_from(&line).map_err(read)?;
+    let given = P::from_arg_matches(&matches).map_err(read)?.common().config.clone();
+    let settings = table::settings(&command);
+    let file = layers::chosen_file(given, P::default_file());
+    let layers = Layers::load(&settings, &matches, file.as_ref())?;
+    layered(command, &line, &settings, layers).map(|(args, ..)| args)
+}
+
 /// Reads the command line with the values of the layers as defaults, and checks the whole.
 #[allow(clippy::type_complexity, reason = "it is taken apart where it is made")]
 fn layered<P: Program>(
@@ -121,9 +153,25 @@ fn layered<P: Program>(
     let (command, sources) = layers.apply(command, settings);
     let read = |error: clap::Error| vec![error.to_string()];
     let matches = command.try_get_matches_from(line).map_err(read)?;
-    let args = P::from_arg_matches(&matches).map_err(read)?;
+    let mut args = P::from_arg_matches(&matches).map_err(read)?;
+    args.access().load().map_err(|fault| vec![fault])?;
     args.validate().map_err(|fault| vec![fault])?;
     Ok((args, matches, sources))
+}
+
+/// Prints why the command line is not taken, or the help that it asks for. What it said may contain anything.
+fn refused(error: clap::Error) -> ExitCode {
+    let text = error.to_string();
+    let shown = visible_lines(&text);
+    if !error.use_stderr() || shown == text.trim_end() {
+        error.exit(); // with colors
+    }
+    let _ = writeln!(io::stderr().lock(), "{shown}"); // if stderr is closed there is nowhere left to report it
+    ExitCode::from(EXIT_USAGE)
+}
+
+fn visible_lines(text: &str) -> String {
+    text.lines().map(visible).collect::<Vec<_>>().join("\n")
 }
 
 fn printed(text: &str) -> ExitCode {
@@ -141,5 +189,5 @@ fn failed(error: impl Display) -> ExitCode {
 
 fn say(fault: &impl Display) {
     // If stderr is closed there is nowhere left to report it.
-    let _ = writeln!(io::stderr().lock(), "error: {fault}");
+    let _ = writeln!(io::stderr().lock(), "{}", visible_lines(&format!("error: {fault}")));
 }

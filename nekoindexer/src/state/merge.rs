@@ -5,8 +5,13 @@ use std::cmp::Ordering;
 
 use nekoproto::{
     Hit, Holder, List, ListedRecord, QueryReply,
-    limits::{HITS_MAX, HOLDERS_MAX, HOLDERS_WHOLE_MIN},
+    limits::{HITS_MAX, HOLDERS_MAX},
 };
+
+use super::holders::{Listed, add_holders, distinct, order, sent};
+
+/// Hits of one guest that are looked at.
+pub const GUEST_HITS_MAX: usize = HITS_MAX / 2;
 
 /// A hit whose record is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,24 +19,33 @@ pub struct Found {
     /// The origin's statement.
     pub record: ListedRecord,
     /// Nodes that hold exactly this version; first those that hold all of it.
-    pub holders: Vec<Holder>,
+    pub holders: Vec<Listed>,
+}
+
+impl Found {
+    /// Its holders, at each of their addresses.
+    #[must_use]
+    pub fn at(&self) -> Vec<Holder> {
+        self.holders.iter().flat_map(Listed::at).collect()
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn into_hit(self) -> Hit {
+        Hit { record: self.record.into_signed(), holders: sent(self.holders) }
+    }
 }
 
 /// An answer that is being put together.
 ///
 /// Invariants: one entry for each origin, or two if its newest number stands for several files (those of the
 /// highest rank); it is the newest version absorbed so far; at most [`HITS_MAX`] entries of at most
-/// [`HOLDERS_MAX`] holders, none twice, those of a part behind.
+/// [`HOLDERS_MAX`](nekoproto::limits::HOLDERS_MAX) holders, none twice, those of a part behind.
 #[derive(Debug)]
 pub struct Merge {
     found: Vec<Found>,
     complete: bool,
     messages: u32,
-}
-
-/// Adds `more` to the holders of a version, as [`distinct`] does.
-pub(super) fn add_holders(holders: &mut Vec<Holder>, more: Vec<Holder>) {
-    *holders = distinct(std::mem::take(holders), more);
 }
 
 impl Merge {
@@ -87,6 +101,38 @@ impl Merge {
         }
     }
 
+    /// Adds what each of the `guests` found, behind all else: their holders take free places only, in turns, and what
+    /// has no room for them is no less complete. A later version that its origin signed counts, whoever shows it.
+    pub fn absorb_guests(&mut self, guests: &[Vec<Found>]) {
+        let complete = self.complete;
+        for found in guests.iter().flatten() {
+            self.absorb(Found { record: found.record.clone(), holders: Vec::new() });
+        }
+        for turn in 0..HOLDERS_MAX {
+            for found in guests.iter().flatten() {
+                if let Some(holder) = found.holders.get(turn) {
+                    self.fill(&found.record, holder);
+                }
+            }
+        }
+        self.complete = complete;
+    }
+
+    /// Adds a holder where a place is free, without changing what is known of others.
+    fn fill(&mut self, record: &ListedRecord, holder: &Listed) {
+        let is_same = |known: &Found| {
+            known.record.same_file(record)
+                && known.record.version == record.version
+                && !known.record.contradicts(record)
+        };
+        let Some(known) = self.found.iter_mut().find(|known| is_same(known)) else { return };
+        let holders = &mut known.holders;
+        if holders.len() < HOLDERS_MAX && !holders.iter().any(|known| known.is_same_source(holder)) {
+            holders.push(holder.clone());
+            order(holders);
+        }
+    }
+
     /// Whether nothing was found yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -106,59 +152,18 @@ impl Merge {
     /// The answer.
     #[must_use]
     pub fn finish(self) -> QueryReply {
-        let hits = self
-            .found
-            .into_iter()
-            .map(|found| Hit { record: found.record.into_signed(), holders: List::first_of(found.holders) });
+        let hits = self.found.into_iter().map(Found::into_hit);
         QueryReply { hits: List::first_of(hits), complete: self.complete, messages: self.messages }
     }
 }
 
-/// Both, in order and within the limit. A node that somebody says to hold all of the version does.
-fn distinct(mut holders: Vec<Holder>, more: Vec<Holder>) -> Vec<Holder> {
-    let mut has_parts = holders.last().is_some_and(|last| last.partial);
-    for holder in more {
-        match holders.iter_mut().find(|known| known.is_same_source(&holder)) {
-            Some(known) => known.partial &= holder.partial,
-            None => {
-                has_parts |= holder.partial;
-                holders.push(holder);
-            }
-        }
-    }
-    if has_parts {
-        order(&mut holders);
-    }
-    holders.truncate(HOLDERS_MAX);
-    holders
-}
-
-/// Puts those that hold all of the version before the others, and leaves at most [`HOLDERS_MAX`]. Where
-/// there are too many of both, the others relieve them: down to [`HOLDERS_WHOLE_MIN`] they make room.
-#[inline(never)] // it is seldom needed, and large
-pub(super) fn order(holders: &mut Vec<Holder>) {
-    holders.sort_by_key(|holder| holder.partial);
-    let whole = holders.partition_point(|holder| !holder.partial);
-    let too_many = holders.len().saturating_sub(HOLDERS_MAX);
-    let kept = whole - too_many.min(whole.saturating_sub(HOLDERS_WHOLE_MIN));
-    holders.drain(kept..whole);
-    holders.truncate(HOLDERS_MAX);
-}
-
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use super::*;
-    use crate::state::testing::record;
+    use crate::state::testing::{holder, listed, record};
 
-    fn holder(n: u16) -> Holder {
-        let node = nekoproto::Identity::from_seed(&[u8::try_from(n % 256).unwrap(); 32]).id();
-        Holder::new(node, SocketAddr::from(([127, 0, 0, 1], n + 1)))
-    }
-
-    fn found(origin: u8, version: u64, holders: &[u16]) -> Found {
-        Found { record: record(origin, "a", version), holders: holders.iter().map(|n| holder(*n)).collect() }
+    fn found(origin: u8, version: u64, holders: &[u8]) -> Found {
+        Found { record: record(origin, "a", version), holders: holders.iter().map(|n| listed(*n)).collect() }
     }
 
     #[test]
@@ -170,7 +175,7 @@ mod tests {
             let reply = merge.finish();
             assert_eq!(reply.hits.len(), 1);
             assert_eq!(reply.hits[0].record.unverified().version.get(), 3);
-            assert_eq!(reply.hits[0].holders.to_vec(), [holder(3)]);
+            assert_eq!(reply.hits[0].at(), [holder(3)]);
         }
     }
 
@@ -183,7 +188,7 @@ mod tests {
             let record = nekoproto::Record { content, ..nekoproto::Record::clone(&record(1, "a", 2)) };
             nekoproto::ListedRecord::from(record.sign(&origin).unwrap())
         });
-        let hit = |n: usize, at: u16| Found { record: contents[n].clone(), holders: vec![holder(at)] };
+        let hit = |n: usize, at: u8| Found { record: contents[n].clone(), holders: vec![listed(at)] };
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let mut merge = Merge::new(vec![found(1, 1, &[9])]);
             order.iter().for_each(|n| merge.absorb(hit(*n, 1)));
@@ -192,7 +197,7 @@ mod tests {
             hits.sort_by_key(|hit| hit.record.unverified().content);
             let records: Vec<_> = hits.iter().map(|hit| hit.record.clone()).collect();
             assert_eq!(records, [contents[1].to_signed(), contents[2].to_signed()], "{order:?}");
-            assert!(hits.iter().all(|hit| hit.holders.to_vec() == [holder(1), holder(2)]), "{order:?}");
+            assert!(hits.iter().all(|hit| hit.at() == [holder(1), holder(2)]), "{order:?}");
         }
         let mut merge = Merge::new(vec![hit(0, 1), hit(1, 1)]);
         merge.absorb(found(1, 3, &[3]));
@@ -203,7 +208,7 @@ mod tests {
     fn holders_of_one_version_come_together_without_repeats() {
         let mut merge = Merge::new(vec![found(1, 1, &[1, 2])]);
         merge.absorb(found(1, 1, &[2, 3]));
-        assert_eq!(merge.finish().hits[0].holders.to_vec(), [holder(1), holder(2), holder(3)]);
+        assert_eq!(merge.finish().hits[0].at(), [holder(1), holder(2), holder(3)]);
     }
 
     #[test]
@@ -224,7 +229,38 @@ mod tests {
         assert_eq!(merge.finish().hits[0].holders.len(), HOLDERS_MAX);
     }
 
-    fn partial(n: u16) -> Holder {
+    /// Whoever answers first: a guest that replays a record with made-up holders pushes nobody out.
+    #[test]
+    fn holders_that_guests_name_take_the_places_that_are_left_in_turns() {
+        let made_up: Vec<u8> = (100..120).collect();
+        let guests = [vec![found(1, 1, &made_up)], vec![found(1, 1, &[50, 51])]];
+        let mut merge = Merge::new(vec![found(1, 1, &(0..12).collect::<Vec<_>>())]);
+        merge.absorb_guests(&guests);
+        let expected: Vec<u8> = (0..12).chain([100, 50, 101, 51]).collect();
+        let reply = merge.finish();
+        assert_eq!(reply.hits[0].at(), expected.into_iter().map(holder).collect::<Vec<_>>());
+        let mut full = Merge::new(vec![found(1, 1, &(0..16).collect::<Vec<_>>())]);
+        full.absorb_guests(&guests);
+        let expected: Vec<_> = (0..16).map(holder).collect();
+        assert_eq!(full.finish().hits[0].at(), expected);
+    }
+
+    #[test]
+    fn hits_of_guests_push_no_hit_out_and_make_no_answer_incomplete() {
+        let spam =
+            |from| vec![found(from, 1, &[1]); 1].into_iter().chain((200..=255).map(|n| found(n, 1, &[2])));
+        let mut merge = Merge::new((0..30).map(|origin| found(origin, 2, &[3])).collect());
+        merge.absorb_guests(&[spam(5).collect(), vec![found(100, 1, &[4])]]);
+        let reply = merge.finish();
+        assert_eq!((reply.hits.len(), reply.complete), (HITS_MAX, true));
+        assert!(reply.hits.iter().take(30).all(|hit| hit.at() == [holder(3)]));
+    }
+
+    fn partial(n: u8) -> Listed {
+        Listed::here(listed(n).reach, 1, true)
+    }
+
+    fn part(n: u8) -> Holder {
         Holder { partial: true, ..holder(n) }
     }
 
@@ -232,20 +268,20 @@ mod tests {
     fn whoever_holds_all_comes_before_whoever_holds_a_part() {
         let mut merge = Merge::new(vec![Found {
             record: record(1, "a", 1),
-            holders: vec![partial(1), partial(2), holder(3)],
+            holders: vec![partial(1), partial(2), listed(3)],
         }]);
-        merge.absorb(Found { record: record(1, "a", 1), holders: vec![partial(4), holder(5)] });
-        let expected = [holder(3), holder(5), partial(1), partial(2), partial(4)];
-        assert_eq!(merge.finish().hits[0].holders.to_vec(), expected);
+        merge.absorb(Found { record: record(1, "a", 1), holders: vec![partial(4), listed(5)] });
+        let expected = [holder(3), holder(5), part(1), part(2), part(4)];
+        assert_eq!(merge.finish().hits[0].at(), expected);
     }
 
     #[test]
     fn one_word_that_a_node_holds_all_is_enough() {
-        for order in [[partial(1), holder(1)], [holder(1), partial(1)]] {
+        for order in [[partial(1), listed(1)], [listed(1), partial(1)]] {
             let answers = order.map(|holder| Found { record: record(1, "a", 1), holders: vec![holder] });
             let mut merge = Merge::new(Vec::new());
             answers.into_iter().for_each(|found| merge.absorb(found));
-            assert_eq!(merge.finish().hits[0].holders.to_vec(), [holder(1)]);
+            assert_eq!(merge.finish().hits[0].at(), [holder(1)]);
         }
     }
 
@@ -261,7 +297,7 @@ mod tests {
         ];
         for ((whole, parts), left) in cases {
             let parts = (100..100 + parts).map(partial);
-            let holders = parts.chain((0..whole).map(holder)).collect();
+            let holders = parts.chain((0..whole).map(listed)).collect();
             let kept = distinct(Vec::new(), holders);
             let whole = kept.iter().filter(|holder| !holder.partial).count();
             assert_eq!((whole, kept.len() - whole), left);

@@ -1,13 +1,17 @@
 //! What an indexer decides: pure, from requests and the time to plans. It opens no socket, reads
 //! no clock and never waits; `query` and `invalidate` carry the plans out.
 
+pub mod caller;
 pub mod find;
+pub mod holders;
 pub mod index;
 pub mod merge;
 mod plan;
 pub mod route;
 pub mod seen;
+pub mod standing;
 pub mod summary;
+pub mod tab;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
@@ -19,13 +23,14 @@ use std::{
 };
 
 use nekoproto::{
-    Covered, FindRequest, InvalidateRequest, ListedRecord, MsgId, NodeTag, QueryRequest, Refusal,
-    limits::TTL_MAX, summary::NameKey,
+    Covered, FindRequest, InvalidateRequest, ListedRecord, MsgId, QueryRequest, Refusal, limits::TTL_MAX,
+    summary::NameKey,
 };
 use parking_lot::{Mutex, MutexGuard};
 
 pub use self::plan::{Announcement, QueryPlan, RegisterPlan, Share};
 use self::{
+    caller::Caller,
     index::{Index, Noted, Session},
     seen::{Seen, Sight},
     summary::OwnSummary,
@@ -48,7 +53,7 @@ impl State {
     pub fn new(now: Instant) -> Self {
         Self {
             index: Index::new(now),
-            seen: Seen::default(),
+            seen: Seen::new(now),
             own_summary: Mutex::new(OwnSummary::new(rand::random())),
         }
     }
@@ -106,7 +111,7 @@ impl State {
         plan
     }
 
-    /// A query arrives, from a peer or from the neighbor `from`. It ends after `deadline`.
+    /// A query of `from` arrives. It ends after `deadline`.
     ///
     /// The id of a query that ends here is not remembered if it came from the indexer where it began: that
     /// indexer named us among the covered, as does every copy of the query, so no other copy comes. (A peer
@@ -117,13 +122,13 @@ impl State {
     pub fn on_query(
         &self,
         request: &QueryRequest,
-        from: Option<NodeTag>,
+        from: &Caller,
         deadline: Duration,
         now: Instant,
     ) -> Result<QueryPlan, Refusal> {
         let QueryRequest { msg_id, ttl_hops, covered, .. } = request;
         let share = self.share((*msg_id, *ttl_hops, covered), from, deadline, now)?;
-        let local = if share.answers { self.index.lookup(&request.name, now) } else { Vec::new() };
+        let local = if share.answers { self.index.lookup(request, now) } else { Vec::new() };
         Ok(match share {
             Share { is_remembered: false, .. } => QueryPlan::Alone(local),
             Share { ttl_hops: Some(ttl_hops), answers, .. } => {
@@ -141,7 +146,7 @@ impl State {
     pub fn on_find(
         &self,
         request: &FindRequest,
-        from: Option<NodeTag>,
+        from: &Caller,
         deadline: Duration,
         now: Instant,
     ) -> Result<Share, Refusal> {
@@ -152,15 +157,15 @@ impl State {
     fn share(
         &self,
         (msg_id, ttl_hops, covered): (MsgId, u8, &Covered),
-        from: Option<NodeTag>,
+        from: &Caller,
         deadline: Duration,
         now: Instant,
     ) -> Result<Share, Refusal> {
         let began_at = covered.first();
-        if ttl_hops == 0 && began_at.is_some() && began_at == from.as_ref() {
+        if ttl_hops == 0 && began_at.is_some() && began_at == from.neighbor.as_ref() {
             return Ok(Share { answers: true, is_remembered: true, ttl_hops: None });
         }
-        let sight = self.sight(msg_id, ttl_hops, deadline, now)?;
+        let sight = self.sight(from, (msg_id, ttl_hops), deadline, now)?;
         let goes_on = matches!(sight, Sight::First | Sight::Deeper);
         Ok(Share {
             // A deeper copy was answered before, but may travel further.
@@ -170,18 +175,19 @@ impl State {
         })
     }
 
-    /// An invalidation arrives; `records` are those of the request, verified.
+    /// An invalidation of `from` arrives; `records` are those of the request, verified.
     ///
     /// # Errors
     /// The TTL is past the limit, or too many messages are remembered.
     pub fn on_invalidate(
         &self,
         request: &InvalidateRequest,
+        from: &Caller,
         records: Vec<ListedRecord>,
         deadline: Duration,
         now: Instant,
     ) -> Result<Announcement, Refusal> {
-        let sight = self.sight(request.msg_id, request.ttl_hops, deadline, now)?;
+        let sight = self.sight(from, (request.msg_id, request.ttl_hops), deadline, now)?;
         let mut announcement = Announcement::default();
         match sight {
             Sight::First | Sight::Deeper => {}
@@ -202,10 +208,16 @@ impl State {
     }
 
     /// Notes the message. Its copies travel within the deadline; twice that covers clocks that drift.
-    fn sight(&self, id: MsgId, ttl_hops: u8, deadline: Duration, now: Instant) -> Result<Sight, Refusal> {
+    fn sight(
+        &self,
+        from: &Caller,
+        (id, ttl_hops): (MsgId, u8),
+        deadline: Duration,
+        now: Instant,
+    ) -> Result<Sight, Refusal> {
         if ttl_hops > TTL_MAX {
             return Err(Refusal::TtlTooLarge(ttl_hops));
         }
-        Ok(self.seen.sight(id, ttl_hops, deadline * 2 + Duration::from_secs(1), now))
+        Ok(self.seen.sight(from, id, ttl_hops, deadline * 2 + Duration::from_secs(1), now))
     }
 }

@@ -1,8 +1,51 @@
 //! Small made-up values for the tests of this room.
 
-use nekoproto::{
-    ContentHash, FileName, Identity, ListedRecord, ManifestHash, NodeTag, Policy, Record, Version,
+use std::{
+    hash::BuildHasher,
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
 };
+
+use nekoproto::{
+    ContentHash, FileName, Holder, Identity, ListedRecord, ManifestHash, NodeTag, Policy, Record,
+    VerifiedReach, Version,
+};
+
+use super::{
+    holders::Listed,
+    index::{Index, Session},
+};
+
+/// What the n-th made-up holder says; signing takes longer than most tests.
+static REACHES: LazyLock<Vec<VerifiedReach>> = LazyLock::new(|| {
+    let addr = |n: u8| SocketAddr::from(([127, 0, 0, 1], 1000 + u16::from(n)));
+    (0..=u8::MAX).map(|n| Identity::from_seed(&[n; 32]).fresh_reach([addr(n)])).collect()
+});
+
+/// A made-up holder.
+pub(crate) fn holder(n: u8) -> Holder {
+    let reach = &REACHES[usize::from(n)];
+    Holder::new(reach.node, reach.addrs[0])
+}
+
+/// A made-up holder as the own index lists it.
+pub(crate) fn listed(n: u8) -> Listed {
+    Listed::here(REACHES[usize::from(n)].clone(), 1, false)
+}
+
+/// A session of a made-up holder.
+pub(crate) fn session<S: BuildHasher>(
+    index: &Index<S>,
+    n: u8,
+    lease: Duration,
+    now: Instant,
+) -> Arc<Session> {
+    let reach = REACHES[usize::from(n)].clone();
+    let session = index.open_session(reach.node, lease, now);
+    session.introduce(reach, 1);
+    session
+}
 
 /// The tag of the n-th made-up node.
 pub(crate) fn tag(n: usize) -> NodeTag {

@@ -7,7 +7,7 @@ use std::{
 
 use nekoindexer::{Config, Indexer, IndexerHandle};
 use nekoproto::{
-    ContentHash, Covered, FileName, Identity, ListedRecord, ManifestHash, MsgId, NodeId, Policy, QueryReply,
+    ContentHash, FileName, Identity, ListedRecord, ManifestHash, MsgId, NodeId, Policy, QueryReply,
     QueryRequest, Record, Records, RegisterRequest, SignedRecord, Version, codec, transport::Security,
 };
 use tarpc::context::{self, Context};
@@ -123,7 +123,7 @@ pub(crate) fn registration(records: impl IntoIterator<Item = SignedRecord>) -> R
 
 /// A new query.
 pub(crate) fn query(text: &str, ttl_hops: u8) -> QueryRequest {
-    QueryRequest { msg_id: MsgId::random(), name: name(text), ttl_hops, covered: Covered::new() }
+    QueryRequest::new(MsgId::random(), name(text), ttl_hops)
 }
 
 /// The version of each hit and its holders, sorted: the newest version first.
@@ -132,7 +132,7 @@ pub(crate) fn hits(reply: &QueryReply) -> Vec<(u64, Vec<NodeId>)> {
         .hits
         .iter()
         .map(|hit| {
-            let holders = hit.holders.iter().map(|holder| holder.node);
+            let holders = hit.at().into_iter().map(|holder| holder.node);
             (hit.record.unverified().version.get(), sorted(holders))
         })
         .collect();

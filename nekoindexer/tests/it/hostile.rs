@@ -7,9 +7,9 @@ use crate::common::{
     peer::endpoint, query, record, registration,
 };
 use nekoproto::{
-    Covered, Hit, Holder, InvalidateRequest, List, MsgId, Purpose, QueryReply, Records, Refusal, Role,
-    SignedRecord,
-    limits::{FRAME_BYTES_MAX, HITS_MAX, HOLDERS_MAX},
+    Covered, Hit, InvalidateRequest, List, ListedHolder, MsgId, NodeId, Purpose, QueryReply, QueryRequest,
+    Records, Refusal, Role, SignedRecord, codec,
+    limits::{FRAME_BYTES_MAX, HITS_MAX, HOLDERS_MAX, HOLDERS_OF_NEIGHBOR_MAX},
     transport::Security,
 };
 use tokio::{
@@ -29,7 +29,8 @@ fn invalidation(records: impl IntoIterator<Item = SignedRecord>) -> InvalidateRe
 
 /// A hit with as many made-up holders as fit.
 fn hit(record: SignedRecord) -> Hit {
-    let holder = |port| Holder::new(identity(ATTACKER).id(), SocketAddr::from(([127, 0, 0, 1], port)));
+    let addr = |port| SocketAddr::from(([127, 0, 0, 1], port));
+    let holder = |port| ListedHolder::new(identity(ATTACKER).fresh_reach([addr(port)]));
     Hit { record, holders: List::first_of((1..).map(holder).take(HOLDERS_MAX)) }
 }
 
@@ -169,31 +170,128 @@ async fn neighbor_that_lies_cannot_shadow_the_real_record() {
         let real = reply.hits.iter().find(|hit| hit.record.unverified().origin == identity(ORIGIN).id());
         let real = real.expect("the real record");
         assert_eq!(real.record, record(ORIGIN, "a", 2));
-        assert_eq!(real.holders.to_vec(), [origin.holder.unwrap()], "with holders of another version");
+        assert_eq!(real.at(), [origin.holder.unwrap()], "with holders of another version");
         assert_eq!(reply.hits.len(), 2);
     })
     .await;
 }
 
 #[tokio::test]
-async fn one_peer_cannot_fill_a_name_and_many_are_counted() {
+async fn one_peer_cannot_fill_a_name_and_an_origin_is_found_among_many() {
     in_time(async {
         let indexer = indexer(Security::Tls, &[]).await;
+        let asked = self::indexer(Security::Tls, &[indexer.local_addr()]).await;
+        asked.neighbors_reach(1).await;
         let attacker = Peer::join(ATTACKER, indexer.local_addr(), Security::Tls).await;
         let origins = 1000..1003 + u16::try_from(HITS_MAX).unwrap();
         let reply = attacker.register(origins.clone().map(|origin| record(origin, "a", 1))).await;
         assert_eq!((reply.unlisted.len(), reply.lease.names), (0, 1));
         assert_eq!(attacker.search("a").await.hits.len(), 1, "a node holds one file under a name");
         let mut peers = Vec::new();
-        let mut unlisted = 0;
-        for origin in origins {
+        for origin in origins.chain([ORIGIN]) {
             let peer = Peer::join(origin, indexer.local_addr(), Security::Tls).await;
-            unlisted += peer.register([record(origin, "a", 1)]).await.unlisted.len();
+            assert_eq!(peer.register([record(origin, "a", 1)]).await.unlisted.len(), 0);
             peers.push(peer);
         }
-        // The attacker still holds one of these names; all others are one each.
-        assert_eq!((unlisted, attacker.search("a").await.hits.len()), (3, HITS_MAX));
-        assert_eq!(attacker.register([record(ORIGIN, "b", 1)]).await.unlisted.len(), 0);
+        let asker = Peer::join(2, asked.local_addr(), Security::Tls).await;
+        for ttl_hops in [0, 1] {
+            let [near, far] = [&attacker, &asker];
+            let asker = if ttl_hops == 0 { near } else { far };
+            let reply = asker.query("a", ttl_hops).await;
+            assert_eq!((reply.hits.len(), reply.complete), (HITS_MAX, false), "not all have room");
+            let origin = identity(ORIGIN).id().to_string()[..8].to_owned().try_into().ok();
+            let wanted = QueryRequest { origin, ..query("a", ttl_hops) };
+            let reply = asker.client.query(patient(), wanted).await.unwrap().unwrap();
+            assert_eq!((hits(&reply), reply.complete), (vec![(1, nodes([ORIGIN]))], true));
+        }
+    })
+    .await;
+}
+
+/// Goal: a neighbor that names many holders of its making fills half of the places at most, and the real holders behind
+/// the honest one are among the first. What is not signed by the holder itself does not count.
+#[tokio::test]
+async fn neighbor_that_makes_up_holders_leaves_room_for_the_real_ones() {
+    let real = record(ORIGIN, "a", 1);
+    let made_up = hit_of_many(real.clone());
+    over_both(async |security| {
+        let hits = List::first_of([made_up.clone()]);
+        let liar =
+            Fake::begin(ATTACKER, security, Habit::Says(QueryReply { hits, complete: true, messages: 0 }));
+        let honest = indexer(security, &[]).await;
+        let asked = indexer(security, &[liar.addr, honest.local_addr()]).await;
+        asked.neighbors_reach(2).await;
+        let mut holders = Vec::new();
+        for seed in 1..=10 {
+            let peer = Peer::join(seed, honest.local_addr(), security).await;
+            peer.register([real.clone()]).await;
+            holders.push(peer);
+        }
+        let asker = Peer::join(99, asked.local_addr(), security).await;
+        let reply = asker.query("a", 1).await;
+        let is_real = |node: &NodeId| holders.iter().any(|peer| peer.holder.unwrap().node == *node);
+        let found: Vec<NodeId> = reply.hits[0].at().iter().map(|holder| holder.node).collect();
+        assert_eq!(found.iter().filter(|node| is_real(node)).count(), HOLDERS_OF_NEIGHBOR_MAX, "{found:?}");
+        assert!(found.len() <= 2 * HOLDERS_OF_NEIGHBOR_MAX);
+        assert!(found.iter().take(2).any(is_real), "{found:?}");
+    })
+    .await;
+}
+
+/// A hit with as many holders as fit, each a made-up node at the same address.
+fn hit_of_many(record: SignedRecord) -> Hit {
+    let third_party = SocketAddr::from(([127, 0, 0, 1], 9));
+    let holder = |seed| ListedHolder::new(identity(seed).fresh_reach([third_party]));
+    Hit { record, holders: List::first_of((2000..).map(holder).take(HOLDERS_MAX)) }
+}
+
+#[tokio::test]
+async fn holders_in_the_words_of_others_are_left_out() {
+    let real = record(ORIGIN, "a", 1);
+    over_both(async |security| {
+        let here = SocketAddr::from(([127, 0, 0, 1], 9));
+        let honest = identity(ORIGIN).fresh_reach([here]);
+        let expired = identity(3).sign_reach([here], nekoproto::clock::unix_ms() - 13 * 3600 * 1000);
+        let mut forged = codec::encode(honest.signed()).unwrap();
+        forged[1..33].copy_from_slice(identity(4).id().as_bytes()); // the node comes first, after its length
+        let forged = ListedHolder { reach: codec::decode(&forged).unwrap(), addrs: 1, partial: false };
+        let holders = [expired, honest].map(ListedHolder::new).into_iter();
+        let behind = ListedHolder::new(identity(5).fresh_reach([here]));
+        let hit = Hit { record: real.clone(), holders: List::first_of(holders.chain([forged, behind])) };
+        let hits = List::first_of([hit]);
+        let liar =
+            Fake::begin(ATTACKER, security, Habit::Says(QueryReply { hits, complete: true, messages: 0 }));
+        let asked = indexer(security, &[liar.addr]).await;
+        asked.neighbors_reach(1).await;
+        let asker = Peer::join(99, asked.local_addr(), security).await;
+        assert_eq!(self::hits(&asker.query("a", 1).await), [(1, nodes([ORIGIN]))]);
+    })
+    .await;
+}
+
+/// Goal: a peer is listed only where its connection comes from, in its own words, and if the clocks agree.
+#[tokio::test]
+async fn peer_is_listed_where_its_connection_comes_from() {
+    over_both(async |security| {
+        let indexer = indexer(security, &[]).await;
+        let mut peer = Peer::join(ORIGIN, indexer.local_addr(), security).await;
+        peer.register([record(ORIGIN, "a", 1)]).await;
+        let here = peer.holder.take().unwrap();
+        let (origin, elsewhere) = (identity(ORIGIN), SocketAddr::from(([192, 0, 2, 1], 80)));
+        let introduce = async |reach: nekoproto::VerifiedReach| {
+            peer.client.introduce(patient(), reach.into_signed()).await.unwrap()
+        };
+        let introduction = introduce(origin.fresh_reach([elsewhere, here.addr])).await.unwrap();
+        assert_eq!((introduction.listed_at, introduction.seen_at), (2, here.addr.ip()));
+        assert_eq!(peer.search("a").await.hits[0].at(), [here]);
+        let now_ms = nekoproto::clock::unix_ms();
+        for hours in [11, 37] {
+            let late = origin.sign_reach([here.addr], now_ms + hours * 3600 * 1000);
+            assert_eq!(introduce(late).await, Err(Refusal::ClocksApart), "{hours} hours");
+        }
+        assert_eq!(introduce(identity(ATTACKER).fresh_reach([here.addr])).await, Err(Refusal::Forged));
+        assert_eq!(introduce(origin.fresh_reach([elsewhere])).await.unwrap().listed_at, 0);
+        assert!(peer.search("a").await.hits.is_empty(), "it cannot be reached");
     })
     .await;
 }

@@ -155,3 +155,19 @@ async fn events_come_in_order_and_what_was_missed_is_told() {
     let mut rest = Vec::new();
     let _ = stream.read_to_end(&mut rest);
 }
+
+/// Goal: connections that bring no request keep nobody out. Method: more of them than there are places, all of this
+/// machine, as is who comes then.
+#[test]
+fn connections_that_bring_no_request_keep_nobody_out() {
+    nekoproto::transport::raise_file_limit();
+    let door = open(echo(), Guard::default());
+    let addr = door.local_addr();
+    let mut working = send(addr, "GET /hello HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let silent: Vec<_> = (0..2500).map(|_| std::net::TcpStream::connect(addr).unwrap()).collect();
+    assert_eq!(status(&hello(addr)), 200);
+    let mut first = [0; 15];
+    working.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 200 OK");
+    drop(silent);
+}

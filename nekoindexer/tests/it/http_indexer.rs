@@ -93,7 +93,8 @@ async fn what_nodes_do_is_counted() {
         let found = metrics(addr).await;
         let counted =
             |sample: &str| found.get(sample).copied().unwrap_or_else(|| panic!("{sample} of {found:?}"));
-        assert_eq!(counted("nekop2p_indexer_requests_total{kind=\"query\"}"), 3.0);
+        // And perhaps the probe of the other end, which sees a guest.
+        assert!((3.0..=4.0).contains(&counted("nekop2p_indexer_requests_total{kind=\"query\"}")));
         assert_eq!(counted("nekop2p_indexer_requests_total{kind=\"search\"}"), 1.0);
         assert_eq!(counted("nekop2p_indexer_requests_total{kind=\"register\"}"), 2.0);
         assert_eq!(counted("nekop2p_indexer_drops_total{reason=\"forged\"}"), 1.0);
@@ -109,12 +110,16 @@ async fn what_nodes_do_is_counted() {
         let status = http::json(addr, "/status").await;
         assert_eq!(status["node"], near.node().to_string());
         assert_eq!(status["listen"], near.local_addr().to_string());
-        assert_eq!(
-            (&status["names"], &status["queries"], &status["holders"]),
-            (&1.into(), &4.into(), &1.into())
-        );
+        assert_eq!((&status["names"], &status["holders"]), (&1.into(), &1.into()));
+        assert!((4..=5).contains(&status["queries"].as_u64().unwrap()), "{status}");
         assert_eq!((&status["drops"]["forged"], &status["drops"]["busy"]), (&1.into(), &0.into()));
-        let neighbor = &status["neighbors"][0];
+        // The other end sees a guest, which is told of names a second later.
+        let neighbor = &eventually(async || {
+            let neighbor = http::json(addr, "/status").await["neighbors"][0].take();
+            (neighbor["summary_trusted"] == true).then_some(neighbor)
+        })
+        .await;
+        assert_eq!((&neighbor["standing"], &neighbor["asked"]), (&"configured".into(), &true.into()));
         assert_eq!(neighbor["addr"], far.local_addr().to_string());
         assert_eq!(neighbor["node"], far.node().to_string());
         let flags = ["connected", "configured", "late", "summary_trusted"].map(|flag| neighbor[flag] == true);

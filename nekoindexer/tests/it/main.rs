@@ -6,6 +6,7 @@
 mod common;
 mod config;
 mod find;
+mod guests;
 mod heartbeats;
 mod hostile;
 mod http_door;
@@ -15,7 +16,10 @@ mod leases;
 mod links;
 mod neighbors;
 mod network;
+mod overload;
 mod program;
+mod shares;
+mod signals;
 mod sim;
 mod summaries;
 mod trace;

@@ -52,7 +52,7 @@ async fn part_of_a_file_is_found_from_anywhere_as_a_part_until_it_is_the_whole()
         let reader = Peer::join(2, reader, security).await;
         let holders = async |ttl_hops| {
             let reply = asker.query("a", ttl_hops).await;
-            reply.hits.first().map_or_else(Vec::new, |hit| hit.holders.to_vec())
+            reply.hits.first().map_or_else(Vec::new, nekoproto::Hit::at)
         };
         let whole = reader.holder.unwrap();
         let part = Holder { partial: true, ..whole };

@@ -47,7 +47,21 @@ impl Running {
     }
 
     async fn begin_on(listen: &str, args: &[&str]) -> Self {
-        let mut child = command(&[&["--listen", listen], args].concat()).spawn().unwrap();
+        Self::of(command(&[&["--listen", listen], args].concat())).await
+    }
+
+    /// The same, allowed to open this number of files and sockets.
+    pub(crate) async fn begin_with_files(files: u32) -> Self {
+        let program = env!("CARGO_BIN_EXE_nekoindexer");
+        let line = format!("ulimit -n {files}; exec {program} --listen 127.0.0.1:0");
+        let mut command = Command::new("sh");
+        command.args(["-c", &line]).env_clear().kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Self::of(command).await
+    }
+
+    async fn of(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = stdout.next_line().await.unwrap().unwrap_or_default();
         let addr = first.strip_prefix("listening on ").and_then(|addr| addr.parse().ok());

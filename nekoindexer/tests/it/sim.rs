@@ -34,9 +34,6 @@ static RECORDS: LazyLock<Vec<Vec<ListedRecord>>> = LazyLock::new(|| {
 /// Runs `case` with many seeds and names the one that fails.
 #[expect(clippy::print_stderr, reason = "the seed of a failure is what repeats it")]
 fn for_each_seed(mut case: impl FnMut(&mut StdRng)) {
-    // The map of seen ids needs a timer, even though nothing here waits.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let _entered = runtime.enter();
     for seed in 0..SEEDS {
         let mut run = || case(&mut StdRng::seed_from_u64(seed));
         if let Err(panic) = catch_unwind(AssertUnwindSafe(&mut run)) {
@@ -162,7 +159,7 @@ fn update_costs_a_full_mesh_of_n_n_minus_1_messages() {
 fn few_holders(count: usize, rng: &mut StdRng) -> BTreeMap<usize, Holding> {
     let mut nodes: Vec<usize> = (0..count).collect();
     nodes.shuffle(rng);
-    nodes.truncate(nekoproto::limits::HOLDERS_MAX);
+    nodes.truncate(nekoproto::limits::HOLDERS_OF_NEIGHBOR_MAX);
     let mut any = || {
         let record = RECORDS[rng.random_range(0..RECORDS.len())][rng.random_range(0..3)].clone();
         Holding { record, partial: rng.random_bool(0.3) }
@@ -193,7 +190,7 @@ fn found(reply: &QueryReply) -> Held {
     for hit in reply.hits.iter() {
         let record = hit.record.unverified();
         assert!(hit.holders.is_sorted_by_key(|holder| holder.partial), "a part before the whole");
-        let holders = hit.holders.iter().map(|holder| (holder.node, holder.addr, holder.partial));
+        let holders = hit.at().into_iter().map(|holder| (holder.node, holder.addr, holder.partial));
         let twice = found.insert((record.origin, record.version.get()), holders.collect());
         assert_eq!(twice, None, "one version twice");
     }

@@ -5,7 +5,7 @@ use std::{env, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 use clap::{Parser, Subcommand, ValueEnum};
 use nekoindexer::{
     config::DEFAULT_PORT,
-    settings::{CommonArgs, Program, Tool, units as memory},
+    settings::{self, AccessArgs, CommonArgs, Program, Tool, units as memory},
 };
 use nekoproto::{
     Mode, NetworkName,
@@ -65,11 +65,14 @@ pub struct NodeArgs {
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
     /// The network to belong to; networks do not mix [default: nekop2p]
-    #[arg(long, global = true, value_name = "NAME", value_parser = network)]
+    #[arg(long, global = true, value_name = "NAME", value_parser = settings::network)]
     pub network: Option<NetworkName>,
     /// Plain TCP instead of TLS; all nodes of a network must agree
     #[arg(long, global = true)]
     pub insecure: bool,
+    /// Whom it connects with.
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// Output for machines: one JSON object
     #[arg(long, global = true)]
     pub json: bool,
@@ -149,6 +152,10 @@ pub enum Command {
     Verb(Verb),
     /// Keep serving what is published, until Ctrl-C or SIGTERM
     Serve,
+    /// Print the id of this peer, which lists of allowed nodes name; its key is made if there is none
+    Id,
+    /// Examine the catalogue; rebuild one that is damaged or lost from the files here and from what indexers know
+    Repair,
     /// The whole story in one process, on real files in a temporary folder
     Demo {
         /// MiB of the large file
@@ -178,13 +185,13 @@ impl Program for Args {
         }
     }
 
+    fn access(&mut self) -> &mut AccessArgs {
+        &mut self.node.access
+    }
+
     fn validate(&self) -> Result<(), String> {
         self.node.validate()
     }
-}
-
-fn network(text: &str) -> Result<NetworkName, String> {
-    NetworkName::try_from(text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
@@ -202,6 +209,7 @@ impl NodeArgs {
             data_dir: self.data_dir.clone(),
             network: self.network.clone().unwrap_or_default(),
             security: self.security(),
+            access: self.access.loaded.clone(),
             ttr: self.policy.ttr.map(|secs| Duration::from_secs(secs.into())),
             limit_up: self.limit_up,
             limit_down: self.limit_down,

@@ -175,6 +175,7 @@ fn endpoint(args: &NodeArgs) -> anyhow::Result<Arc<Endpoint>> {
         role: Role::Peer,
         network: args.network.clone().unwrap_or_default(),
         security: args.security(),
+        access: args.access.loaded.clone(),
     })?)
 }
 
@@ -210,6 +211,7 @@ async fn start(args: &NodeArgs) -> Result<IndexerHandle, StartError> {
         listen,
         network: args.network.clone().unwrap_or_default(),
         security: args.security(),
+        access: args.access.loaded.clone(),
         announce: !args.no_discovery,
         // It stays the same, so that tickets that name it stay good.
         data_dir: Some(args.data_dir()),
@@ -230,7 +232,7 @@ async fn start(args: &NodeArgs) -> Result<IndexerHandle, StartError> {
 /// Starts an indexer; one with a new key where that of the data folder cannot be had, as the peer will say why.
 async fn spawn(config: nekoindexer::Config) -> Result<IndexerHandle, StartError> {
     match Indexer::spawn(config.clone()).await {
-        Err(StartError::DataDir { .. } | StartError::Identity(_)) => {
+        Err(StartError::DataDir(_) | StartError::Identity(_)) => {
             Indexer::spawn(nekoindexer::Config { data_dir: None, ..config }).await
         }
         started => started,

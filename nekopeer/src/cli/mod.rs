@@ -13,8 +13,10 @@ mod names;
 mod one_shot;
 mod output;
 mod reach;
+mod repair;
 mod repl;
 mod run;
+mod serving;
 mod show;
 mod stop;
 mod terminal;
@@ -67,6 +69,8 @@ pub fn execute(args: Args) -> Ended {
     let running = async {
         match command {
             Some(Command::Demo { size_mib }) => demo::run(&output, size_mib).await,
+            Some(Command::Id) => one_shot::id(&node, output),
+            Some(Command::Repair) => repair::run(&node, output).await,
             Some(Command::Serve) => one_shot::serve(&node, output).await,
             Some(Command::Tool(_)) => Ok(Ended::Well), // carried out before
             Some(Command::Verb(verb)) => one_shot::run_verb(&node, verb, output).await,

@@ -3,16 +3,17 @@
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use nekoproto::{Identity, private_folder};
 use tokio::time::sleep;
 
 use super::{
     Ended,
     args::NodeArgs,
     choose, flags,
-    hosting::Hosted,
     output::Output,
     reach::{LOCKED_MAX, Need, Reached, reach, running},
     run::{Run, run},
+    serving::serve_until,
     stop::Stop,
     verbs::{Saying, Verb},
 };
@@ -20,6 +21,7 @@ use crate::{
     commands::{Answer, Command, no_input},
     door::{DoorError, Facts},
     json::JobsJson,
+    peer::KEY_FILE,
     storage::lock::DataLock,
 };
 
@@ -132,7 +134,7 @@ async fn on_reached(
     if let (Run::Ended(ended), Need::Serving) = (&ended, need) {
         match reached {
             Reached::Here(hosted) if matches!(ended, Ended::Well | Ended::Partly) => {
-                serve_until(hosted, output, stop).await;
+                serve_until(hosted, args, output, stop).await;
             }
             Reached::There(caller) if *ended == Ended::Well => {
                 let facts @ Facts { process, node, .. } = &caller.facts;
@@ -160,7 +162,7 @@ pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<End
     };
     hosted.show_events(false, output);
     tokio::select! {
-        () = hosted.host.peer.indexers_tried() => serve_until(&hosted, output, &mut stop).await,
+        () = hosted.host.peer.indexers_tried() => serve_until(&hosted, args, output, &mut stop).await,
         () = stop.wait() => {}
         () = hosted.stopped() => {}
     }
@@ -171,13 +173,17 @@ pub(super) async fn serve(args: &NodeArgs, output: Output) -> anyhow::Result<End
     Ok(Ended::Well)
 }
 
-async fn serve_until(hosted: &Hosted, output: Output, stop: &mut Stop) {
-    let facts = &hosted.facts;
-    output.note(&format!("serving on {} as {}, Ctrl-C stops", facts.addr(), facts.node));
-    tokio::select! {
-        () = stop.wait() => {}
-        () = hosted.stopped() => {}
+/// Prints the id of the peer of this data folder; its key is made if there is none.
+pub(super) fn id(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
+    let folder = args.data_dir();
+    let key = folder.join(KEY_FILE);
+    private_folder(&folder)?;
+    let node = Identity::load_or_create(&key)?.id();
+    match output.is_json() {
+        true => output.object(&serde_json::json!({ "node": node.to_string() }))?,
+        false => output.line(&node.to_string())?,
     }
+    Ok(Ended::Well)
 }
 
 /// Ends the peer that runs on the data folder, and waits until it is gone; `None` if the user has no patience.

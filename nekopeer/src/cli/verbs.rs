@@ -158,7 +158,7 @@ pub struct Which {
     #[arg(long, value_name = "ID", value_parser = id_digits)]
     origin: Option<String>,
     /// Replace a file that stands there and is no copy from here, or keep both where its name differs
-    /// only in case or in the Unicode form of its letters
+    /// only in case or in the Unicode form of its letters; fetch a file larger than the free disk
     #[arg(long)]
     force: bool,
 }

@@ -68,7 +68,7 @@ impl Answer {
     /// Runs `work` and reports its progress while it runs.
     pub(super) async fn reporting<T>(&self, progress: &Arc<Progress>, work: impl Future<Output = T>) -> T {
         let mut ticks = interval_at(Instant::now() + PROGRESS_AFTER, PROGRESS_EVERY);
-        let (mut last, mut last_parts) = (None, Vec::new());
+        let (mut last, mut last_parts, mut was_told) = (None, Vec::new(), false);
         tokio::pin!(work);
         loop {
             tokio::select! {
@@ -79,6 +79,11 @@ impl Answer {
                     if last != Some(now) && self.0.try_send(Reply::Progress(now)).is_ok() {
                         last = Some(now);
                     }
+                    // Once for each time that it waits.
+                    was_told = match progress.waiting_for() {
+                        Some(text) => was_told || self.0.try_send(Reply::Note(text)).is_ok(),
+                        None => false,
+                    };
                     let parts = progress.parts().into_iter().take(PARTS_MAX);
                     let parts: Vec<_> = parts.map(|(name, part)| (name, Snapshot::of(&part))).collect();
                     if last_parts != parts && self.0.try_send(Reply::Parts(parts.clone())).is_ok() {

@@ -164,10 +164,11 @@ impl From<&SearchError> for FailureKind {
 impl From<&StoreError> for FailureKind {
     fn from(error: &StoreError) -> Self {
         match error {
-            StoreError::Full(_) | StoreError::FullDownload { .. } => Self::Full,
-            StoreError::Busy(_) | StoreError::ChangedMeanwhile(_) | StoreError::NotAPlace(_) => {
-                Self::Conflict
-            }
+            StoreError::Full(_) | StoreError::FullDownload { .. } | StoreError::TooLarge { .. } => Self::Full,
+            StoreError::Busy(_)
+            | StoreError::ChangedMeanwhile(_)
+            | StoreError::NotAPlace { .. }
+            | StoreError::Swapped(_) => Self::Conflict,
             StoreError::Escapes(_) => Self::Invalid,
             StoreError::Io { source, .. } => match source.kind() {
                 // A file stands where a folder is needed, or the other way round.

@@ -75,7 +75,8 @@ impl Stamp {
         }
     }
 
-    fn of_stat(stat: &Stat) -> Self {
+    /// The stamp of a file with this status.
+    pub(crate) fn of_stat(stat: &Stat) -> Self {
         Self {
             size: stat.st_size.cast_unsigned(),
             modified_ns: ns(stat.st_mtime, stat.st_mtime_nsec),
@@ -94,6 +95,11 @@ impl Stamp {
     /// the last change.
     pub(crate) fn is_moved_to(&self, there: &Self) -> bool {
         Self { changed_ns: there.changed_ns, ..*self } == *there
+    }
+
+    /// Whether both are of the same file, changed or not.
+    pub(crate) const fn is_same_file(&self, other: &Self) -> bool {
+        self.inode == other.inode && self.device == other.device
     }
 
     /// Whether an equal stamp proves that the file, hashed at `hashed_at_ns`, is unchanged.

@@ -41,7 +41,7 @@ pub(crate) async fn knock(data_dir: &Path) -> Result<Caller, DoorError> {
         _ => DoorError::Broken(data_dir.to_owned(), error),
     };
     let stream = connect(data_dir).await?;
-    let (mut receiver, sender) = split(stream, REPLY_BYTES_MAX, REQUEST_BYTES_MAX);
+    let (mut receiver, sender) = split(stream, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, None);
     let version: u32 = receiver.next().await.map_err(failed)?.ok_or_else(nobody)?;
     if version != DOOR_VERSION {
         return Err(DoorError::OtherVersion(data_dir.to_owned()));

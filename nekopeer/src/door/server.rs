@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::{
     Facts, Request,
-    frames::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Receiver, Sender, split},
+    frames::{REPLY_BYTES_MAX, REQUEST_BYTES_MAX, Receiver, Room, Sender, split},
     place::Place,
 };
 use crate::{
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Version of what is said at the door; the first frame of a connection.
-pub(super) const DOOR_VERSION: u32 = 4;
+pub(super) const DOOR_VERSION: u32 = 5;
 /// Connections at once: more than commands, so that `stop` is always heard.
 const CONNECTIONS_MAX: usize = COMMANDS_MAX + 64;
 /// Time limit for a caller to say its command.
@@ -64,6 +64,8 @@ struct Shared {
     host: Arc<Host>,
     facts: Facts,
     connections: Arc<Semaphore>,
+    /// Room for what they send.
+    room: Room,
     /// No new connections.
     closing: CancellationToken,
     /// The end of all connections.
@@ -91,6 +93,7 @@ impl Door {
             host: Arc::clone(host),
             facts,
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            room: Room::default(),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
             ending: Mutex::new(Ending::Stopped),
@@ -171,7 +174,7 @@ impl Shared {
                 return;
             }
         }
-        let (mut receiver, mut sender) = split(stream, REQUEST_BYTES_MAX, REPLY_BYTES_MAX);
+        let (mut receiver, mut sender) = split(stream, REQUEST_BYTES_MAX, REPLY_BYTES_MAX, Some(&self.room));
         if let Err(error) = self.serve(&mut receiver, &mut sender).await {
             debug!(%error, "a caller left");
         }

@@ -114,8 +114,12 @@ async fn caller_that_takes_nothing_of_a_long_list_holds_up_nobody() {
     // One that cannot be told: its end of the socket takes nothing, and is not closed.
     let (deaf, let_in) = UnixStream::pair().unwrap();
     let deaf = deaf.into_std().unwrap();
-    let (mut receiver, mut sender) =
-        split(UnixStream::from_std(deaf.try_clone().unwrap()).unwrap(), REPLY_BYTES_MAX, REQUEST_BYTES_MAX);
+    let (mut receiver, mut sender) = split(
+        UnixStream::from_std(deaf.try_clone().unwrap()).unwrap(),
+        REPLY_BYTES_MAX,
+        REQUEST_BYTES_MAX,
+        None,
+    );
     let asking = async {
         receiver.next::<u32>().await.unwrap();
         receiver.next::<Facts>().await.unwrap();
@@ -178,7 +182,7 @@ async fn caller_that_is_sent_away_is_greeted_and_may_ask_anew() {
     for is_last in [[false; 4], [true; 4], [true; 4], [true; 4]].concat() {
         let (caller, let_in) = UnixStream::pair().unwrap();
         fixture.door.let_in(let_in, is_last).await;
-        let (mut receiver, _sender) = split(caller, REPLY_BYTES_MAX, REQUEST_BYTES_MAX);
+        let (mut receiver, _sender) = split(caller, REPLY_BYTES_MAX, REQUEST_BYTES_MAX, None);
         assert_eq!(receiver.next::<u32>().await.unwrap(), Some(DOOR_VERSION));
         assert!(receiver.next::<Facts>().await.unwrap().is_some());
         let told = receiver.next::<Reply>().await.unwrap();

@@ -55,7 +55,8 @@ pub enum DownloadError {
         others: Vec<NodeId>,
     },
     /// The origin that was asked for does not offer the file; others do.
-    #[error("no origin {origin} offers {name}, but {} does", some_of(.others))]
+    #[error("no origin {origin} offers {name}, but {} does{}", some_of(.others),
+        if *.complete { "" } else { " (the answer is incomplete: not all that offer it are listed)" })]
     OthersOffer {
         /// The name.
         name: FileName,
@@ -63,6 +64,8 @@ pub enum DownloadError {
         origin: String,
         /// Those that offer a file under the name.
         others: Vec<NodeId>,
+        /// Whether every indexer in reach answered with all that it knows.
+        complete: bool,
     },
     /// This peer is the file's origin.
     #[error("{0} is published by this peer itself: it is here already, ls says where")]
@@ -148,6 +151,11 @@ pub enum DownloadError {
 }
 
 impl DownloadError {
+    /// Whether an answer with room for more might have had it.
+    pub(super) const fn is_incomplete(&self) -> bool {
+        matches!(self, Self::NotFound { complete: false, .. } | Self::OthersOffer { complete: false, .. })
+    }
+
     /// Whether it may be found where no indexer looks.
     pub(super) const fn is_not_found(&self) -> bool {
         matches!(
@@ -184,7 +192,7 @@ impl DownloadError {
             | Self::Pipe { .. } => false,
             Self::Store(error) => !matches!(
                 error,
-                StoreError::Escapes(_) | StoreError::NotAPlace(_) | StoreError::ChangedMeanwhile(_)
+                StoreError::Escapes(_) | StoreError::NotAPlace { .. } | StoreError::ChangedMeanwhile(_)
             ),
             Self::Catalogue(error) => {
                 matches!(error, CatalogueError::Full(_) | CatalogueError::Database { .. })

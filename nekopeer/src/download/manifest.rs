@@ -1,19 +1,29 @@
 //! The manifest of a version: implied by the record if possible, otherwise fetched from a holder.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+use futures::{StreamExt, stream::FuturesUnordered};
 use nekoproto::{Holder, Manifest, VerifiedRecord};
+use tokio::time::timeout;
 
 use super::{
     Downloader,
     error::{DownloadError, exhausted},
     swarm::{
-        Begin,
+        Begin, SILENCE_TOLD,
         busy::Busy,
+        named,
         source::{FetchError, Source},
     },
 };
-use crate::{content::outboard::Segments, util::tasks::blocking};
+use crate::{
+    content::outboard::Segments,
+    util::{progress::Progress, tasks::blocking},
+};
+
+/// Sources asked for the manifest at once, and the time that each has before the next is asked too.
+const ASKED_MAX: usize = 3;
+const ASK_ANOTHER_AFTER: Duration = Duration::from_secs(1);
 
 /// What to fetch, and the sources to start with.
 pub(super) struct Plan {
@@ -25,8 +35,9 @@ pub(super) struct Plan {
 }
 
 impl Downloader {
-    /// The manifest of `record`, from the first of `sources` that has it, unless the record implies it.
-    pub(super) async fn find_manifest(
+    /// The manifest of `record`, from the first of `sources` that delivers it, unless the record implies it. While one
+    /// takes its time, others are asked too.
+    async fn find_manifest(
         &self,
         record: &VerifiedRecord,
         sources: &[Holder],
@@ -36,29 +47,62 @@ impl Downloader {
             return Ok(Plan { manifest: Arc::new(manifest), encoded: encoded.into(), outboard: None, begin });
         }
         let (mut last, mut busy) = (None, Busy::default());
-        let mut asked: Vec<usize> = (0..begin.len()).collect();
+        let mut waiting: VecDeque<usize> = (0..begin.len()).collect();
+        let (mut asked, mut refused) = (FuturesUnordered::new(), Vec::new());
         loop {
-            let mut refused = Vec::new();
-            for place in asked {
+            if asked.len() < ASKED_MAX
+                && let Some(place) = waiting.pop_front()
+            {
                 let holder = begin[place].0;
-                match self.manifest_from(record, &holder).await {
-                    Ok((source, (manifest, encoded), outboard)) => {
-                        begin[place].1 = source;
-                        let (manifest, outboard) = (Arc::new(manifest), outboard.map(Arc::new));
-                        return Ok(Plan { manifest, encoded: encoded.into(), outboard, begin });
-                    }
-                    Err(error) => {
-                        refused.extend(error.is_busy().then_some(place));
-                        last = Some(format!("source {} at {}: {error}", holder.node.short(), holder.addr));
-                    }
+                asked.push(async move { (place, self.manifest_from(record, &holder).await) });
+            }
+            if asked.is_empty() {
+                if refused.is_empty() || busy.is_over() {
+                    return Err(exhausted(record, last));
+                }
+                tokio::time::sleep(busy.pause()).await;
+                waiting.extend(refused.drain(..));
+                continue;
+            }
+            let is_another = !waiting.is_empty() && asked.len() < ASKED_MAX;
+            let (place, found) = tokio::select! {
+                Some(ended) = asked.next() => ended,
+                () = tokio::time::sleep(ASK_ANOTHER_AFTER), if is_another => continue,
+            };
+            match found {
+                Ok((source, (manifest, encoded), outboard)) => {
+                    begin[place].1 = source;
+                    drop(asked);
+                    let (manifest, outboard) = (Arc::new(manifest), outboard.map(Arc::new));
+                    return Ok(Plan { manifest, encoded: encoded.into(), outboard, begin });
+                }
+                Err(error) => {
+                    refused.extend(error.is_busy().then_some(place));
+                    last = Some(format!("{}: {error}", named(&begin[place].0)));
                 }
             }
-            if refused.is_empty() || busy.is_over() {
-                return Err(exhausted(record, last));
-            }
-            asked = refused;
-            tokio::time::sleep(busy.pause()).await;
         }
+    }
+
+    /// As [`find_manifest`](Self::find_manifest); if it takes long, the user is told what is waited for.
+    pub(super) async fn find_plan(
+        &self,
+        record: &VerifiedRecord,
+        sources: &[Holder],
+        progress: &Progress,
+    ) -> Result<Plan, DownloadError> {
+        let finding = self.find_manifest(record, sources);
+        tokio::pin!(finding);
+        if let Ok(found) = timeout(SILENCE_TOLD, &mut finding).await {
+            return found;
+        }
+        let sources: Vec<String> = sources.iter().map(named).collect();
+        let text =
+            format!("waiting for the list of chunks of {} from {}", record.name, sources.join(" and "));
+        progress.waits_for(Some(text));
+        let found = finding.await;
+        progress.waits_for(None);
+        found
     }
 
     async fn manifest_from(&self, record: &VerifiedRecord, holder: &Holder) -> Result<Found, FetchError> {

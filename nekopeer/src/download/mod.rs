@@ -32,7 +32,8 @@ pub(crate) use self::file::look_alikes::LookAlikes;
 pub use self::{error::DownloadError, many::Downloads};
 use self::{file::destination::Destination, swarm::Report};
 use crate::{
-    indexers::{Answer, Indexers, Scope, via::Via},
+    content::stamp::Stamp,
+    indexers::{Answer, Indexers, Scope, Wishes, via::Via},
     library::Library,
     peers::Peers,
     serve::partial_files::PartialFiles,
@@ -56,7 +57,7 @@ pub struct DownloadOptions {
     /// id, or `any`. The choice is remembered.
     pub origin: Option<String>,
     /// Replace an existing file that is not a copy of this peer's; store the file next to one whose name
-    /// other systems treat as equal.
+    /// other systems treat as equal; fetch one that is larger than what the disk has free.
     pub force: bool,
     /// Hops the query travels.
     pub ttl_hops: u8,
@@ -65,6 +66,9 @@ pub struct DownloadOptions {
     /// Indexers that are asked besides the peer's own.
     pub via: Via,
 }
+
+/// How often others are searched for where none of the sources found delivers.
+const SEARCHES_MAX: usize = 3;
 
 /// Instead of an origin: any; one that was chosen before is forgotten.
 pub(crate) const ANY_ORIGIN: &str = "any";
@@ -177,7 +181,7 @@ impl Downloader {
                 (target.record, path, Report::default(), true)
             }
             Destination::Replaceable(stamp) => {
-                let (entry, report) = self.obtain(target, stamp, options, progress, stop).await?;
+                let (entry, report) = self.obtain_anywhere(target, stamp, options, progress, stop).await?;
                 self.indexers.offer([&entry.record]).await;
                 (entry.record, entry.path, report, false)
             }
@@ -203,13 +207,73 @@ impl Downloader {
     ) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let scope = Scope::Network { ttl_hops: options.ttl_hops };
-        let found = match self.peers.search(name, scope, &options.via).await {
+        let mut found = match self.peers.search(name, scope, &options.via).await {
             Ok(Answer { candidates, complete }) => self.choose(name, options, candidates, complete),
             Err(error) => Err(error.into()),
         };
+        let digits = options.origin_of(name).and_then(|digits| digits.to_owned().try_into().ok());
+        if let (Some(origin), Err(error)) = (digits, &found)
+            && error.is_incomplete()
+        {
+            // Of many origins an answer has room for some: this one is asked for by its id.
+            let wishes = Wishes { origin: Some(origin), without: Vec::new() };
+            match self.search_again(name, options, &wishes).await {
+                Some(Err(DownloadError::NotFound { complete: true, .. })) => {
+                    if let Err(DownloadError::OthersOffer { complete, .. }) = &mut found {
+                        *complete = true;
+                    }
+                }
+                Some(again) => found = again,
+                None => {}
+            }
+        }
         let found = self.ask_further(vec![(name.clone(), found)], options).await.remove(0).1;
         self.note_choices(found.iter(), options).await;
         found
+    }
+
+    /// Searches for what meets `wishes`; none if nobody answered.
+    async fn search_again(
+        &self,
+        name: &FileName,
+        options: &DownloadOptions,
+        wishes: &Wishes,
+    ) -> Option<Result<Target, DownloadError>> {
+        let scope = Scope::Network { ttl_hops: options.ttl_hops };
+        let answer = self.indexers.search_again(name, scope, &options.via, wishes).await.ok()?;
+        Some(self.choose(name, options, answer.candidates, answer.complete))
+    }
+
+    /// Obtains `target` as [`obtain`](Self::obtain) does; if none of its sources delivers it, asks for others, at most
+    /// [`SEARCHES_MAX`] times.
+    async fn obtain_anywhere(
+        &self,
+        mut target: Target,
+        replaceable: Option<Stamp>,
+        options: &DownloadOptions,
+        progress: &Arc<Progress>,
+        stop: &CancellationToken,
+    ) -> Result<(Entry, Report), DownloadError> {
+        let mut wishes = Wishes { origin: None, without: Vec::new() };
+        for _ in 0..SEARCHES_MAX {
+            let (record, tried) = (target.record.clone(), target.sources.clone());
+            let failure = match self.obtain(target, replaceable, options, progress, stop).await {
+                Err(failure @ DownloadError::SourcesExhausted { .. }) => failure,
+                ended => return ended,
+            };
+            wishes.without.extend(tried.iter().map(|source| source.node.tag()));
+            target = match self.search_again(&record.name, options, &wishes).await {
+                Some(Ok(mut other)) if other.record.content == record.content => {
+                    other.sources.retain(|source| !wishes.without.contains(&source.node.tag()));
+                    other
+                }
+                _ => return Err(failure),
+            };
+            if target.sources.is_empty() {
+                return Err(failure);
+            }
+        }
+        self.obtain(target, replaceable, options, progress, stop).await
     }
 
     /// Remembers whose files were asked for, so that later downloads of these names choose the same.
@@ -259,7 +323,7 @@ impl Downloader {
         let mut target = choose(candidates, origin.as_deref()).map_err(|why| match (why, before) {
             (NoChoice::NoHit, None) if !others.is_empty() => {
                 let origin = origin.clone().unwrap_or_default(); // it was asked for, or there were a hit
-                DownloadError::OthersOffer { name: name.clone(), origin, others }
+                DownloadError::OthersOffer { name: name.clone(), origin, others, complete }
             }
             (NoChoice::NoHit, Some(origin)) if !others.is_empty() => {
                 DownloadError::ChosenGone { name: name.clone(), origin, others }

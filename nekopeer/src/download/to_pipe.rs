@@ -21,6 +21,7 @@ use super::{
     file::{
         assembly::{AssembleError, Assembly},
         reuse::LocalChunks,
+        room::{ASKED_FROM, refuse_too_large},
     },
     swarm::transfer::Transfer,
 };
@@ -69,7 +70,12 @@ impl Downloader {
         let record = target.record;
         let is_whole = range == (0..record.size);
         progress.set_total(record.size);
-        let plan = self.find_manifest(&record, &target.sources).await?;
+        let takes = range.end.saturating_sub(range.start);
+        if takes >= ASKED_FROM && !options.force {
+            let folder = self.library.data_dir.join("pipe");
+            blocking(move || refuse_too_large(&folder, &folder, takes)).await?;
+        }
+        let plan = self.find_plan(&record, &target.sources, progress).await?;
         let (assembly, local, file) = {
             let (record, manifest) = (record.clone(), Arc::clone(&plan.manifest));
             let (outboard, range) = (plan.outboard.clone(), range.clone());

@@ -15,6 +15,7 @@ use super::{
         destination::place_for,
         placement::{NewCopy, put_in_place},
         reuse::LocalChunks,
+        room::{ASKED_FROM, refuse_too_large},
     },
     keep,
     manifest::Plan,
@@ -47,7 +48,15 @@ impl Downloader {
         let Target { record, sources } = target;
         let origin = sources.iter().find(|source| source.node == record.origin);
         let origin_addr = origin.map(|origin| origin.addr);
-        let plan = self.find_manifest(&record, &sources).await?;
+        if record.size >= ASKED_FROM && !options.force {
+            let (record, options) = (record.clone(), options.clone());
+            let ask = move |library: &Arc<Library>| {
+                let place = place_for(library, &record.name, &options)?;
+                refuse_too_large(place.path(), &place.partial_path(&record.content), record.size)
+            };
+            self.library.blocking(ask).await?;
+        }
+        let plan = self.find_plan(&record, &sources, progress).await?;
         // Ends the work on the disk soon after this future is dropped too.
         let stop = stop.child_token();
         let _stop = stop.clone().drop_guard();

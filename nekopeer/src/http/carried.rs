@@ -1,6 +1,6 @@
 //! Commands of HTTP requests, and their failures as [`Problem`]s.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use axum::http::StatusCode;
 use nekoindexer::http::Problem;
@@ -8,15 +8,16 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Inside;
-use crate::commands::{
-    Answer, COMMANDS_MAX, Command, Failure, FailureKind, Input, Reply, Row, Summary, carry_out,
+use crate::{
+    commands::{Answer, COMMANDS_MAX, Command, Failure, FailureKind, Input, Reply, Row, Summary, carry_out},
+    util::places::Place,
 };
 
 /// Rows that are gathered for one answer.
 const ROWS_MAX: usize = 100_000;
 
 /// Commands of HTTP requests carried out at once: fewer than [`COMMANDS_MAX`], so that readers who take their answers
-/// slowly leave room for the commands of this host.
+/// slowly leave room for the commands of this host. They make room for each other too.
 pub(super) const HTTP_COMMANDS_MAX: usize = 48;
 const _: () = assert!(HTTP_COMMANDS_MAX < COMMANDS_MAX);
 
@@ -24,6 +25,8 @@ const _: () = assert!(HTTP_COMMANDS_MAX < COMMANDS_MAX);
 /// socket does: what came so far is kept.
 pub(crate) struct Carried {
     replies: mpsc::Receiver<Reply>,
+    /// `None`: a command that always has room.
+    place: Option<Arc<Place>>,
     _working: AbortOnDropHandle<()>,
 }
 
@@ -33,12 +36,20 @@ impl Inside {
     /// # Errors
     /// The peer carries out as many commands as it may.
     pub(crate) fn carry_out(&self, command: Command, input: Input) -> Result<Carried, Problem> {
-        let place = self.place(&command)?;
+        let (at_host, place) = self.place(&command)?;
+        let own = place.clone();
         let (answer, replies) = Answer::channel();
         let (host, closing) = (self.host.clone(), self.closing.clone());
         let working = self.node.spawn(async move {
-            let _place = place;
+            let _at_host = at_host;
+            let displaced = async {
+                match &own {
+                    Some(place) => place.ended().cancelled().await,
+                    None => std::future::pending().await,
+                }
+            };
             let result = tokio::select! {
+                () = displaced => return, // nobody takes the answer
                 result = carry_out(&host, command, input, &answer) => result,
                 () = closing.cancelled() => Err(Failure::with(
                     FailureKind::Moved,
@@ -47,21 +58,18 @@ impl Inside {
             };
             drop(answer.0.send(Reply::Finished(result)).await); // the request may be gone
         });
-        Ok(Carried { replies, _working: AbortOnDropHandle::new(working) })
+        Ok(Carried { replies, place, _working: AbortOnDropHandle::new(working) })
     }
 
     /// A place among the commands of HTTP requests, and one among all.
-    fn place(&self, command: &Command) -> Result<impl Sized + Send + use<>, Problem> {
+    fn place(&self, command: &Command) -> Result<(impl Sized + Send + use<>, Option<Arc<Place>>), Problem> {
         let place = self.host.place(command).map_err(|failure| problem(&failure))?;
-        let here = match place {
-            Some(_) => Some(Arc::clone(&self.commands).try_acquire_owned().map_err(|_| {
-                Problem::unavailable(format!(
-                    "{HTTP_COMMANDS_MAX} requests are carried out already: retry later"
-                ))
-            })?),
-            None => None, // a command that always has room
-        };
-        Ok((place, here))
+        if place.is_none() {
+            return Ok((place, None)); // a command that always has room
+        }
+        let busy = || format!("{HTTP_COMMANDS_MAX} requests are carried out already: retry later");
+        let here = self.commands.take(Instant::now()).ok_or_else(|| Problem::unavailable(busy()))?;
+        Ok((place, Some(Arc::new(here))))
     }
 }
 
@@ -71,12 +79,20 @@ impl Carried {
     /// # Cancel safety
     /// Safe.
     pub(crate) async fn next(&mut self) -> Reply {
-        loop {
-            match self.replies.recv().await {
-                Some(Reply::Progress(_) | Reply::Parts(_)) => {}
-                Some(reply) => return reply,
-                None => return Reply::Finished(Err(Failure::new("the command ended without an answer"))),
+        let is_slow = |since| {
+            if let Some(place) = &self.place {
+                place.is_slow(since);
             }
+        };
+        is_slow(None);
+        loop {
+            let reply = match self.replies.recv().await {
+                Some(Reply::Progress(_) | Reply::Parts(_)) => continue,
+                Some(reply) => reply,
+                None => Reply::Finished(Err(Failure::new("the command ended without an answer"))),
+            };
+            is_slow(Some(Instant::now())); // until it is asked for the next one
+            return reply;
         }
     }
 

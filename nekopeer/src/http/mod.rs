@@ -13,13 +13,13 @@ mod rest;
 
 use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc};
 
-use axum::Router;
-use nekoindexer::http::{Guard, HttpConfig, HttpDoor, Token, guarded};
-use tokio::{runtime::Handle, sync::Semaphore};
+use axum::{Router, middleware::from_extractor};
+use nekoindexer::http::{Authorized, Guard, HttpConfig, HttpDoor, Token, guarded};
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use self::feed::Feed;
-use crate::commands::Host;
+use crate::{commands::Host, util::places::Places};
 
 /// Threads that serve connections.
 const THREADS: NonZeroUsize = NonZeroUsize::new(2).expect("2 is not 0");
@@ -35,8 +35,8 @@ pub(crate) struct HttpServer {
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) host: Arc<Host>,
-    /// Requests whose commands may still be begun.
-    commands: Arc<Semaphore>,
+    /// Requests whose commands are carried out.
+    commands: Arc<Places>,
     /// The runtime of the peer: connections to other nodes must live there.
     pub(crate) node: Handle,
     /// Events and changes of jobs, ready to be sent.
@@ -46,19 +46,26 @@ pub(crate) struct Inside {
 }
 
 impl HttpServer {
-    /// Opens the door at `listen`. Changing routes ask for `token`. To be called on the runtime of the peer.
+    /// Opens the door at `listen`. Changing routes ask for `token`; so do files, where the network `is_private` and
+    /// others than this machine reach the door. To be called on the runtime of the peer.
     ///
     /// # Errors
     /// The address is in use or not of this host, or the system gives no thread. Nothing is left open.
-    pub(crate) fn open(listen: SocketAddr, host: &Arc<Host>, token: Token) -> io::Result<Self> {
+    pub(crate) fn open(
+        listen: SocketAddr,
+        host: &Arc<Host>,
+        token: Token,
+        is_private: bool,
+    ) -> io::Result<Self> {
         let closing = CancellationToken::new();
         let feed = Feed::start(host, &closing);
-        let commands = Arc::new(Semaphore::new(carried::HTTP_COMMANDS_MAX));
+        let commands = Places::new(carried::HTTP_COMMANDS_MAX, 0);
         let (host, node) = (Arc::clone(host), Handle::current());
         let inside = Arc::new(Inside { host, commands, node, feed, closing });
         let guard = Guard { hosts: Vec::new(), token: Some(Arc::new(token)) };
         let config = HttpConfig { listen, threads: THREADS };
-        let door = HttpDoor::open(config, guarded(router(&inside), guard));
+        let door =
+            HttpDoor::open(config, guarded(router(&inside, is_private && !listen.ip().is_loopback()), guard));
         let door = door.inspect_err(|_| inside.closing.cancel())?;
         Ok(Self { door, inside })
     }
@@ -75,6 +82,8 @@ impl HttpServer {
     }
 }
 
-fn router(inside: &Arc<Inside>) -> Router {
-    rest::router(inside).merge(files::router(Arc::clone(&inside.host))).merge(dashboard::router())
+fn router(inside: &Arc<Inside>, guards_files: bool) -> Router {
+    let files = files::router(Arc::clone(&inside.host));
+    let files = if guards_files { files.route_layer(from_extractor::<Authorized>()) } else { files };
+    rest::router(inside).merge(files).merge(dashboard::router())
 }

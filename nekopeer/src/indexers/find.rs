@@ -3,14 +3,18 @@
 use std::{sync::Arc, time::Instant};
 
 use futures::future::join_all;
-use nekoindexer::state::find::{Matcher, Page, checked, merged};
+use nekoindexer::state::{
+    find::{Matcher, Page, checked, merged},
+    holders::heard,
+};
 use nekoproto::{
-    Covered, FindReply, FindRequest, Holder, ListedRecord, MsgId, Position, Search, limits::FOUND_MAX,
+    Covered, FindReply, FindRequest, ListedRecord, MsgId, Position, Search, clock,
+    limits::{FOUND_MAX, HOLDERS_MAX},
     transport::call_within,
 };
 use tracing::debug;
 
-use super::{Indexers, SearchError, search::is_usable, session::Session};
+use super::{Indexers, SearchError, search::usable, session::Session};
 use crate::{library::Library, state::choice::Candidate};
 
 /// One page of matches.
@@ -82,12 +86,14 @@ async fn ask(session: &Session, request: &FindRequest, deadline: Instant) -> Res
 /// Checks what the indexers said, none of it on trust, and merges it. A page that is wrong anywhere does not count.
 /// Blocking: it checks signatures.
 fn page(library: &Library, replies: Vec<FindReply>, request: &FindRequest, matcher: &Matcher) -> Found {
+    let now_ms = clock::unix_ms();
     let (mut pages, mut complete) = (Vec::with_capacity(replies.len()), true);
     for reply in replies {
         complete &= reply.complete;
-        match checked(reply, request, matcher, |record| {
-            library.verifier.verify(record).map(ListedRecord::from).ok()
-        }) {
+        let verify = |record| library.verifier.verify(record).map(ListedRecord::from).ok();
+        let believed =
+            |holders| heard(holders, HOLDERS_MAX, &[], |reach| library.verifier.verify_reach(reach, now_ms));
+        match checked(reply, request, matcher, verify, believed) {
             Ok(page) => pages.push(page),
             Err(error) => {
                 debug!(%error, "a page of an indexer is left out");
@@ -97,8 +103,8 @@ fn page(library: &Library, replies: Vec<FindReply>, request: &FindRequest, match
     }
     let Page { found, more } = merged(pages, request.limit());
     let candidate = |found: nekoindexer::state::merge::Found| {
+        let holders = usable(&found.holders);
         let record = library.verifier.verify(found.record.into_signed()).ok()?; // known to be valid
-        let holders = found.holders.into_iter().filter(|holder: &Holder| is_usable(&holder.addr)).collect();
         Some(Candidate { record, holders })
     };
     Found { matches: found.into_iter().filter_map(candidate).collect(), more, complete }

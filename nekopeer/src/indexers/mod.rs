@@ -1,6 +1,7 @@
 //! The indexers of this peer: registers what it offers with each, and searches all of them concurrently.
 
 mod find;
+mod introduction;
 mod known;
 mod search;
 mod session;
@@ -15,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
-pub(crate) use self::search::Scope;
+pub(crate) use self::search::{Scope, Wishes};
 use self::session::Session;
 pub use self::{
     find::Found,

@@ -1,16 +1,19 @@
 //! Searches: from a name to hits, from all indexers concurrently; only signed records count.
 
 use std::{
+    cell::LazyCell,
     collections::HashMap,
     net::SocketAddr,
+    slice,
     time::{Duration, Instant},
 };
 
 use futures::{StreamExt, future::join_all, stream::FuturesUnordered};
+use nekoindexer::state::holders::{Listed, heard};
 use nekoproto::{
-    Answers, Covered, FileName, Hit, IndexerServiceClient, MsgId, Names, QueryAllRequest, QueryReply,
-    QueryRequest, Refusal, VerifiedRecord, Verifier,
-    limits::{BATCH_MAX, TTL_DEFAULT},
+    Answers, FileName, Hit, Holder, IdDigits, IndexerServiceClient, List, MsgId, Names, NodeTag,
+    QueryAllRequest, QueryReply, QueryRequest, Refusal, VerifiedRecord, Verifier, clock,
+    limits::{BATCH_MAX, HOLDERS_MAX, TTL_DEFAULT},
     transport::call_within,
 };
 use parking_lot::Mutex;
@@ -18,7 +21,7 @@ use tarpc::client::RpcError;
 
 use super::{
     Indexers,
-    session::Session,
+    session::{HANGS_AFTER, Session},
     via::{Connected, Via},
 };
 use crate::state::choice::Candidate;
@@ -33,6 +36,15 @@ pub(crate) enum Scope {
         /// Hops beyond the own indexers.
         ttl_hops: u8,
     },
+}
+
+/// What a search for one name leaves out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wishes {
+    /// Files of other origins.
+    pub(crate) origin: Option<IdDigits>,
+    /// These holders: they failed.
+    pub(crate) without: Vec<NodeTag>,
 }
 
 /// Who is asked.
@@ -109,6 +121,32 @@ impl Indexers {
         scope: Scope,
         via: &Via,
     ) -> Result<Vec<Answer>, SearchError> {
+        self.search_for(names, scope, via, &Wishes::default()).await
+    }
+
+    /// Searches for all that is known of one name and meets `wishes`. See [`search_all`](Self::search_all).
+    ///
+    /// # Errors
+    /// No indexer answered.
+    pub(crate) async fn search_again(
+        &self,
+        name: &FileName,
+        scope: Scope,
+        via: &Via,
+        wishes: &Wishes,
+    ) -> Result<Answer, SearchError> {
+        let answers = self.search_for(slice::from_ref(name), scope, via, wishes).await?;
+        Ok(answers.into_iter().next().unwrap_or_default()) // one answer per name
+    }
+
+    /// Searches for `names`; the wishes count where one is asked for alone.
+    async fn search_for(
+        &self,
+        names: &[FileName],
+        scope: Scope,
+        via: &Via,
+        wishes: &Wishes,
+    ) -> Result<Vec<Answer>, SearchError> {
         let mut merged = vec![Answer { candidates: Vec::new(), complete: true }; names.len()];
         let (mut answered, mut failure) = (false, via.failure());
         let asked = || {
@@ -119,7 +157,9 @@ impl Indexers {
             // The deadline of each call is that of a single query.
             let deadline = Instant::now() + self.query_deadline;
             let msg_id = MsgId::random(); // the same for all indexers: the network handles it once
-            let asking = asked().map(|asked| ask_one(asked, scope, msg_id, names, deadline));
+            let has_others = asked().nth(1).is_some();
+            let asking =
+                asked().map(|asked| ask_live(asked, has_others, scope, msg_id, names, (wishes, deadline)));
             let mut answers: FuturesUnordered<_> = asking.collect();
             while let Some(answer) = answers.next().await {
                 match answer {
@@ -155,19 +195,22 @@ impl Indexers {
         // The same ids for all indexers: the network handles each query once.
         let batches: Vec<_> = names.chunks(BATCH_MAX).map(|names| (MsgId::random(), names)).collect();
         let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
-        let asked =
-            self.sessions.iter().filter(|session| session.is_connected()).map(async |session| {
-                for (msg_id, names) in &batches {
-                    let deadline = Instant::now() + self.query_deadline;
-                    let replies = ask_one(Asked::Session(session), scope, *msg_id, names, deadline).await;
-                    let Ok(replies) = replies else { return };
-                    for (name, hit) in names.iter().zip(replies).flat_map(|(name, reply)| {
-                        reply.hits.into_vec().into_iter().map(move |hit| (name, hit))
-                    }) {
-                        self.note_own_hit(name, hit, known);
-                    }
+        let asked = self.sessions.iter().filter(|session| session.is_connected()).map(async |session| {
+            for (msg_id, names) in &batches {
+                let deadline = Instant::now() + self.query_deadline;
+                let replies =
+                    ask_one(Asked::Session(session), scope, *msg_id, names, (&Wishes::default(), deadline))
+                        .await;
+                let Ok(replies) = replies else { return };
+                for (name, hit) in names
+                    .iter()
+                    .zip(replies)
+                    .flat_map(|(name, reply)| reply.hits.into_vec().into_iter().map(move |hit| (name, hit)))
+                {
+                    self.note_own_hit(name, hit, known);
                 }
-            });
+            }
+        });
         join_all(asked).await;
     }
 
@@ -184,13 +227,38 @@ impl Indexers {
     }
 }
 
+/// As [`ask_one`], but if there are others, one that gives no sign of life is not waited for.
+async fn ask_live(
+    asked: Asked<'_>,
+    has_others: bool,
+    scope: Scope,
+    msg_id: MsgId,
+    names: &[FileName],
+    wishes: (&Wishes, Instant),
+) -> Result<Vec<QueryReply>, SearchError> {
+    let Asked::Session(session) = asked else { return ask_one(asked, scope, msg_id, names, wishes).await };
+    let hangs = async {
+        // Without a client it does not even take connections.
+        if let Some(client) = session.client_within(HANGS_AFTER).await {
+            session.hangs(&client).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = ask_one(asked, scope, msg_id, names, wishes) => answer,
+        () = hangs, if has_others => {
+            Err(SearchError::Unreachable { indexer: asked.addr(), why: "it does not answer".to_owned() })
+        }
+    }
+}
+
 /// Asks one indexer for at most [`BATCH_MAX`] names; returns one reply per name.
 async fn ask_one(
     asked: Asked<'_>,
     scope: Scope,
     msg_id: MsgId,
     names: &[FileName],
-    deadline: Instant,
+    (wishes, deadline): (&Wishes, Instant),
 ) -> Result<Vec<QueryReply>, SearchError> {
     let left = || deadline.saturating_duration_since(Instant::now());
     let unreachable = |why: String| SearchError::Unreachable { indexer: asked.addr(), why };
@@ -203,7 +271,7 @@ async fn ask_one(
     };
     let failed = |error: RpcError| unreachable(error.to_string());
     if let [name] = names {
-        return Ok(vec![call(&client, scope, msg_id, name, left()).await.map_err(failed)??]);
+        return Ok(vec![call(&client, scope, msg_id, name, (wishes, left())).await.map_err(failed)??]);
     }
     let answers = call_all(&client, scope, msg_id, names, left()).await.map_err(failed)??;
     let mut replies = Vec::with_capacity(names.len());
@@ -212,7 +280,7 @@ async fn ask_one(
             Some(reply) => reply,
             // The batch reply had no room for it: ask again. If that fails, this name's reply is empty and
             // incomplete.
-            None => match call(&client, scope, MsgId::random(), name, left()).await {
+            None => match call(&client, scope, MsgId::random(), name, (&Wishes::default(), left())).await {
                 Ok(Ok(reply)) => reply,
                 Ok(Err(_)) | Err(_) => QueryReply::default(),
             },
@@ -226,14 +294,16 @@ async fn call(
     scope: Scope,
     msg_id: MsgId,
     name: &FileName,
-    left: Duration,
+    (wishes, left): (&Wishes, Duration),
 ) -> Result<Result<QueryReply, Refusal>, RpcError> {
     let name = name.clone();
     match scope {
         Scope::Own => client.search(call_within(left), name).await,
         Scope::Network { ttl_hops } => {
-            let covered = Covered::new();
-            client.query(call_within(left), QueryRequest { msg_id, name, ttl_hops, covered }).await
+            let without = List::first_of(wishes.without.iter().copied());
+            let origin = wishes.origin.clone();
+            let request = QueryRequest { origin, without, ..QueryRequest::new(msg_id, name, ttl_hops) };
+            client.query(call_within(left), request).await
         }
     }
 }
@@ -258,19 +328,26 @@ async fn call_all(
 /// another name is dropped and makes the answer incomplete.
 fn absorb(verifier: &Verifier, merged: &mut Answer, name: &FileName, reply: QueryReply) {
     merged.complete &= reply.complete;
+    let now_ms = LazyCell::new(clock::unix_ms);
     for hit in reply.hits {
         if hit.record.unverified().name != *name {
             merged.complete = false;
             continue;
         }
         let Ok(record) = verifier.verify(hit.record) else { continue };
-        let holders = hit.holders.into_iter().filter(|holder| is_usable(&holder.addr)).collect();
-        add(&mut merged.candidates, Candidate { record, holders });
+        let now_ms = *now_ms;
+        let listed = heard(hit.holders, HOLDERS_MAX, &[], |reach| verifier.verify_reach(reach, now_ms));
+        add(&mut merged.candidates, Candidate { record, holders: usable(&listed) });
     }
 }
 
+/// These holders, at each of their addresses that can be reached.
+pub(super) fn usable(listed: &[Listed]) -> Vec<Holder> {
+    listed.iter().flat_map(Listed::at).filter(|holder| is_usable(&holder.addr)).collect()
+}
+
 /// Whether a peer can be reached at such an address.
-pub(super) fn is_usable(addr: &SocketAddr) -> bool {
+fn is_usable(addr: &SocketAddr) -> bool {
     addr.port() != 0 && !addr.ip().is_unspecified() && !addr.ip().is_multicast()
 }
 

@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -19,11 +19,11 @@ use parking_lot::Mutex;
 use tarpc::client::RpcError;
 use tokio::{
     sync::{Notify, watch},
-    time::{sleep_until, timeout},
+    time::{sleep, sleep_until, timeout},
 };
 use tracing::{debug, warn};
 
-use super::refresh;
+use super::{introduction::Introduction, refresh};
 use crate::{
     library::{Library, events::Event},
     serve::control::PeerControl,
@@ -34,7 +34,11 @@ use crate::{
 /// Time limit for a reply to a registration or a renewal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Time without an answer after which nobody waits for an indexer: it is told when it answers again.
-const HANGS_AFTER: Duration = Duration::from_secs(1);
+pub(super) const HANGS_AFTER: Duration = Duration::from_secs(1);
+/// The same for one that did not answer in that time before, and has not answered since.
+const STILL_HANGS_AFTER: Duration = Duration::from_millis(100);
+/// Time without an answer to a search after which an indexer is asked for a sign of life.
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
 /// The lease is renewed after 1/`RENEW_AT` of it.
 const RENEW_AT: u32 = 3;
 /// Number of versions told that are stored at once: each time waits for the disk.
@@ -57,6 +61,7 @@ struct Worker {
     all: Arc<[SocketAddr]>,
     library: Arc<Library>,
     link: Link<IndexerServiceClient>,
+    endpoint: Arc<Endpoint>,
     registrations: Arc<Mutex<Registrations>>,
     /// Notified when there are changes to register.
     changed: Notify,
@@ -68,6 +73,10 @@ struct Worker {
     lease_ms: AtomicU64,
     /// The indexer cannot list this peer over the current connection, as others could not reach it.
     is_unreachable: AtomicBool,
+    /// It gave no sign of life when it was last asked for one.
+    hangs: AtomicBool,
+    /// Names for which the indexer had no room, and of which was not told yet.
+    unlisted: AtomicUsize,
 }
 
 /// Why a call to an indexer failed.
@@ -104,12 +113,15 @@ impl Session {
             all: Arc::clone(all),
             library: Arc::clone(library),
             link: Link::spawn(Arc::clone(endpoint), at, tasks.stop.clone(), &tasks.tracker, open),
+            endpoint: Arc::clone(endpoint),
             registrations: Arc::clone(registrations),
             changed: Notify::new(),
             told: watch::Sender::default(),
             asked_at: Mutex::new(None),
             lease_ms: AtomicU64::new(u64::try_from(LEASE_FIRST.as_millis()).unwrap_or(u64::MAX)),
             is_unreachable: AtomicBool::new(false),
+            hangs: AtomicBool::new(false),
+            unlisted: AtomicUsize::new(0),
         });
         let working = Arc::clone(&worker);
         tasks.spawn_until_stop(async move { working.run().await });
@@ -207,6 +219,20 @@ impl Session {
         self.worker.link.client()
     }
 
+    /// Completes when the indexer, which was asked something just now, gives no sign of life for [`HANGS_AFTER`]. One that
+    /// only takes long for its answer is waited for.
+    pub(super) async fn hangs(&self, client: &IndexerServiceClient) {
+        let hangs = &self.worker.hangs;
+        let limit = if hangs.load(Ordering::Relaxed) { STILL_HANGS_AFTER } else { HANGS_AFTER };
+        sleep(ASKED_AGAIN_AFTER).await;
+        let sign = client.renew(call_within(limit - ASKED_AGAIN_AFTER)).await;
+        let is_silent = matches!(sign, Err(RpcError::DeadlineExceeded));
+        hangs.store(is_silent, Ordering::Relaxed);
+        if !is_silent {
+            std::future::pending().await
+        }
+    }
+
     /// Why there is no connection, as text for the user.
     pub(super) fn why_away(&self) -> String {
         match &*self.worker.link.watch().borrow() {
@@ -225,7 +251,7 @@ impl Worker {
         loop {
             let now = state.borrow_and_update().clone();
             match now {
-                LinkState::Up { client, .. } => {
+                LinkState::Up { client, remote } => {
                     told_away = false;
                     self.library.tell(Event::Connected(self.link.addr()));
                     self.library.wake();
@@ -238,7 +264,7 @@ impl Worker {
                                 Err(_) => return, // the peer stops
                             }
                         }
-                        () = self.keep_registered(&client) => {}
+                        () = self.keep_registered(&client, remote.reaches_us_at) => {}
                     }
                 }
                 LinkState::Down(why) if !told_away => {
@@ -255,22 +281,36 @@ impl Worker {
 
     /// Registers everything, then each change, and renews the lease; registers everything again if the
     /// indexer lost it.
-    async fn keep_registered(&self, client: &IndexerServiceClient) {
+    async fn keep_registered(&self, client: &IndexerServiceClient, at: Option<SocketAddr>) {
         if !self.library.is_serving {
             return;
         }
         self.is_unreachable.store(false, Ordering::Relaxed);
         self.registrations.lock().connected(self.index);
+        let (mut introduction, mut are_clocks_apart) = (Introduction::new(&self.endpoint, at), false);
         loop {
             self.look_at_files().await;
             let (mut is_first, mut renewed_at) = (true, Instant::now());
             loop {
-                let told = match self.tell_changes(client).await {
+                let told = match self.introduced(client, &mut introduction).await {
+                    Ok(()) => self.tell_changes(client).await,
+                    refused => refused,
+                };
+                let told = match told {
                     Ok(()) if is_first => self.all_registered(client).await.map(|()| is_first = false),
                     told => told,
                 };
                 match told {
-                    Ok(()) => {}
+                    Ok(()) => are_clocks_apart = false,
+                    Err(SessionError::Refused(why @ Refusal::ClocksApart)) => {
+                        if !std::mem::replace(&mut are_clocks_apart, true) {
+                            self.is_unreachable.store(true, Ordering::Relaxed);
+                            self.told.send_replace(());
+                            warn!(indexer = %self.link.addr(), %why, "the indexer lists nothing of this peer");
+                            self.library
+                                .tell(Event::Away { indexer: self.link.addr(), why: why.to_string() });
+                        }
+                    }
                     Err(SessionError::Refused(Refusal::NotListening)) => {
                         self.is_unreachable.store(true, Ordering::Relaxed);
                         self.registrations.lock().disconnected(self.index); // it is told nothing more
@@ -296,6 +336,22 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// States where this peer can be reached, when the session begins and before the last statement expires.
+    async fn introduced(
+        &self,
+        client: &IndexerServiceClient,
+        introduction: &mut Introduction,
+    ) -> Result<(), SessionError> {
+        while let Some(reach) = introduction.due() {
+            let call = client.introduce(call_within(ANSWER_WITHIN), reach.into_signed());
+            let taken = self.answer(call).await?;
+            introduction.taken(taken)?;
+            self.is_unreachable.store(false, Ordering::Relaxed);
+        }
+        introduction.check()?;
+        Ok(())
     }
 
     /// Updates the offers from the files on disk.
@@ -341,6 +397,12 @@ impl Worker {
         }
         self.told.send_replace(());
         self.save_told().await;
+        let files = self.unlisted.swap(0, Ordering::Relaxed);
+        if files > 0 {
+            let indexer = self.link.addr();
+            warn!(%indexer, files, "the indexer has no room for all names: it needs a larger --memory");
+            self.library.tell(Event::Full { indexer, files });
+        }
         Ok(())
     }
 
@@ -379,10 +441,7 @@ impl Worker {
             let reply = self.answer(client.register(call_within(ANSWER_WITHIN), request)).await?;
             self.note_lease(reply.lease);
             let indexer = self.link.addr();
-            if !reply.unlisted.is_empty() {
-                let files = reply.unlisted.len();
-                warn!(%indexer, files, "the indexer is full and lists not all");
-            }
+            self.unlisted.fetch_add(reply.unlisted.len(), Ordering::Relaxed);
             let verifier = &self.library.verifier;
             let newer = reply.newer.into_iter().filter_map(|record| verifier.verify(record).ok());
             let newer: Vec<VerifiedRecord> = newer.collect();

@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use nekoproto::{
-    Covered, FileName, MsgId, NoAnswer, QueryRequest, TraceHop, TraceReply, transport::call_within,
-};
+use nekoproto::{FileName, MsgId, NoAnswer, QueryRequest, TraceHop, TraceReply, transport::call_within};
 use tarpc::client::RpcError;
 
 use super::{Indexers, SearchError, session::Session};
@@ -21,8 +19,7 @@ impl Indexers {
             return Err(SearchError::NoIndexer);
         }
         // The same id for all indexers, as a query has: the network handles it once.
-        let (msg_id, name, covered) = (MsgId::random(), name.clone(), Covered::new());
-        let request = QueryRequest { msg_id, name, ttl_hops, covered };
+        let request = QueryRequest::new(MsgId::random(), name.clone(), ttl_hops);
         let asked = self.sessions.iter().map(|session| trace_one(session, &request, self.query_deadline));
         Ok(join_all(asked).await)
     }

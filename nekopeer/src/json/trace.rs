@@ -79,6 +79,8 @@ enum WhyJson {
     Summary,
     NoHopsLeft,
     Covered,
+    Silent,
+    Guest,
 }
 
 impl TraceJson {
@@ -139,6 +141,8 @@ impl From<WhyUnasked> for WhyJson {
             WhyUnasked::RuledOut => Self::Summary,
             WhyUnasked::NoHopsLeft => Self::NoHopsLeft,
             WhyUnasked::Covered => Self::Covered,
+            WhyUnasked::Silent => Self::Silent,
+            WhyUnasked::Guest => Self::Guest,
         }
     }
 }

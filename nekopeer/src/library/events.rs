@@ -22,6 +22,13 @@ pub enum Event {
     },
     /// An indexer cannot list this peer: the address that it serves on is not the one that the indexer sees.
     NotListed(SocketAddr),
+    /// An indexer has no room for more names of this peer; those that it lists stay.
+    Full {
+        /// Which indexer.
+        indexer: SocketAddr,
+        /// How many files are not listed.
+        files: usize,
+    },
     /// This peer's files are listed at an indexer.
     Registered {
         /// Which indexer.
@@ -104,6 +111,10 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connected(indexer) => write!(f, "connected to indexer {indexer}"),
+            Self::Full { indexer, files } => write!(
+                f,
+                "indexer {indexer} has no room for {files} more names of this peer, so that nobody finds them there: start it with a larger --memory, or use another indexer"
+            ),
             Self::NotListed(indexer) => write!(
                 f,
                 "indexer {indexer} cannot list this peer, which does not serve on the address that reaches it: leave out --listen"

@@ -78,7 +78,7 @@ impl Peers {
         call: impl FnOnce(PeerServiceClient) -> F,
     ) -> Result<T, CallError> {
         let calling = async {
-            let connection = self.endpoint.dial(peer.addr, Purpose::Control, Some(peer.node)).await?;
+            let connection = self.endpoint.dial_node(peer.addr, Purpose::Control, peer.node).await?;
             let control = PeerControl { library: Arc::clone(&self.library), remote: connection.remote };
             let (client, driver) = control::open(connection.io, control.serve(), PeerServiceClient::from);
             tokio::select! {

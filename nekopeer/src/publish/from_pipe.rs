@@ -50,7 +50,7 @@ fn store_all(
     let known = library.catalogue.get(name);
     let own = known.is_some_and(|entry| library.catalogue.is_own(&entry) && Some(entry.stamp) == before);
     let may_replace = own || force || library.catalogue.is_piped(name, before)?;
-    if place.is_taken()? && !may_replace {
+    if before.is_some() && !may_replace {
         return Err(DownloadError::NotPublished(path));
     }
     // The content hash is not known yet; zeros keep this partial file apart from those of downloads.

@@ -8,6 +8,7 @@ mod from_pipe;
 mod listing;
 mod policy;
 mod read_files;
+pub(crate) mod repair;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
 

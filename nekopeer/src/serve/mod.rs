@@ -1,11 +1,14 @@
 //! The server side: control calls of other nodes, and the data stream.
 //!
-//! A data stream waits for its next request without a thread. It then waits for an upload slot, in which a
-//! thread sends a bounded number of bytes before the slot passes to the next stream.
+//! A data stream waits for its next request without a thread. The request then waits for an upload slot, in which a
+//! thread sends a bounded number of bytes before the slot passes to the next one. While the reader takes no bytes, the
+//! request has neither a slot nor a thread.
 
 pub(crate) mod control;
+mod idle;
 pub(crate) mod partial_files;
 mod reply;
+mod sending;
 mod upload_slots;
 
 use std::{
@@ -15,43 +18,60 @@ use std::{
 };
 
 use nekoproto::{
-    DataReply, DataRequest, FetchRefusal, Grant, NodeId, PeerService, PeerServiceClient, Purpose,
-    transport::{self, Connection, DataError, DataStream},
+    DataRequest, FetchRefusal, PeerService, PeerServiceClient, Purpose,
+    limits::STALL_TIMEOUT,
+    transport::{self, Connection, DataError, DataStream, Remote},
 };
 use tracing::debug;
 
 pub(crate) use self::upload_slots::Slots;
 use self::{
     control::PeerControl,
+    idle::IdleStreams,
     partial_files::PartialFiles,
-    reply::{Body, Reply},
-    upload_slots::UploadSlots,
+    reply::InMemory,
+    sending::{Sending, Sent, Share},
+    upload_slots::{Turn, UploadSlots},
 };
-use crate::{
-    library::Library,
-    util::rate::{self, Rate},
-};
+use crate::{library::Library, state::upload_turns::Reader, util::rate::Rate};
 
 /// Time after which a data stream without a request is closed.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// File bytes after which a slot is released; the request that reaches the limit is completed.
-const SLOT_BYTES: u64 = 16 * 1024 * 1024;
-/// Time limit for receiving a request, once it has begun and has its slot.
+/// Time after which a data stream that never sent a request is closed.
+const FIRST_REQUEST_WITHIN: Duration = Duration::from_secs(15);
+/// Time limit for receiving a request, once it has begun.
 const REQUEST_WITHIN: Duration = Duration::from_secs(2);
-/// Minimum speed of a reader in bytes per second, since it holds a slot; and the extra time that each reply
-/// gets.
+/// What one turn has: bytes, and the time after which it waits for its next turn behind the others.
+const TURN_BYTES: u64 = 16 * 1024 * 1024;
+const TURN_TIME: Duration = Duration::from_millis(250);
+/// Time for which a thread waits until the reader takes more, before it gives the slot back.
+const BLOCKED_AFTER: Duration = Duration::from_millis(20);
+/// Bytes that a request counts in a turn, in addition to those sent.
+const REQUEST_COUNTS_AS: u64 = 16 * 1024;
+/// Minimum speed of a reader in bytes per second, over the time in which the peer waits for it to take bytes; and the
+/// extra time that each request gets.
 const SLOWEST_READER: u64 = 32 * 1024;
 const READER_GRACE: Duration = Duration::from_secs(30);
-/// Bytes that a request counts in a slot, in addition to the file bytes sent.
-const REQUEST_COUNTS_AS: u64 = 16 * 1024;
 
 /// What this peer uploads: which files, to how many readers at once, and how fast.
 #[derive(Debug)]
 pub(crate) struct Uploads {
     library: Arc<Library>,
     partial_files: Arc<PartialFiles>,
-    slots: UploadSlots,
+    slots: Arc<UploadSlots>,
+    idle: Arc<IdleStreams>,
+    in_memory: InMemory,
     limit: Option<Rate>,
+}
+
+/// What a turn did.
+enum Turned {
+    /// All that was asked for is answered.
+    Answered,
+    /// This is left, for a further turn.
+    Left(Sending),
+    /// This is left, and the reader takes no bytes now.
+    Blocked(Sending),
 }
 
 impl Uploads {
@@ -61,7 +81,8 @@ impl Uploads {
         limit: Option<NonZeroU64>,
     ) -> Arc<Self> {
         let (library, partial_files) = (Arc::clone(library), Arc::clone(partial_files));
-        Arc::new(Self { library, partial_files, slots: UploadSlots::default(), limit: limit.map(Rate::new) })
+        let (slots, idle, in_memory) = Default::default();
+        Arc::new(Self { library, partial_files, slots, idle, in_memory, limit: limit.map(Rate::new) })
     }
 
     /// The slots now.
@@ -79,9 +100,9 @@ impl Uploads {
                 driver.await;
             }
             Purpose::Data => {
-                let node = connection.remote.node;
+                let Remote { node, addr, .. } = connection.remote;
                 let served = match DataStream::new(connection.io) {
-                    Ok(stream) => self.serve_data(stream, node).await,
+                    Ok(stream) => self.serve_data(stream.for_requests(), Reader::new(node, addr.ip())).await,
                     Err(error) => Err(error.into()),
                 };
                 if let Err(error) = served {
@@ -91,96 +112,121 @@ impl Uploads {
         }
     }
 
-    async fn serve_data(self: &Arc<Self>, mut stream: DataStream, node: NodeId) -> Result<(), DataError> {
+    async fn serve_data(self: &Arc<Self>, mut stream: DataStream, reader: Reader) -> Result<(), DataError> {
         let _ends_with_this = stream.hang_up().on_drop();
-        let tasks = &self.library.tasks;
+        let mut has_asked = false;
         loop {
-            stream.message_begins(IDLE_MAX).await?;
-            stream = match self.slots.acquire(node).await {
-                Some(slot) => {
-                    let uploads = Arc::clone(self);
-                    let answering = move || {
-                        let answered = uploads.answer(stream);
-                        drop(slot);
-                        answered
-                    };
-                    tasks.blocking(answering).await?
-                }
+            let request = match stream.receive_arrived()? {
+                Some(request) => request,
                 None => {
-                    self.library.counters.requests_refused.add(1);
-                    // A refusal takes a thread. If all refusal threads are busy, the stream is closed instead.
-                    let Ok(_permit) = self.slots.refusals().try_acquire() else { return Ok(()) };
-                    tasks.blocking(move || refuse(stream)).await?
+                    let idle = self.idle.enter(reader.node, has_asked);
+                    let patience = if has_asked { IDLE_MAX } else { FIRST_REQUEST_WITHIN };
+                    let next = stream.next_message(patience, REQUEST_WITHIN);
+                    let Some(request) = idle.closed.run_until_cancelled(next).await else { return Ok(()) };
+                    request?
                 }
+            };
+            has_asked = true;
+            stream = match self.slots.ask(reader) {
+                Some(turn) => self.answer(stream, request, turn).await?,
+                None => self.refuse(stream)?,
             };
         }
     }
 
-    /// Answers requests until none is waiting or the slot is used up.
-    fn answer(&self, mut stream: DataStream) -> Result<DataStream, DataError> {
-        let mut sent = 0;
+    /// Answers `request` in as many turns as it takes, and those behind it while the turn lasts.
+    async fn answer(
+        self: &Arc<Self>,
+        mut stream: DataStream,
+        request: DataRequest,
+        turn: Turn,
+    ) -> Result<DataStream, DataError> {
+        if !turn.begins().await {
+            return self.refuse(stream);
+        }
+        let (mut sending, mut request) = (None, Some(request));
+        let mut waited = Duration::ZERO; // for the reader
         loop {
-            stream.end_at(Some(Instant::now() + REQUEST_WITHIN));
-            let request = stream.receive(REQUEST_WITHIN)?;
-            let reply = reply::reply(&self.library, &self.partial_files, request);
-            self.library.counters.requests.add(1);
-            sent += REQUEST_COUNTS_AS + self.send(&mut stream, reply)?;
-            stream.end_at(None);
-            if sent >= SLOT_BYTES || !stream.has_bytes() {
-                return Ok(stream);
-            }
-        }
-    }
-
-    /// Sends the reply and its bytes, as fast as the limit allows; returns the number of bytes.
-    fn send(&self, stream: &mut DataStream, reply: Result<Reply, FetchRefusal>) -> Result<u64, DataError> {
-        let Reply { freshness, body } = match reply {
-            Ok(reply) => reply,
-            Err(refusal) => {
-                stream.send::<DataReply>(&Err(refusal))?;
-                return Ok(0);
-            }
-        };
-        let limit = self.limit.as_ref();
-        let len = body.len();
-        let within = READER_GRACE + Duration::from_secs(len / SLOWEST_READER);
-        // With an upload limit, slowness is not the reader's fault.
-        stream.end_at(if limit.is_none() { Some(Instant::now() + within) } else { None });
-        let piece = limit.map_or(u64::MAX, Rate::piece);
-        match body {
-            Body::Bytes(bytes) => {
-                let piece = usize::try_from(piece).unwrap_or(usize::MAX);
-                let (first, rest) = bytes.split_at(bytes.len().min(piece));
-                rate::wait_for(limit, first.len() as u64);
-                stream.send_with::<DataReply>(&Ok(Grant { len, freshness }), first)?;
-                self.library.counters.bytes_up.add(first.len() as u64);
-                for part in rest.chunks(piece) {
-                    rate::wait_for(limit, part.len() as u64);
-                    stream.send_bytes(part)?;
-                    self.library.counters.bytes_up.add(part.len() as u64);
+            let (uploads, now, left) = (Arc::clone(self), request.take(), sending.take());
+            let turning = move || {
+                let turned = uploads.turn(&mut stream, left, now);
+                (stream, turned)
+            };
+            let (back, turned) = self.library.tasks.blocking(turning).await;
+            stream = back;
+            let left = match turned? {
+                Turned::Answered => return Ok(stream),
+                Turned::Left(left) => {
+                    turn.waits();
+                    left
                 }
-            }
-            Body::Ranges { file, ranges, .. } => {
-                stream.send::<DataReply>(&Ok(Grant { len, freshness }))?;
-                for range in ranges {
-                    let (mut at, end) = (range.offset, range.offset + range.len);
-                    while at < end {
-                        let len = piece.min(end - at);
-                        rate::wait_for(limit, len);
-                        stream.send_file(&file, at..at + len)?;
-                        self.library.counters.bytes_up.add(len);
-                        at += len;
+                Turned::Blocked(left) => {
+                    turn.is_blocked();
+                    let within = READER_GRACE + Duration::from_secs(left.sent() / SLOWEST_READER);
+                    let patience = within.saturating_sub(waited).min(STALL_TIMEOUT);
+                    let began = Instant::now();
+                    tokio::select! {
+                        takes = stream.takes_more(patience) => takes?,
+                        () = turn.gives_way() => {}
                     }
+                    waited += began.elapsed();
+                    turn.waits();
+                    left
                 }
+            };
+            if !turn.goes_on().await {
+                debug!("an upload ended: it took too few bytes, and others wait");
+                return Err(DataError::Stalled);
             }
+            sending = Some(left);
         }
-        Ok(len)
     }
-}
 
-fn refuse(mut stream: DataStream) -> Result<DataStream, DataError> {
-    stream.end_at(Some(Instant::now() + REQUEST_WITHIN));
-    stream.receive::<DataRequest>(REQUEST_WITHIN)?;
-    stream.send::<DataReply>(&Err(FetchRefusal::Busy))?;
-    Ok(stream)
+    /// Refuses a request as busy. If the socket does not take the refusal at once, the stream ends.
+    fn refuse(&self, mut stream: DataStream) -> Result<DataStream, DataError> {
+        self.library.counters.requests_refused.add(1);
+        let mut share = Share { bytes: TURN_BYTES, until: Instant::now() + TURN_TIME };
+        let mut refusal = Sending::new(Err(FetchRefusal::Busy))?;
+        match refusal.go_on(&mut stream, &mut share, None, &self.library.counters, Duration::ZERO)? {
+            Sent::All => Ok(stream),
+            Sent::Share | Sent::Some => Err(DataError::Stalled),
+        }
+    }
+
+    /// One turn: sends what is `left`, or answers `request`; then the requests that have arrived. Blocking.
+    fn turn(
+        &self,
+        stream: &mut DataStream,
+        left: Option<Sending>,
+        request: Option<DataRequest>,
+    ) -> Result<Turned, DataError> {
+        let mut share = Share { bytes: TURN_BYTES, until: Instant::now() + TURN_TIME };
+        let mut next = match (left, request) {
+            (Some(left), _) => Some(left),
+            (None, Some(request)) => Some(self.reply(request, &mut share)?),
+            (None, None) => None,
+        };
+        while let Some(mut sending) = next {
+            let counters = &self.library.counters;
+            match sending.go_on(stream, &mut share, self.limit.as_ref(), counters, BLOCKED_AFTER)? {
+                Sent::All => {}
+                Sent::Share => return Ok(Turned::Left(sending)),
+                Sent::Some => return Ok(Turned::Blocked(sending)),
+            }
+            if !share.is_left() {
+                break;
+            }
+            next = match stream.receive_arrived()? {
+                Some(request) => Some(self.reply(request, &mut share)?),
+                None => None,
+            };
+        }
+        Ok(Turned::Answered)
+    }
+
+    fn reply(&self, request: DataRequest, share: &mut Share) -> Result<Sending, DataError> {
+        self.library.counters.requests.add(1);
+        share.take(REQUEST_COUNTS_AS);
+        Sending::new(reply::reply(&self.library, &self.partial_files, &self.in_memory, request))
+    }
 }

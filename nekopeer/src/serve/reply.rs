@@ -1,8 +1,14 @@
 //! The reply to one data request: which bytes, and how fresh they are.
 
-use std::{fs::File, os::unix::fs::FileExt, sync::Arc};
+use std::{
+    collections::HashMap,
+    fs::File,
+    os::unix::fs::FileExt,
+    sync::{Arc, Weak},
+};
 
 use nekoproto::{ByteRange, ContentHash, DataRequest, FetchRefusal, Freshness, ManifestHash};
+use parking_lot::Mutex;
 
 use super::partial_files::{PartialFile, PartialFiles};
 use crate::{
@@ -15,7 +21,7 @@ use crate::{
 /// Maximum file bytes of one request. This program's readers request at most 8 MiB and a chunk.
 const GET_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// A reply up to this length is read into memory and sent in one write with its header.
-const SHORT_BYTES: u64 = 64 * 1024;
+pub(super) const SHORT_BYTES: u64 = 64 * 1024;
 
 /// The reply to a data request.
 pub(super) struct Reply {
@@ -25,7 +31,7 @@ pub(super) struct Reply {
 
 /// The bytes of a reply.
 pub(super) enum Body {
-    Bytes(Vec<u8>),
+    Bytes(Arc<[u8]>),
     Ranges { file: Arc<File>, ranges: Vec<ByteRange>, len: u64 },
 }
 
@@ -39,33 +45,65 @@ impl Body {
     }
 }
 
+/// Manifests and outboards that are being sent. However many readers there are, and however slow, one is in memory
+/// once; one is read at a time.
+#[derive(Debug, Default)]
+pub(super) struct InMemory(Mutex<Held>);
+
+type Held = HashMap<(Kind, ManifestHash), Weak<[u8]>>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Manifest,
+    Outboard,
+}
+
+impl InMemory {
+    fn get<E>(
+        &self,
+        key: (Kind, ManifestHash),
+        read: impl FnOnce() -> Result<Option<Vec<u8>>, E>,
+    ) -> Result<Option<Arc<[u8]>>, E> {
+        let mut held = self.0.lock();
+        if let Some(bytes) = held.get(&key).and_then(Weak::upgrade) {
+            return Ok(Some(bytes));
+        }
+        let Some(bytes) = read()?.map(Arc::from) else { return Ok(None) };
+        held.retain(|_, bytes| bytes.strong_count() > 0);
+        held.insert(key, Arc::downgrade(&bytes));
+        Ok(Some(bytes))
+    }
+}
+
 /// The reply to `request`, or the refusal. Blocking.
 pub(super) fn reply(
     library: &Library,
     partial_files: &PartialFiles,
+    in_memory: &InMemory,
     request: DataRequest,
 ) -> Result<Reply, FetchRefusal> {
     match request {
-        DataRequest::Manifest(hash) => manifest(library, partial_files, hash),
+        DataRequest::Manifest(hash) => manifest(library, partial_files, in_memory, hash),
         DataRequest::Get { content, ranges } => ranges_of(library, partial_files, content, ranges.into_vec()),
         DataRequest::Have(content) => have(library, partial_files, content),
-        DataRequest::Outboard(hash) => outboard(library, partial_files, hash),
+        DataRequest::Outboard(hash) => outboard(library, partial_files, in_memory, hash),
     }
 }
 
 fn manifest(
     library: &Library,
     partial_files: &PartialFiles,
+    in_memory: &InMemory,
     hash: ManifestHash,
 ) -> Result<Reply, FetchRefusal> {
     if let Some(partial) = partial_files.with_manifest(&hash) {
         let freshness = of_partial(&partial)?;
-        return Ok(Reply { freshness, body: Body::Bytes(partial.encoded.to_vec()) });
+        return Ok(Reply { freshness, body: Body::Bytes(Arc::clone(&partial.encoded)) });
     }
     let entries = library.catalogue.with_manifest(&hash);
     let freshness = best(library, &entries)?;
     let Some(entry) = entries.first() else { return Err(FetchRefusal::NotShared) };
-    match library.catalogue.manifest_of(entry) {
+    match in_memory.get((Kind::Manifest, hash), || library.catalogue.manifest_of(entry)) {
         Ok(Some(bytes)) => Ok(Reply { freshness, body: Body::Bytes(bytes) }),
         Ok(None) => Err(FetchRefusal::NotShared),
         Err(error) => {
@@ -78,14 +116,18 @@ fn manifest(
 fn outboard(
     library: &Library,
     partial_files: &PartialFiles,
+    in_memory: &InMemory,
     hash: ManifestHash,
 ) -> Result<Reply, FetchRefusal> {
+    let key = (Kind::Outboard, hash);
     if let Some(partial) = partial_files.with_manifest(&hash) {
-        let bytes = partial.outboard.as_ref().ok_or(FetchRefusal::NotShared)?.to_outboard();
-        return Ok(Reply { freshness: of_partial(&partial)?, body: Body::Bytes(bytes) });
+        let freshness = of_partial(&partial)?;
+        let read = || Ok(partial.outboard.as_ref().map(|outboard| outboard.to_outboard()));
+        let bytes = in_memory.get(key, read)?.ok_or(FetchRefusal::NotShared)?;
+        return Ok(Reply { freshness, body: Body::Bytes(bytes) });
     }
     let freshness = best(library, &library.catalogue.with_manifest(&hash))?;
-    match library.catalogue.outboard(&hash) {
+    match in_memory.get(key, || library.catalogue.outboard(&hash)) {
         Ok(Some(bytes)) => Ok(Reply { freshness, body: Body::Bytes(bytes) }),
         Ok(None) => Err(FetchRefusal::NotShared),
         Err(_) => Err(FetchRefusal::Unreadable), // logged with the manifest
@@ -121,7 +163,7 @@ fn ranges_of(
         file.read_exact_at(now, range.offset).map_err(|_| FetchRefusal::Changed)?;
         rest = later;
     }
-    Ok(Reply { freshness, body: Body::Bytes(bytes) })
+    Ok(Reply { freshness, body: Body::Bytes(bytes.into()) })
 }
 
 fn have(
@@ -130,11 +172,11 @@ fn have(
     content: ContentHash,
 ) -> Result<Reply, FetchRefusal> {
     if let Ok((_, _, freshness)) = open(library, &content) {
-        return Ok(Reply { freshness, body: Body::Bytes(Vec::new()) });
+        return Ok(Reply { freshness, body: Body::Bytes(Arc::default()) });
     }
     let partial = partial_files.with_content(&content).ok_or(FetchRefusal::NotShared)?;
     let freshness = of_partial(&partial)?;
-    Ok(Reply { freshness, body: Body::Bytes(bitfield::to_bytes(&partial.have.snapshot())) })
+    Ok(Reply { freshness, body: Body::Bytes(bitfield::to_bytes(&partial.have.snapshot()).into()) })
 }
 
 /// The freshness of a file that is being downloaded, or why it is refused.

@@ -1,33 +1,29 @@
-//! Upload slots: a bounded number, granted in the order of the requests, with a bound per reader.
+//! Upload slots: the turns of [`UploadTurns`], waited for by tasks.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use nekoproto::NodeId;
 use parking_lot::Mutex;
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::timeout,
-};
+use tokio::{sync::Notify, time::timeout};
 
-/// Number of slots. Each uses a thread and part of a file.
-const SLOTS_MAX: usize = 32;
-/// Maximum number of slots that one reader has or waits for; further requests are refused as busy.
+use crate::state::upload_turns::{Limits, Phase, Reader, TurnId, UploadTurns};
+
+/// Limits of the turns. One that sends takes a thread and part of a file; one that is blocked takes a descriptor, and
+/// under TLS a few hundred KiB.
+const LIMITS: Limits = Limits { sending: 32, all: 288, each: SLOTS_OF_ONE_MAX };
+/// Maximum number of requests of one reader that are answered or wait for it; further ones are refused as busy.
 pub(crate) const SLOTS_OF_ONE_MAX: usize = 8;
-/// Maximum number of requests that wait for a slot; further ones are refused at once.
-const WAITING_MAX: usize = 256;
-/// Maximum number of refusals sent concurrently.
-const REFUSALS_MAX: usize = 8;
-/// Maximum time that a request waits for a slot; much less than the time after which a reader gives up.
+/// Maximum time that a request waits for its first slot; much less than the time after which a reader gives up.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The slots.
 #[derive(Debug)]
-pub(crate) struct UploadSlots {
-    free: Arc<Semaphore>,
-    /// For each reader, the number of slots that it has or waits for.
-    asking: Arc<Mutex<HashMap<NodeId, usize>>>,
-    /// Permits to send a refusal.
-    refusals: Semaphore,
+pub(crate) struct UploadSlots(Mutex<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    turns: UploadTurns,
+    /// Notified when the phase of a turn was changed by others.
+    changed: HashMap<TurnId, Arc<Notify>>,
 }
 
 /// The slots at one moment.
@@ -39,77 +35,114 @@ pub(crate) struct Slots {
     pub(crate) waiting: usize,
 }
 
-/// An upload slot, released when dropped.
+/// One request's turn, ended when dropped.
 #[derive(Debug)]
-pub(crate) struct UploadSlot {
-    _permit: OwnedSemaphorePermit,
-    _asking: Asking,
-}
-
-/// Counts a request in `asking` until dropped.
-#[derive(Debug)]
-struct Asking {
-    asking: Arc<Mutex<HashMap<NodeId, usize>>>,
-    node: NodeId,
+pub(crate) struct Turn {
+    slots: Arc<UploadSlots>,
+    id: TurnId,
+    changed: Arc<Notify>,
 }
 
 impl Default for UploadSlots {
     fn default() -> Self {
-        Self {
-            free: Arc::new(Semaphore::new(SLOTS_MAX)),
-            asking: Arc::default(),
-            refusals: Semaphore::new(REFUSALS_MAX),
-        }
+        Self(Mutex::new(Inner { turns: UploadTurns::new(LIMITS), changed: HashMap::new() }))
     }
 }
 
 impl UploadSlots {
-    /// Waits for a slot for `node`; `None` if it or all readers have too many requests, or after a time limit.
-    ///
-    /// # Cancel safety
-    /// Safe: the request leaves the queue.
-    pub(crate) async fn acquire(&self, node: NodeId) -> Option<UploadSlot> {
-        let asking = self.ask(node)?;
-        let permit = timeout(WAIT_MAX, Arc::clone(&self.free).acquire_owned()).await.ok()?.ok()?;
-        Some(UploadSlot { _permit: permit, _asking: asking })
+    /// A turn for `reader`, which waits for a slot; `None` if it or all readers have too many.
+    pub(crate) fn ask(self: &Arc<Self>, reader: Reader) -> Option<Turn> {
+        let mut inner = self.0.lock();
+        let id = inner.turns.ask(reader)?;
+        let changed = Arc::new(Notify::new());
+        inner.changed.insert(id, Arc::clone(&changed));
+        inner.wake();
+        drop(inner);
+        Some(Turn { slots: Arc::clone(self), id, changed })
     }
 
     /// How many are used and waited for.
     pub(crate) fn now(&self) -> Slots {
-        let active = SLOTS_MAX - self.free.available_permits();
-        let asking: usize = self.asking.lock().values().sum();
-        Slots { active, waiting: asking.saturating_sub(active) }
-    }
-
-    /// Permits to send a refusal, which takes a thread for a moment.
-    pub(crate) const fn refusals(&self) -> &Semaphore {
-        &self.refusals
-    }
-
-    fn ask(&self, node: NodeId) -> Option<Asking> {
-        let mut asking = self.asking.lock();
-        let all: usize = asking.values().sum();
-        let of_node = asking.entry(node).or_default();
-        if *of_node >= SLOTS_OF_ONE_MAX || all >= SLOTS_MAX + WAITING_MAX {
-            if *of_node == 0 {
-                asking.remove(&node);
-            }
-            return None;
-        }
-        *of_node += 1;
-        Some(Asking { asking: Arc::clone(&self.asking), node })
+        let inner = self.0.lock();
+        Slots { active: inner.turns.count(Phase::Sending), waiting: inner.turns.count(Phase::Waiting) }
     }
 }
 
-impl Drop for Asking {
-    fn drop(&mut self) {
-        let mut asking = self.asking.lock();
-        if let Some(count) = asking.get_mut(&self.node) {
-            *count -= 1;
-            if *count == 0 {
-                asking.remove(&self.node);
+impl Inner {
+    /// Lets those send that may, and wakes those that gave way.
+    fn wake(&mut self) {
+        while let Some(id) = self.turns.next() {
+            self.changed.get(&id).into_iter().for_each(|changed| changed.notify_one());
+        }
+        if self.changed.len() > self.turns.len() {
+            self.changed.retain(|id, changed| {
+                let is_there = self.turns.phase(*id).is_some();
+                if !is_there {
+                    changed.notify_one();
+                }
+                is_there
+            });
+        }
+    }
+}
+
+impl Turn {
+    /// Waits for the first slot; false if it had to give way, or after a time limit.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn begins(&self) -> bool {
+        timeout(WAIT_MAX, self.goes_on()).await.unwrap_or(false)
+    }
+
+    /// Waits for a slot; false if it had to give way.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn goes_on(&self) -> bool {
+        loop {
+            let phase = self.slots.0.lock().turns.phase(self.id);
+            match phase {
+                None => return false,
+                Some(Phase::Sending) => return true,
+                Some(_) => self.changed.notified().await,
             }
         }
+    }
+
+    /// Waits until it has to give way.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn gives_way(&self) {
+        while self.slots.0.lock().turns.phase(self.id).is_some() {
+            self.changed.notified().await;
+        }
+    }
+
+    /// Gives the slot back, and waits for another.
+    pub(crate) fn waits(&self) {
+        self.becomes(Phase::Waiting);
+    }
+
+    /// Gives the slot back: the reader takes no bytes now.
+    pub(crate) fn is_blocked(&self) {
+        self.becomes(Phase::Blocked);
+    }
+
+    fn becomes(&self, phase: Phase) {
+        let mut inner = self.slots.0.lock();
+        inner.turns.becomes(self.id, phase);
+        inner.wake();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut inner = self.slots.0.lock();
+        inner.turns.end(self.id);
+        inner.changed.remove(&self.id);
+        inner.wake();
     }
 }
 
@@ -119,39 +152,52 @@ mod tests {
 
     use super::*;
 
-    fn node(n: u8) -> NodeId {
-        Identity::from_seed(&[n; 32]).id()
+    fn reader(n: u8) -> Reader {
+        Reader::new(Identity::from_seed(&[n; 32]).id(), [127, 0, 0, 1].into())
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_reader_does_not_take_all_slots() {
-        let slots = UploadSlots::default();
-        let mut held = Vec::new();
-        for _ in 0..SLOTS_OF_ONE_MAX {
-            held.push(slots.acquire(node(1)).await.unwrap());
-        }
-        assert!(slots.acquire(node(1)).await.is_none());
-        assert!(slots.acquire(node(2)).await.is_some());
+        let slots = Arc::new(UploadSlots::default());
+        let mut held: Vec<_> = (0..SLOTS_OF_ONE_MAX).map(|_| slots.ask(reader(1)).unwrap()).collect();
+        assert!(slots.ask(reader(1)).is_none());
+        assert!(slots.ask(reader(2)).unwrap().begins().await);
         held.pop();
-        assert!(slots.acquire(node(1)).await.is_some());
+        assert!(slots.ask(reader(1)).unwrap().begins().await);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slot_comes_when_another_ends_and_is_not_waited_for_for_ever() {
+    async fn a_slot_comes_when_another_ends_or_is_blocked_and_is_not_waited_for_for_ever() {
         let slots = Arc::new(UploadSlots::default());
-        let mut held = Vec::new();
-        for n in 0..SLOTS_MAX {
-            held.push(slots.acquire(node(u8::try_from(n / SLOTS_OF_ONE_MAX).unwrap())).await.unwrap());
+        let node = |n: usize| reader(u8::try_from(n / SLOTS_OF_ONE_MAX).unwrap());
+        let mut held: Vec<_> = (0..LIMITS.sending).map(|n| slots.ask(node(n)).unwrap()).collect();
+        assert!(!slots.ask(reader(99)).unwrap().begins().await, "after its time");
+        for ends in [true, false] {
+            let waiting = slots.ask(reader(99)).unwrap();
+            let waiting = tokio::spawn(async move { waiting.begins().await });
+            tokio::task::yield_now().await;
+            if ends {
+                held.pop();
+            } else {
+                held[0].is_blocked();
+            }
+            assert!(waiting.await.unwrap());
         }
-        assert!(slots.acquire(node(99)).await.is_none(), "after its time");
-        let waiting = tokio::spawn({
-            let slots = Arc::clone(&slots);
-            async move { slots.acquire(node(99)).await.is_some() }
-        });
-        tokio::task::yield_now().await;
-        held.pop();
-        assert!(waiting.await.unwrap());
+        assert_eq!(slots.now(), Slots { active: LIMITS.sending - 2, waiting: 0 });
         drop(held);
-        assert!(slots.asking.lock().is_empty(), "nobody is left");
+        assert!(slots.0.lock().changed.is_empty(), "nobody is left");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_that_is_blocked_notices_that_it_has_to_give_way() {
+        let slots = Arc::new(UploadSlots::default());
+        let node = |n: usize| reader(u8::try_from(n / SLOTS_OF_ONE_MAX).unwrap());
+        let held: Vec<_> = (0..LIMITS.all).map(|n| slots.ask(node(n)).unwrap()).collect();
+        let first = slots.ask(reader(99));
+        assert!(first.is_some(), "others have more");
+        held[3].is_blocked();
+        let _newcomer = slots.ask(reader(98)).unwrap();
+        held[3].gives_way().await;
+        assert!(!held[3].goes_on().await);
     }
 }

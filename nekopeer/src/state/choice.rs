@@ -18,7 +18,7 @@ pub struct Candidate {
 pub(crate) struct Target {
     /// The chosen record.
     pub record: VerifiedRecord,
-    /// Holders of these bytes: the origin first, then other complete holders, then partial ones.
+    /// Holders of these bytes, each at all of its addresses: the origin first, then other complete holders, then partial ones.
     pub sources: Vec<Holder>,
 }
 
@@ -64,10 +64,13 @@ pub(crate) fn choose(candidates: Vec<Candidate>, origin: Option<&str>) -> Result
     }
     let mut sources: Vec<Holder> = Vec::new();
     for holder in wanted.into_iter().flat_map(|candidate| candidate.holders) {
-        match sources.iter_mut().find(|known| known.node == holder.node) {
-            Some(known) if known.partial && !holder.partial => *known = holder,
-            Some(_) => {}
-            None => sources.push(holder),
+        let mut partial = holder.partial;
+        for known in sources.iter_mut().filter(|known| known.node == holder.node) {
+            partial &= known.partial;
+            known.partial &= holder.partial;
+        }
+        if !sources.iter().any(|known| known.is_same_source(&holder)) {
+            sources.push(Holder { partial, ..holder });
         }
     }
     sources.sort_by_key(|holder| (holder.partial, holder.node != best.origin));

@@ -5,6 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Bytes of a gibibyte.
+const GIB: f64 = (1 << 30) as f64;
+
 /// Why a file cannot be stored. The file that was there is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -29,12 +32,35 @@ pub enum StoreError {
         /// What the partial file takes of the disk, in bytes.
         bytes: u64,
     },
+    /// The file is larger than what is free on the disk.
+    #[error(
+        "{path} has {:.1} GiB, and {:.1} GiB of its disk are free: free some; or give --force, if most of it is zeros",
+        *.size as f64 / GIB, *.free as f64 / GIB
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size in bytes.
+        size: u64,
+        /// The free bytes.
+        free: u64,
+    },
     /// Another process is downloading the same file to the same place.
     #[error("{0} is being downloaded by another process: wait for it, or choose another place")]
     Busy(PathBuf),
-    /// A folder has this path, or the path names no file.
-    #[error("{0} is not a place for a file: choose another")]
-    NotAPlace(PathBuf),
+    /// Something that is no file has this path. It is left as it is.
+    #[error("{path} is {what}, no file: remove it, or choose another place with -o")]
+    NotAPlace {
+        /// The path.
+        path: PathBuf,
+        /// What is there.
+        what: &'static str,
+    },
+    /// Another program removed the partial file, or put something else in its place, which is left as it is.
+    #[error(
+        "{0} was removed or replaced by another program meanwhile, and what was received with it: run this again"
+    )]
+    Swapped(PathBuf),
     /// The existing file was changed or created during the download.
     #[error("{0} was changed meanwhile and is left as it is: move it away and run this again")]
     ChangedMeanwhile(PathBuf),

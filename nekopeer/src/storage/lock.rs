@@ -6,10 +6,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nekoproto::{PrivateError, open_private, private_folder};
+
 /// Locks the data folder until dropped.
 #[derive(Debug)]
 pub(crate) struct DataLock {
     file: File,
+    /// Whether a process has locked it before.
+    pub(crate) was_used: bool,
 }
 
 /// Why the data folder cannot be locked.
@@ -26,9 +30,12 @@ pub enum LockError {
         /// The other process, if known.
         process: Option<String>,
     },
-    /// It cannot be created or written.
+    /// It cannot be made, or others may write to it.
+    #[error(transparent)]
+    Folder(#[from] PrivateError),
+    /// Its lock cannot be made or written.
     #[error(
-        "cannot use the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
+        "cannot lock the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
     )]
     Unusable {
         /// The folder.
@@ -53,15 +60,10 @@ impl DataLock {
     /// The folder cannot be locked. It may have been created.
     pub(crate) fn take(folder: &Path) -> Result<Self, LockError> {
         let unusable = |source| LockError::Unusable { path: folder.to_owned(), source };
-        std::fs::create_dir_all(folder).map_err(unusable)?;
-        let path = folder.join("lock");
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(unusable)?;
+        private_folder(folder)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = open_private(&folder.join("lock"), &mut options).map_err(unusable)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -72,9 +74,10 @@ impl DataLock {
             }
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
+        let was_used = file.metadata().map_err(unusable)?.len() > 0;
         file.set_len(0).and_then(|()| file.rewind()).map_err(unusable)?;
         writeln!(file, "{}", std::process::id()).map_err(unusable)?;
-        Ok(Self { file })
+        Ok(Self { file, was_used })
     }
 
     /// The id of the process that has locked the folder; `None` if none has.
@@ -82,7 +85,7 @@ impl DataLock {
     /// # Errors
     /// The lock cannot be examined.
     pub(crate) fn holder(folder: &Path) -> io::Result<Option<u32>> {
-        let mut file = match File::open(folder.join("lock")) {
+        let mut file = match open_private(&folder.join("lock"), OpenOptions::new().read(true)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),

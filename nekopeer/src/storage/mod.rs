@@ -4,6 +4,7 @@ pub(crate) mod catalogue;
 mod error;
 pub(crate) mod lock;
 mod look_alikes;
+mod no_follow;
 pub(crate) mod partial;
 pub(crate) mod place;
 pub(crate) mod remembered;

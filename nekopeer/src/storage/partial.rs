@@ -10,11 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cap_std::fs::{MetadataExt as _, OpenOptions};
 use nekoproto::ContentHash;
 
 use super::{
     error::{StoreError, error_at},
+    no_follow::{self, Entry, Moved},
     place::Place,
 };
 use crate::content::stamp::Stamp;
@@ -57,11 +57,9 @@ impl Place {
     /// It cannot be created, or another process has locked it. Blocks for up to 5 s to find out.
     pub(crate) fn partial(self, content: &ContentHash) -> Result<Partial, StoreError> {
         let name = self.partial_name(content);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true);
         let until = Instant::now() + LET_GO_WITHIN;
         loop {
-            let file = self.folder.open_with(&name, &options).map_err(error_at(&self.path))?.into_std();
+            let file = self.open_partial(&name)?;
             match file.try_lock() {
                 Ok(()) if self.is_still(&name, &file)? => {
                     return Ok(Partial { place: self, file: Arc::new(file), name });
@@ -76,13 +74,30 @@ impl Place {
         }
     }
 
+    /// Opens the partial file `name`, or makes it. What is written into it is written nowhere else: it has no other
+    /// name.
+    fn open_partial(&self, name: &Path) -> Result<File, StoreError> {
+        let path = self.path.with_file_name(name);
+        let no_file = |what| StoreError::NotAPlace { path: path.clone(), what };
+        let file = match no_follow::open(&self.folder, name, true) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                return Err(match no_follow::look(&self.folder, name).map_err(error_at(&path))? {
+                    Entry::Other(what) => no_file(what),
+                    _ => StoreError::Swapped(path), // just now
+                });
+            }
+            opened => opened.map_err(error_at(&path))?,
+        };
+        let names = file.metadata().map_err(error_at(&path))?.nlink();
+        if names > 1 { Err(no_file("a file with a second name, a hard link")) } else { Ok(file) }
+    }
+
     /// Whether `name` in this folder is the open `file`.
     fn is_still(&self, name: &Path, file: &File) -> Result<bool, StoreError> {
         let open = file.metadata().map_err(error_at(&self.path))?;
-        match self.folder.symlink_metadata(name) {
-            Ok(there) => Ok((there.dev(), there.ino()) == (open.dev(), open.ino())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error_at(&self.path)(error)),
+        match no_follow::look(&self.folder, name).map_err(error_at(&self.path))? {
+            Entry::File(there) => Ok(there.is_same_file(&Stamp::of(&open))),
+            Entry::Nothing | Entry::Other(_) => Ok(false),
         }
     }
 }
@@ -116,7 +131,7 @@ impl Partial {
     /// # Errors
     /// The system failed.
     pub(crate) fn reopen(&self) -> Result<Arc<File>, StoreError> {
-        let opened = self.place.folder.open(&self.name).map(cap_std::fs::File::into_std);
+        let opened = no_follow::open(&self.place.folder, &self.name, false);
         opened.map(Arc::new).map_err(error_at(&self.place.path))
     }
 
@@ -170,6 +185,17 @@ impl Partial {
             at += len as u64;
         }
         Ok(())
+    }
+
+    /// Makes it at least `size` bytes long; what is new is a hole. Nothing else may write meanwhile.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub(crate) fn lengthen(&self, size: u64) -> Result<(), StoreError> {
+        if self.bytes()? >= size {
+            return Ok(());
+        }
+        self.file.set_len(size).map_err(error_at(&self.place.path))
     }
 
     /// Length of the file in bytes.
@@ -239,18 +265,28 @@ impl Partial {
         Ok(stamp)
     }
 
-    /// As [`commit_synced`](Self::commit_synced); does not sync the folder.
+    /// As [`commit_synced`](Self::commit_synced); does not sync the folder. That it is this file that moved, and that
+    /// is in the place then, is seen by its inode.
     ///
     /// # Errors
-    /// The file in its place is unchanged.
+    /// `Swapped`, `ChangedMeanwhile` or `NotAPlace`; what is in the place is what another program put there. Otherwise
+    /// the file in its place is unchanged.
     pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
-        let Self { place, file, name } = self;
-        let failed = error_at(&place.path);
-        if place.stamp()? != replaceable {
-            return Err(StoreError::ChangedMeanwhile(place.path.clone()));
+        let (place, failed) = (&self.place, error_at(&self.place.path));
+        if !place.is_still(&self.name, &self.file)? {
+            return Err(StoreError::Swapped(self.path()));
         }
-        place.folder.rename(&name, &place.folder, &place.file_name).map_err(&failed)?;
-        file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(&failed)
+        let changed = || StoreError::ChangedMeanwhile(place.path.clone());
+        if place.stamp()? != replaceable {
+            return Err(changed());
+        }
+        let moved = no_follow::rename(&place.folder, &self.name, &place.file_name, replaceable);
+        match moved.map_err(&failed)? {
+            Moved::ToItsPlace if place.is_still(&place.file_name, &self.file)? => {
+                self.file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(&failed)
+            }
+            Moved::ToItsPlace | Moved::Occupied => Err(changed()),
+        }
     }
 
     /// Makes many durable at once: syncs each file system that they are on.

@@ -2,13 +2,15 @@
 
 use std::{
     fs::File,
-    io,
     path::{Path, PathBuf},
 };
 
 use cap_std::{ambient_authority, fs::Dir};
 
-use super::error::{StoreError, error_at};
+use super::{
+    error::{StoreError, error_at},
+    no_follow::{self, Entry},
+};
 use crate::content::stamp::Stamp;
 
 /// Where a file belongs: an open handle of its folder, and its file name.
@@ -28,7 +30,7 @@ impl Place {
         let failed = error_at(path);
         let path = std::path::absolute(path).map_err(&failed)?;
         let (Some(parent), Some(file_name)) = (path.parent(), path.file_name()) else {
-            return Err(StoreError::NotAPlace(path));
+            return Err(StoreError::NotAPlace { path, what: "a folder" });
         };
         let folder = Dir::open_ambient_dir(parent, ambient_authority()).map_err(error_at(parent))?;
         Ok(Self { folder, file_name: PathBuf::from(file_name), path: path.clone() })
@@ -39,32 +41,15 @@ impl Place {
         &self.path
     }
 
-    /// The stamp of the file in this place, if any. A symbolic link is not followed.
+    /// The stamp of the file in this place; `None` if nothing is there.
     ///
     /// # Errors
-    /// A folder or a pipe is in its place, or the system failed.
+    /// Something else has its place, such as a link or a pipe, or the system failed.
     pub(crate) fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
-        match self.folder.symlink_metadata(&self.file_name) {
-            Ok(metadata) if metadata.is_symlink() => Ok(None),
-            // Opening a pipe would wait for another program.
-            Ok(metadata) if !metadata.is_file() => Err(StoreError::NotAPlace(self.path.clone())),
-            Ok(_) => self.open().and_then(|file| {
-                file.metadata().map(|metadata| Some(Stamp::of(&metadata))).map_err(error_at(&self.path))
-            }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error_at(&self.path)(error)),
-        }
-    }
-
-    /// Whether a file or folder is in this place.
-    ///
-    /// # Errors
-    /// The system failed.
-    pub(crate) fn is_taken(&self) -> Result<bool, StoreError> {
-        match self.folder.symlink_metadata(&self.file_name) {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error_at(&self.path)(error)),
+        match no_follow::look(&self.folder, &self.file_name).map_err(error_at(&self.path))? {
+            Entry::Nothing => Ok(None),
+            Entry::File(stamp) => Ok(Some(stamp)),
+            Entry::Other(what) => Err(StoreError::NotAPlace { path: self.path.clone(), what }),
         }
     }
 
@@ -73,7 +58,7 @@ impl Place {
     /// # Errors
     /// It does not exist, or cannot be read.
     pub(crate) fn open(&self) -> Result<File, StoreError> {
-        self.folder.open(&self.file_name).map(cap_std::fs::File::into_std).map_err(error_at(&self.path))
+        no_follow::open(&self.folder, &self.file_name, false).map_err(error_at(&self.path))
     }
 }
 

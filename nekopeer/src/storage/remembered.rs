@@ -1,13 +1,13 @@
 //! Indexers that tickets named, kept in the data folder so that later commands find them without an address.
 
 use std::{
-    fs::File,
+    fs::OpenOptions,
     io::{self, Read, Write},
     net::SocketAddr,
     path::Path,
 };
 
-use nekoproto::{IndexerAddr, NetworkName, NodeId};
+use nekoproto::{IndexerAddr, NetworkName, NodeId, open_private};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
@@ -70,7 +70,8 @@ pub(crate) fn remember(data_dir: &Path, home: &Home, indexers: &[IndexerAddr]) -
 fn read(data_dir: &Path) -> Vec<Kept> {
     let path = data_dir.join(FILE);
     let mut text = String::new();
-    let reading = File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
+    let reading = open_private(&path, OpenOptions::new().read(true))
+        .and_then(|file| file.take(FILE_BYTES_MAX).read_to_string(&mut text));
     match reading.and_then(|_| Ok(serde_json::from_str(&text)?)) {
         Ok(kept) => kept,
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),

@@ -47,7 +47,7 @@ impl ShareFolder {
         let path = self.root.join(name.as_path());
         let failed = error_at(&path);
         let relative = name.as_path();
-        let not_a_place = || StoreError::NotAPlace(path.clone());
+        let not_a_place = || StoreError::NotAPlace { path: path.clone(), what: "a folder" };
         let file_name = PathBuf::from(relative.file_name().ok_or_else(not_a_place)?);
         let folder = match relative.parent().filter(|parent| !parent.as_os_str().is_empty()) {
             Some(parent) => match self.handle.open_dir(parent) {

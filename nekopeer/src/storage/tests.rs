@@ -92,20 +92,103 @@ fn a_name_that_is_another_only_by_case_or_form_is_noticed_in_any_part() {
     assert!(!folder.path().join("other").exists(), "nothing is made");
 }
 
+/// What may stand where no file does: a link to `victim`, a pipe, a socket, a folder.
+fn occupiers(victim: &Path) -> [(&'static str, impl Fn(&Path)); 4] {
+    let link = {
+        let victim = victim.to_owned();
+        move |path: &Path| std::os::unix::fs::symlink(&victim, path).unwrap()
+    };
+    let (pipe, socket, folder) = (
+        |path: &Path| {
+            use rustix::fs::{CWD, FileType, Mode, mknodat};
+            mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        },
+        |path: &Path| drop(std::os::unix::net::UnixListener::bind(path).unwrap()),
+        |path: &Path| std::fs::create_dir(path).unwrap(),
+    );
+    let boxed = |make: Box<dyn Fn(&Path)>| make;
+    [
+        ("a symbolic link", boxed(Box::new(link))),
+        ("a named pipe", boxed(Box::new(pipe))),
+        ("a socket", boxed(Box::new(socket))),
+        ("a folder", boxed(Box::new(folder))),
+    ]
+}
+
 #[test]
-fn a_link_in_the_place_of_the_file_is_replaced_not_followed() {
-    let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+fn what_is_no_file_occupies_a_place_is_named_and_left_whenever_it_comes() {
+    let outside = tempfile::tempdir().unwrap();
     let victim = outside.path().join("victim");
     std::fs::write(&victim, b"precious").unwrap();
-    std::os::unix::fs::symlink(&victim, folder.path().join("a")).unwrap();
+    for (what, make) in occupiers(&victim) {
+        for is_there_before in [true, false] {
+            let folder = tempfile::tempdir().unwrap();
+            let (share, target) = (ShareFolder::open(folder.path()).unwrap(), folder.path().join("a"));
+            let partial = share.place(&name("a")).unwrap().partial(&content()).unwrap();
+            partial.write_at(b"new", 0).unwrap();
+            if is_there_before {
+                make(&target);
+                let error = share.place(&name("a")).unwrap().stamp().unwrap_err().to_string();
+                assert!(error.contains(what) && error.contains("remove it"), "{error}");
+                assert!(share.place(&name("a")).unwrap().open().is_err());
+            }
+            let stamp = partial.complete(3).unwrap();
+            if !is_there_before {
+                make(&target);
+            }
+            let kind = |path: &Path| std::fs::symlink_metadata(path).unwrap().file_type();
+            let before = kind(&target);
+            let partial_path = partial.path();
+            let error = partial.commit_synced(None).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+            assert_eq!((kind(&target), std::fs::read(&victim).unwrap()), (before, b"precious".to_vec()));
+            assert!(stamp.is_same_file(&Stamp::of(&std::fs::metadata(partial_path).unwrap())));
+        }
+    }
+}
+
+#[test]
+fn partial_file_is_no_link_no_pipe_and_nobody_else_s_file() {
+    let outside = tempfile::tempdir().unwrap();
+    let victim = outside.path().join("victim");
+    std::fs::write(&victim, b"precious").unwrap();
+    let folder = tempfile::tempdir_in(outside.path()).unwrap();
     let share = ShareFolder::open(folder.path()).unwrap();
-    let place = share.place(&name("a")).unwrap();
-    assert_eq!(place.stamp().unwrap(), None);
-    let partial = place.partial(&content()).unwrap();
-    partial.write_at(b"new", 0).unwrap();
-    commit(partial, 3, None).unwrap();
-    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
-    assert_eq!(std::fs::read(folder.path().join("a")).unwrap(), b"new");
+    let path = share.place(&name("a")).unwrap().partial_path(&content());
+    let refused = |what: &str| {
+        let error = share.place(&name("a")).unwrap().partial(&content()).unwrap_err().to_string();
+        assert!(error.contains(what) && error.contains(".neko-part-"), "{error}");
+        assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    };
+    for (what, make) in occupiers(&victim) {
+        make(&path);
+        refused(what);
+        if path.is_dir() { std::fs::remove_dir(&path) } else { std::fs::remove_file(&path) }.unwrap();
+    }
+    std::fs::hard_link(&victim, &path).unwrap();
+    refused("a hard link");
+}
+
+#[test]
+fn partial_file_that_was_swapped_is_not_moved_to_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let share = ShareFolder::open(folder.path()).unwrap();
+    let swaps: [fn(&Path); 3] = [
+        |path| std::os::unix::fs::symlink("elsewhere", path).unwrap(),
+        |path| std::fs::write(path, b"new").unwrap(),
+        |_| {},
+    ];
+    for swap in swaps {
+        let partial = share.place(&name("a")).unwrap().partial(&content()).unwrap();
+        partial.write_at(b"new", 0).unwrap();
+        let path = partial.path();
+        std::fs::remove_file(&path).unwrap();
+        swap(&path);
+        let error = commit(partial, 3, None).unwrap_err();
+        assert!(matches!(&error, StoreError::Swapped(swapped) if *swapped == path), "{error}");
+        assert!(folder.path().join("a").symlink_metadata().is_err(), "nothing is in the place");
+        drop(std::fs::remove_file(path));
+    }
 }
 
 #[test]
@@ -128,6 +211,6 @@ fn a_folder_in_the_way_is_no_place() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("a")).unwrap();
     let share = ShareFolder::open(folder.path()).unwrap();
-    assert!(matches!(share.place(&name("a")).unwrap().stamp(), Err(StoreError::NotAPlace(_))));
-    assert!(matches!(Place::anywhere(Path::new("/")), Err(StoreError::NotAPlace(_))));
+    assert!(matches!(share.place(&name("a")).unwrap().stamp(), Err(StoreError::NotAPlace { .. })));
+    assert!(matches!(Place::anywhere(Path::new("/")), Err(StoreError::NotAPlace { .. })));
 }

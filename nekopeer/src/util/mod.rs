@@ -1,5 +1,6 @@
-//! Utilities without knowledge of peers: time, rates, progress, tasks.
+//! Utilities without knowledge of peers: time, rates, progress, tasks, places of readers.
 
+pub(crate) mod places;
 pub(crate) mod progress;
 pub(crate) mod rate;
 pub(crate) mod tasks;

@@ -20,6 +20,8 @@ pub struct Progress {
     sources: Mutex<Vec<Arc<SourceProgress>>>,
     /// Files that are in work at the moment, each with its own progress; those of the ended ones are in the sums above.
     parts: Mutex<Vec<(FileName, Arc<Progress>)>>,
+    /// What it waits for, if for long.
+    waits_for: Mutex<Option<String>>,
 }
 
 /// One file of several, while it is in work.
@@ -91,6 +93,16 @@ impl Progress {
         let progress = Arc::new(Self::default());
         self.parts.lock().push((name.clone(), Arc::clone(&progress)));
         Part { whole: Arc::clone(self), progress }
+    }
+
+    /// What the operation waits for, as a text for the user; `None` while it moves on.
+    pub fn waiting_for(&self) -> Option<String> {
+        let own = self.waits_for.lock().clone();
+        own.or_else(|| self.parts.lock().iter().find_map(|(_, part)| part.waiting_for()))
+    }
+
+    pub(crate) fn waits_for(&self, text: Option<String>) {
+        *self.waits_for.lock() = text;
     }
 
     /// Bytes in total; 0 while unknown.

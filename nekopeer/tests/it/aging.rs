@@ -166,10 +166,10 @@ async fn older_version_in_the_network_does_not_replace_a_newer_copy() {
         let (old, new) = (version(1, Policy::default()), version(2, Policy::default()));
         let served = origin(&new);
         let says = |goods: &Goods| {
-            let holder = nekoproto::Holder::new(identity(1).id(), served.addr);
+            let holder = nekoproto::ListedHolder::new(identity(1).fresh_reach([served.addr]));
             FakeIndexer::says(vec![Hit {
                 record: goods.record.to_signed(),
-                holders: List::first_of([holder]),
+                holders: List::first_of([holder.clone()]),
             }])
         };
         let (before, after) = (says(&new), says(&old));
@@ -198,9 +198,9 @@ async fn older_version_in_the_network_does_not_take_the_place_of_a_copy_that_was
     in_time(async {
         let (old, new) = (version(1, Policy::default()), version(2, Policy::default()));
         let served = origin(&new);
-        let holder = nekoproto::Holder::new(identity(1).id(), served.addr);
+        let holder = nekoproto::ListedHolder::new(identity(1).fresh_reach([served.addr]));
         let says = |goods: &Goods| {
-            let holders = List::first_of([holder]);
+            let holders = List::first_of([holder.clone()]);
             FakeIndexer::says(vec![Hit { record: goods.record.to_signed(), holders }])
         };
         let (before, after) = (says(&new), says(&old));
@@ -226,8 +226,8 @@ async fn version_that_was_dropped_as_outdated_is_stale_when_it_comes_again() {
         let old = version(1, Policy::default());
         let served = origin(&old);
         served.confirms(Verdict::Current);
-        let holder = nekoproto::Holder::new(identity(1).id(), served.addr);
-        let hit = Hit { record: old.record.to_signed(), holders: List::first_of([holder]) };
+        let holder = nekoproto::ListedHolder::new(identity(1).fresh_reach([served.addr]));
+        let hit = Hit { record: old.record.to_signed(), holders: List::first_of([holder.clone()]) };
         let indexer = FakeIndexer::says(vec![hit]);
         let to = Folder::new();
         let config = Config { on_stale: OnStale::Drop, ..to.config(&[indexer.addr]) };
@@ -248,8 +248,8 @@ async fn copy_known_to_be_outdated_is_called_stale_whatever_indexers_list() {
         let old = version(1, Policy::default());
         let served = origin(&old);
         served.confirms(Verdict::Current);
-        let holder = nekoproto::Holder::new(identity(1).id(), served.addr);
-        let hit = Hit { record: old.record.to_signed(), holders: List::first_of([holder]) };
+        let holder = nekoproto::ListedHolder::new(identity(1).fresh_reach([served.addr]));
+        let hit = Hit { record: old.record.to_signed(), holders: List::first_of([holder.clone()]) };
         let indexer = FakeIndexer::says(vec![hit]);
         let (_to, reader) = peer(&[indexer.addr]).await;
         assert_eq!(reader.get("a").await.unwrap().freshness, Freshness::Fresh);

@@ -7,7 +7,7 @@ use crate::common::{
     in_time, indexer, name, peer,
 };
 use nekoindexer::IndexerHandle;
-use nekopeer::{DownloadError, Downloaded};
+use nekopeer::{DownloadError, DownloadOptions, Downloaded};
 use nekoproto::{ContentHash, DataRequest, FetchRefusal, Hit, List, SignedRecord, limits::TTL_DEFAULT};
 
 /// How a hostile origin replies to data requests.
@@ -242,7 +242,10 @@ async fn source_that_accepts_and_never_answers_is_overtaken() {
 
 /// A malicious indexer's hit: this record, held by this node at this address.
 fn hit(record: SignedRecord, node: u8, addr: SocketAddr) -> Hit {
-    Hit { record, holders: List::first_of([nekoproto::Holder::new(identity(node).id(), addr)]) }
+    Hit {
+        record,
+        holders: List::first_of([nekoproto::ListedHolder::new(identity(node).fresh_reach([addr]))]),
+    }
 }
 
 #[tokio::test]
@@ -304,7 +307,7 @@ async fn indexer_that_hides_the_newest_version_is_outvoted_by_one_that_knows() {
 async fn holders_at_impossible_addresses_are_left_out() {
     in_time(async {
         let addrs = ["127.0.0.1:0", "0.0.0.0:80", "224.0.0.1:80"].map(|addr| addr.parse().unwrap());
-        let holders = addrs.map(|addr| nekoproto::Holder::new(identity(1).id(), addr));
+        let holders = addrs.map(|addr| nekoproto::ListedHolder::new(identity(1).fresh_reach([addr])));
         let hit = Hit { record: file().record.to_signed(), holders: List::first_of(holders) };
         let indexer = FakeIndexer::says(vec![hit]);
         let (_to, reader) = peer(&[indexer.addr]).await;
@@ -312,6 +315,69 @@ async fn holders_at_impossible_addresses_are_left_out() {
         assert!(answer.candidates[0].holders.is_empty(), "{answer:?}");
         let error = reader.get("a").await.unwrap_err().to_string();
         assert!(error.contains("it has no source"), "{error}");
+    })
+    .await;
+}
+
+/// Goal: holders of somebody's making, all at the address of a third party, cost that party two connections and the reader
+/// no download. Method: an indexer names sixteen before an honest indexer names the real holder.
+#[tokio::test]
+async fn made_up_holders_send_no_crowd_to_a_third_party() {
+    in_time(async {
+        let third_party = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = third_party.local_addr().unwrap();
+        let connections = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = std::sync::Arc::clone(&connections);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = third_party.accept().await {
+                counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                drop(stream); // it has nothing to do with all this
+            }
+        });
+        let goods = file();
+        let made_up = |seed| nekoproto::ListedHolder::new(identity(seed).fresh_reach([addr]));
+        let holders = List::first_of((100..116).map(made_up));
+        let liar = FakeIndexer::says(vec![Hit { record: goods.record.to_signed(), holders }]);
+        let indexer = indexer(&[]).await;
+        let script = goods.clone();
+        let honest = Holder::begin(identity(2), move |request| script.honest(request));
+        honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        let (to, reader) = peer(&[liar.addr, indexer.local_addr()]).await;
+        reader.get("a").await.unwrap();
+        assert!(to.read("a") == goods.bytes);
+        let connections = connections.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(connections <= 2, "{connections} connections");
+    })
+    .await;
+}
+
+/// Goal: many who publish under a name do not hide the origin that is asked for.
+#[tokio::test]
+async fn origin_that_is_asked_for_is_found_among_many() {
+    in_time(async {
+        let goods = file();
+        let indexer = indexer(&[]).await;
+        let mut crowd = Vec::new();
+        for seed in 100..140 {
+            let other = Goods::new(&identity(seed), "a", 1, Vec::new());
+            let holder = Holder::idle(identity(seed));
+            holder.register(indexer.local_addr(), [other.record.to_signed()]).await;
+            crowd.push(holder);
+        }
+        let script = goods.clone();
+        let origin = Holder::begin(identity(1), move |request| script.honest(request));
+        let reply = origin.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        assert!(reply.unlisted.is_empty());
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let answer = reader.peer.query(&name("a"), 0).await.unwrap();
+        assert!(!answer.complete, "not all have room");
+        let wanted =
+            |node: nekoproto::NodeId| DownloadOptions { origin: Some(node.short()), ..Default::default() };
+        let nobody =
+            reader.peer.download(&name("a"), wanted(identity(99).id()), &<_>::default()).await.unwrap_err();
+        assert!(matches!(nobody, DownloadError::OthersOffer { complete: true, .. }), "{nobody}");
+        reader.peer.download(&name("a"), wanted(identity(1).id()), &<_>::default()).await.unwrap();
+        assert!(to.read("a") == goods.bytes);
     })
     .await;
 }

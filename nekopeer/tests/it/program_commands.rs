@@ -176,17 +176,25 @@ fn files_of_a_folder_are_published_in_the_order_of_their_numbers() {
 #[test]
 fn names_and_paths_never_command_the_terminal() {
     let (_indexers, origin, reader) = two_homes();
-    let hidden = "photo-\u{202e}gpj.exe";
-    origin.write(&format!("f/{hidden}"), "x");
-    origin.write("f/\x1b]0;owned\x07", "x");
-    let mut sharing = origin.share(&["f"]);
-    assert!(sharing.err_line("error: ").contains("f/\\u{1b}]0;owned\\u{7} cannot be shared"));
-    let name = format!("f/{hidden}");
-    for words in [["get", &name], ["query", &name]] {
-        let out = reader.done(&words).out.concat();
-        assert!(out.contains("f/photo-\\u{202e}gpj.exe") && !out.contains('\u{202e}'), "{out:?}");
+    let hidden = ["photo-\u{202e}gpj.exe", "two\u{2028}lines", "zero\u{200b}width", "\x1b]0;owned\x07"];
+    hidden.iter().for_each(|name| drop(origin.write(&format!("f/{name}"), "x")));
+    origin.write("f/plain", "x");
+    let sharing = origin.share(&["f"]);
+    sharing.signal("INT");
+    let errors = sharing.wait().err.join("\n");
+    for shown in
+        ["photo-\\u{202e}gpj.exe", "two\\u{2028}lines", "zero\\u{200b}width", "\\u{1b}]0;owned\\u{7}"]
+    {
+        assert!(errors.contains(&format!("f/{shown} cannot be shared")), "{errors}");
     }
-    assert_eq!(reader.done(&["ls", "--json"]).json()["files"][0]["name"], name);
+    assert!(
+        errors.contains("U+202E") && !errors.contains(['\u{202e}', '\u{2028}', '\u{200b}', '\x1b']),
+        "{errors:?}"
+    );
+    let name = format!("f/{}", hidden[0]);
+    let asked = reader.run(&["get", &name]);
+    assert!(asked.code == Some(2) && asked.err.concat().contains("U+202E"), "{asked:?}");
+    assert!(!asked.err.concat().contains('\u{202e}'), "{asked:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use redb::ReadableTable;
 
-use crate::program::{FreeAddr, Home, Indexers, one_home};
+use crate::program::{FreeAddr, Home, Indexers, Running, one_home, two_homes};
 
 /// Flips a bit in each stored form of `text`.
 fn damage(home: &Home, text: &str) {
@@ -48,6 +48,107 @@ fn damaged_entry_is_named_and_stops_nothing_else() {
     sharer.signal("INT");
     sharer.wait();
     assert_eq!(about(&home.done(&["ls"]).out, "many/"), 300);
+}
+
+/// A home that has shared `a`, `b` and `c` and holds a copy of `theirs`, and somebody who serves copies of the three.
+fn shared_and_held() -> (Indexers, Home, Home, [Running; 2]) {
+    let (indexers, home, reader) = two_homes();
+    let other = reader.write("theirs", "of another");
+    for (name, content) in [("a", "of a"), ("b", "of b"), ("c", "of c")] {
+        home.write(name, content);
+    }
+    let sharer = home.share(&["a", "b", "c"]);
+    home.write("b", "of b, again");
+    home.done(&["share", "b"]);
+    let serving = reader.share(&[other.to_str().unwrap()]);
+    reader.done(&["get", "a", "b", "c"]);
+    home.done(&["get", "theirs"]);
+    (indexers, home, reader, [sharer, serving])
+}
+
+#[test]
+fn lost_catalogue_is_told_and_repaired_from_files_and_indexers_with_no_number_given_twice() {
+    let (_indexers, home, reader, [sharer, _serving]) = shared_and_held();
+    sharer.signal("KILL");
+    sharer.wait();
+    home.write("b", "of b, changed since");
+    std::fs::remove_file(home.path("c")).unwrap();
+    let catalogue = home.path(".neko/catalogue.redb");
+    let whole = std::fs::read(&catalogue).unwrap();
+    for way in ["cut to nothing", "cut", "removed"] {
+        match way {
+            "removed" => std::fs::remove_file(&catalogue).unwrap(),
+            way => std::fs::write(&catalogue, &whole[..if way == "cut" { 6000 } else { 0 }]).unwrap(),
+        }
+        let listed = home.run(&["ls"]);
+        let said = listed.err.join("\n");
+        assert!(said.contains("is damaged") && said.contains("nekopeer repair"), "{way}: {listed:?}");
+        assert_eq!(listed.code, Some(if way == "removed" { 0 } else { 3 }), "{way}: {listed:?}");
+        let report = home.done(&["repair", "--json"]).json();
+        let state = if way == "removed" { "missing" } else { "damaged" };
+        assert_eq!(report["state"], state, "{way}: {report}");
+        let names = |key: &str| {
+            report[key].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!((names("published"), names("copies")), (vec!["a"], vec!["theirs"]), "{way}: {report}");
+        assert_eq!((names("changed"), names("missing")), (vec!["b"], vec!["c"]), "{way}: {report}");
+        assert_eq!((&report["unknown"], &report["complete"]), (&0.into(), &true.into()), "{way}: {report}");
+        let listed = home.done(&["ls"]);
+        assert!(listed.err.is_empty() && listed.out.len() == 3, "{way}: {listed:?}");
+    }
+    assert!(home.path(".neko/catalogue.redb.damaged-2").exists());
+    assert_eq!(home.done(&["repair"]).out, ["the catalogue is intact"]);
+    let _sharer = home.share(&["a", "b"]);
+    let version = |name| reader.done(&["get", name, "--json"]).json()["version"].as_u64();
+    assert_eq!((version("a"), version("b")), (Some(1), Some(3)));
+    assert_eq!(reader.read("b"), b"of b, changed since");
+}
+
+#[test]
+fn damaged_catalogue_keeps_what_can_be_read_and_its_numbers_when_nobody_else_knows_them() {
+    let (_indexers, home) = one_home();
+    for content in ["first", "second"] {
+        (0..300).for_each(|n| drop(home.write(&format!("many/f{n}"), format!("{content} {n}"))));
+        let sharer = home.share(&["many"]);
+        sharer.signal("INT");
+        sharer.wait();
+    }
+    damage(&home, &home.path("many/f299").to_string_lossy());
+    let report = home.done(&["repair", "--json"]).json();
+    let published = report["published"].as_array().unwrap();
+    assert!(published.len() == 299 && report["unknown"] == 1, "{report}");
+    assert!(report["why"].as_str().unwrap().contains("many/f299"), "{report}");
+    let sharer = home.share(&["many"]);
+    let files = home.done(&["ls", "--json"]).json();
+    let versions = files["files"].as_array().unwrap().iter().map(|file| file["version"].as_u64().unwrap());
+    let mut versions: Vec<u64> = versions.collect();
+    versions.sort_unstable();
+    assert_eq!((versions[298], versions[299]), (2, 3), "f299 has a new number, above all it had");
+    sharer.signal("INT");
+    sharer.wait();
+}
+
+#[test]
+fn exposed_folder_is_refused_with_the_command_that_mends_it_and_nothing_is_repaired_where_nothing_was() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_indexers, home) = one_home();
+    home.run(&["repair"]).failed_with(3, &["no peer was here"]);
+    home.done(&["ls"]);
+    let data = home.path(".neko");
+    assert_eq!(std::fs::metadata(&data).unwrap().permissions().mode() & 0o777, 0o700);
+    for (path, mode) in
+        [(data.clone(), 0o777), (data.join("catalogue.redb"), 0o666), (data.join("peer.key"), 0o604)]
+    {
+        let before = std::fs::metadata(&path).unwrap().permissions();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        for words in [["ls"], ["repair"]] {
+            let refused = home.run(&words);
+            refused.failed_with(3, &["others may", "run: chmod "]);
+            assert_eq!(refused.err.len(), 1, "{refused:?}");
+        }
+        std::fs::set_permissions(&path, before).unwrap();
+    }
+    home.done(&["ls"]);
 }
 
 /// The files of a data folder whose peer does not run.

@@ -3,14 +3,14 @@
 use std::{
     fs,
     io::pipe,
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     os::unix::ffi::OsStringExt,
     os::unix::fs::MetadataExt,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use nekoproto::{Records, Refusal};
+use nekoproto::{Purpose, Records, Refusal};
 
 use crate::{
     common::{Goods, Holder, holder::patient, identity, indexer},
@@ -288,4 +288,30 @@ async fn news_on_a_full_disk_is_never_acknowledged() {
         let answer = client.invalidate(patient(), news).await.unwrap();
         assert_eq!(answer, Err(Refusal::Busy));
     }
+}
+
+/// Goal: who opens data streams and asks for nothing keeps no reader out. Method: more of them than the program may have
+/// descriptors.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_data_streams_keep_no_reader_out() {
+    let indexer = indexer(&[]).await;
+    let addr = indexer.local_addr().to_string();
+    let (home, reader) = (Home::with(&["--indexer", &addr]), Home::with(&["--indexer", &addr]));
+    home.write("own", "mine");
+    let mut command = Command::new("bash");
+    let program = env!("CARGO_BIN_EXE_nekopeer");
+    command.args(["-c", "ulimit -n 256; exec \"$@\"", "bash", program, "--indexer", &addr, "share", "own"]);
+    home.settle(&mut command);
+    let mut sharing = Running::start(command);
+    let line = sharing.err_line("serving on ");
+    let addr = line.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok());
+    let addr: SocketAddr = addr.unwrap_or_else(|| panic!("{line}"));
+    let greedy = Holder::idle(identity(66));
+    let mut idle = Vec::new();
+    for _ in 0..400 {
+        idle.push(greedy.endpoint.dial(addr, Purpose::Data, None).await.unwrap());
+    }
+    reader.done(&["get", "own"]);
+    assert_eq!(reader.read("own"), b"mine");
+    drop(idle);
 }

@@ -60,7 +60,6 @@ fn filters_pages_and_freshness_are_shown_to_programs_and_people() {
     for n in 0..9usize {
         origin.write(&format!("f/{n}.bin"), bytes(2, 1000 * (n + 1)));
     }
-    origin.write("f/gpj.\u{202e}exe", "x");
     let _sharing = origin.share(&["f"]);
     reader.done(&["get", "f/2.bin"]);
 
@@ -105,8 +104,6 @@ fn filters_pages_and_freshness_are_shown_to_programs_and_people() {
     }
     assert_eq!(shown, (0..9).map(|n| format!("f/{n}.bin")).collect::<Vec<_>>());
 
-    let text = reader.done(&["search", "gpj"]);
-    assert!(text.out[1].starts_with("f/gpj.\\u{202e}exe"), "{text:?}");
     let own = origin.done(&["search", "f/1.bin"]);
     assert!(own.out[1].ends_with("own"), "{own:?}");
 }

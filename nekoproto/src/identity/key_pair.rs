@@ -2,8 +2,8 @@
 
 use std::{
     fmt, fs,
-    io::{self, Write},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    io::{self, Read, Write},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -11,8 +11,13 @@ use ed25519_dalek::{
     Signer, SigningKey,
     pkcs8::{EncodePrivateKey, spki::der::zeroize::Zeroizing},
 };
+use tempfile::NamedTempFile;
 
+use super::private::{open_private, shell_word};
 use crate::values::{NodeId, Signature};
+
+/// Bytes of the seed, which the key file consists of.
+const SEED_BYTES: usize = 32;
 
 /// A node's Ed25519 key pair; its public half is the node's id.
 #[derive(Clone)]
@@ -38,7 +43,7 @@ pub enum IdentityError {
     )]
     Malformed(PathBuf),
     /// Others may read the key. It is left as it is.
-    #[error("others may read the key file {0}; run: chmod 600 {0}")]
+    #[error("others may read the key file {path}; run: chmod 600 {}", shell_word(.0), path = .0.display())]
     Exposed(PathBuf),
 }
 
@@ -69,12 +74,14 @@ impl Identity {
     /// The file cannot be used; nothing on disk was changed.
     pub fn load_or_create(path: &Path) -> Result<Self, IdentityError> {
         let in_file = |source| IdentityError::File { path: path.to_owned(), source };
-        match fs::read(path).map(Zeroizing::new) {
-            Ok(bytes) => {
-                let mode = fs::metadata(path).map_err(in_file)?.permissions().mode();
+        match open_private(path, fs::OpenOptions::new().read(true)) {
+            Ok(file) => {
+                let mode = file.metadata().map_err(in_file)?.permissions().mode();
                 if mode & 0o077 != 0 {
                     return Err(IdentityError::Exposed(path.to_owned()));
                 }
+                let mut bytes = Zeroizing::new(Vec::with_capacity(2 * SEED_BYTES)); // it does not grow: no copy is left
+                file.take(SEED_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(in_file)?;
                 let seed = <&[u8; 32]>::try_from(bytes.as_slice());
                 seed.map(Self::from_seed).map_err(|_| IdentityError::Malformed(path.to_owned()))
             }
@@ -87,18 +94,15 @@ impl Identity {
         }
     }
 
-    /// Writes the key to a temporary file next to `path` and renames it: a crash leaves a whole key or none.
+    /// Writes the key to a new file of random name next to `path`, and gives it that name if nothing has it: a crash
+    /// leaves a whole key or none.
     fn create(&self, path: &Path) -> io::Result<()> {
-        let fresh = path.with_extension("new");
-        let mut file =
-            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut file = NamedTempFile::new_in(folder)?; // mode 0600
         file.write_all(self.key.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&fresh, path)?;
-        match path.parent() {
-            Some(folder) if !folder.as_os_str().is_empty() => fs::File::open(folder)?.sync_all(),
-            _ => Ok(()),
-        }
+        file.as_file().sync_all()?;
+        file.persist_noclobber(path)?;
+        fs::File::open(folder)?.sync_all()
     }
 
     /// This node's id.
@@ -135,6 +139,26 @@ mod tests {
         let made = Identity::load_or_create(&path).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(Identity::load_or_create(&path).unwrap().id(), made.id());
+    }
+
+    #[test]
+    fn planted_files_and_links_get_no_key() {
+        let temp = tempfile::tempdir().unwrap();
+        let at = |name: &str| temp.path().join(name);
+        fs::create_dir(at("folder")).unwrap();
+        fs::write(at("theirs"), "theirs").unwrap();
+        fs::set_permissions(at("theirs"), fs::Permissions::from_mode(0o666)).unwrap();
+        for name in ["peer.new", "other.new"] {
+            std::os::unix::fs::symlink(at("theirs"), at(name)).unwrap();
+        }
+        for name in ["peer.key", "other.key"] {
+            Identity::load_or_create(&at(name)).unwrap();
+            assert_eq!(fs::symlink_metadata(at(name)).unwrap().permissions().mode(), 0o100_600);
+        }
+        assert_eq!(fs::read(at("theirs")).unwrap(), b"theirs");
+        std::os::unix::fs::symlink(at("nothing"), at("link.key")).unwrap();
+        assert!(Identity::load_or_create(&at("link.key")).is_err());
+        assert!(!at("nothing").exists());
     }
 
     #[test]

@@ -1,27 +1,29 @@
-//! [`Verifier`]: checks a record's signature once, however often the record arrives.
+//! [`Verifier`]: checks a signature once, however often the record or the statement arrives.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
 
-use crate::values::{RecordError, Signature, SignedRecord, VerifiedRecord};
+use crate::values::{
+    ReachError, RecordError, Signature, SignedReach, SignedRecord, VerifiedReach, VerifiedRecord,
+};
 
-/// Records in one generation; at most about 1.5 KiB each.
+/// Records, and statements, in one generation; at most about 1.5 KiB and 0.4 KiB each.
 const GENERATION_MAX: usize = 8 * 1024;
 
-/// Remembers verified records, so that a record costs one signature check and not one per message.
+/// Remembers verified records and statements, so that each costs one signature check and not one per message.
 ///
-/// Two generations: a full young one replaces the old one, and records not used since are forgotten with
-/// the old one.
+/// Two generations: a full young one replaces the old one, and what was not used since is forgotten with the old one.
 #[derive(Debug, Default)]
 pub struct Verifier {
-    known: Mutex<Generations>,
+    records: Mutex<Generations<VerifiedRecord>>,
+    reaches: Mutex<Generations<VerifiedReach>>,
 }
 
-#[derive(Debug, Default)]
-struct Generations {
-    young: HashMap<Signature, VerifiedRecord>,
-    old: HashMap<Signature, VerifiedRecord>,
+#[derive(Debug)]
+struct Generations<T> {
+    young: HashMap<Signature, T>,
+    old: HashMap<Signature, T>,
 }
 
 impl Verifier {
@@ -31,31 +33,55 @@ impl Verifier {
     /// # Errors
     /// The record is not to be believed.
     pub fn verify(&self, signed: SignedRecord) -> Result<VerifiedRecord, RecordError> {
-        let known = self.known.lock().get(signed.signature());
+        let known = self.records.lock().get(signed.signature());
         if let Some(known) = known.filter(|known| *known.signed() == signed) {
             return Ok(known);
         }
         let verified = signed.verify()?;
-        self.known.lock().insert(verified.clone());
+        self.records.lock().insert(*verified.signed().signature(), verified.clone());
         Ok(verified)
+    }
+
+    /// The same for a statement of where a node can be reached, which must not have expired at `now_ms` (milliseconds
+    /// since 1970).
+    ///
+    /// # Errors
+    /// The statement is not to be believed.
+    pub fn verify_reach(&self, signed: SignedReach, now_ms: u64) -> Result<VerifiedReach, ReachError> {
+        let known = self.reaches.lock().get(signed.signature());
+        let verified = match known.filter(|known| *known.signed() == signed) {
+            Some(known) => known,
+            None => {
+                let verified = signed.verify()?;
+                self.reaches.lock().insert(*verified.signed().signature(), verified.clone());
+                verified
+            }
+        };
+        verified.check_end(now_ms).map(|()| verified)
     }
 }
 
-impl Generations {
-    fn get(&mut self, signature: &Signature) -> Option<VerifiedRecord> {
+impl<T> Default for Generations<T> {
+    fn default() -> Self {
+        Self { young: HashMap::new(), old: HashMap::new() }
+    }
+}
+
+impl<T: Clone> Generations<T> {
+    fn get(&mut self, signature: &Signature) -> Option<T> {
         if let Some(known) = self.young.get(signature) {
             return Some(known.clone());
         }
         let known = self.old.remove(signature)?;
-        self.insert(known.clone());
+        self.insert(*signature, known.clone());
         Some(known)
     }
 
-    fn insert(&mut self, record: VerifiedRecord) {
+    fn insert(&mut self, signature: Signature, value: T) {
         if self.young.len() >= GENERATION_MAX {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.insert(*record.signed().signature(), record);
+        self.young.insert(signature, value);
     }
 }
 
@@ -104,7 +130,7 @@ mod tests {
             bytes[..8].copy_from_slice(&n.to_le_bytes());
             generations.young.insert(Signature::from_bytes(bytes), one.clone());
             if generations.young.len() >= GENERATION_MAX {
-                generations.insert(one.clone());
+                generations.insert(*one.signed().signature(), one.clone());
             }
         }
         assert!(generations.young.len() + generations.old.len() <= 2 * GENERATION_MAX + 1);

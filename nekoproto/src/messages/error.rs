@@ -13,7 +13,7 @@ pub enum Refusal {
     /// A record's signature is not valid. No part of the call was carried out.
     #[error("a record is not signed by its origin")]
     Forged,
-    /// Only a peer that listens can be a holder.
+    /// Only a peer that listens, and has said where it can be reached, can be a holder.
     #[error("a node that does not listen cannot be a holder")]
     NotListening,
     /// The node is overloaded. Worth retrying later.
@@ -25,6 +25,12 @@ pub enum Refusal {
     /// A glob cannot be read, or is too large.
     #[error("the pattern cannot be read")]
     BadPattern,
+    /// The clocks of the two nodes are more than half a day apart: what one of them signs has expired for the other.
+    #[error("the clocks of the two nodes are more than 12 hours apart: set them")]
+    ClocksApart,
+    /// What the caller wants to have kept is more than its share, or than there is room for. Nothing of it is kept.
+    #[error("the node has no room to keep that: its --memory is used up")]
+    NoRoom,
 }
 
 /// A peer's refusal on a data stream. Wire: append variants, never reorder.
@@ -82,4 +88,16 @@ pub enum HelloRefusal {
     /// The purpose is not served by a node of this role.
     #[error("it does not serve such connections")]
     WrongPurpose,
+    /// The node's network is private, and the hello names no secret.
+    #[error("its network is private: give the network's secret with --network-secret FILE")]
+    SecretMissing,
+    /// The node's network has no secret.
+    #[error("its network has no secret: leave out --network-secret, or give the node the same one")]
+    SecretUnasked,
+    /// The proof is of another secret.
+    #[error("its network has another secret: give both the same one with --network-secret FILE")]
+    SecretWrong,
+    /// The node has a list of allowed nodes, which this one is not on.
+    #[error("this node is not on its list of allowed nodes (--allow FILE)")]
+    NotAllowed,
 }

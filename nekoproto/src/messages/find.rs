@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn positions_are_read_as_they_are_shown() {
         let origin = NodeId::from_bytes([0xa1; 32]);
-        for name in ["a/b-c_1.bin", "two words", "100%@home", "é\u{202e}x", "'quoted'"] {
+        for name in ["a/b-c_1.bin", "two words", "100%@home", "é\u{a0}x", "'quoted'"] {
             let position = Position { name: FileName::new(name).unwrap(), origin };
             let shown = position.to_string();
             assert!(

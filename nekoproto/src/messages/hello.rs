@@ -8,7 +8,7 @@ use crate::{limits::NETWORK_BYTES_MAX, values::NodeId};
 
 /// Version of the wire format, sent before every hello. Nodes of different versions refuse each other and
 /// say which version the other speaks.
-pub const PROTOCOL_VERSION: u16 = 8;
+pub const PROTOCOL_VERSION: u16 = 9;
 
 /// What kind of node it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -39,6 +39,8 @@ pub struct Hello {
     pub purpose: Purpose,
     /// The network it belongs to; nodes of different networks refuse each other.
     pub network: NetworkName,
+    /// Whether its network has a secret, which both sides prove after the hellos.
+    pub private: bool,
     /// The port it listens on, 0 if it does not listen. Its address is the one it connects from.
     pub listen_port: u16,
     /// Random bytes that the other side's proof covers.

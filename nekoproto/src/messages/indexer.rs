@@ -1,21 +1,22 @@
 //! The calls of an indexer: the tarpc service [`IndexerService`] and its messages.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     error::Refusal,
-    find::{Position, Search},
+    find::{IdDigits, Position, Search},
+    hit::{self, Hit},
     summary::{SummaryNews, SummaryReply},
     trace::TraceReply,
 };
 use crate::{
     limits::{
         ANSWERS_BYTES_MAX, BATCH_MAX, COVERED_MAX, FOUND_MAX, FRAME_BYTES_MAX, HITS_MAX, HOLDER_BYTES_MAX,
-        HOLDERS_MAX, NAME_BYTES_MAX, RECORD_BYTES_MAX,
+        NAME_BYTES_MAX, REACH_BYTES_MAX, RECORD_BYTES_MAX, WITHOUT_MAX,
     },
-    values::{ContentHash, FileName, List, MsgId, NodeId, NodeTag, SignedRecord, Version},
+    values::{ContentHash, FileName, List, MsgId, NodeTag, SignedReach, SignedRecord, Version},
 };
 
 /// Signed records of one call.
@@ -57,6 +58,17 @@ pub trait IndexerService {
     async fn find(request: FindRequest) -> Result<FindReply, Refusal>;
     /// Which way a query would go, and what each indexer on it knows. It is forwarded as a query is.
     async fn trace(request: QueryRequest) -> Result<TraceReply, Refusal>;
+    /// The caller states where it can be reached, before its first registration and again before the statement expires.
+    async fn introduce(reach: SignedReach) -> Result<Introduction, Refusal>;
+}
+
+/// How a statement of where the caller can be reached was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Introduction {
+    /// Where the connection comes from, as the indexer sees it.
+    pub seen_at: IpAddr,
+    /// The addresses at which the caller is listed: bit n for the n-th. 0: it cannot be a holder.
+    pub listed_at: u8,
 }
 
 /// Registers the caller as a holder.
@@ -106,6 +118,19 @@ pub struct QueryRequest {
     /// Indexers not to ask: they have been or will be sent a copy with at least as many hops left.
     #[serde(with = "crate::values::fixed_list")]
     pub covered: Covered,
+    /// Only files of origins whose id begins with this; `None`: of all.
+    pub origin: Option<IdDigits>,
+    /// Holders that are not wanted: they failed.
+    #[serde(with = "crate::values::fixed_list")]
+    pub without: List<NodeTag, WITHOUT_MAX>,
+}
+
+impl QueryRequest {
+    /// The query for all that is known of `name`.
+    #[must_use]
+    pub const fn new(msg_id: MsgId, name: FileName, ttl_hops: u8) -> Self {
+        Self { msg_id, name, ttl_hops, covered: Covered::new(), origin: None, without: List::new() }
+    }
 }
 
 /// Many queries that start together. Each name is forwarded as a query of its own.
@@ -123,8 +148,7 @@ impl QueryAllRequest {
     /// The query for each name.
     pub fn queries(self) -> impl Iterator<Item = QueryRequest> {
         let Self { msg_id, names, ttl_hops } = self;
-        let query =
-            move |(n, name)| QueryRequest { msg_id: msg_id.nth(n), name, ttl_hops, covered: Covered::new() };
+        let query = move |(n, name)| QueryRequest::new(msg_id.nth(n), name, ttl_hops);
         (0..).zip(names).map(query)
     }
 }
@@ -132,17 +156,33 @@ impl QueryAllRequest {
 /// As many of `replies` as fit one frame; the others become `None`.
 #[must_use]
 pub fn answers(replies: impl IntoIterator<Item = QueryReply>) -> Answers {
-    let mut room = FRAME_BYTES_MAX - ANSWERS_BYTES_MAX;
-    Answers::first_of(replies.into_iter().map(|reply| {
-        room = room.checked_sub(reply.bytes_max())?;
+    let mut room = AnswersRoom::default();
+    Answers::first_of(replies.into_iter().map(|reply| room.fit(reply)))
+}
+
+/// What is left of a frame for further answers.
+#[derive(Debug)]
+pub struct AnswersRoom(usize);
+
+impl Default for AnswersRoom {
+    fn default() -> Self {
+        Self(FRAME_BYTES_MAX - ANSWERS_BYTES_MAX)
+    }
+}
+
+impl AnswersRoom {
+    /// `reply`, if it fits.
+    pub fn fit(&mut self, reply: QueryReply) -> Option<QueryReply> {
+        self.0 = self.0.checked_sub(reply.bytes_max())?;
         Some(reply)
-    }))
+    }
 }
 
 /// The result of a query or a search.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueryReply {
     /// One entry for each origin, with its newest known version.
+    #[serde(with = "hit")]
     pub hits: List<Hit, HITS_MAX>,
     /// Whether every indexer in reach answered in time and no origin was left out. Holders past the limit are
     /// left out of a complete reply too.
@@ -156,43 +196,11 @@ impl QueryReply {
     fn bytes_max(&self) -> usize {
         let hit = |hit: &Hit| {
             let name = hit.record.unverified().name.as_str().len();
-            RECORD_BYTES_MAX - NAME_BYTES_MAX + name + hit.holders.len() * HOLDER_BYTES_MAX
+            RECORD_BYTES_MAX - NAME_BYTES_MAX
+                + name
+                + hit.holders.len() * (HOLDER_BYTES_MAX + REACH_BYTES_MAX)
         };
         self.hits.iter().map(hit).sum()
-    }
-}
-
-/// A version of a file and its holders.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hit {
-    /// The origin's statement.
-    pub record: SignedRecord,
-    /// Nodes that can serve exactly this version, complete holders first.
-    pub holders: List<Holder, HOLDERS_MAX>,
-}
-
-/// A node that can serve a version or a part of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Holder {
-    /// Its id; a connection to it must prove this key.
-    pub node: NodeId,
-    /// Where it listens, as observed by its indexer.
-    pub addr: SocketAddr,
-    /// It is still downloading the version and serves the chunks it has.
-    pub partial: bool,
-}
-
-impl Holder {
-    /// A holder of a complete version.
-    #[must_use]
-    pub const fn new(node: NodeId, addr: SocketAddr) -> Self {
-        Self { node, addr, partial: false }
-    }
-
-    /// Whether both are one node at one address, partial or not.
-    #[must_use]
-    pub fn is_same_source(&self, other: &Self) -> bool {
-        self.node == other.node && self.addr == other.addr
     }
 }
 
@@ -227,6 +235,7 @@ impl FindRequest {
 pub struct FindReply {
     /// The first matches behind the place asked for, strictly in the order of their [`Position`]s; one hit for each
     /// file of an origin.
+    #[serde(with = "hit")]
     pub hits: List<Hit, FOUND_MAX>,
     /// Whether there are further matches behind the last hit. The page is full then.
     pub more: bool,

@@ -4,6 +4,7 @@ mod data;
 mod error;
 mod find;
 pub mod hello;
+mod hit;
 pub mod indexer;
 pub mod peer;
 pub mod summary;
@@ -14,8 +15,9 @@ pub use self::{
     error::{Fault, FetchRefusal, HelloRefusal, Refusal},
     find::{IdDigits, NotAPosition, NotATerm, NotDigits, Position, Search, Term, Terms},
     hello::{Hello, NetworkName, PROTOCOL_VERSION, Purpose, Role},
+    hit::{Hit, Holder, ListedHolder, all_addrs, seen_addrs},
     indexer::{
-        Answers, Covered, FindReply, FindRequest, Held, Hit, Holder, IndexerService, InvalidateRequest,
+        Answers, Covered, FindReply, FindRequest, Held, IndexerService, Introduction, InvalidateRequest,
         LeaseReply, Names, QueryAllRequest, QueryReply, QueryRequest, Records, RegisterReply,
         RegisterRequest,
     },

@@ -96,6 +96,12 @@ pub enum WhyUnasked {
     /// Another indexer asks it, or did.
     #[error("asked by another")]
     Covered,
+    /// It is connected, and has left too many queries or heartbeats unanswered.
+    #[error("it does not answer")]
+    Silent,
+    /// It connected to the indexer in an open network, and has not proved that it answers.
+    #[error("a guest that has not proved that it answers")]
+    Guest,
 }
 
 /// Why an indexer that was asked has no answer. Wire: append variants, never reorder.

@@ -12,10 +12,13 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsStream;
 
 use super::{
+    access::Access,
     error::{ConnectError, EndpointError},
-    handshake,
+    handshake::{self, Proofs},
     io::{Io, prepare},
+    node_io::NodeIo,
     tls::{Tls, proven_node},
+    unproven::Unproven,
 };
 use crate::{
     budget::{Account, BUDGET_DEFAULT, Budget},
@@ -46,6 +49,8 @@ pub struct EndpointConfig {
     pub network: NetworkName,
     /// TLS or plain TCP.
     pub security: Security,
+    /// Whom it connects with.
+    pub access: Access,
 }
 
 /// One node's side of all its connections.
@@ -55,6 +60,8 @@ pub struct Endpoint {
     tls: Option<Tls>,
     /// Where it listens, if it does.
     listens_on: Mutex<Option<SocketAddr>>,
+    /// Addresses where nodes are said to be.
+    unproven: Unproven,
 }
 
 /// The node at the other end of a connection.
@@ -68,13 +75,15 @@ pub struct Remote {
     pub addr: SocketAddr,
     /// Where it listens: its observed address with the port it claims; `None` if it does not listen.
     pub listens_at: Option<SocketAddr>,
+    /// Where it can reach this node over the address of this connection's end here, if this node listens there.
+    pub reaches_us_at: Option<SocketAddr>,
 }
 
 /// A connection after its handshake.
 #[derive(Debug)]
 pub struct Connection {
     /// The bytes.
-    pub io: Io,
+    pub io: NodeIo,
     /// The other end.
     pub remote: Remote,
     /// What it was opened for.
@@ -101,7 +110,9 @@ impl Endpoint {
             Security::Tls => Some(Tls::new(&config.identity)?),
             Security::Insecure => None,
         };
-        Ok(Arc::new(Self { config, budget, tls, listens_on: Mutex::default() }))
+        config.access.allowed.admit_own(config.identity.id());
+        let (listens_on, unproven) = <_>::default();
+        Ok(Arc::new(Self { config, budget, tls, listens_on, unproven }))
     }
 
     /// The bytes kept for other nodes.
@@ -120,6 +131,17 @@ impl Endpoint {
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.config.identity
+    }
+
+    /// What it is to others.
+    pub(super) const fn role(&self) -> Role {
+        self.config.role
+    }
+
+    /// Whom it connects with.
+    #[must_use]
+    pub const fn access(&self) -> &Access {
+        &self.config.access
     }
 
     /// From now on hellos name this port, where it can be reached.
@@ -143,12 +165,29 @@ impl Endpoint {
         let dialing = self.dial_unbounded(addr, purpose);
         let connection =
             timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
+        let found = connection.remote.node;
         match expected {
-            Some(expected) if expected != connection.remote.node => {
-                Err(ConnectError::OtherNode { expected, found: connection.remote.node })
-            }
+            Some(expected) if expected != found => Err(ConnectError::OtherNode { expected, found }),
+            _ if !self.access().allowed.admits(found) => Err(ConnectError::NotAllowed(found)),
             _ => Ok(connection),
         }
+    }
+
+    /// Connects to `node`, which is said to be at `addr`: see [`dial`](Self::dial). At most two connections are made to
+    /// an address where the key of `node` is not proven; then it is left alone for half a minute.
+    ///
+    /// # Errors
+    /// See [`ConnectError`]; no connection is left open.
+    ///
+    /// # Cancel safety
+    /// Safe: dropping the future closes the connection, which counts as one that failed.
+    pub async fn dial_node(
+        &self,
+        addr: SocketAddr,
+        purpose: Purpose,
+        node: NodeId,
+    ) -> Result<Connection, ConnectError> {
+        self.unproven.guard(addr, node, self.dial(addr, purpose, Some(node))).await
     }
 
     async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
@@ -170,12 +209,14 @@ impl Endpoint {
             None => (Io::Plain(stream), None),
         };
         let hello = self.hello(purpose, here);
-        let theirs = handshake::connect(&mut io, self.identity(), &hello, proven).await?;
+        let theirs = handshake::connect(&mut io, &hello, &self.proofs(proven)).await?;
         if theirs.node == self.node() {
             return Err(ConnectError::Refused(HelloRefusal::Yourself));
         }
+        let us = SocketAddr::new(here, hello.listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose, account })
+        let io = NodeIo::new(io, account.clone());
+        Ok(Connection { io, remote: remote(&theirs, addr, us), purpose, account })
     }
 
     /// Does the handshake of an accepted TCP connection.
@@ -191,9 +232,21 @@ impl Endpoint {
             None => (Io::Plain(stream), None),
         };
         let answer = |theirs: &Hello| self.answer(theirs, here);
-        let theirs = handshake::accept(&mut io, self.identity(), proven, answer).await?;
+        let theirs = handshake::accept(&mut io, &self.proofs(proven), answer).await?;
+        let us = SocketAddr::new(here, self.hello(theirs.purpose, here).listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
-        Ok(Connection { io, remote: remote(&theirs, addr), purpose: theirs.purpose, account })
+        let io = NodeIo::new(io, account.clone());
+        Ok(Connection { io, remote: remote(&theirs, addr, us), purpose: theirs.purpose, account })
+    }
+
+    /// Whether every node that a connection is made with has proved the network's secret.
+    #[must_use]
+    pub const fn is_private(&self) -> bool {
+        self.config.access.secret.is_some()
+    }
+
+    const fn proofs(&self, proven: Option<NodeId>) -> Proofs<'_> {
+        Proofs { identity: &self.config.identity, secret: self.config.access.secret.as_ref(), proven }
     }
 
     fn answer(&self, theirs: &Hello, here: IpAddr) -> Result<Hello, HelloRefusal> {
@@ -202,6 +255,14 @@ impl Endpoint {
         }
         if theirs.node == self.node() {
             return Err(HelloRefusal::Yourself);
+        }
+        match (theirs.private, self.is_private()) {
+            (false, true) => return Err(HelloRefusal::SecretMissing),
+            (true, false) => return Err(HelloRefusal::SecretUnasked),
+            _ => {}
+        }
+        if !self.access().allowed.admits(theirs.node) {
+            return Err(HelloRefusal::NotAllowed);
         }
         if theirs.purpose == Purpose::Data && self.config.role != Role::Peer {
             return Err(HelloRefusal::WrongPurpose);
@@ -217,6 +278,7 @@ impl Endpoint {
             role: self.config.role,
             purpose,
             network: self.config.network.clone(),
+            private: self.is_private(),
             listen_port: listens_on.map_or(0, |bound| bound.port()),
             nonce: rand::random(),
         }
@@ -239,9 +301,10 @@ fn is_reached_at(bound: IpAddr, here: IpAddr) -> bool {
     bound.is_unspecified() || bound == here
 }
 
-fn remote(hello: &Hello, addr: SocketAddr) -> Remote {
+fn remote(hello: &Hello, addr: SocketAddr, us: SocketAddr) -> Remote {
     let listens_at = (hello.listen_port != 0).then(|| SocketAddr::new(addr.ip(), hello.listen_port));
-    Remote { node: hello.node, role: hello.role, addr, listens_at }
+    let reaches_us_at = (us.port() != 0).then_some(us);
+    Remote { node: hello.node, role: hello.role, addr, listens_at, reaches_us_at }
 }
 
 impl fmt::Debug for Endpoint {

@@ -3,6 +3,7 @@
 use std::{io, net::SocketAddr};
 
 use crate::{
+    budget::NoRoom,
     codec::CodecError,
     limits::FRAME_BYTES_MAX,
     messages::{HelloRefusal, PROTOCOL_VERSION},
@@ -59,9 +60,32 @@ pub enum ConnectError {
     /// The other end did not prove the id it claims.
     #[error("the node did not prove the id it claims")]
     Unproven,
+    /// The other end did not prove the network's secret.
+    #[error("the node did not prove the network's secret (--network-secret)")]
+    SecretUnproven,
+    /// The other end is not on the list of allowed nodes.
+    #[error("node {} is not on the list of allowed nodes (--allow FILE)", .0.short())]
+    NotAllowed(NodeId),
     /// A malformed hello.
     #[error("malformed hello")]
     Malformed,
+    /// Connections to this address did not prove the keys that were expected there.
+    #[error("{0} is left alone for a while: it has not proven the keys expected there")]
+    LeftAlone(SocketAddr),
+}
+
+impl ConnectError {
+    /// Whether secrets or lists of allowed nodes have to be changed before there is a connection.
+    #[must_use]
+    pub const fn is_of_access(&self) -> bool {
+        use HelloRefusal::{NotAllowed, SecretMissing, SecretUnasked, SecretWrong};
+        matches!(
+            self,
+            Self::SecretUnproven
+                | Self::NotAllowed(_)
+                | Self::Refused(SecretMissing | SecretUnasked | SecretWrong | NotAllowed)
+        )
+    }
 }
 
 /// Why a control connection ended.
@@ -73,6 +97,12 @@ pub enum FrameError {
     /// The other end does not read; this many bytes wait to be sent.
     #[error("the other end does not read: {0} bytes wait for it")]
     NotRead(usize),
+    /// A frame was begun and not finished within [`FRAME_WITHIN`](crate::limits::FRAME_WITHIN).
+    #[error("a frame was begun and not finished in time")]
+    TooSlow,
+    /// What the other end has us keep exceeds its share of the budget.
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     /// A frame that violates the format.
     #[error(transparent)]
     Malformed(#[from] CodecError),

@@ -2,12 +2,19 @@
 //!
 //! Each message is `NEKO`, the protocol version and a length (both 16 bits, big-endian), then the encoded body.
 //! This header never changes, so that nodes of any two versions can tell each other their versions. Without
-//! TLS both sides then sign the two messages.
+//! TLS both sides then sign the two messages. In a private network the connecting side then proves the secret, and
+//! the accepting side answers with its own proof or a refusal: whoever only connects gets no proof to guess at.
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_bytes::ByteArray;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::{error::ConnectError, io::Io};
+use super::{
+    error::ConnectError,
+    io::Io,
+    secret::{Binding, NetworkSecret, Side},
+    tls::exported,
+};
 use crate::{
     codec,
     identity::Identity,
@@ -24,30 +31,45 @@ const PROOF_DOMAIN: &[u8] = b"nekop2p hello v1\0";
 const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
 const TLS_ALERT: [u8; 2] = [0x15, 0x03];
 
-/// The connecting side; returns the other side's hello. `proven` is the node that TLS proved, if there is TLS.
-pub(super) async fn connect(
-    io: &mut Io,
-    identity: &Identity,
-    ours: &Hello,
-    proven: Option<NodeId>,
-) -> Result<Hello, ConnectError> {
+/// What this side proves, and what TLS proved of the other.
+pub(super) struct Proofs<'a> {
+    /// Our key.
+    pub(super) identity: &'a Identity,
+    /// The network's secret, if it is private.
+    pub(super) secret: Option<&'a NetworkSecret>,
+    /// The node that TLS proved, if there is TLS.
+    pub(super) proven: Option<NodeId>,
+}
+
+/// The connecting side; returns the other side's hello.
+pub(super) async fn connect(io: &mut Io, ours: &Hello, proofs: &Proofs<'_>) -> Result<Hello, ConnectError> {
     let sent = message(ours)?;
-    io.write_all(&sent).await?;
-    io.flush().await?;
+    write(io, &sent).await?;
     let received = read_message(io).await?;
     let answer: Result<Hello, HelloRefusal> = body(&received)?;
     let theirs = answer.map_err(ConnectError::Refused)?;
-    match proven {
+    let transcript = blake3::hash(&[sent, received].concat());
+    match proofs.proven {
         Some(node) if node == theirs.node => {}
         Some(_) => return Err(ConnectError::Unproven),
         None => {
-            let transcript = blake3::hash(&[sent, received].concat());
             read_proof(io, theirs.node, Side::Accepting, &transcript).await?;
-            write_proof(io, identity, Side::Connecting, &transcript).await?;
+            write_proof(io, proofs.identity, Side::Connecting, &transcript).await?;
         }
     }
     if theirs.network != ours.network {
         return Err(ConnectError::Refused(HelloRefusal::OtherNetwork));
+    }
+    if let Some(secret) = proofs.secret {
+        if !theirs.private {
+            return Err(ConnectError::Refused(HelloRefusal::SecretUnasked));
+        }
+        let [ours, expected] = secret_proofs(io, secret, &transcript)?;
+        write(io, &message(&ours)?).await?;
+        let theirs: Result<SecretProof, HelloRefusal> = body(&read_message(io).await?)?;
+        if !is_same(theirs.map_err(ConnectError::Refused)?, expected) {
+            return Err(ConnectError::SecretUnproven);
+        }
     }
     Ok(theirs)
 }
@@ -55,34 +77,66 @@ pub(super) async fn connect(
 /// The accepting side; returns the other side's hello. `answer` decides on it: our hello, or a refusal.
 pub(super) async fn accept(
     io: &mut Io,
-    identity: &Identity,
-    proven: Option<NodeId>,
+    proofs: &Proofs<'_>,
     answer: impl FnOnce(&Hello) -> Result<Hello, HelloRefusal>,
 ) -> Result<Hello, ConnectError> {
     let received = match read_message(io).await {
         Ok(received) => received,
         Err(error @ (ConnectError::VersionDiffers { .. } | ConnectError::SecurityDiffers)) => {
-            io.write_all(&header(0)).await?; // tells our version, or that this is not TLS
-            io.flush().await?;
+            write(io, &header(0)).await?; // tells our version, or that this is not TLS
             return Err(error);
         }
         Err(error) => return Err(error),
     };
     let theirs: Hello = body(&received)?;
-    let answer = match proven {
+    let answer = match proofs.proven {
         Some(node) if node != theirs.node => Err(HelloRefusal::NotYourKey),
         _ => answer(&theirs),
     };
     let sent = message(&answer)?;
-    io.write_all(&sent).await?;
-    io.flush().await?;
+    write(io, &sent).await?;
     answer.map_err(ConnectError::Refused)?;
-    if proven.is_none() {
-        let transcript = blake3::hash(&[received, sent].concat());
-        write_proof(io, identity, Side::Accepting, &transcript).await?;
+    let transcript = blake3::hash(&[received, sent].concat());
+    if proofs.proven.is_none() {
+        write_proof(io, proofs.identity, Side::Accepting, &transcript).await?;
         read_proof(io, theirs.node, Side::Connecting, &transcript).await?;
     }
+    if let Some(secret) = proofs.secret {
+        let [expected, ours] = secret_proofs(io, secret, &transcript)?;
+        let is_proven = is_same(body(&read_message(io).await?)?, expected);
+        let answer = if is_proven { Ok(ours) } else { Err(HelloRefusal::SecretWrong) };
+        write(io, &message(&answer)?).await?;
+        answer.map_err(ConnectError::Refused)?;
+    }
     Ok(theirs)
+}
+
+/// What a side sends to prove the secret.
+type SecretProof = ByteArray<32>;
+
+/// The proofs of the connecting and of the accepting side.
+fn secret_proofs(
+    io: &Io,
+    secret: &NetworkSecret,
+    hellos: &blake3::Hash,
+) -> Result<[SecretProof; 2], ConnectError> {
+    let exported = match io {
+        Io::Tls(stream) => Some(exported(stream, hellos).map_err(|_| ConnectError::SecretUnproven)?),
+        Io::Plain(_) => None,
+    };
+    let binding = Binding { exported, hellos };
+    let proof = |side| ByteArray::new(secret.proof(side, &binding).into());
+    Ok([proof(Side::Connecting), proof(Side::Accepting)])
+}
+
+/// Compares in constant time.
+fn is_same(theirs: SecretProof, expected: SecretProof) -> bool {
+    blake3::Hash::from(theirs.into_array()) == blake3::Hash::from(expected.into_array())
+}
+
+async fn write(io: &mut Io, message: &[u8]) -> Result<(), ConnectError> {
+    io.write_all(message).await?;
+    Ok(io.flush().await?)
 }
 
 fn header(body_bytes: u16) -> [u8; HEADER_BYTES] {
@@ -129,13 +183,6 @@ async fn read_message(io: &mut Io) -> Result<Vec<u8>, ConnectError> {
     Ok(message)
 }
 
-/// The signing side: a proof of one side is not valid as the other's.
-#[derive(Clone, Copy)]
-enum Side {
-    Connecting = 0,
-    Accepting = 1,
-}
-
 fn proof_message(side: Side, transcript: &blake3::Hash) -> Vec<u8> {
     [PROOF_DOMAIN, &[side as u8], transcript.as_bytes()].concat()
 }
@@ -146,9 +193,7 @@ async fn write_proof(
     side: Side,
     transcript: &blake3::Hash,
 ) -> Result<(), ConnectError> {
-    let proof = message(&identity.sign(&proof_message(side, transcript)))?;
-    io.write_all(&proof).await?;
-    Ok(io.flush().await?)
+    write(io, &message(&identity.sign(&proof_message(side, transcript)))?).await
 }
 
 async fn read_proof(

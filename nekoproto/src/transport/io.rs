@@ -23,7 +23,7 @@ const PROBE_EVERY: Duration = Duration::from_secs(5);
 
 /// The byte stream of one connection.
 #[derive(Debug)]
-pub enum Io {
+pub(super) enum Io {
     /// Plain TCP.
     Plain(TcpStream),
     /// TLS over TCP.

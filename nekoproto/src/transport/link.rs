@@ -117,7 +117,7 @@ async fn keep_connected<C: Clone>(
                 let (client, driver) = open(connection);
                 info!(%addr, node = %remote.node.short(), "connected");
                 state.send_replace(LinkState::Up { client, remote });
-                driver.await;
+                endpoint.access().allowed.while_admitted(remote.node, driver).await;
                 if since.elapsed() >= GOOD_AFTER {
                     backoff.reset();
                 }

@@ -1,27 +1,37 @@
-//! [`Listener`]: accepts connections, up to [`CONNECTIONS_MAX`] at once, each in a task of its own.
+//! [`Listener`]: accepts connections, each in a task of its own. How many there may be follows from the limit of open
+//! files, apart for handshakes, control and data; when all are taken, the least worthy gives way to the newcomer.
 
 use std::{
     future::Future,
     io,
     net::SocketAddr,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use rustix::io::Errno;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
 
-use super::endpoint::{Connection, Endpoint};
+use super::{
+    descriptors::{file_limit, shares},
+    endpoint::{Connection, Endpoint},
+    error::ConnectError,
+    pace::Pace,
+    places::{Place, Places, Presence, Tenant},
+    turned_away::TurnedAway,
+};
 use crate::{
-    limits::{CONNECTIONS_MAX, HANDSHAKE_TIMEOUT},
+    limits::HANDSHAKE_TIMEOUT,
+    messages::{Purpose, Role},
     tasks::spawn_until,
 };
 
@@ -29,17 +39,10 @@ use crate::{
 const BACKLOG: u32 = 1024;
 /// Pause after a failed `accept`: the system lacks a resource, often file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// Raises this process's limit of open files and sockets to the maximum the system allows; the usual default
-/// is far below [`CONNECTIONS_MAX`]. To be called once at the start of a program.
-pub fn raise_file_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    if let Err(error) = setrlimit(Resource::Nofile, limit) {
-        warn!(%error, "the limit of open files stays as it is");
-    }
-}
+/// Pause before a newcomer of this machine is looked at again, while all handshakes are young.
+const CROWDED_PAUSE: Duration = Duration::from_millis(5);
+/// A handshake that has begun gives way to no other for this long: that of an honest node takes far less.
+const HANDSHAKE_GRACE: Duration = Duration::from_millis(500);
 
 /// A bound socket of an [`Endpoint`].
 #[derive(Debug)]
@@ -53,16 +56,36 @@ pub struct Listener {
 /// The connections of a [`Listener`], in numbers.
 #[derive(Debug)]
 pub struct Arrivals {
-    permits: Arc<Semaphore>,
+    handshakes: Places,
+    control: Places,
+    data: Places,
     refused: AtomicU64,
     failed: AtomicU64,
+    turned_away: TurnedAway,
 }
 
 impl Arrivals {
-    /// Connections that are open, at most [`CONNECTIONS_MAX`].
+    fn new(role: Role) -> Self {
+        let shares = shares(file_limit(), role == Role::Peer);
+        let [handshakes, control, data] = [shares.handshakes, shares.control, shares.data].map(Places::new);
+        let (refused, failed) = <_>::default();
+        Self { handshakes, control, data, refused, failed, turned_away: TurnedAway::default() }
+    }
+
+    const fn all(&self) -> [&Places; 3] {
+        [&self.handshakes, &self.data, &self.control]
+    }
+
+    /// Connections that are open.
     #[must_use]
     pub fn open(&self) -> usize {
-        CONNECTIONS_MAX - self.permits.available_permits()
+        self.all().iter().map(|places| places.taken()).sum()
+    }
+
+    /// As many as there may be.
+    #[must_use]
+    pub fn max(&self) -> usize {
+        self.all().iter().map(|places| places.max()).sum()
     }
 
     /// Connections that were closed at once, as too many were open.
@@ -71,10 +94,21 @@ impl Arrivals {
         self.refused.load(Relaxed)
     }
 
+    /// Connections that were closed for newcomers.
+    #[must_use]
+    pub fn replaced(&self) -> u64 {
+        self.all().iter().map(|places| places.replaced()).sum()
+    }
+
     /// Connections whose handshake failed or took too long.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed.load(Relaxed)
+    }
+
+    fn refuse(&self) {
+        self.refused.fetch_add(1, Relaxed);
+        debug!("connection closed: too many at once");
     }
 }
 
@@ -91,8 +125,7 @@ impl Endpoint {
         let socket = socket.listen(BACKLOG)?;
         let local_addr = socket.local_addr()?;
         self.announce(local_addr);
-        let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        let arrivals = Arc::new(Arrivals { permits, refused: AtomicU64::new(0), failed: AtomicU64::new(0) });
+        let arrivals = Arc::new(Arrivals::new(self.role()));
         Ok(Listener { endpoint: Arc::clone(self), socket, local_addr, arrivals })
     }
 }
@@ -111,35 +144,56 @@ impl Listener {
     }
 
     /// Accepts until `stop`. Each connection gets a task of its own, which `stop` ends too: it does the handshake
-    /// and passes the connection to `serve`, or logs why the handshake failed. Beyond [`CONNECTIONS_MAX`] a
-    /// new connection is closed at once.
+    /// and passes the connection to `serve`, or logs why the handshake failed. A connection that has to give way to a
+    /// newcomer ends: a control connection ends its driver, of a data stream `serve` is dropped.
     pub async fn run<F, S>(self, stop: CancellationToken, tasks: TaskTracker, serve: F)
     where
         F: Fn(Connection) -> S + Clone + Send + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
+        let mut pace = Pace::default();
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => return,
                 accepted = self.socket.accept() => accepted,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, from) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     warn!(%error, "cannot accept a connection");
+                    if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
+                        self.arrivals.all().into_iter().for_each(Places::thin_out);
+                    }
                     sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             };
-            let Ok(permit) = Arc::clone(&self.arrivals.permits).try_acquire_owned() else {
-                self.arrivals.refused.fetch_add(1, Relaxed);
-                debug!("connection closed: too many at once");
+            let tenant = Tenant::at(from.ip(), None);
+            let place = match pace.admits(tenant, Instant::now()) {
+                true => tokio::select! {
+                    () = stop.cancelled() => return,
+                    place = self.place(tenant) => place,
+                },
+                false => None,
+            };
+            let Some(place) = place else {
+                self.arrivals.refuse();
                 continue;
             };
             let welcome =
                 Welcome { endpoint: Arc::clone(&self.endpoint), arrivals: Arc::clone(&self.arrivals) };
-            let serving = welcome.and_serve(stream, serve.clone(), permit);
-            spawn_until(&tasks, &stop, serving);
+            spawn_until(&tasks, &stop, welcome.and_serve(stream, place, serve.clone()));
+        }
+    }
+
+    /// A place for a handshake. A node of this machine waits for it: whoever takes all others may be another.
+    async fn place(&self, tenant: Tenant) -> Option<Place> {
+        loop {
+            let place = self.arrivals.handshakes.enter(tenant, Presence::new(CancellationToken::new()));
+            if place.is_some() || tenant != Tenant::Local {
+                return place;
+            }
+            sleep(CROWDED_PAUSE).await;
         }
     }
 }
@@ -150,17 +204,59 @@ struct Welcome {
 }
 
 impl Welcome {
-    async fn and_serve<F, S>(self, stream: TcpStream, serve: F, _permit: OwnedSemaphorePermit)
+    async fn and_serve<F, S>(self, stream: TcpStream, place: Place, serve: F)
     where
         F: Fn(Connection) -> S,
         S: Future<Output = ()>,
     {
+        let ended = place.presence().ended();
+        let from = stream.peer_addr().ok();
         // In a box, so that an open connection does not keep the room that a handshake takes.
-        match timeout(HANDSHAKE_TIMEOUT, Box::pin(self.endpoint.welcome(stream))).await {
-            Ok(Ok(connection)) => return serve(connection).await,
-            Ok(Err(error)) => debug!(%error, "connection refused"),
-            Err(_) => debug!("connection closed: no hello in time"),
+        let greeting = Box::pin(timeout(HANDSHAKE_TIMEOUT, self.greet(stream, place.presence())));
+        let greeted = ended.run_until_cancelled(greeting).await;
+        drop(place);
+        let connection = match greeted {
+            Some(Ok(Ok(connection))) => connection,
+            None => return debug!("connection closed: others came, and its handshake was not over"),
+            Some(failed) => {
+                match failed {
+                    Ok(Err(error)) => self.arrivals.turned_away.log(from, &error),
+                    _ => debug!("connection closed: no hello in time"),
+                }
+                self.arrivals.failed.fetch_add(1, Relaxed);
+                return;
+            }
+        };
+        let Connection { remote, purpose, .. } = &connection;
+        let (node, places) = match purpose {
+            Purpose::Control => (remote.node, &self.arrivals.control),
+            Purpose::Data => (remote.node, &self.arrivals.data),
+        };
+        let tenant = Tenant::at(remote.addr.ip(), Some(remote.node));
+        let Some(place) = places.enter(tenant, connection.io.presence.clone()) else {
+            return self.arrivals.refuse();
+        };
+        let allowed = &self.endpoint.access().allowed;
+        match purpose {
+            Purpose::Control => allowed.while_admitted(node, serve(connection)).await,
+            Purpose::Data => {
+                let ended = place.presence().ended();
+                let serving = allowed.while_admitted(node, serve(connection));
+                ended.run_until_cancelled(serving).await.unwrap_or_default();
+            }
         }
-        self.arrivals.failed.fetch_add(1, Relaxed);
+    }
+
+    /// Waits for the first bytes, which take nothing but a descriptor, then does the handshake.
+    async fn greet(&self, stream: TcpStream, presence: &Presence) -> Result<Connection, ConnectError> {
+        stream.readable().await?;
+        presence.used();
+        presence.set_busy(true);
+        let mut welcoming = pin!(self.endpoint.welcome(stream));
+        if let Ok(welcomed) = timeout(HANDSHAKE_GRACE, &mut welcoming).await {
+            return welcomed;
+        }
+        presence.set_busy(false);
+        welcoming.await
     }
 }

@@ -8,20 +8,30 @@
 //!
 //! Every connection is TLS 1.3 with raw public keys on both sides (RFC 7250), or plain TCP where
 //! both ends are started with `--insecure`. Over plain TCP each side signs the hellos, which proves the ids at
-//! the start; nothing is encrypted, and an active attacker on the path is not kept out.
+//! the start; nothing is encrypted, and an active attacker on the path is not kept out. In a private network both
+//! sides then prove its secret ([`NetworkSecret`]).
 
+mod access;
 mod addr;
 mod backoff;
 pub mod control;
 mod data;
+mod descriptors;
 mod endpoint;
 mod error;
 mod handshake;
 mod io;
 mod link;
 mod listener;
+mod node_io;
+mod pace;
+pub mod places;
+mod secret;
 mod tls;
+mod turned_away;
+mod unproven;
 
+pub use access::{Access, AllowError, Allowed};
 pub use addr::resolve;
 pub use backoff::Backoff;
 pub use control::{
@@ -31,10 +41,12 @@ pub use control::{
 };
 pub use data::{
     hang_up::{HangUp, HangUpOnDrop},
-    stream::DataStream,
+    stream::{DataStream, encoded},
 };
+pub use descriptors::{file_limit, raise_file_limit};
 pub use endpoint::{Connection, Endpoint, EndpointConfig, Remote, Security};
 pub use error::{ConnectError, DataError, EndpointError, FrameError};
-pub use io::Io;
 pub use link::{Link, LinkState};
-pub use listener::{Arrivals, Listener, raise_file_limit};
+pub use listener::{Arrivals, Listener};
+pub use node_io::NodeIo;
+pub use secret::{NetworkSecret, SecretError};

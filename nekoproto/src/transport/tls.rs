@@ -27,6 +27,9 @@ use crate::{identity::Identity, values::NodeId};
 /// The bytes before an Ed25519 key in its SubjectPublicKeyInfo (RFC 8410, section 4).
 const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
+/// What the exported value is for.
+const EXPORT_LABEL: &[u8] = b"EXPORTER-nekop2p-network-secret";
+
 /// TLS with one node's key, for both sides.
 pub(super) struct Tls {
     pub(super) connector: TlsConnector,
@@ -75,6 +78,19 @@ impl Tls {
 pub(super) fn proven_node<T>(stream: &TlsStream<T>) -> Option<NodeId> {
     let (_, connection) = stream.get_ref();
     node_of(connection.peer_certificates()?.first()?)
+}
+
+/// What both ends derive from this TLS session, and nobody else.
+pub(super) fn exported<T>(stream: &TlsStream<T>, hellos: &blake3::Hash) -> Result<[u8; 32], Error> {
+    let context = Some(hellos.as_bytes().as_slice());
+    match stream {
+        TlsStream::Client(stream) => {
+            stream.get_ref().1.export_keying_material([0; 32], EXPORT_LABEL, context)
+        }
+        TlsStream::Server(stream) => {
+            stream.get_ref().1.export_keying_material([0; 32], EXPORT_LABEL, context)
+        }
+    }
 }
 
 fn node_of(spki: &CertificateDer<'_>) -> Option<NodeId> {

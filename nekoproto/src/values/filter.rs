@@ -178,6 +178,12 @@ impl Assembly {
         is_allowed.then_some(Self { words: Vec::new(), probes: part.probes, total })
     }
 
+    /// The length of the whole filter, in words.
+    #[must_use]
+    pub const fn words(&self) -> usize {
+        self.total
+    }
+
     /// Adds the next part; `false` if it is not the next one.
     pub fn add(&mut self, part: &FilterPart) -> bool {
         let words = &mut self.words;

@@ -13,6 +13,7 @@ mod manifest;
 pub mod name;
 mod packed;
 pub mod policy;
+mod reach;
 mod record;
 mod signature;
 mod ticket;
@@ -22,9 +23,10 @@ pub use self::{
     id::{ChunkHash, ContentHash, ManifestHash, MsgId, NodeId, NodeTag, Version},
     list::List,
     manifest::{Chunk, Manifest, ManifestError},
-    name::{FileName, NameError},
+    name::{FileName, NameError, is_invisible},
     packed::PackedRecord,
     policy::{Mode, Policy},
+    reach::{CLOCKS_APART_MAX, REACH_FOR, Reach, ReachError, SignedReach, VerifiedReach},
     record::{ListedRecord, Record, RecordError, SignedRecord, TrustedRecord, VerifiedRecord},
     signature::Signature,
     ticket::{IndexerAddr, TICKET_PREFIX, Ticket, TicketError},

@@ -15,6 +15,7 @@ pub const RESERVED_PREFIX: &str = ".neko";
 /// - 1 to 1024 bytes of UTF-8, each component 1 to 255 bytes;
 /// - no `.` or `..`, no empty component, so neither absolute nor ending in `/`;
 /// - no backslash and no control character, NUL included;
+/// - no character that changes the direction of text, breaks the line, or is not seen at all ([`is_invisible`]);
 /// - no component that begins with [`RESERVED_PREFIX`].
 ///
 /// Joined to a folder it therefore stays inside that folder unless a symbolic link leads out of it, which
@@ -49,6 +50,13 @@ pub enum NameError {
     /// NUL, a line break or another control character.
     #[error("a name cannot contain control characters")]
     Control,
+    /// A character that [is not seen](is_invisible), so that the name looks like another.
+    #[error(
+        "a name cannot contain U+{:04X}: characters that are not seen, or turn the direction of text, make names look \
+         like others",
+        *.0 as u32
+    )]
+    Invisible(char),
     /// A component that begins with `.neko`.
     #[error("parts that begin with '{RESERVED_PREFIX}' belong to nekop2p itself")]
     Reserved,
@@ -116,7 +124,22 @@ fn check(text: &str) -> Result<(), NameError> {
     if any_control || !all_bits.is_ascii() && text.chars().any(char::is_control) {
         return Err(NameError::Control);
     }
+    if let Some(c) = text.chars().find(|c| !all_bits.is_ascii() && is_invisible(*c)) {
+        return Err(NameError::Invisible(c));
+    }
     text.as_bytes().split(|byte| *byte == b'/').try_for_each(check_component)
+}
+
+/// Whether `c` is not seen where text is shown, and changes what is: characters of Unicode that set the direction of
+/// text, end a line or paragraph, have no width (the joiners of emoji and of Persian too), or are ignored by default.
+/// Selectors of a letter's variant are none of them: emoji and ideographs need them.
+#[must_use]
+pub const fn is_invisible(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180e}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
+        | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e00ff}' | '\u{e01f0}'..='\u{e0fff}')
 }
 
 fn check_component(component: &[u8]) -> Result<(), NameError> {
@@ -205,6 +228,15 @@ mod tests {
             ("a\0b", NameError::Control),
             ("a\nb", NameError::Control),
             ("a\u{1b}[2Jb", NameError::Control),
+            ("gpj.\u{202e}exe", NameError::Invisible('\u{202e}')),
+            ("a\u{2028}b", NameError::Invisible('\u{2028}')),
+            ("a\u{2029}b", NameError::Invisible('\u{2029}')),
+            ("a\u{200b}", NameError::Invisible('\u{200b}')),
+            ("\u{feff}a", NameError::Invisible('\u{feff}')),
+            ("a\u{2066}b", NameError::Invisible('\u{2066}')),
+            ("\u{1f469}\u{200d}\u{1f4bb}", NameError::Invisible('\u{200d}')),
+            ("a\u{e0041}", NameError::Invisible('\u{e0041}')),
+            ("a\u{85}b", NameError::Control),
             (".neko/catalogue", NameError::Reserved),
             ("a/.NEKO-part-1", NameError::Reserved),
         ];
@@ -217,9 +249,18 @@ mod tests {
 
     #[test]
     fn ordinary_names_are_taken() {
-        for text in
-            ["a", "a.bin", "round 7/data.csv", ".hidden", "ünïcode/日本.txt", "a..b", "2026-11-21T10:00"]
-        {
+        for text in [
+            "a",
+            "a.bin",
+            "round 7/data.csv",
+            ".hidden",
+            "ünïcode/日本.txt",
+            "a..b",
+            "2026-11-21T10:00",
+            "✈\u{fe0f}",
+            "e\u{301}",
+            "שלום",
+        ] {
             assert_eq!(FileName::new(text).unwrap().as_str(), text);
         }
     }

@@ -9,7 +9,7 @@ use nekoproto::{
     ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Freshness, Grant, List, ManifestHash,
     Purpose, Role, Version,
     limits::{DATA_MESSAGE_BYTES_MAX, RANGES_MAX},
-    transport::{DataError, DataStream, Io, Security},
+    transport::{DataError, DataStream, NodeIo, Security, encoded},
 };
 use tokio::io::AsyncWriteExt;
 
@@ -20,7 +20,7 @@ const FILE_BYTES: usize = 20 * 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The bytes of both ends: the downloader's and the holder's.
-async fn ends(security: Security) -> (Io, Io) {
+async fn ends(security: Security) -> (NodeIo, NodeIo) {
     let (dialed, accepted) = connected(security, Role::Peer, Purpose::Data).await;
     assert_eq!(accepted.purpose, Purpose::Data);
     (dialed.io, accepted.io)
@@ -177,10 +177,61 @@ async fn holder_that_falls_silent_is_given_up() {
         assert!(before.elapsed() >= STALL);
         let silent = holder.receive::<DataRequest>(Duration::from_millis(10));
         assert!(matches!(silent, Err(DataError::Stalled)), "{silent:?}");
-        let silent = holder.message_begins(Duration::from_millis(10)).await;
+    })
+    .await;
+}
+
+/// A request that comes in pieces, with others behind it, is received without a thread and without a wait in between.
+#[tokio::test]
+async fn requests_are_received_as_they_arrive() {
+    over_both(async |security| {
+        let (mut downloader, holder) = streams(security).await;
+        let mut holder = holder.for_requests();
+        let (soon, request) = (Duration::from_millis(10), longest_request());
+        let silent = holder.next_message::<DataRequest>(soon, PATIENCE).await;
         assert!(matches!(silent, Err(DataError::Stalled)), "{silent:?}");
-        downloader.send_bytes(&[0]).unwrap();
-        holder.message_begins(PATIENCE).await.unwrap();
+        let bytes = encoded(&request, 0).unwrap();
+        downloader.send_bytes(&bytes[..3]).unwrap();
+        let unfinished = holder.next_message::<DataRequest>(PATIENCE, soon).await;
+        assert!(matches!(unfinished, Err(DataError::Stalled)), "{unfinished:?}");
+        assert!(holder.receive_arrived::<DataRequest>().unwrap().is_none());
+        downloader.send_bytes(&bytes[3..]).unwrap();
+        downloader.send(&request).unwrap();
+        for _ in 0..2 {
+            assert_eq!(holder.next_message::<DataRequest>(PATIENCE, PATIENCE).await.unwrap(), request);
+        }
+        downloader.send_bytes(&[255; 4]).unwrap();
+        let long = holder.next_message::<DataRequest>(PATIENCE, PATIENCE).await;
+        assert!(matches!(long, Err(DataError::TooLong(_))), "{long:?}");
+        drop(downloader);
+        let (downloader, mut holder) = streams(security).await;
+        drop(downloader);
+        let ended = holder.next_message::<DataRequest>(PATIENCE, PATIENCE).await.unwrap_err();
+        assert!(matches!(ended, DataError::Io(_)), "{ended:?}");
+    })
+    .await;
+}
+
+/// A sender goes on where the socket took no more, and the bytes arrive whole.
+#[tokio::test]
+async fn what_the_socket_does_not_take_is_sent_later() {
+    let mut source = tempfile::tempfile().unwrap();
+    io::Write::write_all(&mut source, &file()).unwrap();
+    over_both(async |security| {
+        let (mut downloader, mut holder) = streams(security).await;
+        let len = FILE_BYTES as u64;
+        let mut sent = holder.send_file_some(&source, 0..len, STALL).unwrap();
+        assert!(0 < sent && sent < len, "{sent} bytes fit the socket");
+        let receiving = tokio::task::spawn_blocking(move || {
+            let mut bytes = vec![0; FILE_BYTES];
+            downloader.receive_bytes(&mut bytes).unwrap();
+            bytes
+        });
+        while sent < len || !holder.flush_some(STALL).unwrap() {
+            holder.takes_more(PATIENCE).await.unwrap();
+            sent += holder.send_file_some(&source, sent..len, Duration::ZERO).unwrap();
+        }
+        assert!(receiving.await.unwrap() == file());
     })
     .await;
 }

@@ -10,13 +10,14 @@ use std::{fmt::Write, net::SocketAddr};
 
 use nekoproto::{
     ByteRange, Chunk, ChunkHash, ContentHash, DataReply, DataRequest, Fault, FetchRefusal, FileName,
-    FindReply, FindRequest, Freshness, Grant, Held, Hello, HelloRefusal, Hit, Holder, Identity,
-    InvalidateRequest, LeaseReply, List, Manifest, ManifestHash, Mode, MsgId, NetworkName, NoAnswer, NodeId,
-    PROTOCOL_VERSION, Policy, Position, Purpose, QueryAllRequest, QueryReply, QueryRequest, Record, Refusal,
-    RegisterReply, RegisterRequest, Role, Search, SignedRecord, Term, TraceAnswer, TraceFound, TraceHop,
-    TraceReply, Unasked, Verdict, Version, WhyUnasked, codec,
+    FindReply, FindRequest, Freshness, Grant, Held, Hello, HelloRefusal, Hit, IdDigits, Identity,
+    Introduction, InvalidateRequest, LeaseReply, List, ListedHolder, Manifest, ManifestHash, Mode, MsgId,
+    NetworkName, NoAnswer, NodeId, PROTOCOL_VERSION, Policy, Position, Purpose, QueryAllRequest, QueryReply,
+    QueryRequest, Record, Refusal, RegisterReply, RegisterRequest, Role, Search, SignedRecord, Term,
+    TraceAnswer, TraceFound, TraceHop, TraceReply, Unasked, Verdict, VerifiedReach, Version, WhyUnasked,
+    codec,
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
-    limits::HOLDER_BYTES_MAX,
+    limits::{REACH_ADDRS_MAX, REACH_BYTES_MAX},
     peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
     summary::{Change, Filter, NameKey, SummaryNews, SummaryReply, What},
     transport::Envelope,
@@ -34,6 +35,10 @@ const NODE_2: &str = "8139770ea87d175f56a35466c34c7ecccb8d8a91b4ee37a25df60f5b8f
 const RECORD: &str = "N 07612f622e62696e 03 fc70110100 C D 01 3c fb2c01 01 fd005e56eea1010000 \
     40 75d433cb03152aeec2cfb18711cebd44326531cc57664be4aa5e2479d8c3c2dd \
     68e0d81e0da308728ddc21d2833152b9b14738ed3c4d48161f923468bf38020a";
+/// Node, addresses, end; signature.
+const REACH: &str = "N 01 00 7f000001 fba00f fd005e56eea1010000 \
+    40 ccab1db7286e5356892aa6c0d9c8d919b1eadcf8b11ac0781b7281a98a4b83ec \
+    f791b5cb13612766b63852177800335f583861f2ee6b0621afdc9f01c7bb0a04";
 const CONTENT: ContentHash = ContentHash::from_bytes([0xc0; 32]);
 const MANIFEST: ManifestHash = ManifestHash::from_bytes([0xd0; 32]);
 
@@ -55,7 +60,11 @@ impl Pins {
     }
 
     fn pin_bytes(&mut self, name: &str, bytes: &[u8], golden: &str) {
-        let golden = golden.replace('R', RECORD).replace('N', &of_32(NODE_1)).replace('M', &of_32(NODE_2));
+        let golden = golden
+            .replace('R', RECORD)
+            .replace('W', REACH)
+            .replace('N', &of_32(NODE_1))
+            .replace('M', &of_32(NODE_2));
         let golden = golden
             .replace('C', &of_32(&"c0".repeat(32)))
             .replace('D', &of_32(&"d0".repeat(32)))
@@ -110,11 +119,16 @@ fn record() -> SignedRecord {
     record.sign(&Identity::from_seed(&[1; 32])).unwrap().to_signed()
 }
 
+fn reach() -> VerifiedReach {
+    let v4 = SocketAddr::from(([127, 0, 0, 1], 4000));
+    Identity::from_seed(&[1; 32]).sign_reach([v4], 1_795_000_000_000)
+}
+
 fn found() -> QueryReply {
-    let v4 = Holder::new(node(1), SocketAddr::from(([127, 0, 0, 1], 4000)));
     let v6 = SocketAddr::from(([0xfe80, 0, 0, 0, 0, 0, 0, 1], 80));
-    let v6 = Holder { partial: true, ..Holder::new(node(2), v6) };
-    let hit = Hit { record: record(), holders: List::first_of([v4, v6]) };
+    let v6 = Identity::from_seed(&[2; 32]).sign_reach([v6], 1_795_000_000_000);
+    let v6 = ListedHolder { partial: true, ..ListedHolder::new(v6) };
+    let hit = Hit { record: record(), holders: List::first_of([ListedHolder::new(reach()), v6]) };
     QueryReply { hits: List::first_of([hit]), complete: true, messages: 9 }
 }
 
@@ -137,7 +151,7 @@ fn peer_answer(answer: PeerAnswer) -> ToIndexer {
 #[test]
 fn values_are_pinned() {
     let mut pins = Pins::default();
-    pins.pin("protocol version", &PROTOCOL_VERSION, "08");
+    pins.pin("protocol version", &PROTOCOL_VERSION, "09");
     pins.pin("node 1", &node(1), "N");
     pins.pin("node 2", &node(2), "M");
     pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
@@ -163,14 +177,14 @@ fn calls_of_an_indexer_are_pinned() {
     let msg_id = MsgId::from_u128(0x0102_0304);
     let covered = List::first_of([node(1).tag(), node(2).tag()]);
     let register = |announce, partial| RegisterRequest { records: records.clone(), announce, partial };
-    let query = QueryRequest { msg_id, name: name("a"), ttl_hops: 3, covered: covered.clone() };
+    let query = QueryRequest { covered: covered.clone(), ..QueryRequest::new(msg_id, name("a"), 3) };
     let invalidate = InvalidateRequest { msg_id, records: records.clone(), ttl_hops: 2, covered };
     let mut pins = Pins::default();
     let trace = Ask::Trace { request: query.clone() };
     pins.pin(
         "trace",
         &ask(trace),
-        "00 01 fbd007 0b 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f",
+        "00 01 fbd007 0b 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f 00 00",
     );
     pins.pin(
         "register",
@@ -187,8 +201,13 @@ fn calls_of_an_indexer_are_pinned() {
     pins.pin(
         "query",
         &ask(Ask::Query { request: query.clone() }),
-        "00 01 fbd007 04 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f",
+        "00 01 fbd007 04 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f 00 00",
     );
+    let wanted = IdDigits::try_from("8a".to_owned()).ok();
+    let query = QueryRequest { origin: wanted, without: List::first_of([node(2).tag()]), ..query };
+    pins.pin("query with wishes", &ask(Ask::Query { request: query }), "00 01 fbd007 04 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f 01 02 3861 \
+         08 8139770ea87d175f");
+    pins.pin("introduce", &ask(Ask::Introduce { reach: reach().into_signed() }), "00 01 fbd007 0c W");
     pins.pin(
         "invalidate",
         &ask(Ask::Invalidate { request: invalidate }),
@@ -264,21 +283,33 @@ fn answers_of_an_indexer_are_pinned() {
     pins.pin(
         "found",
         &answer(Answer::Search(Ok(found()))),
-        "02 01 00 03 00 01 R 02 N 00 7f000001 fba00f 00 M 01 fe800000000000000000000000000001 50 01 01 09",
+        "02 01 00 03 00 02 W M 01 01 fe800000000000000000000000000001 50 fd005e56eea1010000 40 64af031a8b05c8e197f0e19432a1cf7b \
+    01534c24066df406ec10f775a60d0acb664a659e718272e5c4b142af20b211ca2df86862aa699bafce09f8b234fdea01 01 R 02 00 01 00 01 01 01 01 09",
     );
-    pins.pin("nothing", &answer(Answer::Query(Ok(QueryReply::default()))), "02 01 00 04 00 00 00 00");
+    pins.pin("nothing", &answer(Answer::Query(Ok(QueryReply::default()))), "02 01 00 04 00 00 00 00 00");
     pins.pin("invalidated", &answer(Answer::Invalidate(Ok(()))), "02 01 00 05 00");
     let reply = SummaryReply { clock_ms: 300, is_taken: true, confirms: 7 };
     pins.pin("summaries taken", &answer(Answer::Summarize(Ok(reply))), "02 01 00 06 00 fb2c01 01 07");
     let none_and_nothing = List::first_of([None, Some(QueryReply::default())]);
-    pins.pin("answers", &answer(Answer::SearchAll(Ok(none_and_nothing))), "02 01 00 07 00 02 00 01 00 00 00");
+    pins.pin(
+        "answers",
+        &answer(Answer::SearchAll(Ok(none_and_nothing))),
+        "02 01 00 07 00 02 00 01 00 00 00 00",
+    );
+    let seen_at = std::net::IpAddr::from([127, 0, 0, 1]);
+    pins.pin(
+        "introduced",
+        &answer(Answer::Introduce(Ok(Introduction { seen_at, listed_at: 1 }))),
+        "02 01 00 0c 00 00 7f000001 01",
+    );
     let QueryReply { hits, .. } = found();
     let hits = List::first_of(hits);
     let matches = FindReply { hits, more: true, complete: true, messages: 9 };
     pins.pin(
         "matches",
         &answer(Answer::Find(Ok(matches))),
-        "02 01 00 0a 00 01 R 02 N 00 7f000001 fba00f 00 M 01 fe800000000000000000000000000001 50 01 01 01 09",
+        "02 01 00 0a 00 02 W M 01 01 fe800000000000000000000000000001 50 fd005e56eea1010000 40 64af031a8b05c8e197f0e19432a1cf7b \
+    01534c24066df406ec10f775a60d0acb664a659e718272e5c4b142af20b211ca2df86862aa699bafce09f8b234fdea01 01 R 02 00 01 00 01 01 01 01 01 09",
     );
     let found = TraceFound { origin: node(1).tag(), version: version(3), holders: 2 };
     let unasked = Unasked { node: None, addr: Some("[::1]:80".parse().unwrap()), why: WhyUnasked::RuledOut };
@@ -349,18 +380,23 @@ fn hellos_are_pinned() {
         role,
         purpose,
         network: NetworkName::default(),
+        private: false,
         listen_port: 4000,
         nonce: [0xd0; 32],
     };
     let mut pins = Pins::default();
-    pins.pin("hello of a peer", &hello(Role::Peer, Purpose::Data), "N 01 01 076e656b6f703270 fba00f D");
+    pins.pin("hello of a peer", &hello(Role::Peer, Purpose::Data), "N 01 01 076e656b6f703270 00 fba00f D");
     let taken: Result<Hello, HelloRefusal> = Ok(hello(Role::Indexer, Purpose::Control));
-    pins.pin("hello of an indexer", &taken, "00 N 00 00 076e656b6f703270 fba00f D");
+    pins.pin("hello of an indexer", &taken, "00 N 00 00 076e656b6f703270 00 fba00f D");
     let refusals = [
         (HelloRefusal::OtherNetwork, "01 00"),
         (HelloRefusal::NotYourKey, "01 01"),
         (HelloRefusal::Yourself, "01 02"),
         (HelloRefusal::WrongPurpose, "01 03"),
+        (HelloRefusal::SecretMissing, "01 04"),
+        (HelloRefusal::SecretUnasked, "01 05"),
+        (HelloRefusal::SecretWrong, "01 06"),
+        (HelloRefusal::NotAllowed, "01 07"),
     ];
     for (refusal, golden) in refusals {
         pins.pin("hello refusal", &Err::<Hello, _>(refusal), golden);
@@ -427,9 +463,10 @@ fn frames_are_small() {
     let search = ask(Ask::Search { name: name("a") });
     let nothing = answer(Answer::Search(Ok(QueryReply::default())));
     assert_eq!(codec::encode(&search).unwrap().len(), 8);
-    assert_eq!(codec::encode(&nothing).unwrap().len(), 8);
+    assert_eq!(codec::encode(&nothing).unwrap().len(), 9);
     assert_eq!(codec::encode(&record()).unwrap().len(), 193);
     let longest = SocketAddr::from(([u16::MAX; 8], u16::MAX));
-    let holder = Holder { partial: true, ..Holder::new(node(1), longest) };
-    assert_eq!(codec::encode(&holder).unwrap().len(), HOLDER_BYTES_MAX);
+    let reach = Identity::from_seed(&[1; 32]).sign_reach([longest; REACH_ADDRS_MAX], u64::MAX);
+    assert_eq!(codec::encode(reach.signed()).unwrap().len(), REACH_BYTES_MAX);
+    assert_eq!(codec::encode(self::reach().signed()).unwrap().len(), 116);
 }

@@ -1,8 +1,5 @@
 //! Who is admitted and who is refused: dialing, hellos, and everything that is not a hello.
 
-use std::net::SocketAddr;
-
-use ed25519_dalek::{Signer, SigningKey};
 use nekoproto::{
     HelloRefusal, NetworkName, PROTOCOL_VERSION, Purpose, Role,
     limits::HELLO_BYTES_MAX,
@@ -10,44 +7,14 @@ use nekoproto::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     time::Instant,
 };
 
 use crate::common::{
     ANY_PORT, Listening, closes, endpoint, endpoint_in, hello, identity, in_time, kept_port, over_both,
-    wire::{header, message, read_message},
+    wire::{fake_server, header, message, proof, read_message, send_raw},
 };
-
-/// The proof that the node with this seed took part in an exchange. `side` is 0 for the one that
-/// connects, 1 for the one that accepts.
-fn proof(seed: u8, side: u8, sent_by_dialer: &[u8], sent_by_listener: &[u8]) -> Vec<u8> {
-    let transcript = blake3::hash(&[sent_by_dialer, sent_by_listener].concat());
-    let signed = [b"nekop2p hello v1\0".as_slice(), &[side], transcript.as_bytes()].concat();
-    let signature = SigningKey::from_bytes(&[seed; 32]).sign(&signed).to_bytes();
-    let (first, second): (&[u8; 32], _) = signature.split_first_chunk().unwrap();
-    message(PROTOCOL_VERSION, &(64u8, first, <&[u8; 32]>::try_from(second).unwrap()))
-}
-
-/// Sends `bytes` over a new connection.
-async fn send_raw(addr: SocketAddr, bytes: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(addr).await.unwrap();
-    stream.write_all(bytes).await.unwrap();
-    stream
-}
-
-/// A server that accepts one connection, reads a hello and replies with `answer(hello)`.
-async fn fake_server(answer: impl FnOnce(Vec<u8>) -> Vec<u8> + Send + 'static) -> SocketAddr {
-    let listener = TcpListener::bind(ANY_PORT).await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        let (mut stream, _) = listener.accept().await.unwrap();
-        let hello = read_message(&mut stream).await.unwrap();
-        stream.write_all(&answer(hello)).await.unwrap();
-        closes(&mut stream).await;
-    });
-    addr
-}
 
 #[tokio::test]
 async fn both_ends_learn_who_is_at_the_other() {

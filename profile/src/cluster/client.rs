@@ -2,13 +2,12 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use nekoproto::limits::BATCH_MAX;
 use nekoproto::transport::{Endpoint, Listener, Security, control};
 use nekoproto::{
-    Held, Holder, Identity, IndexerServiceClient, List, PeerService, Purpose, Records, Refusal,
-    RegisterRequest, Role, SignedRecord, Verdict,
+    Holder, Identity, IndexerServiceClient, PeerService, Purpose, Records, RegisterRequest, Role,
+    SignedRecord, VerifiedReach, rogue::Silent,
 };
-use tarpc::context::{self, Context};
+use tarpc::context;
 use tokio::{task::JoinHandle, time::sleep};
 
 use super::deployment::ANY_PORT;
@@ -21,27 +20,11 @@ pub struct Client {
     pub calls: IndexerServiceClient,
     /// The client as it is listed.
     pub holder: Holder,
+    /// What it says of that.
+    pub reach: VerifiedReach,
     /// Holds the port that the indexer lists.
     listener: Option<Listener>,
     driver: JoinHandle<()>,
-}
-
-/// Hears what an indexer says, and does nothing about it.
-#[derive(Clone)]
-pub struct Silent;
-
-impl PeerService for Silent {
-    async fn invalidate(self, _: Context, _: Records) -> Result<(), Refusal> {
-        Ok(())
-    }
-
-    async fn confirm(
-        self,
-        _: Context,
-        _: List<Held, BATCH_MAX>,
-    ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
-        Ok(List::new())
-    }
 }
 
 impl Client {
@@ -61,13 +44,16 @@ impl Client {
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
         let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
         let renewals = stay_listed(calls.clone());
+        let reach = endpoint.identity().fresh_reach([holder.addr]);
         let driver = tokio::spawn(async move {
             tokio::select! {
                 () = driver => {}
                 () = renewals => {}
             }
         });
-        Ok(Self { calls, holder, listener: None, driver })
+        let introduced = calls.introduce(context::current(), reach.signed().clone()).await??;
+        anyhow::ensure!(introduced.listed_at == 1, "the client cannot be listed");
+        Ok(Self { calls, holder, reach, listener: None, driver })
     }
 
     /// The same without the port, for thousands of them: it is listed, and nobody is to connect there.

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use nekoindexer::{Config, Routing};
 use nekoproto::transport::{Endpoint, EndpointConfig, Security};
-use nekoproto::{Identity, NetworkName, Role};
+use nekoproto::{Identity, Role};
 
 /// How long a peer of a measured cluster stays listed without a renewal: no renewal shows in a measurement.
 pub(crate) const LEASE: Duration = Duration::from_secs(3600);
@@ -16,12 +16,15 @@ pub(crate) fn indexer_config(
     security: Security,
     routing: Routing,
 ) -> Config {
-    Config { listen, neighbors, security, lease: LEASE, routing, ..Config::default() }
+    // A million names of one peer, which may take a third of it.
+    let memory = 2 << 30;
+    Config { listen, neighbors, security, lease: LEASE, routing, memory, ..Config::default() }
 }
 
 /// One end of measured connections.
 pub(crate) fn endpoint(identity: Identity, role: Role, security: Security) -> anyhow::Result<Arc<Endpoint>> {
-    Ok(Endpoint::new(EndpointConfig { identity, role, network: NetworkName::default(), security })?)
+    let (network, access) = Default::default();
+    Ok(Endpoint::new(EndpointConfig { identity, role, network, security, access })?)
 }
 
 pub(crate) const fn security(insecure: bool) -> Security {

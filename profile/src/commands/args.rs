@@ -9,7 +9,10 @@ use nekoproto::limits::TTL_MAX;
 
 pub(crate) use self::transfer::Transfer;
 use crate::run::setup::{Connecting, Setup};
-use crate::{connections, goals, index, instructions, plan::scenario::Scenario, plan::topology::Topology};
+use crate::{
+    connections, goals, hostile, index, instructions, plan::scenario::Scenario, plan::topology::Topology,
+    soak,
+};
 
 /// Measures nekop2p, and checks every answer while doing so.
 ///
@@ -40,6 +43,10 @@ pub(crate) enum Command {
     Matrix(Matrix),
     /// Files from peer to peer: how fast beside a plain copy, what it takes, from whom
     Transfer(Box<Transfer>),
+    /// Attacks: what honest clients see before, during and after, and what the attacked node takes
+    Hostile(Proof<hostile::Options>),
+    /// A small network for a long time, and whether memory, descriptors or threads of a process grow
+    Soak(Proof<soak::Options>),
     /// Two results beside each other; exit code 1 if the second is worse
     Compare(Compare),
     /// Instructions of the hot functions, counted by valgrind and compared with the recorded numbers
@@ -164,6 +171,17 @@ pub(crate) struct Alone<O: ClapArgs> {
     pub(crate) connecting: Connecting,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+/// Something done to real processes, with a picture.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Proof<O: ClapArgs> {
+    #[command(flatten)]
+    pub(crate) options: O,
+    #[command(flatten)]
+    pub(crate) connecting: Connecting,
+    #[command(flatten)]
+    pub(crate) output: Drawn,
 }
 
 /// All goals.

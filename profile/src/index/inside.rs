@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use std::{hint::black_box, sync::Arc};
 
 use nekoindexer::state::{State, index::Session, merge::Merge};
-use nekoproto::{FileName, Holder, QueryReply, SignedRecord, VerifiedRecord};
+use nekoproto::{FileName, QueryReply, SignedRecord, VerifiedReach, VerifiedRecord};
 
 use crate::report::count;
 
@@ -33,11 +33,12 @@ pub(crate) struct Costs {
 }
 
 impl Inside {
-    /// An empty index, to be called within a runtime, with `holder` as the only peer.
-    pub(crate) fn new(holder: Holder) -> Self {
+    /// An empty index, to be called within a runtime, with the only peer at `reach`.
+    pub(crate) fn new(reach: VerifiedReach) -> Self {
         let now = Instant::now();
         let state = State::new(now);
-        let session = state.index.open_session(holder, LEASE, now);
+        let session = state.index.open_session(reach.node, LEASE, now);
+        session.introduce(reach, 1);
         Self { state, session, registering: Duration::ZERO, registered: 0 }
     }
 

@@ -22,7 +22,7 @@ pub(crate) async fn leave(subject: &Subject, names: usize, tables: &mut Tables) 
     let (watch, &Options { seed, lookups, .. }) = (subject.watch(), &tables.options);
     let identity = Origin::Other.identity(seed);
     let leaver = Client::connect(subject.node.addr(), identity, subject.deployment.security).await?;
-    let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.client.holder);
+    let sample = Sample::of(&sign(Origin::Own, seed, 0..STAYING_NAMES), subject.client.reach.clone());
     for batch in sample.records.chunks(BATCH_MAX) {
         subject.client.register(batch.to_vec()).await?;
     }

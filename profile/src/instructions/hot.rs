@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 use std::{hint::black_box, net::SocketAddr, ops::Range, sync::Arc};
 
 use clap::ValueEnum;
+use nekoindexer::state::holders::Listed;
 use nekoindexer::state::index::Session;
 use nekoindexer::state::merge::{Found, Merge};
-use nekoindexer::state::{QueryPlan, State};
-use nekoproto::{Covered, FileName, Holder, Identity, ListedRecord, MsgId, QueryReply, QueryRequest, codec};
+use nekoindexer::state::{QueryPlan, State, caller::Caller};
+use nekoproto::{Covered, FileName, Identity, ListedRecord, MsgId, QueryReply, QueryRequest, codec};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::plan::workload::sign_record;
@@ -43,6 +44,7 @@ pub enum Hot {
 /// What the functions work on.
 struct Bench {
     state: State,
+    caller: Caller,
     _session: Arc<Session>,
     now: Instant,
     names: Vec<FileName>,
@@ -55,18 +57,22 @@ impl Bench {
         let now = Instant::now();
         let state = State::new(now);
         let origin = Identity::from_seed(&[1; 32]);
-        let holder = |port| Holder::new(origin.id(), SocketAddr::from(([127, 0, 0, 1], port)));
-        let session = state.index.open_session(holder(1), LEASE, now);
+        let reach = |port| origin.fresh_reach([SocketAddr::from(([127, 0, 0, 1], port))]);
+        let session = state.index.open_session(origin.id(), LEASE, now);
+        session.introduce(reach(1), 1);
         let sign = |n| sign_record(&origin, &format!("data-set/part-{n:012}.bin")).into();
         let records: Vec<ListedRecord> = (0..NAMES).map(sign).collect();
         state.on_register(&session, records.clone(), false);
         let missing = (0..NAMES).filter_map(|n| FileName::new(&format!("data-set/none-{n:012}.bin")).ok());
-        let found = |port| vec![Found { record: records[0].clone(), holders: vec![holder(port)] }];
+        let found = |port| {
+            vec![Found { record: records[0].clone(), holders: vec![Listed::here(reach(port), 1, false)] }]
+        };
         Self {
             names: records.iter().map(|record| record.name.clone()).collect(),
             missing: missing.collect(),
             founds: [found(1), found(2)],
             state,
+            caller: Caller::new(None, None),
             _session: session,
             now,
         }
@@ -74,7 +80,7 @@ impl Bench {
 
     fn request(&self, n: usize) -> QueryRequest {
         let name = self.names[n % NAMES].clone();
-        QueryRequest { msg_id: msg_id(n), name, ttl_hops: 0, covered: Covered::new() }
+        QueryRequest::new(msg_id(n), name, 0)
     }
 
     /// A query on its way through a mesh of ten.
@@ -96,7 +102,7 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         Hot::LookupHit => rounds.for_each(|n| look_up(&bench, &bench.names[n % NAMES])),
         Hot::LookupMiss => rounds.for_each(|n| look_up(&bench, &bench.missing[n % NAMES])),
         Hot::DedupInsert => rounds.for_each(|n| {
-            black_box(bench.state.seen.sight(black_box(msg_id(n)), 1, DEADLINE, bench.now));
+            black_box(bench.state.seen.sight(&bench.caller, black_box(msg_id(n)), 1, DEADLINE, bench.now));
         }),
         Hot::Merge => rounds.for_each(|_| {
             let [first, second] = bench.founds.clone();
@@ -110,7 +116,7 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         Hot::DecodeReply => decode(rounds, &bench.reply())?,
         Hot::AnswerQuery => {
             for n in rounds {
-                match bench.state.on_query(&bench.request(n), None, DEADLINE, bench.now)? {
+                match bench.state.on_query(&bench.request(n), &bench.caller, DEADLINE, bench.now)? {
                     QueryPlan::Answer(local) => drop(black_box(Merge::new(local).finish())),
                     QueryPlan::Duplicate | QueryPlan::Alone(_) | QueryPlan::Forward { .. } => {
                         anyhow::bail!("not an answer")

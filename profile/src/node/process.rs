@@ -37,8 +37,8 @@ impl Process {
         };
         let responses = BufReader::new(stdout).lines();
         let dir = match &options.role {
-            Role::Peer(peer) | Role::Hostile(peer, _) => peer.dir.clone(),
-            Role::Indexer { .. } | Role::RawEcho | Role::Echo => PathBuf::new(),
+            Role::Peer(peer) => peer.dir.clone(),
+            _ => PathBuf::new(),
         };
         let mut process = Self { child, stdin, responses, label, node: String::new(), addr: listen, dir };
         (process.node, process.addr) = process.response::<Started>().await?;

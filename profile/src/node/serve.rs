@@ -8,20 +8,24 @@ use std::{any::Any, fs, path::PathBuf, thread};
 use anyhow::{Context, bail};
 use nekoindexer::{Indexer, Routing};
 use nekopeer::{Config, Peer, PeerHandle};
+use nekoproto::{Holder, rogue::corrupt::CorruptHolder};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::usage::{Meter, now_s};
-use super::{Options, PeerOptions, Request, Response, Role, Started, fetch, hostile::Hostile};
+use super::{Options, PeerOptions, Request, Response, Role, Started, fetch};
 use crate::cluster::endpoint::{indexer_config, security};
 use crate::{floor::echo, transfer::folder};
+
+/// How much a rogue node yields to others.
+const ROGUE_NICE: i32 = 10;
 
 /// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
 pub(crate) fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
     let runtime = match options.role {
-        Role::Peer(_) | Role::Hostile(..) => {
+        Role::Peer(_) | Role::Corrupt(..) | Role::Rogue(_) => {
             tokio::runtime::Builder::new_multi_thread().enable_all().build()?
         }
         Role::Indexer { .. } | Role::RawEcho | Role::Echo => nekoindexer::threads::runtime(options.threads)?,
@@ -33,7 +37,7 @@ pub(crate) fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
     runtime.shutdown_background();
     let is_told = matches!(served, Some(Ok(true)));
     match &options.role {
-        Role::Peer(peer) | Role::Hostile(peer, _) if !is_told => folder::remove_around(&peer.dir),
+        Role::Peer(peer) if !is_told => folder::remove_around(&peer.dir),
         _ => {}
     }
     // Nobody to say it to is no failure if nobody is there.
@@ -107,10 +111,16 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
             let addr = server.addr;
             (Box::new(server), String::new(), addr)
         }
-        Role::Hostile(peer, corruption) => {
-            let hostile = Hostile::start(peer, corruption, security).await?;
-            let holder = hostile.client.holder;
-            (Box::new(hostile), holder.node.to_string(), holder.addr)
+        Role::Corrupt(indexer, corruption) => {
+            let corrupt = CorruptHolder::start(*indexer, options.insecure, corruption).await?;
+            let Holder { node, addr, .. } = corrupt.holder;
+            (Box::new(corrupt), node.to_string(), addr)
+        }
+        Role::Rogue(order) => {
+            // The machine is to be the attacked node's, as if the rogue one had another.
+            let _ = rustix::process::nice(ROGUE_NICE); // refused, the figures are worse
+            let attack = tokio::spawn(order.clone().carry_out());
+            (Box::new(attack), String::new(), listen)
         }
         Role::Peer(PeerOptions { dir, indexer, cap_up, cap_down }) => {
             let meter = Meter::start()?;

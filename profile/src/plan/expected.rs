@@ -70,7 +70,7 @@ impl Expected {
             (None, _) | (Some(_), [_, _, ..]) => Verdict::Unexpected,
             (Some((record, _)), [hit]) if hit.record != *record => Verdict::Altered,
             (Some((_, holders)), [hit]) => {
-                let found = in_order(hit.holders.iter().copied());
+                let found = in_order(hit.at().into_iter());
                 match found == *holders {
                     true => Verdict::Right,
                     false if found.iter().all(|holder| holders.contains(holder)) => Verdict::Missing,

@@ -2,7 +2,7 @@
 
 use anyhow::ensure;
 use nekoindexer::config::NEIGHBORS_MAX;
-use nekoproto::limits::{HOLDERS_MAX, TTL_MAX};
+use nekoproto::limits::{HOLDERS_OF_NEIGHBOR_MAX, TTL_MAX};
 
 use crate::plan::topology::{Graph, Topology};
 
@@ -79,7 +79,7 @@ impl Scenario {
             ("the number of requests", 1, REQUESTS_MAX, self.requests),
             ("the TTL", 0, usize::from(TTL_MAX), usize::from(self.ttl_hops)),
             ("the number of files per indexer", 1, FILES_MAX / self.indexers.max(1), self.files),
-            ("the number of holders of a file", 1, self.indexers.min(HOLDERS_MAX), self.holders),
+            ("the number of holders of a file", 1, self.indexers.min(HOLDERS_OF_NEIGHBOR_MAX), self.holders),
         ];
         for (what, least, most, is) in ranges {
             ensure!((least..=most).contains(&is), "{what} must be {least} to {most}, not {is}");

@@ -2,7 +2,7 @@
 //! Everything here blocks.
 
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
-use std::{fs, fs::File, io, os::unix::fs::FileExt, path::Path};
+use std::{fs, fs::File, io, path::Path};
 
 use blake3::{Hash, OutputReader};
 use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -108,23 +108,4 @@ pub fn is_right(path: &Path, hash_of_source: &Hash) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
-}
-
-/// Flips a bit of those bytes of `piece` that lie at one of `places`, which are in order; the piece begins
-/// at `offset` of the file. This is how a hostile holder corrupts chunks.
-pub fn corrupt(piece: &mut [u8], offset: u64, places: &[u64]) {
-    let end = offset + piece.len() as u64;
-    let from = places.partition_point(|place| *place < offset);
-    for place in places[from..].iter().take_while(|place| **place < end) {
-        if let Some(byte) = usize::try_from(place - offset).ok().and_then(|at| piece.get_mut(at)) {
-            *byte ^= 1;
-        }
-    }
-}
-
-/// Reads `len` bytes at `offset`.
-pub fn read_at(file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; len];
-    file.read_exact_at(&mut bytes, offset)?;
-    Ok(bytes)
 }

@@ -5,14 +5,14 @@ use std::{collections::HashMap, fs, net::SocketAddr, time::Duration};
 
 use anyhow::{Context, ensure};
 use blake3::Hash;
-use nekoproto::{FileName, Identity};
+use nekoproto::{FileName, Identity, rogue::corrupt::Corruption};
 use tarpc::context;
 use tokio::time::{Instant, sleep};
 
 use super::scenario::{Scenario, What};
 use super::{apart, figures::ORIGIN, files};
 use crate::cluster::deployment::{Deployment, Node};
-use crate::node::{Corruption, Downloads, PeerOptions, Request, Role};
+use crate::node::{Downloads, PeerOptions, Request, Role};
 use crate::{cluster::client::Client, node::process::Process, node::usage::now_s};
 
 const NAME: &str = "data.bin";
@@ -83,9 +83,9 @@ impl Stage {
         }
         if let Some(percent) = self.scenario.corrupt {
             let (file, name, seed) = (self.path(), NAME.to_owned(), self.scenario.seed);
-            let peer = self.start.options("hostile", &self.scenario);
-            let role = Role::Hostile(peer, Corruption { file, name, percent, seed });
+            let corruption = Corruption { file, name, percent, seed, per_s: self.scenario.cap_up };
             self.listed(honest).await?;
+            let role = Role::Corrupt(self.start.indexer, corruption);
             self.hostile = Some(self.start.deployment.process("hostile", role).await?);
         }
         Ok(())

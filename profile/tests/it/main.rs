@@ -3,6 +3,7 @@
 
 mod common;
 mod program;
+mod proof;
 mod query;
 mod transfer;
 mod unit;

@@ -1,13 +1,14 @@
 //! Tests of single files, each named after its file.
 
+mod arena_load;
 mod cluster_layout;
 mod compare;
 mod goals;
 mod goals_transfer;
+mod hostile_judge;
 mod index;
 mod instructions;
 mod node_fetch;
-mod node_hostile;
 mod node_usage;
 mod plan_expected;
 mod plan_scenario;
@@ -20,6 +21,7 @@ mod report_machine;
 mod report_outputs;
 mod run_pacer;
 mod run_samples;
+mod soak_growth;
 mod transfer_figures;
 mod transfer_files;
 mod transfer_floor;

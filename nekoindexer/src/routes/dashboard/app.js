@@ -92,7 +92,8 @@ function show(figures) {
 function health(neighbor) {
   if (!neighbor.connected) return ["away", visible(neighbor.why ?? "")];
   if (neighbor.late) return ["slow", "answers none of many queries"];
-  return ["up", neighbor.configured ? "" : "it connected to us"];
+  if (!neighbor.asked) return [neighbor.standing === "guest" ? "unverified" : "slow", visible(neighbor.why ?? "")];
+  return ["up", neighbor.configured ? "" : neighbor.standing];
 }
 
 function neighborRow() {

@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use nekoproto::{FindReply, FindRequest, ListedRecord, Position, SignedRecord};
+use nekoproto::{
+    FindReply, FindRequest, List, ListedHolder, ListedRecord, Position, SignedRecord, limits::HOLDERS_MAX,
+};
 
 use super::{Matcher, Page};
-use crate::state::merge::{Found, add_holders};
+use crate::state::{
+    holders::{Listed, add_holders},
+    merge::Found,
+};
 
 /// A page that is not what was asked for; none of it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +38,7 @@ pub fn checked(
     request: &FindRequest,
     matcher: &Matcher,
     verify: impl Fn(SignedRecord) -> Option<ListedRecord>,
+    believed: impl Fn(List<ListedHolder, HOLDERS_MAX>) -> Vec<Listed>,
 ) -> Result<Page, WrongPage> {
     let limit = request.limit();
     if reply.hits.len() > limit || (reply.more && reply.hits.len() < limit) {
@@ -51,7 +57,7 @@ pub fn checked(
             return Err(WrongPage::Foreign);
         }
         let record = verify(hit.record).ok_or(WrongPage::Forged)?;
-        found.push(Found { record, holders: hit.holders.into_vec() });
+        found.push(Found { record, holders: believed(hit.holders) });
         last = Some(position);
     }
     Ok(Page { found, more: reply.more })

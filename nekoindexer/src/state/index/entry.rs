@@ -3,18 +3,22 @@
 use std::{ptr, sync::Arc};
 
 use nekoproto::{FileName, ListedRecord, PackedRecord, SignedRecord, limits::HITS_MAX};
+use rand::random_range;
 
 use super::{
-    Noted, Session, SessionId,
-    listing::{Holding, Listing, has_name},
+    Asked, Noted, Session, SessionId,
+    listing::{Holding, Listing, has_name, is_wanted},
 };
 use crate::state::merge::Found;
+
+/// Origins that may publish one name. More than an answer has room for: who is asked for by id is found among them.
+pub(super) const ORIGINS_MAX: usize = 1024;
 
 /// What is known under one hash, which is nearly always that of one name. Nearly always one origin
 /// publishes it and one node holds it: that takes two pointers, and no memory of its own but the record.
 ///
 /// Invariants: there is a listing, and each listing has a holding; a listing's record is the newest
-/// version noted while the listing existed; at most [`HITS_MAX`] listings have the same name.
+/// version noted while the listing existed; at most [`ORIGINS_MAX`] listings have the same name.
 #[derive(Debug)]
 pub(super) enum Entry {
     /// One name of one origin, and one holder of all of its newest version.
@@ -68,7 +72,7 @@ impl Entry {
         {
             return (Noted::Known, true); // a renewal: nothing changes
         }
-        let node = session.holder.node;
+        let node = session.node;
         let listings = self.listings();
         let of_origin = listings.iter().position(|listing| listing.is_of(record));
         match of_origin.map_or_else(instead, |place| Some(listings[place].record.unpack())) {
@@ -77,7 +81,8 @@ impl Entry {
                 return (Noted::Outdated(known), false);
             }
             _ if of_origin.is_none()
-                && listings.iter().filter(|listing| listing.has_name(&record.name)).count() >= HITS_MAX =>
+                && listings.iter().filter(|listing| listing.has_name(&record.name)).count()
+                    >= ORIGINS_MAX =>
             {
                 return (Noted::Full, false);
             }
@@ -85,16 +90,14 @@ impl Entry {
         }
         // A copy of the node's folder that runs elsewhere is to hear of the newer version, too.
         let displaced = |held: &&Holding| {
-            held.session.holder.node == node
-                && held.version < record.version
-                && !Arc::ptr_eq(&held.session, session)
+            held.session.node == node && held.version < record.version && !Arc::ptr_eq(&held.session, session)
         };
         let of_file = listings.iter().filter(|listing| listing.is_of(record));
         let displaced = of_file.flat_map(|listing| &listing.holdings).filter(displaced);
         let displaced: Vec<SessionId> = displaced.map(|held| held.session.id()).collect();
         // One node holds one file under a name: what it held there before makes room for this.
         for listing in listings.iter_mut().filter(|listing| listing.has_name(&record.name)) {
-            listing.holdings.retain(|known| known.session.holder.node != node);
+            listing.holdings.retain(|known| known.session.node != node);
         }
         let holding = Holding { session: Arc::clone(session), version: record.version, partial };
         let mut noted = match of_origin {
@@ -127,7 +130,7 @@ impl Entry {
                 if listing.record.version() == record.version && !listing.record.is(record.signed()) =>
             {
                 let holdings = listing.holdings.iter().filter(|held| held.version == record.version);
-                let folders = holdings.filter(|held| held.session.holder.node == record.origin);
+                let folders = holdings.filter(|held| held.session.node == record.origin);
                 Noted::News { outdated: folders.map(|held| held.session.id()).collect() }
             }
             Some(listing) => {
@@ -179,29 +182,46 @@ impl Entry {
         self.records().find(|known| known.is(record))
     }
 
-    /// Each origin's newest version of `name`, with holders whose lease runs.
-    pub(super) fn found(&self, name: &FileName, now_ms: u64) -> Vec<Found> {
-        match self {
-            Self::Single { record, holder } if holder.is_listed_at(now_ms) && has_name(record, name) => {
-                vec![Found { record: record.unpack(), holders: vec![holder.holder] }]
+    /// Each origin's newest version of what is asked for, with holders whose lease runs: at most [`HITS_MAX`] and one, which
+    /// says that there are more. Of more each lookup begins elsewhere. An origin that is asked for may be one of those that
+    /// found no room: if it is not listed, the others are found.
+    pub(super) fn found(&self, asked: &Asked<'_>, now_ms: u64) -> Vec<Found> {
+        let listings = match self {
+            Self::Single { record, holder } => {
+                let is_found = is_wanted(holder, asked.without, now_ms)
+                    && has_name(record, asked.name)
+                    && asked.takes_origin(record);
+                let found = |listed| Found { record: record.unpack(), holders: vec![listed] };
+                return if is_found {
+                    holder.listed(false).map(found).into_iter().collect()
+                } else {
+                    Vec::new()
+                };
             }
-            Self::Single { .. } => Vec::new(),
-            Self::Many(listings) => {
-                let of_name = listings.iter().filter(|listing| listing.has_name(name));
-                of_name.filter_map(|listing| listing.found(now_ms)).collect()
-            }
+            Self::Many(listings) => listings,
+        };
+        let start = if listings.len() > HITS_MAX { random_range(0..listings.len()) } else { 0 };
+        let (late, early) = listings.split_at(start);
+        let of_name = || early.iter().chain(late).filter(|listing| listing.has_name(asked.name));
+        let first = |listings: &mut dyn Iterator<Item = &Listing>| -> Vec<Found> {
+            listings.filter_map(|listing| listing.found(asked.without, now_ms)).take(HITS_MAX + 1).collect()
+        };
+        let found = first(&mut of_name().filter(|listing| asked.takes_origin(&listing.record)));
+        if found.is_empty() && asked.origin.is_some() && listings.len() >= ORIGINS_MAX {
+            return first(&mut of_name());
         }
+        found
     }
 
     /// Shows each origin's newest record to `take`, with a way to what is found of it.
     pub(super) fn each(&self, now_ms: u64, mut take: impl FnMut(&PackedRecord, &dyn Fn() -> Option<Found>)) {
         match self {
             Self::Single { record, holder } => take(record, &|| {
-                let found = || Found { record: record.unpack(), holders: vec![holder.holder] };
-                holder.is_listed_at(now_ms).then(found)
+                let found = |listed| Found { record: record.unpack(), holders: vec![listed] };
+                holder.listed(false).filter(|_| holder.is_listed_at(now_ms)).map(found)
             }),
             Self::Many(listings) => {
-                listings.iter().for_each(|listing| take(&listing.record, &|| listing.found(now_ms)));
+                listings.iter().for_each(|listing| take(&listing.record, &|| listing.found(&[], now_ms)));
             }
         }
     }

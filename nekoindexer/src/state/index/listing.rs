@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
-use nekoproto::{FileName, Holder, ListedRecord, PackedRecord, Record, Version, limits::HOLDERS_MAX};
+use nekoproto::{FileName, ListedRecord, NodeTag, PackedRecord, Record, Version, limits::HOLDERS_MAX};
 use rand::random_range;
 
 use super::{Noted, Session};
-use crate::state::merge::{Found, order};
+use crate::state::{
+    holders::{Listed, order},
+    merge::Found,
+};
 
 /// One origin's file.
 ///
@@ -71,16 +74,16 @@ impl Listing {
 
     /// At most [`HOLDERS_MAX`] of the current holders, those of the whole version first (see
     /// [`order`]); each lookup begins elsewhere among them, so that the load spreads.
-    pub(super) fn found(&self, now_ms: u64) -> Option<Found> {
+    pub(super) fn found(&self, without: &[NodeTag], now_ms: u64) -> Option<Found> {
         let newest = self.record.version();
         let rotate = self.holdings.len() > HOLDERS_MAX;
-        let current = |holdings: &[Holding]| -> Vec<Holder> {
+        let current = |holdings: &[Holding]| -> Vec<Listed> {
             let start = if rotate && !holdings.is_empty() { random_range(0..holdings.len()) } else { 0 };
             let (late, early) = holdings.split_at(start);
             let holdings = early.iter().chain(late);
             holdings
-                .filter(|held| held.version == newest && held.session.is_listed_at(now_ms))
-                .map(|held| Holder { partial: held.partial, ..held.session.holder })
+                .filter(|held| held.version == newest && is_wanted(&held.session, without, now_ms))
+                .filter_map(|held| held.session.listed(held.partial))
                 .take(HOLDERS_MAX)
                 .collect()
         };
@@ -92,6 +95,11 @@ impl Listing {
         }
         (!holders.is_empty()).then(|| Found { record: self.record.unpack(), holders })
     }
+}
+
+/// Whether the lease of `session` runs, and its node is none of `without`.
+pub(super) fn is_wanted(session: &Session, without: &[NodeTag], now_ms: u64) -> bool {
+    session.is_listed_at(now_ms) && (without.is_empty() || !without.contains(&session.node.tag()))
 }
 
 /// Whether `record` is of a file called `name`.

@@ -18,7 +18,10 @@ use std::{
 };
 
 use dashmap::DashMap;
-use nekoproto::{FileName, Holder, ListedRecord, SignedRecord, summary::NameKey};
+use nekoproto::{
+    FileName, IdDigits, ListedRecord, NodeId, NodeTag, PackedRecord, QueryRequest, SignedRecord,
+    budget::Account, summary::NameKey,
+};
 use nohash_hasher::BuildNoHashHasher;
 use parking_lot::Mutex;
 
@@ -46,6 +49,35 @@ pub enum Noted {
     Outdated(ListedRecord),
     /// A limit is reached; the holder was not listed.
     Full,
+}
+
+/// What is looked up.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The name.
+    pub name: &'a FileName,
+    /// Only of this origin.
+    pub origin: Option<&'a IdDigits>,
+    /// Holders that are not wanted.
+    pub without: &'a [NodeTag],
+}
+
+impl Asked<'_> {
+    fn takes_origin(&self, record: &PackedRecord) -> bool {
+        self.origin.is_none_or(|digits| digits.begin(record.origin()))
+    }
+}
+
+impl<'a> From<&'a FileName> for Asked<'a> {
+    fn from(name: &'a FileName) -> Self {
+        Self { name, origin: None, without: &[] }
+    }
+}
+
+impl<'a> From<&'a QueryRequest> for Asked<'a> {
+    fn from(request: &'a QueryRequest) -> Self {
+        Self { name: &request.name, origin: request.origin.as_ref(), without: &request.without }
+    }
 }
 
 /// Who holds what. `S` makes the hashes of names; a secret key by default.
@@ -96,10 +128,22 @@ impl<S: BuildHasher> Index<S> {
         NameHash::of(name.as_str().as_bytes(), &self.hash_key)
     }
 
-    /// A session for `holder`, listed until `now + lease` unless renewed.
-    pub fn open_session(&self, holder: Holder, lease: Duration, now: Instant) -> Arc<Session> {
+    /// A session for `node`, listed until `now + lease` unless renewed, once it is [introduced](Session::introduce).
+    /// Its names are on nobody's account.
+    pub fn open_session(&self, node: NodeId, lease: Duration, now: Instant) -> Arc<Session> {
+        self.open_session_on(None, node, lease, now)
+    }
+
+    /// The same, with its names on `account`.
+    pub fn open_session_on(
+        &self,
+        account: Option<Account>,
+        node: NodeId,
+        lease: Duration,
+        now: Instant,
+    ) -> Arc<Session> {
         let id = SessionId(self.next_session.fetch_add(1, Ordering::Relaxed));
-        let session = Arc::new(Session::new(id, holder, self.millis(now + lease)));
+        let session = Arc::new(Session::new(id, node, account, self.millis(now + lease)));
         self.sessions.insert(id, Arc::clone(&session));
         session
     }
@@ -128,7 +172,8 @@ impl<S: BuildHasher> Index<S> {
     fn register_as(&self, session: &Arc<Session>, record: &ListedRecord, partial: bool) -> Noted {
         let hash = self.hash(&record.name);
         let mut names = session.names();
-        if !names.has_room_for(hash) {
+        let (was_there, len) = (names.contains(hash), record.name.as_str().len());
+        if !names.insert(hash, len) {
             return Noted::Full;
         }
         let instead = || self.departed.lock().instead_of(hash, record);
@@ -151,8 +196,8 @@ impl<S: BuildHasher> Index<S> {
                 }
             },
         };
-        if is_listed {
-            names.insert(hash);
+        if !is_listed && !was_there {
+            names.remove(hash, len);
         }
         noted
     }
@@ -168,16 +213,16 @@ impl<S: BuildHasher> Index<S> {
     pub fn deregister(&self, session: &Session, name: &FileName) {
         let hash = self.hash(name);
         let mut names = session.names();
-        names.remove(hash);
+        names.remove(hash, name.as_str().len());
         self.unlist(session, hash);
     }
 
-    /// What is known of `name`: each origin's newest version with holders whose lease runs.
-    /// Takes no write lock and, on a miss, allocates nothing.
+    /// What is known of a name: each origin's newest version with holders whose lease runs. More hits than an answer has
+    /// room for say that it is not all. Takes no write lock and, on a miss, allocates nothing.
     #[must_use]
-    pub fn lookup(&self, name: &FileName, now: Instant) -> Vec<Found> {
-        let now_ms = self.millis(now);
-        self.entries.view(&self.hash(name), |_, entry| entry.found(name, now_ms)).unwrap_or_default()
+    pub fn lookup<'a>(&self, asked: impl Into<Asked<'a>>, now: Instant) -> Vec<Found> {
+        let (asked, now_ms) = (asked.into(), self.millis(now));
+        self.entries.view(&self.hash(asked.name), |_, entry| entry.found(&asked, now_ms)).unwrap_or_default()
     }
 
     /// Takes `record` for verified if exactly this one is listed, signature and all.
@@ -194,22 +239,24 @@ impl<S: BuildHasher> Index<S> {
         }
     }
 
-    /// The sessions whose lease has ended; [`end`](Self::end) each of them.
+    /// The sessions whose lease has ended, or whose account was evicted; [`end`](Self::end) each of them.
     #[must_use]
     pub fn ended(&self, now: Instant) -> Vec<Arc<Session>> {
         let now_ms = self.millis(now);
-        let ended = self.sessions.iter().filter(|session| !session.is_listed_at(now_ms));
+        let ended =
+            self.sessions.iter().filter(|session| !session.is_listed_at(now_ms) || session.is_evicted());
         ended.map(|session| Arc::clone(&session)).collect()
     }
 
-    /// Removes all registrations of a session whose lease has ended by `now`, and the session if it is
-    /// not connected any more. A session that was renewed meanwhile stays. Takes some hundred nanoseconds
+    /// Removes all registrations of a session whose lease has ended by `now` or whose account was evicted, and the
+    /// session if it is not connected any more. A session that was renewed meanwhile stays. Takes some hundred nanoseconds
     /// for each of its names.
     pub fn end(&self, session: &Session, now: Instant) {
-        let is_over = !session.is_connected();
+        let is_evicted = session.is_evicted();
+        let is_over = is_evicted || !session.is_connected();
         let names = {
             let mut names = session.names();
-            if session.is_listed_at(self.millis(now)) {
+            if session.is_listed_at(self.millis(now)) && !is_evicted {
                 return;
             }
             names.clear(is_over)

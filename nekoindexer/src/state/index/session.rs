@@ -2,17 +2,27 @@
 
 use std::{
     collections::HashSet,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
-use nekoproto::Holder;
+use arc_swap::ArcSwapOption;
+use nekoproto::{NodeId, VerifiedReach, budget::Account};
 use nohash_hasher::BuildNoHashHasher;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::name_hash::NameHash;
+use crate::state::{holders::Listed, tab::Tab};
 
 /// Names one session may register.
 pub const SESSION_NAMES_MAX: usize = 1_000_000;
+
+/// Bytes that a listed name takes beside those of its text: its record, its places in tables and in our summary.
+const NAME_BYTES: usize = 300;
+/// How often its text is kept: in its record, and in the log of names.
+const TEXTS: usize = 2;
 
 /// Identifies one connection of a holder, so that its next connection is another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -22,7 +32,9 @@ pub struct SessionId(pub(super) u64);
 #[derive(Debug)]
 pub struct Session {
     id: SessionId,
-    pub(super) holder: Holder,
+    pub(super) node: NodeId,
+    /// Where it can be reached, in its own words, and which of these addresses were seen.
+    reach: ArcSwapOption<(VerifiedReach, u8)>,
     /// End of the lease in milliseconds since the index was made.
     lease_ends_ms: AtomicU64,
     /// Its connection is open: when the lease ends it loses its registrations, and may make new ones.
@@ -40,19 +52,23 @@ pub(super) type NameHashes = HashSet<NameHash, BuildNoHashHasher<NameHash>>;
 #[derive(Debug, Default)]
 pub(super) struct SessionNames {
     hashes: NameHashes,
+    /// What they take.
+    tab: Tab,
     /// The session was removed; nothing may be added to it any more.
     closed: bool,
 }
 
 impl Session {
-    pub(super) fn new(id: SessionId, holder: Holder, lease_ends_ms: u64) -> Self {
+    pub(super) fn new(id: SessionId, node: NodeId, account: Option<Account>, lease_ends_ms: u64) -> Self {
+        let names = SessionNames { tab: Tab::of(account), ..SessionNames::default() };
         Self {
             id,
-            holder,
+            node,
+            reach: ArcSwapOption::empty(),
             lease_ends_ms: AtomicU64::new(lease_ends_ms),
             connected: AtomicBool::new(true),
             withdrawals: AtomicU64::new(0),
-            names: Mutex::default(),
+            names: Mutex::new(names),
         }
     }
 
@@ -62,10 +78,34 @@ impl Session {
         self.id
     }
 
+    /// From now on it is listed with this word, at the addresses whose bit is set in `addrs`; without one, if none is.
+    pub fn introduce(&self, reach: VerifiedReach, addrs: u8) {
+        self.reach.store((addrs != 0).then(|| Arc::new((reach, addrs))));
+    }
+
+    /// Whether it can be listed.
+    #[must_use]
+    pub fn is_introduced(&self) -> bool {
+        self.reach.load().is_some()
+    }
+
+    /// It as a holder of a version, or of a part of it.
+    pub(super) fn listed(&self, partial: bool) -> Option<Listed> {
+        let reach = self.reach.load();
+        let (reach, addrs) = &**reach.as_ref()?;
+        Some(Listed::here(reach.clone(), *addrs, partial))
+    }
+
     /// How many names it has registered.
     #[must_use]
     pub fn count(&self) -> usize {
         self.names().hashes.len()
+    }
+
+    /// Whether its account had to give back all it has.
+    #[must_use]
+    pub fn is_evicted(&self) -> bool {
+        self.names().tab.is_evicted()
     }
 
     /// How often it has withdrawn everything: a registration that began before the last time is void.
@@ -118,32 +158,44 @@ impl Withdrawn {
 }
 
 impl SessionNames {
-    /// Whether one more name may be added, or this one is there already.
-    pub(super) fn has_room_for(&self, hash: NameHash) -> bool {
-        !self.closed && (self.hashes.len() < SESSION_NAMES_MAX || self.contains(hash))
+    /// Adds a name of `len` bytes unless it is there already; false if there is no room for it.
+    pub(super) fn insert(&mut self, hash: NameHash, len: usize) -> bool {
+        if self.closed || self.contains(hash) {
+            return !self.closed;
+        }
+        let has_room = self.hashes.len() < SESSION_NAMES_MAX;
+        has_room && self.tab.set(self.tab.used() + bytes(len)).is_ok() && self.hashes.insert(hash)
     }
 
     pub(super) fn contains(&self, hash: NameHash) -> bool {
         self.hashes.contains(&hash)
     }
 
-    pub(super) fn insert(&mut self, hash: NameHash) {
-        self.hashes.insert(hash);
-    }
-
-    pub(super) fn remove(&mut self, hash: NameHash) {
-        self.hashes.remove(&hash);
+    /// Removes a name of `len` bytes.
+    pub(super) fn remove(&mut self, hash: NameHash, len: usize) {
+        if self.hashes.remove(&hash) {
+            let left = self.tab.used().saturating_sub(bytes(len)); // of two with one hash the first was counted
+            let _ = self.tab.set(left); // less than before
+        }
     }
 
     /// Takes all names away. With `close`, no name can be added afterwards.
     pub(super) fn clear(&mut self, close: bool) -> NameHashes {
         self.closed |= close;
+        let _ = self.tab.set(0); // less than before
         std::mem::take(&mut self.hashes)
     }
 }
 
+/// What a name of `len` bytes takes.
+const fn bytes(len: usize) -> usize {
+    NAME_BYTES + TEXTS * len
+}
+
 #[cfg(test)]
 mod tests {
+    use nekoproto::{Identity, budget::Budget};
+
     use super::*;
 
     #[test]
@@ -151,13 +203,28 @@ mod tests {
         let mut names = SessionNames::default();
         let hash = |n: usize| NameHash((n as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
         for n in 0..SESSION_NAMES_MAX {
-            assert!(names.has_room_for(hash(n)));
-            names.insert(hash(n));
+            assert!(names.insert(hash(n), 9));
         }
-        assert!(!names.has_room_for(hash(SESSION_NAMES_MAX)) && names.has_room_for(hash(0)));
-        names.remove(hash(1));
-        assert!(names.has_room_for(hash(SESSION_NAMES_MAX)));
-        assert_eq!(names.clear(true).len(), SESSION_NAMES_MAX - 1);
-        assert!(!names.has_room_for(hash(0)), "closed");
+        assert!(!names.insert(hash(SESSION_NAMES_MAX), 9) && names.insert(hash(0), 9));
+        names.remove(hash(1), 9);
+        assert!(names.insert(hash(SESSION_NAMES_MAX), 9));
+        assert_eq!(names.clear(true).len(), SESSION_NAMES_MAX);
+        assert!(!names.insert(hash(0), 9), "closed");
+    }
+
+    #[test]
+    fn names_are_on_the_account_of_their_node_and_long_ones_take_more() {
+        let budget = Budget::new(0);
+        let account = budget.account([127, 0, 0, 1].into(), Identity::from_seed(&[1; 32]).id());
+        for (len, expected) in [(20, 16_000), (1000, 2_400)] {
+            let mut names = SessionNames { tab: Tab::of(Some(account.clone())), ..SessionNames::default() };
+            let fit = (0..).take_while(|n| names.insert(NameHash(*n), len)).count();
+            assert!((expected..expected * 11 / 10).contains(&fit), "{fit} of {len} bytes");
+            assert!(names.insert(NameHash(0), len), "what is there stays");
+            names.remove(NameHash(1), len);
+            assert!(names.insert(NameHash(u64::MAX), len));
+            drop(names);
+            assert_eq!(budget.used(), 0);
+        }
     }
 }

@@ -94,4 +94,6 @@ impl Source {
 }
 
 #[cfg(test)]
+mod room_tests;
+#[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use nekoproto::{
 };
 
 use super::{
+    super::tab::Tab,
     Position, RELAYED_HOPS, Source, TRUSTED_FOR,
     relay::{RELAYED_MAX, RELAYED_WORDS_MAX, Relayed},
 };
@@ -32,6 +33,8 @@ pub struct TheirSummary {
     is_passed_on: bool,
     /// A filter that arrives in parts.
     arriving: Option<Arriving>,
+    /// What all of it takes.
+    tab: Tab,
 }
 
 #[derive(Debug)]
@@ -63,14 +66,28 @@ pub enum Took {
     Nothing,
     /// It does not follow on what was taken in: the sender has to begin anew.
     Gap,
+    /// There is no room for it: all is forgotten, so that the sender is asked for everything.
+    NoRoom,
 }
 
 impl TheirSummary {
+    /// Nothing was advertised yet; what is will be kept on `tab`.
+    #[must_use]
+    pub fn new(tab: Tab) -> Self {
+        Self { tab, ..Self::default() }
+    }
+
+    /// Forgets all but the number of the last message, and that something has to be withdrawn.
+    fn begin_anew(&mut self, taken: u64) {
+        let tab = std::mem::take(&mut self.tab);
+        *self = Self { is_passed_on: self.is_passed_on, taken, tab, ..Self::default() };
+    }
+
     /// Takes in a message of the neighbor `from` to `me`. `dated`: a moment before it was sent.
     pub fn take(&mut self, news: SummaryNews, from: NodeTag, me: NodeTag, dated: Option<Instant>) -> Took {
         let next = self.taken.saturating_add(u64::from(!news.changes.is_empty()));
         if news.begins && news.number > self.taken {
-            *self = Self { is_passed_on: self.is_passed_on, taken: news.number, ..Self::default() };
+            self.begin_anew(news.number);
         } else if news.number == next && !news.begins {
             self.taken = next;
         } else {
@@ -81,10 +98,13 @@ impl TheirSummary {
             !news.begins && news.changes.iter().all(|change| matches!(change.what, What::Added(_)));
         for change in news.changes {
             let is_of_interest = change.hops == 0 || (change.of != from && change.of != me);
-            if is_of_interest && !self.change(change, from) {
-                let taken = self.taken;
-                *self = Self { is_passed_on: self.is_passed_on, taken, ..Self::default() };
-                return Took::Gap;
+            let is_applied = !is_of_interest || self.change(change, from);
+            // After each change: a message may bring more filters than there is room for.
+            let has_room = self.tab.set(self.bytes()).is_ok();
+            if !is_applied || !has_room {
+                self.begin_anew(self.taken);
+                let _ = self.tab.set(0); // less than before
+                return if has_room { Took::Gap } else { Took::NoRoom };
             }
         }
         if let (true, Some(dated)) = (news.is_all, dated) {
@@ -102,6 +122,12 @@ impl TheirSummary {
         if number != 0 && number == self.taken {
             self.confirmed = self.confirmed.max(Some(at));
         }
+    }
+
+    /// Bytes of all of it.
+    fn bytes(&self) -> usize {
+        let known: usize = self.own.iter().chain(self.behind.values()).map(|known| known.bytes()).sum();
+        known + self.arriving.as_ref().map_or(0, Arriving::bytes)
     }
 
     /// Until when it may be relied on; `None`: not at all.
@@ -279,7 +305,19 @@ impl TheirSummary {
     }
 }
 
+impl Arriving {
+    /// When all of it has arrived, which is twice its words: they are copied once.
+    fn bytes(&self) -> usize {
+        2 * size_of::<u64>() * self.assembly.words() + size_of::<NodeTag>() * self.neighbors.len()
+    }
+}
+
 impl KnownSummary {
+    fn bytes(&self) -> usize {
+        let log = size_of::<NameKey>() * LOG_MAX;
+        size_of::<u64>() * self.source.filter.words() + size_of::<NodeTag>() * self.neighbors.len() + log
+    }
+
     pub(super) const fn source(&self) -> &Source {
         &self.source
     }

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use nekoproto::{
-    Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, InvalidateRequest,
-    LeaseReply, Names, Purpose, QueryAllRequest, QueryReply, QueryRequest, Refusal, RegisterReply,
-    RegisterRequest, Role, TraceReply,
-    summary::{SummaryNews, SummaryReply},
-    transport::{Connection, Io, Security, control, control::Driver},
+    Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, Introduction,
+    InvalidateRequest, LeaseReply, List, Names, NodeTag, Purpose, QueryAllRequest, QueryReply, QueryRequest,
+    Refusal, RegisterReply, RegisterRequest, Role, SignedReach, TraceReply,
+    summary::{Change, Filter, NameKey, SummaryNews, SummaryReply, What},
+    transport::{Connection, NodeIo, Security, control, control::Driver},
 };
 use tarpc::context::Context;
 use tokio::sync::{mpsc, watch};
@@ -16,7 +16,7 @@ use tokio_util::{
     task::{AbortOnDropHandle, TaskTracker},
 };
 
-use super::{ANY_PORT, peer::endpoint};
+use super::{ANY_PORT, name, peer::endpoint};
 
 /// A made-up indexer that listens. Dropping it ends it.
 pub(crate) struct Fake {
@@ -29,6 +29,7 @@ pub(crate) struct Fake {
     pub(crate) summaries: mpsc::UnboundedReceiver<SummaryNews>,
     /// Whether it answers nothing new of that at the moment.
     pub(crate) is_silent: watch::Sender<bool>,
+    service: Service,
     _stop: DropGuard,
 }
 
@@ -45,6 +46,8 @@ pub(crate) enum Habit {
     Refuses(Refusal),
     /// Takes the question and never answers.
     NeverAnswers,
+    /// Answers nothing but what goes no further, as probes do.
+    AnswersProbes,
     /// Panics in its handler.
     Panics,
 }
@@ -74,10 +77,20 @@ impl Fake {
             summaries: summaries_sender,
             is_silent: is_silent.clone(),
         };
-        let serve = move |connection| run(connection, service.clone());
+        let serving = service.clone();
+        let serve = move |connection| run(connection, serving.clone());
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
-        Self { addr, asked, told, summaries, is_silent, _stop: stop.drop_guard() }
+        Self { addr, asked, told, summaries, is_silent, service, _stop: stop.drop_guard() }
+    }
+
+    /// Connects to the indexer at `addr` as a neighbor with these manners, for as long as the runtime lives.
+    pub(crate) async fn dial(&self, seed: u16, addr: SocketAddr) -> IndexerServiceClient {
+        let connection = deaf_neighbor(seed, addr, Security::Insecure).await;
+        let service = self.service.clone().serve();
+        let (client, driver) = control::open(connection.io, service, IndexerServiceClient::from);
+        tokio::spawn(driver);
+        client
     }
 }
 
@@ -96,23 +109,46 @@ pub(crate) struct Dialed {
     _driver: AbortOnDropHandle<()>,
 }
 
-/// Connects to the indexer at `addr` as a neighbor.
+/// Connects to the indexer at `addr` as a neighbor that never answers a query.
 pub(crate) async fn dial(seed: u16, addr: SocketAddr, security: Security) -> Dialed {
+    dial_with(seed, addr, security, Habit::NeverAnswers).await
+}
+
+/// Connects to the indexer at `addr` as a neighbor.
+pub(crate) async fn dial_with(seed: u16, addr: SocketAddr, security: Security, habit: Habit) -> Dialed {
     let connection = deaf_neighbor(seed, addr, security).await;
-    let (client, driver, asked) = open(connection.io);
+    let (client, driver, asked) = open(connection.io, habit);
     Dialed { client, asked, _driver: AbortOnDropHandle::new(tokio::spawn(driver)) }
 }
 
+/// What a node without names says of itself, whose only neighbor is this one.
+pub(crate) fn summary_of_none(of: NodeTag, neighbor: NodeTag) -> SummaryNews {
+    summary_of([], of, neighbor)
+}
+
+/// What a node with these names says of itself, whose only neighbor is this one.
+pub(crate) fn summary_of<const N: usize>(names: [&str; N], of: NodeTag, neighbor: NodeTag) -> SummaryNews {
+    let filter = Filter::for_keys(N.max(1));
+    names.iter().for_each(|text| filter.insert(NameKey::of(&name(text))));
+    let part = filter.parts().next().unwrap();
+    let what = What::Whole { epoch: 1, count: 0, part, neighbors: List::first_of([neighbor]) };
+    let changes = List::first_of([Change { of, hops: 0, what }]);
+    SummaryNews { echo_ms: 0, number: 1, begins: true, is_all: true, changes }
+}
+
 /// Speaks as an indexer over a connection that was dialed.
-pub(crate) fn speak(io: Io) -> (IndexerServiceClient, Driver) {
-    let (client, driver, _) = open(io);
+pub(crate) fn speak(io: NodeIo) -> (IndexerServiceClient, Driver) {
+    let (client, driver, _) = open(io, Habit::NeverAnswers);
     (client, driver)
 }
 
-fn open(io: Io) -> (IndexerServiceClient, Driver, mpsc::UnboundedReceiver<(Context, QueryRequest)>) {
+fn open(
+    io: NodeIo,
+    habit: Habit,
+) -> (IndexerServiceClient, Driver, mpsc::UnboundedReceiver<(Context, QueryRequest)>) {
     let ((asked, questions), told) = (mpsc::unbounded_channel(), mpsc::unbounded_channel().0);
     let (summaries, is_silent) = (mpsc::unbounded_channel().0, watch::Sender::new(false));
-    let service = Service { habit: Habit::NeverAnswers, asked, told, summaries, is_silent };
+    let service = Service { habit, asked, told, summaries, is_silent };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
     (client, Box::pin(driver), questions)
 }
@@ -124,6 +160,10 @@ async fn run(connection: Connection, service: Service) {
 }
 
 impl IndexerService for Service {
+    async fn introduce(self, _: Context, _: SignedReach) -> Result<Introduction, Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
     async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {
         Err(Refusal::WrongRole)
     }
@@ -149,12 +189,16 @@ impl IndexerService for Service {
     }
 
     async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
+        let ttl_hops = request.ttl_hops;
         let _ = self.asked.send((context, request)); // few tests listen
         match self.habit {
             Habit::Says(reply) => Ok(reply),
             Habit::Shows(_) => Ok(QueryReply { complete: true, ..QueryReply::default() }),
             Habit::Refuses(refusal) => Err(refusal),
-            Habit::NeverAnswers | Habit::Traces(_) => std::future::pending().await,
+            Habit::AnswersProbes if ttl_hops == 0 => {
+                Ok(QueryReply { complete: true, ..QueryReply::default() })
+            }
+            Habit::NeverAnswers | Habit::AnswersProbes | Habit::Traces(_) => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
         }
     }
@@ -181,7 +225,7 @@ impl IndexerService for Service {
             Habit::Shows(reply) => Ok(reply),
             Habit::Says(_) => Ok(FindReply { complete: true, ..FindReply::default() }),
             Habit::Refuses(refusal) => Err(refusal),
-            Habit::NeverAnswers | Habit::Traces(_) => std::future::pending().await,
+            Habit::NeverAnswers | Habit::AnswersProbes | Habit::Traces(_) => std::future::pending().await,
             Habit::Panics => panic!("as the test asked"),
         }
     }

@@ -7,7 +7,7 @@ use nekoproto::{
     FileName, Held, Holder, IndexerServiceClient, List, NetworkName, Purpose, QueryReply, Records, Refusal,
     RegisterReply, Role, SignedRecord, Verdict,
     limits::BATCH_MAX,
-    transport::{Connection, Endpoint, EndpointConfig, Security, control},
+    transport::{Access, Connection, Endpoint, EndpointConfig, Security, control},
 };
 use tarpc::context::Context;
 use tokio::{sync::mpsc, task::AbortHandle};
@@ -59,7 +59,8 @@ impl PeerService for Told {
 /// The endpoint of the node with this seed, in the default network.
 pub(crate) fn endpoint(seed: u16, role: Role, security: Security) -> Arc<Endpoint> {
     let identity = identity(seed);
-    Endpoint::new(EndpointConfig { identity, role, network: NetworkName::default(), security }).unwrap()
+    let (network, access) = (NetworkName::default(), Access::default());
+    Endpoint::new(EndpointConfig { identity, role, network, security, access }).unwrap()
 }
 
 impl Peer {
@@ -99,6 +100,10 @@ impl Peer {
             }
         };
         let driver = tokio::spawn(driver).abort_handle();
+        if let Some(holder) = &holder {
+            let reach = endpoint.identity().fresh_reach([holder.addr]).into_signed();
+            client.introduce(patient(), reach).await.unwrap().unwrap();
+        }
         Self { client, invalidations, holder, driver }
     }
 

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use nekoindexer::state::{
     QueryPlan,
+    caller::Caller,
     merge::{Found, Merge},
 };
 use nekoproto::{Covered, ListedRecord, MsgId, QueryReply, QueryRequest, Verifier};
@@ -88,7 +89,7 @@ impl Flood {
     /// Asks at node `asker` and delivers until nothing is under way; the answer.
     pub(crate) fn run(&mut self, asker: usize, ttl_hops: u8) -> QueryReply {
         let (msg_id, covered) = (MsgId::random(), Covered::new());
-        self.take(asker, None, QueryRequest { msg_id, name: name(NAME), ttl_hops, covered });
+        self.take(asker, None, QueryRequest { covered, ..QueryRequest::new(msg_id, name(NAME), ttl_hops) });
         while let Some(message) = self.post.receive() {
             match message {
                 Message::Query { to, from, sender, request } => self.take(to, Some((from, sender)), request),
@@ -104,7 +105,8 @@ impl Flood {
         let sender = from.map(|(_, sender)| self.nodes[sender].tag);
         let from = from.map(|(copy, _)| copy);
         let node = &self.nodes[to];
-        let plan = node.state.on_query(&request, sender, left, self.post.now()).expect("the query is taken");
+        let caller = Caller::new(sender, None);
+        let plan = node.state.on_query(&request, &caller, left, self.post.now()).expect("the query is taken");
         let (local, ttl_hops) = match plan {
             QueryPlan::Answer(local) => (local, None),
             QueryPlan::Duplicate => (Vec::new(), None),
@@ -143,7 +145,14 @@ impl Flood {
         }
         for hit in reply.hits {
             let record = self.verifier.verify(hit.record).expect("nobody lies");
-            merge.absorb(Found { record: record.into(), holders: hit.holders.into_vec() });
+            let verify = |reach| self.verifier.verify_reach(reach, nekoproto::clock::unix_ms());
+            let holders = nekoindexer::state::holders::heard(
+                hit.holders,
+                nekoproto::limits::HOLDERS_OF_NEIGHBOR_MAX,
+                &[],
+                verify,
+            );
+            merge.absorb(Found { record: record.into(), holders });
         }
         waiting.open -= 1;
         if waiting.open == 0 {

@@ -77,7 +77,7 @@ impl News {
         let record = self.versions[version].clone();
         let plan = node.state.on_register(&node.session, vec![record], true);
         let msg_id = MsgId::random();
-        node.state.seen.sight(msg_id, TTL_MAX, SEEN_FOR, self.post.now());
+        node.state.seen.sight(&node.caller, msg_id, TTL_MAX, SEEN_FOR, self.post.now());
         self.holders.insert(origin);
         self.spread(origin, plan.announcement, msg_id, ttl_hops.checked_sub(1), &Covered::new());
     }
@@ -97,8 +97,8 @@ impl News {
             let Some(Message { to, request, record }) = self.post.receive() else { return };
             self.delivered += 1;
             let now = self.post.now();
-            let state = &self.nodes[to].state;
-            let plan = state.on_invalidate(&request, vec![record], ACKNOWLEDGE_WITHIN, now);
+            let Node { state, caller, .. } = &self.nodes[to];
+            let plan = state.on_invalidate(&request, caller, vec![record], ACKNOWLEDGE_WITHIN, now);
             let announcement = plan.expect("the invalidation is taken");
             let (ttl_hops, covered) = (request.ttl_hops.checked_sub(1), request.covered);
             self.spread(to, announcement, request.msg_id, ttl_hops, &covered);

@@ -10,10 +10,11 @@ use std::{
 
 use nekoindexer::state::{
     State,
+    caller::Caller,
     index::Session,
     route::{Route, route},
 };
-use nekoproto::{Covered, Holder, NodeId, NodeTag};
+use nekoproto::{Covered, Holder, NodeId, NodeTag, VerifiedReach};
 use rand::{RngExt, rngs::StdRng};
 
 use super::graph::{Graph, NODES_MAX};
@@ -29,6 +30,12 @@ const UNDER_WAY_MAX: usize = 50_000;
 static IDS: LazyLock<Vec<NodeId>> =
     LazyLock::new(|| (0..u16::try_from(NODES_MAX).unwrap()).map(|n| identity(n).id()).collect());
 
+/// What the peers say of where they are.
+static REACHES: LazyLock<Vec<VerifiedReach>> = LazyLock::new(|| {
+    let reach = |n: usize| identity(u16::try_from(n).unwrap()).fresh_reach([holder(n).addr]);
+    (0..NODES_MAX).map(reach).collect()
+});
+
 /// The peer that is connected to the n-th indexer.
 pub(crate) fn holder(n: usize) -> Holder {
     let port = u16::try_from(n + 1).unwrap();
@@ -41,6 +48,8 @@ pub(crate) struct Node {
     /// The registrations of its one peer.
     pub(crate) session: Arc<Session>,
     pub(crate) tag: NodeTag,
+    /// Whoever sends it something: nothing bounds that.
+    pub(crate) caller: Caller,
     near: Vec<usize>,
     near_tags: Vec<NodeTag>,
     away_tags: Vec<Option<NodeTag>>,
@@ -50,11 +59,20 @@ pub(crate) struct Node {
 pub(crate) fn nodes(whole: &Graph, working: &Graph, start: Instant) -> Vec<Node> {
     let node = |n: usize| {
         let state = State::new(start);
-        let session = state.index.open_session(holder(n), LEASE, start);
+        let session = state.index.open_session(IDS[n], LEASE, start);
+        session.introduce(REACHES[n].clone(), 1);
         let near: Vec<usize> = working.links[n].iter().copied().collect();
         let near_tags = near.iter().map(|m| IDS[*m].tag()).collect();
         let away_tags = whole.links[n].difference(&working.links[n]).map(|m| Some(IDS[*m].tag())).collect();
-        Node { state, session, tag: IDS[n].tag(), near, near_tags, away_tags }
+        Node {
+            state,
+            session,
+            tag: IDS[n].tag(),
+            caller: Caller::new(None, None),
+            near,
+            near_tags,
+            away_tags,
+        }
     };
     (0..whole.count()).map(node).collect()
 }

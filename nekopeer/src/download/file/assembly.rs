@@ -3,7 +3,7 @@
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
-use nekoproto::{ChunkHash, Manifest, Record};
+use nekoproto::{Manifest, Record};
 use parking_lot::Mutex;
 use rayon::{iter::ParallelIterator, slice::ParallelSlice};
 use tokio_util::sync::CancellationToken;
@@ -55,6 +55,17 @@ pub(crate) enum AssembleError {
     Store(#[from] StoreError),
 }
 
+/// The indices of the chunks that `counts`, equal chunks side by side in the order of the file. A manifest may have a
+/// million: their hashes are not copied.
+pub(super) fn by_hash(manifest: &Manifest, counts: impl Fn(usize) -> bool) -> Vec<u32> {
+    let chunks = manifest.chunks();
+    let mut sorted: Vec<u32> = (0..u32::try_from(chunks.len()).unwrap_or(u32::MAX))
+        .filter(|index| counts(*index as usize))
+        .collect();
+    sorted.sort_unstable_by_key(|index| (chunks[*index as usize].hash, *index));
+    sorted
+}
+
 impl Assembly {
     /// Starts with the chunks and segments known to be in the partial file.
     pub(crate) fn open(
@@ -64,12 +75,15 @@ impl Assembly {
         had: &Bitfield,
         whole: Segments,
     ) -> Self {
-        let mut first: HashMap<ChunkHash, usize> = HashMap::with_capacity(manifest.chunks().len());
+        let chunks = manifest.chunks();
+        let by_hash = by_hash(&manifest, |_| true);
         let mut again: HashMap<usize, Vec<usize>> = HashMap::new();
-        for (index, chunk) in manifest.chunks().iter().enumerate() {
-            match first.get(&chunk.hash) {
-                Some(first) => again.entry(*first).or_default().push(index),
-                None => drop(first.insert(chunk.hash, index)),
+        for equal in by_hash.chunk_by(|one, other| chunks[*one as usize].hash == chunks[*other as usize].hash)
+        {
+            if let [first, others @ ..] = equal
+                && !others.is_empty()
+            {
+                again.insert(*first as usize, others.iter().map(|index| *index as usize).collect());
             }
         }
         let have = Arc::new(SharedBitfield::new(had));

@@ -74,7 +74,7 @@ pub(crate) fn destination(
     match here {
         Some(entry) if entry.record == *record => Ok(Destination::UpToDate(place.path().to_owned())),
         Some(_) => Ok(Destination::Replaceable(stamp)), // an unchanged older copy
-        None if options.force || !place.is_taken()? => Ok(Destination::Replaceable(stamp)),
+        None if options.force || stamp.is_none() => Ok(Destination::Replaceable(stamp)),
         None if stamp.is_some_and(|stamp| stamp.size() == record.size)
             && has_bytes_of(&place, record, stop)? =>
         {

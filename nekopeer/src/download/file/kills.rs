@@ -160,6 +160,21 @@ fn copy_follows_its_origin_after_any_two_kills() {
     }
 }
 
+/// Names are exchanged, and the file before is removed after that.
+#[test]
+fn file_that_was_replaced_is_removed_after_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    download(&start(folder.path()), 1, Killed::Never);
+    let library = start(folder.path());
+    download(&library, 2, Killed::Moved);
+    let record = record(2);
+    let before = library.share.place(&record.name).unwrap().partial_path(&record.content);
+    std::fs::write(&before, content(1)).unwrap();
+    drop(library);
+    check(&start(folder.path()), 2, "exchanged");
+    assert!(!before.exists());
+}
+
 /// The same process goes on after the catalogue failed once.
 #[test]
 fn copy_that_could_not_be_catalogued_is_when_its_name_is_used_next() {

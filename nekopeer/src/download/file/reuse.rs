@@ -2,7 +2,7 @@
 //! files held here, or all zeros. Each is read and verified before it counts. Everything here blocks.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fs::File,
     os::unix::fs::FileExt,
     sync::Arc,
@@ -11,7 +11,7 @@ use std::{
 use nekoproto::{ChunkHash, Manifest, Record};
 use tokio_util::sync::CancellationToken;
 
-use super::assembly::Assembly;
+use super::assembly::{Assembly, by_hash};
 use crate::{
     content::{chunker::hash, outboard::SegmentHasher, stamp::open_file},
     storage::{
@@ -77,14 +77,21 @@ impl LocalChunks {
         if record.size >= CHUNKS_WORTH_LOOKING {
             search.in_others(catalogue, record, stop);
         }
-        let mut found: Vec<(usize, At)> = search.found.into_iter().collect();
-        found.sort_by_key(|(index, _)| *index);
-        Self(found)
+        Self(search.found.into_iter().collect())
     }
 
     /// The indices of the chunks.
     pub(crate) fn indices(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().map(|(index, _)| *index)
+    }
+
+    /// Makes the partial file as long as the whole if it has runs of zeros, which then are holes already. Only before
+    /// anything is written to it.
+    pub(crate) fn make_room(&self, assembly: &Assembly) -> Result<(), StoreError> {
+        if self.0.iter().any(|(_, at)| matches!(at, At::Zeros)) {
+            return assembly.partial().lengthen(assembly.manifest().size());
+        }
+        Ok(())
     }
 
     /// Splits them into at most `parts` consecutive parts.
@@ -168,27 +175,30 @@ fn take_one(
 /// A search in progress.
 struct Search<'a> {
     assembly: &'a Assembly,
-    /// Missing chunks, by hash.
-    wanted: HashMap<ChunkHash, Vec<usize>>,
-    found: HashMap<usize, At>,
+    /// Missing chunks, [by hash](by_hash).
+    wanted: Vec<u32>,
+    found: BTreeMap<usize, At>,
     chunks_looked_at: usize,
 }
 
 impl<'a> Search<'a> {
     fn new(assembly: &'a Assembly) -> Self {
-        let mut wanted: HashMap<ChunkHash, Vec<usize>> = HashMap::new();
-        for (index, chunk) in assembly.manifest().chunks().iter().enumerate() {
-            if !assembly.have().contains(index) {
-                wanted.entry(chunk.hash).or_default().push(index);
-            }
-        }
-        Self { assembly, wanted, found: HashMap::new(), chunks_looked_at: 0 }
+        let wanted = by_hash(assembly.manifest(), |index| !assembly.have().contains(index));
+        Self { assembly, wanted, found: BTreeMap::new(), chunks_looked_at: 0 }
+    }
+
+    /// The missing chunks with this hash.
+    fn wanted(&self, hash: &ChunkHash) -> &[u32] {
+        let hash_of = |index: &u32| &self.assembly.manifest().chunks()[*index as usize].hash;
+        let start = self.wanted.partition_point(|index| hash_of(index) < hash);
+        let len = self.wanted[start..].partition_point(|index| hash_of(index) == hash);
+        &self.wanted[start..start + len]
     }
 
     fn in_place(&mut self) {
-        for index in self.wanted.values().flatten() {
-            if self.assembly.partial().is_written(self.assembly.manifest().range(*index)) {
-                self.found.insert(*index, At::InPlace);
+        for index in self.wanted.iter().map(|index| *index as usize) {
+            if self.assembly.partial().is_written(self.assembly.manifest().range(index)) {
+                self.found.insert(index, At::InPlace);
             }
         }
     }
@@ -197,7 +207,7 @@ impl<'a> Search<'a> {
         let mut of_len: HashMap<u32, ChunkHash> = HashMap::new();
         for (index, chunk) in self.assembly.manifest().chunks().iter().enumerate() {
             // Runs of zeros have few chunk lengths: the maximum, and that of the last chunk.
-            let often = self.wanted.get(&chunk.hash).is_some_and(|places| places.len() > 1);
+            let often = self.wanted(&chunk.hash).len() > 1;
             let last = index + 1 == self.assembly.manifest().chunks().len();
             if (often || last) && !self.assembly.have().contains(index) {
                 let zeros = of_len.entry(chunk.len).or_insert_with(|| hash(&vec![0; chunk.len as usize]));
@@ -223,7 +233,7 @@ impl<'a> Search<'a> {
         let Ok(Some(bytes)) = catalogue.manifest_of(entry) else { return };
         let Ok(manifest) = Manifest::decode(&bytes) else { return };
         self.chunks_looked_at += manifest.chunks().len();
-        let is_of_use = manifest.chunks().iter().any(|chunk| self.wanted.contains_key(&chunk.hash));
+        let is_of_use = manifest.chunks().iter().any(|chunk| !self.wanted(&chunk.hash).is_empty());
         if let Some(file) = is_of_use.then(|| open_file(&entry.path).ok()).flatten() {
             self.in_file(&Arc::new(file), &manifest);
         }
@@ -236,8 +246,9 @@ impl<'a> Search<'a> {
     }
 
     fn note(&mut self, hash: &ChunkHash, file: &Arc<File>, offset: u64) {
-        for index in self.wanted.get(hash).into_iter().flatten() {
-            self.found.entry(*index).or_insert_with(|| At::File(Arc::clone(file), offset));
+        let wanted = self.wanted(hash).iter().map(|index| *index as usize).collect::<Vec<_>>();
+        for index in wanted {
+            self.found.entry(index).or_insert_with(|| At::File(Arc::clone(file), offset));
         }
     }
 

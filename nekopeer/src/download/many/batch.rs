@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use futures::{StreamExt, stream};
@@ -21,7 +21,7 @@ use crate::{
         swarm::source::{FetchError, Source},
     },
     library::Library,
-    state::choice::Target,
+    state::{choice::Target, pace::SLOWEST_SOURCE},
     storage::{
         catalogue::{CatalogueError, Copy, Entry, ToPlace},
         partial::Partial,
@@ -34,6 +34,9 @@ use crate::{
 const SOURCES_MAX: usize = 8;
 /// Maximum number of outstanding requests per connection.
 const ASKED_AHEAD: usize = 64;
+/// Time that one source has for its part of a batch, plus 1 s for each [`SLOWEST_SOURCE`] bytes of it. What did not come
+/// by then is downloaded by itself, from all sources.
+const PART_WITHIN: Duration = Duration::from_secs(30);
 /// Time limit for connecting to a source.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 
@@ -121,11 +124,13 @@ impl Downloader {
         let guard = source.hang_up().on_drop();
         let fetched = blocking(move || {
             let (mut arrived, mut failed) = (Vec::with_capacity(batch.len()), Vec::new());
-            let mut asked = 0;
-            let mut broken = false;
+            let (mut asked, mut broken) = (0, false);
+            let bytes: u64 = batch.iter().map(|small| small.target.record.size).sum();
+            let until = Instant::now() + PART_WITHIN + Duration::from_secs(bytes / SLOWEST_SOURCE);
             let names: Vec<(ContentHash, u64)> =
                 batch.iter().map(|small| (small.target.record.content, small.target.record.size)).collect();
             for (place, small) in batch.into_iter().enumerate() {
+                broken |= limit.is_none() && Instant::now() > until;
                 while !broken && asked < names.len() && asked < place + ASKED_AHEAD {
                     broken = source.ask_whole(names[asked].0, names[asked].1).is_err();
                     asked += 1;

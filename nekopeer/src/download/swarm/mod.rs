@@ -20,13 +20,13 @@ use nekoproto::{Holder, NodeId};
 use scopeguard::ScopeGuard;
 use tokio::{
     task::JoinSet,
-    time::{Instant, sleep, sleep_until},
+    time::{Instant, interval, sleep, sleep_until},
 };
 use tracing::debug;
 
 pub(super) use self::transfer::Report;
 use self::{
-    source::Source,
+    source::{FetchError, Source},
     transfer::{Fetched, Transfer},
 };
 use super::{
@@ -52,6 +52,12 @@ const LOOK_EVERY_MAX: Duration = Duration::from_secs(5);
 /// Number of attempts after all known sources failed, and the pause before each.
 const ROUNDS: u32 = 3;
 const ROUND_PAUSE: Duration = Duration::from_millis(500);
+/// Time without a chunk, the least speed or a plea for patience from any source, after which the user is told what is
+/// waited for, and after which the download ends.
+pub(super) const SILENCE_TOLD: Duration = Duration::from_secs(3);
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+/// Interval between looks at the silence.
+const SILENCE_EVERY: Duration = Duration::from_millis(500);
 /// Interval between checkpoints.
 const NOTE_EVERY: Duration = Duration::from_secs(2);
 
@@ -77,6 +83,7 @@ impl Downloader {
         L: Fn() -> F,
         F: Future<Output = Vec<Holder>> + Send + 'static,
     {
+        local.make_room(transfer.assembly())?;
         let transfer = Arc::new(transfer);
         let library = Arc::clone(&self.library);
         // If the waiting task is dropped: ends the threads and writes a checkpoint.
@@ -108,13 +115,15 @@ impl Downloader {
         let (mut look_after, mut round, mut left) = (LOOK_AFTER, 1, transfer.left());
         let mut look_at = Instant::now() + look_after;
         let mut note_at = Instant::now() + NOTE_EVERY;
+        let mut silence = interval(SILENCE_EVERY);
+        let _told = scopeguard::guard(Arc::clone(transfer.progress()), |progress| progress.waits_for(None));
         while !transfer.is_over() {
             crew.start(transfer);
             if crew.is_idle() {
                 if transfer.left() < left {
                     (left, round) = (transfer.left(), 1); // chunks arrived since the last round
                 }
-                if round == ROUNDS {
+                if round == ROUNDS || crew.is_given_up(transfer) {
                     return;
                 }
                 round += 1;
@@ -144,6 +153,11 @@ impl Downloader {
                         crew.looks.spawn(look());
                     }
                 }
+                _ = silence.tick() => {
+                    if crew.is_given_up(transfer) {
+                        return;
+                    }
+                }
                 () = sleep_until(note_at) => {
                     note_at = Instant::now() + NOTE_EVERY;
                     if transfer.is_resumable() && crew.notes.is_empty() {
@@ -154,6 +168,11 @@ impl Downloader {
             }
         }
     }
+}
+
+/// A holder, as users are told of it.
+pub(super) fn named(holder: &Holder) -> String {
+    format!("source {} at {}", holder.node.short(), holder.addr)
 }
 
 fn rethrow(error: tokio::task::JoinError) {
@@ -192,12 +211,19 @@ impl Crew {
             looks: JoinSet::new(),
             notes: JoinSet::new(),
         };
-        begin.into_iter().for_each(|(holder, source)| crew.add(transfer, holder, source));
+        // A source that is connected counts at the address where it is.
+        let (connected, others): (Begin, Begin) = begin.into_iter().partition(|(_, source)| source.is_some());
+        connected.into_iter().chain(others).for_each(|(holder, source)| crew.add(transfer, holder, source));
         crew
     }
 
     fn add(&mut self, transfer: &Transfer, holder: Holder, source: Option<Source>) {
-        if !transfer.is_banned(holder.node) && !self.known.contains_key(&holder.node) {
+        if transfer.is_banned(holder.node) {
+            return;
+        }
+        if self.known.contains_key(&holder.node) {
+            transfer.is_also_at(&holder);
+        } else {
             transfer.offers(&holder);
             self.known.insert(holder.node, 1);
             self.waiting.push_back((holder, source));
@@ -228,6 +254,32 @@ impl Crew {
         }
     }
 
+    /// Whether no source did what it can for too long. The user is told before.
+    fn is_given_up(&self, transfer: &Transfer) -> bool {
+        if !self.local.is_empty() {
+            transfer.is_alive(); // its silence begins when the disk is done
+        }
+        let (silence, last) = transfer.silence();
+        if silence < SILENCE_TOLD {
+            transfer.progress().waits_for(None);
+            return false;
+        }
+        let mut sources: Vec<String> = self.first.iter().map(named).collect();
+        sources.dedup();
+        let last = last.map(|last| format!("; {last}")).unwrap_or_default();
+        let name = &transfer.record().name;
+        transfer.progress().waits_for(Some(format!(
+            "waiting for {name} from {}, given up after {} s without progress{last}",
+            sources.join(" and "),
+            SILENCE_MAX.as_secs()
+        )));
+        let is_over = silence >= SILENCE_MAX;
+        if is_over {
+            transfer.give_up(&format!("no source sent anything of use for {} s", SILENCE_MAX.as_secs()));
+        }
+        is_over
+    }
+
     fn is_idle(&self) -> bool {
         self.sources.is_empty() && self.waiting.is_empty() && self.local.is_empty() && self.looks.is_empty()
     }
@@ -241,7 +293,7 @@ impl Crew {
 }
 
 /// Works on one connection until all is fetched, or the source failed for good.
-async fn run_source(transfer: Arc<Transfer>, holder: Holder, mut ready: Option<Source>) -> NodeId {
+async fn run_source(transfer: Arc<Transfer>, mut holder: Holder, mut ready: Option<Source>) -> NodeId {
     loop {
         let connected = match ready.take() {
             Some(source) => Ok(source),
@@ -263,6 +315,12 @@ async fn run_source(transfer: Arc<Transfer>, holder: Holder, mut ready: Option<S
         let Err(error) = worked else { return holder.node };
         if transfer.is_over() {
             return holder.node; // the connection was closed by the end of the download
+        }
+        if let FetchError::Connect(_) = error
+            && let Some(elsewhere) = transfer.elsewhere(&holder)
+        {
+            holder = elsewhere;
+            continue;
         }
         if transfer.source_failed(&holder, &error) {
             return holder.node; // it struck out

@@ -1,11 +1,7 @@
 //! The client side of the data stream: manifests and verified chunks from one source. Everything here
 //! blocks, except connecting.
 
-use std::{
-    ops::Range,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{ops::Range, sync::Arc, time::Instant};
 
 use nekoproto::{
     ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Grant, Holder, List, Manifest,
@@ -19,14 +15,12 @@ use crate::{
         bitfield,
         outboard::{SegmentHash, Segments},
     },
-    state::schedule::Availability,
+    state::{
+        pace::{PACE_WINDOW, Pace, SLOWEST_SOURCE},
+        schedule::Availability,
+    },
     util::rate::{self, Rate},
 };
-
-/// Time limit for granted bytes, plus 1 s for each [`SLOWEST_SOURCE`] of them.
-const GRACE: Duration = Duration::from_secs(30);
-/// Minimum speed of a source, in bytes per second.
-const SLOWEST_SOURCE: u64 = 4 * 1024;
 
 /// Why a source did not deliver.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +31,9 @@ pub(crate) enum FetchError {
     /// The stream broke, ended early or stalled.
     #[error(transparent)]
     Stream(#[from] DataError),
+    /// Less than [`SLOWEST_SOURCE`] came for [`PACE_WINDOW`].
+    #[error("it sent less than {} KiB/s for {} s", SLOWEST_SOURCE / 1024, PACE_WINDOW.as_secs())]
+    TooSlow,
     /// The source refused.
     #[error(transparent)]
     Refused(#[from] FetchRefusal),
@@ -87,13 +84,15 @@ impl FetchError {
 #[derive(Debug)]
 pub(crate) struct Source {
     stream: DataStream,
+    pace: Pace,
 }
 
 impl Source {
     /// Connects to `holder` and verifies its id.
     pub(crate) async fn connect(endpoint: &Arc<Endpoint>, holder: &Holder) -> Result<Self, FetchError> {
-        let connection = endpoint.dial(holder.addr, Purpose::Data, Some(holder.node)).await?;
-        Ok(Self { stream: DataStream::new(connection.io).map_err(DataError::from)? })
+        let connection = endpoint.dial_node(holder.addr, Purpose::Data, holder.node).await?;
+        let stream = DataStream::new(connection.io).map_err(DataError::from)?;
+        Ok(Self { stream, pace: Pace::default() })
     }
 
     /// A handle that closes this stream from another thread.
@@ -142,21 +141,23 @@ impl Source {
     }
 
     /// Receives granted bytes into `buffer`, after the `held` bytes already in it, as fast as `limit` allows:
-    /// until it holds at least `needed` bytes, and more if they have arrived. Returns the bytes held.
+    /// until it holds at least `needed` bytes, and more if they have arrived. Returns the bytes held. `keeps_pace` is
+    /// called whenever the source has kept the least speed for some time.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
         mut held: usize,
         needed: usize,
         limit: Option<&Rate>,
+        keeps_pace: impl Fn(),
     ) -> Result<usize, FetchError> {
-        let mut until = Instant::now() + patience(needed - held.min(needed));
         while held < needed {
             let room = buffer.len() - held;
             let piece = limit.map_or(room, |limit| room.min(usize::try_from(limit.piece()).unwrap_or(room)));
-            self.stream.end_at(Some(until));
-            let received = self.stream.receive_some(&mut buffer[held..held + piece])?;
-            until += rate::wait_for(limit, received as u64); // the own limit's delay
+            let received = self.receive_some(&mut buffer[held..held + piece], &keeps_pace)?;
+            if !rate::wait_for(limit, received as u64).is_zero() {
+                keeps_pace(); // the own limit makes it slow
+            }
             held += received;
         }
         while limit.is_none() && held < buffer.len() {
@@ -190,8 +191,7 @@ impl Source {
             let len = usize::try_from(size).ok().filter(|_| grant.len == size);
             bytes.resize(len.ok_or(FetchError::WrongLength { offered: grant.len, asked: size })?, 0);
             rate::wait_for(limit, size);
-            self.stream.end_at(Some(Instant::now() + patience(bytes.len())));
-            self.stream.receive_bytes(&mut bytes)?;
+            self.fill(&mut bytes)?;
         }
         let is_it = blake3::hash(&bytes).as_bytes() == content.as_bytes();
         if is_it { Ok(bytes) } else { Err(FetchError::Corrupt) }
@@ -218,9 +218,33 @@ impl Source {
         let grant = self.reply()?;
         let len = usize::try_from(grant.len).ok().filter(|_| grant.len <= max);
         let mut bytes = vec![0; len.ok_or(FetchError::WrongLength { offered: grant.len, asked: max })?];
-        self.stream.end_at(Some(Instant::now() + patience(bytes.len())));
-        self.stream.receive_bytes(&mut bytes)?;
+        self.fill(&mut bytes)?;
         Ok(bytes)
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> Result<(), FetchError> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            filled += self.receive_some(&mut bytes[filled..], &|| {})?;
+        }
+        Ok(())
+    }
+
+    /// Receives some bytes, unless the source is too slow.
+    fn receive_some(&mut self, buffer: &mut [u8], keeps_pace: &impl Fn()) -> Result<usize, FetchError> {
+        let began = Instant::now();
+        self.stream.end_at(Some(began + self.pace.patience()));
+        let received = match self.stream.receive_some(buffer) {
+            // The end of the window, unless the stream itself gave up before.
+            Err(DataError::Stalled) if began.elapsed() >= self.pace.patience() => 0,
+            received => received?,
+        };
+        match self.pace.came(received as u64, began.elapsed()) {
+            Some(false) => return Err(FetchError::TooSlow),
+            Some(true) => keeps_pace(),
+            None => {}
+        }
+        if received == 0 { self.receive_some(buffer, keeps_pace) } else { Ok(received) }
     }
 
     fn reply(&mut self) -> Result<Grant, FetchError> {
@@ -228,11 +252,6 @@ impl Source {
         let reply: DataReply = self.stream.receive(STALL_TIMEOUT)?;
         Ok(reply?)
     }
-}
-
-/// Time limit for receiving `bytes` bytes.
-fn patience(bytes: usize) -> Duration {
-    GRACE + Duration::from_secs(bytes as u64 / SLOWEST_SOURCE)
 }
 
 fn bytes_of(manifest: &Manifest, run: &Range<usize>) -> ByteRange {

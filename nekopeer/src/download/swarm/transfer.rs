@@ -2,6 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    net::SocketAddr,
     ops::Range,
     sync::{
         Arc,
@@ -45,6 +46,8 @@ pub(crate) struct Transfer {
     counters: Arc<Counters>,
     began: Instant,
     streams: AtomicU32,
+    /// Threads that write to the disk.
+    writing: AtomicU32,
     moved: AtomicU64,
     state: Mutex<State>,
     /// Notified when a waiting thread may have something to do.
@@ -61,6 +64,11 @@ struct State {
     open: HashMap<StreamId, HangUp>,
     failure: Option<StoreError>,
     ended: bool,
+    /// When a chunk was last written, or a source kept the least speed or asked for patience.
+    alive_at: Duration,
+    /// All addresses of sources, and those that have not been tried: they are when the first does not answer.
+    addrs: HashSet<(NodeId, SocketAddr)>,
+    elsewhere: HashMap<NodeId, Vec<SocketAddr>>,
 }
 
 /// What the sources delivered.
@@ -121,6 +129,7 @@ impl Transfer {
             counters: Arc::clone(&downloader.library.counters),
             began: Instant::now(),
             streams: AtomicU32::new(0),
+            writing: AtomicU32::new(0),
             moved: AtomicU64::new(0),
             state: Mutex::new(State {
                 schedule,
@@ -128,6 +137,9 @@ impl Transfer {
                 open: HashMap::new(),
                 failure: None,
                 ended: false,
+                alive_at: Duration::ZERO,
+                addrs: HashSet::new(),
+                elsewhere: HashMap::new(),
             }),
             changed: Condvar::new(),
             over: CancellationToken::new(),
@@ -184,6 +196,39 @@ impl Transfer {
         state.ended || state.schedule.left() == 0
     }
 
+    /// A source does what it can.
+    pub(super) fn is_alive(&self) {
+        let now = self.now();
+        self.state.lock().alive_at = now;
+    }
+
+    /// Runs `write`, for whose time no source is to blame.
+    pub(super) fn writing<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.writing.fetch_add(1, Ordering::Relaxed);
+        let written = write();
+        self.is_alive();
+        self.writing.fetch_sub(1, Ordering::Relaxed);
+        written
+    }
+
+    /// How long no source has done what it can, and what the last one that failed said.
+    pub(super) fn silence(&self) -> (Duration, Option<String>) {
+        let now = self.now();
+        if self.writing.load(Ordering::Relaxed) > 0 {
+            return (Duration::ZERO, None);
+        }
+        let state = self.state.lock();
+        (now.saturating_sub(state.alive_at), state.report.last_failure.clone())
+    }
+
+    /// Gives up: `why` is told with the last source's failure.
+    pub(super) fn give_up(&self, why: &str) {
+        let mut state = self.state.lock();
+        let last = state.report.last_failure.take();
+        state.report.last_failure =
+            Some(last.map_or_else(|| why.to_owned(), |last| format!("{why} ({last})")));
+    }
+
     /// Ends all threads, and closes their connections.
     pub(super) fn end(&self) {
         let open = {
@@ -209,7 +254,9 @@ impl Transfer {
         } else {
             Availability::All
         };
-        self.state.lock().schedule.offers(holder.node, offer);
+        let mut state = self.state.lock();
+        state.addrs.insert((holder.node, holder.addr));
+        state.schedule.offers(holder.node, offer);
     }
 
     /// Updates the availability of a source.
@@ -227,6 +274,20 @@ impl Transfer {
         let mut state = self.state.lock();
         let State { schedule, report, .. } = &mut *state;
         schedule.forgive(|source| !report.corrupt_sources.contains(&source));
+    }
+
+    /// Notes a further address of a source that is known.
+    pub(super) fn is_also_at(&self, holder: &Holder) {
+        let mut state = self.state.lock();
+        if state.addrs.insert((holder.node, holder.addr)) {
+            state.elsewhere.entry(holder.node).or_default().push(holder.addr);
+        }
+    }
+
+    /// Another address of `holder`, which cannot be reached where it was tried; each is named once.
+    pub(super) fn elsewhere(&self, holder: &Holder) -> Option<Holder> {
+        let addr = self.state.lock().elsewhere.get_mut(&holder.node)?.pop()?;
+        Some(Holder { addr, ..*holder })
     }
 
     /// Records a source's failure; returns whether to ask it no more.

@@ -118,6 +118,7 @@ impl Worker<'_> {
                         if !self.busy.is_over() =>
                     {
                         self.state = State::Draining;
+                        self.transfer.is_alive();
                         self.transfer.refused(self.id, run);
                     }
                     Err(error) => return Err(error),
@@ -173,7 +174,9 @@ impl Worker<'_> {
             if self.buffer.len() < room {
                 self.buffer.resize(room, 0);
             }
-            held = self.source.receive(&mut self.buffer[..room], held, needed, self.transfer.limit())?;
+            let alive = || self.transfer.is_alive();
+            held =
+                self.source.receive(&mut self.buffer[..room], held, needed, self.transfer.limit(), alive)?;
             self.verifier.feed(chunk.start, &self.buffer[..held], |index, hash| {
                 self.transfer.assembly().has_segment(index, hash);
             });
@@ -239,11 +242,13 @@ impl Worker<'_> {
         self.counter.add(range.end - range.start);
         let bytes = &self.buffer[len(range.start - offset)..len(range.end - offset)];
         let took = |index| transfer.had(index, Some(id));
-        let written = if self.verifier.is_used() {
-            transfer.assembly().put(chunks.start, bytes, || {}, took)
-        } else {
-            transfer.assembly().write(chunks.start, bytes, &mut self.hasher, took)
-        };
+        let written = transfer.writing(|| {
+            if self.verifier.is_used() {
+                transfer.assembly().put(chunks.start, bytes, || {}, took)
+            } else {
+                transfer.assembly().write(chunks.start, bytes, &mut self.hasher, took)
+            }
+        });
         transfer.stored(written).is_some()
     }
 

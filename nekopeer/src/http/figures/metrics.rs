@@ -97,9 +97,18 @@ impl Node {
             commands as u64,
         )?;
         page.gauge("nekop2p_peer_commands_max", "How many may be at once", COMMANDS_MAX as u64)?;
+        let budget = &figures.budget;
+        let kept = [("used", budget.used() as u64), ("max", budget.max() as u64)];
+        page.gauges("nekop2p_peer_kept_bytes", "Bytes that are kept for other nodes", "which", kept)?;
+        let kept = [("evicted", budget.evicted()), ("refused", budget.refused())];
+        page.counters("nekop2p_peer_kept_drops", "Nodes that wanted more kept", "what", kept)?;
         let Some(arrivals) = figures.arrivals() else { return Ok(()) };
         page.gauge("nekop2p_peer_connections", "Connections of other nodes", arrivals.open() as u64)?;
-        let dropped = [("connection_refused", arrivals.refused()), ("handshake_failed", arrivals.failed())];
+        let dropped = [
+            ("connection_refused", arrivals.refused()),
+            ("connection_replaced", arrivals.replaced()),
+            ("handshake_failed", arrivals.failed()),
+        ];
         page.counters("nekop2p_peer_drops", "Connections that came to nothing", "reason", dropped)
     }
 }

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{Json, extract::State};
 use nekoindexer::http::exposition::resident_bytes;
+use nekoproto::budget::Budget;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -36,6 +37,8 @@ pub(super) struct PeerStatus {
     writing: usize,
     /// Commands that are being carried out for other programs.
     commands: InUse,
+    /// Bytes that are kept for other nodes, and what became of those that wanted more.
+    memory: Kept,
     /// Memory of the process in bytes.
     memory_bytes: Option<u64>,
 }
@@ -92,6 +95,17 @@ struct InUse {
     max: usize,
 }
 
+/// Bytes that are kept for other nodes.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+struct Kept {
+    used: usize,
+    max: usize,
+    /// Nodes whose connections were ended to make room.
+    evicted: u64,
+    /// How often a node was refused more.
+    refused: u64,
+}
+
 impl From<IndexerLink> for IndexerStatus {
     fn from(IndexerLink { addr, is_connected, why }: IndexerLink) -> Self {
         Self { addr: addr.to_string(), connected: is_connected, why }
@@ -102,6 +116,12 @@ impl From<Census> for FilesStatus {
     fn from(census: Census) -> Self {
         let Census { own, copies, bytes, fresh, unverified, stale, changed, .. } = census;
         Self { own, copies, bytes, fresh, unverified, stale, changed }
+    }
+}
+
+impl Kept {
+    fn of(budget: &Budget) -> Self {
+        Self { used: budget.used(), max: budget.max(), evicted: budget.evicted(), refused: budget.refused() }
     }
 }
 
@@ -145,6 +165,7 @@ pub(super) async fn state(State(inside): State<Arc<Inside>>) -> Json<PeerStatus>
         traffic: Traffic::of(figures),
         writing: figures.writing(),
         commands: InUse { used, max: COMMANDS_MAX },
+        memory: Kept::of(&figures.budget),
         memory_bytes: resident_bytes(),
     })
 }

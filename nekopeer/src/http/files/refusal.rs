@@ -80,10 +80,13 @@ impl From<ReadError> for Refusal {
                 (StatusCode::BAD_GATEWAY, "no source")
             }
             ReadError::Download(DownloadError::Store(
-                StoreError::Full(_) | StoreError::FullDownload { .. },
-            )) => (StatusCode::INSUFFICIENT_STORAGE, "disk full"),
+                StoreError::Full(_) | StoreError::FullDownload { .. } | StoreError::TooLarge { .. },
+            ))
+            | ReadError::NoDisk(_) => (StatusCode::INSUFFICIENT_STORAGE, "disk full"),
             ReadError::PastBound(_) => (StatusCode::GATEWAY_TIMEOUT, "not known to be the newest"),
-            ReadError::Busy | ReadError::Ending => (StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            ReadError::Busy | ReadError::TooSlow | ReadError::Ending => {
+                (StatusCode::SERVICE_UNAVAILABLE, "busy")
+            }
             ReadError::Download(error) if error.may_pass() => {
                 (StatusCode::SERVICE_UNAVAILABLE, "cannot be had now")
             }
@@ -104,7 +107,11 @@ impl From<ReadError> for Refusal {
         let refusal = Self::new(status, title, detail);
         let may_pass = match &error {
             ReadError::Download(error) => status != StatusCode::NOT_FOUND && error.may_pass(),
-            ReadError::PastBound(_) | ReadError::Busy | ReadError::Ending => true,
+            ReadError::PastBound(_)
+            | ReadError::Busy
+            | ReadError::TooSlow
+            | ReadError::NoDisk(_)
+            | ReadError::Ending => true,
             ReadError::Changed(_) => false,
         };
         if may_pass { refusal.with(RETRY_AFTER, RETRY_AFTER_SECS) } else { refusal }

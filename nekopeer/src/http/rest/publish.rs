@@ -10,7 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use futures::StreamExt;
-use nekoindexer::http::{Authorized, Problem};
+use nekoindexer::http::{Authorized, Problem, is_stalled};
 use nekoproto::{FileName, Mode, limits::POLICY_SECS_MAX};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -165,12 +165,14 @@ pub(super) async fn store(
     let command = Command::Store { name, force, policy: PolicyChange::default() };
     let carried = inside.carry_out(command, input)?;
     let feeding = async {
-        feed(body, pieces).await;
-        std::future::pending().await
+        match feed(body, pieces).await {
+            Ok(()) => std::future::pending().await,
+            Err(stalled) => stalled,
+        }
     };
     tokio::select! {
         answer = answered(carried) => answer,
-        never = feeding => never,
+        stalled = feeding => Err(stalled),
     }
 }
 
@@ -210,7 +212,10 @@ pub(super) async fn withdraw(
 }
 
 /// Passes a body on to a command, as fast as that takes it. One that is cut off is no complete input.
-async fn feed(body: Body, pieces: mpsc::Sender<Piece>) {
+///
+/// # Errors
+/// It comes too slowly. The command is to be interrupted.
+async fn feed(body: Body, pieces: mpsc::Sender<Piece>) -> Result<(), Problem> {
     let mut body = body.into_data_stream();
     while let Some(bytes) = body.next().await {
         let is_taken = match bytes {
@@ -223,16 +228,21 @@ async fn feed(body: Body, pieces: mpsc::Sender<Piece>) {
                     break false;
                 }
             },
+            Err(error) if is_stalled(&error) => {
+                let why = error.to_string();
+                return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "too slow", why));
+            }
             Err(error) => {
                 let _ = pieces.send(Piece::Failed(format!("the body was cut off: {error}"))).await;
-                return;
+                return Ok(());
             }
         };
         if !is_taken {
-            return; // the answer says why
+            return Ok(()); // the answer says why
         }
     }
     let _ = pieces.send(Piece::End).await; // the answer says why it is not taken
+    Ok(())
 }
 
 /// Rows of an answer as they come, up to a bound.

@@ -3,22 +3,23 @@
 use std::{
     cell::RefCell,
     fmt,
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
-use nekoproto::NodeId;
+use nekoproto::{NodeId, only_own, open_private};
 use parking_lot::{ReentrantMutex, RwLock};
 use redb::{
     Database, DatabaseError, Error, ReadOnlyTable, ReadTransaction, ReadableDatabase, StorageError,
-    WriteTransaction,
+    WriteTransaction, backends::FileBackend,
 };
 
 use super::{
     error::CatalogueError,
+    guard::{Guarded, guarded},
     schema::{CONTENTS, Definition, FILES, FLOORS, HalfHash, UNTOLD},
     write::{Write, Writing},
 };
@@ -40,10 +41,10 @@ pub(super) struct LiveDatabase {
     node: NodeId,
     /// Replaced after each commit, so that it does not keep old pages from being used again for long. Dropped before
     /// the database.
-    committed: RwLock<Option<Arc<Committed>>>,
+    committed: RwLock<Option<Arc<Guarded<Committed>>>>,
     /// Locked by who writes or opens it, without readers: redb ends their transactions when it closes a database, and
     /// they begin anew. Reentrant, so that who reads while writing is told from who has to wait.
-    database: ReentrantMutex<RefCell<Option<Database>>>,
+    database: ReentrantMutex<RefCell<Option<Guarded<Database>>>>,
     #[cfg(test)]
     pub(super) faults: Arc<super::faults::Faults>,
 }
@@ -90,7 +91,7 @@ impl LiveDatabase {
             self.open_file()?;
             begun = begin_write(&writing);
         }
-        let transaction = begun.map_err(|error| self.failed(error))?;
+        let transaction = begun.map(Guarded::new).map_err(|error| self.failed(error))?;
         Ok(Write { transaction, path: &self.path, writing })
     }
 
@@ -110,7 +111,8 @@ impl LiveDatabase {
     pub(super) fn read<T>(&self, work: impl Fn(&Committed) -> Result<T, Error>) -> Result<T, CatalogueError> {
         let read = || {
             let committed = self.committed.read().clone();
-            work(&*committed.ok_or(Error::DatabaseClosed)?)
+            let committed = committed.ok_or(Error::DatabaseClosed)?;
+            guarded(|| work(&committed))
         };
         let mut result = read();
         if matches!(result, Err(Error::PreviousIo | Error::DatabaseClosed))
@@ -127,8 +129,10 @@ impl LiveDatabase {
     fn open_file(&self) -> Result<(), CatalogueError> {
         let writing = self.database.lock();
         drop(writing.take()); // the file is unlocked
-        let database = self.file().map_err(|error| self.failed(error))?;
-        let transaction = database.begin_write().map_err(|error| self.failed(error))?;
+        self.examine()?;
+        let database = guarded(|| self.file()).map(Guarded::new).map_err(|error| self.failed(error))?;
+        let transaction = guarded(|| database.begin_write()).map_err(|error| self.failed(error))?;
+        let transaction = Guarded::new(transaction);
         let write = Write { transaction, path: &self.path, writing: self.database.lock() };
         if write.prepare(self.node)? {
             drop(write.commit()?);
@@ -136,6 +140,17 @@ impl LiveDatabase {
         self.show(Some(&database)).map_err(|error| self.failed(error))?;
         writing.replace(Some(database));
         Ok(())
+    }
+
+    /// Whether the file may be the catalogue.
+    fn examine(&self) -> Result<(), CatalogueError> {
+        let found =
+            fs::symlink_metadata(&self.path).map_err(|error| self.failed(StorageError::from(error)))?;
+        match (found.is_file(), found.len()) {
+            (false, _) => Err(CatalogueError::damaged(&self.path, "it is no file")),
+            (true, 0) => Err(CatalogueError::damaged(&self.path, "it is empty")),
+            (true, _) => Ok(only_own(&self.path, &found)?),
+        }
     }
 
     #[cfg(not(test))]
@@ -150,8 +165,10 @@ impl LiveDatabase {
     }
 
     /// What is committed now is what is read from now on; nothing is, if that fails.
-    fn show(&self, database: Option<&Database>) -> Result<(), Error> {
-        let committed = database.ok_or(Error::DatabaseClosed).and_then(Committed::of).map(Arc::new);
+    fn show(&self, database: Option<&Guarded<Database>>) -> Result<(), Error> {
+        let committed = database.ok_or(Error::DatabaseClosed);
+        let committed = committed.and_then(|database| guarded(|| Committed::of(database)));
+        let committed = committed.map(Guarded::new).map(Arc::new);
         *self.committed.write() = committed.as_ref().ok().cloned();
         committed.map(drop)
     }
@@ -196,11 +213,16 @@ fn create(path: &Path) -> Result<(), Error> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StorageError::from(error).into()),
         _ => {} // what a killed process left
     }
-    drop(Database::create(&fresh)?);
+    let mut options = OpenOptions::new();
+    let file = open_private(&fresh, options.read(true).write(true).create_new(true));
+    let file = FileBackend::new(file.map_err(StorageError::from)?)?;
+    drop(Database::builder().create_with_backend(file)?);
     let sync = || path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all());
     Ok(fs::rename(&fresh, path).and_then(|()| sync()).map_err(StorageError::from)?)
 }
 
 fn begin_write(writing: &Writing<'_>) -> Result<WriteTransaction, Error> {
-    Ok(writing.borrow().as_ref().ok_or(Error::DatabaseClosed)?.begin_write()?)
+    let database = writing.borrow();
+    let database = database.as_ref().ok_or(Error::DatabaseClosed)?;
+    guarded(|| database.begin_write())
 }

@@ -1,8 +1,11 @@
 //! Why an operation of the catalogue fails.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
-use nekoproto::{FileName, RecordError};
+use nekoproto::{FileName, PrivateError, RecordError};
 
 use crate::storage::error::is_full;
 
@@ -24,7 +27,8 @@ pub enum CatalogueError {
     Full(PathBuf),
     /// The database contains something that this program did not write.
     #[error(
-        "the catalogue {path} is damaged ({what}): restore the data folder from a copy, or move it away to start anew"
+        "the catalogue {path} is damaged ({what}): run nekopeer repair, which rebuilds it from the files and from what \
+         indexers know, or restore the data folder from a copy"
     )]
     Damaged {
         /// Its file.
@@ -59,6 +63,9 @@ pub enum CatalogueError {
         "the catalogue {0} belongs to another key than peer.key: restore both from the same copy, or move the catalogue away"
     )]
     OtherIdentity(PathBuf),
+    /// Others may write to it.
+    #[error(transparent)]
+    Exposed(#[from] PrivateError),
     /// The name is a copy of another origin's file.
     #[error("{name} is this peer's copy of a file of origin {}: publish it under another name, or deregister the copy first", .origin.short())]
     CopyOfOther {
@@ -81,11 +88,37 @@ pub enum CatalogueError {
 }
 
 impl CatalogueError {
+    /// The file `path` is damaged.
+    pub(super) fn damaged(path: &Path, what: impl Into<String>) -> Self {
+        Self::Damaged { path: path.to_owned(), what: what.into() }
+    }
+
     /// The database in the file `path` failed.
     pub(super) fn database(path: &Path, error: impl Into<redb::Error>) -> Self {
         match error.into() {
             redb::Error::Io(error) if is_full(&error) => Self::Full(path.to_owned()),
+            error if is_damage(&error) => Self::damaged(path, error.to_string()),
             error => Self::Database { path: path.to_owned(), source: Box::new(error) },
         }
+    }
+}
+
+/// Whether the file is not what the database wrote. Its lock is poisoned by a panic that damage caused.
+fn is_damage(error: &redb::Error) -> bool {
+    use redb::Error::{
+        Corrupted, Io, LockPoisoned, RepairAborted, TableDoesNotExist, TableIsMultimap, TableTypeMismatch,
+        TypeDefinitionChanged, UpgradeRequired,
+    };
+    match error {
+        Io(error) => matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof),
+        Corrupted(_)
+        | LockPoisoned(_)
+        | RepairAborted
+        | TableDoesNotExist(_)
+        | TableIsMultimap(_)
+        | TableTypeMismatch { .. }
+        | TypeDefinitionChanged { .. }
+        | UpgradeRequired(_) => true,
+        _ => false,
     }
 }

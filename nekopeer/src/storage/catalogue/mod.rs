@@ -14,12 +14,15 @@ mod database;
 mod entry;
 mod error;
 mod floors;
+mod guard;
 mod migrate;
 pub(crate) mod numbering;
 mod piped;
 mod placing;
 mod progress;
 mod publish;
+mod restore;
+mod salvage;
 mod schema;
 mod tables;
 mod untold;
@@ -37,8 +40,13 @@ pub(crate) use self::{
     entry::{Copy, Entry},
     placing::ToPlace,
     publish::{Draft, Published},
+    restore::Restored,
+    salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},
 };
+
+/// Name of the database's file in the data folder.
+pub(crate) const FILE: &str = "catalogue.redb";
 
 /// Entries with the same bytes that are looked at: one is mostly enough.
 const SAME_BYTES_MAX: usize = 256;
@@ -60,7 +68,7 @@ impl Catalogue {
     /// # Errors
     /// It cannot be used; the files are unchanged.
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
-        let tables = Tables::open(&folder.join("catalogue.redb"), identity.id())?;
+        let tables = Tables::open(&folder.join(FILE), identity.id())?;
         let (noted, placing) = Default::default();
         Ok(Self { identity, tables, noted, placing })
     }
@@ -201,6 +209,8 @@ fn found(entries: Result<Vec<Entry>, CatalogueError>) -> Vec<Arc<Entry>> {
     entries.into_iter().map(Arc::new).collect()
 }
 
+#[cfg(test)]
+mod damage_tests;
 #[cfg(test)]
 mod failure_tests;
 #[cfg(test)]

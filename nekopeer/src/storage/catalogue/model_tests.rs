@@ -10,7 +10,7 @@ use redb::ReadableTable;
 use super::*;
 use crate::content::stamp::Stamp;
 
-const NODE: [u8; 32] = [1; 32];
+pub(super) const NODE: [u8; 32] = [1; 32];
 
 pub(super) struct Folder(tempfile::TempDir);
 

@@ -62,7 +62,8 @@ impl<'a> Known<'a> {
         if let Some(unchanged) = unchanged.filter(|_| self.newest.is_none()) {
             return Numbered::Old(unchanged);
         }
-        let last = self.counter.max(seen.map(|seen| seen.version));
+        let published = self.entry.into_iter().chain(seen).map(|record| record.version);
+        let last = self.counter.max(published.max());
         match last.map_or(Some(Version::FIRST), Version::next) {
             Some(version) => Numbered::New(version),
             None => Numbered::UsedUp,

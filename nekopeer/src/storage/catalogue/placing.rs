@@ -72,7 +72,10 @@ impl Catalogue {
                 let mut copy = copy;
                 copy.entry.stamp = stamp;
                 let entry = copy.entry.clone();
+                let partial = self.partial(name)?;
                 let stored = self.put_copies(vec![copy])?.remove(0); // or it was overtaken, which ends it too
+                // After an exchange of names, it is the file before, which the last process had still to remove.
+                partial.map(std::fs::remove_file);
                 Ok(stored.is_ok().then_some(entry))
             }
             _ => {

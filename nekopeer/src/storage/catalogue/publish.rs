@@ -215,7 +215,7 @@ impl Catalogue {
     }
 
     /// Commits `entries`, of which `new` are versions that no indexer was told.
-    fn commit_published(
+    pub(super) fn commit_published(
         &self,
         write: Write<'_>,
         new: Vec<VerifiedRecord>,

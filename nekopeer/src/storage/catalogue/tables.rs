@@ -312,7 +312,7 @@ impl Tables {
         })
     }
 
-    fn read<K: redb::Key + 'static, V: redb::Value + 'static, T>(
+    pub(super) fn read<K: redb::Key + 'static, V: redb::Value + 'static, T>(
         &self,
         table: Definition<K, V>,
         key: K::SelfType<'_>,

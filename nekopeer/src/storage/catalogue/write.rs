@@ -17,6 +17,7 @@ use redb::{Database, ReadableTable, Table, WriteTransaction};
 use super::{
     entry::{Copy, Entry, from_row, to_row},
     error::CatalogueError,
+    guard::{Guarded, guarded},
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS,
         PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS, half,
@@ -26,11 +27,11 @@ use super::{
 use crate::content::outboard::SegmentHash;
 
 /// The open database, locked by who writes or opens it; none while it cannot be opened.
-pub(super) type Writing<'a> = ReentrantMutexGuard<'a, RefCell<Option<Database>>>;
+pub(super) type Writing<'a> = ReentrantMutexGuard<'a, RefCell<Option<Guarded<Database>>>>;
 
 /// One transaction. Dropped without a commit, it changes nothing.
 pub(super) struct Write<'a> {
-    pub(super) transaction: WriteTransaction,
+    pub(super) transaction: Guarded<WriteTransaction>,
     /// The database's file.
     pub(super) path: &'a Path,
     /// Kept until the transaction has ended: a database is not closed before.
@@ -270,16 +271,16 @@ impl Write<'_> {
         table: Definition<K, V>,
         work: impl FnOnce(&mut Table<'_, K, V>) -> Result<T, redb::StorageError>,
     ) -> Result<T, CatalogueError> {
-        let mut table =
-            self.transaction.open_table(table).map_err(|error| CatalogueError::database(self.path, error))?;
-        work(&mut table).map_err(|error| CatalogueError::database(self.path, error))
+        guarded(|| Ok::<_, redb::Error>(work(&mut self.transaction.open_table(table)?)?))
+            .map_err(|error| CatalogueError::database(self.path, error))
     }
 }
 
 impl<'a> Write<'a> {
     /// Makes it durable. Returns the lock, under which it is made visible.
     pub(super) fn commit(self) -> Result<Writing<'a>, CatalogueError> {
-        self.transaction.commit().map_err(|error| CatalogueError::database(self.path, error))?;
+        let transaction = self.transaction.into_inner();
+        guarded(|| transaction.commit()).map_err(|error| CatalogueError::database(self.path, error))?;
         Ok(self.writing)
     }
 }

@@ -9,11 +9,11 @@ use std::{
 };
 
 use nekoproto::{
-    Answers, FileName, FindReply, FindRequest, Hit, IndexerService, InvalidateRequest, LeaseReply, List,
-    Names, NetworkName, PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest, Records, Refusal,
-    RegisterReply, RegisterRequest, Role,
+    Answers, FileName, FindReply, FindRequest, Hit, IndexerService, Introduction, InvalidateRequest,
+    LeaseReply, List, Names, NetworkName, PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest,
+    Records, Refusal, RegisterReply, RegisterRequest, Role, SignedReach,
     indexer::answers,
-    transport::{Connection, Endpoint, EndpointConfig, Security, control},
+    transport::{Access, Connection, Endpoint, EndpointConfig, Security, control},
 };
 use tarpc::context::Context;
 use tokio_util::{
@@ -54,6 +54,7 @@ impl FakeIndexer {
             role: Role::Indexer,
             network: NetworkName::default(),
             security: Security::Tls,
+            access: Access::default(),
         };
         let listener = Endpoint::new(config).unwrap().bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();
@@ -87,6 +88,10 @@ impl Service {
 const LEASE: LeaseReply = LeaseReply { lease_ms: 60_000, names: 0 };
 
 impl IndexerService for Service {
+    async fn introduce(self, _: Context, reach: SignedReach) -> Result<Introduction, Refusal> {
+        Ok(Introduction { seen_at: reach.unverified().addrs[0].ip(), listed_at: 1 })
+    }
+
     async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {
         self.hang().await;
         Ok(RegisterReply { lease: LEASE, newer: Records::new(), unlisted: Default::default() })

@@ -11,7 +11,7 @@ use nekoproto::{
     PeerService, PeerServiceClient, Purpose, Records, Refusal, RegisterReply, RegisterRequest, Role,
     SignedRecord, Verdict,
     limits::BATCH_MAX,
-    transport::{Connection, DataStream, Endpoint, EndpointConfig, Security, control},
+    transport::{Access, Connection, DataStream, Endpoint, EndpointConfig, Security, control},
 };
 use tarpc::context::{self, Context};
 use tokio::sync::{Notify, mpsc};
@@ -31,6 +31,7 @@ pub(crate) struct ScriptedReply {
     bytes: Vec<u8>,
     then: Then,
     gate: Option<Arc<Notify>>,
+    pause: Option<Duration>,
 }
 
 /// What the holder does after a reply.
@@ -47,16 +48,16 @@ pub(crate) enum Then {
 impl ScriptedReply {
     /// Grants and sends `bytes`.
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self { reply: Ok(grant(bytes.len())), bytes, then: Then::GoOn, gate: None }
+        Self { reply: Ok(grant(bytes.len())), bytes, then: Then::GoOn, gate: None, pause: None }
     }
 
     /// Grants `len` bytes and sends `bytes`.
     pub(crate) fn granting(len: usize, bytes: Vec<u8>) -> Self {
-        Self { reply: Ok(grant(len)), bytes, then: Then::GoOn, gate: None }
+        Self { reply: Ok(grant(len)), bytes, then: Then::GoOn, gate: None, pause: None }
     }
 
     pub(crate) fn refusal(refusal: FetchRefusal) -> Self {
-        Self { reply: Err(refusal), bytes: Vec::new(), then: Then::GoOn, gate: None }
+        Self { reply: Err(refusal), bytes: Vec::new(), then: Then::GoOn, gate: None, pause: None }
     }
 
     pub(crate) fn then(self, then: Then) -> Self {
@@ -66,6 +67,11 @@ impl ScriptedReply {
     /// Replies only after `gate` is opened.
     pub(crate) fn behind(self, gate: &Arc<Notify>) -> Self {
         Self { gate: Some(Arc::clone(gate)), ..self }
+    }
+
+    /// Sends byte by byte, with this pause after each.
+    pub(crate) fn trickling(self, pause: Duration) -> Self {
+        Self { pause: Some(pause), ..self }
     }
 
     /// Grants everything, and sends only the first `len` bytes.
@@ -146,6 +152,7 @@ impl Holder {
             role: Role::Peer,
             network: NetworkName::default(),
             security: Security::Tls,
+            access: Access::default(),
         };
         let endpoint = Endpoint::new(config).unwrap();
         let listener = endpoint.bind(ANY_PORT).unwrap();
@@ -191,6 +198,8 @@ impl Holder {
         let (client, driver) =
             control::open(connection.io, self.calls.clone().serve(), IndexerServiceClient::from);
         self.spawn(driver);
+        let reach = self.endpoint.identity().fresh_reach([self.addr]).into_signed();
+        client.introduce(patient(), reach).await.unwrap().unwrap();
         let request = RegisterRequest { records: Records::first_of(records), announce: true, partial: false };
         let reply = client.register(patient(), request).await.unwrap().unwrap();
         self.sessions.lock().unwrap().push(client);
@@ -242,7 +251,7 @@ async fn run(
         .await;
         stream = back;
         let Ok(request) = request else { return };
-        let ScriptedReply { reply, bytes, then, gate } = script(&request);
+        let ScriptedReply { reply, bytes, then, gate, pause } = script(&request);
         let _ = asked.send(request); // few tests receive it
         if let Some(gate) = gate {
             gate.notified().await;
@@ -251,7 +260,13 @@ async fn run(
             return std::future::pending().await;
         }
         let (back, sent) = blocking(move || {
-            let sent = stream.send(&reply).and_then(|()| stream.send_bytes(&bytes));
+            let sent = stream.send(&reply).and_then(|()| match pause {
+                None => stream.send_bytes(&bytes),
+                Some(pause) => bytes.chunks(1).try_for_each(|byte| {
+                    std::thread::sleep(pause);
+                    stream.send_bytes(byte)
+                }),
+            });
             (stream, sent)
         })
         .await;

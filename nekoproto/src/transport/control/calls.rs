@@ -8,22 +8,25 @@ use std::{
     fmt,
     future::Future,
     marker::PhantomData,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll, Waker},
     time::Instant,
 };
 
-use bytes::BytesMut;
 use parking_lot::Mutex;
 use serde::Serialize;
 use slab::Slab;
 use tarpc::{RequestName, client::RpcError, client::stub::Stub, context};
-use tokio::{sync::Semaphore, time::timeout_at};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::timeout_at,
+};
 
 use super::{
     deadline::millis_left,
     frame::{Envelope, put_frame},
+    outgoing::Outgoing,
 };
 use crate::{limits::CALLS_IN_FLIGHT_MAX, transport::error::FrameError};
 
@@ -31,6 +34,8 @@ use crate::{limits::CALLS_IN_FLIGHT_MAX, transport::error::FrameError};
 /// that of the next call in the slot.
 const SLOT_BITS: u32 = 10;
 const _: () = assert!(CALLS_IN_FLIGHT_MAX <= 1 << SLOT_BITS);
+/// Bytes staged beyond which further calls wait: the other end reads too slowly.
+const STAGED_BYTES_MAX: usize = 1024 * 1024;
 
 /// Calls the other end of a control connection. Clones call over the same connection.
 ///
@@ -44,6 +49,17 @@ pub struct Calls<Req, Resp> {
 pub(super) struct Table<Resp> {
     state: Mutex<State<Resp>>,
     permits: Semaphore,
+    /// Wakes calls that wait because too much is staged.
+    room: Notify,
+}
+
+/// What the driver found staged.
+pub(super) struct Staged {
+    /// A lower bound of the calls' deadlines.
+    pub(super) earliest: Option<Instant>,
+    /// Whether something is left, and the bytes of memory that it takes.
+    pub(super) is_left: bool,
+    pub(super) bytes_left: usize,
 }
 
 /// Invariants: a slot belongs to one call, from its staging until the call has its response or is dropped;
@@ -51,7 +67,9 @@ pub(super) struct Table<Resp> {
 struct State<Resp> {
     slots: Slab<Slot<Resp>>,
     /// Encoded frames to be sent.
-    staged: BytesMut,
+    staged: Vec<u8>,
+    /// Whether calls wait until less is staged.
+    is_full: bool,
     /// Calls staged so far.
     count: u64,
     /// A lower bound of the deadlines of all calls.
@@ -84,14 +102,15 @@ impl<Req: Serialize, Resp> Calls<Req, Resp> {
     pub(super) fn new() -> (Self, Arc<Table<Resp>>) {
         let state = State {
             slots: Slab::new(),
-            staged: BytesMut::new(),
+            staged: Vec::new(),
+            is_full: false,
             count: 0,
             earliest: None,
             driver: None,
             closed: false,
         };
-        let table =
-            Arc::new(Table { state: Mutex::new(state), permits: Semaphore::new(CALLS_IN_FLIGHT_MAX) });
+        let permits = Semaphore::new(CALLS_IN_FLIGHT_MAX);
+        let table = Arc::new(Table { state: Mutex::new(state), permits, room: Notify::new() });
         (Self { table: Arc::clone(&table), requests: PhantomData }, table)
     }
 }
@@ -100,8 +119,8 @@ impl<Req: Serialize + RequestName, Resp> Stub for Calls<Req, Resp> {
     type Req = Req;
     type Resp = Resp;
 
-    /// Calls; with [`CALLS_IN_FLIGHT_MAX`] calls in flight it first waits for one to end. The deadline of
-    /// `context` covers the wait.
+    /// Calls; with [`CALLS_IN_FLIGHT_MAX`] calls in flight, or with many bytes that the other end has yet to read, it
+    /// first waits. The deadline of `context` covers the wait.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call.
@@ -113,49 +132,71 @@ impl<Req: Serialize + RequestName, Resp> Stub for Calls<Req, Resp> {
                 .map_err(|_| RpcError::DeadlineExceeded)?
                 .map_err(|_| RpcError::Shutdown)?,
         };
-        let slot = self.table.stage(context.deadline, request)?;
+        let slot = match self.table.stage(context.deadline, &request)? {
+            Some(slot) => slot,
+            None => timeout_at(context.deadline.into(), self.table.stage_later(context.deadline, &request))
+                .await
+                .map_err(|_| RpcError::DeadlineExceeded)??,
+        };
         PendingResponse { table: &self.table, slot, is_over: false }.await
     }
 }
 
 impl<Resp> Table<Resp> {
-    /// Encodes a request for the driver to send; returns its slot.
-    fn stage<Req: Serialize>(&self, deadline: Instant, call: Req) -> Result<usize, RpcError> {
+    /// Encodes a request for the driver to send; returns its slot, or `None` while too much is staged.
+    fn stage<Req: Serialize>(&self, deadline: Instant, call: &Req) -> Result<Option<usize>, RpcError> {
         let deadline_ms = millis_left(deadline);
         let mut state = self.state.lock();
         let state = &mut *state;
         if state.closed {
             return Err(RpcError::Shutdown);
         }
+        if state.staged.len() > STAGED_BYTES_MAX {
+            state.is_full = true;
+            return Ok(None);
+        }
         let entry = state.slots.vacant_entry();
         let slot = entry.key();
         let id = state.count << SLOT_BITS | slot as u64;
-        put_frame(&mut state.staged, &Envelope::<Req, ()>::Request { id, deadline_ms, call })
+        put_frame(&mut state.staged, &Envelope::<&Req, ()>::Request { id, deadline_ms, call })
             .map_err(|error| RpcError::Send(Box::new(error)))?;
         state.count += 1;
         entry.insert(Slot { id, deadline, caller: None, response: None });
         state.earliest = Some(state.earliest.map_or(deadline, |earliest| earliest.min(deadline)));
         wake(&mut state.driver);
-        Ok(slot)
+        Ok(Some(slot))
     }
 
-    /// For the driver: moves what is staged to the end of `out`, and registers the driver to be woken when
-    /// there is more. Returns a lower bound of the calls' deadlines.
-    pub(super) fn take_staged(&self, out: &mut BytesMut, driver: &Waker) -> Option<Instant> {
+    /// The same, once less is staged.
+    async fn stage_later<Req: Serialize>(&self, deadline: Instant, call: &Req) -> Result<usize, RpcError> {
+        loop {
+            let mut room = pin!(self.room.notified());
+            room.as_mut().enable(); // before the look, so that room made after it is noticed
+            if let Some(slot) = self.stage(deadline, call)? {
+                return Ok(slot);
+            }
+            room.await;
+        }
+    }
+
+    /// For the driver: moves what is staged to the end of `out`, unless more than `out_max` bytes wait there, and
+    /// registers the driver to be woken when there is more.
+    pub(super) fn take_staged(&self, out: &mut Outgoing, out_max: usize, driver: &Waker) -> Staged {
         let mut state = self.state.lock();
-        if !state.staged.is_empty() {
-            match out.is_empty() {
-                true => std::mem::swap(out, &mut state.staged),
-                false => {
-                    out.extend_from_slice(&state.staged);
-                    state.staged.clear();
-                }
+        if !state.staged.is_empty() && out.len() <= out_max {
+            out.append(&mut state.staged);
+            if std::mem::take(&mut state.is_full) {
+                self.room.notify_waiters();
             }
         }
         if !state.driver.as_ref().is_some_and(|known| known.will_wake(driver)) {
             state.driver = Some(driver.clone());
         }
-        state.earliest
+        Staged {
+            earliest: state.earliest,
+            is_left: !state.staged.is_empty(),
+            bytes_left: state.staged.capacity(),
+        }
     }
 
     /// For the driver: takes a response that arrived. If its call is gone, it is dropped.
@@ -201,13 +242,14 @@ impl<Resp> Table<Resp> {
         let mut state = self.state.lock();
         state.closed = true;
         state.driver = None;
-        state.staged = BytesMut::new();
+        state.staged = Vec::new();
         for (_, slot) in state.slots.iter_mut().filter(|(_, slot)| slot.response.is_none()) {
             slot.response = Some(Err(RpcError::Shutdown));
             callers.extend(slot.caller.take());
         }
         drop(state);
         self.permits.close();
+        self.room.notify_waiters();
         callers.into_iter().for_each(Waker::wake);
     }
 }
@@ -219,7 +261,7 @@ fn wake(driver: &mut Option<Waker>) {
 }
 
 /// Tells the other end that call `id` is no longer awaited.
-fn cancel(staged: &mut BytesMut, id: u64) {
+fn cancel(staged: &mut Vec<u8>, id: u64) {
     // Cannot fail: an id and a tag fit every frame.
     let _: Result<(), FrameError> = put_frame(staged, &Envelope::<(), ()>::Cancel { id });
 }

@@ -11,7 +11,6 @@ use std::{
     time::Instant,
 };
 
-use bytes::{Buf, BytesMut};
 use serde::{Serialize, de::DeserializeOwned};
 use tarpc::{ServerError, context};
 use tokio::{
@@ -24,14 +23,16 @@ use tracing::debug;
 use super::{
     calls::Table,
     deadline::context_of,
-    frame::{Envelope, fault_of, next_frame, put_frame, result_of},
-    serving::{Request, Serving, Taken},
+    frame::{Envelope, PREFIX_BYTES, fault_of, next_frame, put_frame, result_of, whole_bytes},
+    ledger::Ledger,
+    outgoing::Outgoing,
+    serving::{Held, Request, Serving, Taken},
 };
 use crate::{
     codec,
-    limits::FRAME_BYTES_MAX,
+    limits::{FRAME_BYTES_MAX, FRAME_WITHIN},
     messages::Fault,
-    transport::{error::FrameError, io::Io},
+    transport::{error::FrameError, io::Io, node_io::NodeIo, places::Presence},
 };
 
 /// Bytes read at once. The buffer is per thread, so an idle connection holds none.
@@ -41,15 +42,18 @@ const READS_IN_A_ROW: usize = 4;
 /// Bytes to be sent that are written while requests are still being served: the other end works on them
 /// meanwhile.
 const OUT_BYTES_WORTH: usize = 32 * 1024;
-/// Bytes to be sent beyond which requests are held back: the other end reads too slowly.
+/// Bytes to be sent beyond which requests are held back, and own calls wait: the other end reads too slowly.
 const OUT_BYTES_SOFT: usize = 1024 * 1024;
 /// Bytes of requests held back; beyond it requests are answered `Busy`.
 const HELD_BYTES_MAX: usize = 1024 * 1024;
+/// Bytes to be sent beyond which even requests in flight are answered `Busy`.
+const OUT_BYTES_HARD: usize = 3 * 1024 * 1024;
 /// Bytes to be sent beyond which the connection is closed: the other end does not read at all.
-const OUT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes of capacity that an empty send buffer may keep.
-const IDLE_BYTES_MAX: usize = 1024;
-const _: () = assert!(OUT_BYTES_SOFT + FRAME_BYTES_MAX < OUT_BYTES_MAX);
+const OUT_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Requests answered `Busy` in a row, since the other end does not read, beyond which the connection is closed.
+const REFUSED_MAX: usize = 16 * 1024;
+const _: () = assert!(OUT_BYTES_SOFT + FRAME_BYTES_MAX < OUT_BYTES_HARD);
+const _: () = assert!(OUT_BYTES_HARD + FRAME_BYTES_MAX < OUT_BYTES_MAX);
 
 thread_local! {
     /// The read buffer; taken while one is in use, since a handler may drive another connection itself.
@@ -61,10 +65,17 @@ pub(super) struct ConnectionDriver<SReq, CResp, F, S> {
     io: Io,
     calls: Arc<Table<CResp>>,
     serving: Serving<SReq, F, S>,
-    /// The beginning of a frame whose rest has not arrived.
-    partial: BytesMut,
-    /// Frames to be sent; part of the first may have been sent.
-    out: BytesMut,
+    /// The beginning of a frame whose rest has not arrived, and when that must be there.
+    partial: Vec<u8>,
+    partial_due: Option<Instant>,
+    out: Outgoing,
+    /// Bytes of calls that are staged and not moved to `out`.
+    staged_bytes: usize,
+    /// Requests answered `Busy` while the other end does not read.
+    refused: usize,
+    ledger: Ledger,
+    presence: Presence,
+    is_busy: bool,
     deadline: Option<(Instant, Pin<Box<Sleep>>)>,
     is_flushed: bool,
 }
@@ -83,13 +94,20 @@ where
     F: Future<Output = Result<SResp, ServerError>>,
     S: Fn(context::Context, SReq) -> F,
 {
-    pub(super) fn new(io: Io, calls: Arc<Table<CResp>>, serve: S) -> Self {
+    pub(super) fn new(io: NodeIo, calls: Arc<Table<CResp>>, serve: S) -> Self {
+        let NodeIo { io, account, presence } = io;
         Self {
             io,
             calls,
             serving: Serving::new(serve),
-            partial: BytesMut::new(),
-            out: BytesMut::new(),
+            partial: Vec::new(),
+            partial_due: None,
+            out: Outgoing::default(),
+            staged_bytes: 0,
+            refused: 0,
+            ledger: Ledger::new(account),
+            presence,
+            is_busy: false,
             deadline: None,
             is_flushed: true,
         }
@@ -112,19 +130,37 @@ where
         loop {
             while let Poll::Ready((id, response)) = self.serving.poll_done(cx) {
                 self.respond(id, response);
+                if self.out.len() > OUT_BYTES_SOFT {
+                    let _: Poll<()> = self.poll_write(cx)?; // what is left stays
+                }
             }
-            let earliest_call = self.calls.take_staged(&mut self.out, cx.waker());
+            let staged = self.calls.take_staged(&mut self.out, OUT_BYTES_SOFT, cx.waker());
+            self.staged_bytes = staged.bytes_left;
             let is_written = self.poll_write(cx)?.is_ready();
-            let any_expired = self.poll_deadlines(earliest_call, cx);
-            let any_served = is_written && self.serve_held(cx);
+            let any_expired = self.poll_deadlines(staged.earliest, cx)?;
+            let any_served = is_written && (self.serve_held(cx)? || staged.is_left);
             if !any_expired && !any_served {
                 break;
             }
         }
-        if self.out.len() > OUT_BYTES_MAX {
+        if self.out.len() <= OUT_BYTES_SOFT {
+            self.refused = 0;
+        } else if self.out.len() > OUT_BYTES_MAX || self.refused > REFUSED_MAX {
             return Poll::Ready(Err(FrameError::NotRead(self.out.len())));
         }
+        self.ledger.cover(self.bytes())?;
+        self.ledger.settle(self.bytes());
+        let is_busy = self.serving.in_flight() > 0;
+        if is_busy != self.is_busy {
+            self.is_busy = is_busy;
+            self.presence.set_busy(is_busy);
+        }
         if is_over { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    /// Bytes of memory that the connection takes for the other end.
+    const fn bytes(&self) -> usize {
+        self.partial.capacity() + self.out.room() + self.staged_bytes + self.serving.bytes()
     }
 
     /// Reads and handles what has arrived. Ready when the other end has closed.
@@ -145,6 +181,7 @@ where
             if buf.filled().is_empty() {
                 return Ok(Poll::Ready(()));
             }
+            self.presence.used();
             self.handle_bytes(buf.filled(), cx)?;
         }
         cx.waker().wake_by_ref(); // there may be more
@@ -154,40 +191,60 @@ where
     /// Handles the frames in `bytes`; an incomplete one is kept.
     fn handle_bytes(&mut self, mut bytes: &[u8], cx: &mut Context<'_>) -> Result<(), FrameError> {
         if !self.partial.is_empty() {
-            self.partial.extend_from_slice(bytes);
-            let mut partial = std::mem::take(&mut self.partial);
-            let mut left = &partial[..];
-            while let Some(frame) = next_frame(&mut left)? {
-                self.handle_frame(frame, cx)?;
+            if !self.complete_partial(&mut bytes)? {
+                return Ok(());
             }
-            let done = partial.len() - left.len();
-            partial.advance(done);
-            if !partial.is_empty() {
-                self.partial = partial;
-            }
-            return Ok(());
+            let whole = std::mem::take(&mut self.partial);
+            self.partial_due = None;
+            self.handle_frame(&whole[PREFIX_BYTES..], cx)?;
         }
         while let Some(frame) = next_frame(&mut bytes)? {
             self.handle_frame(frame, cx)?;
         }
-        self.partial.extend_from_slice(bytes);
+        if !bytes.is_empty() {
+            self.partial_due = Some(Instant::now() + FRAME_WITHIN);
+            self.complete_partial(&mut bytes)?;
+        }
         Ok(())
+    }
+
+    /// Moves from `bytes` to the partial frame what it lacks; returns whether it is complete.
+    fn complete_partial(&mut self, bytes: &mut &[u8]) -> Result<bool, FrameError> {
+        loop {
+            let whole = whole_bytes(&self.partial)?;
+            let missing = whole.unwrap_or(PREFIX_BYTES) - self.partial.len();
+            let (more, rest) = bytes.split_at(bytes.len().min(missing));
+            let len = self.partial.len() + more.len();
+            if len > self.partial.capacity() {
+                // No more than the frame, and no more than twice what came of it.
+                let room = whole.map_or(len, |whole| whole.min(2 * len));
+                self.ledger.cover(self.bytes() + room)?;
+                self.partial.reserve_exact(room - self.partial.len());
+            }
+            self.partial.extend_from_slice(more);
+            *bytes = rest;
+            if whole == Some(self.partial.len()) {
+                return Ok(true);
+            }
+            if bytes.is_empty() {
+                // The prefix of a frame that is too long is refused at once.
+                return Ok(whole_bytes(&self.partial)? == Some(self.partial.len()));
+            }
+        }
     }
 
     fn handle_frame(&mut self, frame: &[u8], cx: &mut Context<'_>) -> Result<(), FrameError> {
         match codec::decode::<Envelope<SReq, CResp>>(frame)? {
             Envelope::Request { id, deadline_ms, call } => {
-                let request = Request { id, context: context_of(deadline_ms), call, bytes: frame.len() };
+                let context = context_of(deadline_ms);
                 if self.out.len() <= OUT_BYTES_SOFT {
-                    self.serve(request, cx);
+                    self.serve(Request { id, context, call, bytes: frame.len() }, cx);
                     if self.out.len() >= OUT_BYTES_WORTH {
                         // What is left is written at the end of this poll, or when the socket has room.
                         let _: Poll<()> = self.poll_write(cx)?;
                     }
                 } else {
-                    for id in self.serving.hold(request, HELD_BYTES_MAX) {
-                        self.put_response(id, Err(Fault::Busy));
-                    }
+                    self.hold(Held { id, context, frame: frame.into() });
                 }
             }
             Envelope::Cancel { id } => self.serving.cancel(id),
@@ -201,44 +258,85 @@ where
         match self.serving.take(request, cx) {
             Taken::Finished(response) => self.respond(id, response),
             Taken::Refused => self.put_response(id, Err(Fault::Busy)),
-            Taken::Waits | Taken::Repeated => {}
+            Taken::Waits => {
+                if self.ledger.cover(self.bytes()).is_err() {
+                    self.serving.cancel(id);
+                    self.put_response(id, Err(Fault::Busy));
+                }
+            }
+            Taken::Repeated => {}
+        }
+    }
+
+    /// Holds a request back; answers `Busy` to those for which there is no room.
+    fn hold(&mut self, request: Held) {
+        let id = request.id;
+        for id in self.serving.hold(request, HELD_BYTES_MAX) {
+            self.refused += 1;
+            self.put_response(id, Err(Fault::Busy));
+        }
+        if self.ledger.cover(self.bytes()).is_err() {
+            self.refused += 1;
+            self.serving.cancel(id);
+            self.put_response(id, Err(Fault::Busy));
         }
     }
 
     /// Serves requests that were held back; returns whether there was one.
-    fn serve_held(&mut self, cx: &mut Context<'_>) -> bool {
+    fn serve_held(&mut self, cx: &mut Context<'_>) -> Result<bool, FrameError> {
         let mut any = false;
         while self.out.len() <= OUT_BYTES_SOFT
-            && let Some(request) = self.serving.next_held(Instant::now())
+            && let Some(held) = self.serving.next_held(Instant::now())
         {
-            match request {
-                Ok(request) => self.serve(request, cx),
+            any = true;
+            match held {
+                Ok(Held { id, context, frame }) => {
+                    let Envelope::Request { call, .. } = codec::decode::<Envelope<SReq, CResp>>(&frame)?
+                    else {
+                        continue; // it was a request before
+                    };
+                    self.serve(Request { id, context, call, bytes: frame.len() }, cx);
+                }
                 Err(id) => self.put_response(id, Err(Fault::Busy)), // past its deadline
             }
-            any = true;
         }
-        any
+        Ok(any)
     }
 
     fn respond(&mut self, id: u64, response: Result<SResp, ServerError>) {
-        self.put_response(id, response.map_err(|error| fault_of(&error)));
+        let answer = match self.out.len() > OUT_BYTES_HARD {
+            true => Err(Fault::Busy), // the other end does not read: it has more answers than it takes
+            false => response.map_err(|error| fault_of(&error)),
+        };
+        self.put_response(id, answer);
     }
 
     fn put_response(&mut self, id: u64, answer: Result<SResp, Fault>) {
         self.is_flushed = false;
-        if let Err(error) = put_frame(&mut self.out, &Envelope::<(), SResp>::Response { id, answer }) {
-            debug!(%error, "a response does not fit a frame");
-            let answer = Err(Fault::Internal);
-            // Cannot fail: an id and a tag fit every frame.
-            let _: Result<(), _> = put_frame(&mut self.out, &Envelope::<(), SResp>::Response { id, answer });
-        }
+        let (before, room) = (self.out.end().len(), self.out.room());
+        let put = put_frame(self.out.end(), &Envelope::<(), SResp>::Response { id, answer });
+        let fault = match put {
+            Err(error) => {
+                debug!(%error, "a response does not fit a frame");
+                Fault::Internal
+            }
+            Ok(()) if self.out.room() > room && self.ledger.cover(self.bytes()).is_err() => {
+                self.out.end().truncate(before);
+                self.out.end().shrink_to(room);
+                Fault::Busy
+            }
+            Ok(()) => return,
+        };
+        // Cannot fail: an id and a tag fit every frame.
+        let _: Result<(), _> =
+            put_frame(self.out.end(), &Envelope::<(), SResp>::Response { id, answer: Err(fault) });
     }
 
     /// Writes what is to be sent. Ready when all of it is written and flushed.
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, FrameError> {
         while !self.out.is_empty() {
             self.is_flushed = false;
-            match Pin::new(&mut self.io).poll_write(cx, &self.out) {
+            match Pin::new(&mut self.io).poll_write(cx, self.out.unsent()) {
                 Poll::Pending => return Ok(Poll::Pending),
                 Poll::Ready(Ok(0)) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Poll::Ready(written) => self.out.advance(written?),
@@ -251,24 +349,26 @@ where
             }
             self.is_flushed = true;
         }
-        if self.out.try_reclaim(IDLE_BYTES_MAX + 1) {
-            self.out = BytesMut::new();
-        }
         Ok(Poll::Ready(()))
     }
 
     /// Fails calls and drops handlers past their deadlines, and sets the timer for the next one. Returns whether
-    /// a deadline had passed.
+    /// a deadline had passed. A frame past its own ends the connection.
     ///
     /// Most calls end long before their deadline, so a timer that fires too early costs less than one that is
     /// reset for each call.
-    fn poll_deadlines(&mut self, earliest_call: Option<Instant>, cx: &mut Context<'_>) -> bool {
-        let Some(earliest) = [earliest_call, self.serving.earliest()].into_iter().flatten().min() else {
-            return false; // a timer that is still set does no harm: it will find nothing to do
+    fn poll_deadlines(
+        &mut self,
+        earliest_call: Option<Instant>,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, FrameError> {
+        let all = [earliest_call, self.serving.earliest(), self.partial_due];
+        let Some(earliest) = all.into_iter().flatten().min() else {
+            return Ok(false); // a timer that is still set does no harm: it will find nothing to do
         };
         let timer = match &mut self.deadline {
             // This task polled it when it was set, and will be woken by it.
-            Some((at, timer)) if *at <= earliest && !timer.is_elapsed() => return false,
+            Some((at, timer)) if *at <= earliest && !timer.is_elapsed() => return Ok(false),
             Some((at, timer)) if *at <= earliest => timer,
             deadline => {
                 let timer = Box::pin(sleep_until(earliest.into()));
@@ -277,12 +377,15 @@ where
         };
         // Unconstrained: with the task's budget used up the timer would not register its waker.
         if pin!(unconstrained(timer.as_mut())).poll(cx).is_pending() {
-            return false;
+            return Ok(false);
         }
         self.deadline = None;
         let now = Instant::now().max(earliest);
         self.calls.expire(now);
         self.serving.expire(now);
-        true
+        if self.partial_due.is_some_and(|due| due <= now) {
+            return Err(FrameError::TooSlow);
+        }
+        Ok(true)
     }
 }

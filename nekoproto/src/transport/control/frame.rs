@@ -6,13 +6,12 @@
 
 use std::io;
 
-use bytes::{BufMut, BytesMut};
 use serde::{Deserialize, Serialize};
 use tarpc::{ServerError, client::RpcError};
 
 use crate::{codec, limits::FRAME_BYTES_MAX, messages::Fault, transport::error::FrameError};
 
-const PREFIX_BYTES: usize = 4;
+pub(super) const PREFIX_BYTES: usize = 4;
 
 /// One control frame. `Req` are the requests of this direction, `Resp` its responses.
 /// Wire: append variants, never reorder.
@@ -65,14 +64,20 @@ pub(super) const fn fault_of(error: &ServerError) -> Fault {
 /// # Errors
 /// Its announced length is over the limit.
 pub(super) fn next_frame<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, FrameError> {
-    let Some((prefix, rest)) = bytes.split_first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
-    let len = usize::try_from(u32::from_be_bytes(*prefix)).unwrap_or(usize::MAX);
-    if len > FRAME_BYTES_MAX {
-        return Err(FrameError::TooLong(len));
-    }
-    let Some((frame, rest)) = rest.split_at_checked(len) else { return Ok(None) };
+    let Some(whole) = whole_bytes(bytes)? else { return Ok(None) };
+    let Some((frame, rest)) = bytes.split_at_checked(whole) else { return Ok(None) };
     *bytes = rest;
-    Ok(Some(frame))
+    Ok(Some(&frame[PREFIX_BYTES..]))
+}
+
+/// Length of the frame that `bytes` begin with, its prefix included; `None` while the prefix is incomplete.
+///
+/// # Errors
+/// It is over the limit.
+pub(super) fn whole_bytes(bytes: &[u8]) -> Result<Option<usize>, FrameError> {
+    let Some(prefix) = bytes.first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
+    let len = usize::try_from(u32::from_be_bytes(*prefix)).unwrap_or(usize::MAX);
+    if len > FRAME_BYTES_MAX { Err(FrameError::TooLong(len)) } else { Ok(Some(PREFIX_BYTES + len)) }
 }
 
 /// Appends `envelope` to `out` as a frame.
@@ -80,12 +85,12 @@ pub(super) fn next_frame<'a>(bytes: &mut &'a [u8]) -> Result<Option<&'a [u8]>, F
 /// # Errors
 /// It does not fit a frame; `out` is unchanged.
 pub(super) fn put_frame<Req: Serialize, Resp: Serialize>(
-    out: &mut BytesMut,
+    out: &mut Vec<u8>,
     envelope: &Envelope<Req, Resp>,
 ) -> Result<(), FrameError> {
     let start = out.len();
-    out.put_u32(0);
-    let encoded = codec::append((&mut *out).writer(), envelope);
+    out.extend_from_slice(&[0; PREFIX_BYTES]);
+    let encoded = codec::append(&mut *out, envelope);
     let len = out.len() - start - PREFIX_BYTES;
     match u32::try_from(len) {
         Ok(prefix) if encoded.is_ok() && len <= FRAME_BYTES_MAX => {
@@ -106,8 +111,8 @@ mod tests {
 
     type Frame = Envelope<Vec<u8>, u8>;
 
-    fn framed(frame: &Frame) -> BytesMut {
-        let mut bytes = BytesMut::new();
+    fn framed(frame: &Frame) -> Vec<u8> {
+        let mut bytes = Vec::new();
         put_frame(&mut bytes, frame).unwrap();
         bytes
     }
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn an_echo_frame_has_nine_bytes() {
         let bytes = framed(&Frame::Request { id: 1, deadline_ms: 100, call: vec![7] });
-        assert_eq!(bytes.as_ref(), [0, 0, 0, 5, 0, 1, 100, 1, 7]);
+        assert_eq!(bytes, [0, 0, 0, 5, 0, 1, 100, 1, 7]);
     }
 
     #[test]

@@ -8,12 +8,15 @@ pub(super) mod calls;
 pub(super) mod deadline;
 mod driver;
 pub(super) mod frame;
+mod ledger;
+mod outgoing;
 mod serving;
 
 use std::{
     future::{Future, poll_fn},
     io,
     panic::AssertUnwindSafe,
+    task::Poll,
 };
 
 use futures::{FutureExt, future::BoxFuture};
@@ -22,7 +25,8 @@ use tarpc::{ServerError, server::Serve};
 use tracing::error;
 
 use self::{calls::Calls, driver::ConnectionDriver};
-use super::io::Io;
+use super::node_io::NodeIo;
+use crate::tasks::Stop;
 
 /// A future that runs one connection until it ends; to be spawned.
 pub type Driver = BoxFuture<'static, ()>;
@@ -31,11 +35,12 @@ pub type Driver = BoxFuture<'static, ()>;
 ///
 /// `new_client` is the generated `…Client::from` of the service at the other end. Handlers are polled on the
 /// task that runs the returned future, so a handler that computes for long delays its own connection and no
-/// other. The future ends when the other end closes the connection. When it ends or is dropped, the connection
+/// other. The future ends when the other end closes the connection, takes more than its share of the budget, or has
+/// to give way. When it ends or is dropped, the connection
 /// closes, every call of the client fails with [`RpcError`](tarpc::client::RpcError) and every handler is
 /// dropped.
 pub fn open<S, CReq, CResp, C>(
-    io: Io,
+    io: NodeIo,
     service: S,
     new_client: impl FnOnce(Calls<CReq, CResp>) -> C,
 ) -> (C, impl Future<Output = ()>)
@@ -56,6 +61,10 @@ where
             })
         })
     };
+    let mut ended = Stop::new(io.presence.ended().clone());
     let mut driver = ConnectionDriver::new(io, table, serve);
-    (new_client(calls), poll_fn(move |cx| driver.poll_run(cx)))
+    (
+        new_client(calls),
+        poll_fn(move |cx| if ended.is_cancelled(cx) { Poll::Ready(()) } else { driver.poll_run(cx) }),
+    )
 }

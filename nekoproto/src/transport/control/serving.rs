@@ -6,6 +6,7 @@
 use std::{
     collections::{HashMap, VecDeque},
     future::Future,
+    marker::PhantomData,
     pin::Pin,
     task::{Context, Poll},
     time::Instant,
@@ -20,6 +21,11 @@ use tarpc::context;
 
 use crate::limits::REQUESTS_IN_FLIGHT_MAX;
 
+/// Bytes that a waiting handler counts, in addition to its request.
+const WAITING_BYTES: usize = 512;
+/// A decoded request takes at most about this many times its frame.
+const DECODED_FACTOR: usize = 2;
+
 /// A request as it arrived.
 pub(super) struct Request<Req> {
     pub(super) id: u64,
@@ -27,6 +33,13 @@ pub(super) struct Request<Req> {
     pub(super) call: Req,
     /// Length of its frame.
     pub(super) bytes: usize,
+}
+
+/// A request held back: its frame, since that is smaller than what it says.
+pub(super) struct Held {
+    pub(super) id: u64,
+    pub(super) context: context::Context,
+    pub(super) frame: Box<[u8]>,
 }
 
 /// What became of a request.
@@ -50,14 +63,24 @@ type PinnedHandler<F> = Pin<Box<Option<F>>>;
 /// [`REQUESTS_IN_FLIGHT_MAX`] requests are waiting or held.
 pub(super) struct Serving<Req, F, S> {
     serve: S,
+    requests: PhantomData<fn(Req)>,
     spare: Option<PinnedHandler<F>>,
     waiting: FuturesUnordered<Abortable<Waiting<F>>>,
-    known: HashMap<u64, (AbortHandle, Instant)>,
+    known: HashMap<u64, Known>,
+    /// Bytes that waiting handlers count.
+    waiting_bytes: usize,
     /// A lower bound of the deadlines of waiting handlers.
     earliest: Option<Instant>,
     /// Requests held back, not served yet, in the order of arrival.
-    held: VecDeque<Request<Req>>,
+    held: VecDeque<Held>,
     held_bytes: usize,
+}
+
+/// A waiting handler.
+struct Known {
+    handle: AbortHandle,
+    deadline: Instant,
+    bytes: usize,
 }
 
 struct Waiting<F> {
@@ -86,9 +109,11 @@ impl<Req, F: Future, S: Fn(context::Context, Req) -> F> Serving<Req, F, S> {
     pub(super) fn new(serve: S) -> Self {
         Self {
             serve,
+            requests: PhantomData,
             spare: None,
             waiting: FuturesUnordered::new(),
             known: HashMap::new(),
+            waiting_bytes: 0,
             earliest: None,
             held: VecDeque::new(),
             held_bytes: 0,
@@ -100,13 +125,19 @@ impl<Req, F: Future, S: Fn(context::Context, Req) -> F> Serving<Req, F, S> {
         self.earliest
     }
 
-    fn in_flight(&self) -> usize {
+    /// Requests that are waiting or held.
+    pub(super) fn in_flight(&self) -> usize {
         self.known.len() + self.held.len()
+    }
+
+    /// Bytes of memory that they take, about.
+    pub(super) const fn bytes(&self) -> usize {
+        self.held_bytes + self.waiting_bytes
     }
 
     /// Starts to serve `request`.
     pub(super) fn take(&mut self, request: Request<Req>, cx: &mut Context<'_>) -> Taken<F::Output> {
-        let Request { id, context, call, .. } = request;
+        let Request { id, context, call, bytes } = request;
         if self.known.contains_key(&id) {
             return Taken::Repeated;
         }
@@ -124,7 +155,9 @@ impl<Req, F: Future, S: Fn(context::Context, Req) -> F> Serving<Req, F, S> {
         // The set polls it again, which registers the waker of this task.
         let (handle, registration) = AbortHandle::new_pair();
         self.waiting.push(Abortable::new(Waiting { id, handler }, registration));
-        self.known.insert(id, (handle, context.deadline));
+        let bytes = WAITING_BYTES + DECODED_FACTOR * bytes;
+        self.waiting_bytes += bytes;
+        self.known.insert(id, Known { handle, deadline: context.deadline, bytes });
         self.earliest = Some(self.earliest.map_or(context.deadline, |known| known.min(context.deadline)));
         Taken::Waits
     }
@@ -137,7 +170,9 @@ impl<Req, F: Future, S: Fn(context::Context, Req) -> F> Serving<Req, F, S> {
         loop {
             match self.waiting.poll_next_unpin(cx) {
                 Poll::Ready(Some(Ok((id, response, spare)))) => {
-                    self.known.remove(&id);
+                    if let Some(known) = self.known.remove(&id) {
+                        self.waiting_bytes -= known.bytes;
+                    }
                     self.spare = Some(spare);
                     return Poll::Ready((id, response));
                 }
@@ -149,45 +184,50 @@ impl<Req, F: Future, S: Fn(context::Context, Req) -> F> Serving<Req, F, S> {
 
     /// Drops the handler of request `id`, or the request if it is held back.
     pub(super) fn cancel(&mut self, id: u64) {
-        if let Some((handle, _)) = self.known.remove(&id) {
-            handle.abort(); // wakes it; the set drops it when it is polled next
+        if let Some(known) = self.known.remove(&id) {
+            known.handle.abort(); // wakes it; the set drops it when it is polled next
+            self.waiting_bytes -= known.bytes;
+        }
+        if self.held.is_empty() {
+            return;
         }
         self.held.retain(|request| request.id != id);
-        self.held_bytes = self.held.iter().map(|request| request.bytes).sum();
+        self.held_bytes = self.held.iter().map(|request| request.frame.len()).sum();
     }
 
     /// Drops handlers past their deadline: their callers no longer wait.
     pub(super) fn expire(&mut self, now: Instant) {
-        self.known.retain(|_, (handle, deadline)| {
-            let is_over = *deadline <= now;
+        self.known.retain(|_, known| {
+            let is_over = known.deadline <= now;
             if is_over {
-                handle.abort();
+                known.handle.abort();
+                self.waiting_bytes -= known.bytes;
             }
             !is_over
         });
-        self.earliest = self.known.values().map(|(_, deadline)| *deadline).min();
+        self.earliest = self.known.values().map(|known| known.deadline).min();
     }
 
     /// Holds `request` back. While there are too many requests, or more than `bytes_max` held back, the one
     /// with the earliest deadline is dropped: it would miss it first. Returns the ids of dropped requests.
-    pub(super) fn hold(&mut self, request: Request<Req>, bytes_max: usize) -> Vec<u64> {
+    pub(super) fn hold(&mut self, request: Held, bytes_max: usize) -> Vec<u64> {
         let mut dropped = Vec::new();
-        self.held_bytes += request.bytes;
+        self.held_bytes += request.frame.len();
         self.held.push_back(request);
         while self.in_flight() > REQUESTS_IN_FLIGHT_MAX || self.held_bytes > bytes_max {
             let deadlines = self.held.iter().map(|request| request.context.deadline).enumerate();
             let next = deadlines.min_by_key(|(_, deadline)| *deadline).map(|(index, _)| index);
             let Some(request) = next.and_then(|index| self.held.remove(index)) else { break };
-            self.held_bytes -= request.bytes;
+            self.held_bytes -= request.frame.len();
             dropped.push(request.id);
         }
         dropped
     }
 
     /// The request held back first, or only its id if its deadline has passed.
-    pub(super) fn next_held(&mut self, now: Instant) -> Option<Result<Request<Req>, u64>> {
+    pub(super) fn next_held(&mut self, now: Instant) -> Option<Result<Held, u64>> {
         let request = self.held.pop_front()?;
-        self.held_bytes -= request.bytes;
+        self.held_bytes -= request.frame.len();
         Some(if request.context.deadline > now { Ok(request) } else { Err(request.id) })
     }
 }
@@ -203,11 +243,10 @@ mod tests {
     fn the_request_that_would_miss_its_deadline_first_makes_room() {
         let now = Instant::now();
         let mut serving = Serving::new(|_, request: u8| -> Ready<u8> { std::future::ready(request) });
-        let request = |id: u64, secs: u64| Request {
+        let request = |id: u64, secs: u64| Held {
             id,
             context: call_until(now + Duration::from_secs(secs)),
-            call: 0,
-            bytes: 10,
+            frame: [0; 10].into(),
         };
         assert!(
             [(1, 5), (2, 1), (3, 9)]
@@ -217,7 +256,7 @@ mod tests {
         assert_eq!(serving.hold(request(4, 7), 30), [2]);
         assert_eq!(serving.hold(request(5, 2), 30), [5], "it is the next to be late itself");
         assert_eq!(
-            serving.hold(Request { bytes: 25, ..request(6, 8) }, 30),
+            serving.hold(Held { frame: [0; 25].into(), ..request(6, 8) }, 30),
             [1, 4, 6],
             "two places are not enough"
         );
@@ -231,6 +270,6 @@ mod tests {
             assert!(serving.hold(request(id, 10 + id), usize::MAX).is_empty());
         }
         assert_eq!(serving.hold(request(9999, 11), usize::MAX), [0]);
-        assert!(matches!(serving.next_held(now), Some(Ok(Request { id: 1, .. }))), "the rest in their order");
+        assert!(matches!(serving.next_held(now), Some(Ok(Held { id: 1, .. }))), "the rest in their order");
     }
 }

@@ -8,13 +8,13 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
-use tokio::time::timeout;
+use tokio::{io::Interest, time::timeout};
 
 use super::{hang_up::HangUp, wire::Wire};
 use crate::{
     codec,
     limits::{DATA_MESSAGE_BYTES_MAX, STALL_TIMEOUT},
-    transport::{error::DataError, io::Io},
+    transport::{error::DataError, node_io::NodeIo, places::Presence},
 };
 
 /// A data connection: messages and raw bytes, moved by the calling thread, which may block. A wait ends
@@ -22,15 +22,20 @@ use crate::{
 #[derive(Debug)]
 pub struct DataStream {
     wire: Wire,
+    /// The part of a message that has arrived, its length included.
+    arrived: Vec<u8>,
+    presence: Presence,
 }
 
 impl DataStream {
-    /// Takes the socket of `io` from the runtime.
+    /// Takes the socket of `io` from the runtime. It counts as busy but while
+    /// [`next_message`](Self::next_message) waits.
     ///
     /// # Errors
     /// The runtime cannot release the socket.
-    pub fn new(io: Io) -> io::Result<Self> {
-        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)? })
+    pub fn new(io: NodeIo) -> io::Result<Self> {
+        let NodeIo { io, presence, .. } = io;
+        Ok(Self { wire: Wire::new(io, STALL_TIMEOUT)?, arrived: Vec::new(), presence })
     }
 
     /// Replaces [`STALL_TIMEOUT`] by `stall`.
@@ -51,23 +56,89 @@ impl DataStream {
         HangUp(self.wire.socket())
     }
 
-    /// Whether bytes of a further message have arrived.
-    pub fn has_bytes(&mut self) -> bool {
-        self.wire.has_bytes()
+    /// For the end that receives requests only: between two requests the stream takes no buffer.
+    #[must_use]
+    pub const fn for_requests(mut self) -> Self {
+        self.wire.receive_requests();
+        self
     }
 
-    /// Waits for a message to begin, without blocking a thread.
+    /// Whether bytes of a further message have arrived.
+    pub fn has_bytes(&mut self) -> bool {
+        !self.arrived.is_empty() || self.wire.has_bytes()
+    }
+
+    /// Takes the next message if all of it has arrived. Does not wait.
     ///
     /// # Errors
-    /// Nothing arrived within `patience`, or the stream is no longer usable.
+    /// The stream is no longer usable; its end is `UnexpectedEof`.
+    pub fn receive_arrived<T: DeserializeOwned>(&mut self) -> Result<Option<T>, DataError> {
+        let mut piece = [0; 512];
+        loop {
+            let (has_len, wanted) = match self.arrived.first_chunk() {
+                Some(len) => (true, 4 + message_len(*len)?),
+                None => (false, 4),
+            };
+            if self.arrived.len() == wanted && has_len {
+                let message = codec::decode(&self.arrived[4..])?;
+                self.arrived = Vec::new();
+                return Ok(Some(message));
+            }
+            let room = piece.len().min(wanted - self.arrived.len());
+            match self.wire.read(&mut piece[..room], None) {
+                Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Ok(read) => self.arrived.extend_from_slice(&piece[..read]),
+                Err(DataError::Stalled) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits for the next message without blocking a thread: up to `idle` for its beginning, and up to `within` for the
+    /// rest. A stream that waits takes one descriptor, and memory only for what has arrived.
+    ///
+    /// # Errors
+    /// It did not arrive in time, or the stream is no longer usable.
+    ///
+    /// # Cancel safety
+    /// Safe: what has arrived is kept.
+    pub async fn next_message<T: DeserializeOwned>(
+        &mut self,
+        idle: Duration,
+        within: Duration,
+    ) -> Result<T, DataError> {
+        let mut until = Instant::now() + idle;
+        let mut has_begun = false;
+        loop {
+            if let Some(message) = self.receive_arrived()? {
+                self.presence.used();
+                self.presence.set_busy(true);
+                return Ok(message);
+            }
+            self.presence.set_busy(false);
+            if !has_begun && self.has_bytes() {
+                has_begun = true;
+                until = until.min(Instant::now() + within);
+            }
+            self.wire.release();
+            self.ready(Interest::READABLE, until.saturating_duration_since(Instant::now())).await?;
+        }
+    }
+
+    /// Waits until the socket takes bytes, without blocking a thread.
+    ///
+    /// # Errors
+    /// It took none within `patience`, or the stream is no longer usable.
     ///
     /// # Cancel safety
     /// Safe.
-    pub async fn message_begins(&mut self, patience: Duration) -> Result<(), DataError> {
-        if self.has_bytes() {
-            return Ok(());
-        }
-        Ok(timeout(patience, self.wire.readable()).await.map_err(|_| DataError::Stalled)??)
+    pub async fn takes_more(&mut self, patience: Duration) -> Result<(), DataError> {
+        self.wire.release();
+        self.ready(Interest::WRITABLE, patience).await
+    }
+
+    async fn ready(&self, interest: Interest, patience: Duration) -> Result<(), DataError> {
+        Ok(timeout(patience, self.wire.ready(interest)).await.map_err(|_| DataError::Stalled)??)
     }
 
     /// Sends one message.
@@ -83,13 +154,9 @@ impl DataStream {
     /// # Errors
     /// The stream is no longer usable.
     pub fn send_with<T: Serialize>(&mut self, message: &T, raw: &[u8]) -> Result<(), DataError> {
-        let mut bytes = Vec::with_capacity(64 + raw.len());
-        bytes.extend_from_slice(&[0; 4]);
-        codec::encode_into(&mut bytes, message, DATA_MESSAGE_BYTES_MAX as u64)?;
-        let len = u32::try_from(bytes.len() - 4).unwrap_or(u32::MAX);
-        bytes[..4].copy_from_slice(&len.to_be_bytes());
+        let mut bytes = encoded(message, raw.len())?;
         bytes.extend_from_slice(raw);
-        self.wire.write_all(&bytes)
+        self.send_bytes(&bytes)
     }
 
     /// Receives one message; waits up to `patience` for its beginning.
@@ -100,12 +167,7 @@ impl DataStream {
         let mut len = [0; 4];
         let until = Instant::now() + patience;
         self.fill(&mut len, |_| until)?;
-        let len = u32::from_be_bytes(len);
-        let fits = usize::try_from(len).is_ok_and(|len| len <= DATA_MESSAGE_BYTES_MAX);
-        if !fits {
-            return Err(DataError::TooLong(len));
-        }
-        let mut bytes = vec![0; len as usize];
+        let mut bytes = vec![0; message_len(len)?];
         // A message is short: one stall timeout covers all of it.
         let until = Instant::now() + self.wire.stall;
         self.fill(&mut bytes, |_| until)?;
@@ -117,7 +179,9 @@ impl DataStream {
     /// # Errors
     /// The stream is no longer usable.
     pub fn send_bytes(&mut self, bytes: &[u8]) -> Result<(), DataError> {
-        self.wire.write_all(bytes)
+        let stall = self.wire.stall;
+        let sent = self.wire.write(bytes, stall)?;
+        self.all_sent(sent == bytes.len())
     }
 
     /// Sends `range` of `file` as raw bytes.
@@ -125,7 +189,44 @@ impl DataStream {
     /// # Errors
     /// The stream is no longer usable; a file shorter than the range is `UnexpectedEof`.
     pub fn send_file(&mut self, file: &File, range: Range<u64>) -> Result<(), DataError> {
-        self.wire.send_file(file, range)
+        let (stall, len) = (self.wire.stall, range.end.saturating_sub(range.start));
+        let sent = self.wire.send_file(file, range, stall)?;
+        self.all_sent(sent == len)
+    }
+
+    fn all_sent(&mut self, all: bool) -> Result<(), DataError> {
+        let stall = self.wire.stall;
+        if all && self.wire.flush(stall)? { Ok(()) } else { Err(DataError::Stalled) }
+    }
+
+    /// Sends raw bytes until the socket takes none for `patience`; returns the number sent. Under TLS the last of them
+    /// may wait for [`flush_some`](Self::flush_some).
+    ///
+    /// # Errors
+    /// The stream is no longer usable.
+    pub fn send_some(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, DataError> {
+        self.wire.write(bytes, patience)
+    }
+
+    /// As [`send_some`](Self::send_some), with `range` of `file`.
+    ///
+    /// # Errors
+    /// The stream is no longer usable; a file shorter than the range is `UnexpectedEof`.
+    pub fn send_file_some(
+        &mut self,
+        file: &File,
+        range: Range<u64>,
+        patience: Duration,
+    ) -> Result<u64, DataError> {
+        self.wire.send_file(file, range, patience)
+    }
+
+    /// Sends what is encrypted already; false if the socket takes nothing for `patience`.
+    ///
+    /// # Errors
+    /// The stream is no longer usable.
+    pub fn flush_some(&mut self, patience: Duration) -> Result<bool, DataError> {
+        self.wire.flush(patience)
     }
 
     /// Receives some raw bytes, at least one.
@@ -165,4 +266,23 @@ impl DataStream {
         }
         Ok(())
     }
+}
+
+/// `message` with its length before it, and room for `more` bytes.
+///
+/// # Errors
+/// It is longer than a message may be.
+pub fn encoded<T: Serialize>(message: &T, more: usize) -> Result<Vec<u8>, DataError> {
+    let mut bytes = Vec::with_capacity(64 + more);
+    bytes.extend_from_slice(&[0; 4]);
+    codec::encode_into(&mut bytes, message, DATA_MESSAGE_BYTES_MAX as u64)?;
+    let len = u32::try_from(bytes.len() - 4).unwrap_or(u32::MAX);
+    bytes[..4].copy_from_slice(&len.to_be_bytes());
+    Ok(bytes)
+}
+
+fn message_len(len: [u8; 4]) -> Result<usize, DataError> {
+    let len = u32::from_be_bytes(len);
+    let fits = usize::try_from(len).ok().filter(|len| *len <= DATA_MESSAGE_BYTES_MAX);
+    fits.ok_or(DataError::TooLong(len))
 }

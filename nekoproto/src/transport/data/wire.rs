@@ -19,11 +19,13 @@ use rustix::{
     io::Errno,
 };
 use rustls::Connection as TlsConnection;
+use tokio::io::{Interest, unix::AsyncFd};
 
 use crate::transport::{error::DataError, io::Io};
 
-/// Bytes read from the socket at once, for messages and for TLS.
+/// Bytes read from the socket at once, for messages and for TLS: where file bytes arrive, and where only requests do.
 const INBOX_BYTES: usize = 64 * 1024;
+const INBOX_OF_REQUESTS_BYTES: usize = 4 * 1024;
 /// Buffers of at least this many bytes are read into directly, without the inbox.
 const DIRECT_BYTES: usize = 4 * 1024;
 /// Bytes read from a file at once, to be encrypted.
@@ -33,7 +35,7 @@ const TLS_OUT_BYTES: usize = PIECE_BYTES + 64 * 1024;
 /// Bytes for one `sendfile`, so that the deadline is looked at between calls.
 const SENDFILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// The bytes of one connection. A write waits at most `stall` without progress; a read is told how long.
+/// The bytes of one connection. Each read and write is told how long it may wait without progress.
 #[derive(Debug)]
 pub(super) struct Wire {
     tcp: Arc<TcpStream>,
@@ -49,8 +51,10 @@ pub(super) struct Wire {
 /// Received bytes that are not consumed yet; under TLS they are encrypted.
 #[derive(Debug)]
 struct Inbox {
-    bytes: Box<[u8]>,
+    /// Allocated by the first read.
+    bytes: Vec<u8>,
     held: Range<usize>,
+    size: usize,
 }
 
 impl Wire {
@@ -75,7 +79,7 @@ impl Wire {
         let mut wire = Self {
             tcp: Arc::new(tcp.into_std()?),
             tls,
-            inbox: Inbox { bytes: vec![0; INBOX_BYTES].into(), held: 0..0 },
+            inbox: Inbox { bytes: Vec::new(), held: 0..0, size: INBOX_BYTES },
             piece: Vec::new(),
             stall,
             deadline: None,
@@ -99,10 +103,24 @@ impl Wire {
         !self.inbox.held.is_empty() || self.tls.as_mut().map_or(0, decrypted) > 0
     }
 
-    /// Waits, without blocking a thread, until there may be something to read.
-    pub(super) async fn readable(&self) -> io::Result<()> {
-        // The runtime watches a duplicate of the socket, and only until this returns.
-        tokio::net::TcpStream::from_std(self.tcp.try_clone()?)?.readable().await
+    /// From now on only requests are received: a small buffer will do.
+    pub(super) const fn receive_requests(&mut self) {
+        self.inbox.size = INBOX_OF_REQUESTS_BYTES;
+    }
+
+    /// Frees the buffers that hold nothing; the next use allocates them again.
+    pub(super) fn release(&mut self) {
+        self.piece = Vec::new();
+        if self.inbox.held.is_empty() {
+            self.inbox.bytes = Vec::new();
+        }
+    }
+
+    /// Waits, without blocking a thread, until the socket may be ready for `interest`. The runtime watches the socket
+    /// only until this returns.
+    #[allow(deprecated, reason = "sound: the Arc keeps the registered descriptor open")]
+    pub(super) async fn ready(&self, interest: Interest) -> io::Result<()> {
+        AsyncFd::with_interest(Arc::clone(&self.tcp), interest)?.ready(interest).await.map(drop)
     }
 
     /// Waits until the socket is ready for `events`; `Stalled` after `until`, or at once without it.
@@ -155,6 +173,7 @@ impl Wire {
     /// Fills the inbox from the socket, and under TLS decrypts it; `false` at the end of the stream.
     fn fill(&mut self, until: Option<Instant>) -> Result<bool, DataError> {
         if self.inbox.held.is_empty() {
+            self.inbox.bytes.resize(self.inbox.size, 0);
             let read = loop {
                 match (&*self.tcp).read(&mut self.inbox.bytes) {
                     Err(error) if is_retryable(&error) => self.wait(PollFlags::IN, until)?,
@@ -175,50 +194,66 @@ impl Wire {
         Ok(true)
     }
 
-    /// Writes all of `bytes`.
-    pub(super) fn write_all(&mut self, bytes: &[u8]) -> Result<(), DataError> {
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let until = Some(Instant::now() + self.stall);
+    /// Writes `bytes` until all are written, or the socket takes none for `patience`; returns the number written. Under
+    /// TLS some of them may not be [flushed](Self::flush) yet.
+    pub(super) fn write(&mut self, bytes: &[u8], patience: Duration) -> Result<usize, DataError> {
+        let mut done = 0;
+        while done < bytes.len() && self.flush(patience)? {
             let written = match &mut self.tls {
-                Some(tls) => {
-                    let written = tls.writer().write(rest)?;
-                    self.send_encrypted()?;
-                    written
-                }
-                None => loop {
-                    match (&*self.tcp).write(rest) {
-                        Err(error) if is_retryable(&error) => self.wait(PollFlags::OUT, until)?,
-                        written => break written?,
+                Some(tls) => tls.writer().write(&bytes[done..])?,
+                None => match (&*self.tcp).write(&bytes[done..]) {
+                    Err(error) if is_retryable(&error) => {
+                        if self.takes_more(patience)? {
+                            continue;
+                        }
+                        break;
                     }
+                    written => written?,
                 },
             };
             if written == 0 {
                 return Err(io::Error::from(io::ErrorKind::WriteZero).into());
             }
-            rest = &rest[written..];
+            done += written;
         }
-        Ok(())
+        Ok(done)
     }
 
-    fn send_encrypted(&mut self) -> Result<(), DataError> {
+    /// Sends what is encrypted; false if the socket takes none of it for `patience`.
+    pub(super) fn flush(&mut self, patience: Duration) -> Result<bool, DataError> {
         loop {
-            let Some(tls) = self.tls.as_mut().filter(|tls| tls.wants_write()) else { return Ok(()) };
+            let Some(tls) = self.tls.as_mut().filter(|tls| tls.wants_write()) else { return Ok(true) };
             match tls.write_tls(&mut &*self.tcp) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Err(error) if is_retryable(&error) => {
-                    self.wait(PollFlags::OUT, Some(Instant::now() + self.stall))?;
+                    if !self.takes_more(patience)? {
+                        return Ok(false);
+                    }
                 }
                 written => drop(written?),
             }
         }
     }
 
-    /// Sends `range` of `file`: by `sendfile` over plain TCP, in pieces under TLS. A file shorter than the range
-    /// is `UnexpectedEof`, after the bytes it has were sent.
-    pub(super) fn send_file(&mut self, file: &File, range: Range<u64>) -> Result<(), DataError> {
+    /// Waits until the socket takes bytes; false after `patience`.
+    fn takes_more(&self, patience: Duration) -> Result<bool, DataError> {
+        match self.wait(PollFlags::OUT, Some(Instant::now() + patience)) {
+            Err(DataError::Stalled) => Ok(false),
+            waited => waited.map(|()| true),
+        }
+    }
+
+    /// Sends `range` of `file`, by `sendfile` over plain TCP, in pieces under TLS, until all is sent or the socket takes
+    /// nothing for `patience`; returns the number of bytes sent. A file shorter than the range is `UnexpectedEof`, after
+    /// the bytes it has were sent.
+    pub(super) fn send_file(
+        &mut self,
+        file: &File,
+        range: Range<u64>,
+        patience: Duration,
+    ) -> Result<u64, DataError> {
         if self.tls.is_some() {
-            return self.encrypt_file(file, range);
+            return self.encrypt_file(file, range, patience);
         }
         let mut at = range.start;
         while at < range.end {
@@ -226,25 +261,29 @@ impl Wire {
             match sendfile(self.tcp.as_fd(), file, Some(&mut at), count) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
                 Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => self.wait(PollFlags::OUT, Some(Instant::now() + self.stall))?,
+                Err(Errno::AGAIN) if self.takes_more(patience)? => {}
+                Err(Errno::AGAIN) => break,
                 Err(error) => return Err(io::Error::from(error).into()),
             }
         }
-        Ok(())
+        Ok(at - range.start)
     }
 
-    fn encrypt_file(&mut self, file: &File, range: Range<u64>) -> Result<(), DataError> {
+    fn encrypt_file(&mut self, file: &File, range: Range<u64>, patience: Duration) -> Result<u64, DataError> {
         let mut piece = std::mem::take(&mut self.piece);
         piece.resize(PIECE_BYTES, 0);
         let mut at = range.start;
         while at < range.end {
             let len = usize::try_from(range.end - at).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
             file.read_exact_at(&mut piece[..len], at)?;
-            self.write_all(&piece[..len])?;
-            at += len as u64;
+            let written = self.write(&piece[..len], patience)?;
+            at += written as u64;
+            if written < len {
+                break;
+            }
         }
         self.piece = piece;
-        Ok(())
+        Ok(at - range.start)
     }
 }
 

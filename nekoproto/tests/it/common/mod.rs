@@ -9,7 +9,7 @@ use std::{
 
 use nekoproto::{
     FileName, Hello, Identity, NetworkName, Purpose, Role,
-    transport::{Connection, Endpoint, EndpointConfig, Io, Security},
+    transport::{Access, Connection, Endpoint, EndpointConfig, NodeIo, Security},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use tokio::{
@@ -62,6 +62,7 @@ pub(crate) fn hello(seed: u8) -> Hello {
         role: Role::Peer,
         purpose: Purpose::Control,
         network: NetworkName::default(),
+        private: false,
         listen_port: 0,
         nonce: [seed; 32],
     }
@@ -74,7 +75,8 @@ pub(crate) fn endpoint(seed: u8, role: Role, security: Security) -> Arc<Endpoint
 
 /// The endpoint of the node with this seed.
 pub(crate) fn endpoint_in(network: NetworkName, seed: u8, role: Role, security: Security) -> Arc<Endpoint> {
-    Endpoint::new(EndpointConfig { identity: identity(seed), role, network, security }).unwrap()
+    let access = Access::default();
+    Endpoint::new(EndpointConfig { identity: identity(seed), role, network, security, access }).unwrap()
 }
 
 /// A listening node that hands out every connection after its handshake.
@@ -131,12 +133,12 @@ pub(crate) fn kept_port() -> (TcpSocket, SocketAddr) {
 }
 
 /// Writes one control frame by hand.
-pub(crate) async fn write_frame(io: &mut Io, envelope: &impl Serialize) {
+pub(crate) async fn write_frame(io: &mut NodeIo, envelope: &impl Serialize) {
     write_frames(io, [envelope]).await;
 }
 
 /// Writes control frames by hand, all at once.
-pub(crate) async fn write_frames<T: Serialize>(io: &mut Io, envelopes: impl IntoIterator<Item = T>) {
+pub(crate) async fn write_frames<T: Serialize>(io: &mut NodeIo, envelopes: impl IntoIterator<Item = T>) {
     let mut bytes = Vec::new();
     for envelope in envelopes {
         let body = nekoproto::codec::encode(&envelope).unwrap();
@@ -148,14 +150,14 @@ pub(crate) async fn write_frames<T: Serialize>(io: &mut Io, envelopes: impl Into
 }
 
 /// Reads the body of one control frame by hand.
-pub(crate) async fn read_body(io: &mut Io) -> Vec<u8> {
+pub(crate) async fn read_body(io: &mut NodeIo) -> Vec<u8> {
     let mut body = vec![0; io.read_u32().await.unwrap() as usize];
     io.read_exact(&mut body).await.unwrap();
     body
 }
 
 /// Reads one control frame by hand, which must be `expected`.
-pub(crate) async fn reads<T: Serialize + DeserializeOwned + Debug>(io: &mut Io, expected: &T) {
+pub(crate) async fn reads<T: Serialize + DeserializeOwned + Debug>(io: &mut NodeIo, expected: &T) {
     let body = read_body(io).await;
     let same = body == nekoproto::codec::encode(expected).unwrap();
     assert!(same, "expected {expected:?}, came {:?}", nekoproto::codec::decode::<T>(&body));

@@ -8,16 +8,17 @@ use std::{
 };
 
 use nekoproto::{
-    Answers, FindReply, FindRequest, Held, Hit, Holder, IndexerService, IndexerServiceClient,
-    InvalidateRequest, LeaseReply, List, Names, PeerService, PeerServiceClient, Policy, QueryAllRequest,
-    QueryReply, QueryRequest, Record, Records, Refusal, RegisterReply, RegisterRequest, SignedRecord,
-    Verdict, Version,
+    Answers, FindReply, FindRequest, Held, Hit, IndexerService, IndexerServiceClient, Introduction,
+    InvalidateRequest, LeaseReply, List, ListedHolder, Names, PeerService, PeerServiceClient, Policy,
+    QueryAllRequest, QueryReply, QueryRequest, Record, Records, Refusal, RegisterReply, RegisterRequest,
+    SignedReach, SignedRecord, Verdict, Version,
     indexer::answers,
-    limits::{BATCH_MAX, HITS_MAX, HOLDERS_MAX},
+    limits::{BATCH_MAX, HITS_MAX, HOLDERS_MAX, REACH_ADDRS_MAX},
     transport::{Connection, control, control::Driver},
 };
 use tarpc::context::{self, Context};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::{identity, name};
 
@@ -46,19 +47,25 @@ impl Drop for Waiting {
 }
 
 /// Answers by the name it is asked for: `wait` never, `panic` with a panic, `big` with a reply of
-/// the largest size, `nested` after it has driven the other connection it was given, any other with its
-/// length.
+/// the largest size, `late` with the same once it is told to, `nested` after it has driven the other connection it was
+/// given, any other with its length.
 #[derive(Clone)]
 pub(crate) struct Indexer {
     events: mpsc::UnboundedSender<Event>,
     nested: Arc<Mutex<Option<Driver>>>,
+    late: CancellationToken,
 }
 
 impl Indexer {
     /// The service, and what its handlers do.
     pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Event>) {
         let (events, seen) = mpsc::unbounded_channel();
-        (Self { events, nested: Arc::default() }, seen)
+        (Self { events, nested: Arc::default(), late: CancellationToken::new() }, seen)
+    }
+
+    /// From now on it answers those who asked for `late`.
+    pub(crate) fn answer_late(&self) {
+        self.late.cancel();
     }
 
     /// Asked for `nested`, it runs `driver` to its end before it answers.
@@ -68,6 +75,10 @@ impl Indexer {
 }
 
 impl IndexerService for Indexer {
+    async fn introduce(self, _: Context, _: SignedReach) -> Result<Introduction, Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
     async fn register(self, _: Context, request: RegisterRequest) -> Result<RegisterReply, Refusal> {
         let lease = self.renew(context::current()).await?;
         Ok(RegisterReply { lease, newer: request.records, unlisted: Names::new() })
@@ -86,6 +97,11 @@ impl IndexerService for Indexer {
             "wait" => wait_forever(self.events).await,
             "panic" => panic!("as the test asked"),
             "big" => Ok(big_reply()),
+            "late" => {
+                let _ = self.events.send(Event::Waiting); // nobody listens in most tests
+                self.late.cancelled().await;
+                Ok(big_reply())
+            }
             "nested" => {
                 let driver = self.nested.lock().unwrap().take().unwrap();
                 driver.await;
@@ -199,9 +215,20 @@ pub(crate) fn reply(messages: u32) -> QueryReply {
 pub(crate) fn big_reply() -> QueryReply {
     static RECORD: std::sync::LazyLock<SignedRecord> =
         std::sync::LazyLock::new(|| record(&long_name(), u64::MAX));
-    let holder = Holder::new(identity(8).id(), SocketAddr::from(([0xffff; 8], u16::MAX)));
-    let hit = Hit { record: RECORD.clone(), holders: List::first_of([holder; HOLDERS_MAX]) };
-    QueryReply { hits: List::first_of(vec![hit; HITS_MAX]), complete: false, messages: u32::MAX }
+    static HITS: std::sync::LazyLock<Vec<Hit>> = std::sync::LazyLock::new(|| {
+        let mut places = 0..;
+        let reach = |ends_ms| {
+            identity(8).sign_reach([SocketAddr::from(([0xffff; 8], u16::MAX)); REACH_ADDRS_MAX], ends_ms)
+        };
+        let reaches: Vec<_> = (0..128).map(|n| reach(u64::MAX - n)).collect();
+        let mut holder = || ListedHolder::new(reaches[places.next().unwrap() % reaches.len()].clone());
+        let holders = || List::first_of(std::iter::repeat_with(&mut holder).take(HOLDERS_MAX));
+        std::iter::repeat_with(holders)
+            .take(HITS_MAX)
+            .map(|holders| Hit { record: RECORD.clone(), holders })
+            .collect()
+    });
+    QueryReply { hits: List::first_of(HITS.clone()), complete: false, messages: u32::MAX }
 }
 
 /// A name of 1024 bytes.

@@ -1,10 +1,16 @@
 //! The handshake by hand, byte for byte.
 
-use std::io;
+use std::{io, net::SocketAddr};
 
-use nekoproto::codec;
+use ed25519_dalek::{Signer, SigningKey};
+use nekoproto::{PROTOCOL_VERSION, codec};
 use serde::Serialize;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use super::{ANY_PORT, closes};
 
 /// The eight bytes before each body of the handshake: they never change.
 pub(crate) fn header(version: u16, len: u16) -> Vec<u8> {
@@ -25,4 +31,34 @@ pub(crate) async fn read_message(stream: &mut (impl AsyncRead + Unpin)) -> io::R
     message.resize(8 + len, 0);
     stream.read_exact(&mut message[8..]).await?;
     Ok(message)
+}
+
+/// The proof that the node with this seed took part in an exchange. `side` is 0 for the one that
+/// connects, 1 for the one that accepts.
+pub(crate) fn proof(seed: u8, side: u8, sent_by_dialer: &[u8], sent_by_listener: &[u8]) -> Vec<u8> {
+    let transcript = blake3::hash(&[sent_by_dialer, sent_by_listener].concat());
+    let signed = [b"nekop2p hello v1\0".as_slice(), &[side], transcript.as_bytes()].concat();
+    let signature = SigningKey::from_bytes(&[seed; 32]).sign(&signed).to_bytes();
+    let (first, second): (&[u8; 32], _) = signature.split_first_chunk().unwrap();
+    message(PROTOCOL_VERSION, &(64u8, first, <&[u8; 32]>::try_from(second).unwrap()))
+}
+
+/// Sends `bytes` over a new connection.
+pub(crate) async fn send_raw(addr: SocketAddr, bytes: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    stream
+}
+
+/// A server that accepts one connection, reads a hello and replies with `answer(hello)`.
+pub(crate) async fn fake_server(answer: impl FnOnce(Vec<u8>) -> Vec<u8> + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind(ANY_PORT).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let hello = read_message(&mut stream).await.unwrap();
+        stream.write_all(&answer(hello)).await.unwrap();
+        closes(&mut stream).await;
+    });
+    addr
 }

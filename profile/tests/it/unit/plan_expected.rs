@@ -6,7 +6,7 @@ use profile::plan::workload::Ask;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use nekoproto::{Hit, Identity, List, SignedRecord};
+use nekoproto::{Hit, Identity, List, ListedHolder, SignedRecord};
 
 use profile::plan::expected::*;
 use profile::plan::{
@@ -30,10 +30,16 @@ fn expected() -> (Expected, Vec<Holder>, Vec<SignedRecord>) {
     (expected, holders, workload.records().to_vec())
 }
 
+/// The holder in its own words.
+fn listed(holder: &Holder) -> ListedHolder {
+    let node = (0..3).map(|n| Identity::from_seed(&[n; 32])).find(|origin| origin.id() == holder.node);
+    ListedHolder::new(node.unwrap().fresh_reach([holder.addr]))
+}
+
 fn reply(hits: &[(&SignedRecord, &[Holder])]) -> QueryReply {
     let hits = hits.iter().map(|(record, holders)| Hit {
         record: (*record).clone(),
-        holders: List::first_of(holders.iter().copied()),
+        holders: List::first_of(holders.iter().map(listed)),
     });
     QueryReply { hits: List::first_of(hits), complete: true, messages: 1 }
 }

@@ -15,13 +15,16 @@ fn numbers_out_of_range_are_named() {
     assert_eq!(refused(|s| s.indexers = 0), "the number of indexers must be 1 to 256, not 0");
     assert_eq!(refused(|s| s.clients = 0), "the number of clients must be 1 to 10000, not 0");
     assert_eq!(refused(|s| s.ttl_hops = 17), "the TTL must be 0 to 16, not 17");
-    assert_eq!(refused(|s| s.holders = 11), "the number of holders of a file must be 1 to 10, not 11");
+    assert_eq!(
+        refused(|s| (s.indexers, s.holders) = (5, 6)),
+        "the number of holders of a file must be 1 to 5, not 6"
+    );
     assert!(refused(|s| s.miss = 1.1).contains("1.1"));
     assert!(refused(|s| s.miss = f64::NAN).contains("NaN"));
     for rate in [0.0, -1.0, 1e-300, f64::INFINITY, f64::NAN] {
         assert!(refused(|s| s.rate = Some(rate)).contains("rate"), "{rate}");
     }
-    assert!(refused(|s| (s.indexers, s.holders) = (20, 17)).contains("must be 1 to 16"));
+    assert!(refused(|s| (s.indexers, s.holders) = (20, 9)).contains("must be 1 to 8"));
     assert!(refused(|s| s.indexers = 66).contains("65 neighbors"));
     assert!(refused(|s| (s.topology, s.degree) = (Topology::Random, usize::MAX)).contains("degree"));
     assert!(refused(|s| s.requests = REQUESTS_MAX).contains("too many"));

@@ -2,16 +2,19 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::SocketAddr,
     slice,
     time::{Duration, Instant},
 };
 
-use nekoproto::{Covered, Hit, Holder, Identity, List, MsgId, NodeId, Record, Search, Term, Terms};
+use nekoproto::{Covered, Hit, Identity, List, MsgId, NodeId, Record, Search, SignedReach, Term, Terms};
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 
 use super::*;
-use crate::state::{index::Index, testing::record};
+use crate::state::{
+    holders::heard,
+    index::Index,
+    testing::{holder, listed, record, session},
+};
 
 fn search(term: &str) -> Search {
     Search { terms: Terms::first_of([Term::new(term).unwrap()]), ..Search::default() }
@@ -22,12 +25,15 @@ fn request(term: &str, after: Option<Position>, limit: u16) -> FindRequest {
     FindRequest { msg_id, search: search(term), after, limit, ttl_hops: 1, covered: Covered::new() }
 }
 
-fn holder(n: u8) -> Holder {
-    Holder::new(Identity::from_seed(&[n; 32]).id(), SocketAddr::from(([127, 0, 0, 1], 1)))
+fn believe(holders: List<ListedHolder, HOLDERS_MAX>) -> Vec<Listed> {
+    heard(holders, HOLDERS_MAX, &[], SignedReach::verify)
 }
 
 fn found(origin: u8, name: &str, version: u64) -> Found {
-    Found { record: record(origin, name, version), holders: vec![holder(origin)] }
+    Found {
+        record: record(origin, name, version),
+        holders: believe(List::first_of([listed(origin).into_sent()])),
+    }
 }
 
 fn page(found: impl IntoIterator<Item = Found>, more: bool) -> Page {
@@ -35,11 +41,12 @@ fn page(found: impl IntoIterator<Item = Found>, more: bool) -> Page {
 }
 
 fn reply(found: &[Found], more: bool) -> FindReply {
-    let hit = |found: &Found| Hit {
-        record: found.record.to_signed(),
-        holders: List::first_of(found.holders.iter().copied()),
-    };
-    FindReply { hits: List::first_of(found.iter().map(hit)), more, complete: true, messages: 0 }
+    FindReply {
+        hits: List::first_of(found.iter().cloned().map(Found::into_hit)),
+        more,
+        complete: true,
+        messages: 0,
+    }
 }
 
 fn verify(record: SignedRecord) -> Option<ListedRecord> {
@@ -47,7 +54,7 @@ fn verify(record: SignedRecord) -> Option<ListedRecord> {
 }
 
 fn check(request: &FindRequest, found: &[Found], more: bool) -> Result<Page, WrongPage> {
-    checked(reply(found, more), request, &Matcher::new(&request.search).unwrap(), verify)
+    checked(reply(found, more), request, &Matcher::new(&request.search).unwrap(), verify, believe)
 }
 
 /// Goal: following the pages of several indexers shows every file that matches exactly once, in order, with all its
@@ -66,7 +73,7 @@ fn following_the_pages_of_several_indexers_shows_every_file_once() {
             let (name, origin) = (format!("{folder}/f{}.{kind}", n % 40), rng.random_range(1..3));
             for (at, indexer) in (10..).zip(&indexers) {
                 if rng.random_ratio(1, 2) {
-                    let session = indexer.open_session(holder(at), Duration::from_secs(9), now);
+                    let session = session(&indexer, at, Duration::from_secs(9), now);
                     indexer.register(&session, &record(origin, &name, rng.random_range(1..4)));
                 }
             }
@@ -83,7 +90,7 @@ fn following_the_pages_of_several_indexers_shows_every_file_once() {
                     *known = (version, BTreeSet::new());
                 }
                 if version == known.0 {
-                    known.1.extend(found.holders.iter().map(|holder| holder.node));
+                    known.1.extend(found.at().iter().map(|holder| holder.node));
                 }
             }
         }
@@ -102,7 +109,7 @@ fn following_the_pages_of_several_indexers_shows_every_file_once() {
             for found in &page.found {
                 let position = Position::of(&found.record);
                 assert!(after.as_ref().is_none_or(|after| *after < position), "seed {seed}");
-                let holders = found.holders.iter().map(|holder| holder.node).collect();
+                let holders = found.at().iter().map(|holder| holder.node).collect();
                 shown.insert(position.clone(), (found.record.version.get(), holders));
                 after = Some(position);
             }
@@ -121,7 +128,7 @@ fn size_time_and_origin_are_compared_and_names_without_holders_left_out() {
     let index = Index::new(now);
     let lease = Duration::from_secs(9);
     for n in 1..=3u8 {
-        let session = index.open_session(holder(n), lease * u32::from(n), now);
+        let session = session(&index, n, lease * u32::from(n), now);
         index.register(&session, &record(n, &format!("f{n}"), n.into()));
     }
     let names = |search: Search, now| -> Vec<String> {
@@ -143,7 +150,7 @@ fn size_time_and_origin_are_compared_and_names_without_holders_left_out() {
 fn names_that_went_and_came_back_are_found_once() {
     let now = Instant::now();
     let index = Index::new(now);
-    let session = index.open_session(holder(1), Duration::from_secs(9), now);
+    let session = session(&index, 1, Duration::from_secs(9), now);
     let long = "x".repeat(200);
     let name = |n: u32| nekoproto::FileName::new(&format!("{long}/{n}")).unwrap();
     let found = |index: &Index| {
@@ -194,7 +201,7 @@ fn page_that_is_not_what_was_asked_for_does_not_count() {
     let record = nekoproto::codec::decode(&bytes).unwrap();
     forged.hits = List::first_of(forged.hits.into_iter().chain([Hit { record, holders: List::new() }]));
     let matcher = Matcher::new(&asked.search).unwrap();
-    assert_eq!(checked(forged, &asked, &matcher, verify), Err(WrongPage::Forged));
+    assert_eq!(checked(forged, &asked, &matcher, verify, believe), Err(WrongPage::Forged));
 }
 
 #[test]
@@ -215,7 +222,7 @@ fn newest_version_counts_and_of_two_under_one_number_the_same_in_any_order() {
 fn a_hundred_thousand_names_are_paged_through_in_order() {
     let now = Instant::now();
     let index = Index::new(now);
-    let session = index.open_session(holder(1), Duration::from_secs(9), now);
+    let session = session(&index, 1, Duration::from_secs(9), now);
     let signed = record(1, "a", 1);
     for n in 0..100_000u32 {
         // An index lists what its origin says, signed or not; and signing so many takes a while.

@@ -39,7 +39,7 @@ fn random_history<S: BuildHasher>(seed: u64, setup: &Setup<S>) {
                 if matches!(noted, Noted::Known | Noted::News { .. }) {
                     let expected = Holder { partial, ..holder(u8::try_from(who).unwrap()) };
                     let found = setup.index.lookup(&record.name, setup.now);
-                    let holding = |found: &Found| found.holders.contains(&expected);
+                    let holding = |found: &Found| found.at().contains(&expected);
                     let held: Vec<_> = found.iter().filter(|found| holding(found)).collect();
                     assert!(held.len() == 1 && held[0].record == record, "seed {seed}");
                 }

@@ -1,0 +1,54 @@
+//! The links to the configured neighbors, which may be configured anew while the indexer runs.
+
+use std::{collections::HashMap, net::SocketAddr, sync::Arc};
+
+use nekoproto::transport::Endpoint;
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+use crate::{connections::connect_neighbor, shared::Shared};
+
+/// The configured neighbors, and what ends the link to each.
+#[derive(Debug)]
+pub(crate) struct ConfiguredNeighbors {
+    endpoint: Arc<Endpoint>,
+    links: Mutex<HashMap<SocketAddr, CancellationToken>>,
+}
+
+impl ConfiguredNeighbors {
+    /// None yet; links are made by `endpoint`.
+    pub(crate) fn new(endpoint: Arc<Endpoint>) -> Self {
+        Self { endpoint, links: Mutex::default() }
+    }
+
+    /// Connects to those of `wanted` that are new, and ends the links to all others. Returns who came and who went.
+    pub(crate) fn set(
+        &self,
+        shared: &Arc<Shared>,
+        wanted: &[SocketAddr],
+    ) -> (Vec<SocketAddr>, Vec<SocketAddr>) {
+        let mut links = self.links.lock();
+        let gone: Vec<_> = links.keys().copied().filter(|addr| !wanted.contains(addr)).collect();
+        let mut new: Vec<SocketAddr> = Vec::new();
+        for addr in &gone {
+            if let Some(stop) = links.remove(addr) {
+                stop.cancel();
+            }
+            shared.neighbors.links.configure(*addr, false);
+        }
+        for addr in wanted {
+            if links.contains_key(addr) {
+                continue;
+            }
+            let stop = shared.stop.child_token();
+            new.push(*addr);
+            links.insert(*addr, stop.clone());
+            shared.neighbors.links.configure(*addr, true);
+            connect_neighbor(shared, &self.endpoint, *addr, stop);
+        }
+        if !gone.is_empty() {
+            shared.neighbors.changed();
+        }
+        (new, gone)
+    }
+}

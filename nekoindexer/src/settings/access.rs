@@ -1,0 +1,72 @@
+//! Flags that say whom a node connects with: the secret of a private network, and a list of nodes.
+
+use std::{env, ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
+
+use nekoproto::transport::{Access, NetworkSecret};
+
+/// The environment variable that holds the secret itself. That of the flag names the file, as with every flag.
+const SECRET_VARIABLE: &str = "NEKO_NETWORK_SECRET_VALUE";
+
+/// Whom the node connects with.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct AccessArgs {
+    /// File with the secret of a private network, at least 32 bytes that only its owner may read; the environment
+    /// variable NEKO_NETWORK_SECRET_VALUE holds the secret itself [default: an open network]
+    #[arg(long, global = true, value_name = "FILE")]
+    network_secret: Option<PathBuf>,
+    /// File with the ids of the nodes that connections are made with, one a line, `#` begins a comment; read again
+    /// on SIGHUP [default: all]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub allow: Option<PathBuf>,
+    /// What the files say, after [`AccessArgs::load`].
+    #[arg(skip)]
+    pub loaded: Access,
+}
+
+impl AccessArgs {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// One line for people.
+    pub(super) fn load(&mut self) -> Result<(), String> {
+        let value = env::var_os(SECRET_VARIABLE).filter(|value| !value.is_empty());
+        self.loaded.secret = self.secret(value)?;
+        self.loaded.allowed.load(self.allow.as_deref()).map_err(|error| error.to_string()).map(drop)
+    }
+
+    fn secret(&self, value: Option<OsString>) -> Result<Option<NetworkSecret>, String> {
+        match (&self.network_secret, value) {
+            (Some(_), Some(_)) => Err(format!(
+                "both --network-secret and {SECRET_VARIABLE} give a secret: leave one of them out"
+            )),
+            (Some(path), None) => NetworkSecret::load(path).map(Some).map_err(|error| error.to_string()),
+            (None, Some(value)) => NetworkSecret::new(value.as_bytes())
+                .map(Some)
+                .map_err(|error| format!("{SECRET_VARIABLE}: {error}")),
+            (None, None) => Ok(None),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secret_comes_from_one_place_and_is_named_in_no_error() {
+        let text = "only-this-network-knows-these-32-bytes";
+        let args =
+            |path: Option<&str>| AccessArgs { network_secret: path.map(PathBuf::from), ..Default::default() };
+        assert!(args(None).secret(None).unwrap().is_none());
+        assert_eq!(
+            args(None).secret(Some(text.into())).unwrap(),
+            Some(NetworkSecret::new(text.as_bytes()).unwrap())
+        );
+        let errors =
+            [args(Some("/nowhere")).secret(Some(text.into())), args(None).secret(Some(text[..31].into()))];
+        for error in errors {
+            let error = error.unwrap_err();
+            assert!(error.contains(SECRET_VARIABLE) && !error.contains("these-32"), "{error}");
+        }
+    }
+}

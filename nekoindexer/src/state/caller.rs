@@ -1,0 +1,149 @@
+//! [`Caller`]: one node that asks, and what it takes of the tables that all who ask have in common.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use nekoproto::{MsgId, NodeTag, budget::Account};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::tab::Tab;
+
+/// Bytes of one message id in the table of those seen.
+pub const ID_BYTES: usize = 80;
+/// Bytes of a query while neighbors are asked: its calls, and what they answer.
+const FORWARD_BYTES: usize = 4 * 1024;
+/// Queries of one peer that are forwarded at once; further ones are refused as `Busy`.
+pub const FORWARDS_OF_PEER_MAX: usize = 4 * 1024;
+/// The same of one neighbor, behind which there are many peers.
+pub const FORWARDS_OF_NEIGHBOR_MAX: usize = 16 * 1024;
+/// One of this many parts of its account is what a peer may use for message ids: a neighbor, to which they go on from
+/// here with those of others, has to remember them all on one account.
+const PEER_ID_PARTS: usize = 4;
+/// Traces of one peer, and scans of it that run or wait; further ones are refused as `Busy`.
+const TRACES_OF_PEER_MAX: usize = 4;
+const SCANS_OF_PEER_MAX: usize = 16;
+/// The same of one neighbor.
+const TRACES_OF_NEIGHBOR_MAX: usize = 8;
+const SCANS_OF_NEIGHBOR_MAX: usize = 32;
+
+/// One node that asks, over whatever connections, and what it takes of what there is for all.
+#[derive(Debug)]
+pub struct Caller {
+    /// Who it is, if it is an indexer.
+    pub neighbor: Option<NodeTag>,
+    /// The most bytes of message ids.
+    ids_max: usize,
+    ids: Mutex<Ids>,
+    forwards_max: usize,
+    forwards: Mutex<Tab>,
+    /// Its share of traces.
+    pub(crate) traces: Semaphore,
+    /// Its share of scans.
+    pub(crate) scans: Arc<Semaphore>,
+}
+
+/// The ids of its messages, by the second in which they are forgotten.
+#[derive(Debug, Default)]
+struct Ids {
+    tab: Tab,
+    /// The account was evicted: no id may be added, which nobody would forget.
+    is_closed: bool,
+    due: BTreeMap<u32, Vec<MsgId>>,
+}
+
+/// A query that is being forwarded, until dropped.
+#[derive(Debug)]
+pub struct Forwarding<'a>(&'a Caller);
+
+impl Caller {
+    /// A peer, or `neighbor`. Without an `account` only the numbers of things are bounded.
+    #[must_use]
+    pub fn new(neighbor: Option<NodeTag>, account: Option<Account>) -> Self {
+        let share = account.as_ref().map_or(usize::MAX, Account::share);
+        let (ids_max, forwards, traces, scans) = match neighbor {
+            Some(_) => (share, FORWARDS_OF_NEIGHBOR_MAX, TRACES_OF_NEIGHBOR_MAX, SCANS_OF_NEIGHBOR_MAX),
+            None => (share / PEER_ID_PARTS, FORWARDS_OF_PEER_MAX, TRACES_OF_PEER_MAX, SCANS_OF_PEER_MAX),
+        };
+        Self {
+            neighbor,
+            ids_max,
+            ids: Mutex::new(Ids { tab: Tab::of(account.clone()), ..Ids::default() }),
+            forwards_max: forwards * FORWARD_BYTES,
+            forwards: Mutex::new(Tab::of(account)),
+            traces: Semaphore::new(traces),
+            scans: Arc::new(Semaphore::new(scans)),
+        }
+    }
+
+    /// A query of it is forwarded; `None` if too many are already.
+    pub fn forward(&self) -> Option<Forwarding<'_>> {
+        let mut forwards = self.forwards.lock();
+        let bytes = forwards.used() + FORWARD_BYTES;
+        let has_room = bytes <= self.forwards_max && forwards.set(bytes).is_ok();
+        has_room.then(|| Forwarding(self)) // one that is dropped here would wait for the lock
+    }
+
+    /// Remembers `id` until the second `due`; false if too many are remembered already.
+    pub(super) fn remember(&self, id: MsgId, due: u32) -> bool {
+        let mut ids = self.ids.lock();
+        let bytes = ids.tab.used() + ID_BYTES;
+        let has_room = !ids.is_closed && bytes <= self.ids_max && ids.tab.set(bytes).is_ok();
+        if has_room {
+            ids.due.entry(due).or_default().push(id);
+        }
+        has_room
+    }
+
+    /// The next ids that are due in the second `now`; all of them if the account was evicted.
+    pub(super) fn next_due(&self, now: u32) -> Option<Vec<MsgId>> {
+        let mut ids = self.ids.lock();
+        ids.is_closed |= ids.tab.is_evicted();
+        let is_closed = ids.is_closed;
+        let first = ids.due.first_entry().filter(|first| is_closed || *first.key() <= now)?.remove();
+        let left = ids.tab.used().saturating_sub(first.len() * ID_BYTES);
+        let _ = ids.tab.set(left); // less than before
+        Some(first)
+    }
+
+    /// Message ids that are remembered.
+    pub(super) fn remembered(&self) -> usize {
+        self.ids.lock().tab.used() / ID_BYTES
+    }
+
+    /// Whether the account had to give back all it has.
+    pub(super) fn is_evicted(&self) -> bool {
+        self.ids.lock().tab.is_evicted()
+    }
+}
+
+impl Drop for Forwarding<'_> {
+    fn drop(&mut self) {
+        let mut forwards = self.0.forwards.lock();
+        let left = forwards.used() - FORWARD_BYTES;
+        let _ = forwards.set(left); // less than before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{Identity, budget::Budget};
+
+    use super::*;
+
+    #[test]
+    fn one_caller_forwards_no_more_than_its_share() {
+        let budget = Budget::new(1 << 30);
+        let caller = |n: u8| {
+            let node = Identity::from_seed(&[n; 32]).id();
+            Caller::new(None, Some(budget.account([127, 0, 0, 1].into(), node)))
+        };
+        let (greedy, other) = (caller(1), caller(2));
+        let forwards: Vec<_> = std::iter::from_fn(|| greedy.forward()).collect();
+        assert_eq!(forwards.len(), FORWARDS_OF_PEER_MAX);
+        assert!(budget.used() > FORWARDS_OF_PEER_MAX * FORWARD_BYTES / 2, "they are on its account");
+        assert!(other.forward().is_some() && greedy.forward().is_none());
+        drop(forwards);
+        assert!(greedy.forward().is_some());
+        assert!(budget.used() < 1 << 20);
+    }
+}

@@ -1,0 +1,117 @@
+//! What one node may have kept by an indexer: past its share it is refused, and nobody else notices.
+
+use std::time::Duration;
+
+use nekoindexer::{Config, Indexer, IndexerHandle};
+use nekoproto::{
+    FileName, MsgId, Names, QueryAllRequest, budget::BUDGET_MIN, limits::BATCH_MAX, transport::Security,
+};
+
+use crate::common::{
+    Peer, config, eventually, hits, in_time, indexer, long_name, nodes, patient, record, registration,
+    verified,
+};
+
+/// The seed of the node that wants too much.
+const GREEDY: u16 = 666;
+const HONEST: u16 = 1;
+/// Longer than any test runs.
+const LEASE: Duration = Duration::from_secs(300);
+
+/// An indexer with the smallest budget.
+async fn small(config: Config) -> IndexerHandle {
+    Indexer::spawn(Config { memory: BUDGET_MIN, lease: LEASE, ..config }).await.unwrap()
+}
+
+/// Registers long names from `range` on, and returns those that are not listed.
+async fn register(peer: &Peer, seed: u16, range: std::ops::Range<usize>) -> Vec<FileName> {
+    let mut unlisted = Vec::new();
+    for start in range.clone().step_by(BATCH_MAX) {
+        let batch = start..range.end.min(start + BATCH_MAX);
+        let records = batch.map(|n| verified(seed, long_name(n), 1).to_signed());
+        let reply = peer.client.register(patient(), registration(records)).await;
+        let Ok(Ok(reply)) = reply else { break }; // it was evicted
+        unlisted.extend(reply.unlisted);
+    }
+    unlisted
+}
+
+/// Goal: a peer past its share of names is told which are not listed; what is listed stays, and others register.
+#[tokio::test]
+async fn names_past_a_share_are_told_and_nobody_else_notices() {
+    in_time(async {
+        let indexer = small(config(Security::Insecure, &[])).await;
+        let greedy = Peer::join(GREEDY, indexer.local_addr(), Security::Insecure).await;
+        let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
+        honest.register([record(HONEST, "before", 1)]).await;
+        let unlisted = register(&greedy, GREEDY, 0..3000).await;
+        let listed = 3000 - unlisted.len();
+        assert!((1500..2800).contains(&listed), "a third of the budget holds {listed}");
+        assert!((0..listed).all(|n| !unlisted.contains(&long_name(n))), "the last ones are left out");
+        assert_eq!(greedy.search_for(long_name(0)).await.hits.len(), 1);
+        assert_eq!(greedy.search_for(unlisted[0].clone()).await.hits.len(), 0);
+        assert!(honest.register([record(HONEST, "after", 1)]).await.unlisted.is_empty());
+        for name in ["before", "after"] {
+            assert_eq!(hits(&greedy.search(name).await), [(1, nodes([HONEST]))]);
+        }
+        // What it withdraws makes room for others of its names.
+        let names = Names::first_of((0..9).map(long_name));
+        greedy.client.deregister(patient(), names).await.unwrap().unwrap();
+        assert!(register(&greedy, GREEDY, 5000..5009).await.is_empty());
+    })
+    .await;
+}
+
+/// Goal: when all is used up the largest makes room at once, not when its lease ends; small ones stay.
+#[tokio::test]
+async fn the_largest_loses_its_names_at_once_when_all_is_used_up() {
+    in_time(async {
+        let indexer = small(config(Security::Insecure, &[])).await;
+        let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
+        honest.register([record(HONEST, "mine", 1)]).await;
+        let mut greedy = Vec::new();
+        for n in 0..4 {
+            let seed = GREEDY + n;
+            let peer = Peer::join(seed, indexer.local_addr(), Security::Insecure).await;
+            let range = usize::from(n) * 10_000..usize::from(n) * 10_000 + 2000 + usize::from(n) * 10;
+            register(&peer, seed, range).await;
+            greedy.push(peer);
+        }
+        // One of four is gone: three of them fit, and the honest one.
+        let left = eventually(async || Some(indexer.names()).filter(|names| *names < 3 * 2100)).await;
+        assert!(left > 3000, "{left} names are left");
+        assert_eq!(hits(&honest.search("mine").await), [(1, nodes([HONEST]))]);
+        assert!(honest.register([record(HONEST, "more", 1)]).await.unlisted.is_empty());
+    })
+    .await;
+}
+
+/// Goal: whoever floods message ids is answered from this indexer alone, and told so; others are answered as before.
+#[tokio::test]
+async fn ids_past_a_share_leave_queries_of_others_forwarded() {
+    in_time(async {
+        let far = indexer(Security::Insecure, &[]).await;
+        let near = small(config(Security::Insecure, &[far.local_addr()])).await;
+        near.neighbors_reach(1).await;
+        let holder = Peer::join(2, far.local_addr(), Security::Insecure).await;
+        holder.register([record(2, "far", 1)]).await;
+        let [greedy, honest] =
+            [GREEDY, HONEST].map(|seed| Peer::join(seed, near.local_addr(), Security::Insecure));
+        let (greedy, honest) = (greedy.await, honest.await);
+        let names = Names::first_of((0..BATCH_MAX).map(|n| FileName::new(&format!("none-{n}")).unwrap()));
+        let mut complete = 0;
+        for _ in 0..400 {
+            let request = QueryAllRequest { msg_id: MsgId::random(), names: names.clone(), ttl_hops: 1 };
+            let answers = greedy.client.query_all(patient(), request).await.unwrap().unwrap();
+            complete += BATCH_MAX;
+            if answers.iter().flatten().any(|answer| !answer.complete) {
+                break;
+            }
+        }
+        assert!((10_000..25_000).contains(&complete), "{complete} ids of one peer are remembered");
+        assert!(!greedy.query("far", 1).await.complete);
+        let found = honest.query("far", 1).await;
+        assert_eq!((hits(&found), found.complete), (vec![(1, nodes([2]))], true));
+    })
+    .await;
+}

@@ -1,0 +1,126 @@
+//! `nekopeer repair`: examines the catalogue, and rebuilds one that is damaged or was lost.
+
+use anyhow::{Context, anyhow};
+use nekoproto::{FileName, Identity};
+use serde::Serialize;
+
+use super::{Ended, args::NodeArgs, hosting::Hosted, indexers::Indexers, output::Output};
+use crate::{
+    publish::repair::Repaired,
+    storage::{
+        catalogue::{Examined, Salvaged, examine},
+        lock::DataLock,
+    },
+    util::tasks::blocking,
+};
+
+/// The report, for programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<&'a str>,
+    /// Where the damaged catalogue is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aside: Option<String>,
+    published: Vec<&'a str>,
+    copies: Vec<&'a str>,
+    changed: Vec<&'a str>,
+    missing: Vec<&'a str>,
+    unknown: usize,
+    complete: bool,
+}
+
+/// Runs it.
+///
+/// # Errors
+/// A peer runs on the data folder, there is no key, or the catalogue cannot be examined or written.
+pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
+    let folder = args.data_dir();
+    let (examined, salvaged) = blocking(move || -> anyhow::Result<(Examined, Salvaged)> {
+        let key = folder.join("peer.key");
+        if !key.exists() {
+            return Err(anyhow!(
+                "no peer was here: {} has no key, so nothing is to be repaired",
+                folder.display()
+            ));
+        }
+        let _lock = DataLock::take(&folder)?;
+        let identity = Identity::load_or_create(&key)?;
+        Ok(examine(&folder, identity.id())?)
+    })
+    .await?;
+    if examined == Examined::Intact {
+        return show(&examined, &Repaired { complete: true, ..Repaired::default() }, output);
+    }
+    let indexers = Indexers::find(args).await?;
+    let started = Hosted::start(args, indexers, false, output).await;
+    let hosted = match started {
+        Ok(hosted) => hosted,
+        Err((error, indexers)) => {
+            indexers.shutdown().await;
+            return Err(error.into());
+        }
+    };
+    hosted.host.peer.indexers_tried().await;
+    let repaired = hosted.host.peer.repair(salvaged).await;
+    hosted.end(false).await;
+    show(&examined, &repaired.context("the catalogue is not rebuilt: run nekopeer repair again")?, output)
+}
+
+fn show(examined: &Examined, repaired: &Repaired, output: Output) -> anyhow::Result<Ended> {
+    let Repaired { published, copies, changed, missing, unknown, complete } = repaired;
+    let ended = if *complete { Ended::Well } else { Ended::Partly };
+    let (state, why, aside) = match examined {
+        Examined::Intact => ("intact", None, None),
+        Examined::Missing => ("missing", None, None),
+        Examined::Damaged { why, aside } => {
+            ("damaged", Some(why.as_str()), Some(aside.display().to_string()))
+        }
+    };
+    if output.is_json() {
+        let [published, copies, changed, missing] =
+            [published, copies, changed, missing].map(|names| names.iter().map(FileName::as_str).collect());
+        let unknown = *unknown;
+        output.object(&Report {
+            state,
+            why,
+            aside,
+            published,
+            copies,
+            changed,
+            missing,
+            unknown,
+            complete: *complete,
+        })?;
+        return Ok(ended);
+    }
+    match (why, aside) {
+        _ if *examined == Examined::Intact => {
+            output.line("the catalogue is intact")?;
+            return Ok(ended);
+        }
+        (Some(why), Some(aside)) => {
+            output.line(&format!("the catalogue was damaged ({why}); it is kept as {aside}"))?;
+        }
+        _ => output.line("the catalogue was missing")?,
+    }
+    output.line(&format!(
+        "rebuilt: {} published here and {} held are back, of {unknown} other files nothing is known",
+        published.len(),
+        copies.len()
+    ))?;
+    for name in changed {
+        output.line(&format!("{name} was published here and changed since: share it again"))?;
+    }
+    for name in missing {
+        output.line(&format!("{name} was published here and is not in its place"))?;
+    }
+    if !complete {
+        output.note(
+            "not every indexer answered: later version numbers may be known there; run it again when they are back, \
+             before anything is shared",
+        );
+    }
+    Ok(ended)
+}

@@ -1,0 +1,60 @@
+//! Serving until told to end: reloads on SIGHUP, drains on SIGTERM, tells systemd.
+
+use nekoindexer::{
+    settings,
+    signals::{self, Hangup, Hangups},
+};
+
+use super::{
+    args::{Args, NodeArgs},
+    hosting::Hosted,
+    output::Output,
+    stop::Stop,
+};
+
+/// Serves what is published, until the user or another command ends it.
+pub(super) async fn serve_until(hosted: &Hosted, args: &NodeArgs, output: Output, stop: &mut Stop) {
+    let facts = &hosted.facts;
+    output.note(&format!("serving on {} as {}, Ctrl-C stops", facts.addr(), facts.node));
+    let mut hangups = Hangups::new().ok();
+    signals::ready();
+    loop {
+        let hangup = async {
+            match &mut hangups {
+                Some(hangups) => hangups.next().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = stop.wait() => break,
+            () = hosted.stopped() => break,
+            hangup = hangup => match hangup {
+                Hangup::Reload => signals::reloading(|| output.note(&reload(args))),
+                Hangup::Leave => break,
+            },
+        }
+    }
+    signals::stopping();
+    if stop.is_terminated {
+        tokio::select! {
+            () = hosted.host.peer.drain() => {}
+            () = stop.wait() => {} // the user does not want to wait
+        }
+    }
+}
+
+/// Reads the configuration again; what is wrong changes nothing. Returns what to say.
+fn reload(args: &NodeArgs) -> String {
+    let again =
+        settings::again::<Args>().map_err(|faults| faults.join("; ")).and_then(|Args { node, .. }| {
+            let allowed = args.access.loaded.allowed.load(node.access.allow.as_deref());
+            allowed.map_err(|error| error.to_string()).map(|changed| (changed, node.indexer == args.indexer))
+        });
+    match again {
+        Ok(((new, gone), is_same)) => {
+            let restart = if is_same { "" } else { "; other indexers count after a restart" };
+            format!("configuration read again: list of allowed nodes: {new} added, {gone} removed{restart}")
+        }
+        Err(why) => format!("warning: configuration read again, and everything stays as it was: {why}"),
+    }
+}

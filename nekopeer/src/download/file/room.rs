@@ -1,0 +1,37 @@
+//! Asks whether a large file fits the disk, before anything of it is fetched.
+
+use std::{os::unix::fs::MetadataExt, path::Path};
+
+use crate::storage::StoreError;
+
+/// Size from which the disk is asked, in bytes; a smaller file does little harm on a disk that is full.
+pub(crate) const ASKED_FROM: u64 = 256 * 1024 * 1024;
+/// Unit of the blocks in a file's metadata, whatever the file system.
+const BLOCK_BYTES: u64 = 512;
+
+/// Refuses a file of `size` bytes for the folder of `path`, if fewer are free there. What its `partial` file takes
+/// counts as free. Blocking.
+///
+/// # Errors
+/// `TooLarge`.
+pub(crate) fn refuse_too_large(path: &Path, partial: &Path, size: u64) -> Result<(), StoreError> {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(disk) = rustix::fs::statvfs(folder) else { return Ok(()) }; // writing tells what is wrong
+    let there = partial.symlink_metadata().map_or(0, |metadata| metadata.blocks() * BLOCK_BYTES);
+    let free = (disk.f_bavail * disk.f_frsize).saturating_add(there);
+    if size <= free { Ok(()) } else { Err(StoreError::TooLarge { path: path.to_owned(), size, free }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        refuse_too_large(&path, &path, 1).unwrap();
+        let error = refuse_too_large(&path, &path, 1 << 60).unwrap_err().to_string();
+        assert!(error.contains("1073741824.0 GiB") && error.contains("are free"), "{error}");
+    }
+}

@@ -1,0 +1,82 @@
+//! What was lost with a catalogue, brought back: versions published here and copies, under the numbers they had.
+
+use nekoproto::{FileName, Version};
+
+use super::{Catalogue, CatalogueError, Entry, schema::META};
+use crate::content::chunker::Chunked;
+
+/// The key of [`META`] that says that a catalogue was lost before this one.
+const LOST: &str = "lost";
+
+/// A file whose bytes are those of a known record.
+pub(crate) struct Restored {
+    pub(crate) entry: Entry,
+    pub(crate) chunked: Chunked,
+    /// Whether it was published here and no indexer is known to list it.
+    pub(crate) is_untold: bool,
+}
+
+impl Catalogue {
+    /// Stores files, and last numbers, below which none is given again, in one transaction. A name that has an entry
+    /// keeps it. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn restore(
+        &self,
+        files: Vec<Restored>,
+        versions: &[(FileName, Version)],
+        floors: &[Entry],
+    ) -> Result<(), CatalogueError> {
+        let write = self.tables.begin()?;
+        for (name, version) in versions {
+            let last = write.version(name)?.map_or(*version, |last| last.max(*version));
+            write.set_version(name, last)?;
+        }
+        floors.iter().try_for_each(|floor| write.put_floor(floor))?;
+        let (mut entries, mut new, mut averages) = (Vec::new(), Vec::new(), Vec::new());
+        for Restored { entry, chunked, is_untold } in files {
+            if self.entry(&entry.record.name)?.is_some() {
+                continue;
+            }
+            if entry.stores_manifest() {
+                write.put_manifest(&entry.record.manifest, &chunked.manifest, &chunked.outboard)?;
+            }
+            if self.is_own(&entry) {
+                averages.push((entry.record.name.clone(), chunked.average));
+            }
+            new.extend(is_untold.then(|| entry.record.clone()));
+            entries.push(entry);
+        }
+        write.set_averages(averages.iter().map(|(name, average)| (name, *average)))?;
+        self.commit_published(write, new, entries)
+    }
+
+    /// Notes whether an earlier catalogue was lost, and nothing was brought back yet. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn set_lost(&self, is_lost: bool) -> Result<(), CatalogueError> {
+        let write = self.tables.begin()?;
+        write.with(META, |meta| match is_lost {
+            true => meta.insert(LOST, [].as_slice()).map(drop),
+            false => meta.remove(LOST).map(drop),
+        })?;
+        self.tables.commit(write)
+    }
+
+    /// Whether an earlier catalogue was lost, and nothing was brought back yet. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn is_lost(&self) -> Result<bool, CatalogueError> {
+        self.tables.is_lost()
+    }
+}
+
+impl super::tables::Tables {
+    /// See [`Catalogue::is_lost`].
+    pub(super) fn is_lost(&self) -> Result<bool, CatalogueError> {
+        Ok(self.read(META, LOST, |_| ())?.is_some())
+    }
+}

@@ -1,0 +1,150 @@
+//! Private networks, lists of allowed nodes, and indexers that fail, with real programs.
+
+use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt};
+
+use serde_json::Value;
+
+use crate::{
+    common::http::Client,
+    program::{Home, Running, until},
+};
+
+/// A file with a secret, which nobody else may read.
+fn secret(home: &Home, name: &str, byte: &str) -> String {
+    let path = home.write(name, byte.repeat(64) + "\n");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    path.display().to_string()
+}
+
+/// A peer that serves, with an indexer in its process.
+struct WithIndexer {
+    home: Home,
+    running: Running,
+    indexer: String,
+}
+
+fn with_indexer(flags: &[&str]) -> WithIndexer {
+    let home = Home::with(&[]);
+    let mut running = home.start(&[&["serve", "--discover", "127.0.0.1:0"], flags].concat());
+    let started = running.err_line("started one at ");
+    let (_, indexer) = started.split_once("started one at ").unwrap();
+    let indexer = indexer.split(';').next().unwrap().to_owned();
+    running.err_line("serving on");
+    WithIndexer { home, running, indexer }
+}
+
+#[test]
+fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
+    let files = Home::with(&[]);
+    let (right, wrong) = (secret(&files, "right", "a"), secret(&files, "wrong", "b"));
+    let mut inside = with_indexer(&["--network-secret", &right]);
+    inside.home.write("f", "x");
+    inside.home.done(&["share", "f"]);
+    let asks =
+        |flags: &[&str]| Home::with(&["--indexer", &inside.indexer]).run(&[flags, &["query", "f"]].concat());
+    asks(&[])
+        .failed_with(3, &["its network is private: give the network's secret with --network-secret FILE"]);
+    inside.running.err_line("it gave no secret, and this network has one");
+    asks(&["--network-secret", &wrong]).failed_with(3, &["its network has another secret"]);
+    inside.running.err_line("it has another network secret");
+    assert_eq!(asks(&["--network-secret", &right]).code, Some(0));
+
+    let by_variable = Home::with(&["--indexer", &inside.indexer]);
+    let mut command = by_variable.command(["query", "f"]);
+    command.env("NEKO_NETWORK_SECRET_VALUE", "a".repeat(64));
+    assert_eq!(Running::start(command).wait().code, Some(0));
+
+    fs::set_permissions(&right, fs::Permissions::from_mode(0o644)).unwrap();
+    asks(&["--network-secret", &right]).failed_with(2, &["chmod 600"]);
+}
+
+#[test]
+fn secret_is_shown_by_no_command_and_no_door_and_files_ask_for_the_token() {
+    let files = Home::with(&[]);
+    let path = secret(&files, "secret", "s3cr3t-");
+    let text = fs::read_to_string(&path).unwrap().trim().to_owned();
+    let mut inside = with_indexer(&["--network-secret", &path, "--http", "0.0.0.0:0", "--log", "trace"]);
+    let http = inside.running.out_line("http on http://");
+    let port = http.trim_end_matches('/').rsplit(':').next().unwrap();
+    let http: SocketAddr = format!("127.0.0.1:{port}").parse().unwrap();
+    inside.home.write("f", "x");
+    let said = inside.home.done(&["share", "f"]);
+    let checked = inside.home.done(&["config", "check", "--network-secret", &path]);
+    for ended in [said, checked, inside.home.done(&["status", "--json"])] {
+        assert!(!format!("{ended:?}").contains(&text), "{ended:?}");
+    }
+    for route in ["/status", "/metrics", "/"] {
+        let answer = Client::new(http).ask("GET", route, &[]);
+        assert_eq!(answer.status, 200, "{route}");
+        assert!(!String::from_utf8_lossy(&answer.body).contains(&text), "{route}");
+    }
+    assert_eq!(Client::new(http).ask("GET", "/f/f", &[]).status, 401);
+    let token = String::from_utf8(inside.home.read(".neko/http.token")).unwrap();
+    let bearer = format!("authorization: Bearer {}", token.trim());
+    assert_eq!(Client::new(http).ask("GET", "/f/f", &[&bearer]).body, b"x");
+    assert!(!inside.running.said().contains(&text));
+}
+
+#[test]
+fn files_need_no_token_on_loopback() {
+    let files = Home::with(&[]);
+    let path = secret(&files, "secret", "a");
+    let mut inside = with_indexer(&["--network-secret", &path, "--http", "127.0.0.1:0"]);
+    let http = inside.running.out_line("http on http://");
+    let http = http.trim_start_matches("http on http://").trim_end_matches('/').parse().unwrap();
+    inside.home.write("f", "x");
+    inside.home.done(&["share", "f"]);
+    assert_eq!(Client::new(http).ask("GET", "/f/f", &[]).body, b"x");
+}
+
+#[test]
+fn node_that_is_taken_off_the_list_is_refused_after_a_reload() {
+    let (files, reader) = (Home::with(&[]), Home::with(&[]));
+    let id = reader.done(&["id"]).out[0].clone();
+    assert_eq!(id, reader.done(&["id"]).out[0], "it stays");
+    let list = files.write("allow", format!("# the lab\n{id} # the reader\n"));
+    let mut sharer = with_indexer(&["--allow", &list.display().to_string()]);
+    let asks = || reader.run(&["--indexer", &sharer.indexer, "query", "nothing"]);
+    asks().failed_with(1, &[]);
+
+    fs::write(&list, "no id\n").unwrap();
+    sharer.running.signal("HUP");
+    sharer.running.err_line("everything stays as it was");
+    asks().failed_with(1, &[]);
+
+    fs::write(&list, "").unwrap();
+    sharer.running.signal("HUP");
+    sharer.running.err_line("0 added, 1 removed");
+    asks().failed_with(3, &["not on its list of allowed nodes"]);
+}
+
+#[test]
+fn empty_name_of_a_network_is_refused() {
+    let ended = Home::with(&[]).run(&["--network", "", "ls"]);
+    assert!(ended.code == Some(2) && ended.err[0].contains("a network needs a name"), "{ended:?}");
+}
+
+/// What the second indexer lists is found while the first is stopped, and after it was killed.
+#[test]
+fn peer_with_two_indexers_goes_on_with_one() {
+    let (first, second) = (with_indexer(&[]), with_indexer(&[]));
+    let both = format!("{},{}", first.indexer, second.indexer);
+    let sharer = Home::with(&["--indexer", &both]);
+    sharer.write("f", "x");
+    let _sharing = sharer.share(&["f"]);
+    let reader = Home::with(&["--indexer", &both]);
+    let mut serving = reader.serve(&[]);
+    serving.err_line("serving on");
+    let asks = || -> Value { reader.done(&["query", "f", "--json"]).json() };
+    assert_eq!(asks()["complete"], true);
+
+    first.running.signal("STOP");
+    for _ in 0..2 {
+        assert_eq!(asks()["complete"], false, "one did not answer");
+    }
+    first.running.signal("CONT");
+    until(&mut serving, "the first answers again", || asks()["complete"] == true);
+    first.running.signal("KILL");
+    until(&mut serving, "the first is gone", || asks()["complete"] == false);
+    assert_eq!(asks()["hits"][0]["name"], "f");
+}

@@ -1,0 +1,169 @@
+//! Sources that hardly send, do not answer, are busy, or promise more than fits: a download ends soon, and says why.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use crate::{
+    common::{
+        Goods, Holder, MIB, Node, ScriptedReply, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
+        indexer, name, peer,
+    },
+    program,
+};
+use nekoindexer::IndexerHandle;
+use nekopeer::{DownloadError, DownloadOptions, Progress, StoreError};
+use nekoproto::{DataRequest, FetchRefusal, limits::FILE_BYTES_MAX};
+
+/// A byte a second.
+const TRICKLE: Duration = Duration::from_secs(1);
+
+/// An indexer, a reader, and a holder of `goods` that replies as `script` says.
+async fn stage(
+    goods: &Goods,
+    script: impl Fn(&Goods, &DataRequest) -> ScriptedReply + Send + Sync + 'static,
+) -> (IndexerHandle, Node, crate::common::Folder, Holder) {
+    let indexer = indexer(&[]).await;
+    let (to, reader) = peer(&[indexer.local_addr()]).await;
+    let holder = holder(&indexer, 1, goods, script).await;
+    (indexer, reader, to, holder)
+}
+
+async fn holder(
+    indexer: &IndexerHandle,
+    seed: u8,
+    goods: &Goods,
+    script: impl Fn(&Goods, &DataRequest) -> ScriptedReply + Send + Sync + 'static,
+) -> Holder {
+    let known = goods.clone();
+    let holder = Holder::begin(identity(seed), move |request| script(&known, request));
+    holder.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+    holder
+}
+
+fn goods() -> Goods {
+    Goods::new(&identity(1), "a", 1, bytes(1, MIB))
+}
+
+fn data_trickles(goods: &Goods, request: &DataRequest) -> ScriptedReply {
+    match request {
+        DataRequest::Get { .. } => goods.honest(request).trickling(TRICKLE),
+        _ => goods.honest(request),
+    }
+}
+
+fn manifest_trickles(goods: &Goods, request: &DataRequest) -> ScriptedReply {
+    match request {
+        DataRequest::Manifest(_) => goods.honest(request).trickling(TRICKLE),
+        _ => goods.honest(request),
+    }
+}
+
+/// Asserts that the download ends within `limit`, and that before the user is told what it waits for; returns why.
+async fn gives_up(reader: &Node, limit: Duration) -> String {
+    let (began, progress) = (Instant::now(), Arc::new(Progress::default()));
+    let file = name("a");
+    let downloading = reader.peer.download(&file, DownloadOptions::default(), &progress);
+    let told = eventually(async || progress.waiting_for());
+    let (ended, told) = tokio::join!(downloading, told);
+    assert!(told.contains("waiting for") && told.contains("source"), "{told}");
+    assert!(began.elapsed() < limit, "{:?}", began.elapsed());
+    assert_eq!(progress.waiting_for(), None);
+    ended.unwrap_err().to_string()
+}
+
+#[tokio::test]
+async fn sole_holder_that_trickles_is_given_up() {
+    in_time(async {
+        let (_indexer, reader, _to, _holder) = stage(&goods(), data_trickles).await;
+        let why = gives_up(&reader, Duration::from_secs(30)).await;
+        assert!(why.contains("no source sent anything of use for 20 s"), "{why}");
+        assert!(why.contains("less than 4 KiB/s"), "{why}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn sole_holder_whose_manifest_trickles_is_given_up() {
+    in_time(async {
+        let (_indexer, reader, _to, _holder) = stage(&goods(), manifest_trickles).await;
+        let why = gives_up(&reader, Duration::from_secs(20)).await;
+        assert!(why.contains("less than 4 KiB/s"), "{why}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn holder_that_trickles_does_not_delay_others() {
+    in_time(async {
+        for trickles in [data_trickles, manifest_trickles] {
+            let goods = goods();
+            let (indexer, reader, to, _slow) = stage(&goods, trickles).await;
+            let _honest = holder(&indexer, 2, &goods, Goods::honest).await;
+            let done = reader.get("a").await.unwrap();
+            assert!(to.read("a") == goods.bytes);
+            assert!(done.took < Duration::from_secs(8), "{:?}", done.took);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn busy_source_is_asked_again_and_is_no_failure() {
+    in_time(async {
+        for len in [CHUNK_BYTES / 2, MIB] {
+            let goods = Goods::new(&identity(1), "a", 1, bytes(1, len));
+            let left = AtomicUsize::new(8);
+            let (_indexer, reader, to, _holder) = stage(&goods, move |goods, request| {
+                let is_busy =
+                    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+                if is_busy.is_ok() {
+                    ScriptedReply::refusal(FetchRefusal::Busy)
+                } else {
+                    goods.honest(request)
+                }
+            })
+            .await;
+            reader.get("a").await.unwrap();
+            assert!(to.read("a") == goods.bytes);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn file_larger_than_the_disk_is_refused_before_its_manifest_is_fetched() {
+    in_time(async {
+        let goods = Goods::with(&identity(1), "a", 1, bytes(1, MIB), |record| record.size = FILE_BYTES_MAX);
+        let (_indexer, reader, to, mut holder) = stage(&goods, Goods::honest).await;
+        let disk = rustix::fs::statvfs(to.path("")).unwrap();
+        if disk.f_bavail * disk.f_frsize >= FILE_BYTES_MAX {
+            return; // it fits
+        }
+        let error = reader.get("a").await.unwrap_err();
+        assert!(matches!(error, DownloadError::Store(StoreError::TooLarge { .. })), "{error}");
+        assert!(error.to_string().contains("1024.0 GiB"), "{error}");
+        assert!(holder.asked.try_recv().is_err() && to.partials().is_empty());
+    })
+    .await;
+}
+
+#[test]
+fn stopped_sharer_is_named_and_given_up() {
+    let (_indexers, from, to) = program::two_homes();
+    from.write("a", b"some bytes");
+    let sharer = from.share(&["a"]);
+    sharer.signal("STOP");
+    let began = Instant::now();
+    let mut getting = to.start(&["get", "a"]);
+    getting.err_line("waiting for a from source");
+    let ended = getting.wait();
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let last = ended.err.last().unwrap();
+    assert!(last.contains("no source sent anything of use") && last.contains("did not answer"), "{ended:?}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}

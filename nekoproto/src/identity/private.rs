@@ -1,0 +1,154 @@
+//! Folders and files that nobody but their owner may change.
+
+use std::{
+    fs::{DirBuilder, File, Metadata, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::{fs::OFlags, io::Errno};
+
+/// Permissions of others to write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Why a folder or file is not used. It is left as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivateError {
+    /// Others may write to it.
+    #[error("others may write to {path}; run: chmod go-w {}", shell_word(.path))]
+    Writable {
+        /// The folder or file.
+        path: PathBuf,
+    },
+    /// The data folder cannot be used.
+    #[error(
+        "cannot use the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
+    )]
+    Io {
+        /// The folder or file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Makes the folder at `path` (mode 0700), and those that lead to it, if it does not exist.
+///
+/// # Errors
+/// It cannot be made, or others may write to it. That others may read it is no error: what is secret in it says so
+/// itself.
+pub fn private_folder(path: &Path) -> Result<(), PrivateError> {
+    let failed = |source| PrivateError::Io { path: path.to_owned(), source };
+    match path.parent() {
+        Some(parent) if !path.exists() => {
+            std::fs::create_dir_all(parent).map_err(failed)?;
+            match DirBuilder::new().mode(0o700).create(path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made.map_err(failed)?,
+            }
+        }
+        _ => {}
+    }
+    let metadata = path.metadata().map_err(failed)?;
+    if !metadata.is_dir() {
+        return Err(failed(io::ErrorKind::NotADirectory.into()));
+    }
+    only_own(path, &metadata)
+}
+
+/// Refuses what others may write to.
+///
+/// # Errors
+/// `Writable`.
+pub fn only_own(path: &Path, metadata: &Metadata) -> Result<(), PrivateError> {
+    match metadata.permissions().mode() & OTHERS_WRITE {
+        0 => Ok(()),
+        _ => Err(PrivateError::Writable { path: path.to_owned() }),
+    }
+}
+
+/// Opens the file at `path` as `options` say, with mode 0600 if it is made. No link is followed, and no pipe waited for.
+///
+/// # Errors
+/// It cannot be opened, or is no file.
+pub fn open_private(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let no_file = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
+    match options.mode(0o600).custom_flags(flags).open(path) {
+        Ok(file) if file.metadata()?.is_file() => Ok(file),
+        Ok(_) => Err(no_file("it is no file")),
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            Err(no_file("it is a symbolic link"))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// `path` as one word of a shell's command.
+#[must_use]
+pub fn shell_word(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+,:@%".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        return text.into_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, create_dir, set_permissions, write};
+
+    use super::*;
+
+    fn set_mode(path: &Path, mode: u32) {
+        set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn folder_is_made_private_and_refused_only_if_others_may_write() {
+        let temp = tempfile::tempdir().unwrap();
+        let made = temp.path().join("a/it's/.neko");
+        private_folder(&made).unwrap();
+        assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        for (mode, is_refused) in
+            [(0o755, false), (0o775, true), (0o757, true), (0o777, true), (0o750, false)]
+        {
+            set_mode(&made, mode);
+            let refused = private_folder(&made).err().map(|error| error.to_string());
+            assert_eq!(refused.is_some(), is_refused, "{mode:o}");
+            let mends =
+                |error: &String| error.contains("run: chmod go-w '") && error.contains(r"it'\''s/.neko'");
+            assert!(refused.iter().all(mends), "{refused:?}");
+        }
+        write(temp.path().join("file"), "").unwrap();
+        assert!(private_folder(&temp.path().join("file")).is_err());
+    }
+
+    #[test]
+    fn links_and_pipes_are_not_opened() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = |name: &str| temp.path().join(name);
+        write(path("victim"), "mine").unwrap();
+        std::os::unix::fs::symlink(path("victim"), path("link")).unwrap();
+        create_dir(path("folder")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path("pipe"),
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        for name in ["link", "folder", "pipe"] {
+            assert!(open_private(&path(name), OpenOptions::new().read(true)).is_err(), "{name}");
+            let mut writing = OpenOptions::new();
+            assert!(
+                open_private(&path(name), writing.read(true).write(true).create(true)).is_err(),
+                "{name}"
+            );
+        }
+        assert!(open_private(&path("victim"), OpenOptions::new().read(true)).is_ok());
+    }
+}

@@ -1,0 +1,169 @@
+//! A connection to an indexer as a peer has one, for what rogue peers register and ask.
+
+use std::{collections::HashMap, net::SocketAddr, ops::Range, sync::Arc};
+
+use tarpc::context::{self, Context};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Order, RogueError, indexer::refused, raw::crowd};
+use crate::{
+    IndexerServiceClient,
+    identity::Identity,
+    limits::{BATCH_MAX, HOLDERS_MAX, NAME_BYTES_MAX},
+    messages::{Held, Hit, Purpose, QueryReply, Records, Refusal, RegisterRequest, Role, Verdict},
+    peer::PeerService,
+    transport::{Endpoint, Listener, control},
+    values::{ContentHash, FileName, List, ManifestHash, Policy, Record, SignedRecord, Version},
+};
+
+/// Bytes of a long name.
+const LONG_NAME_BYTES: usize = 1000;
+const _: () = assert!(LONG_NAME_BYTES <= NAME_BYTES_MAX);
+
+/// Hears what an indexer says, and does nothing about it.
+#[derive(Clone, Debug)]
+pub struct Silent;
+
+impl PeerService for Silent {
+    async fn invalidate(self, _: Context, _: Records) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    async fn confirm(
+        self,
+        _: Context,
+        _: List<Held, BATCH_MAX>,
+    ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
+        Ok(List::new())
+    }
+}
+
+/// A rogue peer: its calls, and the port that it is listed under.
+pub(super) struct Peer {
+    pub(super) client: IndexerServiceClient,
+    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) listener: Listener,
+    pub(super) driver: AbortOnDropHandle<()>,
+}
+
+impl Peer {
+    pub(super) async fn connect(order: &Order) -> Result<Self, RogueError> {
+        let endpoint = order.endpoint(Role::Peer)?;
+        let listener = endpoint.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let connection = endpoint.dial(order.indexer, Purpose::Control, None).await?;
+        let (client, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
+        let driver = AbortOnDropHandle::new(tokio::spawn(driver));
+        let reach = endpoint.identity().fresh_reach([listener.local_addr()]).into_signed();
+        client.introduce(context::current(), reach).await.map_err(refused)?.map_err(refused)?;
+        Ok(Self { client, endpoint, listener, driver })
+    }
+
+    /// Registers a batch of records as a complete holder; what is not listed is not.
+    pub(super) async fn register(&self, records: Vec<SignedRecord>) -> Result<(), RogueError> {
+        let request = RegisterRequest { records: List::first_of(records), announce: false, partial: false };
+        let reply = self.client.register(context::current(), request).await;
+        reply.map_err(refused)?.map(drop).map_err(refused)
+    }
+
+    /// What the network knows of the names in the order.
+    pub(super) async fn hits(&self, order: &Order) -> Result<Vec<Hit>, RogueError> {
+        let mut hits = Vec::new();
+        for name in &order.names {
+            let name = FileName::new(name).map_err(refused)?;
+            let request = crate::messages::QueryRequest::new(crate::values::MsgId::random(), name, 3);
+            let reply = self.client.query(context::current(), request).await;
+            hits.extend(reply.map_err(refused)?.map_err(refused)?.hits);
+        }
+        Ok(hits)
+    }
+
+    pub(super) async fn ended(self) {
+        drop(self.driver.await);
+    }
+}
+
+/// A record of a made-up file of `origin`, signed.
+pub(super) fn record(
+    origin: &Identity,
+    name: FileName,
+    size: u64,
+    content: ContentHash,
+    manifest: ManifestHash,
+) -> Result<SignedRecord, RogueError> {
+    let (policy, version) = (Policy::default(), Version::FIRST);
+    let record =
+        Record { origin: origin.id(), name, version, size, content, manifest, policy, published_ms: 0 };
+    Ok(record.sign(origin).map_err(refused)?.to_signed())
+}
+
+/// The n-th long name.
+pub(super) fn long_name(kind: &str, n: usize) -> Option<FileName> {
+    let start = format!("rogue/{kind}-{n}/");
+    let middle = format!("{}/", "x".repeat(200)).repeat(4);
+    let end = "y".repeat(LONG_NAME_BYTES - start.len() - middle.len());
+    FileName::new(&[start, middle, end].concat()).ok()
+}
+
+/// Records of these long names. An indexer lists what an origin itself registers: one signature does for all.
+pub(super) fn long_records(
+    origin: &Identity,
+    kind: &str,
+    numbers: Range<usize>,
+) -> Result<Vec<SignedRecord>, RogueError> {
+    let (content, manifest) = (ContentHash::from_bytes([1; 32]), ManifestHash::from_bytes([2; 32]));
+    let first = long_name(kind, numbers.start).ok_or(RogueError::Lacks("a name"))?;
+    let first = record(origin, first, 1, content, manifest)?;
+    let named = |n| Some(Record { name: long_name(kind, n)?, ..first.unverified().clone() });
+    let signed = |record| SignedRecord::new(record, *first.signature());
+    Ok(numbers.filter_map(named).map(signed).collect())
+}
+
+/// Answers to the names in the order: the true records, held by nobody who is there.
+pub(super) async fn false_hits(order: &Order) -> Result<HashMap<FileName, QueryReply>, RogueError> {
+    let third = order.third.ok_or(RogueError::Lacks("a third party"))?;
+    let hits = Peer::connect(order).await?.hits(order).await?;
+    let reply = |hit: Hit| {
+        let name = hit.record.unverified().name.clone();
+        let holder = |_| crate::messages::ListedHolder::new(Identity::generate().fresh_reach([third]));
+        let holders = (0..HOLDERS_MAX).map(holder);
+        let hit = Hit { record: hit.record, holders: List::first_of(holders) };
+        (name, QueryReply { hits: List::first_of([hit]), complete: true, messages: 0 })
+    };
+    Ok(hits.into_iter().map(reply).collect())
+}
+
+/// Registers this many long names.
+pub(super) async fn names(order: &Order, count: usize) -> Result<(), RogueError> {
+    let order = order.clone();
+    crowd(1, move |_| {
+        let order = order.clone();
+        async move {
+            let peer = Peer::connect(&order).await?;
+            for first in (0..count).step_by(BATCH_MAX) {
+                let records = long_records(peer.endpoint.identity(), "names", first..first + BATCH_MAX)?;
+                peer.register(records).await?;
+            }
+            peer.ended().await;
+            Ok(())
+        }
+    })
+    .await
+}
+
+/// This many peers register a file of their own under one name.
+pub(super) async fn origins(order: &Order, count: usize) -> Result<(), RogueError> {
+    let order = order.clone();
+    crowd(count, move |n| {
+        let order = order.clone();
+        async move {
+            let peer = Peer::connect(&order).await?;
+            let name = FileName::new(&order.bait).map_err(refused)?;
+            let content = ContentHash::from_bytes([u8::try_from(n).unwrap_or(0); 32]);
+            let manifest = ManifestHash::from_bytes([2; 32]);
+            peer.register(vec![record(peer.endpoint.identity(), name, 1, content, manifest)?]).await?;
+            peer.ended().await;
+            Ok(())
+        }
+    })
+    .await
+}

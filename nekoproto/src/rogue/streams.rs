@@ -1,0 +1,61 @@
+//! Rogue readers: they hold a peer's turns and sockets.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::sleep,
+};
+
+use super::{
+    Order, RogueError,
+    peer::Peer,
+    raw::{crowd, message},
+};
+use crate::{
+    messages::{ByteRange, DataRequest, Purpose, Role},
+    values::List,
+};
+
+/// Bytes of one request.
+const REQUEST_BYTES: u64 = 32 << 20;
+/// Bytes that are read each second.
+const READ_BYTES: usize = 4000;
+
+/// Each asks for much of the first file in the order, and reads slowly.
+pub(super) async fn slow_readers(order: &Order, count: usize) -> Result<(), RogueError> {
+    let first = Order { names: order.names.iter().take(1).cloned().collect(), ..order.clone() };
+    let hits = Peer::connect(order).await?.hits(&first).await?;
+    let record = hits.into_iter().next().ok_or(RogueError::Lacks("a file"))?.record.unverified().clone();
+    let ranges = List::first_of([ByteRange { offset: 0, len: REQUEST_BYTES.min(record.size) }]);
+    let request = message(&DataRequest::Get { content: record.content, ranges })?;
+    let (addr, endpoint) = (order.peer()?, order.endpoint(Role::Peer)?);
+    crowd(count, move |_| {
+        let (request, endpoint) = (request.clone(), endpoint.clone());
+        async move {
+            let mut io = endpoint.dial(addr, Purpose::Data, None).await?.io;
+            io.write_all(&request).await?;
+            io.flush().await?;
+            let mut some = vec![0; READ_BYTES];
+            while io.read(&mut some).await? > 0 {
+                sleep(Duration::from_secs(1)).await;
+            }
+            Ok(())
+        }
+    })
+    .await
+}
+
+/// Each is opened, and asks for nothing.
+pub(super) async fn idle(order: &Order, count: usize) -> Result<(), RogueError> {
+    let (addr, endpoint) = (order.peer()?, order.endpoint(Role::Peer)?);
+    crowd(count, move |_| {
+        let endpoint = endpoint.clone();
+        async move {
+            let mut io = endpoint.dial(addr, Purpose::Data, None).await?.io;
+            while io.read(&mut [0; 64]).await? > 0 {}
+            Ok(())
+        }
+    })
+    .await
+}

@@ -1,0 +1,190 @@
+//! [`Access`]: who may be connected to, in either direction.
+
+use std::{
+    collections::HashSet,
+    fs,
+    future::poll_fn,
+    io,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::secret::NetworkSecret;
+use crate::{limits::ALLOWED_MAX, values::NodeId};
+
+/// Who may be connected to: everybody unless told otherwise. Clones share the list of allowed nodes.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    /// What both ends of every connection have to know, in a private network.
+    pub secret: Option<NetworkSecret>,
+    /// The nodes that connections are made with.
+    pub allowed: Allowed,
+}
+
+/// The nodes that connections are made with: all, or those of a list that may be replaced. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Allowed {
+    list: watch::Sender<Option<Arc<HashSet<NodeId>>>>,
+    /// The nodes of this process: one may connect to the other, as a peer does to the indexer that it started.
+    own: Arc<Mutex<HashSet<NodeId>>>,
+}
+
+/// Why a list of nodes cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum AllowError {
+    /// The file cannot be read.
+    #[error("cannot read the list of allowed nodes in {path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A line is not a node's id.
+    #[error(
+        "{path}:{line}: {text:?} is no node's id: expected 64 hexadecimal digits, as the command `id` prints them"
+    )]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The number of the line, from 1.
+        line: usize,
+        /// What it says.
+        text: String,
+    },
+    /// The list is too long.
+    #[error("{0} names more than {ALLOWED_MAX} nodes")]
+    TooMany(PathBuf),
+}
+
+impl Default for Allowed {
+    fn default() -> Self {
+        Self { list: watch::Sender::new(None), own: Arc::default() }
+    }
+}
+
+impl Allowed {
+    /// Whether connections with `node` are allowed.
+    #[must_use]
+    pub fn admits(&self, node: NodeId) -> bool {
+        self.list.borrow().as_ref().is_none_or(|list| list.contains(&node) || self.own.lock().contains(&node))
+    }
+
+    /// `node` is of this process, and always allowed.
+    pub(super) fn admit_own(&self, node: NodeId) {
+        self.own.lock().insert(node);
+    }
+
+    /// From now on the nodes in the file at `path` are allowed, or all if there is no file. Connections with others end.
+    /// Returns how many nodes were put in and how many taken out.
+    ///
+    /// # Errors
+    /// The file cannot be used. The list stays as it was.
+    pub fn load(&self, path: Option<&Path>) -> Result<(usize, usize), AllowError> {
+        let list = path.map(read).transpose()?.map(Arc::new);
+        let old = self.list.send_replace(list.clone()).unwrap_or_default();
+        let new = list.unwrap_or_default();
+        Ok((new.difference(&old).count(), old.difference(&new).count()))
+    }
+
+    /// Runs `work`, what is done for a connection with `node`, until it is done or `node` is not allowed any more.
+    pub(super) async fn while_admitted(&self, node: NodeId, work: impl Future<Output = ()>) {
+        let (mut list, seen) = (self.list.subscribe(), self.list.subscribe());
+        let mut work = pin!(work);
+        while self.admits(node) {
+            let mut seen = seen.clone();
+            seen.mark_unchanged();
+            let mut changes = pin!(list.changed());
+            let mut is_awaited = false;
+            // Polled once, `changes` wakes this task; the work is polled far more often than lists change.
+            let is_done = poll_fn(|cx| {
+                if !is_awaited || seen.has_changed().unwrap_or(true) {
+                    is_awaited = true;
+                    if changes.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(false);
+                    }
+                }
+                work.as_mut().poll(cx).map(|()| true)
+            });
+            if is_done.await {
+                return;
+            }
+        }
+    }
+}
+
+/// The nodes of a file: one id a line, `#` begins a comment.
+fn read(path: &Path) -> Result<HashSet<NodeId>, AllowError> {
+    let text =
+        fs::read_to_string(path).map_err(|source| AllowError::File { path: path.to_owned(), source })?;
+    let mut nodes = HashSet::new();
+    for (at, line) in text.lines().enumerate() {
+        let id = line.split_once('#').map_or(line, |(id, _)| id).trim();
+        if id.is_empty() {
+            continue;
+        }
+        let wrong =
+            |_| AllowError::Line { path: path.to_owned(), line: at + 1, text: id.chars().take(80).collect() };
+        nodes.insert(id.parse().map_err(wrong)?);
+        if nodes.len() > ALLOWED_MAX {
+            return Err(AllowError::TooMany(path.to_owned()));
+        }
+    }
+    Ok(nodes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(byte: u8) -> NodeId {
+        NodeId::from_bytes([byte; 32])
+    }
+
+    #[test]
+    fn list_is_read_with_comments_and_replaced_as_a_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("allow");
+        fs::write(&path, format!("# the lab\n{}  # desk\n\n\t{}\n", node(1), node(2))).unwrap();
+        let allowed = Allowed::default();
+        assert!(allowed.admits(node(3)), "without a list all are allowed");
+        assert_eq!(allowed.load(Some(&path)).unwrap(), (2, 0));
+        assert!(allowed.admits(node(1)) && allowed.admits(node(2)) && !allowed.admits(node(3)));
+        fs::write(&path, node(3).to_string()).unwrap();
+        assert_eq!(allowed.clone().load(Some(&path)).unwrap(), (1, 2));
+        assert!(allowed.admits(node(3)) && !allowed.admits(node(1)), "a clone shares the list");
+    }
+
+    #[test]
+    fn bad_line_is_named_and_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("allow");
+        fs::write(&path, node(1).to_string()).unwrap();
+        let allowed = Allowed::default();
+        allowed.load(Some(&path)).unwrap();
+        fs::write(&path, format!("{}\nnot a key\n", node(2))).unwrap();
+        let error = allowed.load(Some(&path)).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{}:2: \"not a key\"", path.display())), "{error}");
+        assert!(allowed.admits(node(1)) && !allowed.admits(node(2)));
+    }
+
+    #[tokio::test]
+    async fn whoever_is_taken_off_the_list_is_told_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("allow");
+        let allowed = Allowed::default();
+        let mut waits = Box::pin(allowed.while_admitted(node(1), std::future::pending()));
+        assert!(futures::poll!(&mut waits).is_pending());
+        fs::write(&path, node(1).to_string()).unwrap();
+        allowed.load(Some(&path)).unwrap();
+        assert!(futures::poll!(&mut waits).is_pending());
+        fs::write(&path, "").unwrap();
+        allowed.load(Some(&path)).unwrap();
+        waits.await;
+    }
+}

@@ -1,0 +1,120 @@
+//! Connections to where a node is said to be: few, until it has proven its key there.
+//!
+//! Whoever names holders may name addresses of others. So that no crowd of readers is sent to somebody who has nothing to
+//! do with it, an address that does not prove the key that is expected there is left alone for a while.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::error::ConnectError;
+use crate::values::NodeId;
+
+/// Connections to one address, open or failed, before the expected key is proven there.
+const UNPROVEN_MAX: usize = 2;
+/// How long an address is left alone after that many.
+const LEFT_ALONE_FOR: Duration = Duration::from_secs(30);
+/// Addresses that are remembered.
+const ADDRESSES_MAX: usize = 4096;
+
+/// What is known of addresses.
+#[derive(Debug, Default)]
+pub(super) struct Unproven(Mutex<HashMap<SocketAddr, Arc<Address>>>);
+
+#[derive(Debug)]
+struct Address {
+    /// A place for each connection before the key is proven; others wait.
+    places: Semaphore,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    /// Who was found there last.
+    node: Option<NodeId>,
+    /// Connections on which nobody proved the key that was expected.
+    failed: usize,
+    last: Instant,
+}
+
+impl Unproven {
+    fn address(&self, addr: SocketAddr, now: Instant) -> Arc<Address> {
+        let mut known = self.0.lock();
+        if known.len() >= ADDRESSES_MAX && !known.contains_key(&addr) {
+            known.retain(|_, address| Arc::strong_count(address) > 1 || address.is_left_alone(now));
+            if known.len() >= ADDRESSES_MAX {
+                known.clear(); // so many at once were named by somebody for no good
+            }
+        }
+        let seen = Mutex::new(Seen { node: None, failed: 0, last: now });
+        let fresh = || Arc::new(Address { places: Semaphore::new(UNPROVEN_MAX), seen });
+        Arc::clone(known.entry(addr).or_insert_with(fresh))
+    }
+}
+
+impl Address {
+    fn is_left_alone(&self, now: Instant) -> bool {
+        let mut seen = self.seen.lock();
+        if now.saturating_duration_since(seen.last) >= LEFT_ALONE_FOR {
+            seen.failed = 0;
+        }
+        seen.failed >= UNPROVEN_MAX
+    }
+
+    fn is_of(&self, node: NodeId) -> bool {
+        self.seen.lock().node == Some(node)
+    }
+
+    fn note(&self, found: Option<NodeId>, failed: bool) {
+        let mut seen = self.seen.lock();
+        seen.node = found.or(seen.node);
+        seen.failed += usize::from(failed);
+        seen.last = Instant::now();
+    }
+}
+
+/// Notes a failure when it is dropped before the end.
+struct Failing<'a>(Option<&'a Address>);
+
+impl Drop for Failing<'_> {
+    fn drop(&mut self) {
+        if let Some(address) = self.0 {
+            address.note(None, true);
+        }
+    }
+}
+
+impl Unproven {
+    /// Runs `dial`, which connects to `node` at `addr`, unless that address is left alone.
+    pub(super) async fn guard<T>(
+        &self,
+        addr: SocketAddr,
+        node: NodeId,
+        dial: impl Future<Output = Result<T, ConnectError>>,
+    ) -> Result<T, ConnectError> {
+        let address = self.address(addr, Instant::now());
+        if address.is_of(node) {
+            return dial.await;
+        }
+        let _place = address.places.acquire().await; // it is never closed
+        if !address.is_of(node) && address.is_left_alone(Instant::now()) {
+            return Err(ConnectError::LeftAlone(addr));
+        }
+        let mut failing = Failing(Some(&address));
+        let dialed = dial.await;
+        failing.0 = None;
+        match &dialed {
+            Ok(_) => address.note(Some(node), false),
+            Err(ConnectError::Unreachable { .. }) => {} // nobody was bothered
+            Err(ConnectError::OtherNode { found, .. }) => address.note(Some(*found), true),
+            Err(_) => address.note(None, true),
+        }
+        dialed
+    }
+}

@@ -1,0 +1,195 @@
+//! A small network of real processes that is watched while something is done to it: indexers, a peer that
+//! shares files, readers that get them, and clients that ask at a steady rate.
+
+pub(crate) mod gauge;
+pub mod load;
+
+use std::path::{Path, PathBuf};
+use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::{Context, ensure};
+use nekoproto::{FileName, Identity};
+use tokio::time::{Instant, sleep};
+
+use self::load::{Asker, Load, Target};
+use crate::cluster::client::Client;
+use crate::cluster::deployment::{Deployment, Node};
+use crate::node::{Downloads, PeerOptions, Request, Role, process::Process};
+use crate::plan::workload::sign_record;
+use crate::transfer::files;
+
+/// Files that readers get, one after the other.
+pub(crate) const FILES: usize = 300;
+const FILE_BYTES: u64 = 64 << 10;
+/// The folder that they are published from, and how their names begin.
+const SHARED: &str = "small";
+/// The file that is larger than what sockets hold.
+const LARGE: &str = "large.bin";
+const LARGE_BYTES: u64 = 48 << 20;
+const LINKED_WITHIN: Duration = Duration::from_secs(30);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
+const CLIENTS: usize = 4;
+
+/// Running nodes; dropping it ends them.
+pub(crate) struct Arena {
+    deployment: Deployment,
+    folder: PathBuf,
+    /// The first one is asked, and knows the others as neighbors.
+    pub(crate) indexers: Vec<Node>,
+    pub(crate) peers: Vec<Process>,
+    registered: Vec<Client>,
+    pub(crate) load: Arc<Load>,
+}
+
+impl Arena {
+    /// Starts this number of indexers, with a file registered at each, and clients at the first.
+    pub(crate) async fn start(
+        deployment: &Deployment,
+        folder: &Path,
+        indexers: usize,
+    ) -> anyhow::Result<Self> {
+        let (deployment, folder) = (deployment.clone(), folder.to_owned());
+        let mut nodes = Vec::new();
+        for n in 1..indexers {
+            nodes.push(deployment.indexer(n, Vec::new()).await?);
+        }
+        let neighbors = nodes.iter().map(Node::addr).collect();
+        nodes.insert(0, deployment.indexer(0, neighbors).await?);
+        let askers = (0..CLIENTS).map(|_| Asker::new(nodes[0].addr(), deployment.security)).collect();
+        let load = Arc::new(Load::new(askers));
+        let (peers, registered) = (Vec::new(), Vec::new());
+        let mut arena = Self { deployment, folder, indexers: nodes, peers, registered, load };
+        for n in 0..indexers {
+            let target = arena.register(n, &format!("indexer-{n}/file.bin")).await?;
+            arena.found(&target).await?;
+            arena.load.add(target);
+        }
+        arena.load.add(Target::missing("nobody/file.bin")?);
+        Ok(arena)
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.indexers[0].addr()
+    }
+
+    /// Registers a file at indexer `n`, whether or not it is listed there.
+    pub(crate) async fn register(&mut self, n: usize, name: &str) -> anyhow::Result<Target> {
+        let identity = Identity::generate();
+        let record = sign_record(&identity, name).to_signed();
+        let client = Client::connect(self.indexers[n].addr(), identity, self.deployment.security).await?;
+        // An indexer whose tables are full says so: what is asked then must not be called complete.
+        let _ = client.register(vec![record.clone()]).await;
+        let target = Target::held(record, client.holder);
+        self.registered.push(client);
+        Ok(target)
+    }
+
+    /// Whoever registered last leaves.
+    pub(crate) fn leave(&mut self) {
+        self.registered.pop();
+    }
+
+    /// One more indexer, which calls the first its neighbor; a file is registered there.
+    pub(crate) async fn latecomer(&mut self, name: &str) -> anyhow::Result<Target> {
+        let n = self.indexers.len();
+        let node = self.deployment.indexer(n, vec![self.addr()]).await?;
+        self.indexers.push(node);
+        self.register(n, name).await
+    }
+
+    /// Waits until the clients find this.
+    async fn found(&self, target: &Target) -> anyhow::Result<()> {
+        let deadline = Instant::now() + LINKED_WITHIN;
+        while !self.load.finds(target).await {
+            ensure!(Instant::now() < deadline, "{} is not found", target.name);
+            sleep(LOOK_AGAIN_AFTER).await;
+        }
+        Ok(())
+    }
+
+    /// How peers are started at indexer `n`.
+    pub(crate) fn peers_at(&self, n: usize) -> PeersAt {
+        let (deployment, folder) = (self.deployment.clone(), self.folder.clone());
+        PeersAt { deployment, folder, indexer: self.indexers[n].addr() }
+    }
+
+    /// Starts the peer that shares the files, at the last indexer; their names, the large one first.
+    pub(crate) async fn share(&mut self) -> anyhow::Result<Vec<String>> {
+        let mut peer = self.peers_at(self.indexers.len() - 1).start("seeder").await?;
+        let (shared, large) = (peer.dir.join(SHARED), peer.dir.join(LARGE));
+        let names = tokio::task::spawn_blocking(move || {
+            let size = crate::transfer::scenario::Bulk { size: LARGE_BYTES, sparse: false };
+            files::make(&large, size, 1)?;
+            files::make_small(&shared, FILES, (FILE_BYTES, FILE_BYTES), 2)
+        });
+        let names = names.await??.into_iter().map(|name| format!("{SHARED}/{name}"));
+        for path in [LARGE, SHARED] {
+            peer.call::<(usize, f64)>(&Request::Publish(peer.dir.join(path))).await?;
+        }
+        self.peers.push(peer);
+        Ok([LARGE.to_owned()].into_iter().chain(names).collect())
+    }
+
+    /// A process that does what `role` says.
+    pub(crate) async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {
+        self.deployment.process(label, role).await
+    }
+
+    /// What the system calls the processes of all nodes.
+    pub(crate) fn ids(&self) -> Vec<(String, u32)> {
+        let indexers = (0..).zip(&self.indexers);
+        let indexers =
+            indexers.filter_map(|(n, node)| Some((format!("indexer {n}"), node.of_process(Some)?)));
+        let peers = self.peers.iter().filter_map(|peer| Some((peer.label.clone(), peer.id()?)));
+        indexers.chain(peers).collect()
+    }
+
+    /// Ends all nodes, and removes their files.
+    pub(crate) async fn stop(self) {
+        for peer in self.peers {
+            peer.kill().await;
+        }
+        for node in self.indexers {
+            node.stop().await;
+        }
+        for left in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            // The folder of the run is removed at its end.
+            let _ = fs::remove_dir_all(left.path());
+        }
+    }
+}
+
+/// How peers are started.
+pub(crate) struct PeersAt {
+    deployment: Deployment,
+    folder: PathBuf,
+    indexer: SocketAddr,
+}
+
+impl PeersAt {
+    /// Starts a peer, in a folder that is called as it is.
+    pub(crate) async fn start(&self, label: &str) -> anyhow::Result<Process> {
+        let (dir, indexer) = (self.folder.join(label), self.indexer);
+        let peer = PeerOptions { dir, indexer, cap_up: None, cap_down: None };
+        self.deployment.process(label, Role::Peer(peer)).await
+    }
+}
+
+/// Gets a file of the seeder that `reader` does not have yet, and compares all bytes; `Err`: what went wrong.
+pub(crate) async fn get(reader: &mut Process, seeder_dir: &Path, name: &str) -> anyhow::Result<()> {
+    let request = Request::Download { names: vec![name.to_owned()], at_s: 0.0 };
+    let downloads: Downloads = reader.call(&request).await?;
+    ensure!(downloads.failed.is_empty(), "{}", downloads.failed.join("; "));
+    let [true_one, copy] = [seeder_dir, &reader.dir].map(|dir| dir.join(name));
+    let is_same = move || Ok(files::is_right(&copy, &files::hash(&true_one)?)?);
+    ensure!(crate::transfer::apart(is_same).await?, WRONG);
+    Ok(())
+}
+
+/// What is said of a file that is not what was published.
+pub(crate) const WRONG: &str = "the file is not the one that was published";
+
+/// A name that is allowed.
+pub(crate) fn name(text: &str) -> anyhow::Result<FileName> {
+    FileName::new(text).with_context(|| format!("{text} is no name"))
+}

@@ -1,0 +1,131 @@
+//! What the samples of one attack say, and whether what must hold held. Pure.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::arena::load::{Found, Sample};
+use crate::report::figures::{Figures, rounded};
+use crate::report::median;
+
+/// The parts of a run, as results name them.
+pub const PHASES: [&str; 3] = ["before", "during", "after"];
+/// The most memory of any honest node.
+pub const MEMORY_MIB: f64 = 256.0;
+/// How long after the end of an attack all must be as before.
+pub const RECOVERED_WITHIN: Duration = Duration::from_secs(5);
+/// What is looked at together: all is as before where its median is, and nothing went wrong.
+const WINDOW: Duration = Duration::from_millis(500);
+
+/// The longest p99 in microseconds during an attack, by what it was before.
+fn most_us(before_us: f64) -> f64 {
+    before_us.mul_add(3.0, 5000.0)
+}
+
+/// What clients saw in one part of the run.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Times, of questions without an answer too.
+    pub figures: Figures,
+    /// Wrong answers, and those that falsely call themselves complete.
+    pub wrong: usize,
+    /// Answers that say that something may be missing.
+    pub incomplete: usize,
+    /// Questions without an answer.
+    pub failed: usize,
+}
+
+/// What one run is worth.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    /// Before, during and after the attack.
+    pub phases: [Seen; 3],
+    /// How long after the end of the attack all was as before; `None` if it was not.
+    pub recovered: Option<Duration>,
+    /// What did not hold.
+    pub missed: Vec<String>,
+}
+
+/// How long after `over` the last window ended in which something went wrong or the median took more than `most_us`;
+/// `None` if that was the last one before `end`.
+pub fn recovered(samples: &[Sample], most_us: f64, over: Duration, end: Duration) -> Option<Duration> {
+    let windows = (0..).map(|n| over + WINDOW * n).take_while(|from| *from < end);
+    let is_bad = |from: &Duration| {
+        let within = samples.iter().filter(|sample| (*from..*from + WINDOW).contains(&sample.at));
+        let took = within.clone().map(|sample| sample.took.as_secs_f64() * 1e6);
+        within.clone().any(|sample| sample.found != Found::Right) || median(took) > most_us
+    };
+    let after = windows.filter(is_bad).last().map_or(Duration::ZERO, |from| from + WINDOW - over);
+    Some(after).filter(|after| over + *after < end)
+}
+
+impl Seen {
+    fn of<'a>(samples: impl Iterator<Item = &'a Sample> + Clone) -> Self {
+        let those = |found| samples.clone().filter(|sample| sample.found == found).count();
+        Self {
+            wrong: those(Found::Wrong),
+            incomplete: those(Found::Incomplete),
+            failed: those(Found::Failed),
+            figures: Figures::of(samples.map(|sample| sample.took)),
+        }
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let Self { figures, wrong, incomplete, failed } = self;
+        let (p50_us, p99_us, max_us) = (rounded(figures.p50), rounded(figures.p99), rounded(figures.max));
+        json!({
+            "asked": figures.count, "p50_us": p50_us, "p99_us": p99_us, "max_us": max_us,
+            "wrong": wrong, "incomplete": incomplete, "failed": failed,
+        })
+    }
+
+    const fn faults(&self) -> usize {
+        self.wrong + self.incomplete + self.failed
+    }
+}
+
+impl Judged {
+    /// Judges the samples between four marks: begin, attack, its end, end.
+    pub fn of(samples: &[Sample], [begin, attacked, over, end]: [Duration; 4]) -> Self {
+        let within = |from, to| samples.iter().filter(move |sample| (from..to).contains(&sample.at));
+        let spans = [(begin, attacked), (attacked, over), (over, end)];
+        let phases = spans.map(|(from, to)| Seen::of(within(from, to)));
+        let most = most_us(phases[0].figures.p99);
+        let recovered = recovered(samples, most, over, end);
+        let mut missed = Vec::new();
+        let p99 = phases[1].figures.p99;
+        if p99 > most {
+            missed.push(format!("p99 {:.1} > {:.1} ms", p99 / 1e3, most / 1e3));
+        }
+        let during = |what: fn(&Seen) -> usize| what(&phases[1]) + what(&phases[2]);
+        for (what, count) in [
+            ("wrong", during(|s| s.wrong)),
+            ("incomplete", during(|s| s.incomplete)),
+            ("failed", during(|s| s.failed)),
+        ] {
+            if count > 0 {
+                missed.push(format!("{count} {what}"));
+            }
+        }
+        if recovered.is_none_or(|after| after > RECOVERED_WITHIN) {
+            missed.push("not recovered in time".to_owned());
+        }
+        Self { phases, recovered, missed }
+    }
+
+    /// The longest p99 in microseconds during the attack.
+    pub(crate) fn most_us(&self) -> f64 {
+        most_us(self.phases[0].figures.p99)
+    }
+
+    pub(crate) fn add_bound(&mut self, peak_mib: f64) {
+        if peak_mib > MEMORY_MIB {
+            self.missed.push(format!("memory {peak_mib:.0} MiB"));
+        }
+    }
+
+    /// Answers that were not right since the attack began.
+    pub(crate) fn faults(&self) -> usize {
+        self.phases[1].faults() + self.phases[2].faults()
+    }
+}

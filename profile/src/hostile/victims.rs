@@ -1,0 +1,199 @@
+//! Who is attacked besides those that ask: readers, somebody who takes the bait, a third party.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::{fs, os::unix::fs::MetadataExt, path::Path, path::PathBuf, time::Duration};
+
+use nekoproto::rogue::Attack;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+
+use super::judge::{Judged, RECOVERED_WITHIN};
+use crate::arena::{self, Arena, PeersAt, load::Found};
+use crate::node::{Downloads, Request, locked, process::Process};
+use crate::report::{machine, mib};
+
+/// Files that are got a second.
+const GETS_PER_S: u32 = 8;
+/// A file of 64 KiB that has not come by then has failed.
+const GET_WITHIN: Duration = Duration::from_secs(8);
+/// From the begin of an attack to what honest nodes do because of it.
+const PROVOKED_AFTER: Duration = Duration::from_secs(1);
+/// An honest node that has come is part of the network by then.
+const LINKED_AFTER: Duration = Duration::from_secs(2);
+
+/// All of them.
+pub(super) struct Victims {
+    third: Arc<AtomicUsize>,
+    _counting: AbortOnDropHandle<()>,
+    /// Processes whose memory counts.
+    ids: Arc<Mutex<Vec<u32>>>,
+    seeder: PathBuf,
+    bait: Option<Process>,
+    taking: Option<JoinHandle<(Process, f64, String)>>,
+}
+
+impl Victims {
+    /// A third party listens.
+    pub(super) fn new(third: TcpListener) -> Self {
+        let count = Arc::<AtomicUsize>::default();
+        let counted = Arc::clone(&count);
+        let counting = tokio::spawn(async move {
+            while third.accept().await.is_ok() {
+                counted.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let (ids, seeder) = (<_>::default(), PathBuf::new());
+        let counting = AbortOnDropHandle::new(counting);
+        Self { third: count, _counting: counting, ids, seeder, bait: None, taking: None }
+    }
+
+    /// A reader that gets one file of `names` after the other, and one that will take the bait.
+    pub(super) async fn readers(
+        &mut self,
+        arena: &mut Arena,
+        names: Vec<String>,
+        stop: CancellationToken,
+    ) -> anyhow::Result<JoinHandle<()>> {
+        let start = arena.peers_at(0);
+        let (reader, bait) = (start.start("reader").await?, start.start("bait").await?);
+        let ids = Arc::clone(&self.ids);
+        locked(&ids).extend([&reader, &bait].iter().filter_map(|one| one.id()));
+        self.bait = Some(bait);
+        let seeder = arena.peers.first().map(|peer| peer.dir.clone()).unwrap_or_default();
+        self.seeder.clone_from(&seeder);
+        let mut readers = Readers { start, reader, readers: 1, seeder, ids };
+        let load = Arc::clone(&arena.load);
+        Ok(tokio::spawn(async move {
+            let mut ticks = interval(Duration::from_secs(1) / GETS_PER_S);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            // The large file is for others.
+            for name in names.iter().skip(1) {
+                if stop.run_until_cancelled(ticks.tick()).await.is_none() {
+                    break;
+                }
+                let began = Instant::now();
+                let found = readers.get(name).await;
+                load.note(began, found);
+            }
+        }))
+    }
+
+    /// Does what honest nodes do while the attack goes on: come, publish, or take the bait.
+    pub(super) async fn provoke(
+        &mut self,
+        attack: Attack,
+        arena: &mut Arena,
+        bait: &str,
+        until: Instant,
+    ) -> anyhow::Result<()> {
+        sleep_until(until.min(Instant::now() + PROVOKED_AFTER)).await;
+        let target = match attack {
+            Attack::Crowd => Some(arena.latecomer("latecomer/file.bin").await?),
+            Attack::Origins => Some(arena.register(0, bait).await?),
+            _ => None,
+        };
+        if let Some(target) = target {
+            sleep_until(until.min(Instant::now() + LINKED_AFTER)).await;
+            arena.load.add(target);
+        }
+        if let (Attack::Drip | Attack::Zeros, Some(mut reader)) = (attack, self.bait.take()) {
+            let (load, names) = (Arc::clone(&arena.load), vec![bait.to_owned()]);
+            self.taking = Some(tokio::spawn(async move {
+                loop {
+                    let request = Request::Download { names: names.clone(), at_s: 0.0 };
+                    let said = match reader.call::<Downloads>(&request).await {
+                        Ok(downloads) => downloads.failed.join("; "),
+                        Err(error) => format!("{error:#}"),
+                    };
+                    if Instant::now() >= until || !said.contains("nobody offers") {
+                        return (reader, load.now().as_secs_f64(), said);
+                    }
+                    sleep(Duration::from_millis(200)).await;
+                }
+            }));
+        }
+        Ok(())
+    }
+
+    /// The most memory that one of the readers took.
+    pub(super) fn peak_bytes(&self) -> Option<u64> {
+        locked(&self.ids).iter().filter_map(|pid| machine::peak_bytes(*pid)).max()
+    }
+
+    /// Whether nobody is busy with the bait any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.taking.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// What is worth saying of them; `over_s`: when the attack ended.
+    pub(super) async fn end(mut self, over_s: f64, judged: &mut Judged) -> Vec<String> {
+        let mut notes = Vec::new();
+        let third = self.third.load(Ordering::Relaxed);
+        if third > 0 {
+            notes.push(format!("{third} connections to a third party"));
+        }
+        let Some(taking) = self.taking.take() else { return notes };
+        let dir = self.seeder.with_file_name("bait");
+        notes.push(format!("{:.0} MiB of disk for the bait", mib(disk_bytes(&dir))));
+        if !taking.is_finished() {
+            taking.abort();
+            judged.missed.push("the get of the bait goes on".to_owned());
+            return notes;
+        }
+        if let Ok((_reader, at_s, said)) = taking.await {
+            notes.push(format!(
+                "the get of the bait ended {:+.1} s from the attack's end: {said}",
+                at_s - over_s
+            ));
+            if at_s - over_s > RECOVERED_WITHIN.as_secs_f64() {
+                judged.missed.push("the get of the bait ended too late".to_owned());
+            }
+        }
+        notes
+    }
+}
+
+/// A reader, and the next one when it hangs.
+struct Readers {
+    start: PeersAt,
+    reader: Process,
+    readers: usize,
+    seeder: PathBuf,
+    ids: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Readers {
+    async fn get(&mut self, name: &str) -> Found {
+        match timeout(GET_WITHIN, arena::get(&mut self.reader, &self.seeder, name)).await {
+            Ok(Ok(())) => Found::Right,
+            Ok(Err(error)) if error.to_string() == arena::WRONG => Found::Wrong,
+            Ok(Err(error)) => {
+                crate::commands::note(&format!("a get failed: {error:#}"));
+                Found::Failed
+            }
+            Err(_) => {
+                // Another reader goes on; this one is ended.
+                self.readers += 1;
+                if let Ok(another) = self.start.start(&format!("reader-{}", self.readers)).await {
+                    locked(&self.ids).extend(another.id());
+                    self.reader = another;
+                }
+                Found::Failed
+            }
+        }
+    }
+}
+
+/// Bytes that the files in `dir` take on disk.
+fn disk_bytes(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let of = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(known) if known.is_dir() => disk_bytes(&entry.path()),
+        Ok(known) => known.blocks() * 512,
+        Err(_) => 0,
+    };
+    entries.map(of).sum()
+}

@@ -1,0 +1,259 @@
+//! A small network for a long time: queries, downloads, updates, comings and goings, every answer checked, and
+//! what each process takes meanwhile. What a process takes must not grow once it has warmed up.
+
+pub mod growth;
+
+use std::{fs, path::Path, sync::Arc, time::Duration};
+
+use clap::Args;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use serde_json::json;
+use tokio::time::{Instant, interval, sleep};
+use tokio_util::sync::CancellationToken;
+
+use self::growth::Growth;
+use crate::arena::gauge::{self, Taken};
+use crate::arena::{self, Arena, load::Found};
+use crate::cluster::deployment::Deployment;
+use crate::node::{Request, process::Process};
+use crate::outcome::Fault;
+use crate::plot::{Lines, Picture};
+use crate::report::{Report, Row, Section, Table, figures::Figures, machine, security_name};
+use crate::transfer::folder::Folder;
+
+const INDEXERS: usize = 3;
+const QUERIES_PER_S: u32 = 50;
+/// Of these many looks at the processes a run has at most.
+const LOOKS_MAX: u32 = 600;
+const LOOK_EVERY_MIN: Duration = Duration::from_millis(250);
+/// Share of a run that counts as warm-up.
+const WARM_UP: f64 = 1.0 / 3.0;
+/// The file that changes, and its bytes.
+const CHANGES: &str = "changes.bin";
+const CHANGES_BYTES: usize = 200_000;
+/// Files that a reader gets before it goes.
+const GETS_EACH: usize = 20;
+/// A visitor is found everywhere by then.
+const FOUND_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long, and how much.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Minutes that it runs; a fraction is fine
+    #[arg(long, value_name = "N", default_value_t = 10.0)]
+    pub(crate) minutes: f64,
+    /// Downloads, updates, comings and goings a second, besides queries
+    #[arg(long, value_name = "PER_S", default_value_t = 4)]
+    pub(crate) rate: u32,
+    /// Decides which of them when
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(crate) struct Soaked {
+    /// What each process took, by its label.
+    taken: Vec<(String, Vec<Taken>)>,
+    /// How often each kind of thing was done, and what went wrong.
+    done: [usize; 4],
+    faults: Vec<String>,
+    /// Answers that were right, incomplete, wrong, or missing.
+    found: [usize; 4],
+    figures: Option<Figures>,
+}
+
+/// Runs it until its time is over or it is stopped.
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Soaked, Fault> {
+    let folder = Folder::prepare(None)?;
+    let mut arena = Arena::start(deployment, &folder.path, INDEXERS).await?;
+    let names = arena.share().await?;
+    let keeper = arena.peers_at(1).start("keeper").await?;
+    arena.peers.push(keeper);
+    let lasts = Duration::try_from_secs_f64(options.minutes * 60.0).map_err(anyhow::Error::from)?;
+    let stop = CancellationToken::new();
+    let asking = tokio::spawn(Arc::clone(&arena.load).queries(QUERIES_PER_S, false, stop.clone()));
+    let looking = tokio::spawn(look(arena.ids(), (lasts / LOOKS_MAX).max(LOOK_EVERY_MIN), stop.clone()));
+    let mut soaked = Soaked::default();
+    let reader = arena.peers_at(0).start("reader-0").await?;
+    let mut events =
+        Events { random: StdRng::seed_from_u64(options.seed), reader, names, gets: 0, number: 0 };
+    let mut ticks = interval(Duration::from_secs(1) / options.rate.max(1));
+    crate::commands::note(&format!("soaking for {} min", options.minutes));
+    let until = Instant::now() + lasts;
+    while Instant::now() < until && !deployment.watch.is_stopped() {
+        ticks.tick().await;
+        let kind = events.random.random_range(0..soaked.done.len());
+        soaked.done[kind] += 1;
+        if let Err(fault) = events.happens(kind, &mut arena).await {
+            soaked.faults.push(format!("{fault:#}"));
+        }
+    }
+    stop.cancel();
+    asking.await.map_err(anyhow::Error::from)?;
+    soaked.taken = looking.await.map_err(anyhow::Error::from)?;
+    let samples = arena.load.samples();
+    soaked.found = [Found::Right, Found::Incomplete, Found::Wrong, Found::Failed]
+        .map(|found| samples.iter().filter(|sample| sample.found == found).count());
+    soaked.figures = Some(Figures::of(samples.iter().map(|sample| sample.took)));
+    events.reader.kill().await;
+    arena.stop().await;
+    Ok(soaked)
+}
+
+/// Looks at the processes from time to time until stopped.
+async fn look(
+    ids: Vec<(String, u32)>,
+    every: Duration,
+    stop: CancellationToken,
+) -> Vec<(String, Vec<Taken>)> {
+    let began = Instant::now();
+    let mut taken: Vec<(String, Vec<Taken>)> =
+        ids.iter().map(|(label, _)| (label.clone(), Vec::new())).collect();
+    let mut ticks = interval(every);
+    while stop.run_until_cancelled(ticks.tick()).await.is_some() {
+        for ((_, pid), (_, of)) in ids.iter().zip(&mut taken) {
+            of.extend(gauge::taken(*pid, began.elapsed().as_secs_f64()));
+        }
+    }
+    taken
+}
+
+/// What happens besides queries.
+struct Events {
+    random: StdRng,
+    reader: Process,
+    names: Vec<String>,
+    /// Files that the reader has got.
+    gets: usize,
+    /// Visitors, readers and versions so far.
+    number: usize,
+}
+
+impl Events {
+    async fn happens(&mut self, kind: usize, arena: &mut Arena) -> anyhow::Result<()> {
+        self.number += 1;
+        match kind {
+            0 => self.visit(arena).await,
+            1 => self.update(arena).await,
+            _ => self.get(arena).await,
+        }
+    }
+
+    /// A peer registers a file, is found, and goes.
+    async fn visit(&mut self, arena: &mut Arena) -> anyhow::Result<()> {
+        let at = self.random.random_range(0..INDEXERS);
+        let target = arena.register(at, &format!("visitor-{}/file.bin", self.number)).await?;
+        let until = Instant::now() + FOUND_WITHIN;
+        while !arena.load.finds(&target).await {
+            anyhow::ensure!(Instant::now() < until, "{} is not found", target.name);
+            sleep(Duration::from_millis(20)).await;
+        }
+        arena.leave();
+        Ok(())
+    }
+
+    /// The seeder publishes new bytes, and the keeper gets them.
+    async fn update(&mut self, arena: &mut Arena) -> anyhow::Result<()> {
+        let [seeder, keeper] = &mut arena.peers[..] else { anyhow::bail!("two peers run") };
+        let bytes: Vec<u8> = (0..CHANGES_BYTES).map(|_| self.random.random()).collect();
+        let path = seeder.dir.join(CHANGES);
+        fs::write(&path, bytes)?;
+        seeder.call::<(usize, f64)>(&Request::Publish(path)).await?;
+        arena::get(keeper, &seeder.dir, CHANGES).await
+    }
+
+    /// A reader gets one file after the other, goes, and another comes.
+    async fn get(&mut self, arena: &mut Arena) -> anyhow::Result<()> {
+        if self.gets == GETS_EACH {
+            let another = arena.peers_at(0).start(&format!("reader-{}", self.number)).await?;
+            let mut gone = std::mem::replace(&mut self.reader, another);
+            gone.end().await?;
+            fs::remove_dir_all(&gone.dir)?;
+            self.gets = 0;
+        }
+        self.gets += 1;
+        let name = &self.names[self.random.random_range(1..self.names.len())];
+        arena::get(&mut self.reader, seeder_dir(arena), name).await
+    }
+}
+
+fn seeder_dir(arena: &Arena) -> &Path {
+    arena.peers.first().map_or(Path::new(""), |seeder| &seeder.dir)
+}
+
+impl Soaked {
+    fn growths(&self) -> impl Iterator<Item = (&str, Growth)> {
+        let each = self.taken.iter();
+        each.flat_map(|(label, taken)| Growth::all(taken, WARM_UP).map(move |one| (label.as_str(), one)))
+    }
+
+    /// Nothing grew, and every answer was right.
+    pub(crate) fn is_all_well(&self) -> bool {
+        self.faults.is_empty() && self.found[1..] == [0; 3] && !self.growths().any(|(_, growth)| growth.grows)
+    }
+
+    pub(crate) fn report(&self, options: &Options, deployment: &Deployment) -> Report {
+        let heads = ["process", "what", "after warm-up", "at the end", "growth an hour", "noise", "verdict"];
+        let line = |table: Table, (label, growth): (&str, Growth)| {
+            let verdict = if growth.grows { "**grows**" } else { "steady" };
+            let [first, last, per_hour, noise] = growth.shown();
+            table.line([
+                label.to_owned(),
+                growth.what.to_owned(),
+                first,
+                last,
+                per_hour,
+                noise,
+                verdict.to_owned(),
+            ])
+        };
+        let table = self.growths().fold(Table::new(heads), line);
+        let row = |(label, growth): (&str, Growth)| {
+            Row::named(format!("{label}: {}", growth.what)).and(growth.row())
+        };
+        let [visits, updates, gets, more] = self.done;
+        let [right, incomplete, wrong, failed] = self.found;
+        let faults = self.faults.len();
+        let mut foot = vec![format!(
+            "{visits} visitors, {updates} updates, {} downloads: {faults} failed. {right} right answers to queries, \
+             {incomplete} incomplete, {wrong} wrong, {failed} missing.",
+            gets + more
+        )];
+        foot.extend(self.faults.iter().take(8).cloned());
+        let figures = self.figures.iter().fold(Row::default(), |row, figures| row.times(figures));
+        Report {
+            kind: Some("soak"),
+            head: format!(
+                "{INDEXERS} indexers and peers for {} min, {}, {}.",
+                options.minutes,
+                security_name(deployment.security),
+                machine::in_words()
+            ),
+            sections: vec![Section::of(table, self.growths().map(row).collect())],
+            foot,
+            facts: figures
+                .with(
+                    "answers",
+                    json!({"right": right, "incomplete": incomplete, "wrong": wrong, "failed": failed}),
+                )
+                .with("faults", json!(self.faults))
+                .with("taken", json!(self.taken)),
+            interrupted: deployment.watch.is_stopped(),
+        }
+    }
+
+    /// A chart for each of memory, descriptors and threads.
+    pub(crate) fn picture(&self) -> Picture {
+        let lines = |figure: fn(&Taken) -> f64| -> Lines {
+            let points =
+                |taken: &[Taken]| taken.iter().map(|taken| (taken.at_s / 60.0, figure(taken))).collect();
+            self.taken.iter().map(|(label, taken)| (label.clone(), points(taken))).collect()
+        };
+        crate::plot::proof::over_minutes([
+            ("resident, MiB", lines(|taken| taken.memory_mib)),
+            ("descriptors", lines(|taken| taken.descriptors)),
+            ("threads", lines(|taken| taken.threads)),
+        ])
+    }
+}
