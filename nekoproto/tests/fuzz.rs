@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
 use nekoproto::{
-    DataReply, DataRequest, FileName, Hello, HelloRefusal, Manifest, NetworkName, SignedRecord, Signature,
+    DataReply, DataRequest, FileName, Hello, HelloRefusal, Manifest, NetworkName, Signature, SignedRecord,
     Ticket, codec,
     indexer::{IndexerServiceRequest, IndexerServiceResponse},
     peer::{PeerServiceRequest, PeerServiceResponse},

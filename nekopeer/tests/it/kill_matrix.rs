@@ -162,7 +162,11 @@ impl World {
         self.history.note(&self.reader);
         let newest = &self.history.0[&self.history.newest()];
         assert!(self.history.newest() >= before);
-        assert_eq!(*newest, blake3::hash(&content).to_hex().as_str(), "what was published last is the newest");
+        assert_eq!(
+            *newest,
+            blake3::hash(&content).to_hex().as_str(),
+            "what was published last is the newest"
+        );
         (sharing, content)
     }
 

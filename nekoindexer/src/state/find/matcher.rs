@@ -291,7 +291,10 @@ mod tests {
             let Ok(matcher) = Matcher::new(&search) else { return };
             if matcher.matches(name.as_bytes()) {
                 let needle = matcher.needle();
-                assert!(needle.is_none_or(|needle| needle.find(name.as_bytes()).is_some()), "{pattern:?} {name:?}");
+                assert!(
+                    needle.is_none_or(|needle| needle.find(name.as_bytes()).is_some()),
+                    "{pattern:?} {name:?}"
+                );
             }
         });
     }
