@@ -1,12 +1,13 @@
 //! [`NetworkSecret`]: what the nodes of a private network share, and prove to each other without sending it.
 
 use std::{
-    fmt, fs,
+    fmt,
     io::{self, Read},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
+use super::access::open_at_once;
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 
 /// Makes the key from the secret; it is used for nothing else.
@@ -76,9 +77,7 @@ impl NetworkSecret {
     /// The file cannot be read, others may read it, or its content is no secret.
     pub fn load(path: &Path) -> Result<Self, SecretError> {
         let failed = |source| SecretError::File { path: path.to_owned(), source };
-        // Nobody may ever write to a pipe: opened so, it does not wait.
-        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(failed)?;
+        let file = open_at_once(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
         if !metadata.is_file() {
             return Err(SecretError::NoFile(path.to_owned()));
@@ -109,6 +108,8 @@ impl fmt::Debug for NetworkSecret {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const TEXT: &[u8] = b"0123456789abcdef0123456789abcdef";
