@@ -23,7 +23,7 @@ use super::{
     channel::{Channel, Wanted},
     load::Load,
 };
-use crate::state::standing::{Place, Record, Seated, Standing, place_for};
+use crate::state::standing::{Place, Record, Seated, Standing, place_for, was_busy};
 
 /// How long a member counts as away after its last connection ended.
 pub(crate) const MISSED_FOR: Duration = Duration::from_secs(120);
@@ -79,7 +79,7 @@ impl Neighbor {
             Err(RpcError::DeadlineExceeded) => {
                 let had = until.saturating_duration_since(began);
                 let needs = if self.standing.is_guest() { record.patience() } else { MISSED_FROM };
-                had >= needs && record.missed()
+                had >= needs && !was_busy(until, Instant::now()) && record.missed()
             }
             Err(_) => false, // the connection says what became of it
         }

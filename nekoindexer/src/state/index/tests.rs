@@ -86,9 +86,12 @@ fn a_session_without_names_ends_with_its_connection() {
     let session = setup.session(1);
     setup.index.disconnected(&session);
     assert_eq!(setup.index.holders(), 0);
-    assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::Full, "a call that was still under way");
+    assert_eq!(
+        setup.index.register(&session, &record(1, "a", 1)),
+        Noted::Full,
+        "a call that was still under way"
+    );
 }
-
 
 #[test]
 fn holder_is_found_until_its_lease_ends() {
