@@ -17,7 +17,7 @@ use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    neighbors::{channel::Channel, links::Connected},
+    neighbors::{channel::Channel, neighbor::Connected},
     service::Service,
     shared::Shared,
     state::standing::standing_of,

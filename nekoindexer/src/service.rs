@@ -13,7 +13,7 @@ use nekoproto::{
     transport::Remote,
 };
 use tarpc::context::Context;
-use tokio::task::coop::consume_budget;
+use tokio::task::yield_now;
 use tracing::warn;
 
 use crate::{
@@ -202,7 +202,7 @@ impl IndexerService for Service {
         let turn = self.caller.lists.acquire().await;
         let _turn = turn.map_err(|_| Refusal::Busy)?; // it is never closed
         let answer = async |query| {
-            consume_budget().await; // others have their turn before a list is over
+            yield_now().await; // others have their turn between two
             match query::answer(&self.shared, &self.caller, context.deadline, query).await {
                 // The other queries of the call are still answered.
                 Err(Refusal::Busy) => Ok(QueryReply::default()),

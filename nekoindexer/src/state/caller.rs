@@ -20,8 +20,8 @@ pub const FORWARDS_OF_NEIGHBOR_MAX: usize = 16 * 1024;
 /// here with those of others, has to remember them all on one account.
 const PEER_ID_PARTS: usize = 4;
 /// Lists of names of one caller, over all its connections, that are answered at once: others that ask wait for no more
-/// work than these, and no more answers are kept until their lists are whole.
-const LISTS_AT_ONCE: usize = 2;
+/// work than that, and no more answers are kept until their list is whole.
+const LISTS_AT_ONCE: usize = 1;
 /// Traces of one peer, and scans of it that run or wait; further ones are refused as `Busy`.
 const TRACES_OF_PEER_MAX: usize = 4;
 const SCANS_OF_PEER_MAX: usize = 16;

@@ -32,7 +32,7 @@ const MISSES_MAX: u32 = 3;
 const GUEST_MISSES_MAX: u32 = 2;
 const ANSWERS_PER_MISS: u32 = 16;
 /// Probes that a guest has to answer in a row after its n-th judgement: this to the power of n, at most [`PROBES_MAX`].
-const PROBES_TIMES: u32 = 4;
+const PROBES_TIMES: u32 = 2;
 const PROBES_MAX: u32 = 256;
 /// Answers after which a guest's earlier judgements are forgotten.
 const FORGOTTEN_AFTER: u32 = 1024;
