@@ -12,10 +12,11 @@ use super::tab::Tab;
 pub const ID_BYTES: usize = 80;
 /// Bytes of a query while neighbors are asked: its calls, and what they answer.
 const FORWARD_BYTES: usize = 4 * 1024;
-/// Queries of one peer that are forwarded at once; further ones are refused as `Busy`.
-pub const FORWARDS_OF_PEER_MAX: usize = 4 * 1024;
+/// Queries of one peer that are forwarded at once; further ones are refused as `Busy`. Others that ask wait for no more
+/// than these, and some peers together do not use up what is in flight to one neighbor.
+pub const FORWARDS_OF_PEER_MAX: usize = 256;
 /// The same of one neighbor, behind which there are many peers.
-pub const FORWARDS_OF_NEIGHBOR_MAX: usize = 16 * 1024;
+pub const FORWARDS_OF_NEIGHBOR_MAX: usize = 4 * 1024;
 /// One of this many parts of its account is what a peer may use for message ids: a neighbor, to which they go on from
 /// here with those of others, has to remember them all on one account.
 const PEER_ID_PARTS: usize = 4;

@@ -2,9 +2,10 @@
 
 use std::{
     collections::HashSet,
-    fs,
+    fs::File,
     future::poll_fn,
-    io,
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
@@ -12,10 +13,14 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 use tokio::sync::watch;
 
 use super::secret::NetworkSecret;
 use crate::{limits::ALLOWED_MAX, values::NodeId};
+
+/// Bytes of a list: an id and a comment for each node.
+const LIST_BYTES_MAX: usize = 256 * ALLOWED_MAX;
 
 /// Who may be connected to: everybody unless told otherwise. Clones share the list of allowed nodes.
 #[derive(Clone, Debug, Default)]
@@ -57,6 +62,9 @@ pub enum AllowError {
         /// What it says.
         text: String,
     },
+    /// There was a list, and is none any more.
+    #[error("there is no list of allowed nodes any more; start anew to let all nodes in")]
+    Gone,
     /// The list is too long.
     #[error("{0} names more than {ALLOWED_MAX} nodes")]
     TooMany(PathBuf),
@@ -80,12 +88,16 @@ impl Allowed {
         self.own.lock().insert(node);
     }
 
-    /// From now on the nodes in the file at `path` are allowed, or all if there is no file. Connections with others end.
-    /// Returns how many nodes were put in and how many taken out.
+    /// From now on the nodes in the file at `path` are allowed, or all if there never was a file. Connections with others
+    /// end. Returns how many nodes were put in and how many taken out.
     ///
     /// # Errors
-    /// The file cannot be used. The list stays as it was.
+    /// The file cannot be used, or there was one before and is none now: a configuration that is empty while it is written
+    /// lets nobody in. The list stays as it was.
     pub fn load(&self, path: Option<&Path>) -> Result<(usize, usize), AllowError> {
+        if path.is_none() && self.list.borrow().is_some() {
+            return Err(AllowError::Gone);
+        }
         let list = path.map(read).transpose()?.map(Arc::new);
         let old = self.list.send_replace(list.clone()).unwrap_or_default();
         let new = list.unwrap_or_default();
@@ -120,8 +132,10 @@ impl Allowed {
 
 /// The nodes of a file: one id a line, `#` begins a comment.
 fn read(path: &Path) -> Result<HashSet<NodeId>, AllowError> {
-    let text =
-        fs::read_to_string(path).map_err(|source| AllowError::File { path: path.to_owned(), source })?;
+    let text = read_text(path).map_err(|source| AllowError::File { path: path.to_owned(), source })?;
+    if text.len() > LIST_BYTES_MAX {
+        return Err(AllowError::TooMany(path.to_owned()));
+    }
     let mut nodes = HashSet::new();
     for (at, line) in text.lines().enumerate() {
         let id = line.split_once('#').map_or(line, |(id, _)| id).trim();
@@ -138,8 +152,22 @@ fn read(path: &Path) -> Result<HashSet<NodeId>, AllowError> {
     Ok(nodes)
 }
 
+/// The beginning of the file at `path`, one byte more than a list may have. A pipe is not waited for.
+fn read_text(path: &Path) -> io::Result<String> {
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    }
+    let mut text = String::new();
+    file.take(LIST_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn node(byte: u8) -> NodeId {
@@ -170,6 +198,24 @@ mod tests {
         fs::write(&path, format!("{}\nnot a key\n", node(2))).unwrap();
         let error = allowed.load(Some(&path)).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{}:2: \"not a key\"", path.display())), "{error}");
+        assert!(allowed.admits(node(1)) && !allowed.admits(node(2)));
+    }
+
+    #[test]
+    fn list_that_is_gone_or_no_file_lets_nobody_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, pipe] = ["allow", "pipe"].map(|name| folder.path().join(name));
+        fs::write(&path, node(1).to_string()).unwrap();
+        let kind = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, rustix::fs::Mode::from_raw_mode(0o600), 0).unwrap();
+        let allowed = Allowed::default();
+        allowed.load(None).unwrap();
+        allowed.load(Some(&path)).unwrap();
+        for wrong in [None, Some(&*pipe), Some(Path::new("/dev/zero")), Some(folder.path())] {
+            assert!(allowed.load(wrong).is_err(), "{wrong:?}");
+        }
+        fs::write(&path, " ".repeat(LIST_BYTES_MAX + 1)).unwrap();
+        assert!(matches!(allowed.load(Some(&path)), Err(AllowError::TooMany(_))));
         assert!(allowed.admits(node(1)) && !allowed.admits(node(2)));
     }
 
