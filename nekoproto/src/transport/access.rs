@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashSet,
-    fs::File,
+    fs,
     future::poll_fn,
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
@@ -13,14 +13,13 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use rustix::fs::OFlags;
 use tokio::sync::watch;
 
 use super::secret::NetworkSecret;
 use crate::{limits::ALLOWED_MAX, values::NodeId};
 
-/// Bytes of a list: an id and a comment for each node.
-const LIST_BYTES_MAX: usize = 256 * ALLOWED_MAX;
+/// Bytes of a list: each node in a line of its own, with a comment.
+const LIST_BYTES_MAX: u64 = 256 * ALLOWED_MAX as u64;
 
 /// Who may be connected to: everybody unless told otherwise. Clones share the list of allowed nodes.
 #[derive(Clone, Debug, Default)]
@@ -133,9 +132,6 @@ impl Allowed {
 /// The nodes of a file: one id a line, `#` begins a comment.
 fn read(path: &Path) -> Result<HashSet<NodeId>, AllowError> {
     let text = read_text(path).map_err(|source| AllowError::File { path: path.to_owned(), source })?;
-    if text.len() > LIST_BYTES_MAX {
-        return Err(AllowError::TooMany(path.to_owned()));
-    }
     let mut nodes = HashSet::new();
     for (at, line) in text.lines().enumerate() {
         let id = line.split_once('#').map_or(line, |(id, _)| id).trim();
@@ -152,23 +148,42 @@ fn read(path: &Path) -> Result<HashSet<NodeId>, AllowError> {
     Ok(nodes)
 }
 
-/// The beginning of the file at `path`, one byte more than a list may have. A pipe is not waited for.
+/// The text of a file that is no longer than a list may be. A pipe, to which nobody may ever write, or a device is no
+/// file.
 fn read_text(path: &Path) -> io::Result<String> {
-    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-    let file = File::options().read(true).custom_flags(flags).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no file"));
+    let file = open_at_once(path)?;
+    let metadata = file.metadata()?;
+    let no_list = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+    if !metadata.is_file() {
+        return Err(no_list("it is no file"));
+    }
+    if metadata.len() > LIST_BYTES_MAX {
+        return Err(no_list("it is too long for a list of nodes"));
     }
     let mut text = String::new();
-    file.take(LIST_BYTES_MAX as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+    file.take(LIST_BYTES_MAX).read_to_string(&mut text).map(|_| text)
+}
+
+/// Opens a file to read, without waiting for the other end of a pipe.
+pub(super) fn open_at_once(path: &Path) -> io::Result<fs::File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
+
+    #[test]
+    fn pipe_or_device_is_no_list_and_nobody_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
+            assert!(matches!(read(path), Err(AllowError::File { .. })), "{path:?}");
+        }
+    }
 
     fn node(byte: u8) -> NodeId {
         NodeId::from_bytes([byte; 32])
@@ -202,20 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn list_that_is_gone_or_no_file_lets_nobody_in() {
+    fn list_that_is_gone_lets_nobody_in() {
         let folder = tempfile::tempdir().unwrap();
-        let [path, pipe] = ["allow", "pipe"].map(|name| folder.path().join(name));
+        let path = folder.path().join("allow");
         fs::write(&path, node(1).to_string()).unwrap();
-        let kind = rustix::fs::FileType::Fifo;
-        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, rustix::fs::Mode::from_raw_mode(0o600), 0).unwrap();
         let allowed = Allowed::default();
         allowed.load(None).unwrap();
         allowed.load(Some(&path)).unwrap();
-        for wrong in [None, Some(&*pipe), Some(Path::new("/dev/zero")), Some(folder.path())] {
-            assert!(allowed.load(wrong).is_err(), "{wrong:?}");
-        }
-        fs::write(&path, " ".repeat(LIST_BYTES_MAX + 1)).unwrap();
-        assert!(matches!(allowed.load(Some(&path)), Err(AllowError::TooMany(_))));
+        assert!(matches!(allowed.load(None), Err(AllowError::Gone)));
         assert!(allowed.admits(node(1)) && !allowed.admits(node(2)));
     }
 
