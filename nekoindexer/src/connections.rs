@@ -17,7 +17,7 @@ use tokio::{task::spawn_blocking, time::sleep};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
 use crate::{
-    neighbors::{channel::Channel, links::Connected},
+    neighbors::{channel::Channel, neighbor::Connected},
     service::Service,
     shared::Shared,
     state::standing::standing_of,
@@ -49,8 +49,11 @@ fn open_neighbor(
     leads: bool,
 ) -> (Connected, impl Future<Output = ()> + use<>) {
     let tag = remote.node.tag();
-    let caller = shared.state.seen.caller(remote.node, Some(tag), account.clone());
     let standing = standing_of(leads, shared.is_private);
+    if !standing.is_guest() {
+        account.trust();
+    }
+    let caller = shared.state.seen.caller(remote.node, Some(tag), account.clone());
     let channel = Arc::new(Channel::new(tag, leads, standing, shared.neighbors.tab(account)));
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
     let addr = remote.listens_at.unwrap_or(remote.addr);

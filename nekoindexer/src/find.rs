@@ -17,7 +17,7 @@ use tracing::debug;
 
 use crate::{
     counters::{Drop, Work},
-    neighbors::links::Neighbor,
+    neighbors::neighbor::Neighbor,
     shared::Shared,
     state::{
         Share,

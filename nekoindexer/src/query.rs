@@ -11,7 +11,7 @@ use tracing::debug;
 
 use crate::{
     counters::{Drop, Work},
-    neighbors::links::Neighbor,
+    neighbors::neighbor::Neighbor,
     shared::Shared,
     state::{
         caller::Caller,

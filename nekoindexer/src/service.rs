@@ -13,6 +13,7 @@ use nekoproto::{
     transport::Remote,
 };
 use tarpc::context::Context;
+use tokio::task::yield_now;
 use tracing::warn;
 
 use crate::{
@@ -30,7 +31,7 @@ use crate::{
     trace,
 };
 
-/// Queries of one call that are in flight at once: no call takes all permits to forward.
+/// Queries of one call that are in flight at once.
 const QUERIES_AT_ONCE: usize = 16;
 /// More signatures than these are checked on a blocking thread.
 const VERIFIED_INLINE: usize = 4;
@@ -198,12 +199,16 @@ impl IndexerService for Service {
     }
 
     async fn query_all(self, context: Context, request: QueryAllRequest) -> Result<Answers, Refusal> {
-        let answer =
-            async |query| match query::answer(&self.shared, &self.caller, context.deadline, query).await {
+        let turn = self.caller.lists.acquire().await;
+        let _turn = turn.map_err(|_| Refusal::Busy)?; // it is never closed
+        let answer = async |query| {
+            yield_now().await; // others have their turn between two
+            match query::answer(&self.shared, &self.caller, context.deadline, query).await {
                 // The other queries of the call are still answered.
                 Err(Refusal::Busy) => Ok(QueryReply::default()),
                 answer => answer,
-            };
+            }
+        };
         let mut room = AnswersRoom::default();
         let all = stream::iter(request.queries().map(answer)).buffered(QUERIES_AT_ONCE);
         // What does not fit the answer is not kept until the last of them is there.

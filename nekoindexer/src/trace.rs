@@ -10,7 +10,7 @@ use nekoproto::{
 use tarpc::{client::RpcError, context::Context};
 
 use crate::{
-    neighbors::links::{Neighbor, Neighbors},
+    neighbors::neighbor::{Neighbor, Neighbors},
     shared::Shared,
     state::{caller::Caller, merge::Found, route::Place},
     walk::{Visitor, walk},

@@ -20,7 +20,7 @@ use crate::{
     counters::Drop,
     neighbors::{
         channel::Wanted,
-        links::{Neighbor, Neighbors},
+        neighbor::{Neighbor, Neighbors},
     },
     shared::Shared,
     state::{

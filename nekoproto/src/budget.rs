@@ -9,7 +9,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -70,6 +70,7 @@ struct Shared {
     used: AtomicUsize,
     site: Option<Arc<Site>>,
     evicted: CancellationToken,
+    is_trusted: AtomicBool,
     budget: Arc<Budget>,
 }
 
@@ -138,18 +139,22 @@ impl Budget {
     pub fn account(self: &Arc<Self>, addr: IpAddr, node: NodeId) -> Account {
         let who = Who { site: site_of(addr), node };
         let mut accounts = self.accounts.lock();
-        let known = accounts.get(&who).and_then(Weak::upgrade).filter(|known| !known.evicted.is_cancelled());
-        Account(known.unwrap_or_else(|| {
-            let new = Arc::new(Shared {
-                who,
-                used: AtomicUsize::new(0),
-                site: who.site.map(|addr| self.site(addr)),
-                evicted: CancellationToken::new(),
-                budget: Arc::clone(self),
-            });
-            accounts.insert(who, Arc::downgrade(&new));
-            new
-        }))
+        let before = accounts.get(&who).and_then(Weak::upgrade);
+        if let Some(known) = before.as_ref().filter(|known| !known.evicted.is_cancelled()) {
+            return Account(Arc::clone(known));
+        }
+        let new = Arc::new(Shared {
+            who,
+            used: AtomicUsize::new(0),
+            site: who.site.map(|addr| self.site(addr)),
+            evicted: CancellationToken::new(),
+            is_trusted: AtomicBool::new(false),
+            budget: Arc::clone(self),
+        });
+        accounts.insert(who, Arc::downgrade(&new));
+        drop(accounts); // before the evicted one: the last clone of an account takes this lock when it is dropped
+        drop(before);
+        Account(new)
     }
 
     fn site(self: &Arc<Self>, addr: IpAddr) -> Arc<Site> {
@@ -192,8 +197,8 @@ impl Budget {
         self.refused.load(Relaxed)
     }
 
-    /// Makes room for `bytes` that `asking` has taken already: evicts the largest accounts. False if `asking` is the
-    /// largest itself, or if what is evicted does not come back.
+    /// Makes room for what `asking` has taken already: evicts the largest accounts, trusted ones last. False if `asking` is
+    /// the next itself, or if what is evicted does not come back.
     fn make_room(&self, asking: &Shared) -> bool {
         let accounts = self.accounts.lock();
         let all: Vec<_> = accounts.values().filter_map(Weak::upgrade).collect();
@@ -203,7 +208,9 @@ impl Budget {
             return false;
         }
         let mut largest: Vec<_> = all.iter().filter(|account| !account.evicted.is_cancelled()).collect();
-        largest.sort_unstable_by_key(|account| account.used.load(Relaxed));
+        largest.sort_unstable_by_key(|account| {
+            (!account.is_trusted.load(Relaxed), account.used.load(Relaxed)) // the last one goes first
+        });
         // What evicted accounts have left is listed nowhere once another stands in their place: count the living.
         let living: usize = largest.iter().map(|account| account.used.load(Relaxed)).sum();
         let mut over = living.saturating_sub(self.max);
@@ -233,6 +240,11 @@ impl Account {
     #[must_use]
     pub fn used(&self) -> usize {
         self.0.used.load(Relaxed)
+    }
+
+    /// From now on it is evicted only when no other is left: it is of this node itself, or of one that the operator named.
+    pub fn trust(&self) {
+        self.0.is_trusted.store(true, Relaxed);
     }
 
     /// The most that it may take.
@@ -365,6 +377,37 @@ mod tests {
         drop((lease, again, greedy, honest));
         assert_eq!(budget.used(), 0);
         assert!(budget.accounts.lock().is_empty());
+    }
+
+    #[test]
+    fn a_trusted_account_stays_while_others_can_make_room() {
+        let budget = Budget::new(16 * MIB);
+        let local = |n| budget.account(ip("::1"), node(n));
+        let trusted = local(0);
+        trusted.trust();
+        let _kept = trusted.take(5 * MIB).unwrap();
+        let _others: Vec<_> = (1..=11).map(|n| local(n).take(MIB).unwrap()).collect();
+        let _more = local(12).take(MIB / 2).unwrap();
+        assert!(!trusted.evicted().is_cancelled() && budget.evicted() == 1);
+    }
+
+    /// Goal: the last clone of an evicted account may be dropped while its successor is made.
+    #[test]
+    fn an_account_made_anew_while_the_evicted_one_goes_locks_nobody_out() {
+        let budget = Budget::new(0);
+        let (send, receive) = std::sync::mpsc::sync_channel::<Account>(1);
+        let (done, is_done) = std::sync::mpsc::channel();
+        let own = Arc::clone(&budget);
+        std::thread::spawn(move || {
+            for _ in 0..20_000 {
+                let account = own.account(ip("127.0.0.1"), node(1));
+                account.evicted().cancel();
+                let _ = send.send(account); // dropped there, while the next one is made here
+            }
+            let _ = done.send(());
+        });
+        std::thread::spawn(move || receive.into_iter().for_each(drop));
+        is_done.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
     }
 
     #[test]

@@ -14,7 +14,7 @@ use nekoproto::{
 use tokio::time::{Instant as TokioInstant, sleep, sleep_until};
 use tracing::debug;
 
-use super::{Neighborhood, channel::Channel, links::Neighbors};
+use super::{Neighborhood, channel::Channel, neighbor::Neighbors};
 use crate::state::{
     State,
     summary::{Position, TRUSTED_FOR, Told, Took},

@@ -4,11 +4,12 @@
 use std::{sync::Arc, time::Duration};
 
 use nekoproto::{Covered, FileName, MsgId, QueryRequest, clock, transport::call_within};
+use tarpc::client::RpcError;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 use tracing::{debug, info};
 
 use super::links::Candidate;
-use crate::shared::Shared;
+use crate::{shared::Shared, state::standing::was_busy};
 
 /// How often a neighbor is probed that is not asked.
 const PROBED_EVERY: Duration = Duration::from_secs(1);
@@ -23,11 +24,12 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     let mut ticks = interval(PROBED_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let is_tick = tokio::select! {
-            _ = ticks.tick() => true,
-            () = links.to_judge.notified() => false,
+        let due = tokio::select! {
+            due = ticks.tick() => Some(due),
+            () = links.to_judge.notified() => None,
         };
-        if is_tick {
+        let is_tick = due.is_some();
+        if due.is_some_and(|due| !was_busy(due.into_std(), Instant::now().into_std())) {
             links.judge_silent(clock::now());
         }
         // A guest is probed as soon as it has told its names, and after that as often as all others.
@@ -50,6 +52,10 @@ async fn probe(shared: &Shared, Candidate { connected, load }: Candidate) {
     let began = Instant::now();
     let answer = connected.client.query(call_within(PROBED_WITHIN), request).await;
     let took = matches!(answer, Ok(Ok(_))).then(|| began.elapsed());
+    let is_late = matches!(answer, Err(RpcError::DeadlineExceeded));
+    if is_late && was_busy((began + PROBED_WITHIN).into_std(), Instant::now().into_std()) {
+        return load.record.probed_in_vain();
+    }
     debug!(addr = %connected.addr, ?took, "probed a neighbor");
     if load.record.probed(took) {
         info!(addr = %connected.addr, "a neighbor answers: it is asked from now on");

@@ -1,7 +1,6 @@
-//! The neighbors: who is connected and who is away. Queries read a snapshot and take no lock.
+//! [`Links`]: keeps track of who is connected and who is away, and publishes it. Queries read a snapshot and take no lock.
 
 use std::{
-    collections::{HashMap, HashSet},
     net::SocketAddr,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::{Duration, Instant},
@@ -10,108 +9,25 @@ use std::{
 use arc_swap::ArcSwap;
 use futures::future::AbortHandle;
 use nekoproto::{
-    HelloRefusal, IndexerServiceClient, NodeId, NodeTag, Role, WhyUnasked,
-    summary::Filter,
+    HelloRefusal, NodeId, Role,
     transport::{ConnectError, LinkState},
 };
 use parking_lot::Mutex;
-use tarpc::client::RpcError;
 use tokio::sync::{Notify, watch};
 use tracing::{debug, warn};
 
 use super::{
-    channel::{Channel, Wanted},
+    channel::Channel,
+    known::{Configured, Inbound, KnownLinks},
     load::Load,
+    neighbor::{Connected, Neighbors},
 };
-use crate::state::standing::{Place, Record, Seated, Standing, place_for};
+use crate::state::standing::Standing;
 
 /// How long a member counts as away after its last connection ended.
 pub(crate) const MISSED_FOR: Duration = Duration::from_secs(120);
-/// Members that may connect to us; further ones are served but neither asked nor told of names.
-const MEMBERS_MAX: usize = 1024;
-/// A configured neighbor or member has missed a question if it had at least this much time for it.
-const MISSED_FROM: Duration = Duration::from_millis(500);
 /// Connections that one neighbor keeps: the one that is used, and one before it that it may not know to be over.
 const INBOUND_OF_ONE_MAX: usize = 2;
-
-/// A connection to a neighbor.
-#[derive(Clone, Debug)]
-pub(crate) struct Connected {
-    /// Where it listens, or else where it connected from.
-    pub(crate) addr: SocketAddr,
-    /// Calls it.
-    pub(crate) client: IndexerServiceClient,
-    /// What the two ends told each other of names over this connection.
-    pub(crate) channel: Arc<Channel>,
-}
-
-/// A connected neighbor.
-#[derive(Clone, Debug)]
-pub(crate) struct Neighbor {
-    /// Who it is.
-    pub(crate) node: NodeId,
-    pub(crate) connected: Connected,
-    /// How many of our queries it is busy with, and how it answered so far.
-    pub(crate) load: Arc<Load>,
-    /// Why it is a neighbor.
-    pub(crate) standing: Standing,
-    /// The names that it says it has.
-    names: Option<Filter>,
-}
-
-impl Neighbor {
-    /// Until when a query waits for it that was sent `began` and has time until `deadline`.
-    pub(crate) fn waited_for(&self, began: Instant, deadline: Instant) -> Instant {
-        if self.standing.is_guest() { deadline.min(began + self.load.record.patience()) } else { deadline }
-    }
-
-    /// Notes what became of a question that was sent `began` and had time until `until`. Returns whether the neighbor is
-    /// judged by that.
-    pub(crate) fn is_judged_by<T>(
-        &self,
-        answer: &Result<T, RpcError>,
-        began: Instant,
-        until: Instant,
-    ) -> bool {
-        let record = &self.load.record;
-        match answer {
-            Ok(_) => record.answered(|| began.elapsed()),
-            Err(RpcError::DeadlineExceeded) => {
-                let had = until.saturating_duration_since(began);
-                let needs = if self.standing.is_guest() { record.patience() } else { MISSED_FROM };
-                had >= needs && record.missed()
-            }
-            Err(_) => false, // the connection says what became of it
-        }
-    }
-
-    /// Whether it need not be asked at first; see [`TheirSummary::rules_out`].
-    ///
-    /// [`TheirSummary::rules_out`]: crate::state::summary::TheirSummary::rules_out
-    pub(crate) fn rules_out(&self, wanted: &Wanted<'_>) -> bool {
-        let lacks = self.names.as_ref().is_some_and(|names| !names.may_contain(wanted.key));
-        lacks && self.connected.channel.rules_out_others(wanted)
-    }
-}
-
-/// The neighbors at one moment.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Neighbors {
-    /// Connected ones that are asked, each node once. A guest that is not asked is not here at all.
-    pub(crate) reachable: Vec<Neighbor>,
-    /// Their tags, in the same order.
-    pub(crate) tags: Vec<NodeTag>,
-    /// Their tags in order.
-    pub(crate) sorted: Arc<[NodeTag]>,
-    /// Configured ones and members out of reach, or that do not answer; `None` where it was never known who they are.
-    pub(crate) away: Vec<Option<NodeTag>>,
-    /// Where they are, or were, in the same order.
-    pub(crate) away_at: Vec<SocketAddr>,
-    /// Which of the two, in the same order.
-    pub(crate) away_why: Vec<WhyUnasked>,
-    /// Grows with each change.
-    pub(crate) version: u64,
-}
 
 /// Keeps track of configured links and of indexers that connected to us.
 #[derive(Debug)]
@@ -121,30 +37,6 @@ pub(crate) struct Links {
     reachable: watch::Sender<usize>,
     /// There is something for [`judging`](super::judging) to do.
     pub(super) to_judge: Notify,
-}
-
-#[derive(Debug, Default)]
-struct KnownLinks {
-    /// What is published is not what is known: guests come and go without a snapshot for each.
-    is_changed: bool,
-    /// Links that the configuration asks for, by their place in it.
-    configured: Vec<Configured>,
-    /// Indexers that connected to us.
-    inbound: HashMap<NodeId, Inbound>,
-    /// The load of each known neighbor; kept while its connections change.
-    loads: HashMap<NodeId, Arc<Load>>,
-}
-
-#[derive(Clone, Debug)]
-struct Configured {
-    addr: SocketAddr,
-    connected: Option<Connected>,
-    /// Why it is not connected; `None` before the first attempt has ended.
-    why: Option<String>,
-    /// Who answered there last.
-    node: Option<NodeId>,
-    /// It is this indexer itself.
-    ourselves: bool,
 }
 
 /// What is known of a neighbor, to be shown.
@@ -168,17 +60,6 @@ pub(crate) struct Report {
 pub(super) struct Candidate {
     pub(super) connected: Connected,
     pub(super) load: Arc<Load>,
-}
-
-#[derive(Debug)]
-struct Inbound {
-    /// One for each open connection, and what ends it.
-    clients: Vec<(Connected, AbortHandle)>,
-    lost_at: Option<Instant>,
-    /// Where the latest one came from.
-    addr: SocketAddr,
-    standing: Standing,
-    since: Instant,
 }
 
 impl Links {
@@ -213,7 +94,7 @@ impl Links {
     /// The configuration asks for a link to `addr`, or does not any more.
     pub(crate) fn configure(&self, addr: SocketAddr, is_wanted: bool) {
         let mut known = self.known.lock();
-        known.configured.retain(|link| link.addr != addr);
+        known.unconfigure(addr);
         if is_wanted {
             known.configured.push(Configured::new(addr));
         }
@@ -423,124 +304,5 @@ impl Links {
         let reachable = neighbors.reachable.len();
         self.current.store(Arc::new(neighbors));
         self.reachable.send_if_modified(|count| std::mem::replace(count, reachable) != reachable);
-    }
-}
-
-impl Neighbors {
-    /// The connections over which the neighbors are asked.
-    pub(crate) fn channels(&self) -> impl Iterator<Item = &Arc<Channel>> {
-        self.reachable.iter().map(|neighbor| &neighbor.connected.channel)
-    }
-
-    /// What the neighbor `node` told us; `None` if it is not connected.
-    pub(crate) fn channel(&self, node: &NodeTag) -> Option<&Arc<Channel>> {
-        let at = self.tags.iter().position(|tag| tag == node)?;
-        Some(&self.reachable[at].connected.channel)
-    }
-
-    fn add_away(&mut self, tag: Option<NodeTag>, addr: SocketAddr, why: WhyUnasked) {
-        self.away.push(tag);
-        self.away_at.push(addr);
-        self.away_why.push(why);
-    }
-
-    /// Whether what the neighbor `node` told us counts.
-    pub(crate) fn trusts(&self, node: &NodeTag, now: Instant) -> bool {
-        self.channel(node).is_some_and(|channel| channel.theirs.read().is_trusted(now))
-    }
-}
-
-impl Configured {
-    const fn new(addr: SocketAddr) -> Self {
-        Self { addr, connected: None, why: None, node: None, ourselves: false }
-    }
-}
-
-impl KnownLinks {
-    /// What is known of how `node` answers.
-    fn load(&mut self, node: NodeId, standing: Standing) -> &Arc<Load> {
-        self.loads.entry(node).or_insert_with(|| Arc::new(Load::new(standing, Instant::now())))
-    }
-
-    fn is_configured(&self, node: &NodeId) -> bool {
-        self.configured.iter().any(|link| link.node.as_ref() == Some(node))
-    }
-
-    fn forget_guest(&mut self, node: NodeId) {
-        self.inbound.remove(&node);
-        if !self.is_configured(&node) {
-            self.loads.remove(&node);
-        }
-    }
-
-    /// Whether there is a place for who comes from `addr`, if need be that of a guest of less worth, whose connections
-    /// end.
-    fn make_room(&mut self, node: NodeId, addr: SocketAddr, standing: Standing, now: Instant) -> bool {
-        if self.inbound.contains_key(&node) || self.is_configured(&node) {
-            return true;
-        }
-        if !standing.is_guest() {
-            return self.inbound.values().filter(|one| !one.standing.is_guest()).count() < MEMBERS_MAX;
-        }
-        let seated = |(node, one): (&NodeId, &Inbound)| {
-            let record: &Record = &self.loads.get(node)?.record;
-            let (who, addr, since) = (*node, one.addr, one.since);
-            let is_guest = one.standing.is_guest() && record.is_guest();
-            is_guest.then(|| Seated { who, addr, since, worth: record.worth(since, now) })
-        };
-        let seated: Vec<Seated<NodeId>> = self.inbound.iter().filter_map(seated).collect();
-        match place_for(&seated, addr) {
-            Place::Free => true,
-            Place::None => false,
-            Place::Of(least) => {
-                let ended = self.inbound.get_mut(&least).map(|one| std::mem::take(&mut one.clients));
-                ended.into_iter().flatten().for_each(|(_, end)| end.abort());
-                self.is_changed |= self.loads.get(&least).is_some_and(|load| load.record.is_asked());
-                self.forget_guest(least);
-                true
-            }
-        }
-    }
-
-    /// Each connected node once, by the connection over which it is asked, and why it is a neighbor.
-    fn connected(&self) -> Vec<(NodeId, Connected, Standing)> {
-        let outbound = self
-            .configured
-            .iter()
-            .filter_map(|link| Some((link.node?, link.connected.clone()?, Standing::Configured)));
-        let inbound = self.inbound.iter().filter_map(|(node, inbound)| {
-            let standing = if self.is_configured(node) { Standing::Configured } else { inbound.standing };
-            inbound.clients.last().map(|(open, _)| (*node, open.clone(), standing))
-        });
-        let mut all: Vec<(NodeId, Connected, Standing)> = Vec::new();
-        let mut known = HashSet::new();
-        all.extend(outbound.chain(inbound).filter(|(node, ..)| known.insert(*node)));
-        all
-    }
-
-    fn neighbors(&mut self) -> Neighbors {
-        let mut neighbors = Neighbors::default();
-        for (node, connected, standing) in self.connected() {
-            let load = Arc::clone(self.load(node, standing));
-            if load.record.is_asked() {
-                neighbors.tags.push(node.tag());
-                let names = connected.channel.theirs.read().names().cloned();
-                neighbors.reachable.push(Neighbor { node, connected, load, standing, names });
-            } else if !standing.is_guest() {
-                neighbors.add_away(Some(node.tag()), connected.addr, WhyUnasked::Silent);
-            }
-        }
-        let mut sorted = neighbors.tags.clone();
-        sorted.sort_unstable();
-        neighbors.sorted = sorted.into();
-        let configured = self.configured.iter().filter(|link| link.connected.is_none() && !link.ourselves);
-        let configured = configured.map(|link| (link.node.map(|node| node.tag()), link.addr));
-        let lost = self.inbound.iter().filter(|(_, inbound)| inbound.clients.is_empty());
-        for (tag, addr) in configured.chain(lost.map(|(node, inbound)| (Some(node.tag()), inbound.addr))) {
-            if tag.is_none_or(|tag| !neighbors.tags.contains(&tag) && !neighbors.away.contains(&Some(tag))) {
-                neighbors.add_away(tag, addr, WhyUnasked::Away);
-            }
-        }
-        neighbors
     }
 }

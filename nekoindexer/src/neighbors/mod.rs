@@ -1,12 +1,15 @@
-//! The neighbors: which are connected (`links`), which are stuck ([`load`]), what is told over each connection
+//! The neighbors: which are connected (`links`), what of
+//! them is known (`known`), how each is asked (`neighbor`), which are stuck ([`load`]), what is told over each connection
 //! (`channel`), when (`advertise`), who has acknowledged it (`acknowledged`), and who has to prove itself (`judging`).
 
 mod acknowledged;
 mod advertise;
 pub(crate) mod channel;
 pub(crate) mod judging;
+mod known;
 pub(crate) mod links;
 pub mod load;
+pub(crate) mod neighbor;
 
 use std::{
     net::SocketAddr,
@@ -25,11 +28,7 @@ use nekoproto::{
 };
 use tokio::sync::watch;
 
-use self::{
-    acknowledged::Acknowledged,
-    channel::Channel,
-    links::{Links, Neighbors},
-};
+use self::{acknowledged::Acknowledged, channel::Channel, links::Links, neighbor::Neighbors};
 use crate::state::{
     State,
     summary::{Relayed, TheirSummary, Took, relays},

@@ -12,13 +12,17 @@ use super::tab::Tab;
 pub const ID_BYTES: usize = 80;
 /// Bytes of a query while neighbors are asked: its calls, and what they answer.
 const FORWARD_BYTES: usize = 4 * 1024;
-/// Queries of one peer that are forwarded at once; further ones are refused as `Busy`.
-pub const FORWARDS_OF_PEER_MAX: usize = 4 * 1024;
+/// Queries of one peer that are forwarded at once; further ones are refused as `Busy`. Others that ask wait for no more
+/// than these, and some peers together do not use up what is in flight to one neighbor.
+pub const FORWARDS_OF_PEER_MAX: usize = 256;
 /// The same of one neighbor, behind which there are many peers.
-pub const FORWARDS_OF_NEIGHBOR_MAX: usize = 16 * 1024;
+pub const FORWARDS_OF_NEIGHBOR_MAX: usize = 4 * 1024;
 /// One of this many parts of its account is what a peer may use for message ids: a neighbor, to which they go on from
 /// here with those of others, has to remember them all on one account.
 const PEER_ID_PARTS: usize = 4;
+/// Lists of names of one caller, over all its connections, that are answered at once: others that ask wait for no more
+/// work than that, and no more answers are kept until their list is whole.
+const LISTS_AT_ONCE: usize = 1;
 /// Traces of one peer, and scans of it that run or wait; further ones are refused as `Busy`.
 const TRACES_OF_PEER_MAX: usize = 4;
 const SCANS_OF_PEER_MAX: usize = 16;
@@ -36,6 +40,8 @@ pub struct Caller {
     ids: Mutex<Ids>,
     forwards_max: usize,
     forwards: Mutex<Tab>,
+    /// Its lists of names that are answered at the moment; further ones wait for their turn.
+    pub(crate) lists: Semaphore,
     /// Its share of traces.
     pub(crate) traces: Semaphore,
     /// Its share of scans.
@@ -70,6 +76,7 @@ impl Caller {
             ids: Mutex::new(Ids { tab: Tab::of(account.clone()), ..Ids::default() }),
             forwards_max: forwards * FORWARD_BYTES,
             forwards: Mutex::new(Tab::of(account)),
+            lists: Semaphore::new(LISTS_AT_ONCE),
             traces: Semaphore::new(traces),
             scans: Arc::new(Semaphore::new(scans)),
         }

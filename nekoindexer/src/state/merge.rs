@@ -8,7 +8,7 @@ use nekoproto::{
     limits::{HITS_MAX, HOLDERS_MAX},
 };
 
-use super::holders::{Listed, add_holders, distinct, order, sent};
+use super::holders::{Listed, add_holders, distinct, sent};
 
 /// Hits of one guest that are looked at.
 pub const GUEST_HITS_MAX: usize = HITS_MAX / 2;
@@ -18,7 +18,7 @@ pub const GUEST_HITS_MAX: usize = HITS_MAX / 2;
 pub struct Found {
     /// The origin's statement.
     pub record: ListedRecord,
-    /// Nodes that hold exactly this version; first those that hold all of it.
+    /// Nodes that hold exactly this version; first those that hold all of it, guests' last.
     pub holders: Vec<Listed>,
 }
 
@@ -40,7 +40,8 @@ impl Found {
 ///
 /// Invariants: one entry for each origin, or two if its newest number stands for several files (those of the
 /// highest rank); it is the newest version absorbed so far; at most [`HITS_MAX`] entries of at most
-/// [`HOLDERS_MAX`](nekoproto::limits::HOLDERS_MAX) holders, none twice, those of a part behind.
+/// [`HOLDERS_MAX`](nekoproto::limits::HOLDERS_MAX) holders, none twice, those of a part behind, and behind
+/// all of them those that guests name.
 #[derive(Debug)]
 pub struct Merge {
     found: Vec<Found>,
@@ -128,8 +129,7 @@ impl Merge {
         let Some(known) = self.found.iter_mut().find(|known| is_same(known)) else { return };
         let holders = &mut known.holders;
         if holders.len() < HOLDERS_MAX && !holders.iter().any(|known| known.is_same_source(holder)) {
-            holders.push(holder.clone());
-            order(holders);
+            holders.push(holder.clone()); // behind those of others, also behind their parts: whoever takes a few takes those
         }
     }
 
@@ -243,6 +243,27 @@ mod tests {
         full.absorb_guests(&guests);
         let expected: Vec<_> = (0..16).map(holder).collect();
         assert_eq!(full.finish().hits[0].at(), expected);
+    }
+
+    /// The next indexer takes the first of them only: none that a guest names comes before one of others, be that of a part
+    /// or the last that a neighbor named.
+    #[test]
+    fn holders_that_guests_name_come_last() {
+        let heard = |n| heard_at(n, n);
+        let mut merge = Merge::new(Vec::new());
+        let holders = vec![heard(1), heard(2), heard(3), partial(4)];
+        merge.absorb(Found { record: record(1, "a", 1), holders });
+        let guest = Found { record: record(1, "a", 1), holders: vec![heard_at(50, 1), heard_at(51, 2)] };
+        merge.absorb_guests(&[vec![guest]]);
+        let expected = [holder(1), holder(2), holder(3), part(4), holder(50), holder(51)];
+        assert_eq!(merge.finish().hits[0].at(), expected);
+    }
+
+    fn heard_at(n: u8, rank: u8) -> Listed {
+        let place = usize::from(rank) - 1;
+        let sent = (0..=place).map(|_| listed(n).into_sent());
+        let verify = |_: nekoproto::SignedReach| Ok(listed(n).reach);
+        super::super::holders::heard(sent, HOLDERS_MAX, &[], verify).swap_remove(place)
     }
 
     #[test]

@@ -24,13 +24,15 @@ const PATIENCE_MIN: Duration = Duration::from_millis(250);
 const PATIENCE_TIMES: u32 = 3;
 /// A guest whose answers usually take longer is not asked: it would hold up each answer.
 pub const USUAL_MAX: Duration = Duration::from_millis(200);
+/// A timer that fires this much later than it was set for says that this node was busy: nobody else is judged by that.
+const BUSY_FROM: Duration = Duration::from_millis(50);
 /// Misses among the latest 32 answers that are forgiven a configured neighbor or a member.
 const MISSES_MAX: u32 = 3;
 /// Those forgiven a guest, once it has answered [`ANSWERS_PER_MISS`] times as often.
 const GUEST_MISSES_MAX: u32 = 2;
 const ANSWERS_PER_MISS: u32 = 16;
 /// Probes that a guest has to answer in a row after its n-th judgement: this to the power of n, at most [`PROBES_MAX`].
-const PROBES_TIMES: u32 = 4;
+const PROBES_TIMES: u32 = 2;
 const PROBES_MAX: u32 = 256;
 /// Answers after which a guest's earlier judgements are forgotten.
 const FORGOTTEN_AFTER: u32 = 1024;
@@ -54,6 +56,12 @@ pub const fn standing_of(is_dialed: bool, is_private: bool) -> Standing {
         (false, true) => Standing::Member,
         (false, false) => Standing::Guest,
     }
+}
+
+/// Whether this node itself had no time for what was due at `due`, and is done at `now`.
+#[must_use]
+pub fn was_busy(due: Instant, now: Instant) -> bool {
+    now.saturating_duration_since(due) > BUSY_FROM
 }
 
 impl Standing {
@@ -185,6 +193,11 @@ impl Record {
     pub fn begin_probe(&self) -> bool {
         self.was_probed.store(true, Relaxed);
         !self.is_asked() && !self.is_probed.swap(true, Relaxed)
+    }
+
+    /// The probe says nothing: this node was busy.
+    pub fn probed_in_vain(&self) {
+        self.is_probed.store(false, Relaxed);
     }
 
     /// The probe took this long, or was not answered. Returns whether it is asked from now on.

@@ -8,8 +8,9 @@ use nekoproto::{
 };
 
 use crate::common::{
-    Peer, config, eventually, hits, in_time, indexer, long_name, nodes, patient, record, registration,
-    verified,
+    Peer, config, eventually,
+    fake::{Fake, Habit},
+    hits, in_time, indexer, long_name, nodes, patient, query, record, registration, verified, within,
 };
 
 /// The seed of the node that wants too much.
@@ -113,6 +114,46 @@ async fn ids_past_a_share_leave_queries_of_others_forwarded() {
         assert!(!greedy.query("far", 1).await.complete);
         let found = honest.query("far", 1).await;
         assert_eq!((hits(&found), found.complete), (vec![(1, nodes([2]))], true));
+    })
+    .await;
+}
+
+/// Goal: whoever sends many lists of names at once has them answered one after the other: others that ask wait for no more
+/// than a part of one.
+#[tokio::test]
+async fn lists_of_one_caller_are_answered_in_turns() {
+    in_time(async {
+        let mut far = Fake::begin(900, Security::Insecure, Habit::NeverAnswers);
+        let near = indexer(Security::Insecure, &[far.addr]).await;
+        near.neighbors_reach(1).await;
+        let [greedy, honest] =
+            [GREEDY, HONEST].map(|seed| Peer::join(seed, near.local_addr(), Security::Insecure));
+        let (greedy, honest) = (greedy.await, honest.await);
+        let list = |n: usize| QueryAllRequest {
+            msg_id: MsgId::random(),
+            names: Names::first_of((0..BATCH_MAX).map(|k| FileName::new(&format!("{n}-{k}")).unwrap())),
+            ttl_hops: 1,
+        };
+        let lists = futures::future::join_all((0..4).map(|n| greedy.client.query_all(patient(), list(n))));
+        let asked = async {
+            let mut asked = Vec::new();
+            asked.push(far.asked.recv().await.unwrap().1.name);
+            let asking = honest.client.query(within(Duration::from_secs(2)), query("honest", 1));
+            let seen = async {
+                while asked.last().is_some_and(|name| name.as_str() != "honest") {
+                    asked.push(far.asked.recv().await.unwrap().1.name);
+                }
+            };
+            let _ = futures::join!(asking, seen); // nobody answers
+            asked.len() - 1
+        };
+        tokio::select! {
+            _ = lists => panic!("nobody answers"),
+            asked = asked => assert!(asked <= 16, "{asked} of the lists went before"),
+        }
+        while let Ok((_, request)) = far.asked.try_recv() {
+            assert!(request.name.as_str().starts_with("0-"), "the others wait: {}", request.name.as_str());
+        }
     })
     .await;
 }

@@ -61,6 +61,9 @@ pub enum AllowError {
         /// What it says.
         text: String,
     },
+    /// There was a list, and is none any more.
+    #[error("there is no list of allowed nodes any more; start anew to let all nodes in")]
+    Gone,
     /// The list is too long.
     #[error("{0} names more than {ALLOWED_MAX} nodes")]
     TooMany(PathBuf),
@@ -84,12 +87,16 @@ impl Allowed {
         self.own.lock().insert(node);
     }
 
-    /// From now on the nodes in the file at `path` are allowed, or all if there is no file. Connections with others end.
-    /// Returns how many nodes were put in and how many taken out.
+    /// From now on the nodes in the file at `path` are allowed, or all if there never was a file. Connections with others
+    /// end. Returns how many nodes were put in and how many taken out.
     ///
     /// # Errors
-    /// The file cannot be used. The list stays as it was.
+    /// The file cannot be used, or there was one before and is none now: a configuration that is empty while it is written
+    /// lets nobody in. The list stays as it was.
     pub fn load(&self, path: Option<&Path>) -> Result<(usize, usize), AllowError> {
+        if path.is_none() && self.list.borrow().is_some() {
+            return Err(AllowError::Gone);
+        }
         let list = path.map(read).transpose()?.map(Arc::new);
         let old = self.list.send_replace(list.clone()).unwrap_or_default();
         let new = list.unwrap_or_default();
@@ -206,6 +213,18 @@ mod tests {
         fs::write(&path, format!("{}\nnot a key\n", node(2))).unwrap();
         let error = allowed.load(Some(&path)).unwrap_err().to_string();
         assert!(error.starts_with(&format!("{}:2: \"not a key\"", path.display())), "{error}");
+        assert!(allowed.admits(node(1)) && !allowed.admits(node(2)));
+    }
+
+    #[test]
+    fn list_that_is_gone_lets_nobody_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("allow");
+        fs::write(&path, node(1).to_string()).unwrap();
+        let allowed = Allowed::default();
+        allowed.load(None).unwrap();
+        allowed.load(Some(&path)).unwrap();
+        assert!(matches!(allowed.load(None), Err(AllowError::Gone)));
         assert!(allowed.admits(node(1)) && !allowed.admits(node(2)));
     }
 

@@ -10,8 +10,13 @@ use nohash_hasher::BuildNoHashHasher;
 
 use super::name_hash::NameHash;
 
-/// Files in one generation, of about 250 bytes each.
+/// Files in one generation.
 const GENERATION_MAX: usize = 32 * 1024;
+/// Bytes in one generation: that of so many files with names of the usual length. They are on nobody's account, as
+/// whoever held the files has left.
+const GENERATION_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Bytes that a file takes beside those of its name.
+const FILE_BYTES: usize = 200;
 /// A file is forgotten after one to two of these: longer than most holders are away.
 const GENERATION_FOR: Duration = Duration::from_secs(30 * 60);
 
@@ -22,6 +27,8 @@ const GENERATION_FOR: Duration = Duration::from_secs(30 * 60);
 #[derive(Debug)]
 pub(super) struct Departed {
     young: Generation,
+    /// Bytes of the young one; what was displaced in it is counted on.
+    young_bytes: usize,
     old: Generation,
     /// What is forgotten, and freed bit by bit: lookups would wait for all of it.
     forgotten: hash_map::IntoIter<u64, PackedRecord>,
@@ -37,15 +44,16 @@ type Generation = HashMap<u64, PackedRecord, BuildNoHashHasher<u64>>;
 impl Departed {
     pub(super) fn new(now: Instant) -> Self {
         let (young, old) = <(Generation, Generation)>::default();
-        Self { young, old, forgotten: hash_map::IntoIter::default(), turned: now }
+        Self { young, young_bytes: 0, old, forgotten: hash_map::IntoIter::default(), turned: now }
     }
 
     /// The last holder of `record` has left.
     pub(super) fn remember(&mut self, hash: NameHash, record: PackedRecord) {
-        if self.young.len() >= GENERATION_MAX {
+        if self.young.len() >= GENERATION_MAX || self.young_bytes >= GENERATION_BYTES_MAX {
             self.turn();
         }
         self.forgotten.by_ref().take(FREED_AT_ONCE).for_each(drop);
+        self.young_bytes += FILE_BYTES + record.name_bytes().len();
         self.young.insert(key(hash, record.origin().as_bytes()), record);
     }
 
@@ -71,6 +79,7 @@ impl Departed {
         // With room for as many again: what grows is moved, which lookups would wait for, too.
         let young = Generation::with_capacity_and_hasher(self.young.len(), <_>::default());
         let old = std::mem::replace(&mut self.old, std::mem::replace(&mut self.young, young));
+        self.young_bytes = 0;
         self.forgotten = old.into_iter();
     }
 }
@@ -102,5 +111,14 @@ mod tests {
         let other = PackedRecord::new(&record(1, "b", 1));
         (0..5 * GENERATION_MAX as u64).for_each(|n| departed.remember(NameHash(n << 8), other.clone()));
         assert!(departed.young.len() + departed.old.len() <= 2 * GENERATION_MAX);
+    }
+
+    #[test]
+    fn long_names_take_the_place_of_more_files() {
+        let mut departed = Departed::new(Instant::now());
+        let long = PackedRecord::new(&record(1, &"x".repeat(255), 1));
+        (0..2 * GENERATION_MAX as u64).for_each(|n| departed.remember(NameHash(n << 8), long.clone()));
+        let files = departed.young.len() + departed.old.len() + departed.forgotten.len();
+        assert!(files * (FILE_BYTES + 255) <= 3 * (GENERATION_BYTES_MAX + 500), "{files}");
     }
 }

@@ -153,9 +153,12 @@ impl<S: BuildHasher> Index<S> {
         session.renew(self.millis(now + lease));
     }
 
-    /// The connection of `session` ended: so does the session, when its lease does.
+    /// The connection of `session` ended: so does the session, when its lease does, or at once if it lists nothing.
     pub fn disconnected(&self, session: &Session) {
         session.disconnected();
+        if session.names().close_if_empty() {
+            self.sessions.remove(&session.id());
+        }
     }
 
     /// Lists `session` as a holder of the version in `record`.

@@ -179,6 +179,12 @@ impl SessionNames {
         }
     }
 
+    /// Closes it if it has no names; whether it did.
+    pub(super) fn close_if_empty(&mut self) -> bool {
+        self.closed |= self.hashes.is_empty();
+        self.closed
+    }
+
     /// Takes all names away. With `close`, no name can be added afterwards.
     pub(super) fn clear(&mut self, close: bool) -> NameHashes {
         self.closed |= close;

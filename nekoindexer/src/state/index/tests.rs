@@ -79,6 +79,19 @@ impl<S: BuildHasher> Setup<S> {
         found.into_iter().map(|found| (found.record.version.get(), found.at())).collect()
     }
 }
+/// Goal: whoever connects again and again leaves nothing behind.
+#[test]
+fn a_session_without_names_ends_with_its_connection() {
+    let setup = Setup::new();
+    let session = setup.session(1);
+    setup.index.disconnected(&session);
+    assert_eq!(setup.index.holders(), 0);
+    assert_eq!(
+        setup.index.register(&session, &record(1, "a", 1)),
+        Noted::Full,
+        "a call that was still under way"
+    );
+}
 
 #[test]
 fn holder_is_found_until_its_lease_ends() {

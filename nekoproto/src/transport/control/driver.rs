@@ -39,6 +39,8 @@ use crate::{
 const READ_BYTES: usize = 64 * 1024;
 /// Reads in a row before the task yields.
 const READS_IN_A_ROW: usize = 4;
+/// Requests after which it yields too: the others of this process have their turn.
+const REQUESTS_IN_A_ROW: usize = 32;
 /// Bytes to be sent that are written while requests are still being served: the other end works on them
 /// meanwhile.
 const OUT_BYTES_WORTH: usize = 32 * 1024;
@@ -73,6 +75,8 @@ pub(super) struct ConnectionDriver<SReq, CResp, F, S> {
     staged_bytes: usize,
     /// Requests answered `Busy` while the other end does not read.
     refused: usize,
+    /// Requests that this poll has read.
+    requests: usize,
     ledger: Ledger,
     presence: Presence,
     is_busy: bool,
@@ -105,6 +109,7 @@ where
             out: Outgoing::default(),
             staged_bytes: 0,
             refused: 0,
+            requests: 0,
             ledger: Ledger::new(account),
             presence,
             is_busy: false,
@@ -172,6 +177,7 @@ where
     }
 
     fn read_into(&mut self, scratch: &mut [u8], cx: &mut Context<'_>) -> Result<Poll<()>, FrameError> {
+        self.requests = 0;
         for _ in 0..READS_IN_A_ROW {
             let mut buf = ReadBuf::new(scratch);
             match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
@@ -183,6 +189,9 @@ where
             }
             self.presence.used();
             self.handle_bytes(buf.filled(), cx)?;
+            if self.requests >= REQUESTS_IN_A_ROW {
+                break;
+            }
         }
         cx.waker().wake_by_ref(); // there may be more
         Ok(Poll::Pending)
@@ -236,6 +245,7 @@ where
     fn handle_frame(&mut self, frame: &[u8], cx: &mut Context<'_>) -> Result<(), FrameError> {
         match codec::decode::<Envelope<SReq, CResp>>(frame)? {
             Envelope::Request { id, deadline_ms, call } => {
+                self.requests += 1;
                 let context = context_of(deadline_ms);
                 if self.out.len() <= OUT_BYTES_SOFT {
                     self.serve(Request { id, context, call, bytes: frame.len() }, cx);
