@@ -40,7 +40,7 @@ use crate::{
         repair::{Repaired, repair},
     },
     reading::Reading,
-    serve::{Uploads, partial_files::PartialFiles},
+    serve::{Slots, Uploads, partial_files::PartialFiles},
     storage::{
         StoreError,
         catalogue::{self, Catalogue, CatalogueError, Salvaged},
@@ -567,7 +567,7 @@ impl PeerHandle {
         self.accepts.cancel();
         self.indexers.withdraw_all().await;
         let idle = async {
-            while self.figures.slots().active > 0 {
+            while self.figures.slots() != Slots::default() {
                 sleep(DRAIN_LOOK_EVERY).await;
             }
         };

@@ -59,6 +59,17 @@ fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
 }
 
 #[test]
+fn private_indexer_at_the_usual_address_is_named_before_another_is_started() {
+    let files = Home::with(&[]);
+    let inside = with_indexer(&["--network-secret", &secret(&files, "secret", "a")]);
+    let stranger = Home::with(&[]);
+    let mut serving = stranger.start(&["serve", "--discover", &inside.indexer]);
+    serving.err_line(&format!("the indexer at {} is not used: ", inside.indexer));
+    serving.err_line("started one at ");
+    assert!(serving.said().contains("--network-secret FILE"));
+}
+
+#[test]
 fn secret_is_shown_by_no_command_and_no_door_and_files_ask_for_the_token() {
     let files = Home::with(&[]);
     let path = secret(&files, "secret", "s3cr3t-");
