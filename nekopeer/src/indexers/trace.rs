@@ -30,11 +30,7 @@ impl Indexers {
     }
 }
 
-async fn ask(
-    session: &Session,
-    request: &QueryRequest,
-    patience: Duration,
-) -> Result<TraceReply, NoAnswer> {
+async fn ask(session: &Session, request: &QueryRequest, patience: Duration) -> Result<TraceReply, NoAnswer> {
     let began = Instant::now();
     match session.client_within(patience).await {
         None => Err(NoAnswer::Away),

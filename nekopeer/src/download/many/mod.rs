@@ -305,7 +305,7 @@ impl Downloads {
         let name = target.record.name.clone();
         let part = self.progress.part(&name);
         part.progress.set_total(target.record.size);
-        let obtaining = 
+        let obtaining =
             self.downloader.obtain_anywhere(target, replaceable, &self.options, &part.progress, &stop);
         let (entry, report) = unless_ended(&self.downloader.library, &name, &stop, obtaining).await?;
         self.downloader.indexers.offer([&entry.record]).await;
