@@ -93,7 +93,7 @@ pub enum SearchError {
     NoIndexer,
     /// None of the indexers answered.
     #[error(
-        "indexer {indexer} cannot be asked: {why}; check that it runs and can be reached, or give another with --indexer"
+        "indexer {indexer} cannot be asked: {why}{}", advice(.why)
     )]
     Unreachable {
         /// One of them.
@@ -107,6 +107,14 @@ pub enum SearchError {
     /// A glob cannot be read.
     #[error("{0}")]
     Pattern(String),
+}
+
+/// What to do, unless the reason says it.
+fn advice(why: &str) -> &'static str {
+    match why.contains("--") {
+        true => "",
+        false => "; check that it runs and can be reached, or give another with --indexer",
+    }
 }
 
 impl SearchError {

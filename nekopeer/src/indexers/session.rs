@@ -23,7 +23,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{introduction::Introduction, refresh};
+use super::{SearchError, introduction::Introduction, refresh};
 use crate::{
     library::{Library, events::Event},
     serve::control::PeerControl,
@@ -248,6 +248,16 @@ impl Session {
         hangs.store(is_silent, Ordering::Relaxed);
         if !is_silent {
             std::future::pending().await
+        }
+    }
+
+    /// Why the indexer lets this node in no connection, if that is a matter of secrets or lists.
+    pub(super) fn refusal(&self) -> Option<SearchError> {
+        match &*self.worker.link.watch().borrow() {
+            LinkState::Down(why) if why.is_of_access() => {
+                Some(SearchError::Unreachable { indexer: self.addr(), why: why.to_string() })
+            }
+            _ => None,
         }
     }
 

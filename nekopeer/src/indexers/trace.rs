@@ -13,7 +13,7 @@ impl Indexers {
     /// it is signed; see [`TraceReply`].
     ///
     /// # Errors
-    /// No indexer is given.
+    /// No indexer is given, or one refuses this node and no other answers.
     pub(crate) async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
         if self.sessions.is_empty() {
             return Err(SearchError::NoIndexer);
@@ -26,7 +26,12 @@ impl Indexers {
             let answer = session.while_alive(has_others, asking).await.unwrap_or(Err(NoAnswer::Late));
             reply(session, &request, answer, began)
         });
-        Ok(join_all(asked).await)
+        let trees = join_all(asked).await;
+        let is_answered = trees.iter().flat_map(|tree| tree.hops.first()).any(|hop| hop.answer.is_ok());
+        match self.sessions.iter().find_map(Session::refusal).filter(|_| !is_answered) {
+            Some(refusal) => Err(refusal),
+            None => Ok(trees),
+        }
     }
 }
 

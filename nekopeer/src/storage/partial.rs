@@ -269,13 +269,14 @@ impl Partial {
     /// is in the place then, is seen by its inode.
     ///
     /// # Errors
-    /// `Swapped`, `ChangedMeanwhile` or `NotAPlace`; what is in the place is what another program put there. Otherwise
+    /// `Swapped`, `FolderMoved`, `ChangedMeanwhile` or `NotAPlace`; what is in the place is what another program put there. Otherwise
     /// the file in its place is unchanged.
     pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
         let (place, failed) = (&self.place, error_at(&self.place.path));
         if !place.is_still(&self.name, &self.file)? {
             return Err(StoreError::Swapped(self.path()));
         }
+        place.check_folder()?;
         let changed = || StoreError::ChangedMeanwhile(place.path.clone());
         if place.stamp()? != replaceable {
             return Err(changed());
@@ -283,6 +284,7 @@ impl Partial {
         let moved = no_follow::rename(&place.folder, &self.name, &place.file_name, replaceable);
         match moved.map_err(&failed)? {
             Moved::ToItsPlace if place.is_still(&place.file_name, &self.file)? => {
+                place.check_folder()?;
                 self.file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(&failed)
             }
             Moved::ToItsPlace | Moved::Occupied => Err(changed()),

@@ -42,8 +42,10 @@ fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
     inside.home.done(&["share", "f"]);
     let asks =
         |flags: &[&str]| Home::with(&["--indexer", &inside.indexer]).run(&[flags, &["query", "f"]].concat());
-    asks(&[])
-        .failed_with(3, &["its network is private: give the network's secret with --network-secret FILE"]);
+    let private = ["its network is private: give the network's secret with --network-secret FILE"];
+    asks(&[]).failed_with(3, &private);
+    assert!(!asks(&[]).err.join("").contains("check that it runs"), "that would lead nowhere");
+    Home::with(&["--indexer", &inside.indexer]).run(&["trace", "f"]).failed_with(3, &private);
     inside.running.err_line("it gave no secret, and this network has one");
     asks(&["--network-secret", &wrong]).failed_with(3, &["its network has another secret"]);
     inside.running.err_line("it has another network secret");
