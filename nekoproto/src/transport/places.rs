@@ -218,8 +218,8 @@ impl Table {
         let mut keys = self.least_worthy(wanted);
         if keys.is_empty() {
             let after = self.counts.get(&newcomer).map_or(0, |count| count.load(Relaxed)) + 1;
-            let order = |taken: &Taken| (taken.count.load(Relaxed), Reverse(taken.last));
-            let most = self.taken.iter().max_by_key(|(_, taken)| order(taken));
+            let order = |key, taken: &Taken| (taken.count.load(Relaxed), Reverse((taken.last, key)));
+            let most = self.taken.iter().max_by_key(|(key, taken)| order(*key, taken));
             keys.extend(most.filter(|(_, taken)| taken.count.load(Relaxed) > after).map(|(key, _)| key));
         }
         keys.into_iter().map(|key| self.free(key)).collect()

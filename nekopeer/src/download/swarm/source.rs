@@ -63,6 +63,11 @@ impl FetchError {
         matches!(self, Self::Corrupt | Self::WrongLength { .. } | Self::Manifest(_))
     }
 
+    /// Whether it was not even tried, as others failed before.
+    pub(crate) const fn follows_from_others(&self) -> bool {
+        matches!(self, Self::Connect(ConnectError::LeftAlone(_)))
+    }
+
     /// Whether the source may deliver later.
     #[must_use]
     pub(crate) const fn is_busy(&self) -> bool {

@@ -295,8 +295,11 @@ impl Transfer {
         debug!(source = %holder.node.short(), %error, "a source failed");
         let struck_out = {
             let mut state = self.state.lock();
-            let why = format!("source {} at {}: {error}", holder.node.short(), holder.addr);
-            state.report.last_failure = Some(why);
+            let why = || format!("source {} at {}: {error}", holder.node.short(), holder.addr);
+            // An address is left alone because of what failed before: that tells more.
+            if state.report.last_failure.is_none() || !error.follows_from_others() {
+                state.report.last_failure = Some(why());
+            }
             if error.is_corrupt() {
                 state.report.corrupt_sources.insert(holder.node);
             }
