@@ -137,7 +137,7 @@ impl Catalogue {
         let substance =
             Substance { content: chunked.content, manifest: chunked.manifest_hash, policy: *policy };
         let known_versions = Known {
-            counter: write.version(name)?,
+            counter: write.version(name)?.or(self.above()?),
             entry: entry.as_ref().map(|entry| &entry.record),
             newest: entry.as_ref().and_then(|entry| entry.newest.as_ref()),
             network: known.as_ref(),
