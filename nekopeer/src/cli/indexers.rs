@@ -12,7 +12,7 @@ use futures::future::join_all;
 use nekoindexer::{Indexer, IndexerHandle, StartError, announce, interfaces};
 use nekoproto::{
     Identity, IndexerAddr, NodeId, Purpose, Role,
-    transport::{Endpoint, EndpointConfig},
+    transport::{ConnectError, Endpoint, EndpointConfig},
 };
 use tokio::time::timeout;
 
@@ -35,6 +35,8 @@ pub(super) struct Indexers {
     pub(super) keys: HashMap<SocketAddr, NodeId>,
     pub(super) embedded: Option<IndexerHandle>,
     how: How,
+    /// One that is there and lets this node in no network, and why.
+    refusing: Option<(SocketAddr, String)>,
 }
 
 /// How the indexers were found.
@@ -57,12 +59,18 @@ impl Indexers {
             return Ok(Self { addrs: args.indexer.clone(), ..Self::default() });
         }
         let (endpoint, discover) = (endpoint(args)?, args.discovered_at());
-        if discover.port() != 0 && answers(&endpoint, discover, None).await {
-            return Ok(Self { addrs: vec![discover], ..Self::default() });
+        let mut refusing = None;
+        if discover.port() != 0 {
+            match probe(&endpoint, discover, None).await {
+                Ok(true) => return Ok(Self { addrs: vec![discover], ..Self::default() }),
+                Err(error) if error.is_of_access() => refusing = Some((discover, error.to_string())),
+                Ok(false) | Err(_) => {} // nobody is there, or somebody else
+            }
         }
         let home = Home { network: args.network.clone().unwrap_or_default(), insecure: args.insecure };
         let known = remembered(&args.data_dir(), &home);
-        Ok(Self::of_those_that_answer(&endpoint, known, How::Remembered).await)
+        let found = Self::of_those_that_answer(&endpoint, known, How::Remembered).await;
+        Ok(Self { refusing, ..found })
     }
 
     /// The same; else those that are announced to this network.
@@ -78,7 +86,7 @@ impl Indexers {
             let heard = announce::browse(&network, args.insecure, |at| !tried.contains(at), left).await;
             let found = Self::of_those_that_answer(&endpoint, heard.clone(), How::Heard).await;
             if !found.addrs.is_empty() || heard.is_empty() {
-                return Ok(found);
+                return Ok(Self { refusing: near.refusing, ..found });
             }
             tried.extend(heard); // whoever announced that does not answer: others may
         }
@@ -106,7 +114,7 @@ impl Indexers {
         }
         let embedded = start(args).await.context("cannot start an indexer here")?;
         let addr = reached_at(embedded.local_addr());
-        Ok(Self { addrs: vec![addr], embedded: Some(embedded), ..Self::default() })
+        Ok(Self { addrs: vec![addr], embedded: Some(embedded), ..found })
     }
 
     /// Tells of a peer that was started with these indexers what its user does not expect: that it has none (if
@@ -119,6 +127,9 @@ impl Indexers {
         output: Output,
     ) {
         let discover = args.discovered_at();
+        if let Some((addr, why)) = &self.refusing {
+            output.note(&format!("note: the indexer at {addr} is not used: {why}"));
+        }
         if is_missed && self.addrs.is_empty() {
             output.note(&format!("no indexer found at {discover}: origins that moved are not found"));
         }
@@ -181,8 +192,21 @@ fn endpoint(args: &NodeArgs) -> anyhow::Result<Arc<Endpoint>> {
 
 /// Whether an indexer answers at `addr`, with this key if one is expected.
 async fn answers(endpoint: &Arc<Endpoint>, addr: SocketAddr, expected: Option<NodeId>) -> bool {
+    probe(endpoint, addr, expected).await.unwrap_or(false)
+}
+
+/// The same.
+///
+/// # Errors
+/// There is no connection.
+async fn probe(
+    endpoint: &Arc<Endpoint>,
+    addr: SocketAddr,
+    expected: Option<NodeId>,
+) -> Result<bool, ConnectError> {
     let dialed = timeout(PROBE_WITHIN, endpoint.dial(addr, Purpose::Control, expected)).await;
-    matches!(dialed, Ok(Ok(connection)) if connection.remote.role == Role::Indexer)
+    let connection = dialed.unwrap_or(Err(ConnectError::Timeout(addr)))?;
+    Ok(connection.remote.role == Role::Indexer)
 }
 
 /// An address of this machine at which an indexer that listens on `bound` is reached, by others too if it can be.

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{Ended, args::NodeArgs, hosting::Hosted, indexers::Indexers, output::Output};
 use crate::{
+    peer::KEY_FILE,
     publish::repair::Repaired,
     storage::{
         catalogue::{Examined, Salvaged, examine},
@@ -38,7 +39,7 @@ struct Report<'a> {
 pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended> {
     let folder = args.data_dir();
     let (examined, salvaged) = blocking(move || -> anyhow::Result<(Examined, Salvaged)> {
-        let key = folder.join("peer.key");
+        let key = folder.join(KEY_FILE);
         if !key.exists() {
             return Err(anyhow!(
                 "no peer was here: {} has no key, so nothing is to be repaired",

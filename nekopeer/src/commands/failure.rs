@@ -168,7 +168,8 @@ impl From<&StoreError> for FailureKind {
             StoreError::Busy(_)
             | StoreError::ChangedMeanwhile(_)
             | StoreError::NotAPlace { .. }
-            | StoreError::Swapped(_) => Self::Conflict,
+            | StoreError::Swapped(_)
+            | StoreError::FolderMoved(_) => Self::Conflict,
             StoreError::Escapes(_) => Self::Invalid,
             StoreError::Io { source, .. } => match source.kind() {
                 // A file stands where a folder is needed, or the other way round.

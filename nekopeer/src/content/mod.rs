@@ -4,3 +4,4 @@ pub(crate) mod bitfield;
 pub(crate) mod chunker;
 pub(crate) mod outboard;
 pub(crate) mod stamp;
+pub(crate) mod whole;

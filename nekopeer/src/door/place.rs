@@ -30,7 +30,7 @@ impl Place {
     /// The place in an existing data folder, if a socket was ever opened there.
     pub(super) fn find(data_dir: &Path) -> io::Result<Self> {
         let folder = data_dir.join(FOLDER);
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::open(&folder, flags, Mode::empty())?;
         Ok(Self { folder: handle.into(), path: folder.join(SOCKET) })
     }
@@ -41,6 +41,10 @@ impl Place {
         match DirBuilder::new().mode(0o700).create(&folder) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if !folder.symlink_metadata()?.is_dir() {
+                    let text = format!("{} is no folder: move it away", folder.display());
+                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+                }
                 std::fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
             }
             Err(error) => return Err(error),
@@ -85,5 +89,22 @@ impl Place {
     /// Removes the socket.
     pub(super) fn remove(&self) -> io::Result<()> {
         std::fs::remove_file(self.short_path())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_in_the_place_of_its_folder_is_not_followed() {
+        let (data, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        std::fs::set_permissions(elsewhere.path(), Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), data.path().join(FOLDER)).unwrap();
+        let error = Place::make(data.path()).err().unwrap().to_string();
+        assert!(error.contains("move it away"), "{error}");
+        assert!(Place::find(data.path()).is_err());
+        assert_eq!(mode(elsewhere.path()), 0o755);
     }
 }

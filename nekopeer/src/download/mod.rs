@@ -17,7 +17,6 @@ use std::{
     net::SocketAddr,
     num::NonZeroU64,
     path::PathBuf,
-    slice,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -77,6 +76,12 @@ impl DownloadOptions {
     /// Whose file of this name is wanted.
     fn origin_of(&self, name: &FileName) -> Option<&str> {
         self.origins.get(name).or(self.origin.as_ref()).map(String::as_str)
+    }
+
+    /// What a search for this name alone leaves out.
+    fn wishes(&self, name: &FileName) -> Wishes {
+        let digits = self.origin_of(name).filter(|origin| *origin != ANY_ORIGIN);
+        Wishes { origin: digits.and_then(|digits| digits.to_owned().try_into().ok()), without: Vec::new() }
     }
 }
 
@@ -211,25 +216,34 @@ impl Downloader {
             Ok(Answer { candidates, complete }) => self.choose(name, options, candidates, complete),
             Err(error) => Err(error.into()),
         };
-        let digits = options.origin_of(name).and_then(|digits| digits.to_owned().try_into().ok());
-        if let (Some(origin), Err(error)) = (digits, &found)
-            && error.is_incomplete()
-        {
-            // Of many origins an answer has room for some: this one is asked for by its id.
-            let wishes = Wishes { origin: Some(origin), without: Vec::new() };
-            match self.search_again(name, options, &wishes).await {
-                Some(Err(DownloadError::NotFound { complete: true, .. })) => {
-                    if let Err(DownloadError::OthersOffer { complete, .. }) = &mut found {
-                        *complete = true;
-                    }
-                }
-                Some(again) => found = again,
-                None => {}
-            }
-        }
+        found = self.find_wished(name, options, found).await;
         let found = self.ask_further(vec![(name.clone(), found)], options).await.remove(0).1;
         self.note_choices(found.iter(), options).await;
         found
+    }
+
+    /// `found`; or, if the origin that is wanted was not in an answer that had no room for all, what is found of it by
+    /// its id.
+    async fn find_wished(
+        &self,
+        name: &FileName,
+        options: &DownloadOptions,
+        mut found: Result<Target, DownloadError>,
+    ) -> Result<Target, DownloadError> {
+        let wishes = options.wishes(name);
+        if wishes.origin.is_none() || !found.as_ref().is_err_and(DownloadError::is_incomplete) {
+            return found;
+        }
+        match self.search_again(name, options, &wishes).await {
+            Some(Err(DownloadError::NotFound { complete: true, .. })) => {
+                if let Err(DownloadError::OthersOffer { complete, .. }) = &mut found {
+                    *complete = true;
+                }
+                found
+            }
+            Some(again) => again,
+            None => found,
+        }
     }
 
     /// Searches for what meets `wishes`; none if nobody answered.
@@ -254,7 +268,7 @@ impl Downloader {
         progress: &Arc<Progress>,
         stop: &CancellationToken,
     ) -> Result<(Entry, Report), DownloadError> {
-        let mut wishes = Wishes { origin: None, without: Vec::new() };
+        let mut wishes = options.wishes(&target.record.name);
         for _ in 0..SEARCHES_MAX {
             let (record, tried) = (target.record.clone(), target.sources.clone());
             let failure = match self.obtain(target, replaceable, options, progress, stop).await {
@@ -353,9 +367,10 @@ impl Downloader {
     ) -> impl Future<Output = Vec<Holder>> + Send + 'static {
         let (indexers, record, own) = (Arc::clone(&self.indexers), record.clone(), self.library.node);
         let (scope, via) = (Scope::Network { ttl_hops: options.ttl_hops }, options.via.clone());
+        let wishes = options.wishes(&record.name);
         async move {
-            let answers = indexers.search_all(slice::from_ref(&record.name), scope, &via).await;
-            let found = answers.unwrap_or_default().into_iter().flat_map(|answer| answer.candidates);
+            let answer = indexers.search_again(&record.name, scope, &via, &wishes).await;
+            let found = answer.unwrap_or_default().candidates.into_iter();
             let same = found.filter(|found| found.record.content == record.content);
             same.flat_map(|found| found.holders).filter(|holder| holder.node != own).collect()
         }

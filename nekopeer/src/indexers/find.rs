@@ -51,9 +51,12 @@ impl Indexers {
             covered: Covered::new(),
         };
         let deadline = Instant::now() + self.query_deadline;
-        let asked: Vec<_> = self.sessions.iter().map(|session| ask(session, &request, deadline)).collect();
-        let answers = join_all(asked).await;
-        let asked = answers.len();
+        let asked = self.sessions.len();
+        let asking = self.sessions.iter().map(async |session| {
+            let answer = session.while_alive(asked > 1, ask(session, &request, deadline)).await;
+            answer.unwrap_or_else(|| Err(SearchError::silent(session.addr())))
+        });
+        let answers = join_all(asking).await;
         let (mut replies, mut failure) = (Vec::new(), SearchError::NoIndexer);
         for answer in answers {
             match answer {

@@ -1,5 +1,6 @@
 //! The indexers of this peer: registers what it offers with each, and searches all of them concurrently.
 
+mod comparing;
 mod find;
 mod introduction;
 mod known;
@@ -75,6 +76,10 @@ impl Indexers {
             home: config.home(),
             discovers: config.discovers,
         });
+        if library.is_serving {
+            let comparing = Arc::clone(&indexers);
+            library.tasks.spawn_until_stop(async move { comparing.compare_files().await });
+        }
         if library.is_serving && !all.is_empty() {
             let looking = Arc::clone(&indexers);
             library.tasks.spawn_until_stop(async move { looking.look_at_files().await });

@@ -21,7 +21,7 @@ use tarpc::client::RpcError;
 
 use super::{
     Indexers,
-    session::{HANGS_AFTER, Session},
+    session::Session,
     via::{Connected, Via},
 };
 use crate::state::choice::Candidate;
@@ -93,7 +93,7 @@ pub enum SearchError {
     NoIndexer,
     /// None of the indexers answered.
     #[error(
-        "indexer {indexer} cannot be asked: {why}; check that it runs and can be reached, or give another with --indexer"
+        "indexer {indexer} cannot be asked: {why}{}", advice(.why)
     )]
     Unreachable {
         /// One of them.
@@ -107,6 +107,21 @@ pub enum SearchError {
     /// A glob cannot be read.
     #[error("{0}")]
     Pattern(String),
+}
+
+/// What to do, unless the reason says it.
+fn advice(why: &str) -> &'static str {
+    match why.contains("--") {
+        true => "",
+        false => "; check that it runs and can be reached, or give another with --indexer",
+    }
+}
+
+impl SearchError {
+    /// The indexer gives no sign of life.
+    pub(super) fn silent(indexer: SocketAddr) -> Self {
+        Self::Unreachable { indexer, why: "it does not answer".to_owned() }
+    }
 }
 
 impl Indexers {
@@ -237,19 +252,9 @@ async fn ask_live(
     wishes: (&Wishes, Instant),
 ) -> Result<Vec<QueryReply>, SearchError> {
     let Asked::Session(session) = asked else { return ask_one(asked, scope, msg_id, names, wishes).await };
-    let hangs = async {
-        // Without a client it does not even take connections.
-        if let Some(client) = session.client_within(HANGS_AFTER).await {
-            session.hangs(&client).await;
-        }
-    };
-    tokio::select! {
-        biased;
-        answer = ask_one(asked, scope, msg_id, names, wishes) => answer,
-        () = hangs, if has_others => {
-            Err(SearchError::Unreachable { indexer: asked.addr(), why: "it does not answer".to_owned() })
-        }
-    }
+    let asking = ask_one(asked, scope, msg_id, names, wishes);
+    let silent = || SearchError::silent(session.addr());
+    session.while_alive(has_others, asking).await.unwrap_or_else(|| Err(silent()))
 }
 
 /// Asks one indexer for at most [`BATCH_MAX`] names; returns one reply per name.

@@ -23,7 +23,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{introduction::Introduction, refresh};
+use super::{SearchError, introduction::Introduction, refresh};
 use crate::{
     library::{Library, events::Event},
     serve::control::PeerControl,
@@ -34,7 +34,7 @@ use crate::{
 /// Time limit for a reply to a registration or a renewal.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Time without an answer after which nobody waits for an indexer: it is told when it answers again.
-pub(super) const HANGS_AFTER: Duration = Duration::from_secs(1);
+const HANGS_AFTER: Duration = Duration::from_secs(1);
 /// The same for one that did not answer in that time before, and has not answered since.
 const STILL_HANGS_AFTER: Duration = Duration::from_millis(100);
 /// Time without an answer to a search after which an indexer is asked for a sign of life.
@@ -219,9 +219,27 @@ impl Session {
         self.worker.link.client()
     }
 
+    /// The answer that is `asked` for; if there are others to ask, `None` as soon as the indexer gives no sign of life.
+    ///
+    /// # Cancel safety
+    /// That of `asked`.
+    pub(super) async fn while_alive<T>(&self, has_others: bool, asked: impl Future<Output = T>) -> Option<T> {
+        let hangs = async {
+            // Without a client it does not even take connections.
+            if let Some(client) = self.client_within(HANGS_AFTER).await {
+                self.hangs(&client).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = asked => Some(answer),
+            () = hangs, if has_others => None,
+        }
+    }
+
     /// Completes when the indexer, which was asked something just now, gives no sign of life for [`HANGS_AFTER`]. One that
     /// only takes long for its answer is waited for.
-    pub(super) async fn hangs(&self, client: &IndexerServiceClient) {
+    async fn hangs(&self, client: &IndexerServiceClient) {
         let hangs = &self.worker.hangs;
         let limit = if hangs.load(Ordering::Relaxed) { STILL_HANGS_AFTER } else { HANGS_AFTER };
         sleep(ASKED_AGAIN_AFTER).await;
@@ -230,6 +248,16 @@ impl Session {
         hangs.store(is_silent, Ordering::Relaxed);
         if !is_silent {
             std::future::pending().await
+        }
+    }
+
+    /// Why the indexer lets this node in no connection, if that is a matter of secrets or lists.
+    pub(super) fn refusal(&self) -> Option<SearchError> {
+        match &*self.worker.link.watch().borrow() {
+            LinkState::Down(why) if why.is_of_access() => {
+                Some(SearchError::Unreachable { indexer: self.addr(), why: why.to_string() })
+            }
+            _ => None,
         }
     }
 

@@ -13,21 +13,31 @@ impl Indexers {
     /// it is signed; see [`TraceReply`].
     ///
     /// # Errors
-    /// No indexer is given.
+    /// No indexer is given, or one refuses this node and no other answers.
     pub(crate) async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
         if self.sessions.is_empty() {
             return Err(SearchError::NoIndexer);
         }
         // The same id for all indexers, as a query has: the network handles it once.
         let request = QueryRequest::new(MsgId::random(), name.clone(), ttl_hops);
-        let asked = self.sessions.iter().map(|session| trace_one(session, &request, self.query_deadline));
-        Ok(join_all(asked).await)
+        let has_others = self.sessions.len() > 1;
+        let asked = self.sessions.iter().map(async |session| {
+            let (began, asking) = (Instant::now(), ask(session, &request, self.query_deadline));
+            let answer = session.while_alive(has_others, asking).await.unwrap_or(Err(NoAnswer::Late));
+            reply(session, &request, answer, began)
+        });
+        let trees = join_all(asked).await;
+        let is_answered = trees.iter().flat_map(|tree| tree.hops.first()).any(|hop| hop.answer.is_ok());
+        match self.sessions.iter().find_map(Session::refusal).filter(|_| !is_answered) {
+            Some(refusal) => Err(refusal),
+            None => Ok(trees),
+        }
     }
 }
 
-async fn trace_one(session: &Session, request: &QueryRequest, patience: Duration) -> TraceReply {
+async fn ask(session: &Session, request: &QueryRequest, patience: Duration) -> Result<TraceReply, NoAnswer> {
     let began = Instant::now();
-    let answer = match session.client_within(patience).await {
+    match session.client_within(patience).await {
         None => Err(NoAnswer::Away),
         Some(client) => {
             let left = patience.saturating_sub(began.elapsed());
@@ -38,7 +48,16 @@ async fn trace_one(session: &Session, request: &QueryRequest, patience: Duration
                 Err(_) => Err(NoAnswer::Failed),
             }
         }
-    };
+    }
+}
+
+/// The tree whose root is the indexer of `session`, which was asked when it `began`.
+fn reply(
+    session: &Session,
+    request: &QueryRequest,
+    answer: Result<TraceReply, NoAnswer>,
+    began: Instant,
+) -> TraceReply {
     let waited_us = u32::try_from(began.elapsed().as_micros()).unwrap_or(u32::MAX);
     let asked = TraceHop {
         node: session.remote(),

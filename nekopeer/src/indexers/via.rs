@@ -148,6 +148,7 @@ impl Indexers {
         while let Some((addr, dialed)) = dialing.next().await {
             match dialed {
                 Ok(connected) => return (Some(Asked::New(connected)), Vec::new()),
+                Err(why) if failed.iter().any(|(_, known)| *known == why) => {} // its other addresses say the same
                 Err(why) => failed.push((addr, why)),
             }
         }

@@ -2,6 +2,7 @@
 //! peers subscribe. News is *recorded* here, durably; [`watch`](crate::watch) acts on it.
 
 pub(crate) mod census;
+pub(crate) mod changed;
 pub(crate) mod copies;
 pub(crate) mod counters;
 pub(crate) mod events;
@@ -12,7 +13,7 @@ pub(crate) mod status;
 pub(crate) mod subscribers;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map},
+    collections::{BTreeMap, BTreeSet, HashMap, hash_map},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -24,6 +25,7 @@ use tokio::sync::{Notify, broadcast};
 use tokio_util::sync::CancellationToken;
 
 use self::{
+    changed::ChangedFiles,
     counters::Counters,
     events::{EVENTS_KEPT, Event},
     learn::OwnNews,
@@ -64,8 +66,8 @@ pub(crate) struct Library {
     own_news: Mutex<OwnNews>,
     standing: Mutex<Standing>,
     contests: Mutex<Contests>,
-    /// Files that are not offered because they changed on disk; the user was told.
-    changed: Mutex<HashSet<FileName>>,
+    /// Files that are not offered because they changed on disk.
+    pub(crate) changed: ChangedFiles,
     /// Wakes [`watch`](crate::watch) when there may be news, or a copy to confirm.
     wake: Notify,
     events: broadcast::Sender<Event>,
@@ -121,7 +123,7 @@ impl Library {
             own_news: Mutex::default(),
             standing: Mutex::new(Standing::new(indexers)),
             contests: Mutex::default(),
-            changed: Mutex::default(),
+            changed: ChangedFiles::default(),
             wake: Notify::new(),
             events,
             lock,

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use nekoproto::{FileName, Freshness, VerifiedRecord, Version};
 use serde::{Deserialize, Serialize};
 
-use super::{ENTRIES_AT_ONCE, Library, copies::Confirmed, events::Event};
+use super::{ENTRIES_AT_ONCE, Library, changed::stamp_now, copies::Confirmed, events::Event};
 use crate::{
     content::stamp::Looker,
     state::freshness::Doubt,
@@ -145,35 +145,35 @@ impl Library {
         (entry.record, is_intact && entry.newest.is_none())
     }
 
-    /// Takes note of whether the file of `entry` is as it was hashed; sends an event when it no longer is.
+    /// Takes note of whether the file of `entry` is as it was hashed; sends an event when it no longer is. Where its
+    /// bytes may be the same they are compared before that, in the background.
     fn is_intact(&self, entry: &Entry, is_intact: bool) -> bool {
         let name = &entry.record.name;
-        let mut changed = self.changed.lock();
         if is_intact {
-            changed.remove(name);
-        } else if changed.insert(name.clone()) {
-            drop(changed);
+            self.changed.is_intact(name);
+            return true;
+        }
+        let stamp = stamp_now(entry);
+        let is_of_its_size = stamp.is_some_and(|stamp| stamp.size() == entry.record.size);
+        if self.changed.note(name, stamp, self.is_serving && is_of_its_size && entry.newest.is_none()) {
             self.tell(Event::Changed(name.clone()));
         }
-        is_intact
+        false
     }
 
     /// These files were just read, and are as they were published.
     pub(crate) fn note_published<'a>(&self, records: impl Iterator<Item = &'a VerifiedRecord>) {
-        let mut changed = self.changed.lock();
-        for record in records {
-            changed.remove(&record.name);
-        }
+        records.for_each(|record| self.changed.is_intact(&record.name));
     }
 
     /// The files that are not offered because they changed on disk, as far as is known.
     pub(crate) fn changed_files(&self) -> Vec<FileName> {
-        self.changed.lock().iter().cloned().collect()
+        self.changed.told()
     }
 
     /// The file of `name` was found to be other than when it was hashed: it is looked at, and offered no more.
     pub(crate) fn note_changed(&self, name: &FileName) {
-        if !self.changed.lock().contains(name) {
+        if !self.changed.has(name) {
             self.news.lock().changed.insert(name.clone());
             self.wake();
         }

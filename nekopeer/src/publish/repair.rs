@@ -85,13 +85,16 @@ pub(crate) async fn repair(
         .collect();
     let files = library.blocking(move |library| files_of(library, elsewhere)).await?;
     knowledge.ask_for_names(peers, files.iter().map(|file| file.name.clone()).collect()).await;
-    let Salvaged { entries, mut versions, floors, .. } = salvaged;
+    let Salvaged { entries, mut versions, floors, knows_numbers, .. } = salvaged;
     for record in entries.iter().flat_map(|entry| [Some(&entry.record), entry.newest.as_ref()]).flatten() {
         knowledge.add(record.clone());
     }
     versions.extend(knowledge.own().map(|record| (record.name.clone(), record.version)));
     library
         .blocking(move |library| {
+            if !knows_numbers {
+                library.catalogue.number_above_all()?;
+            }
             library.catalogue.restore(Vec::new(), &versions, &floors)?;
             let repaired = store(library, &mut knowledge, files)?;
             library.catalogue.set_lost(!repaired.complete)?;

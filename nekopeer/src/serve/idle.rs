@@ -1,4 +1,7 @@
 //! Data streams without a request: a bounded number, of which the oldest are closed.
+//!
+//! The listener bounds data connections by descriptors, of which there may be many; each has a TLS session too, so that
+//! those that are not used are bounded more narrowly.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

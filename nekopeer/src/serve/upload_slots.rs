@@ -29,7 +29,7 @@ struct Inner {
 /// The slots at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Slots {
-    /// Requests that have one.
+    /// Requests that are being answered, also while their readers take no bytes.
     pub(crate) active: usize,
     /// Requests that wait for one.
     pub(crate) waiting: usize,
@@ -64,7 +64,8 @@ impl UploadSlots {
     /// How many are used and waited for.
     pub(crate) fn now(&self) -> Slots {
         let inner = self.0.lock();
-        Slots { active: inner.turns.count(Phase::Sending), waiting: inner.turns.count(Phase::Waiting) }
+        let waiting = inner.turns.count(Phase::Waiting);
+        Slots { active: inner.turns.len() - waiting, waiting }
     }
 }
 
@@ -183,7 +184,7 @@ mod tests {
             }
             assert!(waiting.await.unwrap());
         }
-        assert_eq!(slots.now(), Slots { active: LIMITS.sending - 2, waiting: 0 });
+        assert_eq!(slots.now(), Slots { active: LIMITS.sending - 1, waiting: 0 });
         drop(held);
         assert!(slots.0.lock().changed.is_empty(), "nobody is left");
     }

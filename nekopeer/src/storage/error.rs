@@ -61,6 +61,11 @@ pub enum StoreError {
         "{0} was removed or replaced by another program meanwhile, and what was received with it: run this again"
     )]
     Swapped(PathBuf),
+    /// Another program moved the folder of the file, or put something else in its place.
+    #[error(
+        "the folder of {0} was moved or replaced by another program meanwhile, and what was received with it: run this again"
+    )]
+    FolderMoved(PathBuf),
     /// The existing file was changed or created during the download.
     #[error("{0} was changed meanwhile and is left as it is: move it away and run this again")]
     ChangedMeanwhile(PathBuf),

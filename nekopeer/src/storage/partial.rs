@@ -11,6 +11,7 @@ use std::{
 };
 
 use nekoproto::ContentHash;
+use parking_lot::Mutex;
 
 use super::{
     error::{StoreError, error_at},
@@ -36,6 +37,8 @@ pub(crate) struct Partial {
     place: Place,
     file: Arc<File>,
     name: PathBuf,
+    /// Its stamp when it was complete: whoever writes into it after that is noticed.
+    complete: Mutex<Option<Stamp>>,
 }
 
 impl Place {
@@ -62,7 +65,12 @@ impl Place {
             let file = self.open_partial(&name)?;
             match file.try_lock() {
                 Ok(()) if self.is_still(&name, &file)? => {
-                    return Ok(Partial { place: self, file: Arc::new(file), name });
+                    return Ok(Partial {
+                        place: self,
+                        file: Arc::new(file),
+                        name,
+                        complete: Mutex::default(),
+                    });
                 }
                 Ok(()) => {} // its last user renamed or removed it
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => {
@@ -249,7 +257,9 @@ impl Partial {
         if self.bytes()? != size {
             self.file.set_len(size).map_err(&failed)?;
         }
-        self.file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(&failed)
+        let stamp = Stamp::of(&self.file.metadata().map_err(&failed)?);
+        *self.complete.lock() = Some(stamp);
+        Ok(stamp)
     }
 
     /// Moves it, which is [complete](Self::complete), to its place atomically. The place must be empty or hold the file
@@ -265,27 +275,32 @@ impl Partial {
         Ok(stamp)
     }
 
-    /// As [`commit_synced`](Self::commit_synced); does not sync the folder. That it is this file that moved, and that
-    /// is in the place then, is seen by its inode.
+    /// As [`commit_synced`](Self::commit_synced); does not sync the folder. That it is this file that moved, as it was
+    /// when it was complete, and that is in the place then, is seen by its stamp.
     ///
     /// # Errors
-    /// `Swapped`, `ChangedMeanwhile` or `NotAPlace`; what is in the place is what another program put there. Otherwise
+    /// `Swapped`, `FolderMoved`, `ChangedMeanwhile` or `NotAPlace`; what is in the place is what another program put there. Otherwise
     /// the file in its place is unchanged.
     pub(crate) fn rename(self, replaceable: Option<Stamp>) -> Result<Stamp, StoreError> {
         let (place, failed) = (&self.place, error_at(&self.place.path));
         if !place.is_still(&self.name, &self.file)? {
             return Err(StoreError::Swapped(self.path()));
         }
+        place.check_folder()?;
         let changed = || StoreError::ChangedMeanwhile(place.path.clone());
         if place.stamp()? != replaceable {
             return Err(changed());
         }
-        let moved = no_follow::rename(&place.folder, &self.name, &place.file_name, replaceable);
+        let now = || self.file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(&failed);
+        let own = self.complete.lock().map_or_else(now, Ok)?;
+        let moved = no_follow::rename(&place.folder, &self.name, &place.file_name, (own, replaceable));
         match moved.map_err(&failed)? {
-            Moved::ToItsPlace if place.is_still(&place.file_name, &self.file)? => {
-                self.file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(&failed)
+            Moved::ToItsPlace(stamp) => {
+                place.check_folder()?;
+                Ok(stamp)
             }
-            Moved::ToItsPlace | Moved::Occupied => Err(changed()),
+            Moved::Swapped => Err(StoreError::Swapped(self.path())),
+            Moved::Occupied => Err(changed()),
         }
     }
 

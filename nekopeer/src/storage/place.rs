@@ -2,10 +2,14 @@
 
 use std::{
     fs::File,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
-use cap_std::{ambient_authority, fs::Dir};
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, MetadataExt as _},
+};
 
 use super::{
     error::{StoreError, error_at},
@@ -50,6 +54,19 @@ impl Place {
             Entry::Nothing => Ok(None),
             Entry::File(stamp) => Ok(Some(stamp)),
             Entry::Other(what) => Err(StoreError::NotAPlace { path: self.path.clone(), what }),
+        }
+    }
+
+    /// Whether its path still leads to its folder.
+    ///
+    /// # Errors
+    /// `FolderMoved`, or the system failed.
+    pub(super) fn check_folder(&self) -> Result<(), StoreError> {
+        let open = self.folder.dir_metadata().map_err(error_at(&self.path))?;
+        let there = self.path.parent().and_then(|parent| std::fs::metadata(parent).ok());
+        match there.is_some_and(|there| (there.dev(), there.ino()) == (open.dev(), open.ino())) {
+            true => Ok(()),
+            false => Err(StoreError::FolderMoved(self.path.clone())),
         }
     }
 

@@ -192,6 +192,31 @@ fn partial_file_that_was_swapped_is_not_moved_to_the_place() {
 }
 
 #[test]
+fn folder_that_was_moved_or_replaced_is_named() {
+    let outside = tempfile::tempdir().unwrap();
+    let [target, other, moved] = ["target", "other", "moved"].map(|name| outside.path().join(name));
+    let swaps: [fn(&Path, &Path); 3] = [
+        |target, other| std::os::unix::fs::symlink(other, target).unwrap(),
+        |target, _| std::fs::create_dir(target).unwrap(),
+        |_, _| {},
+    ];
+    std::fs::create_dir(&other).unwrap();
+    for swap in swaps {
+        std::fs::create_dir(&target).unwrap();
+        let path = target.join("a");
+        let partial = Place::anywhere(&path).unwrap().partial(&content()).unwrap();
+        partial.write_at(b"new", 0).unwrap();
+        std::fs::rename(&target, &moved).unwrap();
+        swap(&target, &other);
+        let error = commit(partial, 3, None).unwrap_err();
+        assert!(matches!(&error, StoreError::FolderMoved(named) if *named == path), "{error}");
+        assert!(!moved.join("a").exists() && std::fs::read_dir(&other).unwrap().next().is_none());
+        drop(std::fs::remove_file(&target).or_else(|_| std::fs::remove_dir(&target)));
+        std::fs::remove_dir_all(&moved).unwrap();
+    }
+}
+
+#[test]
 fn a_file_that_appeared_or_changed_meanwhile_is_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let share = ShareFolder::open(folder.path()).unwrap();

@@ -378,6 +378,10 @@ async fn origin_that_is_asked_for_is_found_among_many() {
         assert!(matches!(nobody, DownloadError::OthersOffer { complete: true, .. }), "{nobody}");
         reader.peer.download(&name("a"), wanted(identity(1).id()), &<_>::default()).await.unwrap();
         assert!(to.read("a") == goods.bytes);
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let done = reader.peer.download_all(&[name("a")], &wanted(identity(1).id()), &<_>::default()).await;
+        assert!(done[0].1.is_ok(), "one of many: {done:?}");
+        assert!(to.read("a") == goods.bytes);
     })
     .await;
 }

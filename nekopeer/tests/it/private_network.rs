@@ -42,8 +42,10 @@ fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
     inside.home.done(&["share", "f"]);
     let asks =
         |flags: &[&str]| Home::with(&["--indexer", &inside.indexer]).run(&[flags, &["query", "f"]].concat());
-    asks(&[])
-        .failed_with(3, &["its network is private: give the network's secret with --network-secret FILE"]);
+    let private = ["its network is private: give the network's secret with --network-secret FILE"];
+    asks(&[]).failed_with(3, &private);
+    assert!(!asks(&[]).err.join("").contains("check that it runs"), "that would lead nowhere");
+    Home::with(&["--indexer", &inside.indexer]).run(&["trace", "f"]).failed_with(3, &private);
     inside.running.err_line("it gave no secret, and this network has one");
     asks(&["--network-secret", &wrong]).failed_with(3, &["its network has another secret"]);
     inside.running.err_line("it has another network secret");
@@ -56,6 +58,17 @@ fn stranger_is_told_of_the_secret_and_so_is_the_node_that_it_came_to() {
 
     fs::set_permissions(&right, fs::Permissions::from_mode(0o644)).unwrap();
     asks(&["--network-secret", &right]).failed_with(2, &["chmod 600"]);
+}
+
+#[test]
+fn private_indexer_at_the_usual_address_is_named_before_another_is_started() {
+    let files = Home::with(&[]);
+    let inside = with_indexer(&["--network-secret", &secret(&files, "secret", "a")]);
+    let stranger = Home::with(&[]);
+    let mut serving = stranger.start(&["serve", "--discover", &inside.indexer]);
+    serving.err_line(&format!("the indexer at {} is not used: ", inside.indexer));
+    serving.err_line("started one at ");
+    assert!(serving.said().contains("--network-secret FILE"));
 }
 
 #[test]

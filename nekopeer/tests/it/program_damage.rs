@@ -104,6 +104,39 @@ fn lost_catalogue_is_told_and_repaired_from_files_and_indexers_with_no_number_gi
     assert_eq!(reader.read("b"), b"of b, changed since");
 }
 
+/// The indexers forgot what was withdrawn, and nobody else was asked.
+#[test]
+fn number_that_nobody_remembers_is_not_given_again_after_a_repair() {
+    let (_indexers, home, reader) = two_homes();
+    for content in ["first", "second"] {
+        home.write("a", content);
+        let sharer = home.share(&["a"]);
+        reader.done(&["get", "a"]);
+        sharer.signal("INT");
+        sharer.wait();
+    }
+    std::fs::write(home.path(".neko/catalogue.redb"), []).unwrap();
+    home.done(&["repair"]);
+    home.write("a", "third");
+    let _sharer = home.share(&["a"]);
+    let got = reader.done(&["get", "a", "--json"]).json();
+    assert!(got["version"].as_u64() > Some(2), "{got}");
+    assert_eq!(reader.read("a"), b"third");
+}
+
+/// A pipe there would keep a repair waiting.
+#[test]
+fn what_is_no_file_in_the_place_of_the_catalogue_is_named() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    let (_indexers, home) = one_home();
+    home.done(&["ls"]);
+    let path = home.path(".neko/catalogue.redb");
+    std::fs::remove_file(&path).unwrap();
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    home.run(&["repair"]).failed_with(3, &["it is no file"]);
+}
+
 #[test]
 fn damaged_catalogue_keeps_what_can_be_read_and_its_numbers_when_nobody_else_knows_them() {
     let (_indexers, home) = one_home();

@@ -7,7 +7,7 @@ use crate::common::{
     Folder, Holder, Node, Proxy, eventually, fake_indexer::FakeIndexer, identity, in_time, indexer,
     kept_port, name, peer, policy,
 };
-use nekopeer::{Config, Event, PolicyChange, PublishOptions, PublishOutcome};
+use nekopeer::{Condition, Config, Event, PolicyChange, PublishOptions, PublishOutcome};
 use nekoproto::{Mode, Policy};
 
 async fn publish_with(origin: &Node, from: &Folder, content: &str, policy: PolicyChange) -> PublishOutcome {
@@ -141,6 +141,45 @@ async fn file_that_changes_is_withdrawn_until_it_is_published_again() {
         assert_eq!(indexer.names(), 1);
         let changed = |event: &Event| matches!(event, Event::Changed(changed) if *changed == name("a"));
         assert!(!origin.unseen().iter().any(changed), "it is told once");
+    })
+    .await;
+}
+
+/// As after `touch`, `chmod` or a restored backup.
+#[tokio::test]
+async fn file_with_another_stamp_and_the_same_bytes_is_offered_again_and_nobody_is_told() {
+    in_time(async {
+        let indexer = indexer(&[]).await;
+        let (from, mut origin) = peer(&[indexer.local_addr()]).await;
+        let (to, mut reader) = peer(&[indexer.local_addr()]).await;
+        let record = origin.publish(&from.write("a", b"content")).await;
+        reader.get("a").await.unwrap();
+        let readable = std::os::unix::fs::PermissionsExt::from_mode(0o640);
+        std::fs::set_permissions(from.path("a"), readable).unwrap();
+        to.write("a", b"content"); // the copy is written anew
+        for node in [&mut origin, &mut reader] {
+            eventually(async || {
+                let status = node.status("a").await.unwrap();
+                matches!(status.condition, Condition::Good(_)).then_some(())
+            })
+            .await;
+            assert!(!node.unseen().iter().any(|event| matches!(event, Event::Changed(_))));
+        }
+        let (there, late) = peer(&[indexer.local_addr()]).await;
+        eventually(async || late.get("a").await.ok()).await;
+        assert_eq!(there.read("a"), b"content");
+        let again = async || origin.publish_all(&[&from.path("a")]).await.unchanged;
+        assert_eq!(again().await, [record.clone()], "no new version");
+
+        from.write("a", b"changed");
+        origin.sees(&Event::Changed(name("a"))).await;
+        from.write("a", b"content");
+        eventually(async || {
+            let status = origin.status("a").await.unwrap();
+            matches!(status.condition, Condition::Good(_)).then_some(())
+        })
+        .await;
+        assert_eq!(origin.publish_all(&[&from.path("a")]).await.unchanged, [record]);
     })
     .await;
 }

@@ -1,10 +1,13 @@
 //! Searches by name, words and globs: as a user types them, and as hostile indexers answer them.
 
-use nekoproto::{FileName, Hit, List, Search, SignedRecord, Term, Terms, transport::Security};
+use std::time::Duration;
+
+use nekopeer::Config;
+use nekoproto::{FileName, Hit, List, NoAnswer, Search, SignedRecord, Term, Terms, transport::Security};
 use serde_json::Value;
 
 use crate::{
-    common::{Goods, fake_indexer::FakeIndexer, goods, identity, in_time, indexer, peer},
+    common::{Folder, Goods, Node, fake_indexer::FakeIndexer, goods, identity, in_time, indexer, name, peer},
     program::{Ended, Home, Indexers, bytes, has_keys, two_homes},
 };
 
@@ -172,6 +175,27 @@ async fn page_of_a_hostile_indexer_does_not_count_and_says_so() {
             let found = alone.peer.find(&globs("*.bin"), None, 50, 1).await.unwrap();
             assert!(found.matches.is_empty() && !found.complete);
         }
+    })
+    .await;
+}
+
+/// Whatever is asked: one of two indexers that takes connections and says nothing is given up long before the deadline.
+#[tokio::test]
+async fn silent_indexer_is_waited_for_by_nothing_that_others_answer() {
+    in_time(async {
+        let (silent, indexer) = (FakeIndexer::that_is_silent(), indexer(&[]).await);
+        let (from, origin) = peer(&[indexer.local_addr()]).await;
+        origin.publish(&from.write("a", b"content")).await;
+        let query_deadline = Duration::from_secs(3600);
+        let config = Folder::new().config(&[silent.addr, indexer.local_addr()]);
+        let reader = Node::start(Config { query_deadline, listen: None, ..config }).await;
+        let answer = reader.peer.query(&name("a"), 0).await.unwrap();
+        assert_eq!((answer.candidates.len(), answer.complete), (1, false));
+        let found = reader.peer.find(&Search::default(), None, 9, 0).await.unwrap();
+        assert_eq!((found.matches.len(), found.complete), (1, false));
+        let trees = reader.peer.trace(&name("a"), 0).await.unwrap();
+        assert_eq!(trees[0].hops[0].answer.clone().err(), Some(NoAnswer::Late));
+        assert!(trees[1].hops[0].answer.is_ok());
     })
     .await;
 }

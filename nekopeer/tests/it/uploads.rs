@@ -170,3 +170,33 @@ fn streams_without_a_request_take_one_descriptor_and_no_buffer() {
     let each = taken_by(process).1.saturating_sub(before.1) / streams.len() as u64;
     assert!(each < 48, "{each} KiB each");
 }
+
+/// Told to end, a peer ends when the uploads under way have, also those whose readers take nothing at that moment.
+#[test]
+fn terminated_sharer_first_ends_the_upload_to_a_slow_reader() {
+    let (_indexers, home) = program::one_home();
+    let content = bytes(1, 32 * MIB);
+    home.write("a", &content);
+    let mut sharer = home.start(&["share", "a", "--listen", "127.0.0.1:0"]);
+    let line = sharer.err_line("serving on ");
+    let addr = line.split_whitespace().find_map(|word| word.trim_end_matches(',').parse().ok()).unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let stream = runtime.block_on(async {
+        let connection = reader(100).dial(addr, Purpose::Data, None).await.unwrap();
+        DataStream::new(connection.io).unwrap()
+    });
+    let mut stream = stream;
+    let hash = nekoproto::ContentHash::from_bytes(*blake3::hash(&content).as_bytes());
+    let ranges = List::first_of([ByteRange { offset: 0, len: content.len() as u64 }]);
+    stream.send(&DataRequest::Get { content: hash, ranges }).unwrap();
+    stream.receive::<DataReply>(Duration::from_secs(20)).unwrap().unwrap();
+    std::thread::sleep(Duration::from_millis(300)); // the sockets are full by now; if not, the test shows less
+    sharer.signal("TERM");
+    let mut got = vec![0; content.len()];
+    stream.receive_bytes(&mut got[..1]).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    stream.receive_bytes(&mut got[1..]).unwrap();
+    assert!(got == content);
+    drop(stream);
+    assert_eq!(sharer.wait().code, Some(0));
+}

@@ -1,20 +1,17 @@
 //! The destination of a download: an existing file of the user's is not overwritten unless forced.
 
-use std::{io::Read, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, VerifiedRecord};
 use tokio_util::sync::CancellationToken;
 
 use super::look_alikes::refuse_look_alike;
 use crate::{
-    content::stamp::Stamp,
+    content::{stamp::Stamp, whole::hash_of},
     download::{DownloadOptions, Downloader, error::DownloadError},
     library::Library,
     storage::{StoreError, place::Place},
 };
-
-/// Bytes per read for hashing.
-const READ_BYTES: usize = 1024 * 1024;
 
 /// What a download finds in its place.
 #[derive(Debug)]
@@ -90,16 +87,8 @@ fn has_bytes_of(
     record: &VerifiedRecord,
     stop: &CancellationToken,
 ) -> Result<bool, DownloadError> {
-    let (mut whole, mut buffer) = (blake3::Hasher::new(), vec![0; READ_BYTES]);
-    let mut file = place.open()?;
     let failed = |source| StoreError::Io { path: place.path().to_owned(), source };
-    loop {
-        if stop.is_cancelled() {
-            return Err(StoreError::stopped(place.path()).into());
-        }
-        match file.read(&mut buffer).map_err(failed)? {
-            0 => return Ok(whole.finalize().as_bytes() == record.content.as_bytes()),
-            read => whole.update(&buffer[..read]),
-        };
-    }
+    let hash = hash_of(&mut place.open()?, stop).map_err(failed)?;
+    let hash = hash.ok_or_else(|| StoreError::stopped(place.path()))?;
+    Ok(hash == record.content)
 }

@@ -35,6 +35,8 @@ use crate::{
 
 /// Maximum number of names in one search.
 const NAMES_AT_ONCE: usize = 1024;
+/// Names that are searched for at once by the ids of their origins.
+const WISHED_AT_ONCE: usize = 16;
 /// Large files that are downloaded at once: with two connections to a source each, fewer than the requests that a
 /// source answers one reader.
 const LARGE_AT_ONCE: usize = 3;
@@ -171,6 +173,11 @@ impl Downloads {
                 chosen.extend(names.into_iter().map(|name| (name.clone(), Err(error(&name)))));
             }
         }
+        let wished = stream::iter(chosen).map(async |(name, found)| {
+            let found = self.downloader.find_wished(&name, &self.options, found).await;
+            (name, found)
+        });
+        let chosen = wished.buffered(WISHED_AT_ONCE).collect().await;
         for (name, found) in self.downloader.ask_further(chosen, &self.options).await {
             match found {
                 Ok(target) => targets.push(target),
@@ -298,7 +305,8 @@ impl Downloads {
         let name = target.record.name.clone();
         let part = self.progress.part(&name);
         part.progress.set_total(target.record.size);
-        let obtaining = self.downloader.obtain(target, replaceable, &self.options, &part.progress, &stop);
+        let obtaining =
+            self.downloader.obtain_anywhere(target, replaceable, &self.options, &part.progress, &stop);
         let (entry, report) = unless_ended(&self.downloader.library, &name, &stop, obtaining).await?;
         self.downloader.indexers.offer([&entry.record]).await;
         let sources = deliveries(&part.progress, &report);

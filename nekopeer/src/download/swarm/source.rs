@@ -19,7 +19,10 @@ use crate::{
         pace::{PACE_WINDOW, Pace, SLOWEST_SOURCE},
         schedule::Availability,
     },
-    util::rate::{self, Rate},
+    util::{
+        rate::{self, Rate},
+        tasks::finished,
+    },
 };
 
 /// Why a source did not deliver.
@@ -94,8 +97,14 @@ pub(crate) struct Source {
 
 impl Source {
     /// Connects to `holder` and verifies its id.
+    ///
+    /// # Cancel safety
+    /// Safe. The handshake goes on to its end: one that is cut off counts as one in which nobody proved the key, and
+    /// its address would be left alone for a while because another source was faster.
     pub(crate) async fn connect(endpoint: &Arc<Endpoint>, holder: &Holder) -> Result<Self, FetchError> {
-        let connection = endpoint.dial_node(holder.addr, Purpose::Data, holder.node).await?;
+        let (endpoint, Holder { addr, node, .. }) = (Arc::clone(endpoint), *holder);
+        let dialing = async move { endpoint.dial_node(addr, Purpose::Data, node).await };
+        let connection = finished(tokio::spawn(dialing)).await?;
         let stream = DataStream::new(connection.io).map_err(DataError::from)?;
         Ok(Self { stream, pace: Pace::default() })
     }
@@ -262,4 +271,42 @@ impl Source {
 fn bytes_of(manifest: &Manifest, run: &Range<usize>) -> ByteRange {
     let offset = manifest.range(run.start).start;
     ByteRange { offset, len: manifest.range(run.end - 1).end - offset }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use nekoproto::{Identity, Role, tasks::spawn_until, transport::EndpointConfig};
+    use tokio::time::timeout;
+    use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+    use super::*;
+
+    fn endpoint(seed: u8) -> Arc<Endpoint> {
+        let config = EndpointConfig {
+            identity: Identity::from_seed(&[seed; 32]),
+            role: Role::Peer,
+            network: Default::default(),
+            security: Default::default(),
+            access: Default::default(),
+        };
+        Endpoint::new(config).unwrap()
+    }
+
+    /// Whenever another source is faster.
+    #[tokio::test]
+    async fn holder_whose_connections_were_not_waited_for_is_not_left_alone() {
+        let (reader, holder) = (endpoint(1), endpoint(2));
+        let listener = holder.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let at = Holder::new(holder.node(), listener.local_addr());
+        let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let _stop = stop.clone().drop_guard();
+        for _ in 0..3 {
+            assert!(timeout(Duration::ZERO, Source::connect(&reader, &at)).await.is_err());
+        }
+        let serve = |_| std::future::pending();
+        spawn_until(&tasks, &stop, listener.run(stop.clone(), tasks.clone(), serve));
+        Source::connect(&reader, &at).await.unwrap();
+    }
 }

@@ -11,7 +11,10 @@ use super::{
     untold::Row,
     write::Write,
 };
-use crate::content::{chunker::Chunked, stamp::now_ns};
+use crate::content::{
+    chunker::Chunked,
+    stamp::{Stamp, now_ns},
+};
 
 /// A file to be published.
 #[derive(Debug)]
@@ -134,7 +137,7 @@ impl Catalogue {
         let substance =
             Substance { content: chunked.content, manifest: chunked.manifest_hash, policy: *policy };
         let known_versions = Known {
-            counter: write.version(name)?,
+            counter: write.version(name)?.or(self.above()?),
             entry: entry.as_ref().map(|entry| &entry.record),
             newest: entry.as_ref().and_then(|entry| entry.newest.as_ref()),
             network: known.as_ref(),
@@ -212,6 +215,28 @@ impl Catalogue {
         }
         self.commit_published(write, Vec::new(), entries)?;
         Ok(adopted)
+    }
+
+    /// The file of `seen` has this stamp now, and its bytes were read and are the same. Nothing is noted if another entry has
+    /// taken the place of `seen`. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn restamp(
+        &self,
+        seen: &Entry,
+        stamp: Stamp,
+        hashed_at_ns: i128,
+    ) -> Result<(), CatalogueError> {
+        let write = self.tables.begin()?;
+        let name = &seen.record.name;
+        if self.is_placing(name) || self.get(name).is_none_or(|now| *now != *seen) {
+            return Ok(());
+        }
+        // Of a copy the time says how old it is.
+        let hashed_at_ns = if self.is_own(seen) { hashed_at_ns } else { seen.hashed_at_ns };
+        let entry = Entry { stamp, hashed_at_ns, ..seen.clone() };
+        self.commit_published(write, Vec::new(), vec![entry])
     }
 
     /// Commits `entries`, of which `new` are versions that no indexer was told.

@@ -3,10 +3,12 @@
 use nekoproto::{FileName, Version};
 
 use super::{Catalogue, CatalogueError, Entry, schema::META};
-use crate::content::chunker::Chunked;
+use crate::content::{chunker::Chunked, stamp::now_ns};
 
 /// The key of [`META`] that says that a catalogue was lost before this one.
 const LOST: &str = "lost";
+/// The key of [`META`] with the number above which names begin.
+const ABOVE: &str = "above";
 
 /// A file whose bytes are those of a known record.
 pub(crate) struct Restored {
@@ -50,6 +52,24 @@ impl Catalogue {
         }
         write.set_averages(averages.iter().map(|(name, average)| (name, *average)))?;
         self.commit_published(write, new, entries)
+    }
+
+    /// From now on names of which no number is known begin above the seconds since 1970: they may have been published
+    /// before, but not once a second. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn number_above_all(&self) -> Result<(), CatalogueError> {
+        let seconds = u64::try_from(now_ns() / 1_000_000_000).unwrap_or_default();
+        let write = self.tables.begin()?;
+        write.with(META, |meta| meta.insert(ABOVE, seconds.to_be_bytes().as_slice()).map(drop))?;
+        self.tables.commit(write)
+    }
+
+    /// The last number that may have been used for a name of which none is known; see [`number_above_all`](Self::number_above_all).
+    pub(super) fn above(&self) -> Result<Option<Version>, CatalogueError> {
+        let bytes = self.tables.read(META, ABOVE, |bytes| bytes.first_chunk().copied())?;
+        Ok(bytes.flatten().and_then(|bytes| Version::new(u64::from_be_bytes(bytes))))
     }
 
     /// Notes whether an earlier catalogue was lost, and nothing was brought back yet. Blocking.

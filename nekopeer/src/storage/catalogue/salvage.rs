@@ -45,6 +45,8 @@ pub(crate) struct Salvaged {
     pub(crate) floors: Vec<Entry>,
     /// Whether nothing that was published or held is missing in `entries`.
     pub(crate) is_whole: bool,
+    /// Whether `versions` are the last numbers of all names.
+    pub(crate) knows_numbers: bool,
 }
 
 /// Examines every page of the catalogue in `folder`, which is locked and in which no peer runs. Moves a damaged one
@@ -57,13 +59,16 @@ pub(crate) fn examine(folder: &Path, node: NodeId) -> Result<(Examined, Salvaged
     let failed = |error: io::Error| CatalogueError::database(&path, error);
     match fs::symlink_metadata(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok((Examined::Missing, salvage_last(&path)));
+            return Ok((Examined::Missing, salvage_earlier(&path)));
         }
         Err(error) => return Err(failed(error)),
+        Ok(found) if !found.is_file() => {
+            return Err(failed(io::Error::other("it is no file: move it away and run this again")));
+        }
         Ok(_) => {}
     }
     let why = match checked(&path, node) {
-        Ok(true) => return Ok((Examined::Missing, salvage_last(&path))),
+        Ok(true) => return Ok((Examined::Missing, salvage_earlier(&path))),
         Ok(false) => return Ok((Examined::Intact, Salvaged::default())),
         Err(CatalogueError::Damaged { what, .. }) => what,
         Err(error @ CatalogueError::DamagedEntry { .. }) => error.to_string(),
@@ -71,6 +76,11 @@ pub(crate) fn examine(folder: &Path, node: NodeId) -> Result<(Examined, Salvaged
     };
     let aside = move_aside(&path).map_err(failed)?;
     Ok((Examined::Damaged { why, aside }, salvage_last(&path)))
+}
+
+/// The same where the catalogue was lost since: later numbers may have been given.
+fn salvage_earlier(path: &Path) -> Salvaged {
+    Salvaged { knows_numbers: false, ..salvage_last(path) }
 }
 
 /// What can be read of the catalogue that was moved aside last, also by a repair that did not come to its end.
@@ -135,12 +145,12 @@ fn salvage(aside: &Path) -> Result<Salvaged, redb::Error> {
         from_row(name, row).filter(|entry| entry.record.to_signed().verify().is_ok())
     };
     let (mut entries, is_whole) = rows(&transaction, FILES, verified);
-    let (versions, _) =
+    let (versions, knows_numbers) =
         rows(&transaction, VERSIONS, |name, number| Some((FileName::new(name).ok()?, Version::new(number)?)));
     let (floors, _) = rows(&transaction, FLOORS, |(name, _), row| verified(name, row));
     entries.sort_by(|a, b| a.record.name.cmp(&b.record.name));
     entries.dedup_by(|a, b| a.record.name == b.record.name);
-    Ok(Salvaged { entries, versions, floors, is_whole })
+    Ok(Salvaged { entries, versions, floors, is_whole, knows_numbers })
 }
 
 /// What `take` makes of the rows of a table from both ends up to the damage, some of them twice; and whether all were

@@ -48,7 +48,21 @@ impl FakeIndexer {
         (Self::start(Service { hits: Vec::new(), unanswered: Some(Arc::clone(&unanswered)) }), unanswered)
     }
 
+    /// Takes connections, and answers nothing at all.
+    pub(crate) fn that_is_silent() -> Self {
+        Self::serving(|connection: Connection| async move {
+            let _open = connection;
+            std::future::pending().await
+        })
+    }
+
     fn start(service: Service) -> Self {
+        Self::serving(move |connection| run(connection, service.clone()))
+    }
+
+    fn serving<S: Future<Output = ()> + Send + 'static>(
+        serve: impl Fn(Connection) -> S + Clone + Send + 'static,
+    ) -> Self {
         let config = EndpointConfig {
             identity: identity(200),
             role: Role::Indexer,
@@ -58,7 +72,6 @@ impl FakeIndexer {
         };
         let listener = Endpoint::new(config).unwrap().bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();
-        let serve = move |connection| run(connection, service.clone());
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
         Self { addr, _stop: stop.drop_guard() }

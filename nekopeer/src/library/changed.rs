@@ -1,0 +1,213 @@
+//! Files that are not as they were hashed, and whether their bytes are all the same: a file that was copied back, touched
+//! or given other permissions has another stamp only, and is offered again.
+
+use std::{
+    collections::{BTreeSet, HashMap, hash_map::Entry},
+    fs::symlink_metadata,
+    io, mem,
+    ops::Bound::{Excluded, Unbounded},
+};
+
+use nekoproto::FileName;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::Library;
+use crate::{
+    content::{
+        stamp::{Looker, Stamp, now_ns, open_file},
+        whole::hash_of,
+    },
+    storage::catalogue::{self, CatalogueError},
+};
+
+/// Attempts to compare a file that is being written.
+const UNSETTLED_MAX: u8 = 5;
+
+/// The files that are not offered because they changed on disk.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedFiles {
+    inner: Mutex<Inner>,
+    /// Notified when there is another to compare.
+    pub(crate) to_compare: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    found: HashMap<FileName, Found>,
+    /// Those of them whose bytes are to be compared.
+    waiting: BTreeSet<FileName>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Found {
+    /// As it was found last; `None`: there is no such file.
+    stamp: Option<Stamp>,
+    is_told: bool,
+    /// Attempts to compare it that found it being written.
+    unsettled: u8,
+}
+
+/// What a comparison found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// The bytes that were published, or there is nothing under this name any more.
+    Same,
+    Differs,
+    /// It is being written.
+    Unsettled,
+}
+
+impl ChangedFiles {
+    /// The file of `name` is as it was hashed.
+    pub(super) fn is_intact(&self, name: &FileName) {
+        let mut inner = self.inner.lock();
+        inner.found.remove(name);
+        inner.waiting.remove(name);
+    }
+
+    /// The file of `name` is found with another stamp than it had, or is missing. Its bytes are to be compared if they
+    /// `may_be_same`; otherwise returns whether the user is to be told.
+    pub(super) fn note(&self, name: &FileName, stamp: Option<Stamp>, may_be_same: bool) -> bool {
+        let mut inner = self.inner.lock();
+        let Inner { found, waiting } = &mut *inner;
+        let found = match found.entry(name.clone()) {
+            Entry::Occupied(found) if found.get().stamp == stamp => return false,
+            Entry::Occupied(found) => {
+                let found = found.into_mut();
+                found.stamp = stamp;
+                found
+            }
+            Entry::Vacant(new) => new.insert(Found { stamp, is_told: false, unsettled: 0 }),
+        };
+        if may_be_same {
+            waiting.insert(name.clone());
+            self.to_compare.notify_one();
+            return false;
+        }
+        waiting.remove(name);
+        !mem::replace(&mut found.is_told, true)
+    }
+
+    /// The next to compare, behind `last`.
+    pub(crate) fn next(&self, last: Option<&FileName>) -> Option<FileName> {
+        let inner = self.inner.lock();
+        let behind =
+            last.and_then(|last| inner.waiting.range::<FileName, _>((Excluded(last), Unbounded)).next());
+        behind.or_else(|| inner.waiting.first()).cloned()
+    }
+
+    /// `name` was compared. Returns whether the user is to be told.
+    pub(crate) fn note_compared(&self, name: &FileName, compared: Compared) -> bool {
+        let mut inner = self.inner.lock();
+        let Inner { found, waiting } = &mut *inner;
+        let Some(found) = found.get_mut(name) else { return false };
+        if compared == Compared::Unsettled && found.unsettled < UNSETTLED_MAX {
+            found.unsettled += 1;
+            return false; // it stays in line
+        }
+        found.unsettled = 0;
+        waiting.remove(name);
+        compared != Compared::Same && !mem::replace(&mut found.is_told, true)
+    }
+
+    /// Whether the file of `name` is one of them.
+    pub(super) fn has(&self, name: &FileName) -> bool {
+        self.inner.lock().found.contains_key(name)
+    }
+
+    /// Those of which the user was told.
+    pub(super) fn told(&self) -> Vec<FileName> {
+        let inner = self.inner.lock();
+        inner.found.iter().filter(|(_, found)| found.is_told).map(|(name, _)| name.clone()).collect()
+    }
+}
+
+/// The file's stamp, if there is one. Blocking.
+pub(super) fn stamp_now(entry: &catalogue::Entry) -> Option<Stamp> {
+    let found = symlink_metadata(&entry.path).ok().filter(std::fs::Metadata::is_file)?;
+    Some(Stamp::of(&found))
+}
+
+impl Library {
+    /// Compares the bytes of the file of `name` with those that were published. If they are the same, its stamp now is
+    /// stored. Ends early when the peer stops. Blocking.
+    pub(crate) fn compare(&self, name: &FileName) -> Compared {
+        let Some(entry) = self.catalogue.get(name) else { return Compared::Same };
+        let compared = match stamp_now(&entry) {
+            Some(stamp) if stamp == entry.stamp => return Compared::Same,
+            Some(stamp) if stamp.size() == entry.record.size => self.compare_bytes(&entry, stamp),
+            _ => return Compared::Differs,
+        };
+        compared.unwrap_or_else(|error| {
+            tracing::warn!(%name, %error, "a file that changed on disk cannot be compared");
+            Compared::Differs
+        })
+    }
+
+    fn compare_bytes(&self, entry: &catalogue::Entry, stamp: Stamp) -> Result<Compared, CatalogueError> {
+        let began_ns = now_ns();
+        let read = || -> io::Result<Compared> {
+            let mut file = open_file(&entry.path)?;
+            if !stamp.is_settled(began_ns) || Stamp::of(&file.metadata()?) != stamp {
+                return Ok(Compared::Unsettled);
+            }
+            let hash = hash_of(&mut file, &self.tasks.stop)?;
+            Ok(match (hash, Looker::default().stamp(&entry.path)? == stamp) {
+                (None, _) | (_, false) => Compared::Unsettled,
+                (Some(hash), true) if hash == entry.record.content => Compared::Same,
+                (Some(_), true) => Compared::Differs,
+            })
+        };
+        let compared = read().unwrap_or_else(|error| {
+            tracing::debug!(name = %entry.record.name, %error, "a file that changed on disk cannot be read");
+            Compared::Differs
+        });
+        if compared == Compared::Same {
+            self.catalogue.restamp(entry, stamp, began_ns)?;
+        }
+        Ok(compared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(size: u64) -> Option<Stamp> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(size).unwrap();
+        Some(Stamp::of(&file.as_file().metadata().unwrap()))
+    }
+
+    #[test]
+    fn each_change_is_told_once_and_only_of_other_bytes() {
+        let (files, a) = (ChangedFiles::default(), FileName::new("a").unwrap());
+        let (first, second) = (stamp(1), stamp(1));
+        assert!(!files.note(&a, first, true), "it is compared before");
+        assert_eq!((files.next(None), files.told()), (Some(a.clone()), vec![]));
+        assert!(files.note_compared(&a, Compared::Differs));
+        assert_eq!((files.next(None), files.told()), (None, vec![a.clone()]));
+        assert!(!files.note(&a, first, true) && files.next(None).is_none(), "nothing new");
+        assert!(!files.note(&a, second, true) && files.next(None).is_some(), "it changed again");
+        assert!(!files.note_compared(&a, Compared::Differs), "told");
+        files.is_intact(&a);
+        assert!(files.note(&a, None, false) && !files.note(&a, None, false), "it is missing");
+    }
+
+    #[test]
+    fn file_that_is_written_on_and_on_is_given_up_and_holds_up_no_other() {
+        let files = ChangedFiles::default();
+        let [a, b] = ["a", "b"].map(|name| FileName::new(name).unwrap());
+        assert!(!files.note(&a, stamp(1), true) && !files.note(&b, stamp(1), true));
+        assert_eq!(files.next(Some(&a)), Some(b.clone()));
+        assert_eq!(files.next(Some(&b)), Some(a.clone()), "the first comes after the last");
+        for _ in 0..UNSETTLED_MAX {
+            assert!(!files.note_compared(&a, Compared::Unsettled));
+            assert_eq!(files.next(None), Some(a.clone()));
+        }
+        assert!(files.note_compared(&a, Compared::Unsettled));
+        assert_eq!(files.next(None), Some(b));
+    }
+}

@@ -1,0 +1,236 @@
+//! The files of a running peer: published, downloaded, read and listed.
+
+use std::{
+    io::{Read, Write},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use nekoproto::{FileName, VerifiedRecord};
+use tokio::runtime::Handle;
+
+use super::PeerHandle;
+use crate::{
+    content::stamp::Looker,
+    download::{DownloadError, DownloadOptions, Downloaded, Downloads},
+    library::{Library, status::FileStatus},
+    listing::Listing,
+    publish::{PublishError, PublishOptions, PublishOutcome, Publishing},
+    reading::Reading,
+    util::progress::Progress,
+};
+
+impl PeerHandle {
+    /// Publishes files and folders. A file's name is the one in the options, otherwise its path within the
+    /// share folder, otherwise its file name; the files of a folder are named by their paths within it.
+    /// Unchanged files keep their version.
+    ///
+    /// # Errors
+    /// A path does not exist, or two files would get the same name. Files of a folder that fail are listed
+    /// in the outcome; the others are published.
+    pub async fn publish(
+        &self,
+        paths: Vec<PathBuf>,
+        options: PublishOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<PublishOutcome, PublishError> {
+        let (mut publishing, mut outcome) =
+            (self.publishing(paths, options, progress), PublishOutcome::default());
+        while let Some(piece) = publishing.next().await? {
+            outcome.add(piece);
+        }
+        Ok(outcome)
+    }
+
+    /// Publishes files and folders; the outcome comes in pieces. See [`publish`](Self::publish).
+    #[must_use]
+    pub fn publishing(
+        &self,
+        paths: Vec<PathBuf>,
+        options: PublishOptions,
+        progress: &Arc<Progress>,
+    ) -> Publishing {
+        self.publisher.publishing(paths, options, progress)
+    }
+
+    /// Withdraws `name`. The file stays on disk.
+    ///
+    /// # Errors
+    /// The name is not registered, or the catalogue failed.
+    pub async fn deregister(&self, name: &FileName) -> Result<(), PublishError> {
+        self.publisher.deregister(name).await
+    }
+
+    /// Stores all bytes of `from` as the file `name` in the share folder, to be published; returns its path.
+    /// An existing file is replaced if it is this peer's own published version, or with `force`.
+    ///
+    /// # Errors
+    /// The existing file is unchanged.
+    ///
+    /// # Cancel safety
+    /// Once started it runs until `from` ends.
+    pub async fn store(
+        &self,
+        name: &FileName,
+        from: impl Read + Send + 'static,
+        force: bool,
+        progress: &Arc<Progress>,
+    ) -> Result<PathBuf, DownloadError> {
+        self.publisher.store(name, from, force, progress).await
+    }
+
+    /// What is held here under each of `names`, in their order.
+    pub async fn held(&self, names: Vec<FileName>) -> Vec<Option<FileStatus>> {
+        let look = move |library: &Arc<Library>| {
+            let mut looker = Looker::default();
+            let entries = names.iter().map(|name| library.catalogue.get(name));
+            entries.map(|entry| Some(library.status(Arc::unwrap_or_clone(entry?), &mut looker))).collect()
+        };
+        self.library.blocking(look).await
+    }
+
+    /// The version of `name` that is published or held here.
+    pub(crate) fn held_record(&self, name: &FileName) -> Option<VerifiedRecord> {
+        self.library.catalogue.get(name).map(|entry| entry.record.clone())
+    }
+
+    /// The files published and held here, by name, in pieces. With `ask_origins` the origins of copies are asked
+    /// first whether they are still the newest; otherwise no other node is asked.
+    #[must_use]
+    pub fn listing(&self, ask_origins: bool) -> Listing {
+        Listing::new(&self.library, ask_origins.then_some(&self.peers), None, usize::MAX)
+    }
+
+    /// The same, of those after this name in the order of their text; pieces have at most `at_once` files.
+    pub(crate) fn listing_after(
+        &self,
+        after: Option<&FileName>,
+        at_once: usize,
+        ask_origins: bool,
+    ) -> Listing {
+        Listing::new(&self.library, ask_origins.then_some(&self.peers), after, at_once)
+    }
+
+    /// The same, of these names.
+    pub(crate) fn listing_of(&self, names: Vec<FileName>, ask_origins: bool) -> Listing {
+        Listing::of(&self.library, ask_origins.then_some(&self.peers), names)
+    }
+
+    /// All files published and held here, without asking any other node. For few files: see
+    /// [`listing`](Self::listing). What cannot be read is left out, and logged.
+    pub async fn files(&self) -> Vec<FileStatus> {
+        self.listed(false).await
+    }
+
+    /// Asks the origins of all copies now whether they are still the newest. The result is in
+    /// [`files`](Self::files).
+    pub async fn check_copies(&self) {
+        self.listed(true).await;
+    }
+
+    async fn listed(&self, ask_origins: bool) -> Vec<FileStatus> {
+        let (mut listing, mut files) = (self.listing(ask_origins), Vec::new());
+        loop {
+            match listing.next().await {
+                Ok(Some(more)) => files.extend(more.into_iter().flatten()),
+                Ok(None) => return files,
+                Err(error) => {
+                    tracing::error!(%error, "not all files are listed");
+                    return files;
+                }
+            }
+        }
+    }
+
+    /// The files that are not offered because they changed on disk, as far as is known.
+    pub(crate) fn changed_files(&self) -> Vec<FileName> {
+        self.library.changed_files()
+    }
+
+    /// Downloads the newest version of `name`, verified, and keeps it as a copy.
+    ///
+    /// # Errors
+    /// See [`DownloadError`]. The file in the destination is unchanged.
+    ///
+    /// # Cancel safety
+    /// Safe: verified chunks are kept for the next attempt.
+    pub async fn download(
+        &self,
+        name: &FileName,
+        options: DownloadOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<Downloaded, DownloadError> {
+        self.downloader.download(name, options, progress).await
+    }
+
+    /// Downloads many files; the outcomes come in pieces. Small files are fetched in batches, which is many times
+    /// faster than one by one. A duplicate name is downloaded once.
+    #[must_use]
+    pub fn downloads(
+        &self,
+        names: &[FileName],
+        options: &DownloadOptions,
+        progress: &Arc<Progress>,
+    ) -> Downloads {
+        Downloads::new(&self.downloader, names, options, progress)
+    }
+
+    /// Downloads many files and returns all outcomes, in the order of `names`. See [`downloads`](Self::downloads).
+    ///
+    /// # Cancel safety
+    /// Safe: complete files stay, the others are as before.
+    pub async fn download_all(
+        &self,
+        names: &[FileName],
+        options: &DownloadOptions,
+        progress: &Arc<Progress>,
+    ) -> Vec<(FileName, Result<Downloaded, DownloadError>)> {
+        let (mut downloads, mut all) = (self.downloads(names, options, progress), Vec::new());
+        while let Some(outcomes) = downloads.next().await {
+            all.extend(outcomes);
+        }
+        all
+    }
+
+    /// Writes the newest version of `name` to `out`, in order, each chunk once verified. No copy is kept.
+    ///
+    /// # Errors
+    /// See [`DownloadError`]. What was written to `out` is the beginning of the file.
+    ///
+    /// # Cancel safety
+    /// Safe. One more write to `out` may follow.
+    pub async fn read(
+        &self,
+        name: &FileName,
+        options: &DownloadOptions,
+        out: impl Write + Send + 'static,
+        progress: &Arc<Progress>,
+    ) -> Result<Downloaded, DownloadError> {
+        self.downloader.read(name, options, out, progress).await
+    }
+
+    /// Reads files by name for others. To be called on the runtime of this peer.
+    pub(crate) fn reading(&self) -> Reading {
+        Reading::new(&self.library, &self.peers, &self.downloader, Handle::current())
+    }
+
+    /// How far the writing of the file of `name` is, if it is being written.
+    pub(crate) fn in_use(&self, name: &FileName) -> Option<Arc<Progress>> {
+        self.library.in_use(name)
+    }
+
+    /// The files that are being written, and how far each is.
+    pub(crate) fn writing(&self) -> Vec<(FileName, Arc<Progress>)> {
+        self.library.writing()
+    }
+
+    /// Whoever writes the file of `name` does not put it in its place, if it is not there yet.
+    pub(crate) fn end_writing(&self, name: &FileName) {
+        self.library.end_writing(name);
+    }
+
+    /// Waits until the file of `name` is not being written.
+    pub(crate) async fn until_free(&self, name: &FileName) {
+        self.library.until_free(name).await;
+    }
+}

@@ -1,0 +1,280 @@
+//! [`Peer`] and its handle: the interface of a running peer. This file starts and ends it.
+
+mod files;
+mod finding;
+
+use std::{io, net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use nekoindexer::http::TokenError;
+use nekoproto::{
+    Identity, IdentityError, NodeId, Role,
+    budget::Budget,
+    tasks::spawn_until,
+    transport::{Endpoint, EndpointConfig, EndpointError, Listener},
+};
+use parking_lot::Mutex;
+use tokio::{
+    sync::broadcast,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::{
+    config::Config,
+    download::Downloader,
+    figures::Figures,
+    indexers::Indexers,
+    library::{Library, Opened, events::Event},
+    peers::Peers,
+    publish::{
+        Publisher,
+        repair::{Repaired, repair},
+    },
+    serve::{Slots, Uploads, partial_files::PartialFiles},
+    storage::{
+        StoreError,
+        catalogue::{self, Catalogue, CatalogueError, Salvaged},
+        lock::{DataLock, LockError},
+        share_folder::ShareFolder,
+    },
+    util::tasks::blocking,
+    watch::Watch,
+};
+
+/// Why a peer did not start. Nothing is left running.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data folder is in use, or cannot be used.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The key cannot be loaded or created.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The catalogue cannot be opened.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+    /// The share folder cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// The token of the HTTP door cannot be loaded or made.
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    /// The address cannot be listened on.
+    #[error("cannot listen on {addr}: {source}; choose another address with --listen, port 0 is a free one")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The same, of the HTTP door.
+    #[error(
+        "cannot listen on {addr} for HTTP: {source}; choose another address with --http, port 0 is a free one"
+    )]
+    Http {
+        /// The address.
+        addr: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+/// The file of the key in the data folder.
+pub(crate) const KEY_FILE: &str = "peer.key";
+/// Longest time that uploads under way have to end after a request to stop.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+/// Interval between two looks at what is under way.
+const DRAIN_LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Starts peers.
+#[derive(Debug)]
+pub struct Peer;
+
+/// A running peer. Dropping the handle stops it at once; [`shutdown`](Self::shutdown) first withdraws its
+/// files from the indexers and waits until all its tasks have ended.
+#[derive(Debug)]
+pub struct PeerHandle {
+    library: Arc<Library>,
+    indexers: Arc<Indexers>,
+    peers: Arc<Peers>,
+    downloader: Arc<Downloader>,
+    publisher: Arc<Publisher>,
+    local_addr: Option<SocketAddr>,
+    figures: Arc<Figures>,
+    /// New connections are accepted until it is cancelled.
+    accepts: CancellationToken,
+    /// Starts with the first event of the peer; taken by the first call of `events`.
+    first_events: Mutex<Option<broadcast::Receiver<Event>>>,
+}
+
+impl Peer {
+    /// Starts a peer. Its indexers need not be reachable.
+    ///
+    /// # Errors
+    /// Nothing is left running, and the data folder is free again.
+    pub async fn spawn(config: Config) -> Result<PeerHandle, StartError> {
+        let (opened, identity) = open_folders(config.clone()).await?;
+        let endpoint_config = EndpointConfig {
+            identity,
+            role: Role::Peer,
+            network: config.network.clone(),
+            security: config.security,
+            access: config.access.clone(),
+        };
+        let endpoint = Endpoint::with_budget(endpoint_config, Budget::new(config.memory))?;
+        let listen = |addr| endpoint.bind(addr).map_err(|source| StartError::Listen { addr, source });
+        let listener = config.listen.map(listen).transpose()?;
+        let local_addr = listener.as_ref().map(Listener::local_addr);
+        let indexers = config.indexers.len();
+        let (library, first_events) =
+            Library::new(opened, endpoint.node(), listener.is_some(), indexers, config.ttr);
+        let partial_files = Arc::new(PartialFiles::default());
+        let indexers = Indexers::spawn(&config, &endpoint, &library);
+        let peers = Peers::new(&endpoint, &library, &indexers);
+        let downloader =
+            Downloader::new(&library, &indexers, &peers, &endpoint, &partial_files, config.limit_down);
+        let publisher = Publisher::new(&library, &indexers, &peers, config.policy);
+        let watch = Watch::new(&library, &indexers, &peers, &downloader, &publisher, config.on_stale);
+        let tasks = &library.tasks;
+        let accepts = tasks.stop.child_token();
+        let serving = listener.map(|listener| {
+            let uploads = Uploads::new(&library, &partial_files, config.limit_up);
+            let serving = (Arc::clone(&uploads), listener.arrivals());
+            let serve = move |connection| Arc::clone(&uploads).serve(connection);
+            let accepting = listener.run(tasks.stop.clone(), tasks.tracker.clone(), serve);
+            spawn_until(&tasks.tracker, &accepts, accepting);
+            serving
+        });
+        let figures =
+            Figures::new((config.network, endpoint.budget()), local_addr, (&library, &indexers), serving);
+        tasks.spawn_until_stop(watch.run());
+        let first_events = Mutex::new(Some(first_events));
+        Ok(PeerHandle {
+            library,
+            indexers,
+            peers,
+            downloader,
+            publisher,
+            local_addr,
+            figures,
+            accepts,
+            first_events,
+        })
+    }
+}
+
+async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> {
+    blocking(move || {
+        let share = ShareFolder::open(&config.dir)?;
+        let folder = config.data_dir();
+        let lock = DataLock::take(&folder)?;
+        let key = folder.join(KEY_FILE);
+        let is_missing = lock.was_used && key.exists() && !folder.join(catalogue::FILE).exists();
+        let identity = Identity::load_or_create(&key)?;
+        let catalogue = Catalogue::open(&folder, identity.clone())?;
+        if is_missing {
+            catalogue.set_lost(true)?;
+        }
+        if catalogue.is_lost()? {
+            let path = folder.join(catalogue::FILE);
+            warn!(path = %path.display(), "the catalogue is damaged: it was missing, and a new one was begun; nekopeer repair \
+                brings back what was published and held here");
+        }
+        catalogue.settle_all()?;
+        let unusable = |source| LockError::Unusable { path: folder.clone(), source };
+        let data_dir = folder.canonicalize().map_err(unusable)?;
+        Ok((Opened { share, data_dir, catalogue, lock }, identity))
+    })
+    .await
+}
+
+impl PeerHandle {
+    /// This peer's id.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.library.node
+    }
+
+    /// The address it serves on, with the real port; `None` if it does not serve.
+    #[must_use]
+    pub const fn local_addr(&self) -> Option<SocketAddr> {
+        self.local_addr
+    }
+
+    /// What it tells of itself.
+    pub(crate) const fn figures(&self) -> &Arc<Figures> {
+        &self.figures
+    }
+
+    /// The share folder's absolute path.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.library.share.root()
+    }
+
+    /// Events from now on; the first call gets all events since the start.
+    #[must_use]
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        let first = self.first_events.lock().take();
+        first.unwrap_or_else(|| self.library.events())
+    }
+
+    /// Brings back what a lost catalogue said. See [`repair`](crate::publish::repair).
+    ///
+    /// # Errors
+    /// The catalogue failed; what was stored until then is there.
+    pub(crate) async fn repair(&self, salvaged: Salvaged) -> Result<Repaired, CatalogueError> {
+        repair(&self.library, &self.indexers, &self.peers, salvaged).await
+    }
+
+    /// Sends an event to all who look at them.
+    pub(crate) fn tell(&self, event: Event) {
+        self.library.tell(event);
+    }
+
+    #[cfg(test)]
+    pub(crate) const fn rooms(&self) -> (&Arc<Library>, &Arc<Indexers>) {
+        (&self.library, &self.indexers)
+    }
+
+    /// Withdraws everything registered, accepts no further connection, and waits until no upload is under way, at most
+    /// [`DRAIN_MAX`].
+    pub(crate) async fn drain(&self) {
+        self.accepts.cancel();
+        self.indexers.withdraw_all().await;
+        let idle = async {
+            while self.figures.slots() != Slots::default() {
+                sleep(DRAIN_LOOK_EVERY).await;
+            }
+        };
+        if timeout(DRAIN_MAX, idle).await.is_err() {
+            tracing::warn!("uploads that were under way were given up");
+        }
+    }
+
+    /// Withdraws everything registered, stops serving, and waits until every task has ended.
+    pub async fn shutdown(self) {
+        self.end().await;
+    }
+
+    /// The same, where others still refer to the peer.
+    pub(crate) async fn end(&self) {
+        self.indexers.withdraw_all().await;
+        self.library.tasks.end().await;
+    }
+
+    /// Stops at once without withdrawing, as a crash would; waits until every task has ended.
+    pub async fn abort(self) {
+        self.library.tasks.end().await;
+    }
+}
+
+impl Drop for PeerHandle {
+    fn drop(&mut self) {
+        self.library.tasks.stop.cancel();
+    }
+}
