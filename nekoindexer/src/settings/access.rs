@@ -7,8 +7,9 @@ use nekoproto::transport::{Access, NetworkSecret};
 /// The environment variable that holds the secret itself. That of the flag names the file, as with every flag.
 pub(super) const SECRET_VARIABLE: &str = "NEKO_NETWORK_SECRET_VALUE";
 
+/// An empty one is an error, not an open network: somebody meant to give a secret.
 fn secret_in_environment() -> Option<OsString> {
-    env::var_os(SECRET_VARIABLE).filter(|value| !value.is_empty())
+    env::var_os(SECRET_VARIABLE)
 }
 
 /// Whether the secret itself is in the environment.
@@ -70,8 +71,11 @@ mod tests {
             args(None).secret(Some(text.into())).unwrap(),
             Some(NetworkSecret::new(text.as_bytes()).unwrap())
         );
-        let errors =
-            [args(Some("/nowhere")).secret(Some(text.into())), args(None).secret(Some(text[..31].into()))];
+        let errors = [
+            args(Some("/nowhere")).secret(Some(text.into())),
+            args(None).secret(Some(text[..31].into())),
+            args(None).secret(Some("".into())),
+        ];
         for error in errors {
             let error = error.unwrap_err();
             assert!(error.contains(SECRET_VARIABLE) && !error.contains("these-32"), "{error}");
