@@ -13,7 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::io::Errno;
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, recv},
+};
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
     time::{sleep, timeout},
@@ -172,7 +175,7 @@ impl Listener {
             let place = match pace.admits(tenant, Instant::now()) {
                 true => tokio::select! {
                     () = stop.cancelled() => return,
-                    place = self.place(tenant) => place,
+                    place = self.place(tenant, has_spoken(&stream)) => place,
                 },
                 false => None,
             };
@@ -186,16 +189,27 @@ impl Listener {
         }
     }
 
-    /// A place for a handshake. A node of this machine waits for it: whoever takes all others may be another.
-    async fn place(&self, tenant: Tenant) -> Option<Place> {
+    /// A place for a handshake; who has spoken keeps it longer than who is silent. A node of this machine waits for it:
+    /// whoever takes all others may be another.
+    async fn place(&self, tenant: Tenant, has_spoken: bool) -> Option<Place> {
         loop {
-            let place = self.arrivals.handshakes.enter(tenant, Presence::new(CancellationToken::new()));
+            let presence = Presence::new(CancellationToken::new());
+            if has_spoken {
+                presence.used();
+            }
+            let place = self.arrivals.handshakes.enter(tenant, presence);
             if place.is_some() || tenant != Tenant::Local {
                 return place;
             }
             sleep(CROWDED_PAUSE).await;
         }
     }
+}
+
+/// Whether the other end has sent anything yet. Its task may be polled only after many others that are silent have come.
+fn has_spoken(stream: &TcpStream) -> bool {
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    recv(stream, &mut [0_u8; 1], flags).is_ok_and(|(count, _)| count > 0)
 }
 
 struct Welcome {
@@ -258,5 +272,23 @@ impl Welcome {
         }
         presence.set_busy(false);
         welcoming.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn who_has_spoken_is_told_from_who_is_silent() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut dialed = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (accepted, _) = listener.accept().await.unwrap();
+        assert!(!has_spoken(&accepted));
+        dialed.write_all(b"x").await.unwrap();
+        accepted.readable().await.unwrap();
+        assert!(has_spoken(&accepted) && has_spoken(&accepted), "it is still to be read");
     }
 }
