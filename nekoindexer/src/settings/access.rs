@@ -5,7 +5,16 @@ use std::{env, ffi::OsString, os::unix::ffi::OsStrExt, path::PathBuf};
 use nekoproto::transport::{Access, NetworkSecret};
 
 /// The environment variable that holds the secret itself. That of the flag names the file, as with every flag.
-const SECRET_VARIABLE: &str = "NEKO_NETWORK_SECRET_VALUE";
+pub(super) const SECRET_VARIABLE: &str = "NEKO_NETWORK_SECRET_VALUE";
+
+fn secret_in_environment() -> Option<OsString> {
+    env::var_os(SECRET_VARIABLE).filter(|value| !value.is_empty())
+}
+
+/// Whether the secret itself is in the environment.
+pub(super) fn is_secret_in_environment() -> bool {
+    secret_in_environment().is_some()
+}
 
 /// Whom the node connects with.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -29,8 +38,7 @@ impl AccessArgs {
     /// # Errors
     /// One line for people.
     pub(super) fn load(&mut self) -> Result<(), String> {
-        let value = env::var_os(SECRET_VARIABLE).filter(|value| !value.is_empty());
-        self.loaded.secret = self.secret(value)?;
+        self.loaded.secret = self.secret(secret_in_environment())?;
         self.loaded.allowed.load(self.allow.as_deref()).map_err(|error| error.to_string()).map(drop)
     }
 

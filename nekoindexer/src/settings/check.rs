@@ -6,6 +6,7 @@ use clap::ArgMatches;
 use serde_json::{Value, json};
 
 use super::{
+    access::{SECRET_VARIABLE, is_secret_in_environment},
     layers::{Source, raw},
     table::{Kind, Setting},
 };
@@ -14,9 +15,9 @@ use super::{
 pub(super) fn table(settings: &[Setting], matches: &ArgMatches, sources: &[Source]) -> String {
     let mut rows = vec![["setting".to_owned(), "value".to_owned(), "from".to_owned()]];
     for (setting, source) in settings.iter().zip(sources) {
-        let values = texts(setting, matches);
+        let (values, source) = shown(setting, matches, source);
         let value = if values.is_empty() { "-".to_owned() } else { values.join(",") };
-        rows.push([setting.key.clone(), value, source.to_string()]);
+        rows.push([setting.key.clone(), value, source]);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let (keys, values) = (width(0), width(1));
@@ -31,13 +32,21 @@ pub(super) fn table(settings: &[Setting], matches: &ArgMatches, sources: &[Sourc
 /// The same for machines, in one line.
 pub(super) fn json(settings: &[Setting], matches: &ArgMatches, sources: &[Source]) -> String {
     let rows = settings.iter().zip(sources).map(|(setting, source)| {
-        json!({ "key": setting.key, "value": value(setting, matches), "from": source.to_string() })
+        let (texts, from) = shown(setting, matches, source);
+        json!({ "key": setting.key, "value": value(setting, matches, texts), "from": from })
     });
     format!("{}\n", json!({ "settings": rows.collect::<Vec<_>>() }))
 }
 
-fn value(setting: &Setting, matches: &ArgMatches) -> Value {
-    let texts = texts(setting, matches);
+/// The values of a setting and who says them. A secret is not shown.
+fn shown(setting: &Setting, matches: &ArgMatches, source: &Source) -> (Vec<String>, String) {
+    if setting.key == "network_secret" && is_secret_in_environment() {
+        return (vec!["(set)".to_owned()], SECRET_VARIABLE.to_owned());
+    }
+    (texts(setting, matches), source.to_string())
+}
+
+fn value(setting: &Setting, matches: &ArgMatches, texts: Vec<String>) -> Value {
     let first = || texts.first().map_or(Value::Null, |text| Value::from(text.as_str()));
     match setting.kind {
         Kind::List => texts.into(),

@@ -95,3 +95,43 @@ fn values(setting: &Setting, written: &str, value: &Spanned<DeValue>) -> Result<
     };
     one.map(|value| vec![value]).ok_or_else(wrong)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{num::NonZeroU64, panic::AssertUnwindSafe};
+
+    use clap::Parser;
+
+    use super::*;
+    use crate::settings::{table, units};
+
+    /// A setting of each kind.
+    #[derive(Parser)]
+    struct Args {
+        #[arg(long)]
+        switch: bool,
+        #[arg(long)]
+        number: Option<u16>,
+        #[arg(long, value_parser = units::memory)]
+        bytes: Option<NonZeroU64>,
+        #[arg(long)]
+        text: Option<String>,
+        #[arg(long, value_delimiter = ',')]
+        list: Vec<std::net::SocketAddr>,
+    }
+
+    #[test]
+    fn configuration_files() {
+        // Nothing in it changes, so that a panic leaves nothing half done.
+        let settings =
+            AssertUnwindSafe(table::settings(&table::prepared(<Args as clap::CommandFactory>::command())));
+        bolero::check!().for_each(|bytes: &[u8]| {
+            let Ok(text) = std::str::from_utf8(bytes) else { return };
+            let settings: &AssertUnwindSafe<Vec<Setting>> = &settings;
+            match parse(text, Path::new("f"), settings) {
+                Ok(entries) => assert!(entries.iter().all(|entry| entry.line >= 1)),
+                Err(faults) => assert!(faults.iter().all(|fault| fault.starts_with("f:"))),
+            }
+        });
+    }
+}

@@ -163,13 +163,13 @@ mod tests {
         MsgId::from_u128(n as u128)
     }
 
-    /// A table and a budget, and how to become a caller.
-    fn table() -> (Seen, Arc<Budget>, impl Fn(&Seen, &Arc<Budget>, u8) -> Arc<Caller>) {
-        let caller = |seen: &Seen, budget: &Arc<Budget>, n: u8| {
-            let node = Identity::from_seed(&[n; 32]).id();
-            seen.caller(node, None, budget.account([127, 0, 0, 1].into(), node))
-        };
-        (Seen::new(Instant::now()), Budget::new(0), caller)
+    fn caller(seen: &Seen, budget: &Arc<Budget>, n: u8) -> Arc<Caller> {
+        let node = Identity::from_seed(&[n; 32]).id();
+        seen.caller(node, None, budget.account([127, 0, 0, 1].into(), node))
+    }
+
+    fn table() -> (Seen, Arc<Budget>) {
+        (Seen::new(Instant::now()), Budget::new(0))
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn expired_ids_leave_memory() {
-        let (seen, budget, caller) = table();
+        let (seen, budget) = table();
         let now = Instant::now();
         for round in 0..3u32 {
             let (one, at) = (caller(&seen, &budget, 1), now + 9 * round * SECOND);
@@ -217,7 +217,7 @@ mod tests {
     /// Goal: whoever sends more ids than its share is not taken any more, also over a new connection; others are.
     #[test]
     fn one_caller_fills_its_own_share_alone() {
-        let ((seen, budget, caller), now) = (table(), Instant::now());
+        let ((seen, budget), now) = (table(), Instant::now());
         let greedy = caller(&seen, &budget, 1);
         let mut ids = 0..;
         let taken =
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn ids_of_an_evicted_account_are_forgotten_at_once() {
-        let ((seen, budget, caller), now) = (table(), Instant::now());
+        let ((seen, budget), now) = (table(), Instant::now());
         let (evicted, other) = (caller(&seen, &budget, 1), caller(&seen, &budget, 2));
         assert!((0..9000).all(|n| seen.sight(&evicted, id(n), 1, KEEP, now) == Sight::First));
         seen.sight(&other, id(9000), 1, KEEP, now);

@@ -17,6 +17,7 @@ mod http_rest;
 mod http_slow;
 mod intruders;
 mod jobs;
+mod kill_matrix;
 mod numbering;
 mod one_number;
 mod origins;

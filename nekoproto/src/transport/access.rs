@@ -4,7 +4,8 @@ use std::{
     collections::HashSet,
     fs,
     future::poll_fn,
-    io,
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
@@ -16,6 +17,9 @@ use tokio::sync::watch;
 
 use super::secret::NetworkSecret;
 use crate::{limits::ALLOWED_MAX, values::NodeId};
+
+/// Bytes of a list: each node in a line of its own, with a comment.
+const LIST_BYTES_MAX: u64 = 256 * ALLOWED_MAX as u64;
 
 /// Who may be connected to: everybody unless told otherwise. Clones share the list of allowed nodes.
 #[derive(Clone, Debug, Default)]
@@ -120,8 +124,7 @@ impl Allowed {
 
 /// The nodes of a file: one id a line, `#` begins a comment.
 fn read(path: &Path) -> Result<HashSet<NodeId>, AllowError> {
-    let text =
-        fs::read_to_string(path).map_err(|source| AllowError::File { path: path.to_owned(), source })?;
+    let text = read_text(path).map_err(|source| AllowError::File { path: path.to_owned(), source })?;
     let mut nodes = HashSet::new();
     for (at, line) in text.lines().enumerate() {
         let id = line.split_once('#').map_or(line, |(id, _)| id).trim();
@@ -138,9 +141,42 @@ fn read(path: &Path) -> Result<HashSet<NodeId>, AllowError> {
     Ok(nodes)
 }
 
+/// The text of a file that is no longer than a list may be. A pipe, to which nobody may ever write, or a device is no
+/// file.
+fn read_text(path: &Path) -> io::Result<String> {
+    let file = open_at_once(path)?;
+    let metadata = file.metadata()?;
+    let no_list = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+    if !metadata.is_file() {
+        return Err(no_list("it is no file"));
+    }
+    if metadata.len() > LIST_BYTES_MAX {
+        return Err(no_list("it is too long for a list of nodes"));
+    }
+    let mut text = String::new();
+    file.take(LIST_BYTES_MAX).read_to_string(&mut text).map(|_| text)
+}
+
+/// Opens a file to read, without waiting for the other end of a pipe.
+pub(super) fn open_at_once(path: &Path) -> io::Result<fs::File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pipe_or_device_is_no_list_and_nobody_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, kind, mode, 0).unwrap();
+        for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path()] {
+            assert!(matches!(read(path), Err(AllowError::File { .. })), "{path:?}");
+        }
+    }
 
     fn node(byte: u8) -> NodeId {
         NodeId::from_bytes([byte; 32])

@@ -4,15 +4,20 @@ use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
 use rustls::pki_types::ServerName;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 use tokio_rustls::TlsStream;
 
 use super::{
     access::Access,
+    backoff::Backoff,
     error::{ConnectError, EndpointError},
     handshake::{self, Proofs},
     io::{Io, prepare},
@@ -27,6 +32,11 @@ use crate::{
     messages::{Hello, HelloRefusal, NetworkName, Purpose, Role},
     values::NodeId,
 };
+
+/// Pauses before a connection that was reset in its handshake is tried again, and how often it is.
+const RESET_PAUSE: Duration = Duration::from_millis(50);
+const RESET_PAUSE_MAX: Duration = Duration::from_millis(500);
+const RESETS_MAX: u32 = 6;
 
 /// Whether connections are TLS or plain TCP. Both ends must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -162,7 +172,7 @@ impl Endpoint {
         purpose: Purpose,
         expected: Option<NodeId>,
     ) -> Result<Connection, ConnectError> {
-        let dialing = self.dial_unbounded(addr, purpose);
+        let dialing = self.dial_again(addr, purpose);
         let connection =
             timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
         let found = connection.remote.node;
@@ -188,6 +198,20 @@ impl Endpoint {
         node: NodeId,
     ) -> Result<Connection, ConnectError> {
         self.unproven.guard(addr, node, self.dial(addr, purpose, Some(node))).await
+    }
+
+    /// For control, tries again after a reset: that is how a node that many connect to sends some of them away.
+    async fn dial_again(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
+        let mut backoff = Backoff::new(RESET_PAUSE, RESET_PAUSE_MAX);
+        for _ in 0..RESETS_MAX {
+            match self.dial_unbounded(addr, purpose).await {
+                Err(error) if purpose == Purpose::Control && error.is_reset() => {
+                    sleep(backoff.pause(rand::random())).await;
+                }
+                dialed => return dialed,
+            }
+        }
+        self.dial_unbounded(addr, purpose).await
     }
 
     async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {

@@ -75,6 +75,15 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// Whether the other end closed the connection in the middle of the handshake, without a word.
+    pub(super) fn is_reset(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+        matches!(self, Self::Handshake(error)
+            if matches!(error.kind(), ConnectionReset | ConnectionAborted | BrokenPipe))
+    }
+}
+
+impl ConnectError {
     /// Whether secrets or lists of allowed nodes have to be changed before there is a connection.
     #[must_use]
     pub const fn is_of_access(&self) -> bool {

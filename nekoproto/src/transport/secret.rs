@@ -1,12 +1,13 @@
 //! [`NetworkSecret`]: what the nodes of a private network share, and prove to each other without sending it.
 
 use std::{
-    fmt, fs,
+    fmt,
     io::{self, Read},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
+use super::access::open_at_once;
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 
 /// Makes the key from the secret; it is used for nothing else.
@@ -44,6 +45,9 @@ pub enum SecretError {
         /// What the system said.
         source: io::Error,
     },
+    /// It is a folder, a pipe or a device.
+    #[error("the network's secret is to be in a file, and {0} is none: name a file that holds it")]
+    NoFile(PathBuf),
     /// Others may read the file.
     #[error("others may read the network's secret in {0}; run: chmod 600 {0}")]
     Exposed(PathBuf),
@@ -73,8 +77,12 @@ impl NetworkSecret {
     /// The file cannot be read, others may read it, or its content is no secret.
     pub fn load(path: &Path) -> Result<Self, SecretError> {
         let failed = |source| SecretError::File { path: path.to_owned(), source };
-        let file = fs::File::open(path).map_err(failed)?;
-        if file.metadata().map_err(failed)?.permissions().mode() & 0o077 != 0 {
+        let file = open_at_once(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(SecretError::NoFile(path.to_owned()));
+        }
+        if metadata.permissions().mode() & 0o077 != 0 {
             return Err(SecretError::Exposed(path.to_owned()));
         }
         let mut bytes = Vec::new();
@@ -100,6 +108,8 @@ impl fmt::Debug for NetworkSecret {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const TEXT: &[u8] = b"0123456789abcdef0123456789abcdef";
@@ -110,6 +120,23 @@ mod tests {
         fs::write(&path, text).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         (folder, path)
+    }
+
+    #[test]
+    fn folder_or_pipe_is_no_secret_and_nobody_waits_for_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        for path in [folder.path(), &pipe] {
+            assert!(matches!(NetworkSecret::load(path), Err(SecretError::NoFile(_))), "{path:?}");
+        }
     }
 
     #[test]

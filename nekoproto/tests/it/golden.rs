@@ -213,6 +213,23 @@ fn calls_of_an_indexer_are_pinned() {
         &ask(Ask::Invalidate { request: invalidate }),
         "00 01 fbd007 05 10 04030201000000000000000000000000 01 R 02 10 8a88e3dd7409f195 8139770ea87d175f",
     );
+    let names = List::first_of([name("a"), name("b/c")]);
+    pins.pin(
+        "search for many",
+        &ask(Ask::SearchAll { names: names.clone() }),
+        "00 01 fbd007 07 02 0161 03622f63",
+    );
+    pins.pin(
+        "query for many",
+        &ask(Ask::QueryAll { request: QueryAllRequest { msg_id, names, ttl_hops: 3 } }),
+        "00 01 fbd007 08 10 04030201000000000000000000000000 02 0161 03622f63 03",
+    );
+    pins.assert();
+}
+
+#[test]
+fn summaries_are_pinned() {
+    let mut pins = Pins::default();
     let news = |changes| SummaryNews { echo_ms: 300, number: 7, begins: false, is_all: true, changes };
     let heartbeat = Ask::Summarize { news: news(List::new()) };
     pins.pin("summaries, nothing new", &ask(heartbeat), "00 01 fbd007 06 fb2c01 07 00 01 00");
@@ -234,18 +251,6 @@ fn calls_of_an_indexer_are_pinned() {
          08 8139770ea87d175f 01 01 07 02 07 a0 00 01 08 0000000000000000 08 8a88e3dd7409f195 \
          08 8139770ea87d175f 01 02 08 8a88e3dd7409f195 00 \
          08 8139770ea87d175f 01 03",
-    );
-
-    let names = List::first_of([name("a"), name("b/c")]);
-    pins.pin(
-        "search for many",
-        &ask(Ask::SearchAll { names: names.clone() }),
-        "00 01 fbd007 07 02 0161 03622f63",
-    );
-    pins.pin(
-        "query for many",
-        &ask(Ask::QueryAll { request: QueryAllRequest { msg_id, names, ttl_hops: 3 } }),
-        "00 01 fbd007 08 10 04030201000000000000000000000000 02 0161 03622f63 03",
     );
     pins.assert();
 }

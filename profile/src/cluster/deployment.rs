@@ -37,7 +37,7 @@ pub struct Deployment {
 /// A running indexer; dropping it ends it.
 #[derive(Debug)]
 pub(crate) enum Node {
-    Here(IndexerHandle),
+    Here(Box<IndexerHandle>),
     Apart(Box<Process>),
 }
 
@@ -65,7 +65,7 @@ impl Deployment {
             return process.map(|process| Node::Apart(Box::new(process)));
         }
         let config = indexer_config(listen, neighbors, self.security, self.routing);
-        Ok(Node::Here(self.runtime(n).spawn(Indexer::spawn(config)).await??))
+        Ok(Node::Here(Box::new(self.runtime(n).spawn(Indexer::spawn(config)).await??)))
     }
 
     pub(crate) async fn process(&self, label: &str, role: Role) -> anyhow::Result<Process> {

@@ -6,8 +6,9 @@ use serde_json::json;
 use crate::arena::gauge::Taken;
 use crate::report::{Row, count};
 
+type Figure = fn(&Taken) -> f64;
 /// What may come and go for no reason, by figure: less is no growth.
-const ALLOWED: [(&str, fn(&Taken) -> f64, f64); 3] = [
+const ALLOWED: [(&str, Figure, f64); 3] = [
     ("memory MiB", |taken| taken.memory_mib, 8.0),
     ("descriptors", |taken| taken.descriptors, 8.0),
     ("threads", |taken| taken.threads, 6.0),

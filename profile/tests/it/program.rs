@@ -39,7 +39,7 @@ fn what_makes_no_scenario_is_refused() {
     refused(&["query", "--ttl", "17"], "17 is not in 0..=16");
     refused(&["query", "--miss", "1.5"], "the share of misses must be 0 to 1");
     refused(&["query", "--rate", "0"], "the rate must be");
-    refused(&["query", "-i", "20", "--holders", "17"], "must be 1 to 16");
+    refused(&["query", "-i", "20", "--holders", "9"], "must be 1 to 8");
     refused(&["query", "--topology", "random", "-i", "9", "--degree", "3"], "the product must be even");
     refused(&["query", "-i", "2", "--port", "65535"], "no ports past 65535");
     refused(&["matrix", "-n", "0"], "the number of requests must be 1 to");

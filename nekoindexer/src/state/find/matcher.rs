@@ -278,4 +278,24 @@ mod tests {
         }
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     }
+
+    /// What names are searched by is found in every name that matches.
+    #[test]
+    fn patterns() {
+        bolero::check!().for_each(|bytes: &[u8]| {
+            let Some((len, rest)) = bytes.split_first() else { return };
+            let (pattern, name) = rest.split_at(usize::from(*len).min(rest.len()));
+            let (Ok(pattern), Ok(name)) = (str::from_utf8(pattern), str::from_utf8(name)) else { return };
+            let terms = pattern.split(' ').filter_map(|term| Term::new(term).ok());
+            let search = Search { terms: Terms::first_of(terms), ..Search::default() };
+            let Ok(matcher) = Matcher::new(&search) else { return };
+            if matcher.matches(name.as_bytes()) {
+                let needle = matcher.needle();
+                assert!(
+                    needle.is_none_or(|needle| needle.find(name.as_bytes()).is_some()),
+                    "{pattern:?} {name:?}"
+                );
+            }
+        });
+    }
 }

@@ -11,7 +11,7 @@ mod verify;
 mod worker;
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     sync::Arc,
     time::Duration,
 };
@@ -221,12 +221,13 @@ impl Crew {
         if transfer.is_banned(holder.node) {
             return;
         }
-        if self.known.contains_key(&holder.node) {
-            transfer.is_also_at(&holder);
-        } else {
-            transfer.offers(&holder);
-            self.known.insert(holder.node, 1);
-            self.waiting.push_back((holder, source));
+        match self.known.entry(holder.node) {
+            Entry::Occupied(_) => transfer.is_also_at(&holder),
+            Entry::Vacant(new) => {
+                new.insert(1);
+                transfer.offers(&holder);
+                self.waiting.push_back((holder, source));
+            }
         }
     }
 

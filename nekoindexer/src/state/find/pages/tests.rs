@@ -73,7 +73,7 @@ fn following_the_pages_of_several_indexers_shows_every_file_once() {
             let (name, origin) = (format!("{folder}/f{}.{kind}", n % 40), rng.random_range(1..3));
             for (at, indexer) in (10..).zip(&indexers) {
                 if rng.random_ratio(1, 2) {
-                    let session = session(&indexer, at, Duration::from_secs(9), now);
+                    let session = session(indexer, at, Duration::from_secs(9), now);
                     indexer.register(&session, &record(origin, &name, rng.random_range(1..4)));
                 }
             }
