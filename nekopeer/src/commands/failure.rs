@@ -170,7 +170,7 @@ impl From<&StoreError> for FailureKind {
             | StoreError::NotAPlace { .. }
             | StoreError::Swapped(_)
             | StoreError::FolderMoved(_) => Self::Conflict,
-            StoreError::Escapes(_) => Self::Invalid,
+            StoreError::Escapes(_) | StoreError::InDataFolder(_) => Self::Invalid,
             StoreError::Io { source, .. } => match source.kind() {
                 // A file stands where a folder is needed, or the other way round.
                 io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory | io::ErrorKind::AlreadyExists => {

@@ -192,7 +192,10 @@ impl DownloadError {
             | Self::Pipe { .. } => false,
             Self::Store(error) => !matches!(
                 error,
-                StoreError::Escapes(_) | StoreError::NotAPlace { .. } | StoreError::ChangedMeanwhile(_)
+                StoreError::Escapes(_)
+                    | StoreError::InDataFolder(_)
+                    | StoreError::NotAPlace { .. }
+                    | StoreError::ChangedMeanwhile(_)
             ),
             Self::Catalogue(error) => {
                 matches!(error, CatalogueError::Full(_) | CatalogueError::Database { .. })

@@ -44,7 +44,7 @@ fn store_all(
     if !force {
         LookAlikes::default().refuse(&library.share, name)?;
     }
-    let place = library.share.place(name)?;
+    let place = library.share.place(name)?.outside(&library.data_dir)?;
     let path = place.path().to_owned();
     let before = place.stamp()?;
     let known = library.catalogue.get(name);

@@ -16,6 +16,11 @@ pub enum StoreError {
         "{0} would leave the share folder: a symbolic link leads out of it, remove that or choose another place with -o"
     )]
     Escapes(PathBuf),
+    /// It would be among the files of the program itself.
+    #[error(
+        "{0} would lie in the data folder of this peer, which is for its own files: choose another place with -o"
+    )]
+    InDataFolder(PathBuf),
     /// The disk is full, or a quota or file size limit is reached.
     #[error("no space is left to write {0}: free some and try again, what is there already is kept")]
     Full(PathBuf),

@@ -57,6 +57,16 @@ impl Place {
         }
     }
 
+    /// The same, if it is not in the data folder `data_dir`, an absolute path without links.
+    ///
+    /// # Errors
+    /// `InDataFolder`, or the system failed.
+    pub(crate) fn outside(self, data_dir: &Path) -> Result<Self, StoreError> {
+        let folder = self.path.parent().unwrap_or(Path::new("/"));
+        let folder = folder.canonicalize().map_err(error_at(folder))?;
+        if folder.starts_with(data_dir) { Err(StoreError::InDataFolder(self.path)) } else { Ok(self) }
+    }
+
     /// Whether its path still leads to its folder.
     ///
     /// # Errors

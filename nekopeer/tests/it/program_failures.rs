@@ -259,6 +259,35 @@ fn terminated_share_withdraws_its_files_and_ends_well() {
     }
 }
 
+/// Whatever name a stranger gives a file, and whatever place the user.
+#[test]
+fn nothing_is_received_into_the_data_folder() {
+    let (_indexers, origin, reader) = two_homes();
+    let content = ["a stranger's".to_owned(), "large ".repeat(1 << 20)];
+    for (name, content) in ["state/http.token", "state/indexers.json"].iter().zip(&content) {
+        origin.write(name, content);
+    }
+    let _sharing = origin.share(&["state"]);
+    let id = reader.done(&["id"]).out;
+    let refused = |args: &[&str], what: &str| {
+        let ended = reader.run(args);
+        assert!(ended.code != Some(0) && ended.err.join("").contains("data folder"), "{what}: {ended:?}");
+    };
+    let data_dir = reader.path("state").display().to_string();
+    let inside = |args: &[&'static str]| {
+        let mut all = vec!["--data-dir", &*data_dir];
+        all.extend(args);
+        refused(&all, "by its name");
+    };
+    inside(&["get", "state/http.token"]);
+    inside(&["get", "state/indexers.json"]);
+    inside(&["get", "state/http.token", "state/indexers.json"]);
+    assert!(!reader.path("state/http.token").exists() && !reader.path("state/indexers.json").exists());
+    let key = reader.path(".neko/peer.key").display().to_string();
+    refused(&["get", "state/http.token", "-o", &key, "--force"], "by its place");
+    assert_eq!(reader.done(&["id"]).out, id);
+}
+
 /// What cannot be stored is not acknowledged, however often it is told.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn news_on_a_full_disk_is_never_acknowledged() {

@@ -50,10 +50,11 @@ pub(crate) fn place_for(
     name: &FileName,
     options: &DownloadOptions,
 ) -> Result<Place, StoreError> {
-    match &options.output {
+    let place = match &options.output {
         Some(path) => Place::anywhere(path),
         None => library.share.place(name),
-    }
+    };
+    place?.outside(&library.data_dir)
 }
 
 /// As [`Downloader::destination`], blocking and without the check for similar names.

@@ -190,7 +190,8 @@ fn store_all(library: &Library, arrived: Vec<Arrived>) -> Stored {
     let mut done: Stored = Vec::with_capacity(arrived.len());
     let mut places: Vec<(Arrived, Place)> = Vec::with_capacity(arrived.len());
     for arrived in arrived {
-        match library.share.place(&arrived.small.target.record.name) {
+        let place = library.share.place(&arrived.small.target.record.name);
+        match place.and_then(|place| place.outside(&library.data_dir)) {
             Ok(place) => places.push((arrived, place)),
             Err(error) => done.push((arrived, Err(error.into()))),
         }
