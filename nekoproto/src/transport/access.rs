@@ -2,10 +2,8 @@
 
 use std::{
     collections::HashSet,
-    fs,
     future::poll_fn,
     io::{self, Read},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
@@ -15,7 +13,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::secret::NetworkSecret;
+use super::secret::{NetworkSecret, open_at_once};
 use crate::{limits::ALLOWED_MAX, values::NodeId};
 
 /// Bytes of a list: each node in a line of its own, with a comment.
@@ -164,14 +162,10 @@ fn read_text(path: &Path) -> io::Result<String> {
     file.take(LIST_BYTES_MAX).read_to_string(&mut text).map(|_| text)
 }
 
-/// Opens a file to read, without waiting for the other end of a pipe.
-pub(super) fn open_at_once(path: &Path) -> io::Result<fs::File> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    fs::OpenOptions::new().read(true).custom_flags(flags).open(path)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

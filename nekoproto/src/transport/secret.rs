@@ -2,12 +2,12 @@
 
 use std::{
     fmt,
+    fs::{File, OpenOptions},
     io::{self, Read},
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
-use super::access::open_at_once;
 use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 
 /// Makes the key from the secret; it is used for nothing else.
@@ -104,6 +104,12 @@ impl fmt::Debug for NetworkSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("NetworkSecret(..)")
     }
+}
+
+/// Opens a file to read, without waiting for the other end of a pipe.
+pub(super) fn open_at_once(path: &Path) -> io::Result<File> {
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 #[cfg(test)]
