@@ -46,8 +46,10 @@ impl Indexers {
             let config = Config { listen: ANY_PORT, neighbors, security, ..Config::default() };
             handles.push(runtime.block_on(Indexer::spawn(config)).unwrap());
         }
-        if let Some(last) = handles.last().filter(|_| count > 1) {
-            let linked = async { tokio::time::timeout(LIMIT, last.neighbors_reach(1)).await };
+        // Each asks both sides: whoever only connected is a guest at first, which proves itself.
+        for (place, handle) in handles.iter().enumerate() {
+            let neighbors = usize::from(place > 0) + usize::from(place + 1 < count);
+            let linked = async { tokio::time::timeout(LIMIT, handle.neighbors_reach(neighbors)).await };
             runtime.block_on(linked).unwrap();
         }
         let addrs = handles.iter().map(IndexerHandle::local_addr).collect();
