@@ -187,7 +187,7 @@ impl IndexerHandle {
         Ok(changes)
     }
 
-    /// Accepts no further connection, and waits until no query is under way, at most [`DRAIN_MAX`].
+    /// Accepts no further connection, and waits until no query is under way, at most `DRAIN_MAX`.
     pub async fn drain(&mut self) {
         self.announcement = None;
         self.accepts.cancel();

@@ -1,8 +1,8 @@
 //! Fuzz targets of everything that arrives as bytes or text: no input panics, and what is taken in means the same
 //! after it was written and read again.
 //!
-//! `cargo test` replays the corpora beside this file and tries some random inputs. `cargo bolero test` follows the
-//! coverage, see docs/operations.md.
+//! `cargo test` replays the corpora beside this file and tries some random inputs; `.ci/fuzz SECONDS` follows the
+//! coverage.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
 use nekoproto::{

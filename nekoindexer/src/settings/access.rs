@@ -28,7 +28,7 @@ pub struct AccessArgs {
     /// on SIGHUP [default: all]
     #[arg(long, global = true, value_name = "FILE")]
     pub allow: Option<PathBuf>,
-    /// What the files say, after [`AccessArgs::load`].
+    /// What the files say, after `AccessArgs::load`.
     #[arg(skip)]
     pub loaded: Access,
 }

@@ -40,7 +40,7 @@ impl Found {
 ///
 /// Invariants: one entry for each origin, or two if its newest number stands for several files (those of the
 /// highest rank); it is the newest version absorbed so far; at most [`HITS_MAX`] entries of at most
-/// [`HOLDERS_MAX`](nekoproto::limits::HOLDERS_MAX) holders, none twice, those of a part behind, and behind
+/// [`HOLDERS_MAX`] holders, none twice, those of a part behind, and behind
 /// all of them those that guests name.
 #[derive(Debug)]
 pub struct Merge {

@@ -44,7 +44,7 @@ impl Pool {
 /// Bytes that are kept for one node. Without an account nothing bounds them: for what this node does itself, and for
 /// simulations.
 ///
-/// Invariant: the lease covers what is used, but for [`FREE`] bytes.
+/// Invariant: the lease covers what is used, but for `FREE` bytes.
 #[derive(Debug, Default)]
 pub struct Tab {
     account: Option<Account>,
