@@ -38,7 +38,7 @@ pub(super) enum Sent {
     All,
     /// As many bytes as one turn has.
     Share,
-    /// What the socket takes for now.
+    /// As much as the socket took without waiting.
     Some,
 }
 
