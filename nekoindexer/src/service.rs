@@ -24,7 +24,6 @@ use crate::{
     query,
     shared::Shared,
     state::{
-        RegisterPlan,
         caller::Caller,
         index::{Asked, Session},
         merge::Merge,
@@ -36,8 +35,6 @@ use crate::{
 const QUERIES_AT_ONCE: usize = 16;
 /// More signatures than these are checked on a blocking thread.
 const VERIFIED_INLINE: usize = 4;
-/// Records after which a registration gives others their turn.
-const REGISTERED_AT_ONCE: usize = 32;
 /// More registrations than these are removed on a blocking thread, so that no other call waits.
 const REMOVED_INLINE: usize = 256;
 
@@ -131,23 +128,11 @@ impl IndexerService for Service {
         }
         self.lease(session); // first, so that an old lease does not end in between
         let state = &self.shared.state;
-        let (mut plan, mut left) = (RegisterPlan::default(), records);
-        loop {
-            let later = left.split_off(left.len().min(REGISTERED_AT_ONCE));
-            plan.add(if request.partial {
-                state.on_register_partial(session, left)
-            } else {
-                state.on_register(session, left, request.announce)
-            });
-            if later.is_empty() {
-                break;
-            }
-            left = later;
-            yield_now().await;
-            if session.withdrawals() != withdrawals {
-                return Err(Refusal::Busy);
-            }
-        }
+        let plan = if request.partial {
+            state.on_register_partial(session, records)
+        } else {
+            state.on_register(session, records, request.announce)
+        };
         let lease = self.lease(session);
         counters.drop_many(Drop::NotListed, plan.unlisted.len());
         counters.drop_many(Drop::Outdated, plan.newer.len());

@@ -63,20 +63,6 @@ pub struct RegisterPlan {
     pub neighbors_need: Position,
 }
 
-impl RegisterPlan {
-    /// Adds what a `later` part of the same registration is to do.
-    pub(crate) fn add(&mut self, later: Self) {
-        self.newer.extend(later.newer);
-        self.unlisted.extend(later.unlisted);
-        for (session, records) in later.announcement.holders {
-            self.announcement.holders.entry(session).or_default().extend(records);
-        }
-        self.announcement.neighbors.extend(later.announcement.neighbors);
-        self.is_news_to_neighbors |= later.is_news_to_neighbors;
-        self.neighbors_need = later.neighbors_need;
-    }
-}
-
 impl Announcement {
     pub(super) fn tell(&mut self, sessions: &[SessionId], record: &ListedRecord) {
         for session in sessions {
