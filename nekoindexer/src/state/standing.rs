@@ -34,6 +34,10 @@ const STALLS_PARTS: u32 = 200;
 pub const USUAL_MAX: Duration = Duration::from_millis(200);
 /// A timer that fires this much later than it was set for says that this node was busy: nobody else is judged by that.
 const BUSY_FROM: Duration = Duration::from_millis(50);
+/// Signatures of a guest that do not hold, before only what is known already is believed of it; and the time in which one
+/// of them is forgotten. An honest guest has few: a peer may have registered its own files with it signed wrongly.
+const FORGED_MAX: u32 = 32;
+const FORGED_FOR: Duration = Duration::from_millis(125);
 /// Misses among the latest 32 answers that are forgiven a configured neighbor or a member.
 const MISSES_MAX: u32 = 3;
 /// Those forgiven a guest, once it has answered [`ANSWERS_PER_MISS`] times as often.
@@ -119,6 +123,8 @@ pub struct Record {
     is_good: AtomicBool,
     /// Since when a guest is doubted, in milliseconds since `made`, at least 1; 0: it is not.
     doubted_ms: AtomicU64,
+    /// When the forged signatures of it are forgotten, in milliseconds since `made`.
+    forged_ms: AtomicU64,
     made: Instant,
 }
 
@@ -128,7 +134,7 @@ impl Record {
     pub fn new(standing: Standing, made: Instant) -> Self {
         let is_guest = standing.is_guest();
         let (outcomes, answers, usual_us, judged, finds, is_probed, was_probed) = <_>::default();
-        let (is_good, doubted_ms) = <_>::default();
+        let (is_good, doubted_ms, forged_ms) = <_>::default();
         let probes = AtomicU32::new(u32::from(is_guest));
         let is_guest = AtomicBool::new(is_guest);
         Self {
@@ -143,6 +149,7 @@ impl Record {
             was_probed,
             is_good,
             doubted_ms,
+            forged_ms,
             made,
         }
     }
@@ -218,8 +225,7 @@ impl Record {
         if self.is_guest() && self.is_good() {
             match self.doubted_for(now) {
                 None => {
-                    let since = now.saturating_duration_since(self.made).as_millis();
-                    self.doubted_ms.store(u64::try_from(since).unwrap_or(u64::MAX).max(1), Relaxed);
+                    self.doubted_ms.store(self.millis(now).max(1), Relaxed);
                     self.answers.store(0, Relaxed);
                     self.usual_us.store(0, Relaxed);
                     return false;
@@ -338,6 +344,24 @@ impl Record {
         let usual = self.usual_us.load(Relaxed);
         let usual = if usual == 0 { took } else { usual - usual / 8 + took / 8 };
         self.usual_us.store(usual, Relaxed);
+    }
+
+    /// A signature that it passed on does not hold.
+    pub fn forged(&self, now: Instant) {
+        let before = self.forged_ms.load(Relaxed).max(self.millis(now));
+        let each = u64::try_from(FORGED_FOR.as_millis()).unwrap_or(u64::MAX);
+        self.forged_ms.store(before.saturating_add(each), Relaxed);
+    }
+
+    /// Whether signatures that it passes on are checked.
+    #[must_use]
+    pub fn is_checked(&self, now: Instant) -> bool {
+        let debt = self.forged_ms.load(Relaxed).saturating_sub(self.millis(now));
+        u128::from(debt) < (FORGED_FOR * FORGED_MAX).as_millis()
+    }
+
+    fn millis(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.made).as_millis()).unwrap_or(u64::MAX)
     }
 
     /// What it is worth to whoever hands out places.

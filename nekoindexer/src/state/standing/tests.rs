@@ -105,6 +105,23 @@ fn whoever_is_missed_where_this_node_is_busy_is_not_judged_by_that() {
     }
 }
 
+/// Goal: whoever passes on signatures that do not hold costs some checks a second, whatever it is asked.
+#[test]
+fn signatures_of_a_guest_that_do_not_hold_are_bounded() {
+    let now = Instant::now();
+    let record = proven(Standing::Guest, now);
+    let mut checked = 0;
+    for ms in 0..10_000 {
+        let at = now + Duration::from_millis(ms);
+        if record.is_checked(at) {
+            checked += 1;
+            record.forged(at);
+        }
+    }
+    assert!((FORGED_MAX..150).contains(&checked), "{checked}");
+    assert!(record.is_checked(now + Duration::from_secs(11)));
+}
+
 /// Goal: whoever comes with a key for each question that it leaves unanswered holds up answers for a part of the time.
 #[test]
 fn guests_of_which_little_is_known_share_the_time_that_answers_wait_in_vain() {
