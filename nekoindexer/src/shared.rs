@@ -9,7 +9,7 @@ use std::{
 use dashmap::DashMap;
 use nekoproto::{
     MsgId, NodeId, NodeTag, PeerServiceClient, Verifier,
-    budget::Budget,
+    budget::{Budget, Lease},
     clock,
     limits::{SEEN_FOR, TTL_MAX},
     tasks::spawn_until,
@@ -31,6 +31,10 @@ pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
 /// megabyte, and its neighbors' as much each.
 const TRACES_MAX: usize = 16;
 
+/// One of this many parts of the budget is for what is kept on nobody's account: versions of files without a holder,
+/// signatures that were checked, and what the allocator needs beside all that comes and goes.
+const COMMON_PARTS: usize = 8;
+
 /// What all tasks of one indexer share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -43,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) state: State,
     /// The bytes that are kept for other nodes.
     pub(crate) budget: Arc<Budget>,
+    /// Those of [`COMMON_PARTS`].
+    _common: Option<Lease>,
     /// This node, as one that asks.
     pub(crate) own: Arc<Caller>,
     pub(crate) neighbors: Neighborhood,
@@ -67,6 +73,7 @@ impl Shared {
         let state = State::new(Instant::now());
         let account = budget.account(IpAddr::V4(Ipv4Addr::LOCALHOST), node);
         account.trust(); // nobody would open it again
+        let common = account.take(budget.max() / COMMON_PARTS).ok();
         let own = state.seen.caller(node, None, account);
         Self {
             node,
@@ -76,6 +83,7 @@ impl Shared {
             routing: config.routing,
             state,
             budget: Arc::clone(budget),
+            _common: common,
             own,
             neighbors: Neighborhood::new(node.tag(), &config.neighbors, trusted_until, budget),
             verifier: Verifier::default(),

@@ -23,9 +23,12 @@ const PROVES_WITHIN: Duration = Duration::from_secs(2);
 const PATIENCE_MIN: Duration = Duration::from_millis(250);
 /// The same as a multiple of the usual time of its answers.
 const PATIENCE_TIMES: u32 = 3;
+/// The most of it, which a guest that is good gets at once: it is late only where much is to be done.
+const PATIENCE_MAX: Duration = Duration::from_millis(600);
+const _: () = assert!(PATIENCE_MAX.as_millis() == USUAL_MAX.as_millis() * PATIENCE_TIMES as u128);
 /// Bounds of the time for a guest that is doubted, or of which little is known once others like it have used up
 /// [`STALLS_MAX`].
-const PATIENCE_SHORT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(50));
+const PATIENCE_SHORT: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(100));
 /// Time that answers wait in vain for guests, before less time is given to those of which little is known; and one of how
 /// many parts of all time that is in the long run.
 const STALLS_MAX: Duration = Duration::from_millis(500);
@@ -227,7 +230,6 @@ impl Record {
                 None => {
                     self.doubted_ms.store(self.millis(now).max(1), Relaxed);
                     self.answers.store(0, Relaxed);
-                    self.usual_us.store(0, Relaxed);
                     return false;
                 }
                 Some(time) if time < DOUBTED_FOR => return false,
@@ -330,7 +332,7 @@ impl Record {
         if self.is_doubted() || (is_used_up && is_new) {
             return several.clamp(PATIENCE_SHORT.0, PATIENCE_SHORT.1);
         }
-        several.clamp(PATIENCE_MIN, PATIENCE_TIMES * USUAL_MAX)
+        if self.is_good() { PATIENCE_MAX } else { several.clamp(PATIENCE_MIN, PATIENCE_MAX) }
     }
 
     /// The usual time of its answers; zero if it is not known yet.

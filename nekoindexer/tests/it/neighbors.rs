@@ -198,7 +198,7 @@ async fn stuck_indexer_far_away_does_not_hide_what_is_before_it() {
 /// A neighbor that lets many queries wait and answers none is asked no more: its answer is missing at once.
 #[tokio::test]
 async fn query_behind_many_that_are_stuck_is_answered_at_once() {
-    const OTHERS: u16 = 5;
+    const OTHERS: u16 = 9;
     in_time(async {
         let security = Security::Insecure;
         let mut stuck = Fake::begin(500, security, Habit::NeverAnswers);

@@ -88,6 +88,47 @@ async fn the_largest_loses_its_names_at_once_when_all_is_used_up() {
     .await;
 }
 
+/// Goal: many keys that come late, each with fewer names, throw out nobody who came before them, also when they have left.
+#[tokio::test]
+async fn keys_that_come_late_throw_out_nobody_who_came_first() {
+    in_time(async {
+        let indexer = small(config(Security::Insecure, &[])).await;
+        let honest = Peer::join(HONEST, indexer.local_addr(), Security::Insecure).await;
+        assert!(register(&honest, HONEST, 0..1500).await.is_empty());
+        let mut rogues = Vec::new();
+        for n in 1..14 {
+            let peer = Peer::join(GREEDY + n, indexer.local_addr(), Security::Insecure).await;
+            let start = usize::from(n) * 10_000;
+            register(&peer, GREEDY + n, start..start + 600).await;
+            rogues.push(peer);
+            if n == 10 {
+                rogues.clear();
+            }
+        }
+        assert!(honest.register([record(HONEST, "more", 1)]).await.unlisted.is_empty(), "it is connected");
+        for n in [0, 700, 1499] {
+            assert_eq!(rogues[0].search_for(long_name(n)).await.hits.len(), 1);
+        }
+    })
+    .await;
+}
+
+/// Goal: a peer that asks for much at once is answered: its queries wait for their places at a neighbor, none is refused.
+#[tokio::test]
+async fn queries_of_one_peer_wait_for_their_places() {
+    in_time(async {
+        let far = indexer(Security::Insecure, &[]).await;
+        let near = indexer(Security::Insecure, &[far.local_addr()]).await;
+        near.neighbors_reach(1).await;
+        let peer = Peer::join(HONEST, near.local_addr(), Security::Insecure).await;
+        let asking = (0..600).map(|n| peer.client.query(patient(), query(&format!("none-{n}"), 1)));
+        for answer in futures::future::join_all(asking).await {
+            assert!(answer.unwrap().unwrap().complete);
+        }
+    })
+    .await;
+}
+
 /// Goal: whoever floods message ids is answered from this indexer alone, and told so; others are answered as before.
 #[tokio::test]
 async fn ids_past_a_share_leave_queries_of_others_forwarded() {
