@@ -16,7 +16,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::values::NodeId;
+use crate::{turns::Flow, values::NodeId};
 
 /// Bytes of a process, unless told otherwise. With the program itself it stays below 256 MiB.
 pub const BUDGET_DEFAULT: usize = 192 * 1024 * 1024;
@@ -71,6 +71,7 @@ struct Shared {
     site: Option<Arc<Site>>,
     evicted: CancellationToken,
     is_trusted: AtomicBool,
+    flow: Flow,
     budget: Arc<Budget>,
 }
 
@@ -149,6 +150,7 @@ impl Budget {
             site: who.site.map(|addr| self.site(addr)),
             evicted: CancellationToken::new(),
             is_trusted: AtomicBool::new(false),
+            flow: Flow::default(),
             budget: Arc::clone(self),
         });
         accounts.insert(who, Arc::downgrade(&new));
@@ -245,6 +247,11 @@ impl Account {
     /// From now on it is evicted only when no other is left: it is of this node itself, or of one that the operator named.
     pub fn trust(&self) {
         self.0.is_trusted.store(true, Relaxed);
+    }
+
+    /// What is done for it.
+    pub(crate) fn flow(&self) -> &Flow {
+        &self.0.flow
     }
 
     /// The most that it may take.

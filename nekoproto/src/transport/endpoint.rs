@@ -30,6 +30,7 @@ use crate::{
     identity::Identity,
     limits::HANDSHAKE_TIMEOUT,
     messages::{Hello, HelloRefusal, NetworkName, Purpose, Role},
+    turns::Turns,
     values::NodeId,
 };
 
@@ -67,6 +68,7 @@ pub struct EndpointConfig {
 pub struct Endpoint {
     config: EndpointConfig,
     budget: Arc<Budget>,
+    turns: Turns,
     tls: Option<Tls>,
     /// Where it listens, if it does.
     listens_on: Mutex<Option<SocketAddr>>,
@@ -122,13 +124,18 @@ impl Endpoint {
         };
         config.access.allowed.admit_own(config.identity.id());
         let (listens_on, unproven) = <_>::default();
-        Ok(Arc::new(Self { config, budget, tls, listens_on, unproven }))
+        Ok(Arc::new(Self { config, budget, turns: Turns::new(), tls, listens_on, unproven }))
     }
 
     /// The bytes kept for other nodes.
     #[must_use]
     pub const fn budget(&self) -> &Arc<Budget> {
         &self.budget
+    }
+
+    /// The order in which its connections work.
+    pub(super) const fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// This node's id.
@@ -239,7 +246,7 @@ impl Endpoint {
         }
         let us = SocketAddr::new(here, hello.listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
-        let io = NodeIo::new(io, account.clone());
+        let io = NodeIo::new(io, account.clone(), &self.turns);
         Ok(Connection { io, remote: remote(&theirs, addr, us), purpose, account })
     }
 
@@ -259,7 +266,7 @@ impl Endpoint {
         let theirs = handshake::accept(&mut io, &self.proofs(proven), answer).await?;
         let us = SocketAddr::new(here, self.hello(theirs.purpose, here).listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
-        let io = NodeIo::new(io, account.clone());
+        let io = NodeIo::new(io, account.clone(), &self.turns);
         Ok(Connection { io, remote: remote(&theirs, addr, us), purpose: theirs.purpose, account })
     }
 

@@ -36,6 +36,7 @@ use crate::{
     limits::HANDSHAKE_TIMEOUT,
     messages::{Purpose, Role},
     tasks::spawn_until,
+    turns::Flow,
 };
 
 /// Connections the system may queue for `accept`.
@@ -46,6 +47,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const CROWDED_PAUSE: Duration = Duration::from_millis(5);
 /// A handshake that has begun gives way to no other for this long: that of an honest node takes far less.
 const HANDSHAKE_GRACE: Duration = Duration::from_millis(500);
+
+/// All handshakes together get the time of one more than this many busy nodes.
+const HANDSHAKES_WEIGHT: u64 = 7;
 
 /// A bound socket of an [`Endpoint`].
 #[derive(Debug)]
@@ -154,7 +158,7 @@ impl Listener {
         F: Fn(Connection) -> S + Clone + Send + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
-        let mut pace = Pace::default();
+        let (mut pace, flow) = (Pace::default(), Flow::weighted(HANDSHAKES_WEIGHT));
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => return,
@@ -183,8 +187,11 @@ impl Listener {
                 self.arrivals.refuse();
                 continue;
             };
-            let welcome =
-                Welcome { endpoint: Arc::clone(&self.endpoint), arrivals: Arc::clone(&self.arrivals) };
+            let welcome = Welcome {
+                endpoint: Arc::clone(&self.endpoint),
+                arrivals: Arc::clone(&self.arrivals),
+                flow: flow.clone(),
+            };
             spawn_until(&tasks, &stop, welcome.and_serve(stream, place, serve.clone()));
         }
     }
@@ -215,6 +222,8 @@ fn has_spoken(stream: &TcpStream) -> bool {
 struct Welcome {
     endpoint: Arc<Endpoint>,
     arrivals: Arc<Arrivals>,
+    /// The work of handshakes.
+    flow: Flow,
 }
 
 impl Welcome {
@@ -266,7 +275,7 @@ impl Welcome {
         stream.readable().await?;
         presence.used();
         presence.set_busy(true);
-        let mut welcoming = pin!(self.endpoint.welcome(stream));
+        let mut welcoming = pin!(self.endpoint.turns().worker(self.flow.clone()).run(self.endpoint.welcome(stream)));
         if let Ok(welcomed) = timeout(HANDSHAKE_GRACE, &mut welcoming).await {
             return welcomed;
         }
