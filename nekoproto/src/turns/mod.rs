@@ -7,8 +7,6 @@
 mod order;
 
 use std::{
-    future::poll_fn,
-    pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
@@ -127,15 +125,6 @@ impl Worker {
             worked.wakes = Some(cx.waker().clone());
         }
         polled
-    }
-
-    /// Does the work of `future`, of which each poll is a slice.
-    ///
-    /// # Cancel safety
-    /// As safe as `future`.
-    pub(crate) async fn run<F: Future>(mut self, future: F) -> F::Output {
-        let mut future = pin!(future);
-        poll_fn(|cx| self.poll(cx, |cx, _| future.as_mut().poll(cx))).await
     }
 }
 
