@@ -34,10 +34,9 @@ use crate::{
     values::NodeId,
 };
 
-/// Pauses before a connection that was reset in its handshake is tried again, and how often it is.
+/// Pauses before a connection that was reset in its handshake is tried again.
 const RESET_PAUSE: Duration = Duration::from_millis(50);
 const RESET_PAUSE_MAX: Duration = Duration::from_millis(500);
-const RESETS_MAX: u32 = 6;
 
 /// Whether connections are TLS or plain TCP. Both ends must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -166,7 +165,8 @@ impl Endpoint {
         *self.listens_on.lock() = Some(listens_on);
     }
 
-    /// Connects to `addr` and does the handshake. With `expected`, any other node is refused.
+    /// Connects to `addr` and does the handshake. With `expected`, any other node is refused. After a reset it tries again
+    /// until [`HANDSHAKE_TIMEOUT`]: that is how a node that many connect to sends some of them away.
     ///
     /// # Errors
     /// See [`ConnectError`]; no connection is left open.
@@ -179,15 +179,7 @@ impl Endpoint {
         purpose: Purpose,
         expected: Option<NodeId>,
     ) -> Result<Connection, ConnectError> {
-        let dialing = self.dial_again(addr, purpose);
-        let connection =
-            timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
-        let found = connection.remote.node;
-        match expected {
-            Some(expected) if expected != found => Err(ConnectError::OtherNode { expected, found }),
-            _ if !self.access().allowed.admits(found) => Err(ConnectError::NotAllowed(found)),
-            _ => Ok(connection),
-        }
+        self.dial_checked(addr, purpose, expected, true).await
     }
 
     /// Connects to `node`, which is said to be at `addr`: see [`dial`](Self::dial). At most two connections are made to
@@ -204,21 +196,40 @@ impl Endpoint {
         purpose: Purpose,
         node: NodeId,
     ) -> Result<Connection, ConnectError> {
-        self.unproven.guard(addr, node, self.dial(addr, purpose, Some(node))).await
+        self.unproven.guard(addr, node, |again| self.dial_checked(addr, purpose, Some(node), again)).await
     }
 
-    /// For control, tries again after a reset: that is how a node that many connect to sends some of them away.
-    async fn dial_again(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
+    async fn dial_checked(
+        &self,
+        addr: SocketAddr,
+        purpose: Purpose,
+        expected: Option<NodeId>,
+        again: bool,
+    ) -> Result<Connection, ConnectError> {
+        let dialing = self.dial_again(addr, purpose, again);
+        let connection =
+            timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
+        let found = connection.remote.node;
+        match expected {
+            Some(expected) if expected != found => Err(ConnectError::OtherNode { expected, found }),
+            _ if !self.access().allowed.admits(found) => Err(ConnectError::NotAllowed(found)),
+            _ => Ok(connection),
+        }
+    }
+
+    async fn dial_again(
+        &self,
+        addr: SocketAddr,
+        purpose: Purpose,
+        again: bool,
+    ) -> Result<Connection, ConnectError> {
         let mut backoff = Backoff::new(RESET_PAUSE, RESET_PAUSE_MAX);
-        for _ in 0..RESETS_MAX {
+        loop {
             match self.dial_unbounded(addr, purpose).await {
-                Err(error) if purpose == Purpose::Control && error.is_reset() => {
-                    sleep(backoff.pause(rand::random())).await;
-                }
+                Err(error) if again && error.is_reset() => sleep(backoff.pause(rand::random())).await,
                 dialed => return dialed,
             }
         }
-        self.dial_unbounded(addr, purpose).await
     }
 
     async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
