@@ -4,7 +4,7 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -163,13 +163,15 @@ async fn what_another_program_writes_between_two_attempts_is_fetched_again() {
     in_time(async {
         let (goods, indexer) = (Goods::new(&identity(1), "a", 1, bytes(1, 20 * MIB)), indexer(&[]).await);
         let (to, reader) = peer(&[indexer.local_addr()]).await;
-        let part = 200 * CHUNK_BYTES;
-        let served = goods.clone();
+        let (part, served, sent) = (10 * MIB, goods.clone(), AtomicUsize::new(0));
         let hanging = Holder::begin(identity(1), move |request| match request {
-            DataRequest::Get { ranges, .. } if ranges[0].offset >= part as u64 => {
+            DataRequest::Get { .. } if sent.load(Ordering::Relaxed) >= part => {
                 ScriptedReply::of(Vec::new()).then(Then::Hang)
             }
-            _ => served.honest(request),
+            _ => {
+                sent.fetch_add(served.asked(request).len(), Ordering::Relaxed);
+                served.honest(request)
+            }
         });
         hanging.register(indexer.local_addr(), [goods.record.to_signed()]).await;
         let (file, progress) = (name("a"), Arc::new(Progress::default()));
@@ -179,7 +181,10 @@ async fn what_another_program_writes_between_two_attempts_is_fetched_again() {
         }
         drop(hanging);
         reader.peer.shutdown().await;
-        scribble(&to, CHUNK_BYTES as u64 + 1);
+        let there = std::fs::read(&to.partials()[0]).unwrap();
+        let chunks = there.chunks(CHUNK_BYTES).zip(goods.bytes.chunks(CHUNK_BYTES)).enumerate();
+        let second = chunks.filter(|(_, (there, wanted))| there == wanted).nth(1).unwrap().0;
+        scribble(&to, (second * CHUNK_BYTES) as u64 + 1);
         let reader = to.peer(&[indexer.local_addr()]).await;
         let honest = honest(&goods, 2);
         honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
