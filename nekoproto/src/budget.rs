@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::values::NodeId;
+use crate::{turns::Flow, values::NodeId};
 
 /// Bytes of a process, unless told otherwise. With the program itself it stays below 256 MiB.
 pub const BUDGET_DEFAULT: usize = 192 * 1024 * 1024;
@@ -78,6 +78,7 @@ struct Shared {
     site: Option<Arc<Site>>,
     evicted: CancellationToken,
     is_trusted: AtomicBool,
+    flow: Flow,
     /// The number of accounts that were opened before.
     before: u64,
     connections: AtomicUsize,
@@ -183,6 +184,7 @@ impl Budget {
             site: who.site.map(|addr| self.site(addr)),
             evicted: CancellationToken::new(),
             is_trusted: AtomicBool::new(false),
+            flow: Flow::default(),
             before: self.opened.fetch_add(1, Relaxed),
             connections: AtomicUsize::new(0),
             budget: Arc::clone(self),
@@ -312,6 +314,11 @@ impl Account {
     /// From now on it is evicted only when no other is left: it is of this node itself, or of one that the operator named.
     pub fn trust(&self) {
         self.0.is_trusted.store(true, Relaxed);
+    }
+
+    /// What is done for it.
+    pub(crate) fn flow(&self) -> &Flow {
+        &self.0.flow
     }
 
     /// Its node has a connection until what is returned is dropped. Without one it makes room before all others.
