@@ -481,8 +481,8 @@ mod tests {
         let is_evicted = |account: &Account| account.evicted().is_cancelled();
         let (honest, late) = (local(0), local(1000));
         let (_first, gone) = (honest.connected(), local(1));
-        let _kept = [honest.take(8 * MIB).unwrap(), gone.take(4 * MIB).unwrap()];
-        let mut leases: Vec<Lease> = Vec::new();
+        let _kept = honest.take(8 * MIB).unwrap();
+        let mut leases = vec![gone.take(4 * MIB).unwrap()];
         let mut open = Vec::new();
         for n in 2..200 {
             let rogue = local(n);
