@@ -243,7 +243,7 @@ impl Budget {
         self.refused.load(Relaxed)
     }
 
-    /// The living ones of `accounts`, the next that makes room last.
+    /// The living ones of `accounts` that have something, the next that makes room last.
     fn ranked<'a>(&self, accounts: &'a [Arc<Shared>]) -> Vec<(Rank, usize, &'a Shared)> {
         let living = accounts.iter().filter(|account| !account.evicted.is_cancelled());
         let mut living: Vec<&Shared> = living.map(AsRef::as_ref).collect();
@@ -264,7 +264,7 @@ impl Budget {
             let used = account.used.load(Relaxed);
             (rank(account, used), used, account)
         });
-        let mut ranked: Vec<_> = ranked.collect();
+        let mut ranked: Vec<_> = ranked.filter(|(_, used, _)| *used > 0).collect();
         ranked.sort_unstable_by_key(|(rank, used, account)| (*rank, *used, account.before));
         ranked
     }

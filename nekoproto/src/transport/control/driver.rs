@@ -166,7 +166,11 @@ where
 
     /// Bytes of memory that the connection takes for the other end.
     const fn bytes(&self) -> usize {
-        self.unhandled.capacity() + self.partial.capacity() + self.out.room() + self.staged_bytes + self.serving.bytes()
+        self.unhandled.capacity()
+            + self.partial.capacity()
+            + self.out.room()
+            + self.staged_bytes
+            + self.serving.bytes()
     }
 
     /// Reads and handles what has arrived, until `slice` is over. Ready when the other end has closed.
