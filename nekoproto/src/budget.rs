@@ -10,7 +10,7 @@ use std::{
     net::IpAddr,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -32,6 +32,9 @@ const SITE_PARTS: usize = 2;
 const EXCESS_PARTS: usize = 16;
 /// One of this many parts of the budget is kept by the accounts that were opened first.
 const ELDERS_PARTS: usize = 2;
+/// Requests of an account that was refused, as it was the next to make room, that are refused without a look at all others:
+/// that takes longer than what it asks for.
+const REFUSED_IN_A_ROW: u32 = 128;
 
 /// The bytes that a process keeps for other nodes. It outlives its accounts.
 #[derive(Debug)]
@@ -82,6 +85,8 @@ struct Shared {
     /// The number of accounts that were opened before.
     before: u64,
     connections: AtomicUsize,
+    /// What is left of [`REFUSED_IN_A_ROW`].
+    refused: AtomicU32,
     budget: Arc<Budget>,
 }
 
@@ -187,6 +192,7 @@ impl Budget {
             flow: Flow::default(),
             before: self.opened.fetch_add(1, Relaxed),
             connections: AtomicUsize::new(0),
+            refused: AtomicU32::new(0),
             budget: Arc::clone(self),
         });
         accounts.insert(who, Arc::downgrade(&new));
@@ -272,6 +278,9 @@ impl Budget {
     /// Makes room for what `asking` has taken already: evicts accounts. False if `asking` is the next itself, or if what is
     /// evicted does not come back.
     fn make_room(&self, asking: &Shared) -> bool {
+        if asking.refused.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+            return false;
+        }
         let accounts = self.accounts.lock();
         let all: Vec<_> = accounts.values().filter_map(Weak::upgrade).collect();
         drop(accounts); // the last clone of an account takes this lock when it is dropped
@@ -285,7 +294,10 @@ impl Budget {
         let mut over = living.saturating_sub(self.max);
         while over > 0 {
             let next = ranked.pop().filter(|(.., next)| !std::ptr::eq(&raw const **next, asking));
-            let Some((_, used, next)) = next else { return false };
+            let Some((_, used, next)) = next else {
+                asking.refused.store(REFUSED_IN_A_ROW, Relaxed);
+                return false;
+            };
             next.evicted.cancel();
             self.evicted.fetch_add(1, Relaxed);
             self.eviction.notify_one();
@@ -529,5 +541,12 @@ mod tests {
         let _most = greedy.take(4 * MIB).unwrap();
         assert_eq!(greedy.take(MIB).unwrap_err(), NoRoom::All);
         assert_eq!((budget.evicted(), greedy.used()), (0, 4 * MIB));
+        assert_eq!(
+            greedy.0.refused.load(Relaxed),
+            REFUSED_IN_A_ROW,
+            "and further ones cost no look at the others"
+        );
+        assert_eq!(greedy.take(MIB).unwrap_err(), NoRoom::All);
+        assert_eq!(greedy.0.refused.load(Relaxed), REFUSED_IN_A_ROW - 1);
     }
 }
