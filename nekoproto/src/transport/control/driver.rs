@@ -319,7 +319,7 @@ where
     fn serve_held(&mut self, cx: &mut Context<'_>, slice: &mut Slice) -> Result<bool, FrameError> {
         let mut any = false;
         while self.out.len() <= OUT_BYTES_SOFT
-            && !slice.is_over()
+            && !(any && slice.is_over())
             && let Some(held) = self.serving.next_held(Instant::now())
         {
             any = true;
@@ -366,17 +366,17 @@ where
             put_frame(self.out.end(), &Envelope::<(), SResp>::Response { id, answer: Err(fault) });
     }
 
-    /// Writes what is to be sent. Ready when all of it is written and flushed.
+    /// Writes what is to be sent: something, also where reading has used up `slice`. Ready when all of it is written and flushed.
     fn poll_write(&mut self, cx: &mut Context<'_>, slice: &mut Slice) -> Result<Poll<()>, FrameError> {
         while !self.out.is_empty() {
-            if slice.is_over() {
-                return Ok(Poll::Pending);
-            }
             self.is_flushed = false;
             match Pin::new(&mut self.io).poll_write(cx, self.out.unsent()) {
                 Poll::Pending => return Ok(Poll::Pending),
                 Poll::Ready(Ok(0)) => return Err(io::Error::from(io::ErrorKind::WriteZero).into()),
                 Poll::Ready(written) => self.out.advance(written?),
+            }
+            if !self.out.is_empty() && slice.is_over() {
+                return Ok(Poll::Pending);
             }
         }
         if !self.is_flushed {
