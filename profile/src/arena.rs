@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::{fs, net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, ensure};
-use nekoproto::{FileName, Identity};
+use nekoproto::{FileName, Identity, SignedRecord, limits::BATCH_MAX, transport::Security};
 use tokio::time::{Instant, sleep};
+use tokio_util::task::AbortOnDropHandle;
 
 use self::load::{Asker, Load, Target};
 use crate::cluster::client::Client;
@@ -29,6 +30,8 @@ const LARGE_BYTES: u64 = 48 << 20;
 const LINKED_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 const CLIENTS: usize = 4;
+/// Pause before who was cut off registers again.
+const REGISTERS_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// Running nodes; dropping it ends them.
 pub(crate) struct Arena {
@@ -37,18 +40,18 @@ pub(crate) struct Arena {
     /// The first one is asked, and knows the others as neighbors.
     pub(crate) indexers: Vec<Node>,
     pub(crate) peers: Vec<Process>,
-    registered: Vec<Client>,
+    registered: Vec<AbortOnDropHandle<()>>,
     pub(crate) load: Arc<Load>,
 }
 
 impl Arena {
-    /// Starts this number of indexers, with a file registered at each, and clients at the first.
+    /// Starts this number of indexers, as users get them, with a file registered at each, and clients at the first.
     pub(crate) async fn start(
         deployment: &Deployment,
         folder: &Path,
         indexers: usize,
     ) -> anyhow::Result<Self> {
-        let (deployment, folder) = (deployment.clone(), folder.to_owned());
+        let (deployment, folder) = (Deployment { by_default: true, ..deployment.clone() }, folder.to_owned());
         let mut nodes = Vec::new();
         for n in 1..indexers {
             nodes.push(deployment.indexer(n, Vec::new()).await?);
@@ -69,19 +72,37 @@ impl Arena {
     }
 
     pub(crate) fn addr(&self) -> SocketAddr {
-        self.indexers[0].addr()
+        self.addr_of(0)
+    }
+
+    fn addr_of(&self, n: usize) -> SocketAddr {
+        self.indexers[n].addr()
     }
 
     /// Registers a file at indexer `n`, whether or not it is listed there.
     pub(crate) async fn register(&mut self, n: usize, name: &str) -> anyhow::Result<Target> {
-        let identity = Identity::generate();
-        let record = sign_record(&identity, name).to_signed();
-        let client = Client::connect(self.indexers[n].addr(), identity, self.deployment.security).await?;
-        // An indexer whose tables are full says so: what is asked then must not be called complete.
-        let _ = client.register(vec![record.clone()]).await;
-        let target = Target::held(record, client.holder);
-        self.registered.push(client);
-        Ok(target)
+        let mut targets = self.register_all(n, &[name.to_owned()]).await?;
+        targets.pop().context("a file that is registered")
+    }
+
+    /// Registers files of one peer at indexer `n`, again when it was cut off, whether or not they are listed there.
+    pub(crate) async fn register_all(&mut self, n: usize, names: &[String]) -> anyhow::Result<Vec<Target>> {
+        let (addr, security, identity) = (self.addr_of(n), self.deployment.security, Identity::generate());
+        let records: Vec<_> = names.iter().map(|name| sign_record(&identity, name).to_signed()).collect();
+        let mut client = registered(addr, &identity, security, &records).await?;
+        let holder = client.holder;
+        let targets = records.iter().map(|record| Target::held(record.clone(), holder)).collect();
+        self.registered.push(AbortOnDropHandle::new(tokio::spawn(async move {
+            loop {
+                client.ended().await;
+                while let Err(_refused) =
+                    registered(addr, &identity, security, &records).await.map(|new| client = new)
+                {
+                    sleep(REGISTERS_AGAIN_AFTER).await;
+                }
+            }
+        })));
+        Ok(targets)
     }
 
     /// Whoever registered last leaves.
@@ -110,7 +131,7 @@ impl Arena {
     /// How peers are started at indexer `n`.
     pub(crate) fn peers_at(&self, n: usize) -> PeersAt {
         let (deployment, folder) = (self.deployment.clone(), self.folder.clone());
-        PeersAt { deployment, folder, indexer: self.indexers[n].addr() }
+        PeersAt { deployment, folder, indexer: self.addr_of(n) }
     }
 
     /// Starts the peer that shares the files, at the last indexer; their names, the large one first.
@@ -157,6 +178,21 @@ impl Arena {
             let _ = fs::remove_dir_all(left.path());
         }
     }
+}
+
+/// A client that has registered these files.
+async fn registered(
+    addr: SocketAddr,
+    identity: &Identity,
+    security: Security,
+    records: &[SignedRecord],
+) -> anyhow::Result<Client> {
+    let client = Client::connect(addr, identity.clone(), security).await?;
+    for batch in records.chunks(BATCH_MAX) {
+        // An indexer whose tables are full says so: what is asked then must not be called complete.
+        let _ = client.register(batch.to_vec()).await;
+    }
+    Ok(client)
 }
 
 /// How peers are started.

@@ -10,7 +10,7 @@ use clap::Args;
 use nekoproto::rogue::{Attack, Order};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::judge::{Judged, PHASES};
@@ -18,7 +18,7 @@ use self::victims::Victims;
 use crate::arena::{Arena, gauge, load::Sample};
 use crate::cluster::deployment::{ANY_PORT, Deployment};
 use crate::goals::{Bound, Goal};
-use crate::node::Role;
+use crate::node::{Request, Role, usage::Usage};
 use crate::outcome::Fault;
 use crate::report::{Report, Row, Section, Table, machine, mib, security_name};
 use crate::transfer::folder::Folder;
@@ -28,7 +28,9 @@ const QUERIES_PER_S: u32 = 100;
 /// Clients a second where each comes anew.
 const NEWCOMERS_PER_S: u32 = 25;
 /// Before anything is measured.
-const WARM_UP: Duration = Duration::from_millis(500);
+const WARM_UP: Duration = Duration::from_secs(2);
+/// How long a rogue node takes to say what it used.
+const TELLS_WITHIN: Duration = Duration::from_secs(5);
 /// The longest that recovery is waited for.
 const AFTER_MAX: Duration = Duration::from_secs(12);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -41,7 +43,7 @@ pub struct Options {
     /// Attacks [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) attack: Vec<Attack>,
-    /// Seconds that each attack lasts; half as long is measured before it
+    /// Seconds that each attack lasts; as long is measured before it
     #[arg(long, value_name = "S", default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
     /// Show goals beside what was measured
@@ -57,13 +59,16 @@ pub(crate) struct Attacked {
     pub(crate) marks: [Duration; 4],
     pub(crate) judged: Judged,
     peak_mib: f64,
+    /// Processor time of the rogue node, in percent of a core.
+    rogue_percent: f64,
     notes: Vec<String>,
 }
 
 /// Runs the attacks one after the other, each on nodes of its own.
 pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Vec<Attacked>, Fault> {
     let folder = Folder::prepare(None)?;
-    let attacks = if options.attack.is_empty() { &Attack::ALL[..] } else { &options.attack };
+    let attacks =
+        if options.attack.is_empty() { &Attack::ALL.map(|(attack, _)| attack)[..] } else { &options.attack };
     let mut all = Vec::new();
     for attack in attacks.iter().take_while(|_| !deployment.watch.is_stopped()) {
         crate::commands::note(&format!("attack {attack}"));
@@ -98,7 +103,10 @@ async fn run_one(
         order.peer = arena.peers.first().map(|seeder| seeder.addr);
         victims.readers(&mut arena, order.names.clone(), stop.clone()).await?
     } else {
-        let (anew, stop) = (attack == Attack::Flood, stop.clone());
+        if matches!(attack, Attack::Names | Attack::Keys) {
+            Victims::elder(&mut arena).await?;
+        }
+        let (anew, stop) = (matches!(attack, Attack::Flood | Attack::Hellos), stop.clone());
         tokio::spawn(load.clone().queries(if anew { NEWCOMERS_PER_S } else { QUERIES_PER_S }, anew, stop))
     };
     let pause = async |time| {
@@ -106,13 +114,14 @@ async fn run_one(
     };
     pause(WARM_UP).await;
     let begin = load.now();
-    pause(lasts / 2).await;
+    pause(lasts).await;
     arena.ids().iter().for_each(|(_, pid)| gauge::forget_peak(*pid));
     let attacked = load.now();
-    let rogue = arena.process("rogue", Role::Rogue(order.clone())).await?;
+    let mut rogue = arena.process("rogue", Role::Rogue(order.clone())).await?;
     let until = Instant::now() + lasts;
     victims.provoke(attack, &mut arena, BAIT, until).await?;
-    sleep(until.saturating_duration_since(Instant::now())).await;
+    sleep_until(until).await;
+    let used = timeout(TELLS_WITHIN, rogue.call::<Usage>(&Request::Usage)).await?;
     rogue.kill().await;
     let over = load.now();
     // Until all is as it was for some time, or too late.
@@ -127,23 +136,32 @@ async fn run_one(
             break;
         }
     }
-    let end = load.now();
     let ids = arena.ids();
     let peaks = ids.iter().filter_map(|(_, pid)| machine::peak_bytes(*pid)).chain(victims.peak_bytes());
     let peak_mib = peaks.max().map_or(f64::NAN, mib);
     stop.cancel();
     asking.await?;
+    let end = load.now();
     let samples = load.samples();
     let mut judged = Judged::of(&samples, [begin, attacked, over, end]);
     judged.add_bound(peak_mib);
     let notes = victims.end(over.as_secs_f64(), &mut judged).await;
     arena.stop().await;
-    Ok(Attacked { attack, samples, marks: [begin, attacked, over, end], judged, peak_mib, notes })
+    let marks = [begin, attacked, over, end];
+    let rogue_percent = match used {
+        Ok(used) => used.cpu_s / (over - attacked).as_secs_f64() * 100.0,
+        Err(error) => {
+            judged.missed.push(format!("no attack: {error:#}"));
+            f64::NAN
+        }
+    };
+    Ok(Attacked { attack, samples, marks, judged, peak_mib, rogue_percent, notes })
 }
 
 impl Attacked {
     fn row(&self) -> Row {
         let row = Row::named(self.attack.name()).figure("peak_mib", self.peak_mib);
+        let row = row.figure("rogue_percent", self.rogue_percent);
         let recovered = self.judged.recovered.map(|after| after.as_secs_f64());
         let row = row.figure("recovered_s", recovered).with("held", self.judged.missed.is_empty());
         let row = row.with("missed", json!(self.judged.missed)).with("notes", json!(self.notes));
@@ -167,7 +185,7 @@ impl Attacked {
             true => "held".to_owned(),
             false => format!("**missed**: {}", self.judged.missed.join("; ")),
         };
-        let peak = format!("{:.0}", self.peak_mib);
+        let [peak, rogue] = [self.peak_mib, self.rogue_percent].map(|figure| format!("{figure:.0}"));
         let name = self.attack.name().to_owned();
         vec![
             name,
@@ -176,6 +194,7 @@ impl Attacked {
             counts,
             counts_after,
             peak,
+            rogue,
             recovered,
             verdict,
         ]
@@ -221,6 +240,7 @@ pub(crate) fn report(all: &[Attacked], options: &Options, deployment: &Deploymen
         "wrong / incomplete / failed during",
         "after",
         "peak MiB",
+        "rogue CPU %",
         "recovered s",
         "verdict",
     ];
@@ -231,7 +251,8 @@ pub(crate) fn report(all: &[Attacked], options: &Options, deployment: &Deploymen
     Report {
         kind: Some("hostile"),
         head: format!(
-            "Honest clients under attack, {}, {}. Each attack lasts {} s, with figures of half as long before.\n\
+            "Honest clients under attack, {}, {}. Each attack lasts {} s, with figures of as long before.\n\
+             The attacked nodes run as users get them; the rogue process stands for another machine and runs at nice 19.\n\
              Must hold: p99 <= 3 x before + 5 ms; each honest node <= {} MiB; recovered within {} s; no answer wrong, \
              incomplete or missing.",
             security_name(deployment.security),

@@ -30,6 +30,8 @@ pub(crate) enum Role {
         neighbors: Vec<SocketAddr>,
         /// Queries go to all neighbors.
         flood: bool,
+        /// With the memory and the leases that users get.
+        by_default: bool,
     },
     /// Sends every byte back.
     RawEcho,
@@ -77,7 +79,7 @@ pub(crate) enum Request {
 /// What is responded to each request, and once when the process is ready: the value, or why there is none.
 ///
 /// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; usage:
-/// [`Usage`](usage::Usage); reset and end: nothing.
+/// [`Usage`](usage::Usage), or why a rogue node gave up; reset and end: nothing.
 pub(crate) type Response<T> = Result<T, String>;
 
 /// A node, and where it listens.

@@ -1,22 +1,25 @@
-//! Rogue control connections: their frames are unfinished, their answers unread, or they are just many.
+//! Rogue control connections: their frames are unfinished, their answers unread, their calls much work, or they are
+//! just many.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    time::sleep,
+    io::{AsyncReadExt, AsyncWriteExt, ReadHalf},
+    net::{TcpListener, TcpStream},
+    time::{sleep, timeout},
 };
 
 use super::{
     Order, RogueError,
-    peer::{Peer, long_name, long_records},
-    raw::{crowd, discard, frame},
+    indexer::refused,
+    peer::{LONG_NAME_BYTES, Peer, made_up, made_up_records},
+    raw::{crowd, discard, flood as crowd_at_once, frame},
 };
 use crate::{
     indexer::IndexerServiceRequest,
     limits::{BATCH_MAX, FRAME_BYTES_MAX},
-    messages::{Names, Purpose, QueryRequest, Role},
+    messages::{FindRequest, Names, Purpose, QueryAllRequest, QueryRequest, Role, Search, Term},
+    transport::NodeIo,
     values::{FileName, List, MsgId},
 };
 
@@ -24,41 +27,104 @@ use crate::{
 const READS_EVERY: Duration = Duration::from_millis(400);
 /// Bytes of the answers that are read at a time: one answer to a call for a batch of long names.
 const READS_BYTES: usize = 160 << 10;
-/// Queries that are sent together.
-const TOGETHER: u64 = 512;
+/// Bytes of calls that are sent together, at least.
+const TOGETHER_BYTES: usize = 32 << 10;
+/// Hops that their calls may travel.
+const TTL_HOPS: u8 = 3;
+/// Globs of one search.
+const GLOBS: usize = 16;
+/// The first bytes of a connection are no more than this.
+const HELLO_BYTES: usize = 4096;
+/// How long who began a handshake is silent before it begins another.
+const SILENT_FOR: Duration = Duration::from_secs(1);
+
+/// Sends calls over a connection of its own as fast as they go; `read` does with the answers what it wants.
+async fn call_on<R: Future>(
+    order: &Order,
+    call: impl Fn() -> IndexerServiceRequest,
+    read: impl FnOnce(ReadHalf<NodeIo>) -> R,
+) -> Result<(), RogueError> {
+    let connection = order.endpoint(Role::Peer)?.dial(order.indexer, Purpose::Control, None).await?;
+    let (answers, mut calls) = tokio::io::split(connection.io);
+    let write = async {
+        let mut ids = 0..;
+        loop {
+            let mut frames = Vec::new();
+            while frames.len() < TOGETHER_BYTES {
+                frames.extend(frame(ids.next().unwrap_or_default(), call())?);
+            }
+            calls.write_all(&frames).await?;
+            calls.flush().await?;
+        }
+    };
+    tokio::select! {
+        written = write => written,
+        _ = read(answers) => Ok(()),
+    }
+}
+
+/// This many connections with calls as fast as they go, whose answers are read.
+async fn busy(
+    order: &Order,
+    count: usize,
+    call: impl Fn() -> IndexerServiceRequest + Clone + Send + Sync + 'static,
+) -> Result<(), RogueError> {
+    let order = order.clone();
+    crowd(count, move |_| {
+        let (order, call) = (order.clone(), call.clone());
+        async move { call_on(&order, call, discard).await }
+    })
+    .await
+}
+
+/// Queries with an id of its own each.
+pub(super) async fn ids(order: &Order) -> Result<(), RogueError> {
+    let name = FileName::new("rogue/of-no-interest").map_err(refused)?;
+    let request = move || QueryRequest::new(MsgId::random(), name.clone(), 1);
+    busy(order, 1, move || IndexerServiceRequest::Query { request: request() }).await
+}
+
+/// Queries for as many names as one call can have.
+pub(super) async fn work(order: &Order, count: usize) -> Result<(), RogueError> {
+    let names: Names = List::first_of((0..BATCH_MAX).filter_map(|n| made_up("work", n, 0)));
+    let request =
+        move || QueryAllRequest { msg_id: MsgId::random(), names: names.clone(), ttl_hops: TTL_HOPS };
+    busy(order, count, move || IndexerServiceRequest::QueryAll { request: request() }).await
+}
+
+/// Searches by globs that are long to match.
+pub(super) async fn finds(order: &Order, count: usize) -> Result<(), RogueError> {
+    let glob = |n| Term::new(&format!("*{}*a*e*i*o*{n}*", "?".repeat(100))).map_err(refused);
+    let terms = (0..GLOBS).map(glob).collect::<Result<Vec<_>, _>>()?;
+    let search = Search { terms: List::first_of(terms), ..Search::default() };
+    let request = move || FindRequest {
+        msg_id: MsgId::random(),
+        search: search.clone(),
+        after: None,
+        limit: 128,
+        ttl_hops: TTL_HOPS,
+        covered: List::new(),
+    };
+    busy(order, count, move || IndexerServiceRequest::Find { request: request() }).await
+}
 
 /// Sends calls for many long names, which are registered, and reads an answer now and then, so that the connection
 /// is not idle.
 pub(super) async fn unread(order: &Order, count: usize) -> Result<(), RogueError> {
     let order = order.clone();
     let registered = Peer::connect(&order).await?;
-    registered.register(long_records(registered.endpoint.identity(), "unread", 0..BATCH_MAX)?).await?;
-    let names: Names = List::first_of((0..BATCH_MAX).filter_map(|n| long_name("unread", n)));
+    let (origin, all) = (registered.endpoint.identity(), 0..BATCH_MAX);
+    registered.register(made_up_records(origin, "unread", all.clone(), LONG_NAME_BYTES)?).await?;
+    let names: Names = List::first_of(all.filter_map(|n| made_up("unread", n, LONG_NAME_BYTES)));
     crowd(count, move |_| {
         let (order, names) = (order.clone(), names.clone());
-        async move {
-            let connection = order.endpoint(Role::Peer)?.dial(order.indexer, Purpose::Control, None).await?;
-            let (mut answers, mut calls) = tokio::io::split(connection.io);
-            let write = async {
-                for id in 0.. {
-                    let call = IndexerServiceRequest::SearchAll { names: names.clone() };
-                    calls.write_all(&frame(id, call)?).await?;
-                    calls.flush().await?;
-                }
-                Ok::<(), RogueError>(())
-            };
-            let read = async {
-                let mut some = vec![0; READS_BYTES];
-                loop {
-                    answers.read_exact(&mut some).await?;
-                    sleep(READS_EVERY).await;
-                }
-            };
-            tokio::select! {
-                written = write => written,
-                read = read => read,
+        let read = async |mut answers: ReadHalf<NodeIo>| {
+            let mut some = vec![0; READS_BYTES];
+            while answers.read_exact(&mut some).await.is_ok() {
+                sleep(READS_EVERY).await;
             }
-        }
+        };
+        async move { call_on(&order, || IndexerServiceRequest::SearchAll { names: names.clone() }, read).await }
     })
     .await
 }
@@ -84,41 +150,37 @@ pub(super) async fn unfinished(order: &Order, count: usize) -> Result<(), RogueE
 
 /// Each connects and says nothing.
 pub(super) async fn flood(addr: SocketAddr, count: usize) -> Result<(), RogueError> {
-    crowd(count, move |_| async move {
-        let mut stream = TcpStream::connect(addr).await?;
-        // No buffer: there are many.
-        while stream.read(&mut [0; 64]).await? > 0 {}
-        Ok(())
+    crowd_at_once(count, move |_| silent(addr, &[])).await
+}
+
+/// Each sends what a connection begins with, and no more.
+pub(super) async fn hellos(order: &Order, count: usize) -> Result<(), RogueError> {
+    // Who dials this listener is heard out, and not answered.
+    let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
+    let (addr, endpoint) = (listener.local_addr()?, order.endpoint(Role::Peer)?);
+    let mut hello = vec![0; HELLO_BYTES];
+    let heard = async {
+        let (mut stream, _) = listener.accept().await?;
+        stream.read(&mut hello).await
+    };
+    let len = tokio::select! {
+        len = heard => len?,
+        dialed = endpoint.dial(addr, Purpose::Control, None) => return dialed.map(drop).map_err(Into::into),
+    };
+    hello.truncate(len);
+    let (hello, addr): (Arc<[u8]>, _) = (hello.into(), order.indexer);
+    crowd_at_once(count, move |_| {
+        let hello = Arc::clone(&hello);
+        async move { timeout(SILENT_FOR, silent(addr, &hello)).await.unwrap_or(Ok(())) }
     })
     .await
 }
 
-/// Queries with an id of its own each, as fast as they go.
-pub(super) async fn ids(order: &Order) -> Result<(), RogueError> {
-    let name = FileName::new("rogue/of-no-interest").map_err(|_| RogueError::Lacks("a name"))?;
-    let order = order.clone();
-    crowd(1, move |_| {
-        let (order, name) = (order.clone(), name.clone());
-        async move {
-            let connection = order.endpoint(Role::Peer)?.dial(order.indexer, Purpose::Control, None).await?;
-            let (answers, mut calls) = tokio::io::split(connection.io);
-            let write = async {
-                for first in (0..).step_by(512) {
-                    let mut frames = Vec::new();
-                    for id in first..first + TOGETHER {
-                        let request = QueryRequest::new(MsgId::random(), name.clone(), 1);
-                        frames.extend(frame(id, IndexerServiceRequest::Query { request })?);
-                    }
-                    calls.write_all(&frames).await?;
-                    calls.flush().await?;
-                }
-                Ok::<(), RogueError>(())
-            };
-            tokio::select! {
-                written = write => written,
-                () = discard(answers) => Ok(()),
-            }
-        }
-    })
-    .await
+/// Says this, and then nothing until the other end closes.
+async fn silent(addr: SocketAddr, says: &[u8]) -> Result<(), RogueError> {
+    let mut stream = TcpStream::connect(addr).await?;
+    stream.write_all(says).await?;
+    // No buffer: there are many.
+    while stream.read(&mut [0; 64]).await? > 0 {}
+    Ok(())
 }

@@ -2,12 +2,16 @@
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use tarpc::context::{self, Context};
 use tokio::{
     sync::Mutex,
     time::{interval, sleep},
 };
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{
+    sync::CancellationToken,
+    task::{AbortOnDropHandle, TaskTracker},
+};
 
 use super::{Order, RogueError, raw::crowd};
 use crate::{
@@ -18,7 +22,7 @@ use crate::{
         QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, Role, TraceReply,
         summary::{Change, Filter, SummaryNews, SummaryReply, What},
     },
-    transport::{Endpoint, control},
+    transport::{Connection, Endpoint, Link, control},
     values::{FileName, List},
 };
 
@@ -95,17 +99,20 @@ impl Neighbor {
     }
 }
 
-/// This many neighbors with the same habit, each with a key of its own.
+/// This many neighbors with the same habit, each with a key of its own; they redial as real ones do.
 pub(super) async fn neighbors(order: &Order, count: usize, habit: &Habit) -> Result<(), RogueError> {
-    let (order, habit) = (order.clone(), habit.clone());
-    crowd(count, move |_| {
-        let (order, habit) = (order.clone(), habit.clone());
-        async move {
-            Neighbor::dial(&*order.endpoint(Role::Indexer)?, order.indexer, habit).await?.ended().await;
-            Ok(())
-        }
-    })
-    .await
+    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+    for _ in 0..count {
+        let habit = habit.clone();
+        let open = move |connection: Connection| {
+            let service = Service(habit.clone()).serve();
+            let (client, driver) = control::open(connection.io, service, IndexerServiceClient::from);
+            (client, driver.boxed())
+        };
+        Link::spawn(order.endpoint(Role::Indexer)?, (order.indexer, None), stop.clone(), &tasks, open);
+    }
+    let _stopping = stop.drop_guard();
+    std::future::pending().await
 }
 
 /// Neighbors that leave as soon as they have come, this many a second.

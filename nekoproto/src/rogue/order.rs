@@ -24,7 +24,7 @@ pub enum Attack {
     Replay,
     /// The same, where readers download.
     ReplayGet,
-    /// 300 neighbors, which then leave.
+    /// 300 neighbors that redial as real ones do, and then leave.
     Crowd,
     /// Neighbors that come and go, 150 a second.
     Churn,
@@ -34,15 +34,23 @@ pub enum Attack {
     Unread,
     /// 2 000 connections with an unfinished frame of 512 KiB each.
     Unfinished,
-    /// 16 384 connections from one host.
+    /// 16 384 connections from one host, each opened again at once.
     Flood,
+    /// 300 connections that begin a handshake and then say nothing.
+    Hellos,
     /// As many message ids as go through one connection.
     Ids,
+    /// 4 connections that query 128 names at a time.
+    Work,
+    /// 2 connections that search by patterns that are long to match.
+    Finds,
     /// 300 000 names of 1 000 bytes from one peer.
     Names,
+    /// 12 000 names from each of 120 keys.
+    Keys,
     /// 32 keys that register one name.
     Origins,
-    /// 32 streams that each ask a peer for 32 MiB and read 4 KB/s.
+    /// 32 streams, each with a key of its own, that ask a peer for 32 MiB and read 4 KB/s.
     SlowReaders,
     /// 10 000 data streams without a request.
     IdleStreams,
@@ -95,49 +103,35 @@ pub enum RogueError {
 }
 
 impl Attack {
-    /// All of them.
-    pub const ALL: [Self; 17] = [
-        Self::Silent,
-        Self::Slow,
-        Self::Replay,
-        Self::ReplayGet,
-        Self::Crowd,
-        Self::Churn,
-        Self::Summaries,
-        Self::Unread,
-        Self::Unfinished,
-        Self::Flood,
-        Self::Ids,
-        Self::Names,
-        Self::Origins,
-        Self::SlowReaders,
-        Self::IdleStreams,
-        Self::Drip,
-        Self::Zeros,
+    /// All of them, with their names on command lines and in results.
+    pub const ALL: [(Self, &str); 21] = [
+        (Self::Silent, "silent"),
+        (Self::Slow, "slow"),
+        (Self::Replay, "replay"),
+        (Self::ReplayGet, "replay-get"),
+        (Self::Crowd, "crowd"),
+        (Self::Churn, "churn"),
+        (Self::Summaries, "summaries"),
+        (Self::Unread, "unread"),
+        (Self::Unfinished, "unfinished"),
+        (Self::Flood, "flood"),
+        (Self::Hellos, "hellos"),
+        (Self::Ids, "ids"),
+        (Self::Work, "work"),
+        (Self::Finds, "finds"),
+        (Self::Names, "names"),
+        (Self::Keys, "keys"),
+        (Self::Origins, "origins"),
+        (Self::SlowReaders, "slow-readers"),
+        (Self::IdleStreams, "idle-streams"),
+        (Self::Drip, "drip"),
+        (Self::Zeros, "zeros"),
     ];
 
     /// Its name on command lines and in results.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Silent => "silent",
-            Self::Slow => "slow",
-            Self::Replay => "replay",
-            Self::ReplayGet => "replay-get",
-            Self::Crowd => "crowd",
-            Self::Churn => "churn",
-            Self::Summaries => "summaries",
-            Self::Unread => "unread",
-            Self::Unfinished => "unfinished",
-            Self::Flood => "flood",
-            Self::Ids => "ids",
-            Self::Names => "names",
-            Self::Origins => "origins",
-            Self::SlowReaders => "slow-readers",
-            Self::IdleStreams => "idle-streams",
-            Self::Drip => "drip",
-            Self::Zeros => "zeros",
-        }
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(attack, _)| *attack == self).map_or("", |(_, name)| name)
     }
 
     /// Whether it is aimed at downloads, and not at queries.
@@ -157,9 +151,11 @@ impl FromStr for Attack {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let names = || Self::ALL.map(Self::name).join(", ");
-        let known = Self::ALL.into_iter().find(|attack| attack.name() == name);
-        known.ok_or_else(|| format!("no attack is called {name}; there are {}", names()))
+        let names = || Self::ALL.map(|(_, name)| name).join(", ");
+        let known = Self::ALL.into_iter().find(|(_, known)| *known == name);
+        known
+            .map(|(attack, _)| attack)
+            .ok_or_else(|| format!("no attack is called {name}; there are {}", names()))
     }
 }
 
@@ -182,8 +178,12 @@ impl Order {
             Attack::Unread => connections::unread(&self, 8).await,
             Attack::Unfinished => connections::unfinished(&self, 2000).await,
             Attack::Flood => connections::flood(self.indexer, 16 * 1024).await,
+            Attack::Hellos => connections::hellos(&self, 300).await,
             Attack::Ids => connections::ids(&self).await,
-            Attack::Names => peer::names(&self, 300_000).await,
+            Attack::Work => connections::work(&self, 4).await,
+            Attack::Finds => connections::finds(&self, 2).await,
+            Attack::Names => peer::names(&self, 1, 300_000, peer::LONG_NAME_BYTES).await,
+            Attack::Keys => peer::names(&self, 120, 12_000, 60).await,
             Attack::Origins => peer::origins(&self, 32).await,
             Attack::SlowReaders => streams::slow_readers(&self, 32).await,
             Attack::IdleStreams => streams::idle(&self, 10_000).await,

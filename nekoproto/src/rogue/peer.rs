@@ -1,8 +1,9 @@
 //! A connection to an indexer as a peer has one, for what rogue peers register and ask.
 
-use std::{collections::HashMap, net::SocketAddr, ops::Range, sync::Arc};
+use std::{collections::HashMap, net::SocketAddr, ops::Range, sync::Arc, time::Duration};
 
 use tarpc::context::{self, Context};
+use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Order, RogueError, indexer::refused, raw::crowd};
@@ -17,7 +18,9 @@ use crate::{
 };
 
 /// Bytes of a long name.
-const LONG_NAME_BYTES: usize = 1000;
+pub(super) const LONG_NAME_BYTES: usize = 1000;
+/// How often leases are renewed.
+const RENEWS_EVERY: Duration = Duration::from_secs(5);
 const _: () = assert!(LONG_NAME_BYTES <= NAME_BYTES_MAX);
 
 /// Hears what an indexer says, and does nothing about it.
@@ -77,8 +80,18 @@ impl Peer {
         Ok(hits)
     }
 
-    pub(super) async fn ended(self) {
-        drop(self.driver.await);
+    /// Renews its lease until the indexer ends the connection.
+    pub(super) async fn stays(self) {
+        let renew = async {
+            loop {
+                sleep(RENEWS_EVERY).await;
+                drop(self.client.renew(context::current()).await); // refused, it has lapsed
+            }
+        };
+        tokio::select! {
+            _ = self.driver => {}
+            () = renew => {}
+        }
     }
 }
 
@@ -96,24 +109,25 @@ pub(super) fn record(
     Ok(record.sign(origin).map_err(refused)?.to_signed())
 }
 
-/// The n-th long name.
-pub(super) fn long_name(kind: &str, n: usize) -> Option<FileName> {
-    let start = format!("rogue/{kind}-{n}/");
-    let middle = format!("{}/", "x".repeat(200)).repeat(4);
-    let end = "y".repeat(LONG_NAME_BYTES - start.len() - middle.len());
-    FileName::new(&[start, middle, end].concat()).ok()
+/// The n-th name of a kind, of `bytes`.
+pub(super) fn made_up(kind: &str, n: usize, bytes: usize) -> Option<FileName> {
+    let mut name = format!("rogue/{kind}/{n}/");
+    let rest = bytes.saturating_sub(name.len()).max(1);
+    name.extend((1..rest).map(|at| if at % 200 == 0 { '/' } else { 'x' }).chain(['y']));
+    FileName::new(&name).ok()
 }
 
-/// Records of these long names. An indexer lists what an origin itself registers: one signature does for all.
-pub(super) fn long_records(
+/// Records of these names. An indexer lists what an origin itself registers: one signature does for all.
+pub(super) fn made_up_records(
     origin: &Identity,
     kind: &str,
     numbers: Range<usize>,
+    bytes: usize,
 ) -> Result<Vec<SignedRecord>, RogueError> {
     let (content, manifest) = (ContentHash::from_bytes([1; 32]), ManifestHash::from_bytes([2; 32]));
-    let first = long_name(kind, numbers.start).ok_or(RogueError::Lacks("a name"))?;
+    let first = made_up(kind, numbers.start, bytes).ok_or(RogueError::Lacks("a name"))?;
     let first = record(origin, first, 1, content, manifest)?;
-    let named = |n| Some(Record { name: long_name(kind, n)?, ..first.unverified().clone() });
+    let named = |n| Some(Record { name: made_up(kind, n, bytes)?, ..first.unverified().clone() });
     let signed = |record| SignedRecord::new(record, *first.signature());
     Ok(numbers.filter_map(named).map(signed).collect())
 }
@@ -132,18 +146,18 @@ pub(super) async fn false_hits(order: &Order) -> Result<HashMap<FileName, QueryR
     Ok(hits.into_iter().map(reply).collect())
 }
 
-/// Registers this many long names.
-pub(super) async fn names(order: &Order, count: usize) -> Result<(), RogueError> {
+/// Each of this many keys registers `count` names of `bytes`.
+pub(super) async fn names(order: &Order, keys: usize, count: usize, bytes: usize) -> Result<(), RogueError> {
     let order = order.clone();
-    crowd(1, move |_| {
+    crowd(keys, move |key| {
         let order = order.clone();
         async move {
             let peer = Peer::connect(&order).await?;
             for first in (0..count).step_by(BATCH_MAX) {
-                let records = long_records(peer.endpoint.identity(), "names", first..first + BATCH_MAX)?;
-                peer.register(records).await?;
+                let (kind, numbers) = (format!("names-{key}"), first..count.min(first + BATCH_MAX));
+                peer.register(made_up_records(peer.endpoint.identity(), &kind, numbers, bytes)?).await?;
             }
-            peer.ended().await;
+            peer.stays().await;
             Ok(())
         }
     })
@@ -161,7 +175,7 @@ pub(super) async fn origins(order: &Order, count: usize) -> Result<(), RogueErro
             let content = ContentHash::from_bytes([u8::try_from(n).unwrap_or(0); 32]);
             let manifest = ManifestHash::from_bytes([2; 32]);
             peer.register(vec![record(peer.endpoint.identity(), name, 1, content, manifest)?]).await?;
-            peer.ended().await;
+            peer.stays().await;
             Ok(())
         }
     })

@@ -13,7 +13,9 @@ use super::RogueError;
 use crate::{codec, indexer::IndexerServiceRequest, limits::DATA_MESSAGE_BYTES_MAX, transport::Envelope};
 
 /// Pause before what failed or was ended is tried again.
-pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(500);
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// The same for those whose number counts: no task keeps a thread from others.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// A call as a control frame, its length prefix included.
 pub(super) fn frame(id: u64, call: IndexerServiceRequest) -> Result<Vec<u8>, RogueError> {
@@ -39,8 +41,25 @@ pub(super) async fn discard(mut from: impl AsyncRead + Unpin) {
     while from.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
 }
 
-/// Runs `one` this many times at once; each begins again when it ends.
+/// Runs `one` this many times at once; each begins again some time after its end.
 pub(super) async fn crowd<F, O>(count: usize, one: F) -> Result<(), RogueError>
+where
+    F: Fn(usize) -> O + Clone + Send + 'static,
+    O: Future<Output = Result<(), RogueError>> + Send,
+{
+    again_and_again(count, AGAIN_AFTER, one).await
+}
+
+/// Runs `one` this many times at once; each begins again as soon as it ends.
+pub(super) async fn flood<F, O>(count: usize, one: F) -> Result<(), RogueError>
+where
+    F: Fn(usize) -> O + Clone + Send + 'static,
+    O: Future<Output = Result<(), RogueError>> + Send,
+{
+    again_and_again(count, AT_ONCE, one).await
+}
+
+async fn again_and_again<F, O>(count: usize, after: Duration, one: F) -> Result<(), RogueError>
 where
     F: Fn(usize) -> O + Clone + Send + 'static,
     O: Future<Output = Result<(), RogueError>> + Send,
@@ -51,7 +70,7 @@ where
         tasks.spawn(async move {
             loop {
                 drop(one(n).await); // a refusal is what the attacked node is measured for
-                sleep(AGAIN_AFTER).await;
+                sleep(after).await;
             }
         });
     }

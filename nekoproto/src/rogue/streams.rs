@@ -1,6 +1,6 @@
 //! Rogue readers: they hold a peer's turns and sockets.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -10,7 +10,7 @@ use tokio::{
 use super::{
     Order, RogueError,
     peer::Peer,
-    raw::{crowd, message},
+    raw::{crowd, flood, message},
 };
 use crate::{
     messages::{ByteRange, DataRequest, Purpose, Role},
@@ -21,6 +21,8 @@ use crate::{
 const REQUEST_BYTES: u64 = 32 << 20;
 /// Bytes that are read each second.
 const READ_BYTES: usize = 4000;
+/// Keys of those that ask for nothing.
+const IDLE_KEYS: usize = 64;
 
 /// Each asks for much of the first file in the order, and reads slowly.
 pub(super) async fn slow_readers(order: &Order, count: usize) -> Result<(), RogueError> {
@@ -29,11 +31,11 @@ pub(super) async fn slow_readers(order: &Order, count: usize) -> Result<(), Rogu
     let record = hits.into_iter().next().ok_or(RogueError::Lacks("a file"))?.record.unverified().clone();
     let ranges = List::first_of([ByteRange { offset: 0, len: REQUEST_BYTES.min(record.size) }]);
     let request = message(&DataRequest::Get { content: record.content, ranges })?;
-    let (addr, endpoint) = (order.peer()?, order.endpoint(Role::Peer)?);
+    let (addr, order) = (order.peer()?, order.clone());
     crowd(count, move |_| {
-        let (request, endpoint) = (request.clone(), endpoint.clone());
+        let (request, order) = (request.clone(), order.clone());
         async move {
-            let mut io = endpoint.dial(addr, Purpose::Data, None).await?.io;
+            let mut io = order.endpoint(Role::Peer)?.dial(addr, Purpose::Data, None).await?.io;
             io.write_all(&request).await?;
             io.flush().await?;
             let mut some = vec![0; READ_BYTES];
@@ -48,9 +50,10 @@ pub(super) async fn slow_readers(order: &Order, count: usize) -> Result<(), Rogu
 
 /// Each is opened, and asks for nothing.
 pub(super) async fn idle(order: &Order, count: usize) -> Result<(), RogueError> {
-    let (addr, endpoint) = (order.peer()?, order.endpoint(Role::Peer)?);
-    crowd(count, move |_| {
-        let endpoint = endpoint.clone();
+    let addr = order.peer()?;
+    let endpoints = (0..IDLE_KEYS).map(|_| order.endpoint(Role::Peer)).collect::<Result<Vec<_>, _>>()?;
+    flood(count, move |n| {
+        let endpoint = Arc::clone(&endpoints[n % IDLE_KEYS]);
         async move {
             let mut io = endpoint.dial(addr, Purpose::Data, None).await?.io;
             while io.read(&mut [0; 64]).await? > 0 {}

@@ -1,6 +1,6 @@
 //! A peer as far as indexers see it: an identity, a port, a control connection.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use nekoproto::transport::{Endpoint, Listener, Security, control};
 use nekoproto::{
@@ -11,7 +11,10 @@ use tarpc::context;
 use tokio::{task::JoinHandle, time::sleep};
 
 use super::deployment::ANY_PORT;
-use super::endpoint::{LEASE, endpoint};
+use super::endpoint::endpoint;
+
+/// How long it takes to ask again whether the lease is renewed.
+const RENEW_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// A connection to one indexer; dropping it closes it.
 #[derive(Debug)]
@@ -62,6 +65,11 @@ impl Client {
         self
     }
 
+    /// Waits until the connection has ended.
+    pub(crate) async fn ended(&mut self) {
+        let _ = (&mut self.driver).await; // a task that panicked has ended too
+    }
+
     /// Registers at most a batch of records; all must be listed.
     pub async fn register(&self, records: Vec<SignedRecord>) -> anyhow::Result<()> {
         let request =
@@ -75,9 +83,11 @@ impl Client {
 /// Renews the lease for as long as the indexer is there.
 async fn stay_listed(calls: IndexerServiceClient) {
     loop {
-        sleep(LEASE / 3).await;
         // Whoever calls next hears of a broken connection.
-        let _ = calls.renew(context::current()).await;
+        let renewed = calls.renew(context::current()).await;
+        let lease =
+            renewed.ok().and_then(Result::ok).map(|lease| Duration::from_millis(lease.lease_ms.into()));
+        sleep(lease.map_or(RENEW_AGAIN_AFTER, |lease| lease / 3)).await;
     }
 }
 

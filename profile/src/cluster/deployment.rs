@@ -24,6 +24,9 @@ pub struct Deployment {
     pub security: Security,
     /// Whom indexers send queries to.
     pub routing: Routing,
+    /// Indexers with the memory and the leases that users get; otherwise with room for a million names of one peer,
+    /// and leases without renewals.
+    pub by_default: bool,
     /// The n-th indexer listens on this port plus n; 0: on free ones.
     pub port: u16,
     /// Threads of a node that is a process of its own.
@@ -60,11 +63,15 @@ impl Deployment {
         let port = self.port.checked_add(offset).context("there are no ports past 65535")?;
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         if self.layout == Layout::Processes {
-            let role = Role::Indexer { neighbors, flood: self.routing == Routing::Flood };
+            let role = Role::Indexer {
+                neighbors,
+                flood: self.routing == Routing::Flood,
+                by_default: self.by_default,
+            };
             let process = Process::start(format!("indexer {n}"), listen, &self.options(role)).await;
             return process.map(|process| Node::Apart(Box::new(process)));
         }
-        let config = indexer_config(listen, neighbors, self.security, self.routing);
+        let config = indexer_config(listen, neighbors, self.security, self.routing, self.by_default);
         Ok(Node::Here(Box::new(self.runtime(n).spawn(Indexer::spawn(config)).await??)))
     }
 

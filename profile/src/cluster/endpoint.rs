@@ -15,10 +15,11 @@ pub(crate) fn indexer_config(
     neighbors: Vec<SocketAddr>,
     security: Security,
     routing: Routing,
+    by_default: bool,
 ) -> Config {
-    // A million names of one peer, which may take a third of it.
-    let memory = 2 << 30;
-    Config { listen, neighbors, security, lease: LEASE, routing, memory, ..Config::default() }
+    let config = Config { listen, neighbors, security, routing, ..Config::default() };
+    // Room for a million names of one peer, which may take a third of it.
+    if by_default { config } else { Config { lease: LEASE, memory: 2 << 30, ..config } }
 }
 
 /// One end of measured connections.

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::arena::load::{Found, Sample};
 use crate::report::figures::{Figures, rounded};
-use crate::report::median;
 
 /// The parts of a run, as results name them.
 pub const PHASES: [&str; 3] = ["before", "during", "after"];
@@ -14,7 +13,8 @@ pub const PHASES: [&str; 3] = ["before", "during", "after"];
 pub const MEMORY_MIB: f64 = 256.0;
 /// How long after the end of an attack all must be as before.
 pub const RECOVERED_WITHIN: Duration = Duration::from_secs(5);
-/// What is looked at together: all is as before where its median is, and nothing went wrong.
+/// What is answered within this time is looked at together: all is as before where nine of ten are, and nothing went
+/// wrong.
 const WINDOW: Duration = Duration::from_millis(500);
 
 /// The longest p99 in microseconds during an attack, by what it was before.
@@ -46,14 +46,15 @@ pub struct Judged {
     pub missed: Vec<String>,
 }
 
-/// How long after `over` the last window ended in which something went wrong or the median took more than `most_us`;
-/// `None` if that was the last one before `end`.
+/// How long after `over` the last window ended in which an answer was not right, whenever it was asked for, or the p90
+/// was more than `most_us`; `None` if that was the last one before `end`.
 pub fn recovered(samples: &[Sample], most_us: f64, over: Duration, end: Duration) -> Option<Duration> {
-    let windows = (0..).map(|n| over + WINDOW * n).take_while(|from| *from < end);
+    let windows = (0..).map(|n| over + WINDOW * n).take_while(|from| *from <= end);
     let is_bad = |from: &Duration| {
-        let within = samples.iter().filter(|sample| (*from..*from + WINDOW).contains(&sample.at));
-        let took = within.clone().map(|sample| sample.took.as_secs_f64() * 1e6);
-        within.clone().any(|sample| sample.found != Found::Right) || median(took) > most_us
+        let answered =
+            |sample: &&Sample| (*from..*from + WINDOW).contains(&(sample.at + sample.took).min(end));
+        let seen = Seen::of(samples.iter().filter(answered));
+        seen.faults() > 0 || seen.figures.p90 > most_us
     };
     let after = windows.filter(is_bad).last().map_or(Duration::ZERO, |from| from + WINDOW - over);
     Some(after).filter(|after| over + *after < end)
@@ -116,6 +117,11 @@ impl Judged {
     /// The longest p99 in microseconds during the attack.
     pub(crate) fn most_us(&self) -> f64 {
         most_us(self.phases[0].figures.p99)
+    }
+
+    /// Questions since the attack began.
+    pub(crate) const fn asked(&self) -> u64 {
+        self.phases[1].figures.count + self.phases[2].figures.count
     }
 
     pub(crate) fn add_bound(&mut self, peak_mib: f64) {

@@ -1,6 +1,6 @@
 //! Who is attacked besides those that ask: readers, somebody who takes the bait, a third party.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::{fs, os::unix::fs::MetadataExt, path::Path, path::PathBuf, time::Duration};
 
@@ -23,10 +23,18 @@ const GET_WITHIN: Duration = Duration::from_secs(8);
 const PROVOKED_AFTER: Duration = Duration::from_secs(1);
 /// An honest node that has come is part of the network by then.
 const LINKED_AFTER: Duration = Duration::from_secs(2);
+/// Names of a peer that was there before.
+const ELDER_NAMES: usize = 20_000;
+/// How many of them are asked for.
+const ELDER_ASKED: usize = 4;
+/// Connections that a download may make to an address where no key proved itself.
+const UNPROVEN_MAX: u64 = 2;
+/// Disk that a bait may take.
+const DISK_MIB: f64 = 256.0;
 
 /// All of them.
 pub(super) struct Victims {
-    third: Arc<AtomicUsize>,
+    third: Arc<AtomicU64>,
     _counting: AbortOnDropHandle<()>,
     /// Processes whose memory counts.
     ids: Arc<Mutex<Vec<u32>>>,
@@ -38,7 +46,7 @@ pub(super) struct Victims {
 impl Victims {
     /// A third party listens.
     pub(super) fn new(third: TcpListener) -> Self {
-        let count = Arc::<AtomicUsize>::default();
+        let count = Arc::<AtomicU64>::default();
         let counted = Arc::clone(&count);
         let counting = tokio::spawn(async move {
             while third.accept().await.is_ok() {
@@ -69,16 +77,27 @@ impl Victims {
         Ok(tokio::spawn(async move {
             let mut ticks = interval(Duration::from_secs(1) / GETS_PER_S);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            // The large file is for others.
-            for name in names.iter().skip(1) {
+            // The large file is for others. Who has all files goes, and another comes.
+            for (n, name) in names[1..].iter().cycle().enumerate() {
                 if stop.run_until_cancelled(ticks.tick()).await.is_none() {
                     break;
+                }
+                if n > 0 && n % (names.len() - 1) == 0 {
+                    readers.renew().await;
                 }
                 let began = Instant::now();
                 let found = readers.get(name).await;
                 load.note(began, found);
             }
         }))
+    }
+
+    /// A peer with many names that was there before.
+    pub(super) async fn elder(arena: &mut Arena) -> anyhow::Result<()> {
+        let names: Vec<String> = (0..ELDER_NAMES).map(|n| format!("elder/file-{n}.bin")).collect();
+        let targets = arena.register_all(0, &names).await?;
+        targets.into_iter().step_by(ELDER_NAMES / ELDER_ASKED).for_each(|target| arena.load.add(target));
+        Ok(())
     }
 
     /// Does what honest nodes do while the attack goes on: come, publish, or take the bait.
@@ -135,9 +154,17 @@ impl Victims {
         if third > 0 {
             notes.push(format!("{third} connections to a third party"));
         }
+        // Who only asks connects to nobody.
+        let gets = if self.seeder == PathBuf::new() { 0 } else { judged.asked() };
+        if third > gets * UNPROVEN_MAX {
+            judged.missed.push(format!("{third} connections to a third party"));
+        }
         let Some(taking) = self.taking.take() else { return notes };
-        let dir = self.seeder.with_file_name("bait");
-        notes.push(format!("{:.0} MiB of disk for the bait", mib(disk_bytes(&dir))));
+        let disk_mib = mib(disk_bytes(&self.seeder.with_file_name("bait")));
+        notes.push(format!("{disk_mib:.0} MiB of disk for the bait"));
+        if disk_mib > DISK_MIB {
+            judged.missed.push(format!("disk {disk_mib:.0} MiB"));
+        }
         if !taking.is_finished() {
             taking.abort();
             judged.missed.push("the get of the bait goes on".to_owned());
@@ -175,14 +202,18 @@ impl Readers {
                 Found::Failed
             }
             Err(_) => {
-                // Another reader goes on; this one is ended.
-                self.readers += 1;
-                if let Ok(another) = self.start.start(&format!("reader-{}", self.readers)).await {
-                    locked(&self.ids).extend(another.id());
-                    self.reader = another;
-                }
+                self.renew().await;
                 Found::Failed
             }
+        }
+    }
+
+    /// Another reader goes on; this one is ended.
+    async fn renew(&mut self) {
+        self.readers += 1;
+        if let Ok(another) = self.start.start(&format!("reader-{}", self.readers)).await {
+            locked(&self.ids).extend(another.id());
+            self.reader = another;
         }
     }
 }

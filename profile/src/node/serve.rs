@@ -8,19 +8,20 @@ use std::{any::Any, fs, path::PathBuf, thread};
 use anyhow::{Context, bail};
 use nekoindexer::{Indexer, Routing};
 use nekopeer::{Config, Peer, PeerHandle};
-use nekoproto::{Holder, rogue::corrupt::CorruptHolder};
+use nekoproto::Holder;
+use nekoproto::rogue::{RogueError, corrupt::CorruptHolder};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::mpsc};
+use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::usage::{Meter, now_s};
+use super::usage::{Meter, Usage, cpu_s, now_s};
 use super::{Options, PeerOptions, Request, Response, Role, Started, fetch};
 use crate::cluster::endpoint::{indexer_config, security};
 use crate::{floor::echo, transfer::folder};
 
-/// How much a rogue node yields to others.
-const ROGUE_NICE: i32 = 10;
+/// How much a rogue node yields to others: as if it had a machine of its own.
+const ROGUE_NICE: i32 = 19;
 
 /// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
 pub(crate) fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
@@ -61,8 +62,15 @@ fn read_requests(gone: CancellationToken) -> std::io::Result<mpsc::UnboundedRece
     Ok(requests)
 }
 
-/// What a process runs: a peer, or what serves for as long as it is held.
-type Running = Result<(PeerHandle, Meter), Box<dyn Any>>;
+/// What a process runs.
+enum Running {
+    Peer(PeerHandle, Meter),
+    Rogue(JoinHandle<Result<(), RogueError>>),
+    /// What serves for as long as it is held.
+    Other {
+        _held: Box<dyn Any>,
+    },
+}
 
 /// Whether it was told to end, or has said why it did not start; otherwise nobody is left to tell it.
 async fn serve(
@@ -84,7 +92,7 @@ async fn serve(
             Some(request) => say(obey(&mut running, request).await)?,
         }
     }
-    if let Ok((peer, _)) = running {
+    if let Running::Peer(peer, _) = running {
         peer.shutdown().await;
     }
     say(Ok(())).map(|()| true)
@@ -94,9 +102,9 @@ async fn serve(
 async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running, Started)> {
     let security = security(options.insecure);
     let (held, node, addr): (Box<dyn Any>, _, _) = match &options.role {
-        Role::Indexer { neighbors, flood } => {
+        Role::Indexer { neighbors, flood, by_default } => {
             let routing = if *flood { Routing::Flood } else { Routing::Summary };
-            let config = indexer_config(listen, neighbors.clone(), security, routing);
+            let config = indexer_config(listen, neighbors.clone(), security, routing, *by_default);
             let indexer = Indexer::spawn(config).await?;
             let addr = indexer.local_addr();
             (Box::new(indexer), String::new(), addr)
@@ -117,10 +125,9 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
             (Box::new(corrupt), node.to_string(), addr)
         }
         Role::Rogue(order) => {
-            // The machine is to be the attacked node's, as if the rogue one had another.
             let _ = rustix::process::nice(ROGUE_NICE); // refused, the figures are worse
             let attack = tokio::spawn(order.clone().carry_out());
-            (Box::new(attack), String::new(), listen)
+            return Ok((Running::Rogue(attack), (String::new(), listen)));
         }
         Role::Peer(PeerOptions { dir, indexer, cap_up, cap_down }) => {
             let meter = Meter::start()?;
@@ -137,14 +144,19 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
             peer.indexers_tried().await;
             let addr = peer.local_addr().context("a peer does not listen")?;
             let node = peer.node().to_string();
-            return Ok((Ok((peer, meter)), (node, addr)));
+            return Ok((Running::Peer(peer, meter), (node, addr)));
         }
     };
-    Ok((Err(held), (node, addr)))
+    Ok((Running::Other { _held: held }, (node, addr)))
 }
 
 async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> {
-    let Ok((peer, meter)) = running else { bail!("a node that only serves is asked for {request:?}") };
+    let (peer, meter) = match running {
+        Running::Peer(peer, meter) => (peer, meter),
+        Running::Rogue(attack) if attack.is_finished() => bail!("gave up: {:?}", attack.await?),
+        Running::Rogue(_) => return Ok(json!(Usage { cpu_s: cpu_s(), ..Usage::default() })),
+        Running::Other { .. } => bail!("a node that only serves is asked for {request:?}"),
+    };
     Ok(match request {
         Request::Reset => {
             meter.reset();

@@ -66,7 +66,9 @@ impl Setup {
             Runtimes::new(layout).or_cannot_begin()?.run(|runtimes| async {
                 listen(Arc::clone(watch)).or_cannot_begin()?;
                 let watch = Arc::clone(watch);
-                work(Deployment { layout, security, routing, port, threads, runtimes, watch }).await
+                let by_default = false;
+                work(Deployment { layout, security, routing, by_default, port, threads, runtimes, watch })
+                    .await
             })
         };
         on_own_thread(on_thread)?

@@ -20,6 +20,7 @@ fn deployment() -> Deployment {
         layout: Layout::Shared,
         security: Security::Insecure,
         routing: Routing::Summary,
+        by_default: false,
         port: 0,
         threads: nekoindexer::threads::THREADS_DEFAULT,
         runtimes: [Handle::current()].into(),

@@ -46,3 +46,18 @@ fn whatever_is_not_right_is_missed_and_without_an_end_nothing_has_recovered() {
         assert!(before.missed.is_empty(), "what was so before is not the attack's: {:?}", before.missed);
     }
 }
+
+#[test]
+fn an_answer_counts_for_recovery_where_it_was_answered() {
+    let hangs = |at| if at == 3900 { (1800, Found::Failed) } else { (2, Found::Right) };
+    let late = judged(hangs);
+    assert_eq!(late.recovered, Some(ms(2000)), "asked before the end, it failed at 5.7 s");
+    let unanswered = judged(|at| if at >= 4000 { (5000, Found::Failed) } else { (2, Found::Right) });
+    assert_eq!(unanswered.recovered, None);
+}
+
+#[test]
+fn one_slow_answer_in_five_is_no_recovery() {
+    let slow = judged(|at| (if at >= 4000 && at % 50 == 0 { 50 } else { 2 }, Found::Right));
+    assert_eq!((slow.recovered, slow.missed.len()), (None, 1), "{:?}", slow.missed);
+}
