@@ -60,8 +60,10 @@ impl Downloader {
         loop {
             if asked.is_empty() || next_at <= Instant::now() {
                 let next = connected.pop_front().map(|(place, source)| (place, Some(source)));
-                let may_connect = asked.len() < ASKED_MAX;
-                let next = next.or_else(|| Some((waiting.pop_front().filter(|_| may_connect)?, None)));
+                let next = match next {
+                    None if asked.len() < ASKED_MAX => waiting.pop_front().map(|place| (place, None)),
+                    next => next,
+                };
                 next_at = Instant::now() + CONNECT_ANOTHER_AFTER;
                 if let Some((place, source)) = next {
                     if let Some(source) = &source {

@@ -594,5 +594,5 @@ fn connections_that_say_nothing_keep_no_command_waiting() {
     let connect = || std::os::unix::net::UnixStream::connect(home.path(".neko/run/peer.sock"));
     let _silent: Vec<_> = (0..600).map_while(|_| connect().ok()).collect();
     let listed = home.done(&["ls"]);
-    assert!(listed.err.is_empty(), "{listed:?}");
+    assert!(listed.err.iter().all(|line| !line.contains("does not answer")), "{listed:?}");
 }

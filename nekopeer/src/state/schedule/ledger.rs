@@ -1,34 +1,20 @@
 //! The ledger of one download: each chunk is missing, claimed, leased to streams, or had; and what is known
 //! of the streams and sources. Bookkeeping only: [`picker`](super::picker) decides.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    ops::Range,
-    time::Duration,
-};
+use std::{collections::HashMap, ops::Range, time::Duration};
 
-use nekoproto::{Manifest, NodeId};
+use nekoproto::Manifest;
 
+use super::stream::{SourceId, Stream};
 use crate::content::bitfield::Bitfield;
 
-/// Identifies a source.
-pub(crate) type SourceId = NodeId;
 /// Identifies a connection to a source.
 pub(crate) type StreamId = u32;
 
 /// Strikes after which a source is asked no more. A corrupt chunk counts as all of them.
 pub(crate) const STRIKES_MAX: u32 = 3;
-/// Bounds of the time that a source is given before what it sends is judged; between them it is as long as it took to
-/// connect, some three round trips, and twice that once it has sent what fits into the first of them.
-const PATIENCE_MIN: Duration = Duration::from_millis(10);
-const PATIENCE_MAX: Duration = Duration::from_millis(250);
-const FIRST_ROUND_BYTES: u64 = 8 * 1024;
 /// Parts of the file; one of them may be fetched twice because a source was late that then delivered.
 const PARTS: u64 = 32;
-/// A stream with leases that delivers no chunk for this time counts as stalled.
-pub(super) const STANDS_STILL_AFTER: Duration = Duration::from_secs(1);
-/// Weight of a new measurement in the average speed of a stream.
-const NEW_SPEED_WEIGHT: f64 = 0.5;
 
 /// Which chunks a source has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,25 +71,6 @@ pub(super) struct Ledger {
     bytes: u64,
 }
 
-/// A connection to a source.
-#[derive(Debug)]
-pub(super) struct Stream {
-    pub(super) source: SourceId,
-    /// The chunks leased to it, in the order of the requests.
-    pub(super) leased: VecDeque<usize>,
-    /// Their bytes.
-    pub(super) bytes: u64,
-    /// Bytes per second.
-    pub(super) speed: Option<f64>,
-    pub(super) moved_at: Duration,
-    /// How long it took to connect: some round trips.
-    pub(super) round_trips: Duration,
-    /// Since when its oldest request is waited for, the bytes that have come since, and those of them in chunks had.
-    asked_at: Duration,
-    came: u64,
-    kept: u64,
-}
-
 /// A source.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -158,19 +125,7 @@ impl Ledger {
         round_trips: Duration,
         now: Duration,
     ) {
-        let (leased, moved_at, asked_at) = (VecDeque::new(), now, now);
-        let fresh = Stream {
-            source,
-            leased,
-            bytes: 0,
-            speed: None,
-            moved_at,
-            round_trips,
-            asked_at,
-            came: 0,
-            kept: 0,
-        };
-        self.streams.insert(stream, fresh);
+        self.streams.insert(stream, Stream::new(source, round_trips, now));
     }
 
     /// Whether what a late stream was asked for may be asked of another one too.
@@ -253,10 +208,7 @@ impl Ledger {
     /// `stream` delivered `bytes`, one request, within `seconds`.
     pub(super) fn measured(&mut self, stream: StreamId, bytes: u64, seconds: f64, now: Duration) {
         if let Some(stream) = self.streams.get_mut(&stream).filter(|_| bytes > 0) {
-            stream.asked(now);
-            let speed = bytes as f64 / seconds.max(1e-6);
-            let mixed = |before: f64| before + (speed - before) * NEW_SPEED_WEIGHT;
-            stream.speed = Some(stream.speed.map_or(speed, mixed));
+            stream.measured(bytes as f64 / seconds.max(1e-6), now);
         }
     }
 
@@ -287,57 +239,5 @@ impl Ledger {
             leases.remove(&index);
             missing.insert(index);
         }
-    }
-}
-
-impl Stream {
-    /// Its oldest request is waited for from `now` on.
-    const fn asked(&mut self, now: Duration) {
-        (self.asked_at, self.came, self.kept) = (now, 0, 0);
-    }
-
-    /// Whether it delivers no chunk.
-    pub(super) fn is_stalled(&self, now: Duration) -> bool {
-        !self.leased.is_empty() && now.saturating_sub(self.moved_at) > STANDS_STILL_AFTER
-    }
-
-    /// Whether it was asked so long ago that what it sends tells its speed.
-    pub(super) fn is_judged(&self, now: Duration) -> bool {
-        let rounds = if self.came < FIRST_ROUND_BYTES { 1 } else { 2 };
-        let patience = (self.round_trips * rounds).clamp(PATIENCE_MIN, PATIENCE_MAX * rounds);
-        !self.leased.is_empty() && now.saturating_sub(self.asked_at) > patience
-    }
-
-    /// Whether it has leases, and it is known how fast it is.
-    pub(super) fn has_a_speed(&self, now: Duration) -> bool {
-        self.is_judged(now) || (!self.leased.is_empty() && self.speed.is_some())
-    }
-
-    /// Seconds until it has delivered all its leases: at the speed of what it sends now; if it was just asked, at the one
-    /// before, or at `usual`.
-    pub(super) fn seconds_left(&self, now: Duration, usual: f64) -> f64 {
-        if self.is_stalled(now) {
-            return f64::INFINITY;
-        }
-        let speed = match self.is_judged(now) {
-            true => self.came as f64 / now.saturating_sub(self.asked_at).as_secs_f64(),
-            false => self.speed.unwrap_or(usual),
-        };
-        self.bytes.saturating_sub(self.came.saturating_sub(self.kept)) as f64 / speed
-    }
-
-    /// Whether nothing is to be expected of it for a long time.
-    pub(super) fn is_stuck(&self, now: Duration) -> bool {
-        self.is_judged(now) && self.seconds_left(now, 0.0) > STANDS_STILL_AFTER.as_secs_f64()
-    }
-
-    /// Ends the lease of chunk `index`; returns whether there was one.
-    fn take(&mut self, index: usize, lens: &[u32]) -> bool {
-        let place = self.leased.iter().position(|leased| *leased == index);
-        if let Some(place) = place {
-            self.leased.remove(place);
-            self.bytes -= u64::from(lens[index]);
-        }
-        place.is_some()
     }
 }

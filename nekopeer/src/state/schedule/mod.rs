@@ -8,14 +8,18 @@
 
 mod ledger;
 mod picker;
+mod stream;
 
 use std::{ops::Range, time::Duration};
 
 use nekoproto::Manifest;
 use rand::{SeedableRng, rngs::SmallRng};
 
-pub(crate) use self::ledger::{Availability, SourceId, StreamId};
 use self::ledger::{Ledger, STRIKES_MAX};
+pub(crate) use self::{
+    ledger::{Availability, StreamId},
+    stream::SourceId,
+};
 use crate::content::bitfield::Bitfield;
 
 /// The order in which chunks are leased.

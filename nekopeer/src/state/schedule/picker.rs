@@ -6,7 +6,8 @@ use rand::{Rng, RngExt};
 
 use super::{
     Next, Order,
-    ledger::{Availability, Ledger, STRIKES_MAX, Stream, StreamId},
+    ledger::{Availability, Ledger, STRIKES_MAX, StreamId},
+    stream::Stream,
 };
 
 /// A lease is as long as the stream moves in this time, in seconds.

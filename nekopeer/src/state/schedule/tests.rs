@@ -6,7 +6,7 @@ use nekoproto::{Chunk, ChunkHash, Identity};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use super::{ledger::STANDS_STILL_AFTER, *};
+use super::{stream::STANDS_STILL_AFTER, *};
 
 const NOW: Duration = Duration::ZERO;
 /// How long connecting takes.
@@ -306,7 +306,9 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
         assert!(clock < 1e4, "seed {seed}: no end");
         let now = Duration::from_secs_f64(clock);
         for (stream, _) in queues.iter().filter(|(_, queue)| !queue.is_empty()) {
-            schedule.came(*stream, (speeds[*stream as usize - 1] * (clock - before)) as u64);
+            #[expect(clippy::cast_possible_truncation, reason = "some bytes")]
+            let came = (speeds[*stream as usize - 1] * (clock - before)) as u64;
+            schedule.came(*stream, came);
         }
         before = clock;
         for (stream, queue) in &mut queues {
