@@ -4,7 +4,7 @@ use std::{fmt, io, net::SocketAddr, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{connections, holder, indexer, peer, streams};
+use super::{connections, holder, indexer, peer, pretender::Habit, streams};
 use crate::{
     codec::CodecError,
     identity::Identity,
@@ -169,7 +169,7 @@ impl Order {
             Attack::Silent => indexer::neighbors(&self, 1, &Habit::NeverAnswers).await,
             Attack::Slow => indexer::neighbors(&self, 1, &Habit::one_each(indexer::ANSWERS_EVERY)).await,
             Attack::Replay | Attack::ReplayGet => {
-                let habit = Habit::Says(Arc::new(peer::false_hits(&self).await?));
+                let habit = Habit::Knows(Arc::new(peer::false_hits(&self).await?));
                 indexer::neighbors(&self, 1, &habit).await
             }
             Attack::Crowd => indexer::neighbors(&self, 300, &Habit::nothing()).await,
@@ -207,5 +207,3 @@ impl Order {
         self.peer.ok_or(RogueError::Lacks("a peer"))
     }
 }
-
-use super::indexer::Habit;
