@@ -53,12 +53,17 @@ fn open_neighbor(
     if !standing.is_guest() {
         account.trust();
     }
+    let open = account.connected();
     let caller = shared.state.seen.caller(remote.node, Some(tag), account.clone());
     let channel = Arc::new(Channel::new(tag, leads, standing, shared.neighbors.tab(account)));
     let (shared, known) = (Arc::clone(shared), Some(Arc::clone(&channel)));
     let addr = remote.listens_at.unwrap_or(remote.addr);
     let service = Service { shared, remote, caller, session: None, channel: known };
     let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
+    let driver = async move {
+        let _open = open;
+        driver.await;
+    };
     (Connected { addr, client, channel }, driver)
 }
 
@@ -132,6 +137,7 @@ async fn serve_indexer(shared: Arc<Shared>, connection: Connection) {
 }
 
 async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, account, .. }: Connection) {
+    let _open = account.connected();
     let open = |_| {
         let account = Some(account.clone());
         shared.state.index.open_session_on(account, remote.node, shared.lease, Instant::now())
@@ -146,7 +152,7 @@ async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, account, .. }:
         // The registrations stay until the lease expires: the holder may only have lost the connection.
         guard(session, |session| {
             shared.peers.remove(&session.id());
-            shared.state.index.disconnected(&session);
+            shared.state.index.disconnected(&session, Instant::now());
         })
     });
     tokio::select! {

@@ -27,7 +27,7 @@ use crate::{
         merge::Found,
         route::route,
     },
-    walk::budget_of,
+    walk::{budget_of, forwarding},
 };
 
 /// Matches of each further scan of one search, where so many listed records turned out not to be signed by their origins
@@ -95,8 +95,7 @@ async fn listed(
     request: &Arc<FindRequest>,
     until: Instant,
 ) -> Result<Part, Refusal> {
-    let turn =
-        shared.scans.turn(&from.scans, until).await.inspect_err(|_| shared.counters.drop(Drop::Busy))?;
+    let turn = shared.scans.turn(from, until).await.inspect_err(|_| shared.counters.drop(Drop::Busy))?;
     let Some(turn) = turn else { return Ok(Part::default()) };
     let (shared, request) = (Arc::clone(shared), Arc::clone(request));
     let scan = move || {
@@ -154,7 +153,7 @@ async fn asked(
     if route.ask.is_empty() {
         return Ok((Vec::new(), part));
     }
-    let (Some(_own), Ok(_permit)) = (from.forward(), shared.forwards.try_acquire()) else {
+    let Some(_places) = forwarding(shared, from, now + budget).await else {
         shared.counters.drop(Drop::Busy);
         return Err(Refusal::Busy);
     };
@@ -166,37 +165,40 @@ async fn asked(
     let asking = asked.iter().map(|neighbor| ask(shared, neighbor, onward.clone(), now, now + budget));
     let answers = join_all(asking).await;
     part.messages = u32::try_from(answers.len()).unwrap_or(u32::MAX);
-    part.complete &=
-        asked.iter().zip(&answers).all(|(neighbor, answer)| answer.is_some() || neighbor.standing.is_guest());
-    Ok((answers.into_iter().flatten().collect(), part))
+    part.complete &= answers.iter().all(|(_, is_complete)| *is_complete);
+    Ok((answers.into_iter().filter_map(|(reply, _)| reply).collect(), part))
 }
 
+/// What a neighbor says, and whether the answer is complete with that.
 async fn ask(
     shared: &Shared,
     neighbor: &Neighbor,
     request: FindRequest,
     now: Instant,
     deadline: Instant,
-) -> Option<Reply> {
-    let asking = neighbor.load.ask(now)?; // many wait for it already, and it says nothing
+) -> (Option<Reply>, bool) {
     let is_guest = neighbor.standing.is_guest();
+    let Some(asking) = neighbor.load.ask(now) else { return (None, is_guest) }; // it says nothing to many
     let until = if is_guest { deadline.min(now + GUESTS_WITHIN) } else { deadline };
     let answer = neighbor.connected.client.find(call_until(until), request).await;
-    if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
-        asking.answered(Instant::now);
-    }
+    let mut is_ours = false;
     // A search takes longer than a query, so that only who leaves one unanswered is judged by it.
-    let is_missed = matches!(answer, Err(RpcError::DeadlineExceeded));
-    if is_missed && neighbor.is_judged_by(&answer, now, until) {
-        shared.neighbors.links.judged();
+    if matches!(answer, Err(RpcError::DeadlineExceeded)) {
+        let judged = neighbor.judged_by(&answer, (now, until, until == deadline)).await;
+        if judged.is_judged {
+            shared.neighbors.links.judged();
+        }
+        is_ours = judged.is_ours;
+    } else {
+        asking.answered(Instant::now);
     }
     let node = neighbor.node.short();
     match answer {
-        Ok(Ok(reply)) => return Some(Reply { neighbor: node, is_guest, reply }),
+        Ok(Ok(reply)) => return (Some(Reply { neighbor: node, is_guest, reply }), true),
         Ok(Err(refusal)) => debug!(neighbor = %node, %refusal, "neighbor refused a search"),
         Err(error) => debug!(neighbor = %node, %error, "neighbor did not answer a search"),
     }
-    None
+    (None, is_guest && !is_ours)
 }
 
 impl Part {

@@ -8,7 +8,7 @@ use prometheus_client::{collector::Collector, encoding::DescriptorEncoder};
 use crate::{
     counters::{BUCKETS, Drop, Histogram, Totals, Work, bucket_ends_us},
     http::exposition::Exposition,
-    scans::SCANS_TAKEN_MAX,
+    scans::scans_taken_max,
     shared::{FORWARDS_MAX, Shared},
     state::caller::ID_BYTES,
 };
@@ -58,7 +58,7 @@ pub(crate) fn budget(shared: &Shared, arrivals: &Arrivals) -> [(&'static str, us
     [
         ("connections", arrivals.open(), arrivals.max()),
         ("forwards", FORWARDS_MAX - shared.forwards.available_permits(), FORWARDS_MAX),
-        ("scans", shared.scans.taken(), SCANS_TAKEN_MAX),
+        ("scans", shared.scans.taken(), scans_taken_max()),
         ("seen_messages", shared.state.seen.remembered(), shared.budget.max() / ID_BYTES),
         ("summaries", summaries, summaries_max),
         ("memory", shared.budget.used(), shared.budget.max()),

@@ -3,7 +3,8 @@
 use std::{cell::LazyCell, time::Instant};
 
 use nekoproto::{
-    Hit, IdDigits, IndexerServiceClient, NoAnswer, QueryReply, QueryRequest, Record, Refusal, clock,
+    Hit, IdDigits, IndexerServiceClient, NoAnswer, QueryReply, QueryRequest, ReachError, Record, Refusal,
+    clock,
     limits::{HITS_MAX, HOLDERS_OF_NEIGHBOR_MAX},
 };
 use tarpc::{client::RpcError, context::Context};
@@ -114,7 +115,8 @@ impl Visitor for Merging<'_> {
         if !reply.complete && !is_guest {
             self.merge.lacks_something();
         }
-        let now_ms = LazyCell::new(clock::unix_ms);
+        let (now_ms, now, how) =
+            (LazyCell::new(clock::unix_ms), LazyCell::new(Instant::now), &neighbor.load.record);
         let hits_max = if is_guest { GUEST_HITS_MAX } else { HITS_MAX };
         let mut guests = Vec::new();
         for Hit { record, holders } in reply.hits.into_iter().take(hits_max) {
@@ -125,15 +127,31 @@ impl Visitor for Merging<'_> {
                 }
                 continue;
             }
+            if is_guest && !how.is_checked(*now) && !self.shared.verifier.knows(&record) {
+                self.shared.counters.drop(Drop::HitLeftOut);
+                continue;
+            }
             match self.shared.verifier.verify(record) {
                 Ok(record) if !is_of(&asked.origin, &record) => {} // what was not asked for does no harm
                 Ok(record) => {
-                    let verify = |reach| self.shared.verifier.verify_reach(reach, *now_ms);
+                    let verify = |reach| {
+                        if is_guest && !how.is_checked(*now) {
+                            return Err(ReachError::Forged); // it may be, and would cost a check
+                        }
+                        let verified = self.shared.verifier.verify_reach(reach, *now_ms);
+                        if is_guest && verified == Err(ReachError::Forged) {
+                            how.forged(*now);
+                        }
+                        verified
+                    };
                     let holders = heard(holders, HOLDERS_OF_NEIGHBOR_MAX, &asked.without, verify);
                     let found = Found { record: record.into(), holders };
                     if is_guest { guests.push(found) } else { self.merge.absorb(found) }
                 }
                 Err(error) => {
+                    if is_guest {
+                        how.forged(*now);
+                    }
                     self.shared.counters.drop(Drop::HitLeftOut);
                     debug!(neighbor = %neighbor.node.short(), %error, "a hit is left out");
                 }

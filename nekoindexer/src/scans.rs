@@ -1,24 +1,34 @@
-//! [`Scans`]: how many searches look through all names at once, and for how long.
+//! [`Scans`]: how many searches look through all names at once, and for how long. They take turns, so that a short one
+//! waits for a slice of each long one and not for its end; those of one caller follow each other.
 
 use std::{
-    sync::Arc,
+    cell::{Cell, RefCell},
+    sync::{Arc, LazyLock},
+    thread,
     time::{Duration, Instant},
 };
 
 use nekoproto::Refusal;
 use tokio::{
+    runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout_at,
 };
 
-/// Scans of all names at once: more would take the processor from lookups and from each other.
-pub(crate) const SCANS_MAX: usize = 2;
+use crate::state::caller::Caller;
+
+/// Scans of all names at once: more would take the processor from lookups and from each other. One core is left to them.
+pub(crate) static SCANS_MAX: LazyLock<usize> =
+    LazyLock::new(|| thread::available_parallelism().map_or(1, |cores| (cores.get() - 1).clamp(1, 2)));
 /// Scans that wait for their turn; further ones are refused as `Busy`.
 const SCANS_WAITING_MAX: usize = 64;
-/// Scans that run or wait.
-pub(crate) const SCANS_TAKEN_MAX: usize = SCANS_MAX + SCANS_WAITING_MAX;
-/// How long one scan runs at most. A million names take a tenth of it; what takes longer is a pattern that is made to.
+/// How long one scan runs at most, without what it waits. A million names take a tenth of it; what takes longer is a
+/// pattern that is made to.
 const SCAN_TIME_MAX: Duration = Duration::from_secs(1);
+/// How long it runs before another has its turn.
+const SLICE: Duration = Duration::from_millis(20);
+/// A scan that has run for this long rests after each slice as long as it ran: lookups need the processor more.
+const HEAVY_FROM: Duration = Duration::from_millis(100);
 
 /// Places for scans.
 #[derive(Debug)]
@@ -33,46 +43,76 @@ pub(crate) struct Scans {
 #[derive(Debug)]
 pub(crate) struct Turn {
     _permits: [OwnedSemaphorePermit; 3],
+    /// A permit to run; given to others between slices.
+    running: RefCell<Option<OwnedSemaphorePermit>>,
+    turns: Arc<Semaphore>,
+    runtime: Handle,
+    slice_began: Cell<Instant>,
+    worked: Cell<Duration>,
     until: Instant,
 }
 
 impl Turn {
-    /// Whether the scan must end.
+    /// Whether the scan must end. Blocking: between two slices others have their turn.
     pub(crate) fn is_over(&self) -> bool {
-        Instant::now() >= self.until
+        let now = Instant::now();
+        let slice = now.saturating_duration_since(self.slice_began.get());
+        if slice < SLICE {
+            return now >= self.until;
+        }
+        self.worked.set(self.worked.get() + slice);
+        if self.worked.get() >= HEAVY_FROM {
+            thread::sleep(SLICE);
+        }
+        drop(self.running.take());
+        let turn = timeout_at(self.until.into(), Arc::clone(&self.turns).acquire_owned());
+        let turn = self.runtime.block_on(turn).ok().and_then(Result::ok);
+        self.slice_began.set(Instant::now());
+        let has_turn = turn.is_some();
+        self.running.replace(turn);
+        !has_turn || self.worked.get() >= SCAN_TIME_MAX
     }
 }
 
 impl Default for Scans {
     fn default() -> Self {
         Self {
-            running: Arc::new(Semaphore::new(SCANS_MAX)),
-            taken: Arc::new(Semaphore::new(SCANS_TAKEN_MAX)),
+            running: Arc::new(Semaphore::new(*SCANS_MAX)),
+            taken: Arc::new(Semaphore::new(scans_taken_max())),
         }
     }
 }
 
 impl Scans {
-    /// A turn for a scan whose caller, who has so many places `of_caller` left, waits `until` then; `None` if others
-    /// took all the time.
+    /// A turn for a scan of `caller`, who waits `until` then; `None` if others took all the time.
     ///
     /// # Errors
     /// `Busy`: too many are waiting.
-    pub(crate) async fn turn(
-        &self,
-        of_caller: &Arc<Semaphore>,
-        until: Instant,
-    ) -> Result<Option<Turn>, Refusal> {
-        let own = Arc::clone(of_caller).try_acquire_owned().map_err(|_| Refusal::Busy)?;
+    pub(crate) async fn turn(&self, caller: &Caller, until: Instant) -> Result<Option<Turn>, Refusal> {
+        let place = Arc::clone(&caller.scans).try_acquire_owned().map_err(|_| Refusal::Busy)?;
+        let own = timeout_at(until.into(), Arc::clone(&caller.scan).acquire_owned()).await;
+        let Ok(Ok(own)) = own else { return Ok(None) };
         let taken = Arc::clone(&self.taken).try_acquire_owned().map_err(|_| Refusal::Busy)?;
         let running = timeout_at(until.into(), Arc::clone(&self.running).acquire_owned()).await;
         let Ok(Ok(running)) = running else { return Ok(None) };
-        let until = until.min(Instant::now() + SCAN_TIME_MAX);
-        Ok(Some(Turn { _permits: [own, taken, running], until }))
+        Ok(Some(Turn {
+            _permits: [place, own, taken],
+            running: RefCell::new(Some(running)),
+            turns: Arc::clone(&self.running),
+            runtime: Handle::current(),
+            slice_began: Cell::new(Instant::now()),
+            worked: Cell::default(),
+            until,
+        }))
     }
 
-    /// How many run or wait.
+    /// How many run or wait, of different callers.
     pub(crate) fn taken(&self) -> usize {
-        SCANS_TAKEN_MAX - self.taken.available_permits()
+        scans_taken_max() - self.taken.available_permits()
     }
+}
+
+/// Scans that run or wait.
+pub(crate) fn scans_taken_max() -> usize {
+    *SCANS_MAX + SCANS_WAITING_MAX
 }

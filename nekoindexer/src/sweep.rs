@@ -17,7 +17,13 @@ const SWEEP_EVERY: Duration = Duration::from_secs(1);
 pub(crate) async fn run(shared: &Arc<Shared>) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = shared.budget.eviction() => {
+                end_sessions(shared, Instant::now()).await; // who needs the room waits for it
+                continue;
+            }
+        }
         let now = Instant::now();
         end_sessions(shared, now).await;
         shared.neighbors.links.forget_missed(now);
@@ -33,7 +39,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
     }
 }
 
-/// Ends the sessions whose lease has expired.
+/// Ends the sessions whose lease has expired or whose account was evicted.
 async fn end_sessions(shared: &Arc<Shared>, now: Instant) {
     let ended = shared.state.index.ended(now);
     if ended.is_empty() {

@@ -12,7 +12,7 @@ use nekoproto::{
     transport::call_until,
 };
 use tarpc::{client::RpcError, context::Context};
-use tokio::time::timeout_at;
+use tokio::{sync::SemaphorePermit, time::timeout_at};
 use tracing::debug;
 
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
     shared::Shared,
     state::{
         QueryPlan,
-        caller::Caller,
+        caller::{Caller, Forwarding},
         merge::Found,
         route::{Place, route_and_tell},
     },
@@ -131,34 +131,50 @@ pub(crate) async fn walk<V: Visitor>(
     if route.ask.is_empty() {
         return Ok(0);
     }
-    let (Some(_own), Ok(_permit)) = (from.forward(), shared.forwards.try_acquire()) else {
+    let budget = budget_of(left);
+    let Some(_places) = forwarding(shared, from, now + budget).await else {
         counters.drop(Drop::Busy);
         return Err(Refusal::Busy);
     };
-    let budget = budget_of(left);
     // At its last hop only where it began matters: in a mesh the others are most of the message.
     let covered_max = if ttl_hops == 0 { 1 } else { usize::MAX };
     let covered = Covered::first_of(route.covered.into_iter().take(covered_max));
     let forwarded = QueryRequest { ttl_hops, covered, ..request };
-    Ok(pass_on(shared, visitor, &neighbors, route.ask, forwarded, (now, budget)).await)
+    Ok(pass_on(shared, visitor, &neighbors, route.ask, forwarded, now + budget).await)
 }
 
-/// Asks neighbors from `now` on, for `budget` at most. Returns how many.
+/// Places for one query of `from` that is forwarded. A peer waits `until` then for what it forwards itself; a neighbor does
+/// not, as indexers that forward to each other would wait in a circle.
+pub(crate) async fn forwarding<'a>(
+    shared: &'a Shared,
+    from: &'a Caller,
+    until: Instant,
+) -> Option<(Forwarding<'a>, SemaphorePermit<'a>)> {
+    let place = match from.forwards.try_acquire() {
+        Ok(place) => place,
+        Err(_) if from.neighbor.is_some() => return None,
+        Err(_) => timeout_at(until.into(), from.forwards.acquire()).await.ok()?.ok()?,
+    };
+    Some((from.forward(place)?, shared.forwards.try_acquire().ok()?))
+}
+
+/// Asks neighbors until `deadline` at most. Returns how many.
 async fn pass_on<V: Visitor>(
     shared: &Shared,
     visitor: &mut V,
     neighbors: &Neighbors,
     ask: Vec<usize>,
     forwarded: QueryRequest,
-    (now, budget): (Instant, Duration),
+    deadline: Instant,
 ) -> usize {
+    let now = Instant::now();
     let (first, later) = match shared.routing {
         Routing::Flood => (ask, Vec::new()),
         Routing::Summary => split(shared, visitor, neighbors, ask, &forwarded),
     };
     let mut answers = FuturesUnordered::new();
     let ask = |place: &usize, began: Instant| {
-        self::ask::<V>(shared, *place, &neighbors.reachable[*place], forwarded.clone(), began, now + budget)
+        self::ask::<V>(shared, *place, &neighbors.reachable[*place], forwarded.clone(), began, deadline)
     };
     let take = |visitor: &mut V, place: usize, reply, is_hurried| {
         if is_hurried {
@@ -171,7 +187,7 @@ async fn pass_on<V: Visitor>(
     let mut asked = first.len();
     if !later.is_empty() {
         // Half of the time is left for the others, in case none of these answers.
-        let patience = tokio::time::Instant::from_std(now + budget / 2);
+        let patience = tokio::time::Instant::from_std(now + deadline.saturating_duration_since(now) / 2);
         while let Ok(Some((place, reply, is_hurried))) = timeout_at(patience, answers.next()).await {
             take(visitor, place, reply, is_hurried);
         }
@@ -242,8 +258,8 @@ fn split<V: Visitor>(
     ask.into_iter().partition(|place| !neighbors.reachable[*place].rules_out(&wanted))
 }
 
-/// Asks one neighbor. Also returns whether it did not answer because the asker has no more time: not even a guest is to
-/// blame for that, and the answer is not complete.
+/// Asks one neighbor. Also returns whether it did not answer because the asker has no more time, or this node is busy: not
+/// even a guest is to blame for that, and the answer is not complete.
 async fn ask<V: Visitor>(
     shared: &Shared,
     place: usize,
@@ -255,13 +271,18 @@ async fn ask<V: Visitor>(
     let Some(asking) = neighbor.load.ask(now) else {
         return (place, Err(NoAnswer::Busy), false); // many wait for it already, and it says nothing
     };
-    let until = neighbor.waited_for(now, deadline);
+    let stalls = &shared.neighbors.stalls;
+    let until = neighbor.waited_for(now, deadline, stalls);
     let answer = V::call(&neighbor.connected.client, call_until(until), request).await;
+    let judged = neighbor.judged_by(&answer, (now, until, until == deadline)).await;
+    if judged.is_judged {
+        shared.neighbors.links.judged();
+    }
+    if until < deadline && matches!(answer, Err(RpcError::DeadlineExceeded)) {
+        stalls.note(now, Instant::now());
+    }
     if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
         asking.answered(Instant::now);
-    }
-    if neighbor.is_judged_by(&answer, now, until) {
-        shared.neighbors.links.judged();
     }
     let answer = match answer {
         Ok(Ok(reply)) => Ok(reply),
@@ -272,6 +293,6 @@ async fn ask<V: Visitor>(
             Err(NoAnswer::Failed)
         }
     };
-    let is_hurried = until == deadline && matches!(answer, Err(NoAnswer::Late));
+    let is_hurried = judged.is_ours || (until == deadline && matches!(answer, Err(NoAnswer::Late)));
     (place, answer, is_hurried)
 }

@@ -41,6 +41,8 @@ pub struct Config {
     pub on_stale: OnStale,
     /// Time limit of a query.
     pub query_deadline: Duration,
+    /// Whether a lost catalogue is about to be brought back, so that nobody is told to do that.
+    pub repairs: bool,
     /// Limit on the file bytes sent per second, over all readers.
     pub limit_up: Option<NonZeroU64>,
     /// Limit on the file bytes fetched per second, over all sources.
@@ -67,6 +69,7 @@ impl Config {
             ttr: None,
             on_stale: OnStale::default(),
             query_deadline: QUERY_DEADLINE_DEFAULT,
+            repairs: false,
             limit_up: None,
             limit_down: None,
             memory: BUDGET_DEFAULT,

@@ -1,8 +1,9 @@
 //! [`Budget`]: the bytes that a process keeps for other nodes, and each node's share of them.
 //!
 //! Fair by the largest account: while there is room, whoever stays within its share gets what it asks for. When all
-//! is taken, the largest account makes room, and only the largest is refused. A node with small needs is served
-//! whatever the others do.
+//! is taken, nodes without a connection make room first, then the largest account of those that came late, and only the
+//! next to make room is refused. A node with small needs is served whatever the others do; and as anybody may come with
+//! many keys, those that came first keep a part whatever its size.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -14,9 +15,10 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::values::NodeId;
+use crate::{turns::Flow, values::NodeId};
 
 /// Bytes of a process, unless told otherwise. With the program itself it stays below 256 MiB.
 pub const BUDGET_DEFAULT: usize = 192 * 1024 * 1024;
@@ -27,7 +29,9 @@ const ACCOUNT_PARTS: usize = 3;
 /// One of this many parts of the budget is the share of all accounts at one address.
 const SITE_PARTS: usize = 2;
 /// One of this many parts of the budget is taken beyond it while evicted accounts give theirs back.
-const EXCESS_PARTS: usize = 4;
+const EXCESS_PARTS: usize = 16;
+/// One of this many parts of the budget is kept by the accounts that were opened first.
+const ELDERS_PARTS: usize = 2;
 
 /// The bytes that a process keeps for other nodes. It outlives its accounts.
 #[derive(Debug)]
@@ -36,7 +40,10 @@ pub struct Budget {
     used: AtomicUsize,
     accounts: Mutex<HashMap<Who, Weak<Shared>>>,
     sites: Mutex<HashMap<IpAddr, Weak<Site>>>,
+    /// Accounts that were opened so far.
+    opened: AtomicU64,
     evicted: AtomicU64,
+    eviction: Notify,
     refused: AtomicU64,
 }
 
@@ -71,6 +78,10 @@ struct Shared {
     site: Option<Arc<Site>>,
     evicted: CancellationToken,
     is_trusted: AtomicBool,
+    flow: Flow,
+    /// The number of accounts that were opened before.
+    before: u64,
+    connections: AtomicUsize,
     budget: Arc<Budget>,
 }
 
@@ -88,6 +99,28 @@ impl Drop for Shared {
 /// leases.
 #[derive(Clone, Debug)]
 pub struct Account(Arc<Shared>);
+
+/// A connection of the node of an account, until dropped.
+#[derive(Debug)]
+pub struct Connected(Account);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.0.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+/// When an account makes room for others: the last ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It is of this node itself, or of one that the operator named.
+    Trusted,
+    /// It was opened before most others.
+    Elder,
+    Young,
+    /// Its node has no connection.
+    Gone,
+}
 
 /// Bytes taken from the budget; given back when dropped.
 #[derive(Debug)]
@@ -129,7 +162,9 @@ impl Budget {
             used: AtomicUsize::new(0),
             accounts: Mutex::default(),
             sites: Mutex::default(),
+            opened: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
+            eviction: Notify::new(),
             refused: AtomicU64::new(0),
         })
     }
@@ -149,6 +184,9 @@ impl Budget {
             site: who.site.map(|addr| self.site(addr)),
             evicted: CancellationToken::new(),
             is_trusted: AtomicBool::new(false),
+            flow: Flow::default(),
+            before: self.opened.fetch_add(1, Relaxed),
+            connections: AtomicUsize::new(0),
             budget: Arc::clone(self),
         });
         accounts.insert(who, Arc::downgrade(&new));
@@ -191,14 +229,48 @@ impl Budget {
         self.evicted.load(Relaxed)
     }
 
+    /// Waits until some account is evicted.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn eviction(&self) {
+        self.eviction.notified().await;
+    }
+
     /// Bytes that were refused so far, in times.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused.load(Relaxed)
     }
 
-    /// Makes room for what `asking` has taken already: evicts the largest accounts, trusted ones last. False if `asking` is
-    /// the next itself, or if what is evicted does not come back.
+    /// The living ones of `accounts`, the next that makes room last.
+    fn ranked<'a>(&self, accounts: &'a [Arc<Shared>]) -> Vec<(Rank, usize, &'a Shared)> {
+        let living = accounts.iter().filter(|account| !account.evicted.is_cancelled());
+        let mut living: Vec<&Shared> = living.map(AsRef::as_ref).collect();
+        living.sort_unstable_by_key(|account| account.before);
+        let mut elders = 0;
+        let mut rank = |account: &Shared, used: usize| {
+            if account.is_trusted.load(Relaxed) {
+                return Rank::Trusted;
+            }
+            if account.connections.load(Relaxed) == 0 {
+                return Rank::Gone;
+            }
+            let is_elder = elders + used <= self.max / ELDERS_PARTS;
+            elders += if is_elder { used } else { 0 };
+            if is_elder { Rank::Elder } else { Rank::Young }
+        };
+        let ranked = living.into_iter().map(|account| {
+            let used = account.used.load(Relaxed);
+            (rank(account, used), used, account)
+        });
+        let mut ranked: Vec<_> = ranked.collect();
+        ranked.sort_unstable_by_key(|(rank, used, _)| (*rank, *used));
+        ranked
+    }
+
+    /// Makes room for what `asking` has taken already: evicts accounts. False if `asking` is the next itself, or if what is
+    /// evicted does not come back.
     fn make_room(&self, asking: &Shared) -> bool {
         let accounts = self.accounts.lock();
         let all: Vec<_> = accounts.values().filter_map(Weak::upgrade).collect();
@@ -207,20 +279,17 @@ impl Budget {
         if used > self.max + self.max / EXCESS_PARTS {
             return false;
         }
-        let mut largest: Vec<_> = all.iter().filter(|account| !account.evicted.is_cancelled()).collect();
-        largest.sort_unstable_by_key(|account| {
-            (!account.is_trusted.load(Relaxed), account.used.load(Relaxed)) // the last one goes first
-        });
+        let mut ranked = self.ranked(&all);
         // What evicted accounts have left is listed nowhere once another stands in their place: count the living.
-        let living: usize = largest.iter().map(|account| account.used.load(Relaxed)).sum();
+        let living: usize = ranked.iter().map(|(_, used, _)| used).sum();
         let mut over = living.saturating_sub(self.max);
         while over > 0 {
-            let Some(next) = largest.pop().filter(|next| !std::ptr::eq(&raw const ***next, asking)) else {
-                return false;
-            };
+            let next = ranked.pop().filter(|(.., next)| !std::ptr::eq(&raw const **next, asking));
+            let Some((_, used, next)) = next else { return false };
             next.evicted.cancel();
             self.evicted.fetch_add(1, Relaxed);
-            over = over.saturating_sub(next.used.load(Relaxed));
+            self.eviction.notify_one();
+            over = over.saturating_sub(used);
         }
         true
     }
@@ -245,6 +314,18 @@ impl Account {
     /// From now on it is evicted only when no other is left: it is of this node itself, or of one that the operator named.
     pub fn trust(&self) {
         self.0.is_trusted.store(true, Relaxed);
+    }
+
+    /// What is done for it.
+    pub(crate) fn flow(&self) -> &Flow {
+        &self.0.flow
+    }
+
+    /// Its node has a connection until what is returned is dropped. Without one it makes room before all others.
+    #[must_use]
+    pub fn connected(&self) -> Connected {
+        self.0.connections.fetch_add(1, Relaxed);
+        Connected(self.clone())
     }
 
     /// The most that it may take.
@@ -389,6 +470,38 @@ mod tests {
         let _others: Vec<_> = (1..=11).map(|n| local(n).take(MIB).unwrap()).collect();
         let _more = local(12).take(MIB / 2).unwrap();
         assert!(!trusted.evicted().is_cancelled() && budget.evicted() == 1);
+    }
+
+    /// Goal: many keys that come late, each with less than an honest node has, do not throw it out; what nodes left behind
+    /// goes before anything else.
+    #[test]
+    fn who_left_makes_room_first_and_who_came_first_last() {
+        let budget = Budget::new(48 * MIB);
+        let local = |n| budget.account(ip("127.0.0.1"), node(n));
+        let is_evicted = |account: &Account| account.evicted().is_cancelled();
+        let (honest, late) = (local(0), local(1000));
+        let (_first, gone) = (honest.connected(), local(1));
+        let _kept = [honest.take(8 * MIB).unwrap(), gone.take(4 * MIB).unwrap()];
+        let mut leases: Vec<Lease> = Vec::new();
+        let mut open = Vec::new();
+        for n in 2..200 {
+            let rogue = local(n);
+            open.push(rogue.connected());
+            leases.retain(|lease| !is_evicted(&lease.account));
+            leases.push(rogue.take(MIB).unwrap());
+            if budget.evicted() == 0 {
+                continue;
+            }
+            assert!(is_evicted(&gone), "it goes first");
+        }
+        assert!(!is_evicted(&honest) && budget.evicted() > 100);
+        let _late = late.connected();
+        let _few = late.take(MIB / 2).unwrap();
+        assert!(!is_evicted(&late), "small ones stay");
+        open.clear();
+        let more = honest.take(4 * MIB).unwrap();
+        assert!(!is_evicted(&honest) && !is_evicted(&late));
+        drop(more);
     }
 
     /// Goal: the last clone of an evicted account may be dropped while its successor is made.

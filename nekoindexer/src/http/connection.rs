@@ -1,6 +1,6 @@
 //! Serves one HTTP connection, within its limits.
 
-use std::{pin::pin, time::Duration};
+use std::{net::IpAddr, pin::pin, time::Duration};
 
 use axum::{Router, body::Body};
 use hyper::{
@@ -31,13 +31,18 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 const BUFFER_BYTES_MAX: usize = 64 * 1024;
 const _: () = assert!(HEAD_BYTES_MAX < BUFFER_BYTES_MAX);
 
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client(pub(crate) IpAddr);
+
 /// Serves `stream` until it ends or has to give its place away; after `stop` until the answer that is being sent is
 /// complete.
 ///
 /// # Cancel safety
 /// Dropping the future closes the connection.
 pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationToken, place: Place) {
-    let io = match Io::new(stream) {
+    let io = stream.peer_addr().and_then(|from| Ok((Client(from.ip()), Io::new(stream)?)));
+    let (client, io) = match io {
         Ok(io) => io,
         Err(error) => return debug!(%error, "HTTP connection lost before its first request"),
     };
@@ -47,6 +52,7 @@ pub(super) async fn serve(stream: TcpStream, router: Router, stop: CancellationT
     let service = service_fn(move |mut request: Request<Incoming>| {
         room::brought_request(&presence);
         request.extensions_mut().insert(files.clone());
+        request.extensions_mut().insert(client);
         router.call(request.map(|body| Body::new(Patient::new(body))))
     });
     let connection = http1::Builder::new()

@@ -26,6 +26,7 @@ mod room;
 pub mod send_file;
 pub mod token;
 
+pub(crate) use self::connection::Client;
 pub use self::{
     body::is_stalled,
     door::{HttpConfig, HttpDoor},

@@ -30,7 +30,7 @@ pub(crate) async fn run(shared: &Arc<Shared>) {
         };
         let is_tick = due.is_some();
         if due.is_some_and(|due| !was_busy(due.into_std(), Instant::now().into_std())) {
-            links.judge_silent(clock::now());
+            links.judge_silent(clock::now(), Instant::now().into_std());
         }
         // A guest is probed as soon as it has told its names, and after that as often as all others.
         let candidates = links.candidates().into_iter().filter(|one| is_tick || one.load.record.is_new());
@@ -57,7 +57,7 @@ async fn probe(shared: &Shared, Candidate { connected, load }: Candidate) {
         return load.record.probed_in_vain();
     }
     debug!(addr = %connected.addr, ?took, "probed a neighbor");
-    if load.record.probed(took) {
+    if load.record.probed(took, Instant::now().into_std()) {
         info!(addr = %connected.addr, "a neighbor answers: it is asked from now on");
         shared.neighbors.links.judged();
     }

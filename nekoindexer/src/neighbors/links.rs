@@ -212,24 +212,26 @@ impl Links {
         }
     }
 
-    /// Judges each connected neighbor that has not been heard for long; `now` is by the clock that runs on in suspend.
-    pub(super) fn judge_silent(&self, now: Instant) {
+    /// Judges at `now` each connected neighbor that has not been heard for long until `heard`, which is by the clock that
+    /// runs on in suspend, and each that is doubted for too long.
+    pub(super) fn judge_silent(&self, heard: Instant, now: Instant) {
         let mut known = self.known.lock();
-        let silent: Vec<NodeId> = (known.connected().into_iter())
-            .filter(|(_, connected, _)| connected.channel.is_silent(now))
-            .map(|(node, ..)| node)
-            .collect();
-        for node in silent {
-            known.is_changed |= known.loads.get(&node).is_some_and(|load| load.record.judge());
+        for (node, connected, _) in known.connected() {
+            let Some(record) = known.loads.get(&node).map(|load| &load.record) else { continue };
+            let is_silent = connected.channel.is_silent(heard);
+            let is_judged = if is_silent { record.judge(now) } else { record.ends_doubt(now) };
+            known.is_changed |= is_judged;
         }
     }
 
-    /// The neighbors that are not asked, and can be probed: a guest only once it has told its names.
+    /// The neighbors that are not asked or are doubted, and can be probed: a guest only once it has told its names.
     pub(super) fn candidates(&self) -> Vec<Candidate> {
         let known = self.known.lock();
         let mut candidates = Vec::new();
         for (node, connected, _) in known.connected() {
-            let Some(load) = known.loads.get(&node).filter(|load| !load.record.is_asked()) else { continue };
+            let Some(load) = known.loads.get(&node).filter(|load| load.record.is_to_be_probed()) else {
+                continue;
+            };
             if !load.record.is_guest() || connected.channel.theirs.read().names().is_some() {
                 candidates.push(Candidate { connected, load: Arc::clone(load) });
             }

@@ -8,12 +8,16 @@ use std::{
 use nekoproto::limits::CALLS_IN_FLIGHT_MAX;
 use parking_lot::Mutex;
 
-use crate::state::standing::{Record, Standing};
+use crate::state::{
+    caller::FORWARDS_OF_PEER_MAX,
+    standing::{Record, Standing},
+};
 
 /// Queries in flight to one neighbor beyond which it must answer to get more. Fewer than the calls that
 /// a connection takes, so that a stuck neighbor leaves room for other calls.
 pub const LINK_FORWARDS_MAX: usize = 900;
 const _: () = assert!(LINK_FORWARDS_MAX < CALLS_IN_FLIGHT_MAX);
+const _: () = assert!(FORWARDS_OF_PEER_MAX <= LINK_FORWARDS_MAX / 8);
 /// Queries in flight from which on a neighbor's answers are counted.
 const BUSY_FROM: usize = LINK_FORWARDS_MAX / 2;
 /// A neighbor with [`LINK_FORWARDS_MAX`] queries in flight is stuck if in this time it answered fewer than
@@ -50,7 +54,7 @@ impl Load {
     #[must_use]
     pub fn new(standing: Standing, now: Instant) -> Self {
         let pace = Mutex::new(Pace { since: now, answers: 0, was_enough: true });
-        Self { in_flight: AtomicUsize::new(0), pace, record: Record::new(standing) }
+        Self { in_flight: AtomicUsize::new(0), pace, record: Record::new(standing, now) }
     }
 
     /// One more query; `None` if the neighbor is stuck. A busy one is asked: the query waits until the

@@ -31,6 +31,7 @@ use tokio::sync::watch;
 use self::{acknowledged::Acknowledged, channel::Channel, links::Links, neighbor::Neighbors};
 use crate::state::{
     State,
+    standing::Stalls,
     summary::{Relayed, TheirSummary, Took, relays},
     tab::{Pool, Tab},
 };
@@ -56,6 +57,8 @@ pub(crate) struct Neighborhood {
     relays_news: watch::Sender<u64>,
     /// All neighbors are told at once of links up to this version.
     urgent_links: AtomicU64,
+    /// How long answers waited for guests in vain.
+    pub(crate) stalls: Stalls,
     /// What summaries of others take together.
     pub(crate) summaries: Arc<Pool>,
 }
@@ -78,6 +81,7 @@ impl Neighborhood {
             links_news: watch::Sender::new(Arc::default()),
             relays_news: watch::Sender::new(0),
             urgent_links: AtomicU64::new(0),
+            stalls: Stalls::new(Instant::now()),
             summaries: Pool::new(budget.max() / SUMMARIES_PARTS),
         }
     }

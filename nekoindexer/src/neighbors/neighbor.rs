@@ -8,15 +8,20 @@ use std::{
 
 use nekoproto::{IndexerServiceClient, NodeId, NodeTag, WhyUnasked, summary::Filter};
 use tarpc::client::RpcError;
+use tokio::task::yield_now;
 
 use super::{
     channel::{Channel, Wanted},
     load::Load,
 };
-use crate::state::standing::{Standing, was_busy};
+use crate::state::standing::{Stalls, Standing, was_busy};
 
 /// Our queries in flight to a guest beyond which the time of an answer says more of us than of it.
 const CROWDED_FROM: usize = 32;
+/// A guest's answer that takes longer may be late because of this node.
+const SLOW_FROM: Duration = Duration::from_millis(50);
+/// A round of this node's tasks takes less unless it is busy.
+const ROUND_MAX: Duration = Duration::from_millis(10);
 /// A configured neighbor or member has missed a question if it had at least this much time for it.
 const MISSED_FROM: Duration = Duration::from_millis(500);
 
@@ -47,31 +52,52 @@ pub(crate) struct Neighbor {
 
 impl Neighbor {
     /// Until when a query waits for it that was sent `began` and has time until `deadline`.
-    pub(crate) fn waited_for(&self, began: Instant, deadline: Instant) -> Instant {
-        if self.standing.is_guest() { deadline.min(began + self.load.record.patience()) } else { deadline }
+    pub(crate) fn waited_for(&self, began: Instant, deadline: Instant, stalls: &Stalls) -> Instant {
+        if !self.standing.is_guest() {
+            return deadline;
+        }
+        deadline.min(began + self.load.record.patience(stalls.are_used_up(began)))
     }
 
-    /// Notes what became of a question that was sent `began` and had time until `until`. Returns whether the neighbor is
-    /// judged by that.
-    pub(crate) fn is_judged_by<T>(
+    /// Notes what became of a question that was sent `began` and had time until `until`, which was less than the asker
+    /// had if not `is_hurried`. Where that may be because of this node, it waits for a round of its tasks.
+    pub(crate) async fn judged_by<T>(
         &self,
         answer: &Result<T, RpcError>,
-        began: Instant,
-        until: Instant,
-    ) -> bool {
+        (began, until, is_hurried): (Instant, Instant, bool),
+    ) -> Judged {
         let record = &self.load.record;
         match answer {
-            Ok(_) => record.answered(|| {
-                let is_crowded = self.load.in_flight() > CROWDED_FROM; // they wait in a row of our own queries
-                if is_crowded { record.usual() } else { began.elapsed() }
-            }),
-            Err(RpcError::DeadlineExceeded) => {
-                let had = until.saturating_duration_since(began);
-                let needs = if self.standing.is_guest() { record.patience() } else { MISSED_FROM };
-                had >= needs && !was_busy(until, Instant::now()) && record.missed()
+            Ok(_) if !record.is_guest() => {
+                record.answered(Duration::ZERO, began);
+                Judged::default()
             }
-            Err(_) => false, // the connection says what became of it
+            Ok(_) => {
+                let now = Instant::now();
+                let took = now.saturating_duration_since(began);
+                let is_ours = self.is_crowded() || (took > SLOW_FROM && is_busy().await);
+                let took = if is_ours { record.usual() } else { took };
+                Judged { is_judged: record.answered(took, now), is_ours: false }
+            }
+            Err(RpcError::DeadlineExceeded) => {
+                let now = Instant::now();
+                let is_guest = self.standing.is_guest();
+                let had_time = if is_guest {
+                    !is_hurried
+                } else {
+                    until.saturating_duration_since(began) >= MISSED_FROM
+                };
+                let is_ours = was_busy(until, now) || self.is_crowded() || is_busy().await;
+                let is_ours_alone = is_ours && record.is_good();
+                Judged { is_judged: had_time && record.missed(is_ours, now), is_ours: is_ours_alone }
+            }
+            Err(_) => Judged::default(), // the connection says what became of it
         }
+    }
+
+    /// Whether its answers wait in a row of our own queries.
+    fn is_crowded(&self) -> bool {
+        self.load.in_flight() > CROWDED_FROM
     }
 
     /// Whether it need not be asked at first; see [`TheirSummary::rules_out`].
@@ -81,6 +107,22 @@ impl Neighbor {
         let lacks = self.names.as_ref().is_some_and(|names| !names.may_contain(wanted.key));
         lacks && self.connected.channel.rules_out_others(wanted)
     }
+}
+
+/// What one question says of a neighbor.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Judged {
+    /// It is not asked any more.
+    pub(crate) is_judged: bool,
+    /// A guest that is good was not heard in time, because this node is busy: the answer lacks what it has.
+    pub(crate) is_ours: bool,
+}
+
+/// Whether this node is late with everything: a round of its tasks takes long.
+async fn is_busy() -> bool {
+    let began = Instant::now();
+    yield_now().await;
+    began.elapsed() > ROUND_MAX
 }
 
 /// The neighbors at one moment.

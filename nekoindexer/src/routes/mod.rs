@@ -6,6 +6,7 @@ mod health;
 mod metrics;
 mod neighbors;
 mod query;
+mod room;
 mod search;
 mod status;
 mod view;

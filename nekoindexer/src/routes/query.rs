@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Query, State},
 };
 use futures::{StreamExt, TryStreamExt, stream};
@@ -16,7 +16,10 @@ use tokio_util::task::AbortOnDropHandle;
 use utoipa::{IntoParams, ToSchema};
 
 use super::view::View;
-use crate::{http::Problem, query::answer};
+use crate::{
+    http::{Client, Problem},
+    query::answer,
+};
 
 /// Names of one request.
 const NAMES_MAX: usize = 64;
@@ -122,11 +125,12 @@ impl Asked {
 )]
 pub(super) async fn query(
     State(view): State<Arc<View>>,
+    Extension(Client(client)): Extension<Client>,
     Query(pairs): Query<Vec<(String, String)>>,
 ) -> Result<Json<FoundAll>, Problem> {
     let Asked { names, ttl_hops } = Asked::read(pairs)?;
     let busy = || Problem::unavailable("too many queries at once; try again in a second");
-    let _permit = view.queries.try_acquire().map_err(|_| busy())?;
+    let _place = view.queries.enter(client).await.ok_or_else(busy)?;
     let deadline = Instant::now() + QUERY_DEADLINE_DEFAULT;
     let ask = |name: FileName| {
         let shared = Arc::clone(&view.shared);

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use axum::{
-    Json,
+    Extension, Json,
     extract::{Query, State},
 };
 use nekoproto::{
@@ -15,7 +15,10 @@ use tokio_util::task::AbortOnDropHandle;
 use utoipa::{IntoParams, ToSchema};
 
 use super::view::View;
-use crate::{find::answer, http::Problem};
+use crate::{
+    find::answer,
+    http::{Client, Problem},
+};
 
 /// Matches of one answer, unless told otherwise.
 const LIMIT_DEFAULT: u16 = 50;
@@ -99,11 +102,12 @@ impl Asked {
 )]
 pub(super) async fn search(
     State(view): State<Arc<View>>,
+    Extension(Client(client)): Extension<Client>,
     Query(asked): Query<Asked>,
 ) -> Result<Json<Matches>, Problem> {
     let request = asked.request()?;
     let busy = || Problem::unavailable("too many queries at once; try again in a second");
-    let _permit = view.queries.try_acquire().map_err(|_| busy())?;
+    let _place = view.queries.enter(client).await.ok_or_else(busy)?;
     let (shared, deadline) = (Arc::clone(&view.shared), Instant::now() + QUERY_DEADLINE_DEFAULT);
     // On the node's own runtime: its tables keep timers there, which outlive this door.
     let answering = view.runtime.spawn(async move { answer(&shared, &shared.own, deadline, request).await });

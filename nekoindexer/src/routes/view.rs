@@ -5,15 +5,11 @@ use std::{net::SocketAddr, sync::Arc, time::Instant};
 use nekoproto::{NetworkName, transport::Arrivals};
 use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
-use tokio::{
-    runtime::Handle,
-    sync::{Semaphore, broadcast},
-};
+use tokio::{runtime::Handle, sync::broadcast};
 
+use super::room::Room;
 use crate::{figures::Recent, http::exposition::Process, metrics::Node, shared::Shared};
 
-/// Queries over HTTP that are answered at once; further ones are refused. Peers have their own limits.
-const HTTP_QUERIES_MAX: usize = 64;
 /// Figures that a reader of events may lag behind, which is as many seconds.
 const FIGURES_KEPT: usize = 8;
 
@@ -29,8 +25,8 @@ pub(crate) struct View {
     pub(crate) recent: Mutex<Recent>,
     /// Each second's [`Figures`] as JSON, made once for all readers.
     pub(crate) figures: broadcast::Sender<Arc<str>>,
-    /// A permit for each query that is being answered over HTTP.
-    pub(crate) queries: Semaphore,
+    /// Places for queries over HTTP.
+    pub(super) queries: Room,
     /// The node's own runtime: what waits for neighbors runs there.
     pub(crate) runtime: Handle,
 }
@@ -58,7 +54,7 @@ impl View {
             registry,
             recent: Mutex::default(),
             figures: broadcast::Sender::new(FIGURES_KEPT),
-            queries: Semaphore::new(HTTP_QUERIES_MAX),
+            queries: Room::default(),
             runtime: Handle::current(),
         }
     }

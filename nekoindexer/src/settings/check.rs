@@ -5,6 +5,8 @@ use std::fmt::Write;
 use clap::ArgMatches;
 use serde_json::{Value, json};
 
+use crate::visible::visible;
+
 use super::{
     access::{SECRET_VARIABLE, is_secret_in_environment},
     layers::{Source, raw},
@@ -17,7 +19,7 @@ pub(super) fn table(settings: &[Setting], matches: &ArgMatches, sources: &[Sourc
     for (setting, source) in settings.iter().zip(sources) {
         let (values, source) = shown(setting, matches, source);
         let value = if values.is_empty() { "-".to_owned() } else { values.join(",") };
-        rows.push([setting.key.clone(), value, source]);
+        rows.push([setting.key.clone(), visible(&value).into_owned(), visible(&source).into_owned()]);
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
     let (keys, values) = (width(0), width(1));

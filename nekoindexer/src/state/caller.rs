@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use nekoproto::{MsgId, NodeTag, budget::Account};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::tab::Tab;
 
@@ -12,11 +12,11 @@ use super::tab::Tab;
 pub const ID_BYTES: usize = 80;
 /// Bytes of a query while neighbors are asked: its calls, and what they answer.
 const FORWARD_BYTES: usize = 4 * 1024;
-/// Queries of one peer that are forwarded at once; further ones are refused as `Busy`. Others that ask wait for no more
+/// Queries of one peer that are forwarded at once; further ones wait for a place. Others that ask wait for no more
 /// than these, and some peers together do not use up what is in flight to one neighbor.
-pub const FORWARDS_OF_PEER_MAX: usize = 256;
-/// The same of one neighbor, behind which there are many peers.
-pub const FORWARDS_OF_NEIGHBOR_MAX: usize = 4 * 1024;
+pub const FORWARDS_OF_PEER_MAX: usize = 112;
+/// The same of one neighbor, behind which there are many peers; further ones are refused as `Busy`.
+pub const FORWARDS_OF_NEIGHBOR_MAX: usize = 1024;
 /// One of this many parts of its account is what a peer may use for message ids: a neighbor, to which they go on from
 /// here with those of others, has to remember them all on one account.
 const PEER_ID_PARTS: usize = 4;
@@ -38,14 +38,16 @@ pub struct Caller {
     /// The most bytes of message ids.
     ids_max: usize,
     ids: Mutex<Ids>,
-    forwards_max: usize,
-    forwards: Mutex<Tab>,
+    /// Places for its queries that are forwarded.
+    pub(crate) forwards: Semaphore,
+    forwards_tab: Mutex<Tab>,
     /// Its lists of names that are answered at the moment; further ones wait for their turn.
     pub(crate) lists: Semaphore,
     /// Its share of traces.
     pub(crate) traces: Semaphore,
-    /// Its share of scans.
+    /// Its share of scans, and its turn among them: one follows the other.
     pub(crate) scans: Arc<Semaphore>,
+    pub(crate) scan: Arc<Semaphore>,
 }
 
 /// The ids of its messages, by the second in which they are forgotten.
@@ -59,7 +61,10 @@ struct Ids {
 
 /// A query that is being forwarded, until dropped.
 #[derive(Debug)]
-pub struct Forwarding<'a>(&'a Caller);
+pub struct Forwarding<'a> {
+    caller: &'a Caller,
+    _place: SemaphorePermit<'a>,
+}
 
 impl Caller {
     /// A peer, or `neighbor`. Without an `account` only the numbers of things are bounded.
@@ -74,20 +79,22 @@ impl Caller {
             neighbor,
             ids_max,
             ids: Mutex::new(Ids { tab: Tab::of(account.clone()), ..Ids::default() }),
-            forwards_max: forwards * FORWARD_BYTES,
-            forwards: Mutex::new(Tab::of(account)),
+            forwards: Semaphore::new(forwards),
+            forwards_tab: Mutex::new(Tab::of(account)),
             lists: Semaphore::new(LISTS_AT_ONCE),
             traces: Semaphore::new(traces),
             scans: Arc::new(Semaphore::new(scans)),
+            scan: Arc::new(Semaphore::new(1)),
         }
     }
 
-    /// A query of it is forwarded; `None` if too many are already.
-    pub fn forward(&self) -> Option<Forwarding<'_>> {
-        let mut forwards = self.forwards.lock();
+    /// A query of it is forwarded that has this `place`; `None` if its account has no room.
+    pub fn forward<'a>(&'a self, place: SemaphorePermit<'a>) -> Option<Forwarding<'a>> {
+        let mut forwards = self.forwards_tab.lock();
         let bytes = forwards.used() + FORWARD_BYTES;
-        let has_room = bytes <= self.forwards_max && forwards.set(bytes).is_ok();
-        has_room.then(|| Forwarding(self)) // one that is dropped here would wait for the lock
+        let has_room = forwards.set(bytes).is_ok();
+        // One that is dropped here would wait for the lock.
+        has_room.then(|| Forwarding { caller: self, _place: place })
     }
 
     /// Remembers `id` until the second `due`; false if too many are remembered already.
@@ -125,7 +132,7 @@ impl Caller {
 
 impl Drop for Forwarding<'_> {
     fn drop(&mut self) {
-        let mut forwards = self.0.forwards.lock();
+        let mut forwards = self.caller.forwards_tab.lock();
         let left = forwards.used() - FORWARD_BYTES;
         let _ = forwards.set(left); // less than before
     }
@@ -145,12 +152,15 @@ mod tests {
             Caller::new(None, Some(budget.account([127, 0, 0, 1].into(), node)))
         };
         let (greedy, other) = (caller(1), caller(2));
-        let forwards: Vec<_> = std::iter::from_fn(|| greedy.forward()).collect();
+        fn forward(caller: &Caller) -> Option<Forwarding<'_>> {
+            caller.forward(caller.forwards.try_acquire().ok()?)
+        }
+        let forwards: Vec<_> = std::iter::from_fn(|| forward(&greedy)).collect();
         assert_eq!(forwards.len(), FORWARDS_OF_PEER_MAX);
         assert!(budget.used() > FORWARDS_OF_PEER_MAX * FORWARD_BYTES / 2, "they are on its account");
-        assert!(other.forward().is_some() && greedy.forward().is_none());
+        assert!(forward(&other).is_some() && forward(&greedy).is_none());
         drop(forwards);
-        assert!(greedy.forward().is_some());
+        assert!(forward(&greedy).is_some());
         assert!(budget.used() < 1 << 20);
     }
 }

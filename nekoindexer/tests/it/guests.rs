@@ -10,12 +10,16 @@ use crate::{
     common::{
         Fake, Peer, eventually,
         fake::{Dialed, Habit, dial_with, summary_of, summary_of_none},
-        hits, identity, in_time, indexer, nodes, patient, query, record, within,
+        hits, identity, in_time, indexer, name, nodes, patient, query, record, within,
     },
     program::Running,
 };
 use nekoindexer::IndexerHandle;
-use nekoproto::{Hit, List, ListedHolder, QueryReply, limits::HOLDERS_MAX, transport::Security};
+use nekoproto::{
+    Hit, List, ListedHolder, MsgId, Names, QueryAllRequest, QueryReply,
+    limits::{BATCH_MAX, HOLDERS_MAX},
+    transport::Security,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 const SECURITY: Security = Security::Insecure;
@@ -188,6 +192,56 @@ async fn registrations_wait_once_and_shortly_for_a_guest_that_acknowledges_nothi
             peer.register([record(ORIGIN, &format!("file-{n}"), 1)]).await;
         }
         assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    })
+    .await;
+}
+
+/// Goal: a pair of which one side names the other finds everything or says that something is missing, while the asked one
+/// is loaded and after. Method: some peers ask it for as many names as fit, all the time.
+#[tokio::test]
+async fn an_honest_guest_is_not_missed_in_silence_where_the_asked_one_is_loaded() {
+    in_time(async {
+        let near = Running::begin(&["--insecure"]).await;
+        let far = Running::begin(&["--insecure", "--neighbors", &near.addr.to_string()]).await;
+        let there = Peer::join(2, far.addr, SECURITY).await;
+        there.register([record(ORIGIN, "far", 1)]).await;
+        let peer = Peer::join(1, near.addr, SECURITY).await;
+        let is_found = async || {
+            let asked = peer.client.query(within(DEADLINE), query("far", 3)).await;
+            let Ok(Ok(reply)) = asked else { return false };
+            let is_found = hits(&reply) == [(1, nodes([2]))];
+            assert!(is_found || !reply.complete, "it is missed, and the answer says complete");
+            is_found && reply.complete
+        };
+        let first = async || {
+            let reply = peer.client.query(within(DEADLINE), query("far", 3)).await.unwrap().unwrap();
+            (!reply.hits.is_empty()).then_some(())
+        };
+        eventually(first).await;
+        for _ in 0..40 {
+            is_found().await; // it answers, and is good
+        }
+        let names = Names::first_of((0..BATCH_MAX).map(|n| name(&format!("none-{n}"))));
+        let list = || QueryAllRequest { msg_id: MsgId::random(), names: names.clone(), ttl_hops: 3 };
+        let rogue = async |seed: u16| {
+            let rogue = Peer::join(seed, near.addr, SECURITY).await;
+            loop {
+                let calls = (0..16).map(|_| rogue.client.query_all(within(DEADLINE), list()));
+                futures::future::join_all(calls).await;
+            }
+        };
+        let rogues: Vec<_> = (600..604).map(|seed| Box::pin(rogue(seed))).collect();
+        let asking = async {
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(4) {
+                is_found().await;
+            }
+        };
+        tokio::select! {
+            _ = futures::future::select_all(rogues) => {}
+            () = asking => {}
+        }
+        eventually(async || is_found().await.then_some(())).await;
     })
     .await;
 }

@@ -29,6 +29,11 @@ fn not_followed(
         let own = &facts.network;
         return refused(format!("belongs to the network {own}, and --network {network} was given"));
     }
+    if args.access.loaded.secret.as_ref().is_some_and(|secret| !facts.has(secret)) {
+        return refused(
+            "has another secret of its network, or none, and --network-secret was given".to_owned(),
+        );
+    }
     if stores_files && !is_same_folder(&args.dir, &facts.dir.0) {
         let (own, given) = (facts.dir.0.display(), args.dir.display());
         return Err(format!(
@@ -108,6 +113,7 @@ mod tests {
             indexers: vec![([127, 0, 0, 1], 1).into(), ([127, 0, 0, 1], 2).into()],
             network: NetworkName::default(),
             insecure: false,
+            secret: None,
             limit_up: None,
             limit_down: None,
             ttr: None,

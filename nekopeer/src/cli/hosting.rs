@@ -52,15 +52,34 @@ impl Hosted {
         serving: bool,
         output: Output,
     ) -> Result<Self, (StartError, Indexers)> {
-        let config = Config { keys: indexers.keys.clone(), ..args.config(indexers.addrs.clone(), serving) };
+        let config = args.config(indexers.addrs.clone(), serving);
+        Self::start_with(config, args.http.filter(|_| serving), indexers, output).await
+    }
+
+    /// As [`start`](Self::start), not serving: its catalogue is brought back.
+    pub(super) async fn start_to_repair(
+        args: &NodeArgs,
+        indexers: Indexers,
+        output: Output,
+    ) -> Result<Self, (StartError, Indexers)> {
+        let config = Config { repairs: true, ..args.config(indexers.addrs.clone(), false) };
+        Self::start_with(config, None, indexers, output).await
+    }
+
+    async fn start_with(
+        config: Config,
+        http: Option<SocketAddr>,
+        indexers: Indexers,
+        output: Output,
+    ) -> Result<Self, (StartError, Indexers)> {
+        let config = Config { keys: indexers.keys.clone(), ..config };
         let peer = match Peer::spawn(config.clone()).await {
             Ok(peer) => peer,
             Err(error) => return Err((error, indexers)),
         };
         let events = peer.events();
         let host = Host::new(peer);
-        let http = match args.http.filter(|_| serving).map(|addr| open_http(addr, &config, &host)).transpose()
-        {
+        let http = match http.map(|addr| open_http(addr, &config, &host)).transpose() {
             Ok(http) => http,
             Err(error) => {
                 host.peer.end().await;
@@ -114,6 +133,13 @@ impl Hosted {
     /// The peer ends when this is complete.
     pub(super) async fn stopped(&self) {
         self.host.stop.cancelled().await;
+    }
+
+    /// Completes when no command of another shell is carried out.
+    pub(super) async fn idle(&self) {
+        if let Some(door) = &self.door {
+            door.idle().await;
+        }
     }
 
     /// Withdraws everything, and waits until all has ended. If `is_patient`, commands of others have a moment

@@ -55,7 +55,7 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
         return show(&examined, &Repaired { complete: true, ..Repaired::default() }, output);
     }
     let indexers = Indexers::find(args).await?;
-    let started = Hosted::start(args, indexers, false, output).await;
+    let started = Hosted::start_to_repair(args, indexers, output).await;
     let hosted = match started {
         Ok(hosted) => hosted,
         Err((error, indexers)) => {

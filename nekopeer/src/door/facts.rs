@@ -2,10 +2,18 @@
 
 use std::{net::SocketAddr, num::NonZeroU64, time::Duration};
 
-use nekoproto::{NetworkName, NodeId, transport::Security};
+use nekoproto::{
+    NetworkName, NodeId,
+    transport::{NetworkSecret, Security},
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{commands::LocalPath, config::Config, peer::PeerHandle, state::freshness::OnStale};
+
+/// What tells the secret of `node` from others, and nothing else of it.
+fn mark(secret: &NetworkSecret, node: &NodeId) -> [u8; 16] {
+    secret.mark(node.as_bytes())
+}
 
 /// What a running peer is, and was told at its start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +32,8 @@ pub(crate) struct Facts {
     pub(crate) indexers: Vec<SocketAddr>,
     pub(crate) network: NetworkName,
     pub(crate) insecure: bool,
+    /// The [mark](NetworkSecret::mark) of the network's secret, if it has one.
+    pub(crate) secret: Option<[u8; 16]>,
     pub(crate) limit_up: Option<NonZeroU64>,
     pub(crate) limit_down: Option<NonZeroU64>,
     pub(crate) ttr: Option<Duration>,
@@ -34,6 +44,11 @@ impl Facts {
     /// Where it serves, as text; empty if it does not.
     pub(crate) fn addr(&self) -> String {
         self.serves_on.map(|addr| addr.to_string()).unwrap_or_default()
+    }
+
+    /// Whether the running peer has this secret of its network.
+    pub(crate) fn has(&self, secret: &NetworkSecret) -> bool {
+        self.secret == Some(mark(secret, &self.node))
     }
 
     /// The facts of `peer`, which was started with `config`.
@@ -48,6 +63,7 @@ impl Facts {
             indexers: config.indexers.clone(),
             network: config.network.clone(),
             insecure: config.security == Security::Insecure,
+            secret: config.access.secret.as_ref().map(|secret| mark(secret, &peer.node())),
             limit_up: config.limit_up,
             limit_down: config.limit_down,
             ttr: config.ttr,

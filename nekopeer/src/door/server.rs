@@ -1,16 +1,20 @@
 //! [`Door`]: the running peer's side. Takes commands from the socket and sends their answers.
 
 use std::{
+    collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    sync::{Semaphore, mpsc},
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -29,8 +33,9 @@ use crate::{
 };
 
 /// Version of what is said at the door; the first frame of a connection.
-pub(super) const DOOR_VERSION: u32 = 5;
-/// Connections at once: more than commands, so that `stop` is always heard.
+pub(super) const DOOR_VERSION: u32 = 6;
+/// Connections at once: more than commands, so that `stop` is always heard. Of too many the one gives way that has said
+/// no command for the longest time.
 const CONNECTIONS_MAX: usize = COMMANDS_MAX + 64;
 /// Time limit for a caller to say its command.
 const COMMAND_WITHIN: Duration = Duration::from_secs(5);
@@ -64,6 +69,11 @@ struct Shared {
     host: Arc<Host>,
     facts: Facts,
     connections: Arc<Semaphore>,
+    /// Connections that have said no command, in the order in which they came.
+    silent: Mutex<BTreeMap<u64, CancellationToken>>,
+    came: AtomicU64,
+    /// Commands that are carried out, but those that only look on.
+    working: TaskTracker,
     /// Room for what they send.
     room: Room,
     /// No new connections.
@@ -93,6 +103,9 @@ impl Door {
             host: Arc::clone(host),
             facts,
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            silent: Mutex::default(),
+            came: AtomicU64::new(0),
+            working: TaskTracker::new(),
             room: Room::default(),
             closing: CancellationToken::new(),
             closed: CancellationToken::new(),
@@ -109,13 +122,18 @@ impl Door {
         if is_last {
             self.shared.closed.cancel();
         }
-        let permit = Arc::clone(&self.shared.connections).try_acquire_owned().unwrap();
-        Arc::clone(&self.shared).take(stream, permit).await;
+        Arc::clone(&self.shared).take(stream).await;
     }
 
     #[cfg(test)]
     pub(super) fn free_commands(&self) -> usize {
         self.shared.host.commands.available_permits()
+    }
+
+    /// Completes when no command is carried out, but those that only look on.
+    pub(crate) async fn idle(&self) {
+        self.shared.working.close();
+        self.shared.working.wait().await;
     }
 
     /// Closes the door: takes no further command, ends those that run, and returns when all have ended.
@@ -125,7 +143,7 @@ impl Door {
         closing.cancel();
         tasks.close();
         if ending == Ending::Done {
-            let _ = timeout(OTHERS_WITHIN, tasks.wait()).await; // the others are told below
+            let _ = timeout(OTHERS_WITHIN, self.idle()).await; // the others are told below
         }
         closed.cancel();
         tasks.wait().await;
@@ -135,12 +153,8 @@ impl Door {
 impl Shared {
     async fn accept(self: Arc<Self>, data_dir: PathBuf, mut place: Place, mut listener: UnixListener) {
         loop {
-            let accepting = async {
-                let permit = Arc::clone(&self.connections).acquire_owned().await;
-                (permit, listener.accept().await)
-            };
-            let (permit, accepted) = tokio::select! {
-                accepted = accepting => accepted,
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
                 () = self.closing.cancelled() => break,
                 () = sleep(LOOK_EVERY) => {
                     if let Some(again) = opened_again(&data_dir, &place) {
@@ -149,15 +163,14 @@ impl Shared {
                     continue;
                 }
             };
-            match (permit, accepted) {
-                (Ok(permit), Ok((stream, _))) => {
-                    self.tasks.spawn(Arc::clone(&self).take(stream, permit));
+            match accepted {
+                Ok((stream, _)) => {
+                    self.tasks.spawn(Arc::clone(&self).take(stream));
                 }
-                (_, Err(error)) => {
+                Err(error) => {
                     debug!(%error, "a caller could not be let in");
                     sleep(Duration::from_millis(50)).await; // no file descriptor is left
                 }
-                (Err(_), _) => break,
             }
         }
         // Before the lock is released: afterwards it would be the socket of the next peer.
@@ -166,7 +179,13 @@ impl Shared {
         }
     }
 
-    async fn take(self: Arc<Self>, stream: UnixStream, _connection: OwnedSemaphorePermit) {
+    async fn take(self: Arc<Self>, stream: UnixStream) {
+        if self.connections.available_permits() == 0
+            && let Some((_, longest)) = self.silent.lock().pop_first()
+        {
+            longest.cancel();
+        }
+        let Ok(_connection) = self.connections.acquire().await else { return };
         match stream.peer_cred() {
             Ok(cred) if may_enter(cred.uid()) => {}
             other => {
@@ -187,7 +206,11 @@ impl Shared {
         };
         // Also where the door closes: who was let in takes what comes first for the greeting.
         timeout(FAREWELL_WITHIN, greeting).await??;
+        let (came, leaves) = (self.came.fetch_add(1, Ordering::Relaxed), CancellationToken::new());
+        self.silent.lock().insert(came, leaves.clone());
+        let spoken = scopeguard::guard((), |()| drop(self.silent.lock().remove(&came)));
         let command = tokio::select! {
+            biased;
             asked = timeout(COMMAND_WITHIN, receiver.next()) => match asked {
                 Ok(Ok(Some(Request::Command(command)))) => *command,
                 Ok(Err(error)) => return Err(error),
@@ -195,7 +218,10 @@ impl Shared {
                 Err(_) => return self.farewell(sender, Ending::Left).await, // it may ask anew
             },
             () = self.closed.cancelled() => return self.farewell(sender, Ending::Left).await,
+            () = leaves.cancelled() => return self.farewell(sender, Ending::Left).await,
         };
+        drop(spoken);
+        let _working = (!matches!(command, Command::Events)).then(|| self.working.token());
         let place = match self.host.place(&command) {
             Ok(place) => place,
             Err(busy) => return sender.send(&Reply::Finished(Err(busy))).await,

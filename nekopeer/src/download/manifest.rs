@@ -3,8 +3,8 @@
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::FuturesUnordered};
-use nekoproto::{Holder, Manifest, VerifiedRecord};
-use tokio::time::timeout;
+use nekoproto::{Holder, Manifest, Record, VerifiedRecord, limits::CHUNK_AVERAGE_MIN};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
     Downloader,
@@ -21,9 +21,16 @@ use crate::{
     util::{progress::Progress, tasks::blocking},
 };
 
-/// Sources asked for the manifest at once, and the time that each has before the next is asked too.
+/// Sources asked for the manifest at once.
 const ASKED_MAX: usize = 3;
-const ASK_ANOTHER_AFTER: Duration = Duration::from_secs(1);
+/// Bounds of the time that a source has, from the connection on, before the next is asked too.
+const ASK_ANOTHER_AFTER_MIN: Duration = Duration::from_millis(10);
+const ASK_ANOTHER_AFTER_MAX: Duration = Duration::from_secs(1);
+/// Time that a source has to be connected before another is: no bytes are asked for yet.
+const CONNECT_ANOTHER_AFTER: Duration = Duration::from_millis(15);
+/// Speed of a source that is not asked twice, in bytes of its manifest per second, and their number for each chunk.
+const USUAL_SPEED: u64 = 4 * 1024 * 1024;
+const CHUNK_ENTRY_BYTES: u64 = 36;
 
 /// What to fetch, and the sources to start with.
 pub(super) struct Plan {
@@ -48,13 +55,21 @@ impl Downloader {
         }
         let (mut last, mut busy) = (None, Busy::default());
         let mut waiting: VecDeque<usize> = (0..begin.len()).collect();
-        let (mut asked, mut refused) = (FuturesUnordered::new(), Vec::new());
+        let (mut asked, mut refused, mut connected) = (FuturesUnordered::new(), Vec::new(), VecDeque::new());
+        let (mut is_asked, mut next_at) = (false, Instant::now());
         loop {
-            if asked.len() < ASKED_MAX
-                && let Some(place) = waiting.pop_front()
-            {
-                let holder = begin[place].0;
-                asked.push(async move { (place, self.manifest_from(record, &holder).await) });
+            if asked.is_empty() || next_at <= Instant::now() {
+                let next = connected.pop_front().map(|(place, source)| (place, Some(source)));
+                let may_connect = asked.len() < ASKED_MAX;
+                let next = next.or_else(|| Some((waiting.pop_front().filter(|_| may_connect)?, None)));
+                next_at = Instant::now() + CONNECT_ANOTHER_AFTER;
+                if let Some((place, source)) = next {
+                    if let Some(source) = &source {
+                        (is_asked, next_at) = (true, Instant::now() + time_for(record, source));
+                    }
+                    let holder = begin[place].0;
+                    asked.push(async move { (place, self.step(record, &holder, source).await) });
+                }
             }
             if asked.is_empty() {
                 if refused.is_empty() || busy.is_over() {
@@ -64,14 +79,23 @@ impl Downloader {
                 waiting.extend(refused.drain(..));
                 continue;
             }
-            let is_another = !waiting.is_empty() && asked.len() < ASKED_MAX;
-            let (place, found) = tokio::select! {
+            let is_another = !connected.is_empty() || (!waiting.is_empty() && asked.len() < ASKED_MAX);
+            let (place, step) = tokio::select! {
                 Some(ended) = asked.next() => ended,
-                () = tokio::time::sleep(ASK_ANOTHER_AFTER), if is_another => continue,
+                () = sleep_until(next_at), if is_another => continue,
             };
-            match found {
-                Ok((source, (manifest, encoded), outboard)) => {
+            match step {
+                Ok(Step::Connected(source)) => {
+                    connected.push_back((place, source));
+                    if !is_asked {
+                        next_at = Instant::now();
+                    }
+                }
+                Ok(Step::Found(source, (manifest, encoded), outboard)) => {
                     begin[place].1 = source;
+                    for (place, source) in connected {
+                        begin[place].1 = Some(source);
+                    }
                     drop(asked);
                     let (manifest, outboard) = (Arc::new(manifest), outboard.map(Arc::new));
                     return Ok(Plan { manifest, encoded: encoded.into(), outboard, begin });
@@ -79,6 +103,7 @@ impl Downloader {
                 Err(error) => {
                     refused.extend(error.is_busy().then_some(place));
                     last = Some(format!("{}: {error}", named(&begin[place].0)));
+                    (is_asked, next_at) = (false, Instant::now());
                 }
             }
         }
@@ -105,8 +130,16 @@ impl Downloader {
         found
     }
 
-    async fn manifest_from(&self, record: &VerifiedRecord, holder: &Holder) -> Result<Found, FetchError> {
-        let source = Source::connect(&self.endpoint, holder).await?;
+    /// Connects to `holder`, or asks the `source` that is connected for the manifest.
+    async fn step(
+        &self,
+        record: &VerifiedRecord,
+        holder: &Holder,
+        source: Option<Source>,
+    ) -> Result<Step, FetchError> {
+        let Some(source) = source else {
+            return Source::connect(&self.endpoint, holder).await.map(Step::Connected);
+        };
         let (guard, wanted) = (source.hang_up().on_drop(), record.clone());
         let found = blocking(move || manifest_of(source, &wanted)).await;
         guard.disarm();
@@ -114,13 +147,25 @@ impl Downloader {
     }
 }
 
-type Found = (Option<Source>, (Manifest, Vec<u8>), Option<Segments>);
+/// What became of one step towards the manifest.
+enum Step {
+    Connected(Source),
+    /// The source if its stream is still usable, the manifest and its bytes, and the outboard if it has that.
+    Found(Option<Source>, (Manifest, Vec<u8>), Option<Segments>),
+}
+
+/// How long the manifest of `record` takes to come from an honest source.
+fn time_for(record: &Record, source: &Source) -> Duration {
+    let bytes = record.size / CHUNK_AVERAGE_MIN * CHUNK_ENTRY_BYTES;
+    let takes = source.round_trips() + Duration::from_micros(bytes * 1_000_000 / USUAL_SPEED);
+    takes.clamp(ASK_ANOTHER_AFTER_MIN, ASK_ANOTHER_AFTER_MAX)
+}
 
 /// The manifest and the outboard that `source` has, and the source if its stream is still usable.
-fn manifest_of(mut source: Source, record: &VerifiedRecord) -> Result<Found, FetchError> {
+fn manifest_of(mut source: Source, record: &VerifiedRecord) -> Result<Step, FetchError> {
     let manifest = source.manifest(record)?;
-    match source.outboard(record) {
-        Ok(outboard) => Ok((Some(source), manifest, outboard)),
-        Err(_) => Ok((None, manifest, None)), // reconnected when chunks are fetched
-    }
+    Ok(match source.outboard(record) {
+        Ok(outboard) => Step::Found(Some(source), manifest, outboard),
+        Err(_) => Step::Found(None, manifest, None), // reconnected when chunks are fetched
+    })
 }

@@ -46,8 +46,8 @@ pub(crate) struct Inside {
 }
 
 impl HttpServer {
-    /// Opens the door at `listen`. Changing routes ask for `token`; so do files, where the network `is_private` and
-    /// others than this machine reach the door. To be called on the runtime of the peer.
+    /// Opens the door at `listen`. Changing routes ask for `token`; so does everything but whether the process lives,
+    /// where the network `is_private` and others than this machine reach the door. To be called on the runtime of the peer.
     ///
     /// # Errors
     /// The address is in use or not of this host, or the system gives no thread. Nothing is left open.
@@ -82,8 +82,9 @@ impl HttpServer {
     }
 }
 
-fn router(inside: &Arc<Inside>, guards_files: bool) -> Router {
+fn router(inside: &Arc<Inside>, guards_all: bool) -> Router {
     let files = files::router(Arc::clone(&inside.host));
-    let files = if guards_files { files.route_layer(from_extractor::<Authorized>()) } else { files };
-    rest::router(inside).merge(files).merge(dashboard::router())
+    let router = rest::router(inside).merge(files).merge(dashboard::router());
+    let router = if guards_all { router.route_layer(from_extractor::<Authorized>()) } else { router };
+    router.merge(figures::health(inside))
 }

@@ -171,21 +171,22 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> 
     blocking(move || {
         let share = ShareFolder::open(&config.dir)?;
         let folder = config.data_dir();
-        let lock = DataLock::take(&folder)?;
+        let mut lock = DataLock::take(&folder)?;
         let key = folder.join(KEY_FILE);
-        let is_missing = lock.was_used && key.exists() && !folder.join(catalogue::FILE).exists();
+        let is_missing = lock.had_catalogue && key.exists() && !folder.join(catalogue::FILE).exists();
         let identity = Identity::load_or_create(&key)?;
         let catalogue = Catalogue::open(&folder, identity.clone())?;
         if is_missing {
             catalogue.set_lost(true)?;
         }
-        if catalogue.is_lost()? {
+        if catalogue.is_lost()? && !config.repairs {
             let path = folder.join(catalogue::FILE);
             warn!(path = %path.display(), "the catalogue is damaged: it was missing, and a new one was begun; nekopeer repair \
                 brings back what was published and held here");
         }
         catalogue.settle_all()?;
         let unusable = |source| LockError::Unusable { path: folder.clone(), source };
+        lock.note_catalogue().map_err(unusable)?;
         let data_dir = folder.canonicalize().map_err(unusable)?;
         Ok((Opened { share, data_dir, catalogue, lock }, identity))
     })

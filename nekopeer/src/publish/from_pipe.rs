@@ -8,7 +8,7 @@ use std::{
 
 use nekoproto::{ContentHash, FileName};
 
-use super::Publisher;
+use super::{Publisher, listing::may_be_shared};
 use crate::{
     download::{DownloadError, LookAlikes},
     library::Library,
@@ -41,6 +41,9 @@ fn store_all(
     force: bool,
     progress: &Progress,
 ) -> Result<PathBuf, DownloadError> {
+    if let Err(error) = may_be_shared(library, name.clone()) {
+        return Err(DownloadError::NotStored { name: name.clone(), why: error.to_string() });
+    }
     if !force {
         LookAlikes::default().refuse(&library.share, name)?;
     }

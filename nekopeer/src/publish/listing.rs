@@ -8,7 +8,7 @@ use std::{
 };
 
 use alphanumeric_sort::compare_os_str;
-use nekoproto::FileName;
+use nekoproto::{FileName, NameError};
 use walkdir::{DirEntry, WalkDir};
 
 use super::{PublishOutcome, error::PublishError};
@@ -69,6 +69,7 @@ pub(super) fn list_files(
 ) -> Result<Vec<Listed>, PublishError> {
     let mut files = Vec::new();
     let root = library.share.root();
+    let known = |name: FileName| may_be_shared(library, name);
     for path in paths {
         let unreadable = |source| PublishError::Unreadable { path: path.clone(), source };
         let metadata = std::fs::metadata(&path).map_err(unreadable)?;
@@ -81,15 +82,18 @@ pub(super) fn list_files(
             (None, true) => {
                 let prefix = absolute.strip_prefix(root).ok().map(Path::to_owned);
                 let prefix = prefix.or_else(|| absolute.file_name().map(PathBuf::from)).unwrap_or_default();
-                list_folder(&absolute, &prefix, &library.data_dir, &mut files, outcome);
+                list_folder(library, &absolute, &prefix, &mut files, outcome);
             }
             (Some(name), false) => {
-                files.push(Listed::new(name.clone(), &absolute, metadata.len()));
+                let name = known(name.clone());
+                let name = name.map_err(|source| PublishError::Name { path: path.clone(), source })?;
+                files.push(Listed::new(name, &absolute, metadata.len()));
             }
             (None, false) => {
                 let relative = absolute.strip_prefix(root).ok().map(Path::to_owned);
                 let relative = relative.or_else(|| path.file_name().map(PathBuf::from));
                 let name = FileName::from_path(&relative.unwrap_or_default())
+                    .and_then(known)
                     .map_err(|source| PublishError::Name { path: path.clone(), source })?;
                 files.push(Listed::new(name, &absolute, metadata.len()));
             }
@@ -99,6 +103,18 @@ pub(super) fn list_files(
     let mut failed = HashSet::new();
     outcome.failed.retain(|(path, _)| failed.insert(path.clone()));
     Ok(files)
+}
+
+/// `name`, if it may be a new one or was published here before.
+///
+/// # Errors
+/// See [`FileName::check_new`].
+pub(super) fn may_be_shared(library: &Library, name: FileName) -> Result<FileName, NameError> {
+    let is_known = || library.catalogue.get(&name).is_some();
+    match name.check_new() {
+        Err(error) if !is_known() => Err(error),
+        _ => Ok(name),
+    }
 }
 
 /// Removes those that are listed again.
@@ -126,12 +142,13 @@ fn each_once(files: &mut Vec<Listed>) -> Result<(), PublishError> {
 /// Lists every regular file below `folder`, named by its path within it below `prefix`; links are not followed,
 /// this peer's own data is skipped.
 fn list_folder(
+    library: &Library,
     folder: &Path,
     prefix: &Path,
-    data_dir: &Path,
     files: &mut Vec<Listed>,
     outcome: &mut PublishOutcome,
 ) {
+    let data_dir = &library.data_dir;
     let is_ours = |name: &std::ffi::OsStr| {
         name.as_encoded_bytes().starts_with(nekoproto::name::RESERVED_PREFIX.as_bytes())
     };
@@ -140,9 +157,9 @@ fn list_folder(
     // Numbers in their order: whoever waits for the last of many finds all.
     let by_name = |a: &DirEntry, b: &DirEntry| compare_os_str(a.file_name(), b.file_name());
     let walk = WalkDir::new(folder).sort_by(by_name).into_iter();
-    for found in walk
-        .filter_entry(|entry| entry.depth() == 0 || !(is_ours(entry.file_name()) || entry.path() == data_dir))
-    {
+    for found in walk.filter_entry(|entry| {
+        entry.depth() == 0 || !(is_ours(entry.file_name()) || entry.path() == *data_dir)
+    }) {
         let failed =
             |path: PathBuf, source: io::Error| (path.clone(), PublishError::Unreadable { path, source });
         let (path, metadata) = match found.and_then(|entry| Ok((entry.path().to_owned(), entry.metadata()?)))
@@ -158,7 +175,7 @@ fn list_folder(
             continue;
         }
         let relative = path.strip_prefix(folder).unwrap_or(&path);
-        match FileName::from_path(&prefix.join(relative)) {
+        match FileName::from_path(&prefix.join(relative)).and_then(|name| may_be_shared(library, name)) {
             Ok(name) => files.push(Listed { name, at: At::Below(Arc::clone(&base)), size: metadata.len() }),
             Err(source) => outcome.failed.push((path.clone(), PublishError::Name { path, source })),
         }

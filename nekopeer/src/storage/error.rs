@@ -61,10 +61,9 @@ pub enum StoreError {
         /// What is there.
         what: &'static str,
     },
-    /// Another program removed the partial file, or put something else in its place, which is left as it is.
-    #[error(
-        "{0} was removed or replaced by another program meanwhile, and what was received with it: run this again"
-    )]
+    /// Another program removed the partial file, wrote into it, or put something else in its place, which is left as it
+    /// is.
+    #[error("{0} was removed, replaced or changed by another program meanwhile: run this again")]
     Swapped(PathBuf),
     /// Another program moved the folder of the file, or put something else in its place.
     #[error(

@@ -8,12 +8,22 @@ use std::{
 
 use nekoproto::{PrivateError, open_private, private_folder};
 
+use super::error::is_full;
+
+/// Second line of the lock file once there is a catalogue.
+const HAS_CATALOGUE: &str = "catalogue";
+/// More than the lock file has.
+const TEXT_BYTES_MAX: u64 = 64;
+/// Prefix of the files that are renamed when they are complete; what has it when a process starts is left from a killed
+/// one, and may be a key.
+const LEFTOVER_PREFIX: &str = ".tmp";
+
 /// Locks the data folder until dropped.
 #[derive(Debug)]
 pub(crate) struct DataLock {
     file: File,
-    /// Whether a process has locked it before.
-    pub(crate) was_used: bool,
+    /// Whether a peer has run in it that had its catalogue.
+    pub(crate) had_catalogue: bool,
 }
 
 /// Why the data folder cannot be locked.
@@ -35,7 +45,10 @@ pub enum LockError {
     Folder(#[from] PrivateError),
     /// Its lock cannot be made or written.
     #[error(
-        "cannot lock the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
+        "cannot lock the data folder {path}: {source}; {}",
+        if is_full(.source) { "free some space, what is there is kept" } else {
+            "this user must be able to write there, or choose another with --data-dir"
+        }
     )]
     Unusable {
         /// The folder.
@@ -69,15 +82,36 @@ impl DataLock {
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
                 let read = file.read_to_string(&mut text).is_ok();
-                let process = read.then(|| text.trim().to_owned()).filter(|text| !text.is_empty());
+                let process = read.then(|| process_in(&text).to_owned()).filter(|text| !text.is_empty());
                 return Err(LockError::InUse { path: folder.to_owned(), process });
             }
             Err(TryLockError::Error(source)) => return Err(unusable(source)),
         }
-        let was_used = file.metadata().map_err(unusable)?.len() > 0;
-        file.set_len(0).and_then(|()| file.rewind()).map_err(unusable)?;
-        writeln!(file, "{}", std::process::id()).map_err(unusable)?;
-        Ok(Self { file, was_used })
+        let mut text = String::new();
+        (&mut file).take(TEXT_BYTES_MAX).read_to_string(&mut text).map_err(unusable)?;
+        let mut lock = Self { file, had_catalogue: text.lines().nth(1) == Some(HAS_CATALOGUE) };
+        lock.write().and_then(|()| remove_leftovers(folder)).map_err(unusable)?;
+        Ok(lock)
+    }
+
+    /// Notes that the catalogue is there: from now on it is lost if it is missing.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub(crate) fn note_catalogue(&mut self) -> io::Result<()> {
+        match std::mem::replace(&mut self.had_catalogue, true) {
+            true => Ok(()),
+            false => self.write(),
+        }
+    }
+
+    /// Writes in one piece that is as long as the one before, so that a kill leaves one or the other.
+    fn write(&mut self) -> io::Result<()> {
+        let marker = if self.had_catalogue { HAS_CATALOGUE } else { "" };
+        let text = format!("{:<10}\n{marker:<9}\n", std::process::id());
+        self.file.rewind()?;
+        self.file.write_all(text.as_bytes())?;
+        self.file.set_len(text.len() as u64)
     }
 
     /// The id of the process that has locked the folder; `None` if none has.
@@ -95,16 +129,62 @@ impl DataLock {
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
                 file.read_to_string(&mut text)?;
-                Ok(Some(text.trim().parse().unwrap_or(0))) // it has not yet said which
+                Ok(Some(process_in(&text).parse().unwrap_or(0))) // it has not yet said which
             }
             Err(TryLockError::Error(error)) => Err(error),
         }
     }
 }
 
+/// The process that the text of the lock file names.
+fn process_in(text: &str) -> &str {
+    text.lines().next().unwrap_or_default().trim()
+}
+
+/// Removes what a killed process was about to rename.
+fn remove_leftovers(folder: &Path) -> io::Result<()> {
+    for entry in folder.read_dir()? {
+        let entry = entry?;
+        let is_left = entry.file_name().as_encoded_bytes().starts_with(LEFTOVER_PREFIX.as_bytes());
+        if is_left && entry.file_type()?.is_file() {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_a_catalogue_is_missed_once_it_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = ["peer.key", "other.tmp"];
+        for name in kept.into_iter().chain([".tmpAb12cD", ".tmpXXXXXX"]) {
+            std::fs::write(folder.path().join(name), "secret").unwrap();
+        }
+        for _ in 0..2 {
+            assert!(!DataLock::take(folder.path()).unwrap().had_catalogue, "the first start was killed");
+        }
+        let left = folder.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name());
+        let mut left: Vec<_> = left.filter(|name| name != "lock").collect();
+        left.sort();
+        assert_eq!(left, ["other.tmp", "peer.key"]);
+        DataLock::take(folder.path()).unwrap().note_catalogue().unwrap();
+        for _ in 0..2 {
+            assert!(DataLock::take(folder.path()).unwrap().had_catalogue);
+        }
+    }
+
+    #[test]
+    fn full_disk_is_no_matter_of_permissions() {
+        let said = |kind: io::ErrorKind| {
+            LockError::Unusable { path: "folder".into(), source: kind.into() }.to_string()
+        };
+        assert!(said(io::ErrorKind::StorageFull).contains("free some space"));
+        assert!(said(io::ErrorKind::PermissionDenied).contains("must be able to write"));
+    }
 
     #[test]
     fn a_second_user_is_refused_by_name_until_the_first_is_gone() {

@@ -9,6 +9,7 @@ pub(crate) mod partial;
 pub(crate) mod place;
 pub(crate) mod remembered;
 pub(crate) mod share_folder;
+mod untouched;
 
 pub use self::error::StoreError;
 pub(crate) use self::look_alikes::folded;

@@ -11,12 +11,12 @@ use std::{
 };
 
 use nekoproto::ContentHash;
-use parking_lot::Mutex;
 
 use super::{
     error::{StoreError, error_at},
     no_follow::{self, Entry, Moved},
     place::Place,
+    untouched::Untouched,
 };
 use crate::content::stamp::Stamp;
 
@@ -37,8 +37,8 @@ pub(crate) struct Partial {
     place: Place,
     file: Arc<File>,
     name: PathBuf,
-    /// Its stamp when it was complete: whoever writes into it after that is noticed.
-    complete: Mutex<Option<Stamp>>,
+    /// Whoever else writes into it is noticed.
+    untouched: Untouched,
 }
 
 impl Place {
@@ -65,12 +65,8 @@ impl Place {
             let file = self.open_partial(&name)?;
             match file.try_lock() {
                 Ok(()) if self.is_still(&name, &file)? => {
-                    return Ok(Partial {
-                        place: self,
-                        file: Arc::new(file),
-                        name,
-                        complete: Mutex::default(),
-                    });
+                    let untouched = Untouched::new(&file).map_err(error_at(&self.path))?;
+                    return Ok(Partial { place: self, file: Arc::new(file), name, untouched });
                 }
                 Ok(()) => {} // its last user renamed or removed it
                 Err(TryLockError::WouldBlock) if Instant::now() >= until => {
@@ -126,7 +122,29 @@ impl Partial {
     /// # Errors
     /// The system failed.
     pub(crate) fn clear(&self) -> Result<(), StoreError> {
-        self.file.set_len(0).map_err(error_at(&self.place.path))
+        self.change(|file| file.set_len(0)).map_err(error_at(&self.place.path))
+    }
+
+    /// Changes the file; what others write into it meanwhile is noticed.
+    fn change<T>(&self, change: impl FnOnce(&File) -> io::Result<T>) -> io::Result<T> {
+        self.untouched.change(&self.file, || change(&self.file))
+    }
+
+    /// Whether it is certain that no other program wrote into it since it was opened, or since this was asked last. If
+    /// not, it has to be read.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub(crate) fn is_untouched(&self) -> Result<bool, StoreError> {
+        self.untouched.is_proven(&self.file).map_err(error_at(&self.place.path))
+    }
+
+    /// Its stamp, unless another program was seen to write into it.
+    ///
+    /// # Errors
+    /// The system failed.
+    pub(crate) fn stamp(&self) -> Result<Option<Stamp>, StoreError> {
+        self.untouched.left(&self.file).map_err(error_at(&self.place.path))
     }
 
     /// The open file, for readers while it is written.
@@ -182,7 +200,8 @@ impl Partial {
             self.write_at(&[0], range.end - 1)?;
         }
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if fallocate(&*self.file, hole, range.start, range.end - range.start).is_ok() {
+        let punched = self.change(|file| Ok(fallocate(file, hole, range.start, range.end - range.start)?));
+        if punched.is_ok() {
             return Ok(());
         }
         let zeros = vec![0; ZEROS_BYTES];
@@ -203,7 +222,7 @@ impl Partial {
         if self.bytes()? >= size {
             return Ok(());
         }
-        self.file.set_len(size).map_err(error_at(&self.place.path))
+        self.change(|file| file.set_len(size)).map_err(error_at(&self.place.path))
     }
 
     /// Length of the file in bytes.
@@ -227,7 +246,8 @@ impl Partial {
     /// # Errors
     /// `FullDownload`, or the system failed. Some of the bytes may have been written.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<(), StoreError> {
-        let written = self.file.write_all_at(bytes, offset).map_err(error_at(&self.place.path));
+        let written =
+            self.change(|file| file.write_all_at(bytes, offset)).map_err(error_at(&self.place.path));
         written.map_err(|error| match (error, self.file.metadata()) {
             // It has a name: it is not removed when it is closed.
             (StoreError::Full(path), Ok(metadata)) if metadata.nlink() > 0 => {
@@ -251,15 +271,13 @@ impl Partial {
     /// Truncates it to `size`; returns its stamp. Nothing else may change it before it is moved to its place.
     ///
     /// # Errors
-    /// The system failed.
+    /// `Swapped`: another program wrote into it since it was [found untouched](Self::is_untouched), or opened. Or the
+    /// system failed.
     pub(crate) fn cut(&self, size: u64) -> Result<Stamp, StoreError> {
-        let failed = error_at(&self.place.path);
         if self.bytes()? != size {
-            self.file.set_len(size).map_err(&failed)?;
+            self.change(|file| file.set_len(size)).map_err(error_at(&self.place.path))?;
         }
-        let stamp = Stamp::of(&self.file.metadata().map_err(&failed)?);
-        *self.complete.lock() = Some(stamp);
-        Ok(stamp)
+        self.stamp()?.ok_or_else(|| StoreError::Swapped(self.path()))
     }
 
     /// Moves it, which is [complete](Self::complete), to its place atomically. The place must be empty or hold the file
@@ -291,8 +309,7 @@ impl Partial {
         if place.stamp()? != replaceable {
             return Err(changed());
         }
-        let now = || self.file.metadata().map(|metadata| Stamp::of(&metadata)).map_err(&failed);
-        let own = self.complete.lock().map_or_else(now, Ok)?;
+        let own = self.stamp()?.ok_or_else(|| StoreError::Swapped(self.path()))?;
         let moved = no_follow::rename(&place.folder, &self.name, &place.file_name, (own, replaceable));
         match moved.map_err(&failed)? {
             Moved::ToItsPlace(stamp) => {

@@ -217,3 +217,13 @@ fn version_completions_and_man_pages_are_printed() {
     }
     home.run(&["man", "fetch"]).failed_with(3, &["fetch", "--help"]);
 }
+
+#[test]
+fn path_that_a_terminal_would_obey_is_shown_escaped() {
+    let home = Home::with(&[]);
+    let table = run(&home, &["--data-dir", "p\u{1b}[31mred\nx\u{202e}y", "config", "check"], &[]);
+    assert_eq!(table.code, Some(0), "{table:?}");
+    let line = table.out.iter().find(|line| line.starts_with("data_dir")).unwrap();
+    assert!(line.contains("red") && line.contains("y"), "{line}");
+    assert!(table.out.iter().all(|line| !line.contains(['\u{1b}', '\u{202e}'])), "{table:?}");
+}

@@ -72,7 +72,7 @@ fn private_indexer_at_the_usual_address_is_named_before_another_is_started() {
 }
 
 #[test]
-fn secret_is_shown_by_no_command_and_no_door_and_files_ask_for_the_token() {
+fn secret_is_shown_by_no_command_and_no_door_and_the_door_asks_for_the_token() {
     let files = Home::with(&[]);
     let path = secret(&files, "secret", "s3cr3t-");
     let text = fs::read_to_string(&path).unwrap().trim().to_owned();
@@ -86,15 +86,23 @@ fn secret_is_shown_by_no_command_and_no_door_and_files_ask_for_the_token() {
     for ended in [said, checked, inside.home.done(&["status", "--json"])] {
         assert!(!format!("{ended:?}").contains(&text), "{ended:?}");
     }
-    for route in ["/status", "/metrics", "/"] {
-        let answer = Client::new(http).ask("GET", route, &[]);
-        assert_eq!(answer.status, 200, "{route}");
-        assert!(!String::from_utf8_lossy(&answer.body).contains(&text), "{route}");
-    }
-    assert_eq!(Client::new(http).ask("GET", "/f/f", &[]).status, 401);
     let token = String::from_utf8(inside.home.read(".neko/http.token")).unwrap();
     let bearer = format!("authorization: Bearer {}", token.trim());
+    let find = ["/api/v1/catalogue", "/api/v1/search?q=*", "/api/v1/query?name=f", "/api/v1/jobs"];
+    for route in ["/status", "/metrics", "/", "/f/f", "/api/v1/openapi.json"].into_iter().chain(find) {
+        assert_eq!(Client::new(http).ask("GET", route, &[]).status, 401, "{route}");
+        let answer = Client::new(http).ask("GET", route, &[&bearer]);
+        assert_eq!(answer.status, 200, "{route}: {}", String::from_utf8_lossy(&answer.body));
+        assert!(!String::from_utf8_lossy(&answer.body).contains(&text), "{route}");
+    }
+    for route in ["/healthz", "/readyz"] {
+        assert_eq!(Client::new(http).ask("GET", route, &[]).status, 200, "{route}");
+    }
     assert_eq!(Client::new(http).ask("GET", "/f/f", &[&bearer]).body, b"x");
+    let other = secret(&files, "other", "other-");
+    let refused = inside.home.run(&["--network-secret", &other, "ls"]);
+    refused.failed_with(3, &["has another secret of its network"]);
+    inside.home.done(&["--network-secret", &path, "ls"]);
     assert!(!inside.running.said().contains(&text));
 }
 

@@ -344,3 +344,25 @@ async fn idle_data_streams_keep_no_reader_out() {
     assert_eq!(reader.read("own"), b"mine");
     drop(idle);
 }
+
+#[test]
+fn name_that_looks_like_another_is_no_new_one() {
+    let (_indexers, home) = one_home();
+    for (name, why) in [
+        ("trail ", "no blank at the beginning or the end"),
+        ("ok\u{fe0f}.txt", "U+FE0F"),
+        ("a\u{a0}b", "U+00A0"),
+    ] {
+        home.write(name, "x");
+        let mut refused = home.start(&["share", name]);
+        refused.err_line(why);
+        refused.signal("INT");
+        refused.wait();
+        let mut stored = home.start(&["share", "-", "--name", &format!("new/{name}")]);
+        stored.close_input();
+        stored.err_line(why);
+        stored.signal("INT");
+        stored.wait();
+        assert!(!home.path("new").exists());
+    }
+}

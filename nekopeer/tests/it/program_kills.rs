@@ -55,6 +55,10 @@ async fn a_process_that_is_killed_in_its_first_moments_leaves_a_folder_that_work
         tokio::time::sleep(Duration::from_millis(after_ms)).await;
         first.signal("KILL");
         drop(first);
-        home.done(&["ls"]);
+        let second = home.done(&["ls"]);
+        assert!(second.err.iter().all(|line| !line.contains("damaged")), "{after_ms} ms: {second:?}");
+        let files = std::fs::read_dir(home.path(".neko")).unwrap().map(|file| file.unwrap().file_name());
+        let left: Vec<_> = files.filter(|file| file.to_string_lossy().starts_with(".tmp")).collect();
+        assert!(left.is_empty(), "{after_ms} ms: {left:?}");
     }
 }

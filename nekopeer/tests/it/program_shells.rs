@@ -564,3 +564,35 @@ fn interrupted_publish_of_a_large_file_ends_soon_in_the_running_peer() {
     assert!(home.run(&["ls"]).out.is_empty(), "nothing was published");
     assert_eq!(serving.wait().code, Some(0));
 }
+
+#[test]
+fn script_at_its_end_waits_for_what_another_shell_is_doing() {
+    let (_indexers, home) = one_home();
+    let mut script = home.start(&[]);
+    let socket = home.path(".neko/run/peer.sock");
+    until(&mut script, "it takes commands", || socket.exists());
+    let mut storing = home.start(&["share", "-", "--name", "x"]);
+    storing.type_line("one");
+    until(&mut storing, "bytes came", || home.partial_len() > 0);
+    script.close_input();
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(700) {
+        assert!(script.is_running(), "{}", script.said());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    storing.type_line("two");
+    let ended = storing.wait();
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert_eq!(home.read("x"), b"one\ntwo\n");
+    assert_eq!(script.wait().code, Some(0));
+}
+
+#[test]
+fn connections_that_say_nothing_keep_no_command_waiting() {
+    let (_indexers, home) = one_home();
+    let _serving = home.serve(&[]);
+    let connect = || std::os::unix::net::UnixStream::connect(home.path(".neko/run/peer.sock"));
+    let _silent: Vec<_> = (0..600).map_while(|_| connect().ok()).collect();
+    let listed = home.done(&["ls"]);
+    assert!(listed.err.is_empty(), "{listed:?}");
+}

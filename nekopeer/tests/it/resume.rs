@@ -1,16 +1,16 @@
 //! Interrupted downloads: verified chunks are kept, and the next attempt fetches only the rest.
 
 use std::{
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{FileExt, MetadataExt},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use crate::common::{
-    Goods, Holder, MIB, Node, ScriptedReply, Then, bytes, eventually, goods::CHUNK_BYTES, identity, in_time,
-    indexer, name, peer,
+    Folder, Goods, Holder, MIB, Node, ScriptedReply, Then, bytes, eventually, goods::CHUNK_BYTES, identity,
+    in_time, indexer, name, peer,
 };
 use nekoindexer::IndexerHandle;
 use nekopeer::{DownloadError, DownloadOptions, Progress};
@@ -125,6 +125,70 @@ async fn partial_that_was_damaged_meanwhile_costs_only_the_damaged_chunks() {
         honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
         let done = reader.get("a").await.unwrap();
         assert_eq!(done.bytes_moved, (goods.bytes.len() - DELIVERED + CHUNK_BYTES) as u64);
+        assert!(to.read("a") == goods.bytes);
+    })
+    .await;
+}
+
+/// Writes a byte that is not the file's at `offset` of the only partial file.
+fn scribble(to: &Folder, offset: u64) {
+    let partial = std::fs::OpenOptions::new().write(true).open(&to.partials()[0]).unwrap();
+    partial.write_all_at(b"\0", offset).unwrap();
+}
+
+#[tokio::test]
+async fn what_another_program_writes_into_the_partial_is_fetched_again() {
+    in_time(async {
+        let (goods, indexer) = (goods(1), indexer(&[]).await);
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let (hanging, honest) = (faltering(&goods, Then::Hang), honest(&goods, 2));
+        hanging.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        let (file, progress) = (name("a"), Arc::new(Progress::default()));
+        let downloading = reader.peer.download(&file, DownloadOptions::default(), &progress);
+        let scribbling = async {
+            eventually(async || (progress.done() == DELIVERED as u64).then_some(())).await;
+            scribble(&to, CHUNK_BYTES as u64 + 1);
+            honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        };
+        let (done, ()) = tokio::join!(downloading, scribbling);
+        assert!(to.read("a") == goods.bytes, "what stands there is what was published");
+        assert_eq!(done.unwrap().bytes_moved, (goods.bytes.len() + CHUNK_BYTES) as u64);
+    })
+    .await;
+}
+
+/// In a chunk that is not among those which are looked at before a download goes on.
+#[tokio::test]
+async fn what_another_program_writes_between_two_attempts_is_fetched_again() {
+    in_time(async {
+        let (goods, indexer) = (Goods::new(&identity(1), "a", 1, bytes(1, 20 * MIB)), indexer(&[]).await);
+        let (to, reader) = peer(&[indexer.local_addr()]).await;
+        let (part, served, sent) = (10 * MIB, goods.clone(), AtomicUsize::new(0));
+        let hanging = Holder::begin(identity(1), move |request| match request {
+            DataRequest::Get { .. } if sent.load(Ordering::Relaxed) >= part => {
+                ScriptedReply::of(Vec::new()).then(Then::Hang)
+            }
+            _ => {
+                sent.fetch_add(served.asked(request).len(), Ordering::Relaxed);
+                served.honest(request)
+            }
+        });
+        hanging.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        let (file, progress) = (name("a"), Arc::new(Progress::default()));
+        tokio::select! {
+            ended = reader.peer.download(&file, DownloadOptions::default(), &progress) => panic!("{ended:?}"),
+            () = eventually(async || (progress.done() >= part as u64).then_some(())) => {}
+        }
+        drop(hanging);
+        reader.peer.shutdown().await;
+        let there = std::fs::read(&to.partials()[0]).unwrap();
+        let chunks = there.chunks(CHUNK_BYTES).zip(goods.bytes.chunks(CHUNK_BYTES)).enumerate();
+        let second = chunks.filter(|(_, (there, wanted))| there == wanted).nth(1).unwrap().0;
+        scribble(&to, (second * CHUNK_BYTES) as u64 + 1);
+        let reader = to.peer(&[indexer.local_addr()]).await;
+        let honest = honest(&goods, 2);
+        honest.register(indexer.local_addr(), [goods.record.to_signed()]).await;
+        reader.get("a").await.unwrap();
         assert!(to.read("a") == goods.bytes);
     })
     .await;

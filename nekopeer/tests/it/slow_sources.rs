@@ -112,6 +112,27 @@ async fn holder_that_trickles_does_not_delay_others() {
     .await;
 }
 
+/// The best of some downloads: each of them would take a second if the slow one were waited for.
+#[tokio::test]
+async fn holder_that_trickles_is_not_waited_for_when_another_is_there() {
+    in_time(async {
+        for trickles in [data_trickles, manifest_trickles] {
+            for len in [CHUNK_BYTES / 2, MIB] {
+                let goods = Goods::new(&identity(1), "a", 1, bytes(1, len));
+                let mut best = Duration::MAX;
+                for _ in 0..5 {
+                    let (indexer, reader, to, _slow) = stage(&goods, trickles).await;
+                    let _honest = holder(&indexer, 2, &goods, Goods::honest).await;
+                    best = best.min(reader.get("a").await.unwrap().took);
+                    assert!(to.read("a") == goods.bytes);
+                }
+                assert!(best < Duration::from_millis(500), "{best:?} for {len} bytes");
+            }
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn busy_source_is_asked_again_and_is_no_failure() {
     in_time(async {

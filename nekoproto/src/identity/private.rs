@@ -3,7 +3,7 @@
 use std::{
     fs::{DirBuilder, File, Metadata, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -21,6 +21,20 @@ pub enum PrivateError {
         /// The folder or file.
         path: PathBuf,
     },
+    /// It is another user's, who may replace what is in it.
+    #[error(
+        "{path} belongs to another user (id {owner}), who could read and change what is kept there; run: chown {own} {}, \
+         or choose another with --data-dir",
+        shell_word(.path)
+    )]
+    OfAnother {
+        /// The folder.
+        path: PathBuf,
+        /// The id of its owner.
+        owner: u32,
+        /// The id of this user.
+        own: u32,
+    },
     /// The data folder cannot be used.
     #[error(
         "cannot use the data folder {path}: {source}; this user must be able to write there, or choose another with --data-dir"
@@ -36,7 +50,7 @@ pub enum PrivateError {
 /// Makes the folder at `path` (mode 0700), and those that lead to it, if it does not exist.
 ///
 /// # Errors
-/// It cannot be made, or others may write to it. That others may read it is no error: what is secret in it says so
+/// It cannot be made, is another user's, or others may write to it. That others may read it is no error: what is secret in it says so
 /// itself.
 pub fn private_folder(path: &Path) -> Result<(), PrivateError> {
     let failed = |source| PrivateError::Io { path: path.to_owned(), source };
@@ -53,6 +67,10 @@ pub fn private_folder(path: &Path) -> Result<(), PrivateError> {
     let metadata = path.metadata().map_err(failed)?;
     if !metadata.is_dir() {
         return Err(failed(io::ErrorKind::NotADirectory.into()));
+    }
+    let (owner, own) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner != own && owner != 0 {
+        return Err(PrivateError::OfAnother { path: path.to_owned(), owner, own });
     }
     only_own(path, &metadata)
 }
@@ -124,6 +142,19 @@ mod tests {
         }
         write(temp.path().join("file"), "").unwrap();
         assert!(private_folder(&temp.path().join("file")).is_err());
+    }
+
+    /// Only root can make one.
+    #[test]
+    fn folder_of_another_user_is_refused() {
+        let temp = tempfile::tempdir().unwrap();
+        let (path, other) = (temp.path().join(".neko"), rustix::process::geteuid().as_raw() + 1234);
+        private_folder(&path).unwrap();
+        if std::os::unix::fs::chown(&path, Some(other), None).is_err() {
+            return;
+        }
+        let error = private_folder(&path).unwrap_err().to_string();
+        assert!(error.contains(&format!("id {other}")) && error.contains("run: chown"), "{error}");
     }
 
     #[test]

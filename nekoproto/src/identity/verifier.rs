@@ -42,6 +42,12 @@ impl Verifier {
         Ok(verified)
     }
 
+    /// Whether the same record was checked before, so that it costs no check.
+    #[must_use]
+    pub fn knows(&self, signed: &SignedRecord) -> bool {
+        self.records.lock().get(signed.signature()).is_some_and(|known| known.signed() == signed)
+    }
+
     /// The same for a statement of where a node can be reached, which must not have expired at `now_ms` (milliseconds
     /// since 1970).
     ///

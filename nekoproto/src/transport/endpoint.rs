@@ -30,13 +30,13 @@ use crate::{
     identity::Identity,
     limits::HANDSHAKE_TIMEOUT,
     messages::{Hello, HelloRefusal, NetworkName, Purpose, Role},
+    turns::Turns,
     values::NodeId,
 };
 
-/// Pauses before a connection that was reset in its handshake is tried again, and how often it is.
+/// Pauses before a connection that was reset in its handshake is tried again.
 const RESET_PAUSE: Duration = Duration::from_millis(50);
 const RESET_PAUSE_MAX: Duration = Duration::from_millis(500);
-const RESETS_MAX: u32 = 6;
 
 /// Whether connections are TLS or plain TCP. Both ends must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -67,6 +67,7 @@ pub struct EndpointConfig {
 pub struct Endpoint {
     config: EndpointConfig,
     budget: Arc<Budget>,
+    turns: Turns,
     tls: Option<Tls>,
     /// Where it listens, if it does.
     listens_on: Mutex<Option<SocketAddr>>,
@@ -122,13 +123,18 @@ impl Endpoint {
         };
         config.access.allowed.admit_own(config.identity.id());
         let (listens_on, unproven) = <_>::default();
-        Ok(Arc::new(Self { config, budget, tls, listens_on, unproven }))
+        Ok(Arc::new(Self { config, budget, turns: Turns::new(), tls, listens_on, unproven }))
     }
 
     /// The bytes kept for other nodes.
     #[must_use]
     pub const fn budget(&self) -> &Arc<Budget> {
         &self.budget
+    }
+
+    /// The order in which its connections work.
+    pub(super) const fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// This node's id.
@@ -159,7 +165,8 @@ impl Endpoint {
         *self.listens_on.lock() = Some(listens_on);
     }
 
-    /// Connects to `addr` and does the handshake. With `expected`, any other node is refused.
+    /// Connects to `addr` and does the handshake. With `expected`, any other node is refused. After a reset it tries again
+    /// until [`HANDSHAKE_TIMEOUT`]: that is how a node that many connect to sends some of them away.
     ///
     /// # Errors
     /// See [`ConnectError`]; no connection is left open.
@@ -172,15 +179,7 @@ impl Endpoint {
         purpose: Purpose,
         expected: Option<NodeId>,
     ) -> Result<Connection, ConnectError> {
-        let dialing = self.dial_again(addr, purpose);
-        let connection =
-            timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
-        let found = connection.remote.node;
-        match expected {
-            Some(expected) if expected != found => Err(ConnectError::OtherNode { expected, found }),
-            _ if !self.access().allowed.admits(found) => Err(ConnectError::NotAllowed(found)),
-            _ => Ok(connection),
-        }
+        self.dial_checked(addr, purpose, expected, true).await
     }
 
     /// Connects to `node`, which is said to be at `addr`: see [`dial`](Self::dial). At most two connections are made to
@@ -197,21 +196,40 @@ impl Endpoint {
         purpose: Purpose,
         node: NodeId,
     ) -> Result<Connection, ConnectError> {
-        self.unproven.guard(addr, node, self.dial(addr, purpose, Some(node))).await
+        self.unproven.guard(addr, node, |again| self.dial_checked(addr, purpose, Some(node), again)).await
     }
 
-    /// For control, tries again after a reset: that is how a node that many connect to sends some of them away.
-    async fn dial_again(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
+    async fn dial_checked(
+        &self,
+        addr: SocketAddr,
+        purpose: Purpose,
+        expected: Option<NodeId>,
+        again: bool,
+    ) -> Result<Connection, ConnectError> {
+        let dialing = self.dial_again(addr, purpose, again);
+        let connection =
+            timeout(HANDSHAKE_TIMEOUT, dialing).await.map_err(|_| ConnectError::Timeout(addr))??;
+        let found = connection.remote.node;
+        match expected {
+            Some(expected) if expected != found => Err(ConnectError::OtherNode { expected, found }),
+            _ if !self.access().allowed.admits(found) => Err(ConnectError::NotAllowed(found)),
+            _ => Ok(connection),
+        }
+    }
+
+    async fn dial_again(
+        &self,
+        addr: SocketAddr,
+        purpose: Purpose,
+        again: bool,
+    ) -> Result<Connection, ConnectError> {
         let mut backoff = Backoff::new(RESET_PAUSE, RESET_PAUSE_MAX);
-        for _ in 0..RESETS_MAX {
+        loop {
             match self.dial_unbounded(addr, purpose).await {
-                Err(error) if purpose == Purpose::Control && error.is_reset() => {
-                    sleep(backoff.pause(rand::random())).await;
-                }
+                Err(error) if again && error.is_reset() => sleep(backoff.pause(rand::random())).await,
                 dialed => return dialed,
             }
         }
-        self.dial_unbounded(addr, purpose).await
     }
 
     async fn dial_unbounded(&self, addr: SocketAddr, purpose: Purpose) -> Result<Connection, ConnectError> {
@@ -239,7 +257,7 @@ impl Endpoint {
         }
         let us = SocketAddr::new(here, hello.listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
-        let io = NodeIo::new(io, account.clone());
+        let io = NodeIo::new(io, account.clone(), &self.turns);
         Ok(Connection { io, remote: remote(&theirs, addr, us), purpose, account })
     }
 
@@ -259,7 +277,7 @@ impl Endpoint {
         let theirs = handshake::accept(&mut io, &self.proofs(proven), answer).await?;
         let us = SocketAddr::new(here, self.hello(theirs.purpose, here).listen_port);
         let account = self.budget.account(addr.ip(), theirs.node);
-        let io = NodeIo::new(io, account.clone());
+        let io = NodeIo::new(io, account.clone(), &self.turns);
         Ok(Connection { io, remote: remote(&theirs, addr, us), purpose: theirs.purpose, account })
     }
 

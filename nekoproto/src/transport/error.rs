@@ -77,9 +77,9 @@ pub enum ConnectError {
 impl ConnectError {
     /// Whether the other end closed the connection in the middle of the handshake, without a word.
     pub(super) fn is_reset(&self) -> bool {
-        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         matches!(self, Self::Handshake(error)
-            if matches!(error.kind(), ConnectionReset | ConnectionAborted | BrokenPipe))
+            if matches!(error.kind(), ConnectionReset | ConnectionAborted | BrokenPipe | UnexpectedEof))
     }
 }
 

@@ -2,7 +2,7 @@
 //! files, apart for handshakes, control and data; when all are taken, the least worthy gives way to the newcomer.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     io,
     net::SocketAddr,
     pin::pin,
@@ -36,16 +36,18 @@ use crate::{
     limits::HANDSHAKE_TIMEOUT,
     messages::{Purpose, Role},
     tasks::spawn_until,
+    turns::Flow,
 };
 
 /// Connections the system may queue for `accept`.
-const BACKLOG: u32 = 1024;
+const BACKLOG: u32 = 4096;
 /// Pause after a failed `accept`: the system lacks a resource, often file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Pause before a newcomer of this machine is looked at again, while all handshakes are young.
+/// How often a newcomer of this machine looks for a place at least, while all handshakes wait for their turns.
 const CROWDED_PAUSE: Duration = Duration::from_millis(5);
-/// A handshake that has begun gives way to no other for this long: that of an honest node takes far less.
-const HANDSHAKE_GRACE: Duration = Duration::from_millis(500);
+
+/// All handshakes together get the time of one more than this many busy nodes.
+const HANDSHAKES_WEIGHT: u64 = 7;
 
 /// A bound socket of an [`Endpoint`].
 #[derive(Debug)]
@@ -154,7 +156,7 @@ impl Listener {
         F: Fn(Connection) -> S + Clone + Send + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
-        let mut pace = Pace::default();
+        let (mut pace, flow) = (Pace::default(), Flow::weighted(HANDSHAKES_WEIGHT));
         loop {
             let accepted = tokio::select! {
                 () = stop.cancelled() => return,
@@ -183,8 +185,11 @@ impl Listener {
                 self.arrivals.refuse();
                 continue;
             };
-            let welcome =
-                Welcome { endpoint: Arc::clone(&self.endpoint), arrivals: Arc::clone(&self.arrivals) };
+            let welcome = Welcome {
+                endpoint: Arc::clone(&self.endpoint),
+                arrivals: Arc::clone(&self.arrivals),
+                flow: flow.clone(),
+            };
             spawn_until(&tasks, &stop, welcome.and_serve(stream, place, serve.clone()));
         }
     }
@@ -196,12 +201,13 @@ impl Listener {
             let presence = Presence::new(CancellationToken::new());
             if has_spoken {
                 presence.used();
+                presence.set_busy(true);
             }
             let place = self.arrivals.handshakes.enter(tenant, presence);
             if place.is_some() || tenant != Tenant::Local {
                 return place;
             }
-            sleep(CROWDED_PAUSE).await;
+            let _ = timeout(CROWDED_PAUSE, self.arrivals.handshakes.freed()).await;
         }
     }
 }
@@ -215,6 +221,8 @@ fn has_spoken(stream: &TcpStream) -> bool {
 struct Welcome {
     endpoint: Arc<Endpoint>,
     arrivals: Arc<Arrivals>,
+    /// The work of handshakes.
+    flow: Flow,
 }
 
 impl Welcome {
@@ -261,17 +269,22 @@ impl Welcome {
         }
     }
 
-    /// Waits for the first bytes, which take nothing but a descriptor, then does the handshake.
+    /// Waits for the first bytes, which take nothing but a descriptor, then does the handshake, whose steps take turns.
+    /// It gives way to others while it waits for the other end, not while it waits for its turn.
     async fn greet(&self, stream: TcpStream, presence: &Presence) -> Result<Connection, ConnectError> {
         stream.readable().await?;
         presence.used();
-        presence.set_busy(true);
+        let mut worker = self.endpoint.turns().worker(self.flow.clone());
         let mut welcoming = pin!(self.endpoint.welcome(stream));
-        if let Ok(welcomed) = timeout(HANDSHAKE_GRACE, &mut welcoming).await {
-            return welcomed;
-        }
-        presence.set_busy(false);
-        welcoming.await
+        poll_fn(|cx| {
+            presence.set_busy(true);
+            worker.poll(cx, |cx, _| {
+                let welcomed = welcoming.as_mut().poll(cx);
+                presence.set_busy(welcomed.is_ready());
+                welcomed
+            })
+        })
+        .await
     }
 }
 

@@ -19,11 +19,15 @@ use std::{
 
 use parking_lot::Mutex;
 use slab::Slab;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::{budget::site_of, values::NodeId};
 
-/// One of this many places is freed at once when all are taken, so that not every newcomer has all of them compared.
+/// Places that are freed at once when all are taken, so that not every newcomer has all of them compared: this many, or
+/// one of so many parts.
+const FREED: usize = 8;
+/// See [`FREED`].
 const FREED_PARTS: usize = 512;
 
 /// Who has a place.
@@ -57,6 +61,7 @@ pub struct Places(Arc<Shared>);
 struct Shared {
     max: usize,
     table: Mutex<Table>,
+    freed: Notify,
     replaced: AtomicU64,
 }
 
@@ -141,6 +146,8 @@ impl Drop for Place {
         if table.taken.get(self.key).is_some_and(is_here) {
             table.free(self.key);
         }
+        drop(table);
+        self.places.0.freed.notify_waiters();
     }
 }
 
@@ -148,7 +155,8 @@ impl Places {
     /// `max` places, none of them taken.
     #[must_use]
     pub fn new(max: usize) -> Self {
-        Self(Arc::new(Shared { max: max.max(1), table: Mutex::default(), replaced: AtomicU64::new(0) }))
+        let (table, freed, replaced) = <_>::default();
+        Self(Arc::new(Shared { max: max.max(1), table, freed, replaced }))
     }
 
     /// How many there are.
@@ -174,7 +182,7 @@ impl Places {
     pub fn enter(&self, tenant: Tenant, presence: Presence) -> Option<Place> {
         let mut table = self.0.table.lock();
         if table.taken.len() >= self.0.max {
-            let ends = table.give_way(tenant, self.0.max.div_ceil(FREED_PARTS));
+            let ends = table.give_way(tenant, self.freed_at_once());
             if ends.is_empty() {
                 return None;
             }
@@ -187,10 +195,19 @@ impl Places {
         Some(Place { places: self.clone(), key, presence })
     }
 
+    /// Waits until a place becomes free.
+    pub async fn freed(&self) {
+        self.0.freed.notified().await;
+    }
+
+    fn freed_at_once(&self) -> usize {
+        self.0.max.div_ceil(FREED_PARTS).max(FREED.min(self.0.max / FREED))
+    }
+
     /// Ends some idle connections: the system lacks descriptors.
     pub fn thin_out(&self) {
         let mut table = self.0.table.lock();
-        let ends = table.least_worthy(self.0.max.div_ceil(FREED_PARTS));
+        let ends = table.least_worthy(self.freed_at_once());
         self.0.replaced.fetch_add(ends.len() as u64, Relaxed);
         ends.into_iter().map(|key| table.free(key)).for_each(|presence| presence.0.ended.cancel());
     }

@@ -12,6 +12,7 @@ use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 
 /// Makes the key from the secret; it is used for nothing else.
 const KEY_CONTEXT: &str = "nekop2p 2026 network secret v1";
+const MARK_CONTEXT: &[u8] = b"nekop2p 2026 mark of a network secret v1";
 
 /// The secret of a private network, kept as a key derived from it. It is never shown.
 #[derive(Clone, PartialEq, Eq)]
@@ -69,6 +70,14 @@ impl NetworkSecret {
             return Err(SecretError::Length(bytes.len()));
         }
         Ok(Self { key: blake3::derive_key(KEY_CONTEXT, bytes).into() })
+    }
+
+    /// What tells, to whoever has the secret and `salt`, that it is the same; of a salt of 32 bytes or more nothing else.
+    #[must_use]
+    pub fn mark(&self, salt: &[u8]) -> [u8; 16] {
+        let hash =
+            blake3::Hasher::new_keyed(self.key.as_bytes()).update(MARK_CONTEXT).update(salt).finalize();
+        hash.as_bytes().first_chunk().copied().unwrap_or_default() // 16 of 32 are there
     }
 
     /// Reads the secret from a file that only its owner may read.

@@ -11,13 +11,15 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::sleep};
 
 use super::error::ConnectError;
 use crate::values::NodeId;
 
 /// Connections to one address, open or failed, before the expected key is proven there.
 const UNPROVEN_MAX: usize = 2;
+/// Pause after a reset there.
+const RESET_PAUSE: Duration = Duration::from_millis(200);
 /// How long an address is left alone after that many.
 const LEFT_ALONE_FOR: Duration = Duration::from_secs(30);
 /// Addresses that are remembered.
@@ -91,30 +93,43 @@ impl Drop for Failing<'_> {
 }
 
 impl Unproven {
-    /// Runs `dial`, which connects to `node` at `addr`, unless that address is left alone.
-    pub(super) async fn guard<T>(
+    /// Runs `dial`, which connects to `node` at `addr`, unless that address is left alone. It is told whether it may
+    /// connect again and again; otherwise it is run again after a reset, which counts as a failure.
+    pub(super) async fn guard<T, F: Future<Output = Result<T, ConnectError>>>(
         &self,
         addr: SocketAddr,
         node: NodeId,
-        dial: impl Future<Output = Result<T, ConnectError>>,
+        dial: impl Fn(bool) -> F,
     ) -> Result<T, ConnectError> {
         let address = self.address(addr, Instant::now());
-        if address.is_of(node) {
-            return dial.await;
+        let mut reset = None;
+        loop {
+            let place = match address.is_of(node) {
+                true => None,
+                false => address.places.acquire().await.ok(), // it is never closed
+            };
+            if address.is_of(node) {
+                drop(place);
+                return dial(true).await;
+            }
+            if address.is_left_alone(Instant::now()) {
+                return Err(reset.unwrap_or(ConnectError::LeftAlone(addr)));
+            }
+            let mut failing = Failing(Some(&address));
+            let dialed = dial(false).await;
+            failing.0 = None;
+            match &dialed {
+                Ok(_) => address.note(Some(node), false),
+                Err(ConnectError::Unreachable { .. }) => {} // nobody was bothered
+                Err(ConnectError::OtherNode { found, .. }) => address.note(Some(*found), true),
+                Err(_) => address.note(None, true),
+            }
+            drop(place);
+            match dialed {
+                Err(error) if error.is_reset() => reset = Some(error),
+                dialed => return dialed,
+            }
+            sleep(RESET_PAUSE).await;
         }
-        let _place = address.places.acquire().await; // it is never closed
-        if !address.is_of(node) && address.is_left_alone(Instant::now()) {
-            return Err(ConnectError::LeftAlone(addr));
-        }
-        let mut failing = Failing(Some(&address));
-        let dialed = dial.await;
-        failing.0 = None;
-        match &dialed {
-            Ok(_) => address.note(Some(node), false),
-            Err(ConnectError::Unreachable { .. }) => {} // nobody was bothered
-            Err(ConnectError::OtherNode { found, .. }) => address.note(Some(*found), true),
-            Err(_) => address.note(None, true),
-        }
-        dialed
     }
 }

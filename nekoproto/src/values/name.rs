@@ -57,6 +57,9 @@ pub enum NameError {
         *.0 as u32
     )]
     Invisible(char),
+    /// A blank at the beginning or the end of a component of a new name.
+    #[error("a new name has no blank at the beginning or the end of a part: nobody would see it")]
+    Blank,
     /// A component that begins with `.neko`.
     #[error("parts that begin with '{RESERVED_PREFIX}' belong to nekop2p itself")]
     Reserved,
@@ -86,6 +89,21 @@ impl FileName {
     /// `NotUtf8`, or the first rule that the path breaks.
     pub fn from_path(path: &Path) -> Result<Self, NameError> {
         Self::new(path.to_str().ok_or(NameError::NotUtf8)?)
+    }
+
+    /// Whether it may be given to a file that nobody knows by it: not where it would look like another one. Names that
+    /// are known already stay valid.
+    ///
+    /// # Errors
+    /// `Invisible` for blanks that look like a space or like nothing, and for the selectors of a letter's variant;
+    /// `Blank`.
+    pub fn check_new(&self) -> Result<(), NameError> {
+        if let Some(c) = self.0.chars().find(|c| is_alike(*c)) {
+            return Err(NameError::Invisible(c));
+        }
+        let is_edged =
+            |part: &str| part.starts_with(char::is_whitespace) || part.ends_with(char::is_whitespace);
+        if self.0.split('/').any(is_edged) { Err(NameError::Blank) } else { Ok(()) }
     }
 
     /// The text, its components joined by `/`.
@@ -140,6 +158,11 @@ pub const fn is_invisible(c: char) -> bool {
         | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
         | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}'
         | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e00ff}' | '\u{e01f0}'..='\u{e0fff}')
+}
+
+/// Whether `c` is shown as a space or as nothing, or changes the letter before it little.
+const fn is_alike(c: char) -> bool {
+    matches!(c, '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{2800}' | '\u{fe00}'..='\u{fe0f}')
 }
 
 fn check_component(component: &[u8]) -> Result<(), NameError> {
@@ -245,6 +268,27 @@ mod tests {
         }
         assert_eq!(FileName::new(&"ab/".repeat(683)), Err(NameError::TooLong(2049)));
         assert_eq!(FileName::new(&"a".repeat(256)), Err(NameError::ComponentTooLong));
+    }
+
+    #[test]
+    fn new_names_look_like_no_other_and_known_ones_stay_valid() {
+        let odd = [
+            "ok\u{fe0f}.txt",
+            "a\u{2800}b",
+            "a\u{a0}b",
+            "a\u{2003}b",
+            " a",
+            "trail ",
+            "folder /a",
+            "a/\u{3000}b",
+        ];
+        for text in odd {
+            let name = FileName::new(text).unwrap();
+            assert!(name.check_new().is_err(), "{text:?}");
+        }
+        for text in ["a b", "round 7/data.csv", "日本\u{3000}語", "ünïcode"] {
+            assert_eq!(FileName::new(text).unwrap().check_new(), Ok(()), "{text:?}");
+        }
     }
 
     #[test]

@@ -458,6 +458,9 @@ async fn flood_of_one_who_does_not_read_is_answered_busy_in_the_end() {
         let (mut io, _indexer, _events) = by_hand(security).await;
         let asked = 2 * REQUESTS_IN_FLIGHT_MAX as u64;
         write_frames(&mut io, (0..asked).map(|id| search(id, 60_000, "big"))).await;
+        for _ in 0..2 * asked {
+            tokio::task::yield_now().await; // the other end reads all of them, in slices, on this thread
+        }
         let (mut busy, mut served) = (0, 0);
         for _ in 0..asked {
             match codec::decode(&read_body(&mut io).await).unwrap() {

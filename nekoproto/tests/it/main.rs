@@ -10,3 +10,4 @@ mod handshake;
 mod link;
 mod overload;
 mod tls;
+mod turns;

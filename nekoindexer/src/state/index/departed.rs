@@ -11,10 +11,10 @@ use nohash_hasher::BuildNoHashHasher;
 use super::name_hash::NameHash;
 
 /// Files in one generation.
-const GENERATION_MAX: usize = 32 * 1024;
+const GENERATION_MAX: usize = 16 * 1024;
 /// Bytes in one generation: that of so many files with names of the usual length. They are on nobody's account, as
 /// whoever held the files has left.
-const GENERATION_BYTES_MAX: usize = 8 * 1024 * 1024;
+const GENERATION_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes that a file takes beside those of its name.
 const FILE_BYTES: usize = 200;
 /// A file is forgotten after one to two of these: longer than most holders are away.

@@ -80,13 +80,10 @@ impl Entry {
                 self.make_small();
                 return (Noted::Outdated(known), false);
             }
-            _ if of_origin.is_none()
-                && listings.iter().filter(|listing| listing.has_name(&record.name)).count()
-                    >= ORIGINS_MAX =>
-            {
-                return (Noted::Full, false);
-            }
             _ => {}
+        }
+        if of_origin.is_none() && !has_room(listings, &record.name) {
+            return (Noted::Full, false);
         }
         // A copy of the node's folder that runs elsewhere is to hear of the newer version, too.
         let displaced = |held: &&Holding| {
@@ -183,8 +180,9 @@ impl Entry {
     }
 
     /// Each origin's newest version of what is asked for, with holders whose lease runs: at most [`HITS_MAX`] and one, which
-    /// says that there are more. Of more each lookup begins elsewhere. An origin that is asked for may be one of those that
-    /// found no room: if it is not listed, the others are found.
+    /// says that there are more. Of more, those whose holders have left give way, without a word; half of the places are
+    /// for those that were listed first, and for the others each lookup begins elsewhere. An origin that is asked for may be
+    /// one of those that found no room: if it is not listed, the others are found.
     pub(super) fn found(&self, asked: &Asked<'_>, now_ms: u64) -> Vec<Found> {
         let listings = match self {
             Self::Single { record, holder } => {
@@ -200,13 +198,23 @@ impl Entry {
             }
             Self::Many(listings) => listings,
         };
-        let start = if listings.len() > HITS_MAX { random_range(0..listings.len()) } else { 0 };
-        let (late, early) = listings.split_at(start);
-        let of_name = || early.iter().chain(late).filter(|listing| listing.has_name(asked.name));
+        let is_crowded = listings.len() > HITS_MAX;
+        let (elders, others) = listings.split_at(if is_crowded { HITS_MAX / 2 } else { 0 });
+        let (late, early) = others.split_at(if is_crowded { random_range(0..others.len()) } else { 0 });
+        let of_name =
+            || elders.iter().chain(early).chain(late).filter(|listing| listing.has_name(asked.name));
         let first = |listings: &mut dyn Iterator<Item = &Listing>| -> Vec<Found> {
             listings.filter_map(|listing| listing.found(asked.without, now_ms)).take(HITS_MAX + 1).collect()
         };
-        let found = first(&mut of_name().filter(|listing| asked.takes_origin(&listing.record)));
+        let wanted = || of_name().filter(|listing| asked.takes_origin(&listing.record));
+        let is_here = |listing: &&Listing| !is_crowded || listing.is_here(now_ms);
+        let mut found = first(&mut wanted().filter(is_here));
+        if found.is_empty() {
+            found = first(&mut wanted());
+        } else if is_crowded && found.len() < HITS_MAX {
+            let left = first(&mut wanted().filter(|listing| !is_here(listing)));
+            found.extend(left.into_iter().take(HITS_MAX - found.len()));
+        }
         if found.is_empty() && asked.origin.is_some() && listings.len() >= ORIGINS_MAX {
             return first(&mut of_name());
         }
@@ -270,6 +278,20 @@ impl Entry {
             }
         }
     }
+}
+
+/// Whether one more origin may publish `name`, if need be in the place of one whose holders have no connection.
+fn has_room(listings: &mut [Listing], name: &FileName) -> bool {
+    if listings.len() < ORIGINS_MAX
+        || listings.iter().filter(|listing| listing.has_name(name)).count() < ORIGINS_MAX
+    {
+        return true;
+    }
+    let left = listings.iter_mut().find(|listing| listing.has_name(name) && !listing.is_connected());
+    left.is_some_and(|listing| {
+        listing.holdings.clear();
+        true
+    })
 }
 
 /// Removes the listings that nobody holds; the versions that could be had are to be remembered.

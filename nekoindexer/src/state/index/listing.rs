@@ -95,6 +95,16 @@ impl Listing {
         }
         (!holders.is_empty()).then(|| Found { record: self.record.unpack(), holders })
     }
+
+    /// Whether one of its holders has a connection, or had one just now.
+    pub(super) fn is_here(&self, now_ms: u64) -> bool {
+        self.holdings.iter().any(|held| held.session.is_here(now_ms))
+    }
+
+    /// Whether one of its holders has a connection.
+    pub(super) fn is_connected(&self) -> bool {
+        self.holdings.iter().any(|held| held.session.is_connected())
+    }
 }
 
 /// Whether the lease of `session` runs, and its node is none of `without`.

@@ -153,9 +153,10 @@ impl<S: BuildHasher> Index<S> {
         session.renew(self.millis(now + lease));
     }
 
-    /// The connection of `session` ended: so does the session, when its lease does, or at once if it lists nothing.
-    pub fn disconnected(&self, session: &Session) {
-        session.disconnected();
+    /// The connection of `session` ended at `now`: so does the session, when its lease does, or at once if it lists
+    /// nothing.
+    pub fn disconnected(&self, session: &Session, now: Instant) {
+        session.disconnected(self.millis(now));
         if session.names().close_if_empty() {
             self.sessions.remove(&session.id());
         }

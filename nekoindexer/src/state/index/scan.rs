@@ -7,6 +7,10 @@ use nekoproto::{PackedRecord, Position, Search};
 use super::{Index, entry::Entry, name_hash::NameHash};
 use crate::state::find::{Collecting, Matcher, Page};
 
+/// Memory of this many times the names is given back, from some on.
+const SPARSE: usize = 4;
+const SPARSE_FROM: usize = 64 * 1024;
+
 impl<S: BuildHasher> Index<S> {
     /// The first `limit` files behind `after` that match and have holders whose lease runs. Looks at every name, some tens
     /// of nanoseconds each; for those that match it takes the read lock of a lookup. Once `is_over`, which it asks now and
@@ -51,9 +55,12 @@ impl<S: BuildHasher> Index<S> {
         page.finish()
     }
 
-    /// Drops the names that are gone from the log that searches read, once there are many. Takes some hundred
-    /// nanoseconds for each name. Blocking.
+    /// Drops the names that are gone from the log that searches read, once there are many, and gives back the memory that
+    /// the table has for many more names than there are. Takes some hundred nanoseconds for each name. Blocking.
     pub fn renew_log(&self) {
+        if self.entries.capacity() > SPARSE * self.entries.len().max(SPARSE_FROM) {
+            self.entries.shrink_to_fit();
+        }
         if self.log.is_worn() {
             self.log.begin_rebuild();
             let mut names = Vec::new();

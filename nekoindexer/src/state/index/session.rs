@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -24,6 +24,14 @@ const NAME_BYTES: usize = 300;
 /// How often its text is kept: in its record, and in the log of names.
 const TEXTS: usize = 2;
 
+/// [`Session::left_ms`] of one whose connection is open.
+const CONNECTED: u64 = u64::MAX;
+/// A holder may come back within this time without giving way to others; see [`Entry::found`](super::entry::Entry::found).
+const LEFT_FOR_MS: u64 = 2_000;
+/// Memory of this many times the names of a session is given back, from some on.
+const SPARSE: usize = 4;
+const SPARSE_FROM: usize = 64;
+
 /// Identifies one connection of a holder, so that its next connection is another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub(super) u64);
@@ -37,8 +45,9 @@ pub struct Session {
     reach: ArcSwapOption<(VerifiedReach, u8)>,
     /// End of the lease in milliseconds since the index was made.
     lease_ends_ms: AtomicU64,
-    /// Its connection is open: when the lease ends it loses its registrations, and may make new ones.
-    connected: AtomicBool,
+    /// When its connection ended, in milliseconds since the index was made. While it is open it may register anew when the
+    /// lease has ended: [`CONNECTED`].
+    left_ms: AtomicU64,
     /// How often it has withdrawn everything.
     withdrawals: AtomicU64,
     names: Mutex<SessionNames>,
@@ -66,7 +75,7 @@ impl Session {
             node,
             reach: ArcSwapOption::empty(),
             lease_ends_ms: AtomicU64::new(lease_ends_ms),
-            connected: AtomicBool::new(true),
+            left_ms: AtomicU64::new(CONNECTED),
             withdrawals: AtomicU64::new(0),
             names: Mutex::new(names),
         }
@@ -130,12 +139,17 @@ impl Session {
         self.lease_ends_ms.load(Ordering::Relaxed) > now_ms
     }
 
-    pub(super) fn disconnected(&self) {
-        self.connected.store(false, Ordering::Relaxed);
+    pub(super) fn disconnected(&self, now_ms: u64) {
+        self.left_ms.store(now_ms, Ordering::Relaxed);
     }
 
     pub(super) fn is_connected(&self) -> bool {
-        self.connected.load(Ordering::Relaxed)
+        self.left_ms.load(Ordering::Relaxed) == CONNECTED
+    }
+
+    /// Whether its connection is open or has ended just now.
+    pub(super) fn is_here(&self, now_ms: u64) -> bool {
+        self.left_ms.load(Ordering::Relaxed).saturating_add(LEFT_FOR_MS) > now_ms
     }
 }
 
@@ -174,6 +188,9 @@ impl SessionNames {
     /// Removes a name of `len` bytes.
     pub(super) fn remove(&mut self, hash: NameHash, len: usize) {
         if self.hashes.remove(&hash) {
+            if self.hashes.capacity() > SPARSE * self.hashes.len().max(SPARSE_FROM) {
+                self.hashes.shrink_to(SPARSE / 2 * self.hashes.len());
+            }
             let left = self.tab.used().saturating_sub(bytes(len)); // of two with one hash the first was counted
             let _ = self.tab.set(left); // less than before
         }
@@ -232,5 +249,15 @@ mod tests {
             drop(names);
             assert_eq!(budget.used(), 0);
         }
+    }
+
+    /// Goal: names that are withdrawn one by one leave no memory behind that is on nobody's account.
+    #[test]
+    fn withdrawn_names_leave_memory() {
+        let mut names = SessionNames::default();
+        (0..100_000).for_each(|n| assert!(names.insert(NameHash(n), 9)));
+        (10..100_000).for_each(|n| names.remove(NameHash(n), 9));
+        assert!((0..10).all(|n| names.contains(NameHash(n))));
+        assert!(names.hashes.capacity() < 1_000, "{}", names.hashes.capacity());
     }
 }

@@ -84,7 +84,7 @@ impl<S: BuildHasher> Setup<S> {
 fn a_session_without_names_ends_with_its_connection() {
     let setup = Setup::new();
     let session = setup.session(1);
-    setup.index.disconnected(&session);
+    setup.index.disconnected(&session, setup.now);
     assert_eq!(setup.index.holders(), 0);
     assert_eq!(
         setup.index.register(&session, &record(1, "a", 1)),
@@ -103,7 +103,7 @@ fn holder_is_found_until_its_lease_ends() {
     assert_eq!(setup.found(end), [], "found after its lease, before any sweep");
     setup.index.renew(&session, LEASE, end);
     assert_eq!(setup.found(end), [(1, vec![holder(2)])]);
-    setup.index.disconnected(&session);
+    setup.index.disconnected(&session, setup.now);
     assert_eq!(setup.expire(end + LEASE), [session.id()]);
     assert_eq!(setup.index.names(), 0);
     assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::Full, "a removed session");
@@ -121,7 +121,7 @@ fn connected_holder_that_missed_its_lease_may_register_anew() {
     setup.index.renew(&session, LEASE, end);
     assert_eq!(setup.index.register(&session, &record(1, "a", 1)), Noted::News { outdated: vec![] });
     assert_eq!(setup.found(end), [(1, vec![holder(2)])]);
-    setup.index.disconnected(&session);
+    setup.index.disconnected(&session, setup.now);
     assert_eq!(setup.expire(end), []);
     assert_eq!(setup.expire(end + LEASE), [session.id()]);
     assert_eq!(setup.expire(end + LEASE), [], "nothing of it is left");
@@ -261,6 +261,55 @@ fn an_origin_is_found_by_its_id_among_more_than_an_answer_holds() {
     setup.index.close_session(&session);
     assert_ne!(register(entry::ORIGINS_MAX).0, Noted::Full, "a place that was freed");
     assert!(!answer(wanted).complete, "it may have found no room");
+    setup.index.check();
+}
+
+/// Goal: whoever lists one name with many keys and leaves makes answers incomplete for a moment, not for a lease; who was
+/// listed before is found throughout.
+#[test]
+fn origins_that_left_give_way_where_there_are_more_than_an_answer_holds() {
+    let setup = Setup::new();
+    let join = |record: &ListedRecord| {
+        let session = setup.index.open_session(record.origin, LEASE, setup.now);
+        session.introduce(testing::listed(1).reach, 1);
+        assert!(matches!(setup.index.register(&session, record), Noted::News { .. }));
+        session
+    };
+    let real = record(7, "a", 1);
+    let _real = join(&real);
+    let many: Vec<_> = (0..3 * HITS_MAX).map(|n| join(&one_of_many(n).1)).collect();
+    let late = record(8, "a", 1);
+    let _late = join(&late);
+    let answer = |after: Duration| {
+        let found = setup.index.lookup(&name("a"), setup.now + after);
+        let has = |record: &ListedRecord| found.iter().any(|found| found.record.origin == record.origin);
+        let (has_real, has_late) = (has(&real), has(&late));
+        (Merge::new(found).finish().complete, has_real, has_late)
+    };
+    for _ in 0..20 {
+        let (is_complete, has_real, _) = answer(Duration::ZERO);
+        assert!(!is_complete && has_real);
+    }
+    many.iter().for_each(|session| setup.index.disconnected(session, setup.now));
+    assert!(!answer(Duration::from_millis(1_500)).0, "they may come back");
+    assert_eq!(answer(Duration::from_secs(2)), (true, true, true));
+    setup.index.check();
+}
+
+/// Goal: a name is not taken for a lease by as many keys as may list it.
+#[test]
+fn an_origin_gets_the_place_of_one_that_left_where_all_are_taken() {
+    let setup = Setup::new();
+    let join = |n: usize| {
+        let (node, record) = one_of_many(n);
+        let session = setup.index.open_session(node, LEASE, setup.now);
+        (setup.index.register(&session, &record), session)
+    };
+    let sessions: Vec<_> = (0..entry::ORIGINS_MAX).map(|n| join(n).1).collect();
+    assert_eq!(join(9000).0, Noted::Full);
+    setup.index.disconnected(&sessions[5], setup.now);
+    assert!(matches!(join(9001).0, Noted::News { .. }));
+    assert_eq!(join(9002).0, Noted::Full);
     setup.index.check();
 }
 

@@ -41,13 +41,13 @@ pub(super) async fn run(args: &NodeArgs, output: Output) -> anyhow::Result<Ended
         () = stop.wait() => return Ok(Ended::Failed),
     };
     let mut session = opened;
-    let ended = if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        interactive(&mut session, output, &mut stop).await
-    } else {
-        script(&mut session, output, &mut stop).await
+    let is_script = !(io::stdin().is_terminal() && io::stdout().is_terminal());
+    let ended = match is_script {
+        true => script(&mut session, output, &mut stop).await,
+        false => interactive(&mut session, output, &mut stop).await,
     };
     tokio::select! {
-        () = session.close() => {}
+        () = session.close(is_script) => {}
         () = stop.wait() => {} // the user does not want to wait
     }
     ended
@@ -78,6 +78,12 @@ async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> a
             };
             if has_failed && first_failure == Ended::Well {
                 first_failure = Ended::Failed;
+            }
+            // So do the commands of other shells, which know nothing of this script.
+            tokio::select! {
+                () = session.others_ended() => {}
+                () = stop.wait() => {}
+                () = session.stopped() => {}
             }
             break;
         };

@@ -215,11 +215,18 @@ impl<'a> Session<'a> {
         rows.filter_map(|row| row.name().map(ToString::to_string)).collect()
     }
 
-    /// Ends the peer of this process.
-    pub(super) async fn close(self) {
+    /// Completes when a peer of this process carries out no command of another shell.
+    pub(super) async fn others_ended(&self) {
+        if let Some(Reached::Here(hosted)) = &self.reached {
+            hosted.idle().await;
+        }
+    }
+
+    /// Ends the peer of this process. If `is_patient`, what other shells have just asked for is done first.
+    pub(super) async fn close(self, is_patient: bool) {
         drop(self.showing);
         if let Some(reached) = self.reached {
-            reached.end(false).await;
+            reached.end(is_patient).await;
         }
     }
 }

@@ -26,7 +26,8 @@ const SEGMENTS_AT_ONCE: usize = 32;
 ///
 /// Invariants:
 /// - `have` contains only chunks whose verified bytes are in the partial file;
-/// - `whole` has the hash of a segment only if all its bytes were verified when they were hashed.
+/// - `whole` has the hash of a segment only if all its bytes were verified when they were hashed. That they are still on
+///   disk is [proven](Partial::is_untouched) at the end, or all of it is read again.
 #[derive(Debug)]
 pub(crate) struct Assembly {
     manifest: Arc<Manifest>,
@@ -227,6 +228,9 @@ impl Assembly {
 
     fn check_whole(self, record: &Record, stop: &CancellationToken) -> Result<Self, AssembleError> {
         assert!(self.have.is_complete(), "every chunk is there");
+        if !self.partial.is_untouched()? {
+            *self.whole.lock() = Segments::new(self.manifest.size());
+        }
         self.hash_rest(stop)?;
         if self.whole.lock().whole().is_some_and(|whole| whole == record.content) {
             return Ok(self);

@@ -3,9 +3,8 @@
 //!
 //! A checkpoint is written after its chunks were made durable, so it holds after a crash or a loss of
 //! power. It is used if the partial file is the same file, is not shorter, and a sample of its chunks
-//! verifies; otherwise every chunk is read and verified again.
-
-use std::os::unix::fs::MetadataExt;
+//! verifies; otherwise every chunk is read and verified again. The hashes in it count only if the file was not written to
+//! since.
 
 use nekoproto::{Manifest, codec};
 use serde::{Deserialize, Serialize};
@@ -16,6 +15,7 @@ use crate::{
         bitfield::{self, Bitfield},
         chunker::hash,
         outboard::{SegmentHash, Segments},
+        stamp::Stamp,
     },
     storage::{
         StoreError,
@@ -32,8 +32,7 @@ const NOTE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// The stored form. A change makes old checkpoints unreadable; their downloads verify every chunk again.
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
-    inode: u64,
-    device: u64,
+    stamp: Stamp,
     chunks: Vec<u8>,
     segments: Vec<Option<SegmentHash>>,
 }
@@ -47,8 +46,9 @@ pub(crate) enum NoteError {
     Catalogue(#[from] CatalogueError),
     #[error(transparent)]
     Codec(#[from] codec::CodecError),
-    #[error("cannot look at the partial file: {0}")]
-    Metadata(#[from] std::io::Error),
+    /// Every chunk has to be verified again.
+    #[error("another program wrote to the partial file")]
+    Touched,
 }
 
 /// Writes a checkpoint of `assembly`.
@@ -57,9 +57,9 @@ pub(crate) fn note(catalogue: &Catalogue, assembly: &Assembly) -> Result<(), Not
     let chunks = bitfield::to_bytes(&assembly.have().snapshot());
     let segments = assembly.segments();
     assembly.partial().sync()?;
-    let metadata = assembly.partial().file().metadata()?;
+    let stamp = assembly.partial().stamp()?.ok_or(NoteError::Touched)?;
     let segments = (0..segments.len()).map(|index| segments.get(index)).collect();
-    let note = Note { inode: metadata.ino(), device: metadata.dev(), chunks, segments };
+    let note = Note { stamp, chunks, segments };
     let mut bytes = Vec::new();
     codec::encode_into(&mut bytes, &note, NOTE_BYTES_MAX)?;
     Ok(catalogue.note_progress(&assembly.partial().path(), &bytes)?)
@@ -92,8 +92,8 @@ fn believed(
     there: u64,
 ) -> Option<(Bitfield, Segments)> {
     let note: Note = codec::decode(bytes).ok()?;
-    let metadata = partial.file().metadata().ok()?;
-    if (note.inode, note.device) != (metadata.ino(), metadata.dev()) {
+    let now = partial.stamp().ok().flatten()?;
+    if !note.stamp.is_same_file(&now) {
         return None;
     }
     let chunks = bitfield::from_bytes(&note.chunks, manifest.chunks().len())?;
@@ -113,7 +113,8 @@ fn believed(
     if !intact || note.segments.len() != segments.len() {
         return None;
     }
-    for (index, hash) in note.segments.iter().enumerate() {
+    let is_unchanged = note.stamp == now;
+    for (index, hash) in note.segments.iter().enumerate().filter(|_| is_unchanged) {
         if let Some(hash) = hash {
             segments.put(index, *hash);
         }

@@ -1,7 +1,11 @@
 //! The client side of the data stream: manifests and verified chunks from one source. Everything here
 //! blocks, except connecting.
 
-use std::{ops::Range, sync::Arc, time::Instant};
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use nekoproto::{
     ByteRange, ContentHash, DataReply, DataRequest, FetchRefusal, Grant, Holder, List, Manifest,
@@ -93,6 +97,7 @@ impl FetchError {
 pub(crate) struct Source {
     stream: DataStream,
     pace: Pace,
+    round_trips: Duration,
 }
 
 impl Source {
@@ -103,10 +108,16 @@ impl Source {
     /// its address would be left alone for a while because another source was faster.
     pub(crate) async fn connect(endpoint: &Arc<Endpoint>, holder: &Holder) -> Result<Self, FetchError> {
         let (endpoint, Holder { addr, node, .. }) = (Arc::clone(endpoint), *holder);
+        let began = Instant::now();
         let dialing = async move { endpoint.dial_node(addr, Purpose::Data, node).await };
         let connection = finished(tokio::spawn(dialing)).await?;
         let stream = DataStream::new(connection.io).map_err(DataError::from)?;
-        Ok(Self { stream, pace: Pace::default() })
+        Ok(Self { stream, pace: Pace::default(), round_trips: began.elapsed() })
+    }
+
+    /// How long it took to connect: a few round trips.
+    pub(crate) const fn round_trips(&self) -> Duration {
+        self.round_trips
     }
 
     /// A handle that closes this stream from another thread.
@@ -155,29 +166,32 @@ impl Source {
     }
 
     /// Receives granted bytes into `buffer`, after the `held` bytes already in it, as fast as `limit` allows:
-    /// until it holds at least `needed` bytes, and more if they have arrived. Returns the bytes held. `keeps_pace` is
-    /// called whenever the source has kept the least speed for some time.
+    /// until it holds at least `needed` bytes, and more if they have arrived. Returns the bytes held. `came` gets the
+    /// number of bytes of each piece, and whether the source has kept the least speed for some time.
     pub(crate) fn receive(
         &mut self,
         buffer: &mut [u8],
         mut held: usize,
         needed: usize,
         limit: Option<&Rate>,
-        keeps_pace: impl Fn(),
+        came: impl Fn(u64, bool),
     ) -> Result<usize, FetchError> {
         while held < needed {
             let room = buffer.len() - held;
             let piece = limit.map_or(room, |limit| room.min(usize::try_from(limit.piece()).unwrap_or(room)));
-            let received = self.receive_some(&mut buffer[held..held + piece], &keeps_pace)?;
+            let received = self.receive_some(&mut buffer[held..held + piece], &came)?;
             if !rate::wait_for(limit, received as u64).is_zero() {
-                keeps_pace(); // the own limit makes it slow
+                came(0, true); // the own limit makes it slow
             }
             held += received;
         }
         while limit.is_none() && held < buffer.len() {
             match self.stream.receive_ready(&mut buffer[held..])? {
                 0 => break,
-                received => held += received,
+                received => {
+                    came(received as u64, false);
+                    held += received;
+                }
             }
         }
         Ok(held)
@@ -239,13 +253,13 @@ impl Source {
     fn fill(&mut self, bytes: &mut [u8]) -> Result<(), FetchError> {
         let mut filled = 0;
         while filled < bytes.len() {
-            filled += self.receive_some(&mut bytes[filled..], &|| {})?;
+            filled += self.receive_some(&mut bytes[filled..], &|_, _| {})?;
         }
         Ok(())
     }
 
     /// Receives some bytes, unless the source is too slow.
-    fn receive_some(&mut self, buffer: &mut [u8], keeps_pace: &impl Fn()) -> Result<usize, FetchError> {
+    fn receive_some(&mut self, buffer: &mut [u8], came: &impl Fn(u64, bool)) -> Result<usize, FetchError> {
         let began = Instant::now();
         self.stream.end_at(Some(began + self.pace.patience()));
         let received = match self.stream.receive_some(buffer) {
@@ -253,12 +267,12 @@ impl Source {
             Err(DataError::Stalled) if began.elapsed() >= self.pace.patience() => 0,
             received => received?,
         };
-        match self.pace.came(received as u64, began.elapsed()) {
-            Some(false) => return Err(FetchError::TooSlow),
-            Some(true) => keeps_pace(),
-            None => {}
+        let kept_pace = self.pace.came(received as u64, began.elapsed());
+        if kept_pace == Some(false) {
+            return Err(FetchError::TooSlow);
         }
-        if received == 0 { self.receive_some(buffer, keeps_pace) } else { Ok(received) }
+        came(received as u64, kept_pace == Some(true));
+        if received == 0 { self.receive_some(buffer, came) } else { Ok(received) }
     }
 
     fn reply(&mut self) -> Result<Grant, FetchError> {
@@ -275,8 +289,6 @@ fn bytes_of(manifest: &Manifest, run: &Range<usize>) -> ByteRange {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use nekoproto::{Identity, Role, tasks::spawn_until, transport::EndpointConfig};
     use tokio::time::timeout;
     use tokio_util::{sync::CancellationToken, task::TaskTracker};

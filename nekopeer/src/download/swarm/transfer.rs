@@ -19,7 +19,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::source::FetchError;
+use super::source::{FetchError, Source};
 use crate::{
     content::bitfield::Bitfield,
     download::{
@@ -313,16 +313,16 @@ impl Transfer {
         struck_out
     }
 
-    /// Registers an open connection; `None` if the download has ended.
-    pub(super) fn opened(&self, node: NodeId, hang_up: HangUp) -> Option<StreamId> {
+    /// Registers an open connection to `node`; `None` if the download has ended.
+    pub(super) fn opened(&self, node: NodeId, source: &Source) -> Option<StreamId> {
         let stream = self.streams.fetch_add(1, Ordering::Relaxed);
         let now = self.now();
         let mut state = self.state.lock();
         if state.ended {
             return None;
         }
-        state.schedule.opened(stream, node, now);
-        state.open.insert(stream, hang_up);
+        state.schedule.opened(stream, node, source.round_trips(), now);
+        state.open.insert(stream, source.hang_up());
         Some(stream)
     }
 
@@ -382,7 +382,18 @@ impl Transfer {
     }
 
     pub(super) fn measured(&self, stream: StreamId, bytes: u64, took: Duration) {
-        self.state.lock().schedule.measured(stream, bytes, took.as_secs_f64());
+        let now = self.now();
+        self.state.lock().schedule.measured(stream, bytes, took.as_secs_f64(), now);
+    }
+
+    /// Counts bytes received, verified or not; the source may have kept the least speed for some time.
+    pub(super) fn came(&self, stream: StreamId, bytes: u64, keeps_pace: bool) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        state.schedule.came(stream, bytes);
+        if keeps_pace {
+            state.alive_at = now;
+        }
     }
 
     /// Records that chunk `index` is on disk.

@@ -28,7 +28,8 @@ const ASKED_AHEAD: usize = 2;
 const TAKEN_AT_ONCE: usize = 384 * 1024;
 /// Interval between requests for the bit field of a source that is still downloading.
 const HAVE_EVERY: Duration = Duration::from_millis(200);
-/// Maximum time that an idle thread waits before it looks for work again.
+/// Bounds of the time that an idle thread waits before it looks for work again: half as long as it has had none.
+const LOOK_SOON: Duration = Duration::from_millis(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Idle time after which a connection is closed.
 const IDLE_MAX: Duration = Duration::from_secs(10);
@@ -53,7 +54,7 @@ enum State {
 /// # Errors
 /// The source failed; its leased chunks are leased to others.
 pub(super) fn work(transfer: &Transfer, source: Source, holder: &Holder) -> Result<(), FetchError> {
-    let Some(id) = transfer.opened(holder.node, source.hang_up()) else { return Ok(()) };
+    let Some(id) = transfer.opened(holder.node, &source) else { return Ok(()) };
     let verifier = Verifier::new(transfer.assembly().outboard().cloned(), transfer.size());
     let mut worker = Worker {
         transfer,
@@ -132,7 +133,7 @@ impl Worker<'_> {
                 }
                 None if matches!(next, Next::Done | Next::StruckOut) => return Ok(()),
                 None if self.worked_at.elapsed() > IDLE_MAX => return Ok(()),
-                None => self.transfer.wait(LOOK_EVERY),
+                None => self.transfer.wait((self.worked_at.elapsed() / 2).clamp(LOOK_SOON, LOOK_EVERY)),
             }
         }
     }
@@ -174,9 +175,9 @@ impl Worker<'_> {
             if self.buffer.len() < room {
                 self.buffer.resize(room, 0);
             }
-            let alive = || self.transfer.is_alive();
+            let came = |bytes, keeps_pace| self.transfer.came(self.id, bytes, keeps_pace);
             held =
-                self.source.receive(&mut self.buffer[..room], held, needed, self.transfer.limit(), alive)?;
+                self.source.receive(&mut self.buffer[..room], held, needed, self.transfer.limit(), came)?;
             self.verifier.feed(chunk.start, &self.buffer[..held], |index, hash| {
                 self.transfer.assembly().has_segment(index, hash);
             });

@@ -5,7 +5,7 @@ mod status;
 
 use std::{sync::Arc, time::Duration};
 
-use axum::extract::State;
+use axum::{Router, extract::State};
 use nekoindexer::http::Problem;
 use tokio::time::timeout;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -18,11 +18,17 @@ const COUNTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The routes, with their description.
 pub(super) fn routes() -> OpenApiRouter<Arc<Inside>> {
-    OpenApiRouter::new()
-        .routes(routes!(status::state))
-        .routes(routes!(metrics::metrics))
-        .routes(routes!(alive))
-        .routes(routes!(ready))
+    OpenApiRouter::new().routes(routes!(status::state)).routes(routes!(metrics::metrics))
+}
+
+/// Those that tell no more than whether it answers and is ready, with their description.
+pub(super) fn health_routes() -> OpenApiRouter<Arc<Inside>> {
+    OpenApiRouter::new().routes(routes!(alive)).routes(routes!(ready))
+}
+
+/// The same, ready to be served: everyone may ask.
+pub(super) fn health(inside: &Arc<Inside>) -> Router {
+    Router::from(health_routes()).with_state(Arc::clone(inside))
 }
 
 /// The files, counted on the runtime of the peer; `None` if that takes too long now.

@@ -60,9 +60,10 @@ impl Modify for Secured {
     }
 }
 
-/// The routes below `/api/v1`.
+/// The routes below `/api/v1`, `/status` and `/metrics`.
 pub(super) fn router(inside: &Arc<Inside>) -> Router {
-    let (router, description) = routes().split_for_parts();
+    let (router, mut description) = routes().split_for_parts();
+    description.merge(super::figures::health_routes().into_openapi());
     let described = description.to_json().unwrap_or_default(); // plain values: serialising them cannot fail
     let described: Arc<str> = described.into();
     let describe =

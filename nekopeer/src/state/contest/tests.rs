@@ -165,8 +165,13 @@ impl Sim {
         let network = if self.is_reliable || self.random.random_bool(0.5) { self.newest() } else { None };
         let Catalogue { counter, entry, newest, .. } = self.clones[n].catalogue.clone();
         let draft = Substance::of(&record(Version::FIRST, content));
-        let known =
-            Known { counter, entry: entry.as_ref(), newest: newest.as_ref(), network: network.as_ref() };
+        let known = Known {
+            counter,
+            floor: None,
+            entry: entry.as_ref(),
+            newest: newest.as_ref(),
+            network: network.as_ref(),
+        };
         match known.number(draft) {
             Numbered::Old(same) => {
                 self.take(n, same.clone(), false);

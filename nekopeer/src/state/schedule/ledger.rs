@@ -18,6 +18,15 @@ pub(crate) type StreamId = u32;
 
 /// Strikes after which a source is asked no more. A corrupt chunk counts as all of them.
 pub(crate) const STRIKES_MAX: u32 = 3;
+/// Bounds of the time that a source is given before what it sends is judged; between them it is as long as it took to
+/// connect, some three round trips, and twice that once it has sent what fits into the first of them.
+const PATIENCE_MIN: Duration = Duration::from_millis(10);
+const PATIENCE_MAX: Duration = Duration::from_millis(250);
+const FIRST_ROUND_BYTES: u64 = 8 * 1024;
+/// Parts of the file; one of them may be fetched twice because a source was late that then delivered.
+const PARTS: u64 = 32;
+/// A stream with leases that delivers no chunk for this time counts as stalled.
+pub(super) const STANDS_STILL_AFTER: Duration = Duration::from_secs(1);
 /// Weight of a new measurement in the average speed of a stream.
 const NEW_SPEED_WEIGHT: f64 = 0.5;
 
@@ -51,7 +60,7 @@ impl Availability {
 ///
 /// Invariants:
 /// - each chunk is had, missing, claimed (found on disk and being verified), or leased to one stream or, at
-///   the end of the download, to two;
+///   the end of the download, to several;
 /// - a chunk leased to a stream that closed, or whose source struck out, is missing again unless another
 ///   stream has a lease for it;
 /// - had chunks only increase, and only by verified ones.
@@ -68,6 +77,12 @@ pub(super) struct Ledger {
     pub(super) copies: Vec<u8>,
     /// Number of sources that are still downloading.
     pub(super) partial_sources: usize,
+    /// Chunks that were taken over from a late stream, and by which.
+    pub(super) hedged: HashMap<usize, StreamId>,
+    /// Bytes that were taken over and came from the late stream all the same.
+    pub(super) hedged_in_vain: u64,
+    /// Of the file.
+    bytes: u64,
 }
 
 /// A connection to a source.
@@ -81,6 +96,12 @@ pub(super) struct Stream {
     /// Bytes per second.
     pub(super) speed: Option<f64>,
     pub(super) moved_at: Duration,
+    /// How long it took to connect: some round trips.
+    pub(super) round_trips: Duration,
+    /// Since when its oldest request is waited for, the bytes that have come since, and those of them in chunks had.
+    asked_at: Duration,
+    came: u64,
+    kept: u64,
 }
 
 /// A source.
@@ -108,6 +129,9 @@ impl Ledger {
             streams: HashMap::new(),
             sources: HashMap::new(),
             partial_sources: 0,
+            hedged: HashMap::new(),
+            hedged_in_vain: 0,
+            bytes: manifest.size(),
         }
     }
 
@@ -126,10 +150,53 @@ impl Ledger {
         self.sources.insert(source, Source { available, strikes });
     }
 
-    /// A stream to `source` was opened.
-    pub(super) fn opened(&mut self, stream: StreamId, source: SourceId, now: Duration) {
-        let fresh = Stream { source, leased: VecDeque::new(), bytes: 0, speed: None, moved_at: now };
+    /// A stream to `source` was opened, which took `round_trips`.
+    pub(super) fn opened(
+        &mut self,
+        stream: StreamId,
+        source: SourceId,
+        round_trips: Duration,
+        now: Duration,
+    ) {
+        let (leased, moved_at, asked_at) = (VecDeque::new(), now, now);
+        let fresh = Stream {
+            source,
+            leased,
+            bytes: 0,
+            speed: None,
+            moved_at,
+            round_trips,
+            asked_at,
+            came: 0,
+            kept: 0,
+        };
         self.streams.insert(stream, fresh);
+    }
+
+    /// Whether what a late stream was asked for may be asked of another one too.
+    pub(super) fn may_hedge(&self, now: Duration) -> bool {
+        let waits = |taker| self.streams.get(taker).is_some_and(|taker| !taker.is_stuck(now));
+        self.hedged_in_vain <= self.hedge_bytes() && !self.hedged.values().any(waits)
+    }
+
+    /// How many bytes may be fetched twice in vain.
+    pub(super) const fn hedge_bytes(&self) -> u64 {
+        self.bytes / PARTS
+    }
+
+    /// Whether chunk `index` is leased to one stream, or only to such of which nothing is to be expected.
+    pub(super) fn may_be_leased_again(&self, index: usize, now: Duration) -> bool {
+        let leases = self.leases.get(&index).map_or(0, |leases| usize::from(*leases));
+        let stuck =
+            self.streams.values().filter(|stream| stream.is_stuck(now) && stream.leased.contains(&index));
+        leases == 1 || (leases > 1 && stuck.count() == leases)
+    }
+
+    /// `stream` received `bytes` of what it asked for.
+    pub(super) fn came(&mut self, stream: StreamId, bytes: u64) {
+        if let Some(stream) = self.streams.get_mut(&stream) {
+            stream.came += bytes;
+        }
     }
 
     /// Leases the chunks of `run` to `stream`.
@@ -137,10 +204,13 @@ impl Ledger {
         let Some(known) = self.streams.get_mut(&stream) else { return };
         if known.leased.is_empty() {
             known.moved_at = now;
+            known.asked(now);
         }
         for index in run {
             self.missing.remove(index);
-            *self.leases.entry(index).or_default() += 1;
+            if *self.leases.entry(index).and_modify(|leases| *leases += 1).or_insert(1) > 1 {
+                self.hedged.insert(index, stream);
+            }
             known.leased.push_back(index);
             known.bytes += u64::from(self.lens[index]);
         }
@@ -150,6 +220,7 @@ impl Ledger {
     pub(super) fn had(&mut self, index: usize, from: Option<StreamId>, now: Duration) {
         if let Some(stream) = from.and_then(|from| self.streams.get_mut(&from)) {
             stream.moved_at = now;
+            stream.kept += u64::from(self.lens[index]);
             // A source that delivers loses its strikes. A banned source has no streams.
             if let Some(source) = self.sources.get_mut(&stream.source).filter(|s| s.strikes < STRIKES_MAX) {
                 source.strikes = 0;
@@ -159,6 +230,11 @@ impl Ledger {
             return;
         }
         self.left -= 1;
+        if let Some(taker) = self.hedged.remove(&index)
+            && from.is_some_and(|from| from != taker)
+        {
+            self.hedged_in_vain += u64::from(self.lens[index]);
+        }
         self.missing.remove(index);
         if self.leases.remove(&index).is_some() {
             for stream in self.streams.values_mut() {
@@ -174,9 +250,10 @@ impl Ledger {
         }
     }
 
-    /// `stream` delivered `bytes` within `seconds`.
-    pub(super) fn measured(&mut self, stream: StreamId, bytes: u64, seconds: f64) {
+    /// `stream` delivered `bytes`, one request, within `seconds`.
+    pub(super) fn measured(&mut self, stream: StreamId, bytes: u64, seconds: f64, now: Duration) {
         if let Some(stream) = self.streams.get_mut(&stream).filter(|_| bytes > 0) {
+            stream.asked(now);
             let speed = bytes as f64 / seconds.max(1e-6);
             let mixed = |before: f64| before + (speed - before) * NEW_SPEED_WEIGHT;
             stream.speed = Some(stream.speed.map_or(speed, mixed));
@@ -185,6 +262,7 @@ impl Ledger {
 
     /// `stream` was refused a run that it requested: the leases of these chunks end.
     pub(super) fn refused(&mut self, stream: StreamId, run: Range<usize>) {
+        self.hedged.retain(|index, taker| *taker != stream || !run.contains(index));
         let Some(known) = self.streams.get_mut(&stream) else { return };
         for index in run {
             if known.take(index, &self.lens) {
@@ -195,6 +273,7 @@ impl Ledger {
 
     /// `stream` is closed: its leases end.
     pub(super) fn closed(&mut self, stream: StreamId) {
+        self.hedged.retain(|_, taker| *taker != stream);
         for index in self.streams.remove(&stream).into_iter().flat_map(|stream| stream.leased) {
             Self::release(&mut self.leases, &mut self.missing, index);
         }
@@ -212,6 +291,46 @@ impl Ledger {
 }
 
 impl Stream {
+    /// Its oldest request is waited for from `now` on.
+    const fn asked(&mut self, now: Duration) {
+        (self.asked_at, self.came, self.kept) = (now, 0, 0);
+    }
+
+    /// Whether it delivers no chunk.
+    pub(super) fn is_stalled(&self, now: Duration) -> bool {
+        !self.leased.is_empty() && now.saturating_sub(self.moved_at) > STANDS_STILL_AFTER
+    }
+
+    /// Whether it was asked so long ago that what it sends tells its speed.
+    pub(super) fn is_judged(&self, now: Duration) -> bool {
+        let rounds = if self.came < FIRST_ROUND_BYTES { 1 } else { 2 };
+        let patience = (self.round_trips * rounds).clamp(PATIENCE_MIN, PATIENCE_MAX * rounds);
+        !self.leased.is_empty() && now.saturating_sub(self.asked_at) > patience
+    }
+
+    /// Whether it has leases, and it is known how fast it is.
+    pub(super) fn has_a_speed(&self, now: Duration) -> bool {
+        self.is_judged(now) || (!self.leased.is_empty() && self.speed.is_some())
+    }
+
+    /// Seconds until it has delivered all its leases: at the speed of what it sends now; if it was just asked, at the one
+    /// before, or at `usual`.
+    pub(super) fn seconds_left(&self, now: Duration, usual: f64) -> f64 {
+        if self.is_stalled(now) {
+            return f64::INFINITY;
+        }
+        let speed = match self.is_judged(now) {
+            true => self.came as f64 / now.saturating_sub(self.asked_at).as_secs_f64(),
+            false => self.speed.unwrap_or(usual),
+        };
+        self.bytes.saturating_sub(self.came.saturating_sub(self.kept)) as f64 / speed
+    }
+
+    /// Whether nothing is to be expected of it for a long time.
+    pub(super) fn is_stuck(&self, now: Duration) -> bool {
+        self.is_judged(now) && self.seconds_left(now, 0.0) > STANDS_STILL_AFTER.as_secs_f64()
+    }
+
     /// Ends the lease of chunk `index`; returns whether there was one.
     fn take(&mut self, index: usize, lens: &[u32]) -> bool {
         let place = self.leased.iter().position(|leased| *leased == index);

@@ -3,7 +3,8 @@
 //! A stream is one connection to a source. It leases short runs of chunks, as many bytes as it moves in a
 //! fraction of a second, so that fast sources get more and a slow one holds little. The rarest chunks are
 //! leased first. At the end, when no chunk is missing but some are leased, an idle stream takes over what
-//! the slowest stream would deliver last; the first delivery counts.
+//! the slowest stream would deliver last; the first delivery counts. How slow a stream is shows after the few round
+//! trips that an honest source needs, so that one which sends next to nothing delays the others by that only.
 
 mod ledger;
 mod picker;
@@ -67,9 +68,20 @@ impl Schedule {
         self.ledger.offers(source, available);
     }
 
-    /// A stream to `source` was opened.
-    pub(crate) fn opened(&mut self, stream: StreamId, source: SourceId, now: Duration) {
-        self.ledger.opened(stream, source, now);
+    /// A stream to `source` was opened, which took `round_trips`.
+    pub(crate) fn opened(
+        &mut self,
+        stream: StreamId,
+        source: SourceId,
+        round_trips: Duration,
+        now: Duration,
+    ) {
+        self.ledger.opened(stream, source, round_trips, now);
+    }
+
+    /// `stream` received `bytes` of what it asked for.
+    pub(crate) fn came(&mut self, stream: StreamId, bytes: u64) {
+        self.ledger.came(stream, bytes);
     }
 
     /// Leases the next run to `stream`.
@@ -99,9 +111,9 @@ impl Schedule {
         self.ledger.unclaim(index);
     }
 
-    /// `stream` delivered `bytes` within `seconds`.
-    pub(crate) fn measured(&mut self, stream: StreamId, bytes: u64, seconds: f64) {
-        self.ledger.measured(stream, bytes, seconds);
+    /// `stream` delivered `bytes`, one request, within `seconds`.
+    pub(crate) fn measured(&mut self, stream: StreamId, bytes: u64, seconds: f64, now: Duration) {
+        self.ledger.measured(stream, bytes, seconds, now);
     }
 
     /// `stream` was refused a run that it requested: the leases of these chunks end.

@@ -18,8 +18,6 @@ const LEASE_BYTES_MIN: u64 = 128 * 1024;
 const LEASE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Maximum number of chunks examined for the rarest, to bound the cost of a choice.
 const LOOKED_AT_MAX: usize = 32 * 1024;
-/// A stream with leases that delivers nothing for this time counts as stalled.
-pub(super) const STANDS_STILL_AFTER: Duration = Duration::from_secs(1);
 /// A leased chunk is fetched a second time if that saves at least this time, in seconds.
 const WORTH_SECS: f64 = 0.1;
 
@@ -90,7 +88,10 @@ fn run_of_missing(ledger: &Ledger, first: usize, bytes: u64, available: &Availab
     first..end
 }
 
-/// The last half of the leases of the slowest other stream, if this stream's source has them and is faster.
+/// What of the leases of the slowest other stream this one would deliver first, if its source has them and is faster.
+///
+/// A stream that is late is hedged: some of what it was asked for is asked of another source too; of one at a time, and
+/// until too much of that was in vain. One that is stalled is not waited for in any case.
 fn to_take_over(
     ledger: &Ledger,
     own_id: StreamId,
@@ -102,29 +103,48 @@ fn to_take_over(
         return None; // not the end: other streams fetch what this source lacks
     }
     let own_speed = own.speed.unwrap_or(LEASE_BYTES_FIRST as f64);
-    let may_take = |index: &usize| available.contains(*index) && ledger.leases.get(index) == Some(&1);
-    let others = ledger.streams.iter().filter(|(id, other)| **id != own_id && !other.leased.is_empty());
+    let others = ledger.streams.iter().filter(|(id, other)| **id != own_id && other.has_a_speed(now));
     let mut late: Vec<(f64, &Stream)> = others
         .map(|(_, other)| (other.seconds_left(now, own_speed), other))
         // Another connection to the same source is no faster, unless that one is stalled.
         .filter(|(seconds, other)| other.source != own.source || seconds.is_infinite())
         .collect();
     late.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let may_hedge = ledger.may_hedge(now);
+    let may_take = |index| available.contains(index) && ledger.may_be_leased_again(index, now);
     late.into_iter().find_map(|(seconds, other)| {
-        let end = other.leased.iter().rev().copied().find(may_take)? + 1;
-        let mut start = end - 1;
-        let mut bytes = u64::from(ledger.lens[start]);
-        while start > 0
-            && may_take(&(start - 1))
-            && other.leased.contains(&(start - 1))
-            && bytes + u64::from(ledger.lens[start - 1]) <= other.bytes / 2
-        {
-            start -= 1;
-            bytes += u64::from(ledger.lens[start]);
-        }
-        let own_seconds = bytes as f64 / own_speed;
-        (own_seconds + WORTH_SECS < seconds).then_some(start..end)
+        let most = match other.is_stalled(now) {
+            true => f64::INFINITY,
+            false if may_hedge => ledger.hedge_bytes().max(LEASE_BYTES_MIN) as f64,
+            false => return None,
+        };
+        // At the end both have delivered for the same time.
+        let share = other.bytes as f64 * own_speed / (own_speed + other.bytes as f64 / seconds);
+        let run = last_of(ledger, other, share.min(most), may_take)?;
+        let bytes: u64 = run.clone().map(|index| u64::from(ledger.lens[index])).sum();
+        let own_seconds = own.round_trips.as_secs_f64() + bytes as f64 / own_speed;
+        (own_seconds + WORTH_SECS < seconds).then_some(run)
     })
+}
+
+/// The last run of consecutive leases of `stream` that `may` be taken: at least one, at most `bytes` bytes.
+fn last_of(
+    ledger: &Ledger,
+    stream: &Stream,
+    bytes: f64,
+    may: impl Fn(usize) -> bool,
+) -> Option<Range<usize>> {
+    let end = stream.leased.iter().rev().copied().find(|index| may(*index))? + 1;
+    let mut start = end - 1;
+    let mut sum = u64::from(ledger.lens[start]);
+    while start > 0 && stream.leased.contains(&(start - 1)) && may(start - 1) {
+        sum += u64::from(ledger.lens[start - 1]);
+        if sum as f64 > bytes {
+            break;
+        }
+        start -= 1;
+    }
+    Some(start..end)
 }
 
 impl Stream {
@@ -133,13 +153,5 @@ impl Stream {
         self.speed.map_or(LEASE_BYTES_FIRST, |speed| {
             ((speed * LEASE_SECS) as u64).clamp(LEASE_BYTES_MIN, LEASE_BYTES_MAX)
         })
-    }
-
-    /// Seconds until it has delivered all its leases; at speed `usual` while its own is unknown.
-    fn seconds_left(&self, now: Duration, usual: f64) -> f64 {
-        if now.saturating_sub(self.moved_at) > STANDS_STILL_AFTER {
-            return f64::INFINITY;
-        }
-        self.bytes as f64 / self.speed.unwrap_or(usual)
     }
 }

@@ -6,9 +6,11 @@ use nekoproto::{Chunk, ChunkHash, Identity};
 use proptest::prelude::*;
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use super::{picker::STANDS_STILL_AFTER, *};
+use super::{ledger::STANDS_STILL_AFTER, *};
 
 const NOW: Duration = Duration::ZERO;
+/// How long connecting takes.
+const NEAR: Duration = Duration::from_millis(1);
 
 fn source(n: u8) -> SourceId {
     Identity::from_seed(&[n; 32]).id()
@@ -29,7 +31,7 @@ fn in_order(lens: &[u32], had: &[usize]) -> Schedule {
 fn with_sources(mut schedule: Schedule, count: u8) -> Schedule {
     for n in 1..=count {
         schedule.offers(source(n), Availability::All);
-        schedule.opened(u32::from(n), source(n), NOW);
+        schedule.opened(u32::from(n), source(n), NEAR, NOW);
     }
     schedule
 }
@@ -75,8 +77,8 @@ fn runs_are_contiguous_and_bounded_but_never_empty() {
 fn a_faster_stream_gets_longer_runs() {
     let lens = [64 * 1024; 1000];
     let mut schedule = with_sources(in_order(&lens, &[]), 2);
-    schedule.measured(1, 100_000_000, 1.0);
-    schedule.measured(2, 1_000_000, 1.0);
+    schedule.measured(1, 100_000_000, 1.0, NOW);
+    schedule.measured(2, 1_000_000, 1.0, NOW);
     let Next::Fetch(fast) = schedule.next(1, NOW) else { panic!("nothing for the fast one") };
     let Next::Fetch(slow) = schedule.next(2, NOW) else { panic!("nothing for the slow one") };
     assert!(fast.len() > 20 * slow.len(), "{fast:?} {slow:?}");
@@ -90,7 +92,7 @@ fn corrupt_source_is_banned_and_its_chunks_are_missing_again() {
     schedule.had(0, Some(1), NOW);
     schedule.ban(source(1));
     schedule.closed(1);
-    schedule.opened(3, source(1), NOW);
+    schedule.opened(3, source(1), NEAR, NOW);
     assert_eq!(schedule.next(3, NOW), Next::StruckOut);
     assert_eq!(schedule.next(2, NOW), Next::Fetch(1..2));
     schedule.check();
@@ -103,7 +105,7 @@ fn failing_source_strikes_out_after_a_few_tries() {
         assert_eq!(schedule.next(stream, NOW), Next::Fetch(0..1));
         assert_eq!(schedule.strike(source(1)), stream == STRIKES_MAX);
         schedule.closed(stream);
-        schedule.opened(stream + 1, source(1), NOW);
+        schedule.opened(stream + 1, source(1), NEAR, NOW);
     }
     assert_eq!(schedule.next(STRIKES_MAX + 1, NOW), Next::StruckOut);
     assert_eq!(schedule.left(), 1);
@@ -120,7 +122,7 @@ fn what_fewest_have_comes_first() {
         some.insert(index);
     });
     schedule.offers(source(2), Availability::Some(some.clone()));
-    schedule.opened(2, source(2), NOW);
+    schedule.opened(2, source(2), NEAR, NOW);
     let mut runs = |stream: StreamId| {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for _ in 0..2 {
@@ -141,22 +143,89 @@ fn what_fewest_have_comes_first() {
 #[test]
 fn a_stream_that_stands_still_at_the_end_is_overtaken_and_its_chunk_comes_once() {
     let mut schedule = with_sources(in_order(&[100_000; 4], &[]), 2);
-    schedule.measured(1, 1_000_000, 1.0);
-    schedule.measured(2, 1_000_000, 1.0);
+    schedule.measured(1, 1_000_000, 1.0, NOW);
+    schedule.measured(2, 1_000_000, 1.0, NOW);
     assert_eq!(schedule.next(1, NOW), Next::Fetch(0..2));
     assert_eq!(schedule.next(2, NOW), Next::Fetch(2..4));
     [2, 3].into_iter().for_each(|index| schedule.had(index, Some(2), NOW));
     assert_eq!(schedule.next(2, NOW), Next::Wait, "the other is as fast");
     let later = NOW + STANDS_STILL_AFTER + Duration::from_millis(1);
-    assert_eq!(schedule.next(2, later), Next::Fetch(1..2));
+    assert_eq!(schedule.next(2, later), Next::Fetch(0..2));
     schedule.had(1, Some(2), later);
-    assert_eq!(schedule.next(2, later), Next::Fetch(0..1));
     assert!(schedule.wants(0));
     schedule.had(0, Some(1), later); // delivered after all
     assert!(!schedule.wants(0) && schedule.left() == 0);
     schedule.had(0, Some(2), later);
     assert_eq!(schedule.next(2, later), Next::Done);
     schedule.check();
+}
+
+#[test]
+fn source_that_hardly_sends_delays_others_by_some_milliseconds() {
+    let ms = Duration::from_millis;
+    let mut schedule = with_sources(in_order(&[60_000], &[]), 4);
+    for drips in [1, 2, 3] {
+        let asked = ms(12 * u64::from(drips - 1));
+        assert_eq!(schedule.next(drips, asked), Next::Fetch(0..1), "stream {drips}");
+        schedule.came(drips, 1);
+        assert_eq!(schedule.next(4, asked + ms(9)), Next::Wait, "stream {drips}");
+    }
+    assert_eq!(schedule.next(4, ms(24 + 12)), Next::Fetch(0..1));
+    schedule.had(0, Some(4), ms(40));
+    assert_eq!(schedule.left(), 0);
+    schedule.check();
+}
+
+/// The bytes that come within `rounds` round trips, while TCP finds out what the way takes.
+fn slow_start(rounds: u32) -> u64 {
+    14_000 * ((1 << rounds) - 1)
+}
+
+#[test]
+fn far_source_is_asked_alone_while_it_does_what_it_can() {
+    let round_trip = Duration::from_millis(50);
+    for chunks in [1, 4, 16] {
+        let mut schedule = in_order(&vec![64 * 1024; chunks], &[]);
+        for n in 1..=2 {
+            schedule.offers(source(n), Availability::All);
+            schedule.opened(u32::from(n), source(n), 3 * round_trip, NOW);
+        }
+        assert_eq!(schedule.next(1, NOW), Next::Fetch(0..chunks));
+        let (mut came, size) = (0, chunks as u64 * 64 * 1024);
+        for millis in (0..).step_by(5) {
+            let now = Duration::from_millis(millis);
+            let arrived = slow_start(u32::try_from(millis / 50).unwrap()).min(size);
+            schedule.came(1, arrived - came);
+            came = arrived;
+            (0..usize::try_from(came).unwrap() / (64 * 1024))
+                .for_each(|index| schedule.had(index, Some(1), now));
+            if schedule.left() == 0 {
+                break;
+            }
+            assert_eq!(schedule.next(2, now), Next::Wait, "{chunks} chunks, {millis} ms");
+        }
+    }
+}
+
+#[test]
+fn what_is_asked_twice_in_vain_is_bounded() {
+    let ms = Duration::from_millis;
+    let mut schedule = with_sources(in_order(&[64 * 1024; 320], &[]), 2);
+    schedule.measured(1, 50_000_000, 1.0, NOW);
+    while let Next::Fetch(_) = schedule.next(1, NOW) {}
+    let (mut twice, mut now) = (0, NOW);
+    for index in 0..320 {
+        now += ms(20);
+        if let Next::Fetch(run) = schedule.next(2, now) {
+            assert_eq!(schedule.next(2, now), Next::Wait, "one at a time");
+            twice += run.len();
+            run.clone().for_each(|index| schedule.had(index, Some(1), now)); // the late one delivers all the same
+            schedule.measured(2, run.len() as u64, 1e-3, now);
+        }
+        schedule.had(index, Some(1), now);
+        schedule.check();
+    }
+    assert!((1..=2 * 320 / 32 + 1).contains(&twice), "{twice}");
 }
 
 #[test]
@@ -187,7 +256,7 @@ proptest! {
             now += Duration::from_millis(200);
             let stream = u32::from(who);
             match what {
-                0 => { schedule.closed(stream); schedule.opened(stream, source(who), now); }
+                0 => { schedule.closed(stream); schedule.opened(stream, source(who), NEAR, now); }
                 2 => if let Next::Fetch(run) = schedule.next(stream, now) {
                     schedule.refused(stream, run);
                 },
@@ -232,10 +301,14 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
     let mut busy_until: BTreeMap<u32, f64> = queues.keys().map(|n| (*n, 0.0)).collect();
     let (mut asked, mut outcome) =
         (HashSet::new(), Outcome { seconds: 0.0, fetched: 0, useful: 0, fetched_twice_early: 0 });
-    let mut clock = 0.0;
+    let (mut clock, mut before) = (0.0, 0.0);
     while schedule.left() > 0 {
         assert!(clock < 1e4, "seed {seed}: no end");
         let now = Duration::from_secs_f64(clock);
+        for (stream, _) in queues.iter().filter(|(_, queue)| !queue.is_empty()) {
+            schedule.came(*stream, (speeds[*stream as usize - 1] * (clock - before)) as u64);
+        }
+        before = clock;
         for (stream, queue) in &mut queues {
             while queue.len() < 2 {
                 let all_asked = schedule.ledger.missing.is_clear();
@@ -269,7 +342,7 @@ fn simulate(seed: u64, speeds: &[f64], chunks: usize) -> Outcome {
         busy_until.insert(stream, at);
         let run = queues.get_mut(&stream).unwrap().pop_front().unwrap();
         outcome.fetched += bytes;
-        schedule.measured(stream, bytes, takes);
+        schedule.measured(stream, bytes, takes, Duration::from_secs_f64(clock));
         run.for_each(|index| schedule.had(index, Some(stream), Duration::from_secs_f64(clock)));
         schedule.check();
     }

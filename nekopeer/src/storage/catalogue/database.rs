@@ -210,6 +210,10 @@ impl fmt::Debug for LiveDatabase {
 fn create(path: &Path) -> Result<(), Error> {
     let fresh = path.with_extension("redb.new");
     match fs::remove_file(&fresh) {
+        Err(_) if fresh.is_dir() => {
+            let what = format!("{} is a folder, move it away", fresh.display());
+            return Err(StorageError::from(io::Error::other(what)).into());
+        }
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(StorageError::from(error).into()),
         _ => {} // what a killed process left
     }

@@ -15,6 +15,8 @@ pub(crate) struct Substance {
 pub(crate) struct Known<'a> {
     /// The last number taken here.
     pub counter: Option<Version>,
+    /// What the catalogue that was lost may have given.
+    pub floor: Option<Version>,
     /// The version published here.
     pub entry: Option<&'a VerifiedRecord>,
     /// A later one, published with this key elsewhere, of which the user was told.
@@ -63,7 +65,7 @@ impl<'a> Known<'a> {
             return Numbered::Old(unchanged);
         }
         let published = self.entry.into_iter().chain(seen).map(|record| record.version);
-        let last = self.counter.max(published.max());
+        let last = self.counter.max(self.floor).max(published.max());
         match last.map_or(Some(Version::FIRST), Version::next) {
             Some(version) => Numbered::New(version),
             None => Numbered::UsedUp,

@@ -137,7 +137,8 @@ impl Catalogue {
         let substance =
             Substance { content: chunked.content, manifest: chunked.manifest_hash, policy: *policy };
         let known_versions = Known {
-            counter: write.version(name)?.or(self.above()?),
+            counter: write.version(name)?,
+            floor: self.above()?,
             entry: entry.as_ref().map(|entry| &entry.record),
             newest: entry.as_ref().and_then(|entry| entry.newest.as_ref()),
             network: known.as_ref(),
@@ -174,7 +175,7 @@ impl Catalogue {
             let own = self.get(&seen.name).filter(|entry| self.is_own(entry));
             let Some(entry) = own.filter(|entry| !entry.record.replaces(seen)) else { continue };
             let newest = entry.newest.as_ref().map(|newest| newest.version);
-            let last = write.version(&seen.name)?.max(newest).max(Some(seen.version));
+            let last = write.version(&seen.name)?.max(self.above()?).max(newest).max(Some(seen.version));
             let Some(version) = last.and_then(Version::next) else {
                 tracing::warn!(name = %seen.name, "no version number is left");
                 continue;

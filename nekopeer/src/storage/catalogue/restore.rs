@@ -54,8 +54,8 @@ impl Catalogue {
         self.commit_published(write, new, entries)
     }
 
-    /// From now on names of which no number is known begin above the seconds since 1970: they may have been published
-    /// before, but not once a second. Blocking.
+    /// From now on every new number is above the seconds since 1970: the names may have been published before, also later
+    /// than is known, but not once a second. Blocking.
     ///
     /// # Errors
     /// The catalogue is as before.
@@ -66,7 +66,7 @@ impl Catalogue {
         self.tables.commit(write)
     }
 
-    /// The last number that may have been used for a name of which none is known; see [`number_above_all`](Self::number_above_all).
+    /// The last number that may have been used for any name; see [`number_above_all`](Self::number_above_all).
     pub(super) fn above(&self) -> Result<Option<Version>, CatalogueError> {
         let bytes = self.tables.read(META, ABOVE, |bytes| bytes.first_chunk().copied())?;
         Ok(bytes.flatten().and_then(|bytes| Version::new(u64::from_be_bytes(bytes))))

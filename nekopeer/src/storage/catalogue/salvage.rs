@@ -88,6 +88,9 @@ fn salvage_last(path: &Path) -> Salvaged {
     let Some(aside) = names_aside(path).take_while(|aside| aside.exists()).last() else {
         return Salvaged::default();
     };
+    if fs::metadata(&aside).is_ok_and(|found| found.len() == 0) {
+        return Salvaged::default();
+    }
     salvage(&aside).unwrap_or_else(|error| {
         tracing::warn!(%error, path = %aside.display(), "nothing can be read of the damaged catalogue");
         Salvaged::default()

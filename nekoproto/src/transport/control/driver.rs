@@ -33,14 +33,11 @@ use crate::{
     limits::{FRAME_BYTES_MAX, FRAME_WITHIN},
     messages::Fault,
     transport::{error::FrameError, io::Io, node_io::NodeIo, places::Presence},
+    turns::{Slice, Worker},
 };
 
 /// Bytes read at once. The buffer is per thread, so an idle connection holds none.
-const READ_BYTES: usize = 64 * 1024;
-/// Reads in a row before the task yields.
-const READS_IN_A_ROW: usize = 4;
-/// Requests after which it yields too: the others of this process have their turn.
-const REQUESTS_IN_A_ROW: usize = 32;
+const READ_BYTES: usize = 16 * 1024;
 /// Bytes to be sent that are written while requests are still being served: the other end works on them
 /// meanwhile.
 const OUT_BYTES_WORTH: usize = 32 * 1024;
@@ -67,6 +64,8 @@ pub(super) struct ConnectionDriver<SReq, CResp, F, S> {
     io: Io,
     calls: Arc<Table<CResp>>,
     serving: Serving<SReq, F, S>,
+    /// What was read when the slice was over: whole frames, and the beginning of one. Empty if `partial` is not.
+    unhandled: Vec<u8>,
     /// The beginning of a frame whose rest has not arrived, and when that must be there.
     partial: Vec<u8>,
     partial_due: Option<Instant>,
@@ -75,8 +74,6 @@ pub(super) struct ConnectionDriver<SReq, CResp, F, S> {
     staged_bytes: usize,
     /// Requests answered `Busy` while the other end does not read.
     refused: usize,
-    /// Requests that this poll has read.
-    requests: usize,
     ledger: Ledger,
     presence: Presence,
     is_busy: bool,
@@ -98,29 +95,30 @@ where
     F: Future<Output = Result<SResp, ServerError>>,
     S: Fn(context::Context, SReq) -> F,
 {
-    pub(super) fn new(io: NodeIo, calls: Arc<Table<CResp>>, serve: S) -> Self {
-        let NodeIo { io, account, presence } = io;
-        Self {
+    pub(super) fn new(io: NodeIo, calls: Arc<Table<CResp>>, serve: S) -> (Self, Worker) {
+        let NodeIo { io, account, presence, worker } = io;
+        let driver = Self {
             io,
             calls,
             serving: Serving::new(serve),
+            unhandled: Vec::new(),
             partial: Vec::new(),
             partial_due: None,
             out: Outgoing::default(),
             staged_bytes: 0,
             refused: 0,
-            requests: 0,
             ledger: Ledger::new(account),
             presence,
             is_busy: false,
             deadline: None,
             is_flushed: true,
-        }
+        };
+        (driver, worker)
     }
 
-    /// Runs the connection until it ends.
-    pub(super) fn poll_run(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.poll_io(cx) {
+    /// Runs the connection until it ends. Where `slice` is over, there is more to do, and it has to be polled again.
+    pub(super) fn poll_run(&mut self, cx: &mut Context<'_>, slice: &mut Slice) -> Poll<()> {
+        match self.poll_io(cx, slice) {
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(())) => Poll::Ready(()),
             Poll::Ready(Err(error)) => {
@@ -130,21 +128,24 @@ where
         }
     }
 
-    fn poll_io(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), FrameError>> {
-        let is_over = self.read(cx)?.is_ready();
+    fn poll_io(&mut self, cx: &mut Context<'_>, slice: &mut Slice) -> Poll<Result<(), FrameError>> {
+        let is_over = self.read(cx, slice)?.is_ready();
         loop {
             while let Poll::Ready((id, response)) = self.serving.poll_done(cx) {
                 self.respond(id, response);
                 if self.out.len() > OUT_BYTES_SOFT {
-                    let _: Poll<()> = self.poll_write(cx)?; // what is left stays
+                    let _: Poll<()> = self.poll_write(cx, slice)?; // what is left stays
+                }
+                if slice.is_over() {
+                    break;
                 }
             }
             let staged = self.calls.take_staged(&mut self.out, OUT_BYTES_SOFT, cx.waker());
             self.staged_bytes = staged.bytes_left;
-            let is_written = self.poll_write(cx)?.is_ready();
+            let is_written = self.poll_write(cx, slice)?.is_ready();
             let any_expired = self.poll_deadlines(staged.earliest, cx)?;
-            let any_served = is_written && (self.serve_held(cx)? || staged.is_left);
-            if !any_expired && !any_served {
+            let any_served = is_written && (self.serve_held(cx, slice)? || staged.is_left);
+            if !any_expired && !any_served || slice.is_over() {
                 break;
             }
         }
@@ -165,20 +166,28 @@ where
 
     /// Bytes of memory that the connection takes for the other end.
     const fn bytes(&self) -> usize {
-        self.partial.capacity() + self.out.room() + self.staged_bytes + self.serving.bytes()
+        self.unhandled.capacity() + self.partial.capacity() + self.out.room() + self.staged_bytes + self.serving.bytes()
     }
 
-    /// Reads and handles what has arrived. Ready when the other end has closed.
-    fn read(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, FrameError> {
+    /// Reads and handles what has arrived, until `slice` is over. Ready when the other end has closed.
+    fn read(&mut self, cx: &mut Context<'_>, slice: &mut Slice) -> Result<Poll<()>, FrameError> {
+        if !self.unhandled.is_empty() {
+            let unhandled = std::mem::take(&mut self.unhandled);
+            self.handle_bytes(&unhandled, cx, slice)?;
+        }
         let mut scratch = SCRATCH.take().unwrap_or_else(|| vec![0; READ_BYTES].into_boxed_slice());
-        let read = self.read_into(&mut scratch, cx);
+        let read = self.read_into(&mut scratch, cx, slice);
         SCRATCH.set(Some(scratch));
         read
     }
 
-    fn read_into(&mut self, scratch: &mut [u8], cx: &mut Context<'_>) -> Result<Poll<()>, FrameError> {
-        self.requests = 0;
-        for _ in 0..READS_IN_A_ROW {
+    fn read_into(
+        &mut self,
+        scratch: &mut [u8],
+        cx: &mut Context<'_>,
+        slice: &mut Slice,
+    ) -> Result<Poll<()>, FrameError> {
+        while self.unhandled.is_empty() && !slice.is_over() {
             let mut buf = ReadBuf::new(scratch);
             match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
                 Poll::Pending => return Ok(Poll::Pending),
@@ -188,27 +197,33 @@ where
                 return Ok(Poll::Ready(()));
             }
             self.presence.used();
-            self.handle_bytes(buf.filled(), cx)?;
-            if self.requests >= REQUESTS_IN_A_ROW {
-                break;
-            }
+            self.handle_bytes(buf.filled(), cx, slice)?;
         }
-        cx.waker().wake_by_ref(); // there may be more
-        Ok(Poll::Pending)
+        Ok(Poll::Pending) // there may be more: it is polled again
     }
 
-    /// Handles the frames in `bytes`; an incomplete one is kept.
-    fn handle_bytes(&mut self, mut bytes: &[u8], cx: &mut Context<'_>) -> Result<(), FrameError> {
+    /// Handles the frames in `bytes`, until `slice` is over; what is left is kept.
+    fn handle_bytes(
+        &mut self,
+        mut bytes: &[u8],
+        cx: &mut Context<'_>,
+        slice: &mut Slice,
+    ) -> Result<(), FrameError> {
         if !self.partial.is_empty() {
             if !self.complete_partial(&mut bytes)? {
                 return Ok(());
             }
             let whole = std::mem::take(&mut self.partial);
             self.partial_due = None;
-            self.handle_frame(&whole[PREFIX_BYTES..], cx)?;
+            self.handle_frame(&whole[PREFIX_BYTES..], cx, slice)?;
         }
-        while let Some(frame) = next_frame(&mut bytes)? {
-            self.handle_frame(frame, cx)?;
+        while !bytes.is_empty() {
+            if slice.is_over() {
+                self.unhandled = bytes.to_vec();
+                return Ok(());
+            }
+            let Some(frame) = next_frame(&mut bytes)? else { break };
+            self.handle_frame(frame, cx, slice)?;
         }
         if !bytes.is_empty() {
             self.partial_due = Some(Instant::now() + FRAME_WITHIN);
@@ -242,16 +257,20 @@ where
         }
     }
 
-    fn handle_frame(&mut self, frame: &[u8], cx: &mut Context<'_>) -> Result<(), FrameError> {
+    fn handle_frame(
+        &mut self,
+        frame: &[u8],
+        cx: &mut Context<'_>,
+        slice: &mut Slice,
+    ) -> Result<(), FrameError> {
         match codec::decode::<Envelope<SReq, CResp>>(frame)? {
             Envelope::Request { id, deadline_ms, call } => {
-                self.requests += 1;
                 let context = context_of(deadline_ms);
                 if self.out.len() <= OUT_BYTES_SOFT {
                     self.serve(Request { id, context, call, bytes: frame.len() }, cx);
                     if self.out.len() >= OUT_BYTES_WORTH {
                         // What is left is written at the end of this poll, or when the socket has room.
-                        let _: Poll<()> = self.poll_write(cx)?;
+                        let _: Poll<()> = self.poll_write(cx, slice)?;
                     }
                 } else {
                     self.hold(Held { id, context, frame: frame.into() });
@@ -293,9 +312,10 @@ where
     }
 
     /// Serves requests that were held back; returns whether there was one.
-    fn serve_held(&mut self, cx: &mut Context<'_>) -> Result<bool, FrameError> {
+    fn serve_held(&mut self, cx: &mut Context<'_>, slice: &mut Slice) -> Result<bool, FrameError> {
         let mut any = false;
         while self.out.len() <= OUT_BYTES_SOFT
+            && !slice.is_over()
             && let Some(held) = self.serving.next_held(Instant::now())
         {
             any = true;
@@ -343,8 +363,11 @@ where
     }
 
     /// Writes what is to be sent. Ready when all of it is written and flushed.
-    fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<Poll<()>, FrameError> {
+    fn poll_write(&mut self, cx: &mut Context<'_>, slice: &mut Slice) -> Result<Poll<()>, FrameError> {
         while !self.out.is_empty() {
+            if slice.is_over() {
+                return Ok(Poll::Pending);
+            }
             self.is_flushed = false;
             match Pin::new(&mut self.io).poll_write(cx, self.out.unsent()) {
                 Poll::Pending => return Ok(Poll::Pending),

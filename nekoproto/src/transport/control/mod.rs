@@ -34,8 +34,8 @@ pub type Driver = BoxFuture<'static, ()>;
 /// Serves `service` to the other end of `io`, and makes a client to call it.
 ///
 /// `new_client` is the generated `…Client::from` of the service at the other end. Handlers are polled on the
-/// task that runs the returned future, so a handler that computes for long delays its own connection and no
-/// other. The future ends when the other end closes the connection, takes more than its share of the budget, or has
+/// task that runs the returned future, which takes turns with the other connections of its node: between two of its
+/// requests others go on, but a handler that computes for long delays them all. The future ends when the other end closes the connection, takes more than its share of the budget, or has
 /// to give way. When it ends or is dropped, the connection
 /// closes, every call of the client fails with [`RpcError`](tarpc::client::RpcError) and every handler is
 /// dropped.
@@ -62,9 +62,12 @@ where
         })
     };
     let mut ended = Stop::new(io.presence.ended().clone());
-    let mut driver = ConnectionDriver::new(io, table, serve);
-    (
-        new_client(calls),
-        poll_fn(move |cx| if ended.is_cancelled(cx) { Poll::Ready(()) } else { driver.poll_run(cx) }),
-    )
+    let (mut driver, mut worker) = ConnectionDriver::new(io, table, serve);
+    let run = poll_fn(move |cx| {
+        if ended.is_cancelled(cx) {
+            return Poll::Ready(());
+        }
+        worker.poll(cx, |cx, slice| driver.poll_run(cx, slice))
+    });
+    (new_client(calls), run)
 }

@@ -4,7 +4,7 @@ use std::{
     future::pending,
     net::SocketAddr,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use nekoproto::{
@@ -21,6 +21,9 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{identity, name};
+
+/// What the answer to `work` takes.
+pub(crate) const WORK: Duration = Duration::from_micros(100);
 
 /// What happened to a handler that never answers.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,7 +49,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Answers by the name it is asked for: `wait` never, `panic` with a panic, `big` with a reply of
+/// Answers by the name it is asked for: `work` after [`WORK`], during which nobody else goes on, `wait` never, `panic` with a panic, `big` with a reply of
 /// the largest size, `late` with the same once it is told to, `nested` after it has driven the other connection it was
 /// given, any other with its length.
 #[derive(Clone)]
@@ -94,6 +97,12 @@ impl IndexerService for Indexer {
 
     async fn search(self, _: Context, name: nekoproto::FileName) -> Result<QueryReply, Refusal> {
         match name.as_str() {
+            "work" => {
+                let until = Instant::now() + WORK;
+                while Instant::now() < until {}
+                let _ = self.events.send(Event::Waiting); // nobody listens in most tests
+                Ok(reply(4))
+            }
             "wait" => wait_forever(self.events).await,
             "panic" => panic!("as the test asked"),
             "big" => Ok(big_reply()),
