@@ -67,8 +67,8 @@ pub(crate) struct Attacked {
 /// Runs the attacks one after the other, each on nodes of its own.
 pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Vec<Attacked>, Fault> {
     let folder = Folder::prepare(None)?;
-    let attacks =
-        if options.attack.is_empty() { &Attack::ALL.map(|(attack, _)| attack)[..] } else { &options.attack };
+    let every = || Attack::ALL.iter().map(|(attack, _)| *attack).collect();
+    let attacks = if options.attack.is_empty() { every() } else { options.attack.clone() };
     let mut all = Vec::new();
     for attack in attacks.iter().take_while(|_| !deployment.watch.is_stopped()) {
         crate::commands::note(&format!("attack {attack}"));

@@ -208,6 +208,29 @@ mod tests {
             .map_or_else(|problem| problem.status.as_u16(), |()| 200)
     }
 
+    /// A line for each header that is looked at: another's host is never answered, nor a wrong token.
+    #[test]
+    fn heads() {
+        const NAMES: [&str; 6] =
+            ["host", "authorization", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "cookie"];
+        bolero::check!().for_each(|bytes: &[u8]| {
+            let Ok(text) = str::from_utf8(bytes) else { return };
+            let lines = NAMES.into_iter().cycle().zip(text.split('\n'));
+            let headers: Vec<_> = lines.filter(|(_, line)| HeaderValue::from_str(line).is_ok()).collect();
+            let guard = Guard { hosts: Vec::new(), token: None };
+            let status = answer(&guard, Method::GET, &headers);
+            let hosts = headers.iter().filter(|(name, _)| *name == "host");
+            let is_ours = |host: &str| {
+                let host = host.to_ascii_lowercase();
+                host.starts_with("localhost")
+                    || host.starts_with(|first: char| first == '[' || first.is_ascii_digit())
+            };
+            assert!(
+                status != 200 || hosts.clone().count() == 1 && hosts.clone().all(|(_, host)| is_ours(host))
+            );
+        });
+    }
+
     #[test]
     fn only_our_hosts_are_answered() {
         let guard = Guard { hosts: vec!["nas.home".to_owned()], token: None };

@@ -136,6 +136,25 @@ mod tests {
     use tokio::io::AsyncWriteExt;
 
     use super::*;
+    use crate::door::{Facts, Request};
+
+    /// What a caller sends, as a stream of frames and as one.
+    #[test]
+    fn frames_of_a_caller() {
+        bolero::check!().for_each(|bytes: &[u8]| {
+            let codec = LengthDelimitedCodec::builder().max_frame_length(REQUEST_BYTES_MAX).new_codec();
+            let mut frames = Frames { codec, room: Some(Room::default()), taken: None };
+            let mut stream = BytesMut::from(bytes);
+            while let Ok(Some(frame)) = frames.decode(&mut stream) {
+                drop(decode::<Request>(&frame));
+            }
+            drop(decode::<Facts>(bytes));
+            let Ok(request) = decode::<Request>(bytes) else { return };
+            let encoded = encode(&request, REQUEST_BYTES_MAX).unwrap();
+            let again = encode(&decode::<Request>(&encoded).unwrap(), REQUEST_BYTES_MAX).unwrap();
+            assert_eq!(again, encoded);
+        });
+    }
 
     /// A caller's end that says what it likes, and the peer's end.
     fn pair(room: &Room) -> (UnixStream, Receiver) {

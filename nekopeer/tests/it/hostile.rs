@@ -99,11 +99,11 @@ fn dies_at_once(goods: &Goods, request: &DataRequest) -> ScriptedReply {
 
 fn grants_one_byte_more(goods: &Goods, request: &DataRequest) -> ScriptedReply {
     let bytes = goods.asked(request);
-    ScriptedReply::granting(bytes.len() + 1, bytes)
+    ScriptedReply::granting(bytes.len() as u64 + 1, bytes)
 }
 
 fn grants_next_to_everything(_: &Goods, _: &DataRequest) -> ScriptedReply {
-    ScriptedReply::granting(usize::MAX, Vec::new())
+    ScriptedReply::granting(u64::MAX, Vec::new())
 }
 
 fn refuses(_: &Goods, _: &DataRequest) -> ScriptedReply {

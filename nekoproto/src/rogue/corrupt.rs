@@ -22,21 +22,20 @@ use tokio_util::{
 use super::{
     Attack, Order, RogueError,
     indexer::refused,
-    peer::{Peer, Silent},
+    peer::Peer,
+    script::{self, ScriptedReply},
 };
 use crate::{
-    IndexerServiceClient, PeerServiceClient,
+    IndexerServiceClient,
     limits::STALL_TIMEOUT,
-    messages::{DataReply, DataRequest, FetchRefusal, Freshness, Grant, Holder, Purpose},
-    peer::PeerService,
-    transport::{Connection, DataError, DataStream, Endpoint, control},
+    messages::{ByteRange, DataReply, DataRequest, FetchRefusal, Holder, Purpose},
+    transport::{DataStream, Endpoint},
     values::{Manifest, Record},
 };
 
 /// Bytes sent at once.
 const PIECE_BYTES: u64 = 256 << 10;
-/// How long a reader may be silent.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PIECE_STEP: usize = PIECE_BYTES as usize;
 
 /// What a holder corrupts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -96,7 +95,10 @@ impl CorruptHolder {
         let Peer { client, endpoint, listener, driver } = peer;
         let holder = Holder::new(endpoint.node(), listener.local_addr());
         let stop = CancellationToken::new();
-        let serve = move |connection| serve(Arc::clone(&goods), connection);
+        let serve = move |connection| {
+            let goods = Arc::clone(&goods);
+            script::serve(connection, move |request| goods.reply(request))
+        };
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
         Ok(Self { holder, _client: client, _driver: driver, _stop: stop.drop_guard() })
     }
@@ -137,45 +139,26 @@ fn flipped(manifest: &Manifest, percent: f64, seed: u64) -> Vec<u64> {
     chosen
 }
 
-async fn serve(goods: Arc<Goods>, connection: Connection) {
-    if connection.purpose == Purpose::Control {
-        let (_client, driver) = control::open(connection.io, Silent.serve(), PeerServiceClient::from);
-        return driver.await;
-    }
-    let Ok(mut stream) = DataStream::new(connection.io) else { return };
-    // A reader that has gone away, or that has found out, is no failure.
-    let served = tokio::task::spawn_blocking(move || -> Result<(), DataError> {
-        loop {
-            let request = stream.receive(PATIENCE)?;
-            goods.answer(&mut stream, request)?;
-        }
-    });
-    drop(served.await);
-}
-
 impl Goods {
-    fn answer(&self, stream: &mut DataStream, request: DataRequest) -> Result<(), DataError> {
-        let grant = |len| Ok(Grant { len, freshness: Freshness::Fresh });
+    fn reply(self: &Arc<Self>, request: &DataRequest) -> ScriptedReply {
         match request {
-            DataRequest::Manifest(_) => {
-                stream.send_with::<DataReply>(&grant(self.manifest.len() as u64), &self.manifest)
-            }
-            DataRequest::Outboard(_) => stream.send::<DataReply>(&Err(FetchRefusal::NotShared)),
-            DataRequest::Have(_) => stream.send::<DataReply>(&grant(0)), // all of it
+            DataRequest::Manifest(_) => ScriptedReply::of(self.manifest.clone()),
+            DataRequest::Outboard(_) => ScriptedReply::refusal(FetchRefusal::NotShared),
+            DataRequest::Have(_) => ScriptedReply::of(Vec::new()), // all of it
             DataRequest::Get { ranges, .. } => {
+                let (ranges, goods) = (ranges.clone(), Arc::clone(self));
                 let len = ranges.iter().map(|range| range.len).sum();
-                stream.send::<DataReply>(&grant(len))?;
-                for range in ranges.iter() {
-                    let end = range.offset + range.len;
-                    let mut at = range.offset;
-                    while at < end {
-                        let len = PIECE_BYTES.min(end - at);
-                        self.pace.wait(len);
-                        stream.send_bytes(&self.piece(at, len)?)?;
-                        at += len;
-                    }
-                }
-                Ok(())
+                let pieces = ranges.into_iter().flat_map(|ByteRange { offset, len }| {
+                    let starts = (0..len).step_by(PIECE_STEP);
+                    starts.map(move |at| (offset + at, PIECE_BYTES.min(len - at)))
+                });
+                ScriptedReply::in_pieces(
+                    len,
+                    pieces.map(move |(at, len)| {
+                        goods.pace.wait(len);
+                        goods.piece(at, len)
+                    }),
+                )
             }
         }
     }

@@ -1,25 +1,18 @@
 //! Rogue holders: what readers get from them never ends.
 
-use std::{sync::Arc, time::Duration};
+use std::{iter, sync::Arc, time::Duration};
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    time::sleep,
-};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     Order, RogueError,
     indexer::refused,
-    peer::{Peer, Silent, record},
-    raw::message,
+    peer::{Peer, record},
+    script::{self, ScriptedReply},
 };
 use crate::{
-    PeerServiceClient, codec,
     limits::{BATCH_MAX, CHUNK_AVERAGE_MIN, CHUNKS_MAX, FILE_BYTES_MAX},
-    messages::{DataReply, DataRequest, FetchRefusal, Freshness, Grant, Purpose},
-    peer::PeerService,
-    transport::{Connection, NodeIo, control},
+    messages::{DataRequest, FetchRefusal},
     values::{Chunk, ChunkHash, ContentHash, FileName, Manifest, SignedRecord},
 };
 
@@ -59,67 +52,35 @@ async fn serve(
     for batch in records.chunks(BATCH_MAX) {
         peer.register(batch.to_vec()).await?;
     }
-    let goods = Arc::new(Goods { manifest: encoded, pause });
+    let manifest = Arc::new(encoded);
     let Peer { listener, client: _client, driver: _driver, .. } = peer;
-    let serve = move |connection| answer(Arc::clone(&goods), connection);
+    let serve = move |connection| {
+        let manifest = Arc::clone(&manifest);
+        script::serve(connection, move |request| {
+            let reply = reply(request, &manifest);
+            if let Some(pause) = pause { reply.trickling(pause) } else { reply }
+        })
+    };
     listener.run(CancellationToken::new(), TaskTracker::new(), serve).await;
     Ok(())
 }
 
-struct Goods {
-    manifest: Vec<u8>,
-    pause: Option<Duration>,
-}
-
-async fn answer(goods: Arc<Goods>, connection: Connection) {
-    if connection.purpose == Purpose::Control {
-        let (_client, driver) = control::open(connection.io, Silent.serve(), PeerServiceClient::from);
-        return driver.await;
-    }
-    drop(goods.answer_all(connection.io).await); // a reader that goes away is no failure
-}
-
-impl Goods {
-    async fn answer_all(&self, mut io: NodeIo) -> Result<(), RogueError> {
-        let grant = |len| Ok(Grant { len, freshness: Freshness::Fresh });
-        loop {
-            let mut request = vec![0; io.read_u32().await? as usize];
-            io.read_exact(&mut request).await?;
-            let (reply, raw): (DataReply, _) = match codec::decode(&request)? {
-                DataRequest::Manifest(_) => (grant(self.manifest.len() as u64), Some(&self.manifest)),
-                DataRequest::Have(_) => (grant(0), None), // all of it
-                DataRequest::Outboard(_) => (Err(FetchRefusal::NotShared), None),
-                DataRequest::Get { ranges, .. } => (grant(ranges.iter().map(|range| range.len).sum()), None),
-            };
-            io.write_all(&message(&reply)?).await?;
-            io.flush().await?;
-            match (raw, reply) {
-                (Some(manifest), _) => self.send(&mut io, manifest.len() as u64, |at| &manifest[at]).await?,
-                (None, Ok(grant)) => self.send(&mut io, grant.len, |_| &[0; PIECE_BYTES]).await?,
-                (None, Err(_)) => {}
-            }
+fn reply(request: &DataRequest, manifest: &[u8]) -> ScriptedReply {
+    match request {
+        DataRequest::Manifest(_) => ScriptedReply::of(manifest.to_vec()),
+        DataRequest::Have(_) => ScriptedReply::of(Vec::new()), // all of it
+        DataRequest::Outboard(_) => ScriptedReply::refusal(FetchRefusal::NotShared),
+        DataRequest::Get { ranges, .. } => {
+            let len = ranges.iter().map(|range| range.len).sum();
+            let zeros =
+                |len: u64| vec![0; usize::try_from(len).map_or(PIECE_BYTES, |len| len.min(PIECE_BYTES))];
+            let mut left = len;
+            let pieces = iter::from_fn(move || {
+                let piece = Some(zeros(left)).filter(|piece| !piece.is_empty())?;
+                left -= piece.len() as u64;
+                Some(Ok(piece))
+            });
+            ScriptedReply::in_pieces(len, pieces)
         }
-    }
-
-    /// Sends `len` bytes in pieces: those that begin with a place are `piece` of it.
-    async fn send<'a>(
-        &self,
-        io: &mut NodeIo,
-        len: u64,
-        piece: impl Fn(std::ops::RangeFrom<usize>) -> &'a [u8],
-    ) -> Result<(), RogueError> {
-        let mut sent = 0;
-        while sent < len {
-            let most = if self.pause.is_some() { 1 } else { PIECE_BYTES };
-            let piece = piece(usize::try_from(sent).map_err(std::io::Error::other)?..);
-            let most = most.min(piece.len()).min(usize::try_from(len - sent).unwrap_or(most));
-            io.write_all(&piece[..most]).await?;
-            io.flush().await?;
-            sent += most as u64;
-            if let Some(pause) = self.pause {
-                sleep(pause).await;
-            }
-        }
-        Ok(())
     }
 }

@@ -9,9 +9,12 @@ mod holder;
 mod indexer;
 mod order;
 mod peer;
+mod pretender;
 mod raw;
+mod script;
 mod streams;
 
-pub use indexer::{Habit, Neighbor};
 pub use order::{Attack, Order, RogueError};
 pub use peer::Silent;
+pub use pretender::{Habit, Heard, Pretender};
+pub use script::{ScriptedReply, Then, serve_data};

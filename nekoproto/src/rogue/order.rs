@@ -4,7 +4,7 @@ use std::{fmt, io, net::SocketAddr, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{connections, holder, indexer, peer, streams};
+use super::{connections, holder, indexer, peer, pretender::Habit, streams};
 use crate::{
     codec::CodecError,
     identity::Identity,
@@ -104,7 +104,7 @@ pub enum RogueError {
 
 impl Attack {
     /// All of them, with their names on command lines and in results.
-    pub const ALL: [(Self, &str); 21] = [
+    pub const ALL: &[(Self, &str)] = &[
         (Self::Silent, "silent"),
         (Self::Slow, "slow"),
         (Self::Replay, "replay"),
@@ -131,7 +131,7 @@ impl Attack {
     /// Its name on command lines and in results.
     #[must_use]
     pub fn name(self) -> &'static str {
-        Self::ALL.into_iter().find(|(attack, _)| *attack == self).map_or("", |(_, name)| name)
+        Self::ALL.iter().find(|(attack, _)| *attack == self).map_or("", |(_, name)| name)
     }
 
     /// Whether it is aimed at downloads, and not at queries.
@@ -151,11 +151,11 @@ impl FromStr for Attack {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let names = || Self::ALL.map(|(_, name)| name).join(", ");
-        let known = Self::ALL.into_iter().find(|(_, known)| *known == name);
-        known
-            .map(|(attack, _)| attack)
-            .ok_or_else(|| format!("no attack is called {name}; there are {}", names()))
+        let known = Self::ALL.iter().find(|(_, known)| *known == name);
+        known.map(|(attack, _)| *attack).ok_or_else(|| {
+            let names: Vec<&str> = Self::ALL.iter().map(|(_, name)| *name).collect();
+            format!("no attack is called {name}; there are {}", names.join(", "))
+        })
     }
 }
 
@@ -169,7 +169,7 @@ impl Order {
             Attack::Silent => indexer::neighbors(&self, 1, &Habit::NeverAnswers).await,
             Attack::Slow => indexer::neighbors(&self, 1, &Habit::one_each(indexer::ANSWERS_EVERY)).await,
             Attack::Replay | Attack::ReplayGet => {
-                let habit = Habit::Says(Arc::new(peer::false_hits(&self).await?));
+                let habit = Habit::Knows(Arc::new(peer::false_hits(&self).await?));
                 indexer::neighbors(&self, 1, &habit).await
             }
             Attack::Crowd => indexer::neighbors(&self, 300, &Habit::nothing()).await,
@@ -207,5 +207,3 @@ impl Order {
         self.peer.ok_or(RogueError::Lacks("a peer"))
     }
 }
-
-use super::indexer::Habit;

@@ -112,8 +112,11 @@ pub(super) fn record(
 /// The n-th name of a kind, of `bytes`.
 pub(super) fn made_up(kind: &str, n: usize, bytes: usize) -> Option<FileName> {
     let mut name = format!("rogue/{kind}/{n}/");
-    let rest = bytes.saturating_sub(name.len()).max(1);
-    name.extend((1..rest).map(|at| if at % 200 == 0 { '/' } else { 'x' }).chain(['y']));
+    while name.len() + 1 < bytes {
+        name += &"x".repeat((bytes - name.len() - 1).min(200));
+        name.push('/');
+    }
+    name.push('y');
     FileName::new(&name).ok()
 }
 

@@ -1,16 +1,19 @@
 //! An indexer that answers what a test wants: stuck, lying, or only taking notes.
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    ops::{Deref, DerefMut},
+};
 
+pub(crate) use nekoproto::rogue::Habit;
 use nekoproto::{
-    Answers, FileName, FindReply, FindRequest, IndexerService, IndexerServiceClient, Introduction,
-    InvalidateRequest, LeaseReply, List, Names, NodeTag, Purpose, QueryAllRequest, QueryReply, QueryRequest,
-    Refusal, RegisterReply, RegisterRequest, Role, SignedReach, TraceReply,
-    summary::{Change, Filter, NameKey, SummaryNews, SummaryReply, What},
-    transport::{Connection, NodeIo, Security, control, control::Driver},
+    IndexerServiceClient, List, NodeTag, Purpose, QueryRequest, Role,
+    rogue::{Heard, Pretender},
+    summary::{Change, Filter, NameKey, SummaryNews, What},
+    transport::{Connection, NodeIo, Security, control::Driver},
 };
 use tarpc::context::Context;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::{AbortOnDropHandle, TaskTracker},
@@ -21,44 +24,23 @@ use super::{ANY_PORT, name, peer::endpoint};
 /// A made-up indexer that listens. Dropping it ends it.
 pub(crate) struct Fake {
     pub(crate) addr: SocketAddr,
-    /// The queries that it is asked, each with its context.
-    pub(crate) asked: mpsc::UnboundedReceiver<(Context, QueryRequest)>,
-    /// The invalidations that it is told.
-    pub(crate) told: mpsc::UnboundedReceiver<InvalidateRequest>,
-    /// What it is told of names.
-    pub(crate) summaries: mpsc::UnboundedReceiver<SummaryNews>,
-    /// Whether it answers nothing new of that at the moment.
-    pub(crate) is_silent: watch::Sender<bool>,
-    service: Service,
+    heard: Heard,
+    pretender: Pretender,
     _stop: DropGuard,
 }
 
-/// What it does with a query.
-#[derive(Clone, Debug)]
-pub(crate) enum Habit {
-    /// Answers this.
-    Says(QueryReply),
-    /// Answers a trace with this.
-    Traces(TraceReply),
-    /// Answers a search by pattern with this, and queries with nothing.
-    Shows(FindReply),
-    /// Refuses.
-    Refuses(Refusal),
-    /// Takes the question and never answers.
-    NeverAnswers,
-    /// Answers nothing but what goes no further, as probes do.
-    AnswersProbes,
-    /// Panics in its handler.
-    Panics,
+impl Deref for Fake {
+    type Target = Heard;
+
+    fn deref(&self) -> &Heard {
+        &self.heard
+    }
 }
 
-#[derive(Clone)]
-struct Service {
-    habit: Habit,
-    asked: mpsc::UnboundedSender<(Context, QueryRequest)>,
-    told: mpsc::UnboundedSender<InvalidateRequest>,
-    summaries: mpsc::UnboundedSender<SummaryNews>,
-    is_silent: watch::Sender<bool>,
+impl DerefMut for Fake {
+    fn deref_mut(&mut self) -> &mut Heard {
+        &mut self.heard
+    }
 }
 
 impl Fake {
@@ -66,29 +48,24 @@ impl Fake {
     pub(crate) fn begin(seed: u16, security: Security, habit: Habit) -> Self {
         let listener = endpoint(seed, Role::Indexer, security).bind(ANY_PORT).unwrap();
         let addr = listener.local_addr();
-        let (asked_sender, asked) = mpsc::unbounded_channel();
-        let (told_sender, told) = mpsc::unbounded_channel();
-        let (summaries_sender, summaries) = mpsc::unbounded_channel();
-        let is_silent = watch::Sender::new(false);
-        let service = Service {
-            habit,
-            asked: asked_sender,
-            told: told_sender,
-            summaries: summaries_sender,
-            is_silent: is_silent.clone(),
+        let (pretender, heard) = Pretender::new(habit);
+        let serving = pretender.clone();
+        let serve = move |connection: Connection| {
+            let (client, driver) = serving.clone().open(connection.io);
+            async move {
+                let _open = client;
+                driver.await;
+            }
         };
-        let serving = service.clone();
-        let serve = move |connection| run(connection, serving.clone());
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
-        Self { addr, asked, told, summaries, is_silent, service, _stop: stop.drop_guard() }
+        Self { addr, heard, pretender, _stop: stop.drop_guard() }
     }
 
     /// Connects to the indexer at `addr` as a neighbor with these manners, for as long as the runtime lives.
     pub(crate) async fn dial(&self, seed: u16, addr: SocketAddr) -> IndexerServiceClient {
         let connection = deaf_neighbor(seed, addr, Security::Insecure).await;
-        let service = self.service.clone().serve();
-        let (client, driver) = control::open(connection.io, service, IndexerServiceClient::from);
+        let (client, driver) = self.pretender.clone().open(connection.io);
         tokio::spawn(driver);
         client
     }
@@ -117,7 +94,8 @@ pub(crate) async fn dial(seed: u16, addr: SocketAddr, security: Security) -> Dia
 /// Connects to the indexer at `addr` as a neighbor.
 pub(crate) async fn dial_with(seed: u16, addr: SocketAddr, security: Security, habit: Habit) -> Dialed {
     let connection = deaf_neighbor(seed, addr, security).await;
-    let (client, driver, asked) = open(connection.io, habit);
+    let (pretender, Heard { asked, .. }) = Pretender::new(habit);
+    let (client, driver) = pretender.open(connection.io);
     Dialed { client, asked, _driver: AbortOnDropHandle::new(tokio::spawn(driver)) }
 }
 
@@ -138,107 +116,5 @@ pub(crate) fn summary_of<const N: usize>(names: [&str; N], of: NodeTag, neighbor
 
 /// Speaks as an indexer over a connection that was dialed.
 pub(crate) fn speak(io: NodeIo) -> (IndexerServiceClient, Driver) {
-    let (client, driver, _) = open(io, Habit::NeverAnswers);
-    (client, driver)
-}
-
-fn open(
-    io: NodeIo,
-    habit: Habit,
-) -> (IndexerServiceClient, Driver, mpsc::UnboundedReceiver<(Context, QueryRequest)>) {
-    let ((asked, questions), told) = (mpsc::unbounded_channel(), mpsc::unbounded_channel().0);
-    let (summaries, is_silent) = (mpsc::unbounded_channel().0, watch::Sender::new(false));
-    let service = Service { habit, asked, told, summaries, is_silent };
-    let (client, driver) = control::open(io, service.serve(), IndexerServiceClient::from);
-    (client, Box::pin(driver), questions)
-}
-
-async fn run(connection: Connection, service: Service) {
-    let (client, driver) = control::open(connection.io, service.serve(), IndexerServiceClient::from);
-    driver.await;
-    drop(client);
-}
-
-impl IndexerService for Service {
-    async fn introduce(self, _: Context, _: SignedReach) -> Result<Introduction, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn register(self, _: Context, _: RegisterRequest) -> Result<RegisterReply, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn deregister(self, _: Context, _: Names) -> Result<(), Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn renew(self, _: Context) -> Result<LeaseReply, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn search(self, _: Context, _: FileName) -> Result<QueryReply, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {
-        let is_heartbeat = news.changes.is_empty();
-        let _ = self.summaries.send(news); // few tests listen
-        // The sender is here.
-        let _ = self.is_silent.subscribe().wait_for(|is_silent| is_heartbeat || !is_silent).await;
-        Ok(SummaryReply { clock_ms: 1, is_taken: true, confirms: 0 })
-    }
-
-    async fn query(self, context: Context, request: QueryRequest) -> Result<QueryReply, Refusal> {
-        let ttl_hops = request.ttl_hops;
-        let _ = self.asked.send((context, request)); // few tests listen
-        match self.habit {
-            Habit::Says(reply) => Ok(reply),
-            Habit::Shows(_) => Ok(QueryReply { complete: true, ..QueryReply::default() }),
-            Habit::Refuses(refusal) => Err(refusal),
-            Habit::AnswersProbes if ttl_hops == 0 => {
-                Ok(QueryReply { complete: true, ..QueryReply::default() })
-            }
-            Habit::NeverAnswers | Habit::AnswersProbes | Habit::Traces(_) => std::future::pending().await,
-            Habit::Panics => panic!("as the test asked"),
-        }
-    }
-
-    async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {
-        let _ = self.asked.send((context, request)); // few tests listen
-        match self.habit {
-            Habit::Traces(reply) => Ok(reply),
-            Habit::Refuses(refusal) => Err(refusal),
-            _ => std::future::pending().await,
-        }
-    }
-
-    async fn search_all(self, _: Context, _: Names) -> Result<Answers, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn query_all(self, _: Context, _: QueryAllRequest) -> Result<Answers, Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn find(self, _: Context, _: FindRequest) -> Result<FindReply, Refusal> {
-        match self.habit {
-            Habit::Shows(reply) => Ok(reply),
-            Habit::Says(_) => Ok(FindReply { complete: true, ..FindReply::default() }),
-            Habit::Refuses(refusal) => Err(refusal),
-            Habit::NeverAnswers | Habit::AnswersProbes | Habit::Traces(_) => std::future::pending().await,
-            Habit::Panics => panic!("as the test asked"),
-        }
-    }
-
-    async fn deregister_all(self, _: Context) -> Result<(), Refusal> {
-        Err(Refusal::WrongRole)
-    }
-
-    async fn invalidate(self, _: Context, request: InvalidateRequest) -> Result<(), Refusal> {
-        let _ = self.told.send(request); // few tests listen
-        match self.habit {
-            Habit::NeverAnswers => std::future::pending().await,
-            _ => Ok(()),
-        }
-    }
+    Pretender::new(Habit::NeverAnswers).0.open(io)
 }

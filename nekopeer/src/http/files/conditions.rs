@@ -113,6 +113,24 @@ mod tests {
         validators().outcome(&headers(pairs))
     }
 
+    /// A line for each header. What lists this version among others is found.
+    #[test]
+    fn conditions() {
+        const NAMES: [HeaderName; 5] =
+            [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE];
+        bolero::check!().for_each(|bytes: &[u8]| {
+            let lines = bytes.split(|byte| *byte == b'\n').zip(NAMES.into_iter().cycle());
+            let pairs = lines.filter_map(|(line, name)| Some((name, HeaderValue::from_bytes(line).ok()?)));
+            let headers = pairs.fold(HeaderMap::new(), |mut headers, (name, value)| {
+                headers.append(name, value);
+                headers
+            });
+            validators().ranges_count(&headers);
+            let listed = headers.get_all(IF_MATCH).iter().any(|list| list == r#""v2-ab""#);
+            assert!(validators().outcome(&headers) != Outcome::Failed || !listed);
+        });
+    }
+
     #[test]
     fn a_version_that_the_client_has_is_not_sent_again() {
         for tags in [r#""v2-ab""#, "*", r#"W/"v2-ab""#, r#""x","v2-ab""#, r#" "a,b" , W/"c", "v2-ab" "#] {

@@ -59,6 +59,18 @@ mod tests {
 
     use super::*;
 
+    /// Whatever is asked for is part of the file.
+    #[test]
+    fn ranges() {
+        bolero::check!().for_each(|bytes: &[u8]| {
+            let Some((size, header)) = bytes.split_first_chunk() else { return };
+            let (size, Ok(header)) = (u64::from_le_bytes(*size), str::from_utf8(header)) else { return };
+            if let Ok(Some(range)) = asked(header, size) {
+                assert!(range.start < range.end && range.end <= size, "{range:?} of {size}");
+            }
+        });
+    }
+
     #[test]
     fn one_range_is_cut_to_the_file() {
         let cases = [

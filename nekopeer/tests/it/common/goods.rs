@@ -1,8 +1,8 @@
 //! Files made up for tests: bytes, manifest and signed record, for scripted holders.
 
 use nekoproto::{
-    Chunk, ChunkHash, ContentHash, DataRequest, Freshness, Grant, Identity, Manifest, Policy, Record,
-    SignedRecord, VerifiedRecord, Version, codec,
+    Chunk, ChunkHash, ContentHash, DataRequest, Identity, Manifest, Policy, Record, SignedRecord,
+    VerifiedRecord, Version, codec,
 };
 
 use super::{ScriptedReply, name};
@@ -73,11 +73,6 @@ pub(crate) fn asked(bytes: &[u8], manifest: &[u8], request: &DataRequest) -> Vec
             .copied()
             .collect(),
     }
-}
-
-/// A grant of `len` bytes of a fresh copy.
-pub(crate) fn grant(len: usize) -> Grant {
-    Grant { len: len as u64, freshness: Freshness::Fresh }
 }
 
 /// Version `version` of the file of `genuine`, with a record that is right except for the signature, which

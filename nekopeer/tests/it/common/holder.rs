@@ -11,75 +11,22 @@ use nekoproto::{
     PeerService, PeerServiceClient, Purpose, Records, Refusal, RegisterReply, RegisterRequest, Role,
     SignedRecord, Verdict,
     limits::BATCH_MAX,
+    rogue::serve_data,
     transport::{Access, Connection, DataStream, Endpoint, EndpointConfig, Security, control},
 };
 use tarpc::context::{self, Context};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio_util::{
     sync::{CancellationToken, DropGuard},
     task::TaskTracker,
 };
 
-use super::{ANY_PORT, goods::grant};
+pub(crate) use nekoproto::rogue::{ScriptedReply, Then};
+
+use super::ANY_PORT;
 
 /// Deadline of calls that no test waits for.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A scripted holder's reply to one data request.
-pub(crate) struct ScriptedReply {
-    reply: DataReply,
-    bytes: Vec<u8>,
-    then: Then,
-    gate: Option<Arc<Notify>>,
-    pause: Option<Duration>,
-}
-
-/// What the holder does after a reply.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
-    /// Waits for the next request.
-    GoOn,
-    /// Closes the connection.
-    Close,
-    /// Sends nothing more and keeps the connection open.
-    Hang,
-}
-
-impl ScriptedReply {
-    /// Grants and sends `bytes`.
-    pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self { reply: Ok(grant(bytes.len())), bytes, then: Then::GoOn, gate: None, pause: None }
-    }
-
-    /// Grants `len` bytes and sends `bytes`.
-    pub(crate) fn granting(len: usize, bytes: Vec<u8>) -> Self {
-        Self { reply: Ok(grant(len)), bytes, then: Then::GoOn, gate: None, pause: None }
-    }
-
-    pub(crate) fn refusal(refusal: FetchRefusal) -> Self {
-        Self { reply: Err(refusal), bytes: Vec::new(), then: Then::GoOn, gate: None, pause: None }
-    }
-
-    pub(crate) fn then(self, then: Then) -> Self {
-        Self { then, ..self }
-    }
-
-    /// Replies only after `gate` is opened.
-    pub(crate) fn behind(self, gate: &Arc<Notify>) -> Self {
-        Self { gate: Some(Arc::clone(gate)), ..self }
-    }
-
-    /// Sends byte by byte, with this pause after each.
-    pub(crate) fn trickling(self, pause: Duration) -> Self {
-        Self { pause: Some(pause), ..self }
-    }
-
-    /// Grants everything, and sends only the first `len` bytes.
-    pub(crate) fn cut_to(mut self, len: usize) -> Self {
-        self.bytes.truncate(len);
-        self
-    }
-}
 
 /// Maps a data request to a reply.
 type Script = Arc<dyn Fn(&DataRequest) -> ScriptedReply + Send + Sync>;
@@ -161,11 +108,14 @@ impl Holder {
         let (told_sender, told) = mpsc::unbounded_channel();
         let verdict = Arc::new(Mutex::new(Some(Verdict::Unpublished)));
         let (question_sender, questions) = mpsc::unbounded_channel();
-        let script: Script = Arc::new(script);
+        let script: Script = Arc::new(move |request: &DataRequest| {
+            let reply = script(request);
+            let _ = asked_sender.send(request.clone()); // few tests receive it
+            reply
+        });
         let calls = Calls { told: told_sender, questions: question_sender, verdict };
         let served = calls.clone();
-        let serve =
-            move |connection| run(connection, Arc::clone(&script), asked_sender.clone(), served.clone());
+        let serve = move |connection| run(connection, Arc::clone(&script), served.clone());
         let stop = CancellationToken::new();
         tokio::spawn(listener.run(stop.clone(), TaskTracker::new(), serve));
         let guard = stop.clone().drop_guard();
@@ -231,52 +181,12 @@ impl Holder {
     }
 }
 
-async fn run(
-    connection: Connection,
-    script: Script,
-    asked: mpsc::UnboundedSender<DataRequest>,
-    calls: Calls,
-) {
+async fn run(connection: Connection, script: Script, calls: Calls) {
     if connection.purpose == Purpose::Control {
         let (_client, driver) = control::open(connection.io, calls.serve(), PeerServiceClient::from);
         return driver.await;
     }
-    let mut stream = DataStream::new(connection.io).unwrap();
-    let _ends_with_this = stream.hang_up().on_drop();
-    loop {
-        let (back, request) = blocking(move || {
-            let request = stream.receive::<DataRequest>(PATIENCE);
-            (stream, request)
-        })
-        .await;
-        stream = back;
-        let Ok(request) = request else { return };
-        let ScriptedReply { reply, bytes, then, gate, pause } = script(&request);
-        let _ = asked.send(request); // few tests receive it
-        if let Some(gate) = gate {
-            gate.notified().await;
-        }
-        if then == Then::Hang && bytes.is_empty() {
-            return std::future::pending().await;
-        }
-        let (back, sent) = blocking(move || {
-            let sent = stream.send(&reply).and_then(|()| match pause {
-                None => stream.send_bytes(&bytes),
-                Some(pause) => bytes.chunks(1).try_for_each(|byte| {
-                    std::thread::sleep(pause);
-                    stream.send_bytes(byte)
-                }),
-            });
-            (stream, sent)
-        })
-        .await;
-        stream = back;
-        match then {
-            Then::GoOn if sent.is_ok() => {}
-            Then::GoOn | Then::Close => return,
-            Then::Hang => std::future::pending().await,
-        }
-    }
+    serve_data(connection, move |request| script(request)).await;
 }
 
 /// The reply to one request over `stream`; its bytes are not received.
