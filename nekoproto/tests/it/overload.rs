@@ -146,7 +146,10 @@ async fn answers_that_come_at_once_and_are_not_read_are_bounded() {
         service.answer_late();
         site.until_used(|used| used > MIB).await;
         is_served(&mut other, 1).await;
-        assert!(site.budget().used() < UNREAD_BYTES_MAX, "{}", site.budget().used());
+        for _ in 0..4 * ASKED {
+            tokio::task::yield_now().await; // the handlers end in slices, on this thread
+            assert!(site.budget().used() < UNREAD_BYTES_MAX, "{}", site.budget().used());
+        }
         let (mut served, mut busy) = (0, 0);
         for _ in 0..ASKED {
             match codec::decode(&read_body(&mut io).await).unwrap() {
