@@ -20,7 +20,7 @@ use crate::cluster::deployment::{ANY_PORT, Deployment};
 use crate::goals::{Bound, Goal};
 use crate::node::{Request, Role, usage::Usage};
 use crate::outcome::Fault;
-use crate::report::{Report, Row, Section, Table, machine, mib, security_name};
+use crate::report::{Report, Row, Section, Table, machine, security_name};
 use crate::transfer::folder::Folder;
 
 /// Queries a second, of all clients together.
@@ -136,9 +136,7 @@ async fn run_one(
             break;
         }
     }
-    let ids = arena.ids();
-    let peaks = ids.iter().filter_map(|(_, pid)| machine::peak_bytes(*pid)).chain(victims.peak_bytes());
-    let peak_mib = peaks.max().map_or(f64::NAN, mib);
+    let peak_mib = victims.peak_mib(&arena);
     stop.cancel();
     asking.await?;
     let end = load.now();
@@ -148,13 +146,7 @@ async fn run_one(
     let notes = victims.end(over.as_secs_f64(), &mut judged).await;
     arena.stop().await;
     let marks = [begin, attacked, over, end];
-    let rogue_percent = match used {
-        Ok(used) => used.cpu_s / (over - attacked).as_secs_f64() * 100.0,
-        Err(error) => {
-            judged.missed.push(format!("no attack: {error:#}"));
-            f64::NAN
-        }
-    };
+    let rogue_percent = judged.rogue_percent(used.map(|used| used.cpu_s), over - attacked);
     Ok(Attacked { attack, samples, marks, judged, peak_mib, rogue_percent, notes })
 }
 

@@ -34,8 +34,7 @@ use crate::{
 };
 
 /// Bytes sent at once.
-const PIECE_BYTES: u64 = 256 << 10;
-const PIECE_STEP: usize = PIECE_BYTES as usize;
+const PIECE_BYTES: usize = 256 << 10;
 
 /// What a holder corrupts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -149,8 +148,8 @@ impl Goods {
                 let (ranges, goods) = (ranges.clone(), Arc::clone(self));
                 let len = ranges.iter().map(|range| range.len).sum();
                 let pieces = ranges.into_iter().flat_map(|ByteRange { offset, len }| {
-                    let starts = (0..len).step_by(PIECE_STEP);
-                    starts.map(move |at| (offset + at, PIECE_BYTES.min(len - at)))
+                    let starts = (0..len).step_by(PIECE_BYTES);
+                    starts.map(move |at| (offset + at, (PIECE_BYTES as u64).min(len - at)))
                 });
                 ScriptedReply::in_pieces(
                     len,

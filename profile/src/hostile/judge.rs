@@ -124,6 +124,14 @@ impl Judged {
         self.phases[1].figures.count + self.phases[2].figures.count
     }
 
+    /// Processor time of the rogue node in percent of a core; one that could not go on was no attack.
+    pub(crate) fn rogue_percent(&mut self, cpu_s: anyhow::Result<f64>, lasted: Duration) -> f64 {
+        cpu_s.map(|cpu_s| cpu_s / lasted.as_secs_f64() * 100.0).unwrap_or_else(|error| {
+            self.missed.push(format!("no attack: {error:#}"));
+            f64::NAN
+        })
+    }
+
     pub(crate) fn add_bound(&mut self, peak_mib: f64) {
         if peak_mib > MEMORY_MIB {
             self.missed.push(format!("memory {peak_mib:.0} MiB"));

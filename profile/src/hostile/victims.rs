@@ -137,9 +137,11 @@ impl Victims {
         Ok(())
     }
 
-    /// The most memory that one of the readers took.
-    pub(super) fn peak_bytes(&self) -> Option<u64> {
-        locked(&self.ids).iter().filter_map(|pid| machine::peak_bytes(*pid)).max()
+    /// The most memory that an honest node took.
+    pub(super) fn peak_mib(&self, arena: &Arena) -> f64 {
+        let nodes = arena.ids().into_iter().map(|(_, pid)| pid);
+        let nodes = nodes.chain(locked(&self.ids).iter().copied());
+        nodes.filter_map(machine::peak_bytes).max().map_or(f64::NAN, mib)
     }
 
     /// Whether nobody is busy with the bait any more.
