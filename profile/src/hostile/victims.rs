@@ -139,9 +139,9 @@ impl Victims {
 
     /// The most memory that an honest node took.
     pub(super) fn peak_mib(&self, arena: &Arena) -> f64 {
-        let nodes = arena.ids().into_iter().map(|(_, pid)| pid);
-        let nodes = nodes.chain(locked(&self.ids).iter().copied());
-        nodes.filter_map(machine::peak_bytes).max().map_or(f64::NAN, mib)
+        let nodes: Vec<u32> = arena.ids().into_iter().map(|(_, pid)| pid).collect();
+        let readers = locked(&self.ids);
+        nodes.iter().chain(&*readers).copied().filter_map(machine::peak_bytes).max().map_or(f64::NAN, mib)
     }
 
     /// Whether nobody is busy with the bait any more.
