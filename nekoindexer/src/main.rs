@@ -65,7 +65,7 @@ struct Args {
     #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',')]
     http_hosts: Vec<String>,
     /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it
-    #[arg(long, value_name = "BYTES", value_parser = units::memory, default_value = "192MiB")]
+    #[arg(long, value_name = "BYTES", value_parser = units::memory, default_value = "160MiB")]
     memory: NonZeroU64,
     /// Plain TCP instead of TLS; all nodes of a network must agree
     #[arg(long)]

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{turns::Flow, values::NodeId};
 
 /// Bytes of a process, unless told otherwise. With the program itself it stays below 256 MiB.
-pub const BUDGET_DEFAULT: usize = 192 * 1024 * 1024;
+pub const BUDGET_DEFAULT: usize = 160 * 1024 * 1024;
 /// The smallest budget: a share of it holds a few frames of the largest size.
 pub const BUDGET_MIN: usize = 16 * 1024 * 1024;
 /// One of this many parts of the budget is the share of one account.

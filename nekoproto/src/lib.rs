@@ -22,6 +22,7 @@ pub mod limits;
 mod messages;
 #[cfg(feature = "rogue")]
 pub mod rogue;
+pub mod small_file;
 pub mod tasks;
 pub mod transport;
 mod turns;

@@ -1,10 +1,14 @@
 //! The layers: which of them says what holds for each setting.
 
-use std::{collections::HashMap, env, ffi::OsString, fmt, fs, io, path::PathBuf};
+use std::{collections::HashMap, env, ffi::OsString, fmt, io, path::PathBuf};
 
 use clap::{ArgMatches, Command, parser::ValueSource};
+use nekoproto::small_file::read_text;
 
 use super::{CONFIG_VARIABLE, file, table::Setting};
+
+/// Bytes of a configuration file.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Who says what holds, the strongest last.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -150,7 +154,7 @@ fn without_excluded(settings: &[Setting], layers: &mut [(Source, Vec<OsString>)]
 }
 
 fn read(file: &ChosenFile, settings: &[Setting]) -> Result<Vec<file::Entry>, Vec<String>> {
-    match fs::read_to_string(&file.path) {
+    match read_text(&file.path, FILE_BYTES_MAX) {
         Ok(text) => file::parse(&text, &file.path, settings),
         Err(error) if !file.is_given && error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => {

@@ -85,7 +85,7 @@ pub struct NodeArgs {
     /// Bytes a second that are fetched at most, from all sources together [default: no limit]
     #[arg(long, global = true, value_name = "RATE", value_parser = units::rate)]
     pub limit_down: Option<NonZeroU64>,
-    /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it [default: 192MiB]
+    /// Memory kept for other nodes at most, such as 1GiB; one node may use a third of it [default: 160MiB]
     #[arg(long, global = true, value_name = "BYTES", value_parser = memory::memory)]
     pub memory: Option<NonZeroU64>,
     /// What happens to a copy here when a newer version is out [default: keep]

@@ -11,6 +11,7 @@ use std::{
 };
 
 use nekoproto::ContentHash;
+use rustix::{fs::fstat, process::geteuid};
 
 use super::{
     error::{StoreError, error_at},
@@ -28,6 +29,8 @@ const LET_GO_WITHIN: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// Unit of the blocks in a file's metadata, whatever the file system.
 const BLOCK_BYTES: u64 = 512;
+/// Mode bits that make a program run as its owner or group; no download has them.
+const SET_ID_BITS: u32 = 0o6000;
 /// Zeros per write where a hole cannot be made.
 const ZEROS_BYTES: usize = 64 * 1024;
 
@@ -92,8 +95,19 @@ impl Place {
             }
             opened => opened.map_err(error_at(&path))?,
         };
-        let names = file.metadata().map_err(error_at(&path))?.nlink();
-        if names > 1 { Err(no_file("a file with a second name, a hard link")) } else { Ok(file) }
+        let found = file.metadata().map_err(error_at(&path))?;
+        if found.nlink() > 1 {
+            return Err(no_file("a file with a second name, a hard link"));
+        }
+        // The download keeps owner and mode. Some file systems give all files one owner, that of the folder.
+        let folder = fstat(&self.folder).map_err(|error| error_at(&path)(error.into()))?;
+        if ![geteuid().as_raw(), folder.st_uid].contains(&found.uid()) {
+            return Err(no_file("a file of another user"));
+        }
+        if found.mode() & SET_ID_BITS != 0 {
+            return Err(no_file("a file that runs as its owner, set-uid or set-gid"));
+        }
+        Ok(file)
     }
 
     /// Whether `name` in this folder is the open `file`.

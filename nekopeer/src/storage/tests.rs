@@ -1,6 +1,9 @@
 //! Tests of places and partial files.
 
-use std::path::Path;
+use std::{
+    os::unix::fs::{PermissionsExt, chown},
+    path::Path,
+};
 
 use nekoproto::{ContentHash, FileName};
 
@@ -167,6 +170,15 @@ fn partial_file_is_no_link_no_pipe_and_nobody_else_s_file() {
     }
     std::fs::hard_link(&victim, &path).unwrap();
     refused("a hard link");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::write(&path, b"").unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4777)).unwrap();
+    refused("set-uid");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
+    if rustix::process::geteuid().is_root() {
+        chown(&path, Some(1234), None).unwrap();
+        refused("a file of another user");
+    }
 }
 
 #[test]

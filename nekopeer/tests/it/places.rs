@@ -1,5 +1,7 @@
 //! Destinations of downloads: existing files are kept, and nothing is written outside the folder.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::common::{Folder, MIB, Node, bytes, in_time, indexer, peer};
 use nekopeer::{DownloadError, DownloadOptions, Event, StoreError};
 use nekoproto::Freshness;
@@ -23,6 +25,21 @@ async fn foreign_file_in_the_place_is_kept_unless_forced() {
         assert_eq!((to.read("a").as_slice(), to.partials().len()), (b"mine!!".as_slice(), 0));
         reader.get_with("a", DownloadOptions { force: true, ..Default::default() }).await.unwrap();
         assert_eq!(to.read("a"), b"theirs");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn copy_with_other_permissions_and_the_same_bytes_is_updated() {
+    in_time(async {
+        let (_indexer, from, origin, to, reader) = stage("a", b"version 1").await;
+        reader.get("a").await.unwrap();
+        std::fs::set_permissions(to.path("a"), std::fs::Permissions::from_mode(0o600)).unwrap();
+        std::fs::copy(to.path("a"), to.path("b")).unwrap();
+        std::fs::rename(to.path("b"), to.path("a")).unwrap();
+        origin.publish(&from.write("a", b"version 22")).await;
+        reader.get("a").await.unwrap();
+        assert_eq!(to.read("a"), b"version 22");
     })
     .await;
 }

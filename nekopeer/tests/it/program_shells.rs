@@ -550,7 +550,7 @@ fn interrupted_publish_of_a_large_file_ends_soon_in_the_running_peer() {
     fs::File::create(home.path("huge.bin")).unwrap().set_len(64 << 30).unwrap();
     let mut sharing = home.start(&["share", "huge.bin"]);
     let lock = String::from_utf8(home.read(".neko/lock")).unwrap();
-    let open_files = format!("/proc/{}/fd", lock.trim());
+    let open_files = format!("/proc/{}/fd", lock.lines().next().unwrap().trim());
     let is_read = || {
         let mut files = fs::read_dir(&open_files).unwrap().flatten();
         files.any(|file| fs::read_link(file.path()).is_ok_and(|path| path.ends_with("huge.bin")))

@@ -3,7 +3,7 @@
 use std::{
     collections::HashSet,
     future::poll_fn,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
     pin::pin,
     sync::Arc,
@@ -13,8 +13,8 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::secret::{NetworkSecret, open_at_once};
-use crate::{limits::ALLOWED_MAX, values::NodeId};
+use super::secret::NetworkSecret;
+use crate::{limits::ALLOWED_MAX, small_file::read_text, values::NodeId};
 
 /// Bytes of a list: each node in a line of its own, with a comment.
 const LIST_BYTES_MAX: u64 = 256 * ALLOWED_MAX as u64;
@@ -129,7 +129,8 @@ impl Allowed {
 
 /// The nodes of a file: one id a line, `#` begins a comment.
 fn read(path: &Path) -> Result<HashSet<NodeId>, AllowError> {
-    let text = read_text(path).map_err(|source| AllowError::File { path: path.to_owned(), source })?;
+    let text = read_text(path, LIST_BYTES_MAX)
+        .map_err(|source| AllowError::File { path: path.to_owned(), source })?;
     let mut nodes = HashSet::new();
     for (at, line) in text.lines().enumerate() {
         let id = line.split_once('#').map_or(line, |(id, _)| id).trim();
@@ -144,22 +145,6 @@ fn read(path: &Path) -> Result<HashSet<NodeId>, AllowError> {
         }
     }
     Ok(nodes)
-}
-
-/// The text of a file that is no longer than a list may be. A pipe, to which nobody may ever write, or a device is no
-/// file.
-fn read_text(path: &Path) -> io::Result<String> {
-    let file = open_at_once(path)?;
-    let metadata = file.metadata()?;
-    let no_list = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
-    if !metadata.is_file() {
-        return Err(no_list("it is no file"));
-    }
-    if metadata.len() > LIST_BYTES_MAX {
-        return Err(no_list("it is too long for a list of nodes"));
-    }
-    let mut text = String::new();
-    file.take(LIST_BYTES_MAX).read_to_string(&mut text).map(|_| text)
 }
 
 #[cfg(test)]

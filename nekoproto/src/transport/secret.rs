@@ -2,13 +2,15 @@
 
 use std::{
     fmt,
-    fs::{File, OpenOptions},
     io::{self, Read},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
-use crate::limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN};
+use crate::{
+    limits::{SECRET_BYTES_MAX, SECRET_BYTES_MIN},
+    small_file::open_at_once,
+};
 
 /// Makes the key from the secret; it is used for nothing else.
 const KEY_CONTEXT: &str = "nekop2p 2026 network secret v1";
@@ -113,12 +115,6 @@ impl fmt::Debug for NetworkSecret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("NetworkSecret(..)")
     }
-}
-
-/// Opens a file to read, without waiting for the other end of a pipe.
-pub(super) fn open_at_once(path: &Path) -> io::Result<File> {
-    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 #[cfg(test)]

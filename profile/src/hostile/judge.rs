@@ -98,11 +98,12 @@ impl Judged {
         if p99 > most {
             missed.push(format!("p99 {:.1} > {:.1} ms", p99 / 1e3, most / 1e3));
         }
-        let during = |what: fn(&Seen) -> usize| what(&phases[1]) + what(&phases[2]);
+        // After the attack `recovered` judges those that say themselves that something is missing.
+        let [_, during, after] = &phases;
         for (what, count) in [
-            ("wrong", during(|s| s.wrong)),
-            ("incomplete", during(|s| s.incomplete)),
-            ("failed", during(|s| s.failed)),
+            ("wrong", during.wrong + after.wrong),
+            ("incomplete", during.incomplete),
+            ("failed", during.failed),
         ] {
             if count > 0 {
                 missed.push(format!("{count} {what}"));
@@ -138,8 +139,8 @@ impl Judged {
         }
     }
 
-    /// Answers that were not right since the attack began.
+    /// Answers that were not right during the attack, and wrong ones after it.
     pub(crate) fn faults(&self) -> usize {
-        self.phases[1].faults() + self.phases[2].faults()
+        self.phases[1].faults() + self.phases[2].wrong
     }
 }

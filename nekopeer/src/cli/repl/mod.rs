@@ -14,6 +14,7 @@ use std::{
     sync::Arc,
 };
 
+use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -67,7 +68,13 @@ async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> a
     loop {
         let line = tokio::select! {
             line = lines.recv() => line,
-            () = stop.wait() => break,
+            () = stop.wait() => {
+                // A job in the background that has not ended by now ends with this process.
+                return Ok(match session.background_ended().now_or_never() {
+                    Some(false) => first_failure,
+                    Some(true) | None => Ended::Failed,
+                });
+            }
             () = session.stopped() => break,
         };
         let Some(line) = line.transpose()? else {

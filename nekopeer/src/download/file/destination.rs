@@ -67,29 +67,35 @@ pub(crate) fn destination(
     library.settle_placing(&record.name)?;
     let place = place_for(library, &record.name, options)?;
     let stamp = place.stamp()?;
-    let here = library.catalogue.get(&record.name);
-    let here = here.filter(|entry| entry.path == place.path() && Some(entry.stamp) == stamp);
-    match here {
+    let known = library.catalogue.get(&record.name).filter(|entry| entry.path == place.path());
+    let unchanged = known.as_ref().filter(|entry| Some(entry.stamp) == stamp);
+    match unchanged {
         Some(entry) if entry.record == *record => Ok(Destination::UpToDate(place.path().to_owned())),
         Some(_) => Ok(Destination::Replaceable(stamp)), // an unchanged older copy
         None if options.force || stamp.is_none() => Ok(Destination::Replaceable(stamp)),
-        None if stamp.is_some_and(|stamp| stamp.size() == record.size)
-            && has_bytes_of(&place, record, stop)? =>
-        {
-            Ok(Destination::Replaceable(stamp))
+        None => {
+            // Its time or its mode may have changed and its bytes not.
+            let known = known.iter().map(|entry| &entry.record).chain([record]);
+            let same_size = known.filter(|known| stamp.is_some_and(|stamp| stamp.size() == known.size));
+            match has_bytes_of(&place, same_size.collect(), stop)? {
+                true => Ok(Destination::Replaceable(stamp)),
+                false => Err(DownloadError::Exists(place.path().to_owned())),
+            }
         }
-        None => Err(DownloadError::Exists(place.path().to_owned())),
     }
 }
 
-/// Whether the file in `place` has the bytes of `record`; then all its chunks are reused.
+/// Whether the file in `place` has the bytes of one of `records`; then all its chunks are reused.
 fn has_bytes_of(
     place: &Place,
-    record: &VerifiedRecord,
+    records: Vec<&VerifiedRecord>,
     stop: &CancellationToken,
 ) -> Result<bool, DownloadError> {
+    if records.is_empty() {
+        return Ok(false);
+    }
     let failed = |source| StoreError::Io { path: place.path().to_owned(), source };
     let hash = hash_of(&mut place.open()?, stop).map_err(failed)?;
     let hash = hash.ok_or_else(|| StoreError::stopped(place.path()))?;
-    Ok(hash == record.content)
+    Ok(records.iter().any(|record| hash == record.content))
 }

@@ -1,0 +1,52 @@
+//! Files of settings: they are read at once and to a limit, whatever stands at their path.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+use rustix::fs::OFlags;
+
+/// The text of the file at `path`. A pipe, to which nobody may ever write, or a device is no file.
+///
+/// # Errors
+/// `InvalidInput`: it is no file, or has more than `max` bytes. Otherwise the system failed.
+pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
+    let file = open_at_once(path)?;
+    let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
+    if !file.metadata()?.is_file() {
+        return Err(refused("it is no file".to_owned()));
+    }
+    let mut text = String::new();
+    if file.take(max + 1).read_to_string(&mut text)? as u64 > max {
+        return Err(refused(format!("it is longer than {max} bytes")));
+    }
+    Ok(text)
+}
+
+/// Opens a file to read, without waiting for the other end of a pipe.
+pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    use super::*;
+
+    #[test]
+    fn pipe_device_or_long_file_is_refused_and_nobody_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let [pipe, long] = ["pipe", "long"].map(|name| folder.path().join(name));
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        std::fs::write(&long, "12345").unwrap();
+        for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path(), &long] {
+            let error = read_text(path, 4).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path:?}");
+        }
+        assert_eq!(read_text(&long, 5).unwrap(), "12345");
+    }
+}
