@@ -3,21 +3,21 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
     path::Path,
 };
 
 use rustix::fs::OFlags;
 
-/// The text of the file at `path`. A pipe, to which nobody may ever write, or a device is no file.
+/// The text of the file at `path`; that of `/dev/null` is empty. A pipe, to which nobody may ever write, is no file.
 ///
 /// # Errors
-/// `InvalidInput`: it is no file, or has more than `max` bytes. Otherwise the system failed.
+/// `InvalidInput`: it is a pipe, or has more than `max` bytes. Otherwise the system failed.
 pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
     let file = open_at_once(path)?;
     let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
-    if !file.metadata()?.is_file() {
-        return Err(refused("it is no file".to_owned()));
+    if file.metadata()?.file_type().is_fifo() {
+        return Err(refused("it is a pipe, no file".to_owned()));
     }
     let mut text = String::new();
     if file.take(max + 1).read_to_string(&mut text)? as u64 > max {
@@ -43,10 +43,12 @@ mod tests {
         let [pipe, long] = ["pipe", "long"].map(|name| folder.path().join(name));
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
         std::fs::write(&long, "12345").unwrap();
-        for path in [pipe.as_path(), Path::new("/dev/zero"), folder.path(), &long] {
+        for path in [pipe.as_path(), Path::new("/dev/zero"), &long] {
             let error = read_text(path, 4).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{path:?}");
         }
+        assert!(read_text(folder.path(), 4).is_err());
         assert_eq!(read_text(&long, 5).unwrap(), "12345");
+        assert_eq!(read_text(Path::new("/dev/null"), 4).unwrap(), "");
     }
 }
