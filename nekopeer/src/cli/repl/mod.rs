@@ -14,7 +14,6 @@ use std::{
     sync::Arc,
 };
 
-use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
@@ -68,13 +67,7 @@ async fn script(session: &mut Session<'_>, output: Output, stop: &mut Stop) -> a
     loop {
         let line = tokio::select! {
             line = lines.recv() => line,
-            () = stop.wait() => {
-                // A job in the background that has not ended by now ends with this process.
-                return Ok(match session.background_ended().now_or_never() {
-                    Some(false) => first_failure,
-                    Some(true) | None => Ended::Failed,
-                });
-            }
+            () = stop.wait() => return Ok(if session.background_is_undone() { Ended::Failed } else { first_failure }),
             () = session.stopped() => break,
         };
         let Some(line) = line.transpose()? else {

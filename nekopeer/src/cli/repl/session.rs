@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
@@ -98,6 +99,12 @@ impl<'a> Session<'a> {
         if let Some(Reached::Here(hosted)) = &self.reached {
             hosted.host.peer.indexers_tried().await;
         }
+    }
+
+    /// Whether a job in the background of a peer of this process has failed, or goes on and would end with it.
+    pub(super) fn background_is_undone(&self) -> bool {
+        let Some(Reached::Here(hosted)) = &self.reached else { return false };
+        hosted.host.jobs.background_ended().now_or_never().unwrap_or(true)
     }
 
     /// Waits until the jobs in the background of a peer of this process have ended, as they end with it, and what
