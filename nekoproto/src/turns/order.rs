@@ -17,6 +17,9 @@ use std::{
 pub(super) const ROUND: Duration = Duration::from_millis(1);
 /// What one that waits is expected to take, until it is known.
 const EXPECTED_NS: u64 = 200_000;
+/// How far behind those that have had their share a new one begins at most: many that come together do not go first, and
+/// wait for no more than this of each other.
+const NEW_BEHIND_NS: u64 = 1_000_000;
 /// The most that one piece of work counts: beyond it the thread was taken from this process.
 const COUNTED_NS_MAX: u64 = 1_000_000;
 
@@ -39,8 +42,8 @@ impl Flow {
     }
 }
 
-/// A place in the order: the tag, and a number.
-pub(super) type Place = (u64, u64);
+/// A place in the order: the tag, whether it is new, and a number.
+pub(super) type Place = (u64, bool, u64);
 
 /// Those who wait, each with what wakes it.
 #[derive(Debug)]
@@ -85,19 +88,20 @@ impl<W> Order<W> {
     /// The virtual time at which work of `flow` begins.
     fn begins(&self, flow: &Flow) -> u64 {
         match flow.tag.load(Relaxed) {
-            0 => self.latest, // it is new
+            0 => self.latest.min(self.now + NEW_BEHIND_NS), // it is new
             tag => tag.max(self.now),
         }
     }
 
     /// Waits for the turn of `flow`.
     pub(super) fn wait(&mut self, flow: &Flow, wakes: W) -> Place {
+        let is_new = flow.tag.load(Relaxed) == 0;
         let tag = self.begins(flow);
         let after = tag + flow.counted(EXPECTED_NS);
         flow.tag.store(after, Relaxed);
         self.latest = self.latest.max(after);
         self.places += 1;
-        let place = (tag, self.places);
+        let place = (tag, is_new, self.places);
         self.waiting.insert(place, wakes);
         place
     }
@@ -112,7 +116,7 @@ impl<W> Order<W> {
         if self.granted >= self.threads || self.is_spent() {
             return None;
         }
-        let ((tag, _), wakes) = self.waiting.pop_first()?;
+        let ((tag, ..), wakes) = self.waiting.pop_first()?;
         self.now = self.now.max(tag);
         self.granted += 1;
         Some(wakes)
@@ -191,7 +195,7 @@ mod tests {
         let place = order.wait(&honest, 1000);
         let before = std::iter::from_fn(|| {
             let next = order.next()?;
-            (next != 1000).then(|| order.worked(&greedy[next], Some((0, 0)), SLICE_NS))
+            (next != 1000).then(|| order.worked(&greedy[next], Some((0, false, 0)), SLICE_NS))
         });
         assert!(before.count() <= 3, "at most those that began together with it");
         assert!(!order.still_waits(place, |_| {}) || order.is_spent());
@@ -209,7 +213,7 @@ mod tests {
             loop {
                 match order.next() {
                     None => order.renew(),
-                    Some(usize::MAX) => break order.worked(&honest, Some((0, 0)), SLICE_NS / 20),
+                    Some(usize::MAX) => break order.worked(&honest, Some((0, false, 0)), SLICE_NS / 20),
                     Some(n) => {
                         order.worked(&crowd[n], Some(places[n]), SLICE_NS);
                         crowd.push(Flow::default()); // it comes back with another key

@@ -9,10 +9,11 @@ use nekoproto::limits::CONNECTIONS_MAX;
 
 use super::{Bound, Goal};
 use crate::measure::{Measured, measure};
+use crate::plan::scenario::{INDEXERS_MAX, Scenario};
 use crate::report::{Report, bytes, count, median, option_name};
 use crate::run::setup::{Connecting, Setup, within};
 use crate::{cluster::deployment::Deployment, cluster::layout::Layout, outcome::Fault};
-use crate::{connections, index, plan::scenario::Scenario, run::Watch};
+use crate::{connections, index, run::Watch};
 
 /// Hops whose mean must be that of one hop.
 const HOPS: [u8; 4] = [2, 3, 7, 16];
@@ -33,6 +34,9 @@ pub(crate) struct Options {
     /// Connections to one indexer
     #[arg(long, default_value = "10000", value_parser = within(1, CONNECTIONS_MAX))]
     pub(crate) connections: usize,
+    /// Indexers of the large mesh
+    #[arg(long, default_value = "60", value_parser = within(10, INDEXERS_MAX))]
+    pub(crate) mesh: usize,
     /// Registrations of a peer that leaves
     #[arg(long, default_value = "100000", value_parser = within(100, SESSION_NAMES_MAX))]
     pub(crate) leave: usize,
@@ -100,10 +104,11 @@ impl Search<'_> {
         // As long as it takes until each indexer has checked most records, which it does once.
         let long =
             |indexers| Scenario { requests: self.options.requests * 5, ..self.scenario(indexers, 10, 1) };
-        let rounds = self.rounds(&[long(10), long(60)], &setup)?;
+        let rounds = self.rounds(&[long(10), long(self.options.mesh)], &setup)?;
         let ratio = median(rounds.iter().map(|round| round[1].figures.p50 / round[0].figures.p50));
         let runs: Vec<&Measured> = rounds.iter().map(|round| &round[1]).collect();
-        self.query("60/10/1, p50 in p50s of 10/10/1", &setup, &runs, ratio, Bound::AtMost(2.0));
+        let what = format!("{}/10/1, p50 in p50s of 10/10/1", self.options.mesh);
+        self.query(&what, &setup, &runs, ratio, Bound::AtMost(2.0));
         let requests = (self.options.requests / 50).max(1);
         let thousand = self.measure(&Scenario { requests, ..self.scenario(10, 1000, 1) }, &setup)?;
         let errors = count(thousand.errors() + thousand.hits_wrong());
