@@ -219,7 +219,7 @@ impl Record {
         outcomes.count_ones() > forgiven && self.judge(now)
     }
 
-    /// A guest that was good is doubted for [`DOUBTED_FOR`]; then it, and all others at once, are not asked until they have
+    /// A guest that was good is doubted for `DOUBTED_FOR`; then it, and all others at once, are not asked until they have
     /// answered probes. Returns whether it was asked until `now`.
     pub fn judge(&self, now: Instant) -> bool {
         if !self.is_asked() {
@@ -404,7 +404,7 @@ impl Stalls {
         self.paid_us.store(paid.saturating_add(waited.saturating_mul(STALLS_PARTS.into())), Relaxed);
     }
 
-    /// Whether it was more than [`STALLS_MAX`].
+    /// Whether it was more than `STALLS_MAX`.
     #[must_use]
     pub fn are_used_up(&self, now: Instant) -> bool {
         let debt = self.paid_us.load(Relaxed).saturating_sub(self.micros(now));
