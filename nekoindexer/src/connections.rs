@@ -155,11 +155,7 @@ async fn serve_peer(shared: Arc<Shared>, Connection { io, remote, account, .. }:
             shared.state.index.disconnected(&session, Instant::now());
         })
     });
-    tokio::select! {
-        biased; // an eviction ends the driver too
-        () = account.evicted().cancelled() => {}
-        () = driver => {}
-    }
+    driver.await; // an eviction ends it too
     if let Some(session) = leaving.as_deref().filter(|_| account.evicted().is_cancelled()).map(Arc::clone) {
         drop(leaving);
         // Not only when its lease ends: the room is needed now.

@@ -13,13 +13,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::{
-    io::Errno,
-    net::{RecvFlags, recv},
-};
+use rustix::io::Errno;
 use tokio::{
     net::{TcpListener, TcpSocket, TcpStream},
-    time::{sleep, timeout},
+    time::{error::Elapsed, sleep, timeout, timeout_at},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{debug, warn};
@@ -28,6 +25,7 @@ use super::{
     descriptors::{file_limit, shares},
     endpoint::{Connection, Endpoint},
     error::ConnectError,
+    lobby::{Lobby, Seat},
     pace::Pace,
     places::{Place, Places, Presence, Tenant},
     turned_away::TurnedAway,
@@ -43,6 +41,9 @@ use crate::{
 const BACKLOG: u32 = 4096;
 /// Pause after a failed `accept`: the system lacks a resource, often file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Of the descriptors of control connections that are not in use, those that have sent nothing yet take three of four.
+const SILENT_FOURTHS: usize = 3;
+
 /// How often a newcomer of this machine looks for a place at least, while all handshakes wait for their turns.
 const CROWDED_PAUSE: Duration = Duration::from_millis(5);
 
@@ -61,9 +62,12 @@ pub struct Listener {
 /// The connections of a [`Listener`], in numbers.
 #[derive(Debug)]
 pub struct Arrivals {
+    silent: Arc<Lobby>,
     handshakes: Places,
     control: Places,
     data: Places,
+    /// Newcomers of this machine that wait for a handshake.
+    waiting: tokio::sync::Mutex<()>,
     refused: AtomicU64,
     failed: AtomicU64,
     turned_away: TurnedAway,
@@ -73,8 +77,8 @@ impl Arrivals {
     fn new(role: Role) -> Self {
         let shares = shares(file_limit(), role == Role::Peer);
         let [handshakes, control, data] = [shares.handshakes, shares.control, shares.data].map(Places::new);
-        let (refused, failed) = <_>::default();
-        Self { handshakes, control, data, refused, failed, turned_away: TurnedAway::default() }
+        let (silent, waiting, refused, failed, turned_away) = <_>::default();
+        Self { silent, handshakes, control, data, waiting, refused, failed, turned_away }
     }
 
     const fn all(&self) -> [&Places; 3] {
@@ -84,7 +88,7 @@ impl Arrivals {
     /// Connections that are open.
     #[must_use]
     pub fn open(&self) -> usize {
-        self.all().iter().map(|places| places.taken()).sum()
+        self.silent.taken() + self.all().iter().map(|places| places.taken()).sum::<usize>()
     }
 
     /// As many as there may be.
@@ -102,13 +106,40 @@ impl Arrivals {
     /// Connections that were closed for newcomers.
     #[must_use]
     pub fn replaced(&self) -> u64 {
-        self.all().iter().map(|places| places.replaced()).sum()
+        self.silent.replaced() + self.all().iter().map(|places| places.replaced()).sum::<u64>()
     }
 
     /// Connections whose handshake failed or took too long.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.failed.load(Relaxed)
+    }
+
+    /// Connections that may be silent now.
+    fn silent_max(&self) -> usize {
+        let unused = self.control.max().saturating_sub(self.control.taken());
+        (unused * SILENT_FOURTHS / 4).max(self.handshakes.max())
+    }
+
+    /// A place for the handshake of one that has spoken. A node of this machine waits for it: whoever takes all others may be
+    /// another.
+    async fn handshake_place(&self, tenant: Tenant) -> Option<Place> {
+        let enter = || {
+            let presence = Presence::new(CancellationToken::new());
+            presence.used();
+            presence.set_busy(true);
+            self.handshakes.enter(tenant, presence)
+        };
+        if tenant != Tenant::Local {
+            return enter();
+        }
+        let _first = self.waiting.lock().await; // one looks for a place, all others wait behind it
+        loop {
+            if let Some(place) = enter() {
+                return Some(place);
+            }
+            let _ = timeout(CROWDED_PAUSE, self.handshakes.freed()).await;
+        }
     }
 
     fn refuse(&self) {
@@ -167,6 +198,7 @@ impl Listener {
                 Err(error) => {
                     warn!(%error, "cannot accept a connection");
                     if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
+                        self.arrivals.silent.keep(self.arrivals.silent.taken() / 2);
                         self.arrivals.all().into_iter().for_each(Places::thin_out);
                     }
                     sleep(ACCEPT_PAUSE).await;
@@ -174,49 +206,23 @@ impl Listener {
                 }
             };
             let tenant = Tenant::at(from.ip(), None);
-            let place = match pace.admits(tenant, Instant::now()) {
-                true => tokio::select! {
-                    () = stop.cancelled() => return,
-                    place = self.place(tenant, has_spoken(&stream)) => place,
-                },
-                false => None,
-            };
-            let Some(place) = place else {
+            if !pace.admits(tenant, Instant::now()) {
                 self.arrivals.refuse();
                 continue;
-            };
+            }
+            let seat = self.arrivals.silent.enter(self.arrivals.silent_max());
             let welcome = Welcome {
                 endpoint: Arc::clone(&self.endpoint),
                 arrivals: Arc::clone(&self.arrivals),
                 flow: flow.clone(),
             };
-            spawn_until(&tasks, &stop, welcome.and_serve(stream, place, serve.clone()));
-        }
-    }
-
-    /// A place for a handshake; who has spoken keeps it longer than who is silent. A node of this machine waits for it:
-    /// whoever takes all others may be another.
-    async fn place(&self, tenant: Tenant, has_spoken: bool) -> Option<Place> {
-        loop {
-            let presence = Presence::new(CancellationToken::new());
-            if has_spoken {
-                presence.used();
-                presence.set_busy(true);
-            }
-            let place = self.arrivals.handshakes.enter(tenant, presence);
-            if place.is_some() || tenant != Tenant::Local {
-                return place;
-            }
-            let _ = timeout(CROWDED_PAUSE, self.arrivals.handshakes.freed()).await;
+            spawn_until(&tasks, &stop, welcome.and_serve(stream, (from, tenant), seat, serve.clone()));
         }
     }
 }
 
-/// Whether the other end has sent anything yet. Its task may be polled only after many others that are silent have come.
-fn has_spoken(stream: &TcpStream) -> bool {
-    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-    recv(stream, &mut [0_u8; 1], flags).is_ok_and(|(count, _)| count > 0)
-}
+/// What came of a handshake.
+type Greeted = Result<Result<Connection, ConnectError>, Elapsed>;
 
 struct Welcome {
     endpoint: Arc<Endpoint>,
@@ -226,23 +232,22 @@ struct Welcome {
 }
 
 impl Welcome {
-    async fn and_serve<F, S>(self, stream: TcpStream, place: Place, serve: F)
-    where
+    async fn and_serve<F, S>(
+        self,
+        stream: TcpStream,
+        (from, tenant): (SocketAddr, Tenant),
+        seat: Seat,
+        serve: F,
+    ) where
         F: Fn(Connection) -> S,
         S: Future<Output = ()>,
     {
-        let ended = place.presence().ended();
-        let from = stream.peer_addr().ok();
-        // In a box, so that an open connection does not keep the room that a handshake takes.
-        let greeting = Box::pin(timeout(HANDSHAKE_TIMEOUT, self.greet(stream, place.presence())));
-        let greeted = ended.run_until_cancelled(greeting).await;
-        drop(place);
-        let connection = match greeted {
+        let connection = match self.greet(stream, tenant, seat).await {
             Some(Ok(Ok(connection))) => connection,
             None => return debug!("connection closed: others came, and its handshake was not over"),
             Some(failed) => {
                 match failed {
-                    Ok(Err(error)) => self.arrivals.turned_away.log(from, &error),
+                    Ok(Err(error)) => self.arrivals.turned_away.log(Some(from), &error),
                     _ => debug!("connection closed: no hello in time"),
                 }
                 self.arrivals.failed.fetch_add(1, Relaxed);
@@ -269,11 +274,26 @@ impl Welcome {
         }
     }
 
-    /// Waits for the first bytes, which take nothing but a descriptor, then does the handshake, whose steps take turns.
-    /// It gives way to others while it waits for the other end, not while it waits for its turn.
-    async fn greet(&self, stream: TcpStream, presence: &Presence) -> Result<Connection, ConnectError> {
-        stream.readable().await?;
-        presence.used();
+    /// Waits for the first bytes, which take nothing but a descriptor and `seat`, then does the handshake. None if it had to
+    /// give way.
+    async fn greet(&self, stream: TcpStream, tenant: Tenant, seat: Seat) -> Option<Greeted> {
+        let until = tokio::time::Instant::now() + HANDSHAKE_TIMEOUT;
+        // `readable` also returns where nothing has come yet.
+        match seat.ended().run_until_cancelled(timeout_at(until, stream.peek(&mut [0]))).await? {
+            Ok(Ok(_)) => drop(seat),
+            Ok(Err(error)) => return Some(Ok(Err(error.into()))),
+            Err(late) => return Some(Err(late)),
+        }
+        let place = timeout_at(until, self.arrivals.handshake_place(tenant)).await.ok()??;
+        let presence = place.presence();
+        // In a box, so that neither a silent nor an open connection keeps the room that a handshake takes.
+        let greeting = Box::pin(timeout_at(until, self.shake_hands(stream, presence)));
+        presence.ended().run_until_cancelled(greeting).await
+    }
+
+    /// Does the handshake, whose steps take turns. It gives way to others while it waits for the other end, not while it
+    /// waits for its turn.
+    async fn shake_hands(&self, stream: TcpStream, presence: &Presence) -> Result<Connection, ConnectError> {
         let mut worker = self.endpoint.turns().worker(self.flow.clone());
         let mut welcoming = pin!(self.endpoint.welcome(stream));
         poll_fn(|cx| {
@@ -285,23 +305,5 @@ impl Welcome {
             })
         })
         .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::io::AsyncWriteExt;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn who_has_spoken_is_told_from_who_is_silent() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut dialed = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (accepted, _) = listener.accept().await.unwrap();
-        assert!(!has_spoken(&accepted));
-        dialed.write_all(b"x").await.unwrap();
-        accepted.readable().await.unwrap();
-        assert!(has_spoken(&accepted) && has_spoken(&accepted), "it is still to be read");
     }
 }

@@ -23,6 +23,7 @@ mod handshake;
 mod io;
 mod link;
 mod listener;
+mod lobby;
 mod node_io;
 mod pace;
 pub mod places;

@@ -147,7 +147,7 @@ impl Drop for Place {
             table.free(self.key);
         }
         drop(table);
-        self.places.0.freed.notify_waiters();
+        self.places.0.freed.notify_one();
     }
 }
 

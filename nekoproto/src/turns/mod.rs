@@ -1,18 +1,21 @@
 //! [`Turns`]: connections of a node take turns on its threads, so that none of them delays the others for long.
 //!
 //! Whoever works looks at its [`Slice`] and stops when that is over. While all of them together take less than a round,
-//! nobody waits. Beyond it the runtime first looks for new arrivals, and then those go on that had the least so far
-//! ([`order`]). Nothing is held while a connection waits for another node.
+//! nobody waits, and of their work a sample is measured. Beyond it the runtime first looks for new arrivals, and then those
+//! go on that had the least so far ([`order`]). Nothing is held while a connection waits for another node.
 
 mod order;
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{runtime::Handle, task::yield_now};
 
 pub(crate) use self::order::Flow;
@@ -21,16 +24,21 @@ use self::order::{Order, Place};
 /// The longest that one connection works in a row.
 const SLICE: Duration = Duration::from_micros(400);
 /// Pieces of work before the clock is looked at: most connections have fewer at a time.
-const UNTIMED: u32 = 3;
-
-/// Whether those that have more to do wait for their turns. A debug build takes ten times as long for each message: where
-/// many nodes share one thread, as in tests, waiting would use up the time limits of calls. It goes in the order of the
-/// runtime, slice by slice.
-const IN_ORDER: bool = !cfg!(debug_assertions);
+const UNTIMED: u32 = 4;
+/// While nobody waits, one of this many that do few pieces is measured, and counts for all of them. Which one is left to
+/// chance, so that nobody works much in between.
+const SAMPLED: u32 = 4;
 
 /// The turns of one node. Clones are the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Turns(Arc<Mutex<Order<Waker>>>);
+pub(crate) struct Turns(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    order: Mutex<Order<Waker>>,
+    /// Whether somebody may have to wait. Otherwise the order is not looked at.
+    is_crowded: AtomicBool,
+}
 
 /// One task that takes turns.
 #[derive(Debug)]
@@ -43,22 +51,33 @@ pub(crate) struct Worker {
 /// The time that a task may work now.
 #[derive(Debug)]
 pub(crate) struct Slice {
-    began: Instant,
+    began: Option<Instant>,
     looks: u32,
+    is_sample: bool,
     is_over: bool,
 }
 
 impl Slice {
-    /// One that begins now.
-    pub(crate) fn new() -> Self {
-        Self { began: Instant::now(), looks: 0, is_over: false }
+    /// One that begins now, whose work is measured: all of it, or a sample.
+    fn new(is_measured: bool) -> Self {
+        let is_sample = !is_measured && rand::random_ratio(1, SAMPLED);
+        let began = (is_measured || is_sample).then(Instant::now);
+        Self { began, looks: 0, is_sample, is_over: false }
     }
 
     /// Whether it is over. Asked for where there is more to do: that is then left, and done in the next slice.
     pub(crate) fn is_over(&mut self) -> bool {
         self.looks += 1;
-        self.is_over |= self.looks > UNTIMED && self.began.elapsed() >= SLICE;
+        if self.looks > UNTIMED && !self.is_over {
+            self.is_sample = false;
+            self.is_over = self.began.get_or_insert_with(Instant::now).elapsed() >= SLICE;
+        }
         self.is_over
+    }
+
+    /// For how many its work counts.
+    const fn times(&self) -> u32 {
+        if self.is_sample { SAMPLED } else { 1 }
     }
 }
 
@@ -66,7 +85,8 @@ impl Turns {
     /// Those of a node on this runtime.
     pub(crate) fn new() -> Self {
         let threads = Handle::try_current().map_or(1, |runtime| runtime.metrics().num_workers());
-        Self(Arc::new(Mutex::new(Order::new(threads.max(1)))))
+        let order = Mutex::new(Order::new(threads.max(1), Instant::now()));
+        Self(Arc::new(Shared { order, is_crowded: AtomicBool::new(false) }))
     }
 
     /// A task whose work is that of `flow`.
@@ -74,34 +94,49 @@ impl Turns {
         Worker { turns: self.clone(), flow, waits: None }
     }
 
-    /// Lets the next go on; at the end of a round only when the runtime has looked for new arrivals.
-    fn go_on(&self, mut order: parking_lot::MutexGuard<'_, Order<Waker>>) {
-        let is_over = order.begins_to_renew();
-        let next = order.next();
+    /// Gives back `order`. Where somebody waits, those go on when the runtime has looked for new arrivals.
+    fn leave(&self, mut order: MutexGuard<'_, Order<Waker>>) {
+        let begins = order.begins_to_renew();
+        self.0.is_crowded.store(order.is_crowded(), Relaxed);
         drop(order);
-        if let Some(next) = next {
-            next.wake();
+        if begins {
+            self.renew_later();
         }
-        let Some(renewal) = is_over.then(|| Renewal(self.clone())) else { return };
-        if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move {
-                yield_now().await; // all that is ready is polled, then the sockets are looked at
-                drop(renewal);
-            });
+    }
+
+    fn renew_later(&self) {
+        let renewal = Renewal(Some(self.clone()));
+        let Ok(runtime) = Handle::try_current() else { return };
+        runtime.spawn(async move {
+            yield_now().await; // all that is ready is polled, then the sockets are looked at
+            renewal.run();
+        });
+    }
+}
+
+/// Lets those go on who wait; all of them if the runtime ends.
+struct Renewal(Option<Turns>);
+
+impl Renewal {
+    fn run(mut self) {
+        let Some(turns) = self.0.take() else { return };
+        let mut order = turns.0.order.lock();
+        let next = order.renew(Instant::now());
+        turns.0.is_crowded.store(order.is_crowded(), Relaxed);
+        let is_left = order.is_renewing();
+        drop(order);
+        next.into_iter().for_each(Waker::wake);
+        if is_left {
+            turns.renew_later();
         }
     }
 }
 
-/// Begins the next round when it is dropped, also where the runtime ends.
-struct Renewal(Turns);
-
 impl Drop for Renewal {
     fn drop(&mut self) {
-        let mut order = self.0.0.lock();
-        order.renew();
-        let next: Vec<_> = std::iter::from_fn(|| order.next()).collect();
-        drop(order);
-        next.into_iter().for_each(Waker::wake);
+        let Some(turns) = self.0.take() else { return };
+        let all = turns.0.order.lock().end();
+        all.into_iter().for_each(Waker::wake);
     }
 }
 
@@ -112,57 +147,52 @@ impl Worker {
         cx: &mut Context<'_>,
         work: impl FnOnce(&mut Context<'_>, &mut Slice) -> Poll<T>,
     ) -> Poll<T> {
-        let place = {
-            let mut order = self.turns.0.lock();
-            let keep = |known: &mut Waker| known.clone_from(cx.waker());
-            match self.waits {
-                Some(place) if order.still_waits(place, keep) => return Poll::Pending,
-                None if IN_ORDER && !order.is_free() => {
-                    self.waits = Some(order.wait(&self.flow, cx.waker().clone()));
-                    return Poll::Pending;
-                }
-                place => place,
-            }
-        };
-        let mut worked = Worked { worker: self, place, slice: Slice::new(), wakes: None };
+        let is_crowded = self.waits.is_some() || self.turns.0.is_crowded.load(Relaxed);
+        if is_crowded && !self.enters(cx) {
+            return Poll::Pending;
+        }
+        let mut worked = Worked { worker: self, slice: Slice::new(is_crowded) };
         let polled = work(cx, &mut worked.slice);
         if polled.is_pending() && worked.slice.is_over {
-            worked.wakes = Some(cx.waker().clone());
+            cx.waker().wake_by_ref(); // behind all that are ready
         }
         polled
+    }
+
+    /// Whether it may work now; otherwise its task is woken when it is its turn.
+    fn enters(&mut self, cx: &Context<'_>) -> bool {
+        let mut order = self.turns.0.order.lock();
+        let waits = order.enter(&self.flow, self.waits, cx.waker(), Instant::now());
+        let enters = waits.is_none();
+        if !enters {
+            self.waits = waits;
+        }
+        self.turns.leave(order);
+        enters
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let Some(place) = self.waits else { return };
-        let mut order = self.turns.0.lock();
-        order.leave(place);
-        self.turns.go_on(order);
+        if let Some(place) = self.waits {
+            self.turns.0.order.lock().leave(&self.flow, place);
+        }
     }
 }
 
 /// A slice that is under way; a panic ends it too.
 struct Worked<'a> {
     worker: &'a mut Worker,
-    place: Option<Place>,
     slice: Slice,
-    /// The task, if it has more to do.
-    wakes: Option<Waker>,
 }
 
 impl Drop for Worked<'_> {
     fn drop(&mut self) {
-        let Self { worker: Worker { turns, flow, waits }, place, slice, wakes } = self;
-        let ns = u64::try_from(slice.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let mut order = turns.0.lock();
-        order.worked(flow, *place, ns);
-        if !IN_ORDER {
-            drop(order);
-            wakes.take().into_iter().for_each(Waker::wake);
-            return;
-        }
-        *waits = wakes.take().map(|wakes| order.wait(flow, wakes));
-        turns.go_on(order);
+        let Some(began) = self.slice.began else { return };
+        let Worker { turns, flow, waits } = &mut *self.worker;
+        let now = Instant::now();
+        let mut order = turns.0.order.lock();
+        order.worked(flow, waits.take(), (now - began, self.slice.times()), now);
+        turns.leave(order);
     }
 }

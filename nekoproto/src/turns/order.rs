@@ -1,8 +1,9 @@
 //! [`Order`]: who works next, and when others have to be looked at first. Pure.
 //!
 //! Start-time fair queueing: each flow has a tag, the virtual time up to which it has had its share. The smallest goes
-//! first; whoever has done little has the virtual time of now. One that is new goes behind all: so however many come, those
-//! that are there wait for no more than one of them. All that a round may take is counted together.
+//! first, and who has had less than its share does not wait. The first work of all that are new is that of one flow: so
+//! however many come, those that are there share with one more. All that a round may take is counted together; those who wait go on in
+//! the next, as many as it has time for.
 
 use std::{
     collections::BTreeMap,
@@ -10,251 +11,400 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Work of one thread until the runtime looks for new arrivals.
-pub(super) const ROUND: Duration = Duration::from_millis(1);
+const ROUND_NS: u64 = 2_000_000;
 /// What one that waits is expected to take, until it is known.
-const EXPECTED_NS: u64 = 200_000;
-/// How far behind those that have had their share a new one begins at most: many that come together do not go first, and
-/// wait for no more than this of each other.
-const NEW_BEHIND_NS: u64 = 1_000_000;
+const EXPECTED_NS: u64 = 400_000;
+/// The least that one is expected to take.
+const EXPECTED_MIN_NS: u64 = 5_000;
+/// What a flow takes next is expected to be as much as before, of which the last time is one of this many parts.
+const EXPECTED_PARTS: u64 = 4;
+/// The first work of all that are new gets the share of one more than this many others.
+const NEW_WEIGHT: u64 = 7;
+/// How far beyond its share a flow goes on while others wait: who does little never waits.
+const AHEAD_NS: u64 = 100_000;
 /// The most that one piece of work counts: beyond it the thread was taken from this process.
 const COUNTED_NS_MAX: u64 = 1_000_000;
+/// Those who waited get one of this many parts of a round. The rest is for whoever comes and goes first.
+const GRANTED_PARTS: u64 = 2;
+/// Where the work of a round was one of this many parts of its time, all begin anew.
+const IDLE_PARTS: u64 = 2;
 
 /// Work that shares one part of the time. Clones are the same.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Flow {
-    tag: Arc<AtomicU64>,
+    shared: Arc<Shared>,
     /// Work counts one part of this many, less one.
     weight: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    tag: AtomicU64,
+    /// What it takes at a time.
+    expected_ns: AtomicU64,
+}
+
+impl Default for Flow {
+    fn default() -> Self {
+        Self::weighted(0)
+    }
 }
 
 impl Flow {
     /// One that gets the share of `1 + weight` others.
     pub(crate) fn weighted(weight: u64) -> Self {
-        Self { weight, ..Self::default() }
+        let shared = Shared { tag: AtomicU64::new(0), expected_ns: AtomicU64::new(EXPECTED_NS) };
+        Self { shared: Arc::new(shared), weight }
+    }
+
+    fn tag(&self) -> u64 {
+        self.shared.tag.load(Relaxed)
+    }
+
+    fn set_tag(&self, tag: u64) {
+        self.shared.tag.store(tag, Relaxed);
     }
 
     fn counted(&self, ns: u64) -> u64 {
-        ns.min(COUNTED_NS_MAX) / (1 + self.weight)
+        ns / (1 + self.weight)
     }
 }
 
-/// A place in the order: the tag, whether it is new, and a number.
-pub(super) type Place = (u64, bool, u64);
+/// A place in the order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    tag: u64,
+    number: u64,
+    expected_ns: u64,
+}
 
 /// Those who wait, each with what wakes it.
 #[derive(Debug)]
 pub(super) struct Order<W> {
     /// Threads that work.
-    threads: usize,
+    threads: u64,
+    /// The first work of all flows.
+    new: Flow,
     /// Virtual time, in nanoseconds of one flow's work.
     now: u64,
     /// The largest tag.
     latest: u64,
+    began: Instant,
     /// Work of this round.
     spent_ns: u64,
     waiting: BTreeMap<Place, W>,
-    /// Of those who waited, those who may work and have not done it yet.
-    granted: usize,
-    /// The round is over, and [`renew`](Self::renew) will be called.
+    /// [`renew`](Self::renew) will be called.
     is_renewing: bool,
     places: u64,
 }
 
-impl<W> Order<W> {
-    pub(super) const fn new(threads: usize) -> Self {
-        let waiting = BTreeMap::new();
-        Self { threads, now: 0, latest: 0, spent_ns: 0, waiting, granted: 0, is_renewing: false, places: 0 }
+impl<W: Clone> Order<W> {
+    pub(super) fn new(threads: usize, now: Instant) -> Self {
+        Self {
+            threads: threads as u64,
+            new: Flow::weighted(NEW_WEIGHT),
+            now: 0,
+            latest: 0,
+            began: now,
+            spent_ns: 0,
+            waiting: BTreeMap::new(),
+            is_renewing: false,
+            places: 0,
+        }
     }
 
-    /// Whether the round is over: it begins again with [`renew`](Self::renew).
-    pub(super) fn is_spent(&self) -> bool {
-        self.spent_ns >= u64::try_from(ROUND.as_nanos()).unwrap_or(u64::MAX) * self.threads as u64
+    const fn round_ns(&self) -> u64 {
+        ROUND_NS * self.threads
+    }
+
+    /// Whether the round is over.
+    const fn is_spent(&self) -> bool {
+        self.spent_ns >= self.round_ns()
+    }
+
+    /// Whether somebody may have to wait.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.is_spent() || !self.waiting.is_empty()
     }
 
     /// Whether [`renew`](Self::renew) has to be called, which nobody has begun.
     pub(super) fn begins_to_renew(&mut self) -> bool {
-        self.is_spent() && !std::mem::replace(&mut self.is_renewing, true)
+        !self.waiting.is_empty() && !std::mem::replace(&mut self.is_renewing, true)
     }
 
-    /// Whether one that does not wait may work at once.
-    pub(super) fn is_free(&self) -> bool {
-        self.waiting.is_empty() && self.granted < self.threads && !self.is_spent()
+    /// Whether [`renew`](Self::renew) has to be called again.
+    pub(super) const fn is_renewing(&self) -> bool {
+        self.is_renewing
     }
 
-    /// The virtual time at which work of `flow` begins.
-    fn begins(&self, flow: &Flow) -> u64 {
-        match flow.tag.load(Relaxed) {
-            0 => self.latest.min(self.now + NEW_BEHIND_NS), // it is new
-            tag => tag.max(self.now),
+    /// Adds work of `ns` to `flow`, which began at `from` or begins as soon as it may. Returns when it began.
+    fn charge(&mut self, flow: &Flow, from: Option<u64>, ns: u64) -> u64 {
+        let begins = match (from, flow.tag()) {
+            (Some(from), _) => from,
+            (None, 0) => {
+                let first = self.new.tag().max(self.now);
+                self.new.set_tag(first + self.new.counted(ns));
+                first
+            }
+            (None, tag) => tag.max(self.now),
+        };
+        flow.set_tag(begins + flow.counted(ns));
+        self.latest = self.latest.max(flow.tag());
+        begins
+    }
+
+    /// Begins a round if the threads had little to do since the last one did.
+    fn rest(&mut self, now: Instant) {
+        let idle = IDLE_PARTS * self.spent_ns / self.threads;
+        if self.waiting.is_empty() && now.saturating_duration_since(self.began) >= Duration::from_nanos(idle)
+        {
+            (self.began, self.spent_ns, self.now) = (now, 0, self.latest);
         }
     }
 
-    /// Waits for the turn of `flow`.
-    pub(super) fn wait(&mut self, flow: &Flow, wakes: W) -> Place {
-        let is_new = flow.tag.load(Relaxed) == 0;
-        let tag = self.begins(flow);
-        let after = tag + flow.counted(EXPECTED_NS);
-        flow.tag.store(after, Relaxed);
-        self.latest = self.latest.max(after);
-        self.places += 1;
-        let place = (tag, is_new, self.places);
-        self.waiting.insert(place, wakes);
-        place
-    }
-
-    /// Replaces what wakes the one at `place`; false if it may work.
-    pub(super) fn still_waits(&mut self, place: Place, wakes: impl FnOnce(&mut W)) -> bool {
-        self.waiting.get_mut(&place).map(wakes).is_some()
-    }
-
-    /// The next that may work now.
-    pub(super) fn next(&mut self) -> Option<W> {
-        if self.granted >= self.threads || self.is_spent() {
+    /// One of `flow` has work, and may have waited at `place`. None if it may work at once, otherwise where it waits.
+    pub(super) fn enter(
+        &mut self,
+        flow: &Flow,
+        place: Option<Place>,
+        wakes: &W,
+        now: Instant,
+    ) -> Option<Place> {
+        if let Some(known) = place.and_then(|place| self.waiting.get_mut(&place)) {
+            known.clone_from(wakes);
+            return place;
+        }
+        self.rest(now);
+        let goes_first = match (self.waiting.first_key_value(), flow.tag()) {
+            (None, _) => true,
+            (Some(_), 0) => place.is_some(),
+            (Some((first, _)), tag) => {
+                place.is_some() || tag <= self.now + AHEAD_NS || tag.max(self.now) < first.tag
+            }
+        };
+        if goes_first && !self.is_spent() {
             return None;
         }
-        let ((tag, ..), wakes) = self.waiting.pop_first()?;
-        self.now = self.now.max(tag);
-        self.granted += 1;
-        Some(wakes)
+        let place = place.unwrap_or_else(|| self.place(flow));
+        self.waiting.insert(place, wakes.clone());
+        Some(place)
     }
 
-    /// `flow` has worked for `ns`, after it had waited at `place`.
-    pub(super) fn worked(&mut self, flow: &Flow, place: Option<Place>, ns: u64) {
-        self.spent_ns += ns;
-        let began = match place {
-            Some(_) => {
-                self.granted -= 1;
-                flow.tag.load(Relaxed).saturating_sub(flow.counted(EXPECTED_NS))
-            }
-            None => self.begins(flow),
-        };
-        let tag = began + flow.counted(ns);
-        flow.tag.store(tag, Relaxed);
-        self.latest = self.latest.max(tag);
+    /// A place for the next work of `flow`.
+    fn place(&mut self, flow: &Flow) -> Place {
+        let expected_ns = flow.shared.expected_ns.load(Relaxed);
+        let tag = self.charge(flow, None, expected_ns);
+        self.places += 1;
+        Place { tag, number: self.places, expected_ns }
     }
 
-    /// The one at `place` does not work any more.
-    pub(super) fn leave(&mut self, place: Place) {
-        if self.waiting.remove(&place).is_none() {
-            self.granted -= 1;
+    /// `flow` has worked for `elapsed` until `now`, and so `times` in all, after it had waited at `place`.
+    pub(super) fn worked(
+        &mut self,
+        flow: &Flow,
+        place: Option<Place>,
+        (elapsed, times): (Duration, u32),
+        now: Instant,
+    ) {
+        let ns = u64::try_from(elapsed.as_nanos()).map_or(COUNTED_NS_MAX, |ns| ns.min(COUNTED_NS_MAX));
+        let expected = flow.shared.expected_ns.load(Relaxed) * (EXPECTED_PARTS - 1) + ns;
+        flow.shared.expected_ns.store((expected / EXPECTED_PARTS).max(EXPECTED_MIN_NS), Relaxed);
+        let all_ns = ns * u64::from(times);
+        self.spent_ns += all_ns;
+        // What was expected is replaced by what it was.
+        let from = place.map(|place| flow.tag().saturating_sub(flow.counted(place.expected_ns)));
+        self.charge(flow, from, all_ns);
+        self.rest(now);
+    }
+
+    /// The one of `flow` at `place` does not work any more.
+    pub(super) fn leave(&mut self, flow: &Flow, place: Place) {
+        self.waiting.remove(&place);
+        flow.set_tag(flow.tag().saturating_sub(flow.counted(place.expected_ns)));
+    }
+
+    /// The runtime has looked for new arrivals: the next round begins. Returns who works in it, first who goes first.
+    pub(super) fn renew(&mut self, now: Instant) -> Vec<W> {
+        (self.spent_ns, self.began) = (0, now);
+        let (mut next, mut expected_ns) = (Vec::new(), 0);
+        while expected_ns < self.round_ns() / GRANTED_PARTS
+            && let Some((place, wakes)) = self.waiting.pop_first()
+        {
+            self.now = self.now.max(place.tag);
+            expected_ns += place.expected_ns;
+            next.push(wakes);
         }
+        self.is_renewing = !self.waiting.is_empty();
+        next
     }
 
-    /// The runtime has looked for new arrivals: the next round begins. Where nobody waits, all begin anew.
-    pub(super) fn renew(&mut self) {
+    /// There is no other round: all work.
+    pub(super) fn end(&mut self) -> Vec<W> {
         (self.spent_ns, self.is_renewing) = (0, false);
-        if self.waiting.is_empty() && self.granted == 0 {
-            self.now = self.latest;
-        }
+        std::mem::take(&mut self.waiting).into_values().collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::VecDeque;
+
     use super::*;
 
-    const SLICE_NS: u64 = 400_000;
+    const SLICE: Duration = Duration::from_micros(400);
 
-    /// Lets everyone in `order` work until `until_ns` have been spent, each with more work after its slice; returns
-    /// what each name had.
-    fn work(order: &mut Order<usize>, flows: &[Flow], until_ns: u64) -> Vec<u64> {
-        let (mut had, mut spent) = (vec![0; flows.len()], 0);
-        let mut places: Vec<_> = flows.iter().enumerate().map(|(n, flow)| order.wait(flow, n)).collect();
-        while spent < until_ns {
-            let Some(n) = order.next() else {
-                order.renew();
-                continue;
-            };
-            order.worked(&flows[n], Some(places[n]), SLICE_NS);
-            places[n] = order.wait(&flows[n], n);
-            had[n] += SLICE_NS;
-            spent += SLICE_NS;
+    /// A runtime of one thread, whose tasks always have work.
+    struct Tasks {
+        order: Order<usize>,
+        now: Instant,
+        flows: Vec<Flow>,
+        places: Vec<Option<Place>>,
+        ready: VecDeque<usize>,
+        /// Slices that each had.
+        had: Vec<u32>,
+    }
+
+    impl Tasks {
+        fn new(flows: impl IntoIterator<Item = Flow>) -> Self {
+            let (flows, now): (Vec<_>, _) = (flows.into_iter().collect(), Instant::now());
+            let (places, had, ready) =
+                (vec![None; flows.len()], vec![0; flows.len()], (0..flows.len()).collect());
+            Self { order: Order::new(1, now), now, flows, places, ready, had }
         }
-        had
+
+        /// Polls the task `n`, which has work of `elapsed`; returns whether it could do it.
+        fn poll(&mut self, n: usize, elapsed: Duration) -> bool {
+            if let Some(place) = self.order.enter(&self.flows[n], self.places[n], &n, self.now) {
+                self.places[n] = Some(place);
+                return false;
+            }
+            self.now += elapsed;
+            self.order.worked(&self.flows[n], self.places[n].take(), (elapsed, 1), self.now);
+            true
+        }
+
+        /// Polls the next; at the end of a round the next one begins.
+        fn step(&mut self) -> Option<usize> {
+            let n = self.ready.pop_front();
+            if n.is_some_and(|n| self.poll(n, SLICE)) {
+                self.had[n?] += 1;
+                self.ready.push_back(n?);
+                return n;
+            }
+            if self.ready.is_empty() {
+                let next = self.order.renew(self.now);
+                self.ready.extend(next);
+            }
+            None
+        }
+
+        fn steps(&mut self, slices: u32) {
+            while self.had.iter().sum::<u32>() < slices {
+                self.step();
+            }
+        }
+    }
+
+    fn flows(count: usize) -> impl Iterator<Item = Flow> {
+        (0..count).map(|_| Flow::default())
     }
 
     #[test]
     fn all_who_always_have_work_get_the_same_and_weights_get_more() {
-        let flows = [Flow::default(), Flow::default(), Flow::weighted(3), Flow::default()];
-        let had = work(&mut Order::new(1), &flows, 700 * SLICE_NS);
-        assert!(had[2].abs_diff(400 * SLICE_NS) <= 8 * SLICE_NS, "{had:?}");
-        assert!([0, 1, 3].iter().all(|n| had[*n].abs_diff(100 * SLICE_NS) <= 2 * SLICE_NS), "{had:?}");
+        let heavy = Flow::weighted(3);
+        let mut tasks = Tasks::new(flows(3).chain([(); 4].map(|()| heavy.clone())));
+        tasks.steps(700);
+        let had = &tasks.had;
+        assert!(had[3..].iter().sum::<u32>().abs_diff(400) <= 8, "{had:?}");
+        assert!(had[..3].iter().all(|had| had.abs_diff(100) <= 3), "{had:?}");
     }
 
     #[test]
-    fn who_has_done_little_is_next_however_many_wait() {
-        let mut order = Order::new(1);
-        let (honest, greedy): (_, Vec<_>) = (Flow::default(), (0..100).map(|_| Flow::default()).collect());
-        order.worked(&honest, None, 1);
-        work(&mut order, &greedy, 1000 * SLICE_NS);
-        order.renew();
-        let place = order.wait(&honest, 1000);
-        let before = std::iter::from_fn(|| {
-            let next = order.next()?;
-            (next != 1000).then(|| order.worked(&greedy[next], Some((0, false, 0)), SLICE_NS))
-        });
-        assert!(before.count() <= 3, "at most those that began together with it");
-        assert!(!order.still_waits(place, |_| {}) || order.is_spent());
-    }
-
-    /// Goal: many that come, each with some work, delay one that was there by little. Each has a key of its own.
-    #[test]
-    fn crowd_of_newcomers_gets_no_more_than_one_that_was_there() {
-        let (mut order, honest) = (Order::new(1), Flow::default());
-        order.worked(&honest, None, SLICE_NS / 20);
-        let mut crowd: Vec<_> = (0..2000).map(|_| Flow::default()).collect();
-        let places: Vec<_> = crowd.iter().enumerate().map(|(n, flow)| order.wait(flow, n)).collect();
-        for _ in 0..20 {
-            let (_, mut before) = (order.wait(&honest, usize::MAX), 0);
-            loop {
-                match order.next() {
-                    None => order.renew(),
-                    Some(usize::MAX) => break order.worked(&honest, Some((0, false, 0)), SLICE_NS / 20),
-                    Some(n) => {
-                        order.worked(&crowd[n], Some(places[n]), SLICE_NS);
-                        crowd.push(Flow::default()); // it comes back with another key
-                        before += 1;
-                    }
-                }
+    fn who_does_little_never_waits_longer_than_a_round_however_many_work() {
+        let mut tasks = Tasks::new(flows(101));
+        let honest = tasks.ready.pop_back().unwrap();
+        let little = Duration::from_micros(1);
+        assert!(tasks.poll(honest, little));
+        let mut longest = Duration::ZERO;
+        for slices in 1..1000 {
+            tasks.steps(slices);
+            let asked = tasks.now;
+            while !tasks.poll(honest, little) {
+                let next = tasks.order.renew(tasks.now);
+                tasks.ready.extend(next.into_iter().filter(|next| *next != honest));
             }
-            assert!(before <= 1, "{before}");
+            longest = longest.max(tasks.now - asked);
         }
+        assert!(longest <= little, "{longest:?}");
+    }
+
+    /// Goal: many that come, each with some work, delay one that was there by no more than their one share. Each
+    /// has a key of its own.
+    #[test]
+    fn crowd_of_newcomers_gets_no_more_than_its_share() {
+        let mut tasks = Tasks::new(flows(2001));
+        let honest = tasks.ready.pop_back().unwrap();
+        assert!(tasks.poll(honest, SLICE));
+        tasks.ready.push_front(honest);
+        let mut others = 0;
+        while tasks.had[honest] < 100 {
+            let Some(n) = tasks.step() else { continue };
+            if n != honest {
+                others += 1;
+                tasks.flows[n] = Flow::default(); // it comes back with another key
+            }
+        }
+        assert!(others <= 850, "{others}");
     }
 
     #[test]
     fn many_connections_of_one_flow_get_no_more_than_one() {
         let one = Flow::default();
-        let flows: Vec<_> = (0..50).map(|_| one.clone()).chain([Flow::default()]).collect();
-        let had = work(&mut Order::new(1), &flows, 200 * SLICE_NS);
-        assert!(had[50] >= 60 * SLICE_NS, "{} of {}", had[50] / SLICE_NS, 200);
+        let mut tasks = Tasks::new((0..50).map(|_| one.clone()).chain([Flow::default()]));
+        tasks.steps(200);
+        assert!(tasks.had[50] >= 60, "{} of 200", tasks.had[50]);
     }
 
     #[test]
     fn what_was_done_while_nobody_waited_does_not_count_against_anyone() {
-        let (mut order, busy, other) = (Order::<usize>::new(1), Flow::default(), Flow::default());
+        let mut tasks = Tasks::new(flows(2));
         for _ in 0..1000 {
-            assert!(order.is_free());
-            order.worked(&busy, None, SLICE_NS);
-            order.renew();
+            assert!(tasks.poll(0, SLICE));
+            tasks.now += SLICE; // it is idle for as long
         }
-        let had = work(&mut order, &[busy, other], 100 * SLICE_NS);
-        assert!(had[0].abs_diff(had[1]) <= 2 * SLICE_NS, "{had:?}");
+        tasks.steps(100);
+        assert!(tasks.had[0].abs_diff(tasks.had[1]) <= 4, "{:?}", tasks.had);
     }
 
     #[test]
-    fn one_that_leaves_passes_its_turn_on() {
-        let (mut order, flow) = (Order::new(1), Flow::default());
-        let [first, second, third] = [1, 2, 3].map(|n| order.wait(&flow, n));
-        assert_eq!(order.next(), Some(1));
-        assert_eq!(order.next(), None, "one at a time");
-        order.leave(second);
-        order.leave(first);
-        assert_eq!(order.next(), Some(3));
-        order.worked(&flow, Some(third), 1);
-        assert!(order.is_free());
+    fn work_of_a_sample_counts_for_all_and_one_that_leaves_holds_up_nobody() {
+        let now = Instant::now();
+        let (mut order, [first, second]) = (Order::new(1, now), [(); 2].map(|()| Flow::default()));
+        order.worked(&first, None, (SLICE, 5), now);
+        assert!(order.is_crowded(), "more than a round");
+        let [leaves, stays] = [&first, &second].map(|flow| order.enter(flow, None, &flow.weight, now));
+        assert!(order.begins_to_renew() && !order.begins_to_renew());
+        order.leave(&first, leaves.unwrap());
+        assert_eq!(order.renew(now).len(), 1);
+        assert_eq!(order.enter(&second, stays, &0, now), None);
+        assert!(!order.is_renewing() && !order.is_crowded());
+    }
+
+    #[test]
+    fn who_goes_on_in_a_round_that_others_used_up_keeps_its_place() {
+        let now = Instant::now();
+        let (mut order, [greedy, other]) = (Order::new(1, now), [(); 2].map(|()| Flow::default()));
+        order.worked(&greedy, None, (SLICE, 5), now);
+        let place = order.enter(&other, None, &1, now);
+        assert_eq!(order.renew(now), [1]);
+        order.worked(&greedy, None, (SLICE, 5), now);
+        assert_eq!(order.enter(&other, place, &1, now), place);
+        assert!(order.enter(&greedy, None, &0, now).is_some());
+        assert_eq!(order.renew(now)[0], 1);
+        assert_eq!(order.enter(&other, place, &1, now), None);
     }
 }

@@ -82,6 +82,30 @@ async fn who_asks_little_waits_for_some_slices_of_those_who_ask_much() {
     .await;
 }
 
+/// More than have their handshakes at once.
+const SILENT: usize = 600;
+
+/// Goal: who says nothing takes nothing that others need, and is not closed while there is room.
+#[tokio::test]
+async fn silent_connections_neither_take_places_of_handshakes_nor_give_way_for_them() {
+    over_both(async |security| {
+        let mut listening = Listening::begin(&endpoint(2, Role::Indexer, security));
+        let mut silent = Vec::new();
+        for n in 0..SILENT {
+            silent.push(TcpStream::connect(listening.addr).await.unwrap());
+            if n % 100 == 0 {
+                listening.admits_first(&endpoint(1, Role::Peer, security)).await;
+            }
+        }
+        listening.admits_first(&endpoint(1, Role::Peer, security)).await;
+        let is_open = |stream: &TcpStream| {
+            stream.try_read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+        };
+        assert_eq!(silent.iter().filter(|stream| is_open(stream)).count(), SILENT);
+    })
+    .await;
+}
+
 fn count<T>(events: &mut mpsc::UnboundedReceiver<T>) -> usize {
     std::iter::from_fn(|| events.try_recv().ok()).count()
 }
