@@ -254,6 +254,15 @@ impl Welcome {
                 return;
             }
         };
+        // In a box, so that a silent connection does not take the room of one that is served.
+        Box::pin(self.serve(connection, serve)).await;
+    }
+
+    async fn serve<F, S>(self, connection: Connection, serve: F)
+    where
+        F: Fn(Connection) -> S,
+        S: Future<Output = ()>,
+    {
         let Connection { remote, purpose, .. } = &connection;
         let (node, places) = match purpose {
             Purpose::Control => (remote.node, &self.arrivals.control),

@@ -33,8 +33,7 @@ const GREEDY: u8 = 8;
 const REQUESTS: u64 = 400;
 /// Requests of others that may be answered before an honest one: a slice on its way in, one on its way out, and what those
 /// that have not had anything yet get.
-/// In a debug build, which has slices and no order, it is a quarter of all.
-const BEFORE_MAX: usize = if cfg!(debug_assertions) { 800 } else { 100 };
+const BEFORE_MAX: usize = 100;
 
 fn search(id: u64, text: &str) -> ToIndexer {
     let call = IndexerServiceRequest::Search { name: name(text) };
