@@ -153,7 +153,7 @@ pub(crate) async fn forwarding<'a>(
     let place = match from.forwards.try_acquire() {
         Ok(place) => place,
         Err(_) if from.neighbor.is_some() => return None,
-        Err(_) => timeout_at(until.into(), from.forwards.acquire()).await.ok()?.ok()?,
+        Err(_) => Box::pin(timeout_at(until.into(), from.forwards.acquire())).await.ok()?.ok()?,
     };
     Some((from.forward(place)?, shared.forwards.try_acquire().ok()?))
 }

@@ -75,7 +75,7 @@ impl Neighbor {
             Ok(_) => {
                 let now = Instant::now();
                 let took = now.saturating_duration_since(began);
-                let is_ours = self.is_crowded() || (took > SLOW_FROM && is_busy().await);
+                let is_ours = self.is_crowded() || (took > SLOW_FROM && Box::pin(is_busy()).await);
                 let took = if is_ours { record.usual() } else { took };
                 Judged { is_judged: record.answered(took, now), is_ours: false }
             }
@@ -87,7 +87,7 @@ impl Neighbor {
                 } else {
                     until.saturating_duration_since(began) >= MISSED_FROM
                 };
-                let is_ours = was_busy(until, now) || self.is_crowded() || is_busy().await;
+                let is_ours = was_busy(until, now) || self.is_crowded() || Box::pin(is_busy()).await;
                 let is_ours_alone = is_ours && record.is_good();
                 Judged { is_judged: had_time && record.missed(is_ours, now), is_ours: is_ours_alone }
             }

@@ -41,8 +41,9 @@ use crate::{
 const BACKLOG: u32 = 4096;
 /// Pause after a failed `accept`: the system lacks a resource, often file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Of the descriptors of control connections that are not in use, those that have sent nothing yet take three of four.
-const SILENT_FOURTHS: usize = 3;
+/// Connections that have sent nothing yet take one of this many parts of the descriptors of control connections that are not
+/// in use.
+const SILENT_PARTS: usize = 2;
 
 /// How often a newcomer of this machine looks for a place at least, while all handshakes wait for their turns.
 const CROWDED_PAUSE: Duration = Duration::from_millis(5);
@@ -118,7 +119,7 @@ impl Arrivals {
     /// Connections that may be silent now.
     fn silent_max(&self) -> usize {
         let unused = self.control.max().saturating_sub(self.control.taken());
-        (unused * SILENT_FOURTHS / 4).max(self.handshakes.max())
+        (unused / SILENT_PARTS).max(self.handshakes.max())
     }
 
     /// A place for the handshake of one that has spoken. A node of this machine waits for it: whoever takes all others may be
@@ -139,6 +140,14 @@ impl Arrivals {
                 return Some(place);
             }
             let _ = timeout(CROWDED_PAUSE, self.handshakes.freed()).await;
+        }
+    }
+
+    /// Ends some connections, as the system lacks descriptors: silent ones as long as there are any.
+    fn thin_out(&self) {
+        match self.silent.taken() {
+            0 => self.all().into_iter().for_each(Places::thin_out),
+            taken => self.silent.keep(taken / 2),
         }
     }
 
@@ -198,8 +207,7 @@ impl Listener {
                 Err(error) => {
                     warn!(%error, "cannot accept a connection");
                     if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
-                        self.arrivals.silent.keep(self.arrivals.silent.taken() / 2);
-                        self.arrivals.all().into_iter().for_each(Places::thin_out);
+                        self.arrivals.thin_out();
                     }
                     sleep(ACCEPT_PAUSE).await;
                     continue;

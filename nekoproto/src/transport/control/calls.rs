@@ -19,7 +19,7 @@ use serde::Serialize;
 use slab::Slab;
 use tarpc::{RequestName, client::RpcError, client::stub::Stub, context};
 use tokio::{
-    sync::{Notify, Semaphore},
+    sync::{Notify, Semaphore, SemaphorePermit, TryAcquireError},
     time::timeout_at,
 };
 
@@ -119,30 +119,56 @@ impl<Req: Serialize + RequestName, Resp> Stub for Calls<Req, Resp> {
     type Req = Req;
     type Resp = Resp;
 
-    /// Calls; with [`CALLS_IN_FLIGHT_MAX`] calls in flight, or with many bytes that the other end has yet to read, it
+    /// Calls at once; with [`CALLS_IN_FLIGHT_MAX`] calls in flight, or with many bytes that the other end has yet to read, it
     /// first waits. The deadline of `context` covers the wait.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call.
-    async fn call(&self, context: context::Context, request: Req) -> Result<Resp, RpcError> {
-        let _permit = match self.table.permits.try_acquire() {
-            Ok(permit) => permit,
-            Err(_) => timeout_at(context.deadline.into(), self.table.permits.acquire())
-                .await
-                .map_err(|_| RpcError::DeadlineExceeded)?
-                .map_err(|_| RpcError::Shutdown)?,
-        };
-        let slot = match self.table.stage(context.deadline, &request)? {
-            Some(slot) => slot,
-            None => timeout_at(context.deadline.into(), self.table.stage_later(context.deadline, &request))
-                .await
-                .map_err(|_| RpcError::DeadlineExceeded)??,
-        };
-        PendingResponse { table: &self.table, slot, is_over: false }.await
+    fn call(&self, context: context::Context, request: Req) -> impl Future<Output = Result<Resp, RpcError>> {
+        let table = &*self.table;
+        let begun = table.begin(context.deadline, &request);
+        // What seldom waits does so in a box, so that a call takes little room.
+        let later = matches!(begun, Ok(None)).then(|| Box::pin(table.begin_later(context.deadline, request)));
+        async move {
+            let begun = match later {
+                Some(later) => later.await?,
+                None => begun?.ok_or(RpcError::Shutdown)?,
+            };
+            begun.await
+        }
     }
 }
 
 impl<Resp> Table<Resp> {
+    /// Stages a call; `None` while too many are in flight, or too much is staged.
+    fn begin<Req: Serialize>(
+        &self,
+        deadline: Instant,
+        request: &Req,
+    ) -> Result<Option<PendingResponse<'_, Resp>>, RpcError> {
+        let permit = match self.permits.try_acquire() {
+            Ok(permit) => permit,
+            Err(TryAcquireError::NoPermits) => return Ok(None),
+            Err(TryAcquireError::Closed) => return Err(RpcError::Shutdown),
+        };
+        let slot = self.stage(deadline, request)?;
+        Ok(slot.map(|slot| PendingResponse { table: self, slot, is_over: false, _permit: permit }))
+    }
+
+    /// The same, once there is room; until `deadline`.
+    async fn begin_later<Req: Serialize>(
+        &self,
+        deadline: Instant,
+        request: Req,
+    ) -> Result<PendingResponse<'_, Resp>, RpcError> {
+        let begin = async {
+            let permit = self.permits.acquire().await.map_err(|_| RpcError::Shutdown)?;
+            let slot = self.stage_later(deadline, &request).await?;
+            Ok(PendingResponse { table: self, slot, is_over: false, _permit: permit })
+        };
+        timeout_at(deadline.into(), begin).await.map_err(|_| RpcError::DeadlineExceeded)?
+    }
+
     /// Encodes a request for the driver to send; returns its slot, or `None` while too much is staged.
     fn stage<Req: Serialize>(&self, deadline: Instant, call: &Req) -> Result<Option<usize>, RpcError> {
         let deadline_ms = millis_left(deadline);
@@ -271,6 +297,8 @@ struct PendingResponse<'a, Resp> {
     table: &'a Table<Resp>,
     slot: usize,
     is_over: bool,
+    /// Given back when the response was taken, or is not waited for.
+    _permit: SemaphorePermit<'a>,
 }
 
 impl<Resp> Future for PendingResponse<'_, Resp> {
