@@ -19,10 +19,10 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{runtime::Handle, task::yield_now};
 
 pub(crate) use self::order::Flow;
-use self::order::{Order, Place};
+use self::order::{Order, Place, SCALE};
 
 /// The longest that one connection works in a row.
-const SLICE: Duration = Duration::from_micros(400);
+const SLICE: Duration = Duration::from_micros(400 * SCALE);
 /// Pieces of work before the clock is looked at: most connections have fewer at a time.
 const UNTIMED: u32 = 4;
 /// While nobody waits, one of this many that do few pieces is measured, and counts for all of them. Which one is left to

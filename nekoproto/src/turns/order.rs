@@ -14,20 +14,22 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// A debug build takes this many times as long for each message, and gets as much more time for each.
+pub(super) const SCALE: u64 = if cfg!(debug_assertions) { 10 } else { 1 };
 /// Work of one thread until the runtime looks for new arrivals.
-const ROUND_NS: u64 = 2_000_000;
+const ROUND_NS: u64 = 2_000_000 * SCALE;
 /// What one that waits is expected to take, until it is known.
-const EXPECTED_NS: u64 = 400_000;
+const EXPECTED_NS: u64 = 400_000 * SCALE;
 /// The least that one is expected to take.
-const EXPECTED_MIN_NS: u64 = 5_000;
+const EXPECTED_MIN_NS: u64 = 5_000 * SCALE;
 /// What a flow takes next is expected to be as much as before, of which the last time is one of this many parts.
 const EXPECTED_PARTS: u64 = 4;
 /// The first work of all that are new gets the share of one more than this many others.
 const NEW_WEIGHT: u64 = 7;
 /// How far beyond its share a flow goes on while others wait: who does little never waits.
-const AHEAD_NS: u64 = 100_000;
+const AHEAD_NS: u64 = 100_000 * SCALE;
 /// The most that one piece of work counts: beyond it the thread was taken from this process.
-const COUNTED_NS_MAX: u64 = 1_000_000;
+const COUNTED_NS_MAX: u64 = 1_000_000 * SCALE;
 /// Those who waited get one of this many parts of a round. The rest is for whoever comes and goes first.
 const GRANTED_PARTS: u64 = 2;
 /// Where the work of a round was one of this many parts of its time, all begin anew.
@@ -69,6 +71,16 @@ impl Flow {
         self.shared.tag.store(tag, Relaxed);
     }
 
+    fn expected_ns(&self) -> u64 {
+        self.shared.expected_ns.load(Relaxed)
+    }
+
+    /// Its work took `ns` this time.
+    fn took(&self, ns: u64) {
+        let expected = (self.expected_ns() * (EXPECTED_PARTS - 1) + ns) / EXPECTED_PARTS;
+        self.shared.expected_ns.store(expected.max(EXPECTED_MIN_NS), Relaxed);
+    }
+
     fn counted(&self, ns: u64) -> u64 {
         ns / (1 + self.weight)
     }
@@ -80,6 +92,7 @@ pub(super) struct Place {
     tag: u64,
     number: u64,
     expected_ns: u64,
+    is_new: bool,
 }
 
 /// Those who wait, each with what wakes it.
@@ -196,10 +209,11 @@ impl<W: Clone> Order<W> {
 
     /// A place for the next work of `flow`.
     fn place(&mut self, flow: &Flow) -> Place {
-        let expected_ns = flow.shared.expected_ns.load(Relaxed);
+        let is_new = flow.tag() == 0;
+        let expected_ns = if is_new { self.new.expected_ns() } else { flow.expected_ns() };
         let tag = self.charge(flow, None, expected_ns);
         self.places += 1;
-        Place { tag, number: self.places, expected_ns }
+        Place { tag, number: self.places, expected_ns, is_new }
     }
 
     /// `flow` has worked for `elapsed` until `now`, and so `times` in all, after it had waited at `place`.
@@ -211,8 +225,10 @@ impl<W: Clone> Order<W> {
         now: Instant,
     ) {
         let ns = u64::try_from(elapsed.as_nanos()).map_or(COUNTED_NS_MAX, |ns| ns.min(COUNTED_NS_MAX));
-        let expected = flow.shared.expected_ns.load(Relaxed) * (EXPECTED_PARTS - 1) + ns;
-        flow.shared.expected_ns.store((expected / EXPECTED_PARTS).max(EXPECTED_MIN_NS), Relaxed);
+        flow.took(ns);
+        if place.map_or(flow.tag() == 0, |place| place.is_new) {
+            self.new.took(ns);
+        }
         let all_ns = ns * u64::from(times);
         self.spent_ns += all_ns;
         // What was expected is replaced by what it was.
@@ -255,7 +271,7 @@ mod tests {
 
     use super::*;
 
-    const SLICE: Duration = Duration::from_micros(400);
+    const SLICE: Duration = Duration::from_micros(400 * SCALE);
 
     /// A runtime of one thread, whose tasks always have work.
     struct Tasks {
