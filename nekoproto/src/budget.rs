@@ -5,6 +5,10 @@
 //! next to make room is refused. A node with small needs is served whatever the others do; and as anybody may come with
 //! many keys, those that came first keep a part whatever its size.
 
+mod account;
+#[cfg(test)]
+mod tests;
+
 use std::{
     collections::{HashMap, hash_map::Entry},
     net::IpAddr,
@@ -18,16 +22,13 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+pub use self::account::{Account, Connected, Lease, NoRoom};
 use crate::{turns::Flow, values::NodeId};
 
 /// Bytes of a process, unless told otherwise. With the program itself it stays below 256 MiB.
 pub const BUDGET_DEFAULT: usize = 160 * 1024 * 1024;
 /// The smallest budget: a share of it holds a few frames of the largest size.
 pub const BUDGET_MIN: usize = 16 * 1024 * 1024;
-/// One of this many parts of the budget is the share of one account.
-const ACCOUNT_PARTS: usize = 3;
-/// One of this many parts of the budget is the share of all accounts at one address.
-const SITE_PARTS: usize = 2;
 /// One of this many parts of the budget is taken beyond it while evicted accounts give theirs back.
 const EXCESS_PARTS: usize = 16;
 /// One of this many parts of the budget is kept by the accounts that were opened first.
@@ -100,21 +101,6 @@ impl Drop for Shared {
     }
 }
 
-/// What is kept for one node at one address. Clones are the same account; it ends with the last of them and of its
-/// leases.
-#[derive(Clone, Debug)]
-pub struct Account(Arc<Shared>);
-
-/// A connection of the node of an account, until dropped.
-#[derive(Debug)]
-pub struct Connected(Account);
-
-impl Drop for Connected {
-    fn drop(&mut self) {
-        self.0.0.connections.fetch_sub(1, Relaxed);
-    }
-}
-
 /// When an account makes room for others: the last ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
@@ -127,26 +113,9 @@ enum Rank {
     Gone,
 }
 
-/// Bytes taken from the budget; given back when dropped.
-#[derive(Debug)]
-pub struct Lease {
-    account: Account,
-    bytes: usize,
-}
-
-/// There is no room for it. Nothing was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoRoom {
-    /// The account, or all accounts at its address, would have more than their share.
-    #[error("more than the share of one node")]
-    Share,
-    /// All is taken, and no other account has more.
-    #[error("all that is kept for others is in use")]
-    All,
-}
-
 /// The addresses that count as one: an IPv4 address, a /64 of IPv6. Nodes of this machine are told apart by their keys.
-pub(crate) fn site_of(addr: IpAddr) -> Option<IpAddr> {
+#[must_use]
+pub fn site_of(addr: IpAddr) -> Option<IpAddr> {
     match addr.to_canonical() {
         addr if addr.is_loopback() => None,
         IpAddr::V4(addr) => Some(addr.into()),
@@ -304,249 +273,5 @@ impl Budget {
             over = over.saturating_sub(used);
         }
         true
-    }
-}
-
-impl Account {
-    /// Takes `bytes`.
-    ///
-    /// # Errors
-    /// There is no room for them; nothing is taken.
-    pub fn take(&self, bytes: usize) -> Result<Lease, NoRoom> {
-        self.grow(bytes)?;
-        Ok(Lease { account: self.clone(), bytes })
-    }
-
-    /// Bytes taken.
-    #[must_use]
-    pub fn used(&self) -> usize {
-        self.0.used.load(Relaxed)
-    }
-
-    /// From now on it is evicted only when no other is left: it is of this node itself, or of one that the operator named.
-    pub fn trust(&self) {
-        self.0.is_trusted.store(true, Relaxed);
-    }
-
-    /// What is done for it.
-    pub(crate) fn flow(&self) -> &Flow {
-        &self.0.flow
-    }
-
-    /// Its node has a connection until what is returned is dropped. Without one it makes room before all others.
-    #[must_use]
-    pub fn connected(&self) -> Connected {
-        self.0.connections.fetch_add(1, Relaxed);
-        Connected(self.clone())
-    }
-
-    /// The most that it may take.
-    #[must_use]
-    pub fn share(&self) -> usize {
-        self.0.budget.max / ACCOUNT_PARTS
-    }
-
-    /// Cancelled when it has to give back all it has: its connections end.
-    #[must_use]
-    pub fn evicted(&self) -> &CancellationToken {
-        &self.0.evicted
-    }
-
-    fn grow(&self, bytes: usize) -> Result<(), NoRoom> {
-        let Shared { used, site, budget, .. } = &*self.0;
-        let counters =
-            [Some((used, self.share())), site.as_ref().map(|site| (&site.used, budget.max / SITE_PARTS))];
-        let is_over = counters.into_iter().flatten().fold(false, |is_over, (used, share)| {
-            is_over | (used.fetch_add(bytes, Relaxed).saturating_add(bytes) > share)
-        });
-        let is_full = budget.used.fetch_add(bytes, Relaxed).saturating_add(bytes) > budget.max;
-        let taken = match (is_over, is_full) {
-            (true, _) => Err(NoRoom::Share),
-            (_, true) if !budget.make_room(&self.0) => Err(NoRoom::All),
-            _ => Ok(()),
-        };
-        if taken.is_err() {
-            self.shrink(bytes);
-            budget.refused.fetch_add(1, Relaxed);
-        }
-        taken
-    }
-
-    fn shrink(&self, bytes: usize) {
-        let Shared { used, site, budget, .. } = &*self.0;
-        used.fetch_sub(bytes, Relaxed);
-        if let Some(site) = site {
-            site.used.fetch_sub(bytes, Relaxed);
-        }
-        budget.used.fetch_sub(bytes, Relaxed);
-    }
-}
-
-impl Lease {
-    /// Its bytes.
-    #[must_use]
-    pub const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Takes more, or gives some back.
-    ///
-    /// # Errors
-    /// There is no room for more; it stays as it is.
-    pub fn resize(&mut self, bytes: usize) -> Result<(), NoRoom> {
-        match bytes.checked_sub(self.bytes) {
-            Some(more) => self.account.grow(more)?,
-            None => self.account.shrink(self.bytes - bytes),
-        }
-        self.bytes = bytes;
-        Ok(())
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.account.shrink(self.bytes);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::identity::Identity;
-
-    const MIB: usize = 1024 * 1024;
-
-    fn node(n: u16) -> NodeId {
-        let mut seed = [0; 32];
-        seed[..2].copy_from_slice(&n.to_le_bytes());
-        Identity::from_seed(&seed).id()
-    }
-
-    fn ip(text: &str) -> IpAddr {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn one_account_takes_its_share_and_gives_it_back() {
-        let budget = Budget::new(48 * MIB);
-        let account = budget.account(ip("127.0.0.1"), node(1));
-        let mut lease = account.take(16 * MIB).unwrap();
-        assert_eq!(account.take(1).unwrap_err(), NoRoom::Share);
-        assert_eq!(budget.account(ip("127.0.0.1"), node(1)).used(), 16 * MIB, "the same account");
-        lease.resize(MIB).unwrap();
-        assert!(lease.resize(16 * MIB + 1).is_err());
-        assert_eq!((lease.bytes(), budget.used(), budget.refused()), (MIB, MIB, 2));
-        drop(lease);
-        drop(account);
-        assert_eq!(budget.used(), 0);
-        assert!(budget.accounts.lock().is_empty() && budget.sites.lock().is_empty());
-    }
-
-    #[test]
-    fn many_keys_at_one_address_share_one_share() {
-        let budget = Budget::new(48 * MIB);
-        let take = |n, addr| budget.account(ip(addr), node(n)).take(10 * MIB);
-        let (_first, _second) = (take(1, "192.0.2.1").unwrap(), take(2, "192.0.2.1").unwrap());
-        assert_eq!(take(3, "192.0.2.1").unwrap_err(), NoRoom::Share);
-        let _other = take(3, "192.0.2.2").unwrap();
-        assert_eq!(site_of(ip("2001:db8::1:2:3:4")), site_of(ip("2001:db8::9")), "a /64 is one");
-        assert_eq!(site_of(ip("::ffff:192.0.2.1")), site_of(ip("192.0.2.1")));
-        assert_eq!(site_of(ip("::1")), None);
-    }
-
-    #[test]
-    fn the_largest_makes_room_for_all_others() {
-        let budget = Budget::new(48 * MIB);
-        let local = |n| budget.account(ip("127.0.0.1"), node(n));
-        let greedy: Vec<Lease> =
-            (0..4).map(|n| local(n).take((11 + usize::from(n % 2)) * MIB).unwrap()).collect();
-        let honest = local(9);
-        let lease = honest.take(3 * MIB).unwrap();
-        assert_eq!(budget.evicted(), 1);
-        assert_eq!(greedy.iter().filter(|lease| lease.account.evicted().is_cancelled()).count(), 1);
-        assert!(!honest.evicted().is_cancelled());
-        let again = local(9).take(MIB).unwrap();
-        assert_eq!(budget.evicted(), 1, "what was evicted is not evicted again while it goes");
-        drop((lease, again, greedy, honest));
-        assert_eq!(budget.used(), 0);
-        assert!(budget.accounts.lock().is_empty());
-    }
-
-    #[test]
-    fn a_trusted_account_stays_while_others_can_make_room() {
-        let budget = Budget::new(16 * MIB);
-        let local = |n| budget.account(ip("::1"), node(n));
-        let trusted = local(0);
-        trusted.trust();
-        let _kept = trusted.take(5 * MIB).unwrap();
-        let _others: Vec<_> = (1..=11).map(|n| local(n).take(MIB).unwrap()).collect();
-        let _more = local(12).take(MIB / 2).unwrap();
-        assert!(!trusted.evicted().is_cancelled() && budget.evicted() == 1);
-    }
-
-    /// Goal: many keys that come late, each with less than an honest node has, do not throw it out; what nodes left behind
-    /// goes before anything else.
-    #[test]
-    fn who_left_makes_room_first_and_who_came_first_last() {
-        let budget = Budget::new(48 * MIB);
-        let local = |n| budget.account(ip("127.0.0.1"), node(n));
-        let is_evicted = |account: &Account| account.evicted().is_cancelled();
-        let (honest, late) = (local(0), local(1000));
-        let (_first, gone) = (honest.connected(), local(1));
-        let _kept = honest.take(8 * MIB).unwrap();
-        let mut leases = vec![gone.take(4 * MIB).unwrap()];
-        let mut open = Vec::new();
-        for n in 2..200 {
-            let rogue = local(n);
-            open.push(rogue.connected());
-            leases.retain(|lease| !is_evicted(&lease.account));
-            leases.extend(rogue.take(MIB)); // who comes last of many alike is refused
-            assert_eq!(is_evicted(&gone), budget.evicted() > 0, "it goes first");
-        }
-        assert!(!is_evicted(&honest) && is_evicted(&gone));
-        let _late = late.connected();
-        let _few = late.take(MIB / 2).unwrap();
-        assert!(!is_evicted(&late), "small ones stay");
-        open.clear();
-        let more = honest.take(MIB).unwrap();
-        assert!(!is_evicted(&honest) && !is_evicted(&late));
-        drop(more);
-    }
-
-    /// Goal: the last clone of an evicted account may be dropped while its successor is made.
-    #[test]
-    fn an_account_made_anew_while_the_evicted_one_goes_locks_nobody_out() {
-        let budget = Budget::new(0);
-        let (send, receive) = std::sync::mpsc::sync_channel::<Account>(1);
-        let (done, is_done) = std::sync::mpsc::channel();
-        let own = Arc::clone(&budget);
-        std::thread::spawn(move || {
-            for _ in 0..20_000 {
-                let account = own.account(ip("127.0.0.1"), node(1));
-                account.evicted().cancel();
-                let _ = send.send(account); // dropped there, while the next one is made here
-            }
-            let _ = done.send(());
-        });
-        std::thread::spawn(move || receive.into_iter().for_each(drop));
-        is_done.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
-    }
-
-    #[test]
-    fn the_largest_itself_is_refused() {
-        let budget = Budget::new(16 * MIB);
-        let local = |n: u16| budget.account(ip("::1"), node(n));
-        let _small: Vec<Lease> = (0..48).map(|n| local(n).take(MIB / 4).unwrap()).collect();
-        let greedy = local(99);
-        let _most = greedy.take(4 * MIB).unwrap();
-        assert_eq!(greedy.take(MIB).unwrap_err(), NoRoom::All);
-        assert_eq!((budget.evicted(), greedy.used()), (0, 4 * MIB));
-        assert_eq!(
-            greedy.0.refused.load(Relaxed),
-            REFUSED_IN_A_ROW,
-            "and further ones cost no look at the others"
-        );
-        assert_eq!(greedy.take(MIB).unwrap_err(), NoRoom::All);
-        assert_eq!(greedy.0.refused.load(Relaxed), REFUSED_IN_A_ROW - 1);
     }
 }

@@ -1,8 +1,9 @@
-//! Records and places, also under simulation.
+//! Judgements, also under simulation.
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use super::*;
+use crate::state::standing::{Stalls, standing_of};
 
 const FAST: Duration = Duration::from_micros(300);
 
@@ -206,67 +207,5 @@ fn few_queries_wait_for_a_guest_in_vain_and_a_good_one_is_asked() {
             true => assert!(asked > 40_000, "seed {seed}: {misses} {asked}"),
             false => assert!(in_vain < 60, "seed {seed}: {misses} {in_vain}"),
         }
-    }
-}
-
-fn addr(n: u8) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, n], 7707))
-}
-
-#[test]
-fn addresses_of_one_host_are_one_group_and_loopback_is_none() {
-    let group = |text: &str| group(text.parse().unwrap());
-    assert_eq!(group("2001:db8::1"), group("2001:db8::ffff:1:2:3"));
-    assert_ne!(group("2001:db8::1"), group("2001:db8:0:1::1"));
-    assert_eq!(group("::ffff:192.0.2.1"), group("192.0.2.1"));
-    assert_ne!(group("192.0.2.1"), group("192.0.2.2"));
-    assert_eq!((group("127.0.0.1"), group("::1")), (None, None));
-}
-
-#[test]
-fn one_address_takes_its_share_of_the_places_and_its_newcomers_only_its_own() {
-    let now = Instant::now();
-    let seated = |who, addr| Seated { who, addr, since: now, worth: Worth::Unproven };
-    let mut all: Vec<_> = (0..GUESTS_OF_GROUP_MAX).map(|who| seated(who, addr(1))).collect();
-    all.insert(0, seated(999, addr(2)));
-    assert_eq!(place_for(&all, addr(1)), Place::Of(0));
-    assert_eq!(place_for(&all, addr(2)), Place::Free);
-}
-
-/// Goal: whoever takes all places, an honest newcomer gets one, and keeps it once it has proved itself and found
-/// something. Method: rogue guests of random worth come all the time.
-#[test]
-fn an_honest_guest_gets_a_place_and_keeps_it_whoever_comes() {
-    for seed in 0..20 {
-        let mut rng = StdRng::seed_from_u64(seed);
-        let now = Instant::now();
-        let at = |ms: u64| now + Duration::from_millis(ms);
-        let local = SocketAddr::from(([127, 0, 0, 1], 1));
-        let mut seated: Vec<Seated<u32>> = Vec::new();
-        let come = |seated: &mut Vec<Seated<u32>>, who, worth, since| {
-            match place_for(seated, local) {
-                Place::Free => {}
-                Place::Of(least) => seated.retain(|one| one.who != least),
-                Place::None => return false,
-            }
-            seated.push(Seated { who, addr: local, since, worth });
-            assert!(seated.len() <= GUESTS_MAX);
-            true
-        };
-        for who in 1..=1000 {
-            let worth = if rng.random_bool(0.5) { Worth::Unproven } else { Worth::Idle };
-            come(&mut seated, who, worth, at(who.into()));
-        }
-        assert!(come(&mut seated, 0, Worth::Proving, at(1001)), "seed {seed}");
-        for who in 1001..1100 {
-            come(&mut seated, who, Worth::Proving, at(1 + u64::from(who)));
-        }
-        let honest = seated.iter_mut().find(|one| one.who == 0);
-        let honest = honest.unwrap_or_else(|| panic!("seed {seed}: no time to prove itself"));
-        honest.worth = Worth::Kept;
-        for who in 1100..3000 {
-            come(&mut seated, who, Worth::Proving, at(2 + u64::from(who)));
-        }
-        assert!(seated.iter().any(|one| one.who == 0), "seed {seed}");
     }
 }

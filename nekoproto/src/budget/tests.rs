@@ -1,0 +1,150 @@
+//! Shares, evictions, and who makes room.
+
+use super::*;
+use crate::identity::Identity;
+
+const MIB: usize = 1024 * 1024;
+
+fn node(n: u16) -> NodeId {
+    let mut seed = [0; 32];
+    seed[..2].copy_from_slice(&n.to_le_bytes());
+    Identity::from_seed(&seed).id()
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+#[test]
+fn one_account_takes_its_share_and_gives_it_back() {
+    let budget = Budget::new(48 * MIB);
+    let account = budget.account(ip("127.0.0.1"), node(1));
+    let mut lease = account.take(16 * MIB).unwrap();
+    assert_eq!(account.take(1).unwrap_err(), NoRoom::Share);
+    assert_eq!(budget.account(ip("127.0.0.1"), node(1)).used(), 16 * MIB, "the same account");
+    lease.resize(MIB).unwrap();
+    assert!(lease.resize(16 * MIB + 1).is_err());
+    assert_eq!((lease.bytes(), budget.used(), budget.refused()), (MIB, MIB, 2));
+    drop(lease);
+    drop(account);
+    assert_eq!(budget.used(), 0);
+    assert!(budget.accounts.lock().is_empty() && budget.sites.lock().is_empty());
+}
+
+#[test]
+fn many_keys_at_one_address_share_one_share() {
+    let budget = Budget::new(48 * MIB);
+    let take = |n, addr| budget.account(ip(addr), node(n)).take(10 * MIB);
+    let (_first, _second) = (take(1, "192.0.2.1").unwrap(), take(2, "192.0.2.1").unwrap());
+    assert_eq!(take(3, "192.0.2.1").unwrap_err(), NoRoom::Share);
+    let _other = take(3, "192.0.2.2").unwrap();
+    assert_eq!(site_of(ip("2001:db8::1:2:3:4")), site_of(ip("2001:db8::9")), "a /64 is one");
+    assert_eq!(site_of(ip("::ffff:192.0.2.1")), site_of(ip("192.0.2.1")));
+    assert_eq!(site_of(ip("::1")), None);
+}
+
+#[test]
+fn the_largest_makes_room_for_all_others() {
+    let budget = Budget::new(48 * MIB);
+    let local = |n| budget.account(ip("127.0.0.1"), node(n));
+    let greedy: Vec<Lease> =
+        (0..4).map(|n| local(n).take((11 + usize::from(n % 2)) * MIB).unwrap()).collect();
+    let honest = local(9);
+    let lease = honest.take(3 * MIB).unwrap();
+    assert_eq!(budget.evicted(), 1);
+    assert_eq!(greedy.iter().filter(|lease| lease.account.evicted().is_cancelled()).count(), 1);
+    assert!(!honest.evicted().is_cancelled());
+    let again = local(9).take(MIB).unwrap();
+    assert_eq!(budget.evicted(), 1, "what was evicted is not evicted again while it goes");
+    drop((lease, again, greedy, honest));
+    assert_eq!(budget.used(), 0);
+    assert!(budget.accounts.lock().is_empty());
+}
+
+#[test]
+fn a_trusted_account_stays_while_others_can_make_room() {
+    let budget = Budget::new(16 * MIB);
+    let local = |n| budget.account(ip("::1"), node(n));
+    let trusted = local(0);
+    trusted.trust();
+    let _kept = trusted.take(5 * MIB).unwrap();
+    let _others: Vec<_> = (1..=11).map(|n| local(n).take(MIB).unwrap()).collect();
+    let _more = local(12).take(MIB / 2).unwrap();
+    assert!(!trusted.evicted().is_cancelled() && budget.evicted() == 1);
+}
+
+/// Goal: many keys that come late, each with less than an honest node has, do not throw it out; what nodes left behind
+/// goes before anything else.
+#[test]
+fn who_left_makes_room_first_and_who_came_first_last() {
+    let budget = Budget::new(48 * MIB);
+    let local = |n| budget.account(ip("127.0.0.1"), node(n));
+    let is_evicted = |account: &Account| account.evicted().is_cancelled();
+    let (honest, late) = (local(0), local(1000));
+    let (_first, gone) = (honest.connected(), local(1));
+    let _kept = honest.take(8 * MIB).unwrap();
+    let mut leases = vec![gone.take(4 * MIB).unwrap()];
+    let mut open = Vec::new();
+    for n in 2..200 {
+        let rogue = local(n);
+        open.push(rogue.connected());
+        leases.retain(|lease| !is_evicted(&lease.account));
+        leases.extend(rogue.take(MIB)); // who comes last of many alike is refused
+        assert_eq!(is_evicted(&gone), budget.evicted() > 0, "it goes first");
+    }
+    assert!(!is_evicted(&honest) && is_evicted(&gone));
+    let _late = late.connected();
+    let _few = late.take(MIB / 2).unwrap();
+    assert!(!is_evicted(&late), "small ones stay");
+    open.clear();
+    let more = honest.take(MIB).unwrap();
+    assert!(!is_evicted(&honest) && !is_evicted(&late));
+    drop(more);
+}
+
+/// Goal: the last clone of an evicted account may be dropped while its successor is made.
+#[test]
+fn an_account_made_anew_while_the_evicted_one_goes_locks_nobody_out() {
+    let budget = Budget::new(0);
+    let (send, receive) = std::sync::mpsc::sync_channel::<Account>(1);
+    let (done, is_done) = std::sync::mpsc::channel();
+    let own = Arc::clone(&budget);
+    std::thread::spawn(move || {
+        for _ in 0..20_000 {
+            let account = own.account(ip("127.0.0.1"), node(1));
+            account.evicted().cancel();
+            let _ = send.send(account); // dropped there, while the next one is made here
+        }
+        let _ = done.send(());
+    });
+    std::thread::spawn(move || receive.into_iter().for_each(drop));
+    is_done.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+}
+
+#[test]
+fn the_largest_itself_is_refused() {
+    let budget = Budget::new(16 * MIB);
+    let local = |n: u16| budget.account(ip("::1"), node(n));
+    let _small: Vec<Lease> = (0..48).map(|n| local(n).take(MIB / 4).unwrap()).collect();
+    let greedy = local(99);
+    let _most = greedy.take(4 * MIB).unwrap();
+    assert_eq!(greedy.take(MIB).unwrap_err(), NoRoom::All);
+    assert_eq!((budget.evicted(), greedy.used()), (0, 4 * MIB));
+    assert_eq!(
+        greedy.0.refused.load(Relaxed),
+        REFUSED_IN_A_ROW,
+        "and further ones cost no look at the others"
+    );
+    assert_eq!(greedy.take(MIB).unwrap_err(), NoRoom::All);
+    assert_eq!(greedy.0.refused.load(Relaxed), REFUSED_IN_A_ROW - 1);
+}
+
+#[test]
+fn addresses_of_one_host_are_one_site_and_loopback_is_none() {
+    let site = |text: &str| site_of(text.parse().unwrap());
+    assert_eq!(site("2001:db8::1"), site("2001:db8::ffff:1:2:3"));
+    assert_ne!(site("2001:db8::1"), site("2001:db8:0:1::1"));
+    assert_eq!(site("::ffff:192.0.2.1"), site("192.0.2.1"));
+    assert_ne!(site("192.0.2.1"), site("192.0.2.2"));
+    assert_eq!((site("127.0.0.1"), site("::1")), (None, None));
+}
