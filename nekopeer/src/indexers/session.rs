@@ -1,4 +1,7 @@
-//! The session with one indexer: connects, registers offers, renews the lease, and reconnects.
+//! The session with one indexer: connects and reconnects, and tells whether it answers. What is registered there is for
+//! [`registering`].
+
+mod registering;
 
 use std::{
     net::SocketAddr,
@@ -10,8 +13,8 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, IndexerAddr, IndexerServiceClient, InvalidateRequest, LeaseReply, List, MsgId, Names, NodeId,
-    PeerService, Records, Refusal, RegisterRequest, VerifiedRecord,
+    IndexerAddr, IndexerServiceClient, InvalidateRequest, List, MsgId, NodeId, PeerService, Records, Refusal,
+    VerifiedRecord,
     limits::BATCH_MAX,
     transport::{Connection, Endpoint, Link, LinkState, call_within, control},
 };
@@ -21,14 +24,12 @@ use tokio::{
     sync::{Notify, watch},
     time::{sleep, sleep_until, timeout},
 };
-use tracing::{debug, warn};
 
-use super::{SearchError, introduction::Introduction, refresh};
+use super::SearchError;
 use crate::{
-    library::{Library, events::Event},
+    library::Library,
     serve::control::PeerControl,
-    state::registrations::{Batch, Generation, IndexerIndex, Kind, Registrations},
-    storage::catalogue::{CatalogueError, PageStart},
+    state::registrations::{Generation, IndexerIndex, Registrations},
 };
 
 /// Time limit for a reply to a registration or a renewal.
@@ -39,10 +40,6 @@ const HANGS_AFTER: Duration = Duration::from_secs(1);
 const STILL_HANGS_AFTER: Duration = Duration::from_millis(100);
 /// Time without an answer to a search after which an indexer is asked for a sign of life.
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// The lease is renewed after 1/`RENEW_AT` of it.
-const RENEW_AT: u32 = 3;
-/// Number of versions told that are stored at once: each time waits for the disk.
-const NOTED_MAX: usize = 4096;
 /// Assumed lease until the indexer grants one.
 const LEASE_FIRST: Duration = Duration::from_secs(1);
 
@@ -268,251 +265,5 @@ impl Session {
             LinkState::Connecting => "it does not answer".to_owned(),
             LinkState::Up { .. } => "it just came back".to_owned(),
         }
-    }
-}
-
-impl Worker {
-    /// Runs the session until the peer stops.
-    async fn run(&self) {
-        let mut state = self.link.watch();
-        let mut told_away = false;
-        loop {
-            let now = state.borrow_and_update().clone();
-            match now {
-                LinkState::Up { client, remote } => {
-                    told_away = false;
-                    self.library.tell(Event::Connected(self.link.addr()));
-                    self.library.wake();
-                    tokio::select! {
-                        changed = state.changed() => {
-                            self.registrations.lock().disconnected(self.index);
-                            self.told.send_replace(());
-                            match changed {
-                                Ok(()) => continue, // reconnected
-                                Err(_) => return, // the peer stops
-                            }
-                        }
-                        () = self.keep_registered(&client, remote.reaches_us_at) => {}
-                    }
-                }
-                LinkState::Down(why) if !told_away => {
-                    told_away = true;
-                    self.library.tell(Event::Away { indexer: self.link.addr(), why: why.to_string() });
-                }
-                LinkState::Down(_) | LinkState::Connecting => {}
-            }
-            if state.changed().await.is_err() {
-                return;
-            }
-        }
-    }
-
-    /// Registers everything, then each change, and renews the lease; registers everything again if the
-    /// indexer lost it.
-    async fn keep_registered(&self, client: &IndexerServiceClient, at: Option<SocketAddr>) {
-        if !self.library.is_serving {
-            return;
-        }
-        self.is_unreachable.store(false, Ordering::Relaxed);
-        self.registrations.lock().connected(self.index);
-        let (mut introduction, mut are_clocks_apart) = (Introduction::new(&self.endpoint, at), false);
-        loop {
-            self.look_at_files().await;
-            let (mut is_first, mut renewed_at) = (true, Instant::now());
-            loop {
-                let told = match self.introduced(client, &mut introduction).await {
-                    Ok(()) => self.tell_changes(client).await,
-                    refused => refused,
-                };
-                let told = match told {
-                    Ok(()) if is_first => self.all_registered(client).await.map(|()| is_first = false),
-                    told => told,
-                };
-                match told {
-                    Ok(()) => are_clocks_apart = false,
-                    Err(SessionError::Refused(why @ Refusal::ClocksApart)) => {
-                        if !std::mem::replace(&mut are_clocks_apart, true) {
-                            self.is_unreachable.store(true, Ordering::Relaxed);
-                            self.told.send_replace(());
-                            warn!(indexer = %self.link.addr(), %why, "the indexer lists nothing of this peer");
-                            self.library
-                                .tell(Event::Away { indexer: self.link.addr(), why: why.to_string() });
-                        }
-                    }
-                    Err(SessionError::Refused(Refusal::NotListening)) => {
-                        self.is_unreachable.store(true, Ordering::Relaxed);
-                        self.registrations.lock().disconnected(self.index); // it is told nothing more
-                        self.told.send_replace(());
-                        self.library.tell(Event::NotListed(self.link.addr()));
-                        return;
-                    }
-                    Err(error) if is_first => {
-                        warn!(indexer = %self.link.addr(), %error, "cannot register");
-                    }
-                    Err(error) => debug!(indexer = %self.link.addr(), %error, "an indexer is told later"),
-                }
-                let lease = Duration::from_millis(self.lease_ms.load(Ordering::Relaxed));
-                tokio::select! {
-                    () = self.changed.notified() => {}
-                    () = sleep_until((renewed_at + lease / RENEW_AT).into()) => {
-                        if !self.renew(client).await {
-                            self.registrations.lock().lost_track(self.index);
-                            break;
-                        }
-                        renewed_at = Instant::now();
-                    }
-                }
-            }
-        }
-    }
-
-    /// States where this peer can be reached, when the session begins and before the last statement expires.
-    async fn introduced(
-        &self,
-        client: &IndexerServiceClient,
-        introduction: &mut Introduction,
-    ) -> Result<(), SessionError> {
-        while let Some(reach) = introduction.due() {
-            let call = client.introduce(call_within(ANSWER_WITHIN), reach.into_signed());
-            let taken = self.answer(call).await?;
-            introduction.taken(taken)?;
-            self.is_unreachable.store(false, Ordering::Relaxed);
-        }
-        introduction.check()?;
-        Ok(())
-    }
-
-    /// Updates the offers from the files on disk.
-    async fn look_at_files(&self) {
-        let registrations = Arc::clone(&self.registrations);
-        let look = move |library: &Arc<Library>| {
-            let files = library.catalogue.len()?;
-            registrations.lock().reserve(files);
-            let mut start = Some(PageStart::default());
-            while let Some(from) = start {
-                let (found, next) = library.offered(&from)?;
-                refresh(library, &registrations, found);
-                start = next;
-            }
-            Ok::<(), CatalogueError>(())
-        };
-        if let Err(error) = self.library.blocking(look).await {
-            tracing::error!(%error, "not all files are offered");
-        }
-    }
-
-    /// Registers all changes that the indexer has not acknowledged.
-    async fn tell_changes(&self, client: &IndexerServiceClient) -> Result<(), SessionError> {
-        loop {
-            let (registrations, index, addr) =
-                (Arc::clone(&self.registrations), self.index, self.link.addr());
-            let next = move |library: &Arc<Library>| {
-                let held = |name: &FileName| Some(library.catalogue.get(name)?.record.clone());
-                let is_news = |record: &VerifiedRecord| library.catalogue.is_news_to(addr, record);
-                registrations.lock().next(index, BATCH_MAX, held, is_news)
-            };
-            let Some(batch) = self.library.blocking(next).await else { break };
-            let told = self.tell(client, &batch).await;
-            match told {
-                Ok(()) => self.registrations.lock().done(self.index),
-                Err(_) => self.registrations.lock().failed(self.index, batch),
-            }
-            self.told.send_replace(());
-            if self.library.catalogue.unsaved() >= NOTED_MAX {
-                self.save_told().await;
-            }
-            told?;
-        }
-        self.told.send_replace(());
-        self.save_told().await;
-        let files = self.unlisted.swap(0, Ordering::Relaxed);
-        if files > 0 {
-            let indexer = self.link.addr();
-            warn!(%indexer, files, "the indexer has no room for all names: it needs a larger --memory");
-            self.library.tell(Event::Full { indexer, files });
-        }
-        Ok(())
-    }
-
-    async fn save_told(&self) {
-        if self.library.catalogue.unsaved() == 0 {
-            return;
-        }
-        if let Err(error) = self.library.blocking(|library| library.catalogue.save_told()).await {
-            warn!(%error, "cannot store what an indexer was told"); // it is told once more after a restart
-        }
-    }
-
-    /// Waits for the answer to a call of the indexer.
-    async fn answer<T>(
-        &self,
-        call: impl Future<Output = Result<Result<T, Refusal>, RpcError>>,
-    ) -> Result<T, SessionError> {
-        *self.asked_at.lock() = Some(Instant::now());
-        scopeguard::defer! { *self.asked_at.lock() = None }
-        Ok(call.await??)
-    }
-
-    async fn tell(&self, client: &IndexerServiceClient, batch: &Batch) -> Result<(), SessionError> {
-        if !batch.withdraw.is_empty() {
-            let names = Names::first_of(batch.withdraw.iter().cloned());
-            self.answer(client.deregister(call_within(ANSWER_WITHIN), names)).await?;
-            self.registrations.lock().withdrawn(self.index, &batch.withdraw);
-        }
-        let kinds = [(Kind::Held, &batch.held), (Kind::News, &batch.news), (Kind::Partial, &batch.partial)];
-        for (kind, records) in kinds.into_iter().filter(|(_, records)| !records.is_empty()) {
-            let request = RegisterRequest {
-                records: Records::first_of(records.iter().map(VerifiedRecord::to_signed)),
-                announce: kind == Kind::News,
-                partial: kind == Kind::Partial,
-            };
-            let reply = self.answer(client.register(call_within(ANSWER_WITHIN), request)).await?;
-            self.note_lease(reply.lease);
-            let indexer = self.link.addr();
-            self.unlisted.fetch_add(reply.unlisted.len(), Ordering::Relaxed);
-            let verifier = &self.library.verifier;
-            let newer = reply.newer.into_iter().filter_map(|record| verifier.verify(record).ok());
-            let newer: Vec<VerifiedRecord> = newer.collect();
-            let listed =
-                self.registrations.lock().registered(self.index, kind, records, &newer, &reply.unlisted);
-            if kind != Kind::Partial {
-                self.library.note_listed(indexer, &listed, &self.all);
-            }
-            self.library.learn(newer).await; // a failure was sent as an event
-        }
-        Ok(())
-    }
-
-    /// Reports that everything is registered. If there was nothing to register, asks for the lease first.
-    async fn all_registered(&self, client: &IndexerServiceClient) -> Result<(), SessionError> {
-        let files = self.registrations.lock().counted(self.index);
-        if files == 0 {
-            let lease = self.answer(client.renew(call_within(ANSWER_WITHIN))).await?;
-            self.note_lease(lease);
-        }
-        self.library.tell(Event::Registered { indexer: self.link.addr(), files });
-        Ok(())
-    }
-
-    /// Renews the lease; false if everything must be registered again.
-    async fn renew(&self, client: &IndexerServiceClient) -> bool {
-        match self.answer(client.renew(call_within(ANSWER_WITHIN))).await {
-            Ok(lease) => {
-                self.note_lease(lease);
-                self.registrations.lock().is_all(self.index, lease.names as usize)
-            }
-            Err(SessionError::Refused(error)) => {
-                debug!(%error, "renewal refused");
-                false
-            }
-            Err(error) => {
-                debug!(%error, "renewal failed");
-                true // a broken connection shows at the link
-            }
-        }
-    }
-
-    fn note_lease(&self, lease: LeaseReply) {
-        self.lease_ms.store(u64::from(lease.lease_ms).max(1), Ordering::Relaxed);
     }
 }

@@ -30,10 +30,10 @@ type ToIndexer = Envelope<IndexerServiceRequest, PeerServiceResponse>;
 
 /// Nodes that keep an indexer busy, and the requests that each sends at once.
 const GREEDY: u8 = 8;
-const REQUESTS: u64 = 400;
+const REQUESTS: u64 = if cfg!(debug_assertions) { 100 } else { 400 };
 /// Requests of others that may be answered before an honest one: a round on its way in, one on its way out, and what those
 /// that have not had anything yet get.
-const BEFORE_MAX: usize = 200;
+const BEFORE_MAX: usize = 100;
 
 fn search(id: u64, text: &str) -> ToIndexer {
     let call = IndexerServiceRequest::Search { name: name(text) };

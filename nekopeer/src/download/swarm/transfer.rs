@@ -1,9 +1,10 @@
 //! The state that the threads of one download share.
 
+mod sources;
+
 use std::{
     collections::{HashMap, HashSet},
     net::SocketAddr,
-    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicU32, AtomicU64, Ordering},
@@ -12,14 +13,12 @@ use std::{
 };
 
 use nekoproto::{
-    Holder, NodeId, VerifiedRecord,
+    NodeId, VerifiedRecord,
     transport::{Endpoint, HangUp},
 };
 use parking_lot::{Condvar, Mutex};
 use tokio_util::sync::CancellationToken;
-use tracing::debug;
 
-use super::source::{FetchError, Source};
 use crate::{
     content::bitfield::Bitfield,
     download::{
@@ -27,7 +26,7 @@ use crate::{
         file::{assembly::Assembly, reuse::LocalChunks},
     },
     library::counters::Counters,
-    state::schedule::{Availability, Next, Order, Schedule, StreamId},
+    state::schedule::{Next, Order, Schedule, StreamId},
     storage::StoreError,
     util::{
         progress::{Mark, Progress},
@@ -244,102 +243,6 @@ impl Transfer {
     fn fail(&self, error: StoreError) {
         self.state.lock().failure.get_or_insert(error);
         self.end();
-    }
-
-    /// Adds a source.
-    pub(super) fn offers(&self, holder: &Holder) {
-        let chunks = self.assembly.manifest().chunks().len();
-        let offer = if holder.partial {
-            Availability::Some(Bitfield::with_capacity(chunks))
-        } else {
-            Availability::All
-        };
-        let mut state = self.state.lock();
-        state.addrs.insert((holder.node, holder.addr));
-        state.schedule.offers(holder.node, offer);
-    }
-
-    /// Updates the availability of a source.
-    pub(super) fn offers_now(&self, node: NodeId, offer: Availability) {
-        self.state.lock().schedule.offers(node, offer);
-        self.changed.notify_all();
-    }
-
-    pub(super) fn is_banned(&self, node: NodeId) -> bool {
-        self.state.lock().report.corrupt_sources.contains(&node)
-    }
-
-    /// Allows sources that failed to be asked again. Corrupt sources stay banned.
-    pub(super) fn forgive(&self) {
-        let mut state = self.state.lock();
-        let State { schedule, report, .. } = &mut *state;
-        schedule.forgive(|source| !report.corrupt_sources.contains(&source));
-    }
-
-    /// Notes a further address of a source that is known.
-    pub(super) fn is_also_at(&self, holder: &Holder) {
-        let mut state = self.state.lock();
-        if state.addrs.insert((holder.node, holder.addr)) {
-            state.elsewhere.entry(holder.node).or_default().push(holder.addr);
-        }
-    }
-
-    /// Another address of `holder`, which cannot be reached where it was tried; each is named once.
-    pub(super) fn elsewhere(&self, holder: &Holder) -> Option<Holder> {
-        let addr = self.state.lock().elsewhere.get_mut(&holder.node)?.pop()?;
-        Some(Holder { addr, ..*holder })
-    }
-
-    /// Records a source's failure; returns whether to ask it no more.
-    pub(super) fn source_failed(&self, holder: &Holder, error: &FetchError) -> bool {
-        debug!(source = %holder.node.short(), %error, "a source failed");
-        let struck_out = {
-            let mut state = self.state.lock();
-            let why = || format!("source {} at {}: {error}", holder.node.short(), holder.addr);
-            // An address is left alone because of what failed before: that tells more.
-            if state.report.last_failure.is_none() || !error.follows_from_others() {
-                state.report.last_failure = Some(why());
-            }
-            if error.is_corrupt() {
-                state.report.corrupt_sources.insert(holder.node);
-            }
-            if error.is_final() {
-                state.schedule.ban(holder.node);
-            }
-            // A busy source is dropped without a strike; a later search finds it again.
-            error.is_final() || error.is_busy() || state.schedule.strike(holder.node)
-        };
-        self.changed.notify_all();
-        struck_out
-    }
-
-    /// Registers an open connection to `node`; `None` if the download has ended.
-    pub(super) fn opened(&self, node: NodeId, source: &Source) -> Option<StreamId> {
-        let stream = self.streams.fetch_add(1, Ordering::Relaxed);
-        let now = self.now();
-        let mut state = self.state.lock();
-        if state.ended {
-            return None;
-        }
-        state.schedule.opened(stream, node, source.round_trips(), now);
-        state.open.insert(stream, source.hang_up());
-        Some(stream)
-    }
-
-    /// The source refused these chunks: they are leased to others, or asked for later.
-    pub(super) fn refused(&self, stream: StreamId, run: Range<usize>) {
-        self.state.lock().schedule.refused(stream, run);
-        self.changed.notify_all();
-    }
-
-    /// The connection is closed.
-    pub(super) fn closed(&self, stream: StreamId) {
-        {
-            let mut state = self.state.lock();
-            state.open.remove(&stream);
-            state.schedule.closed(stream);
-        }
-        self.changed.notify_all();
     }
 
     /// The next task for a stream.

@@ -1,8 +1,9 @@
 //! [`ConnectionDriver`]: runs one control connection in one task. It serves requests as they arrive, hands
-//! responses to their calls, and sends outgoing frames together.
+//! responses to their calls, and sends outgoing frames together. What arrives is read in [`reading`].
+
+mod reading;
 
 use std::{
-    cell::Cell,
     future::Future,
     io,
     pin::{Pin, pin},
@@ -14,7 +15,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 use tarpc::{ServerError, context};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::AsyncWrite,
     task::unconstrained,
     time::{Sleep, sleep_until},
 };
@@ -22,22 +23,19 @@ use tracing::debug;
 
 use super::{
     calls::Table,
-    deadline::context_of,
-    frame::{Envelope, PREFIX_BYTES, fault_of, next_frame, put_frame, result_of, whole_bytes},
+    frame::{Envelope, fault_of, put_frame},
     ledger::Ledger,
     outgoing::Outgoing,
-    serving::{Held, Request, Serving, Taken},
+    serving::{Held, Request, Serving},
 };
 use crate::{
     codec,
-    limits::{FRAME_BYTES_MAX, FRAME_WITHIN},
+    limits::FRAME_BYTES_MAX,
     messages::Fault,
     transport::{error::FrameError, io::Io, node_io::NodeIo, places::Presence},
     turns::{Slice, Worker},
 };
 
-/// Bytes read at once. The buffer is per thread, so an idle connection holds none.
-const READ_BYTES: usize = 16 * 1024;
 /// Bytes to be sent that are written while requests are still being served: the other end works on them
 /// meanwhile.
 const OUT_BYTES_WORTH: usize = 32 * 1024;
@@ -53,11 +51,6 @@ const OUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 const REFUSED_MAX: usize = 16 * 1024;
 const _: () = assert!(OUT_BYTES_SOFT + FRAME_BYTES_MAX < OUT_BYTES_HARD);
 const _: () = assert!(OUT_BYTES_HARD + FRAME_BYTES_MAX < OUT_BYTES_MAX);
-
-thread_local! {
-    /// The read buffer; taken while one is in use, since a handler may drive another connection itself.
-    static SCRATCH: Cell<Option<Box<[u8]>>> = const { Cell::new(None) };
-}
 
 /// One control connection: serves `SReq`, calls and gets `CResp`.
 pub(super) struct ConnectionDriver<SReq, CResp, F, S> {
@@ -171,148 +164,6 @@ where
             + self.out.room()
             + self.staged_bytes
             + self.serving.bytes()
-    }
-
-    /// Reads and handles what has arrived, until `slice` is over. Ready when the other end has closed.
-    fn read(&mut self, cx: &mut Context<'_>, slice: &mut Slice) -> Result<Poll<()>, FrameError> {
-        if !self.unhandled.is_empty() {
-            let unhandled = std::mem::take(&mut self.unhandled);
-            self.handle_bytes(&unhandled, cx, slice)?;
-        }
-        let mut scratch = SCRATCH.take().unwrap_or_else(|| vec![0; READ_BYTES].into_boxed_slice());
-        let read = self.read_into(&mut scratch, cx, slice);
-        SCRATCH.set(Some(scratch));
-        read
-    }
-
-    fn read_into(
-        &mut self,
-        scratch: &mut [u8],
-        cx: &mut Context<'_>,
-        slice: &mut Slice,
-    ) -> Result<Poll<()>, FrameError> {
-        while self.unhandled.is_empty() && !slice.is_over() {
-            let mut buf = ReadBuf::new(scratch);
-            match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
-                Poll::Pending => return Ok(Poll::Pending),
-                Poll::Ready(read) => read?,
-            }
-            if buf.filled().is_empty() {
-                return Ok(Poll::Ready(()));
-            }
-            self.presence.used();
-            self.handle_bytes(buf.filled(), cx, slice)?;
-        }
-        Ok(Poll::Pending) // there may be more: it is polled again
-    }
-
-    /// Handles the frames in `bytes`, until `slice` is over; what is left is kept.
-    fn handle_bytes(
-        &mut self,
-        mut bytes: &[u8],
-        cx: &mut Context<'_>,
-        slice: &mut Slice,
-    ) -> Result<(), FrameError> {
-        if !self.partial.is_empty() {
-            if !self.complete_partial(&mut bytes)? {
-                return Ok(());
-            }
-            let whole = std::mem::take(&mut self.partial);
-            self.partial_due = None;
-            self.handle_frame(&whole[PREFIX_BYTES..], cx, slice)?;
-        }
-        while !bytes.is_empty() {
-            if slice.is_over() {
-                self.unhandled = bytes.to_vec();
-                return Ok(());
-            }
-            let Some(frame) = next_frame(&mut bytes)? else { break };
-            self.handle_frame(frame, cx, slice)?;
-        }
-        if !bytes.is_empty() {
-            self.partial_due = Some(Instant::now() + FRAME_WITHIN);
-            self.complete_partial(&mut bytes)?;
-        }
-        Ok(())
-    }
-
-    /// Moves from `bytes` to the partial frame what it lacks; returns whether it is complete.
-    fn complete_partial(&mut self, bytes: &mut &[u8]) -> Result<bool, FrameError> {
-        loop {
-            let whole = whole_bytes(&self.partial)?;
-            let missing = whole.unwrap_or(PREFIX_BYTES) - self.partial.len();
-            let (more, rest) = bytes.split_at(bytes.len().min(missing));
-            let len = self.partial.len() + more.len();
-            if len > self.partial.capacity() {
-                // No more than the frame, and no more than twice what came of it.
-                let room = whole.map_or(len, |whole| whole.min(2 * len));
-                self.ledger.cover(self.bytes() + room)?;
-                self.partial.reserve_exact(room - self.partial.len());
-            }
-            self.partial.extend_from_slice(more);
-            *bytes = rest;
-            if whole == Some(self.partial.len()) {
-                return Ok(true);
-            }
-            if bytes.is_empty() {
-                // The prefix of a frame that is too long is refused at once.
-                return Ok(whole_bytes(&self.partial)? == Some(self.partial.len()));
-            }
-        }
-    }
-
-    fn handle_frame(
-        &mut self,
-        frame: &[u8],
-        cx: &mut Context<'_>,
-        slice: &mut Slice,
-    ) -> Result<(), FrameError> {
-        match codec::decode::<Envelope<SReq, CResp>>(frame)? {
-            Envelope::Request { id, deadline_ms, call } => {
-                let context = context_of(deadline_ms);
-                if self.out.len() <= OUT_BYTES_SOFT {
-                    self.serve(Request { id, context, call, bytes: frame.len() }, cx);
-                    if self.out.len() >= OUT_BYTES_WORTH {
-                        // What is left is written at the end of this poll, or when the socket has room.
-                        let _: Poll<()> = self.poll_write(cx, slice)?;
-                    }
-                } else {
-                    self.hold(Held { id, context, frame: frame.into() });
-                }
-            }
-            Envelope::Cancel { id } => self.serving.cancel(id),
-            Envelope::Response { id, answer } => self.calls.respond(id, result_of(answer)),
-        }
-        Ok(())
-    }
-
-    fn serve(&mut self, request: Request<SReq>, cx: &mut Context<'_>) {
-        let id = request.id;
-        match self.serving.take(request, cx) {
-            Taken::Finished(response) => self.respond(id, response),
-            Taken::Refused => self.put_response(id, Err(Fault::Busy)),
-            Taken::Waits => {
-                if self.ledger.cover(self.bytes()).is_err() {
-                    self.serving.cancel(id);
-                    self.put_response(id, Err(Fault::Busy));
-                }
-            }
-            Taken::Repeated => {}
-        }
-    }
-
-    /// Holds a request back; answers `Busy` to those for which there is no room.
-    fn hold(&mut self, request: Held) {
-        let id = request.id;
-        for id in self.serving.hold(request, HELD_BYTES_MAX) {
-            self.refused += 1;
-            self.put_response(id, Err(Fault::Busy));
-        }
-        if self.ledger.cover(self.bytes()).is_err() {
-            self.refused += 1;
-            self.serving.cancel(id);
-            self.put_response(id, Err(Fault::Busy));
-        }
     }
 
     /// Serves requests that were held back; returns whether there was one.

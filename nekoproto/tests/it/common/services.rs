@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{identity, name};
 
-/// What the answer to `work` takes.
-pub(crate) const WORK: Duration = Duration::from_micros(100);
+/// What the answer to `work` takes; ten times as long in a debug build, as all else there.
+pub(crate) const WORK: Duration = Duration::from_micros(if cfg!(debug_assertions) { 1000 } else { 100 });
 
 /// What happened to a handler that never answers.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,0 +1,111 @@
+//! The sources of a download: where they are, what they have, which fail, and the connections to them.
+
+use std::{ops::Range, sync::atomic::Ordering};
+
+use nekoproto::{Holder, NodeId};
+use tracing::debug;
+
+use super::{State, Transfer};
+use crate::{
+    content::bitfield::Bitfield,
+    download::swarm::source::{FetchError, Source},
+    state::schedule::{Availability, StreamId},
+};
+
+impl Transfer {
+    /// Adds a source.
+    pub(in crate::download::swarm) fn offers(&self, holder: &Holder) {
+        let chunks = self.assembly.manifest().chunks().len();
+        let offer = if holder.partial {
+            Availability::Some(Bitfield::with_capacity(chunks))
+        } else {
+            Availability::All
+        };
+        let mut state = self.state.lock();
+        state.addrs.insert((holder.node, holder.addr));
+        state.schedule.offers(holder.node, offer);
+    }
+
+    /// Updates the availability of a source.
+    pub(in crate::download::swarm) fn offers_now(&self, node: NodeId, offer: Availability) {
+        self.state.lock().schedule.offers(node, offer);
+        self.changed.notify_all();
+    }
+
+    pub(in crate::download::swarm) fn is_banned(&self, node: NodeId) -> bool {
+        self.state.lock().report.corrupt_sources.contains(&node)
+    }
+
+    /// Allows sources that failed to be asked again. Corrupt sources stay banned.
+    pub(in crate::download::swarm) fn forgive(&self) {
+        let mut state = self.state.lock();
+        let State { schedule, report, .. } = &mut *state;
+        schedule.forgive(|source| !report.corrupt_sources.contains(&source));
+    }
+
+    /// Notes a further address of a source that is known.
+    pub(in crate::download::swarm) fn is_also_at(&self, holder: &Holder) {
+        let mut state = self.state.lock();
+        if state.addrs.insert((holder.node, holder.addr)) {
+            state.elsewhere.entry(holder.node).or_default().push(holder.addr);
+        }
+    }
+
+    /// Another address of `holder`, which cannot be reached where it was tried; each is named once.
+    pub(in crate::download::swarm) fn elsewhere(&self, holder: &Holder) -> Option<Holder> {
+        let addr = self.state.lock().elsewhere.get_mut(&holder.node)?.pop()?;
+        Some(Holder { addr, ..*holder })
+    }
+
+    /// Records a source's failure; returns whether to ask it no more.
+    pub(in crate::download::swarm) fn source_failed(&self, holder: &Holder, error: &FetchError) -> bool {
+        debug!(source = %holder.node.short(), %error, "a source failed");
+        let struck_out = {
+            let mut state = self.state.lock();
+            let why = || format!("source {} at {}: {error}", holder.node.short(), holder.addr);
+            // An address is left alone because of what failed before: that tells more.
+            if state.report.last_failure.is_none() || !error.follows_from_others() {
+                state.report.last_failure = Some(why());
+            }
+            if error.is_corrupt() {
+                state.report.corrupt_sources.insert(holder.node);
+            }
+            if error.is_final() {
+                state.schedule.ban(holder.node);
+            }
+            // A busy source is dropped without a strike; a later search finds it again.
+            error.is_final() || error.is_busy() || state.schedule.strike(holder.node)
+        };
+        self.changed.notify_all();
+        struck_out
+    }
+
+    /// Registers an open connection to `node`; `None` if the download has ended.
+    pub(in crate::download::swarm) fn opened(&self, node: NodeId, source: &Source) -> Option<StreamId> {
+        let stream = self.streams.fetch_add(1, Ordering::Relaxed);
+        let now = self.now();
+        let mut state = self.state.lock();
+        if state.ended {
+            return None;
+        }
+        state.schedule.opened(stream, node, source.round_trips(), now);
+        state.open.insert(stream, source.hang_up());
+        Some(stream)
+    }
+
+    /// The source refused these chunks: they are leased to others, or asked for later.
+    pub(in crate::download::swarm) fn refused(&self, stream: StreamId, run: Range<usize>) {
+        self.state.lock().schedule.refused(stream, run);
+        self.changed.notify_all();
+    }
+
+    /// The connection is closed.
+    pub(in crate::download::swarm) fn closed(&self, stream: StreamId) {
+        {
+            let mut state = self.state.lock();
+            state.open.remove(&stream);
+            state.schedule.closed(stream);
+        }
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,121 @@
+//! What several indexers answered, as one: who holds each file, and where.
+
+use std::{cell::LazyCell, net::SocketAddr};
+
+use nekoindexer::state::holders::{Listed, heard};
+use nekoproto::{FileName, Holder, QueryReply, Verifier, clock, limits::HOLDERS_MAX};
+
+use super::Answer;
+use crate::state::choice::Candidate;
+
+/// Merges one reply. A record that its origin did not sign is dropped: it says nothing of any file. A record of
+/// another name is dropped and makes the answer incomplete.
+pub(super) fn absorb(verifier: &Verifier, merged: &mut Answer, name: &FileName, reply: QueryReply) {
+    merged.complete &= reply.complete;
+    let now_ms = LazyCell::new(clock::unix_ms);
+    for hit in reply.hits {
+        if hit.record.unverified().name != *name {
+            merged.complete = false;
+            continue;
+        }
+        let Ok(record) = verifier.verify(hit.record) else { continue };
+        let now_ms = *now_ms;
+        let listed = heard(hit.holders, HOLDERS_MAX, &[], |reach| verifier.verify_reach(reach, now_ms));
+        add(&mut merged.candidates, Candidate { record, holders: usable(&listed) });
+    }
+}
+
+/// These holders, at each of their addresses that can be reached.
+pub(in crate::indexers) fn usable(listed: &[Listed]) -> Vec<Holder> {
+    listed.iter().flat_map(Listed::at).filter(|holder| is_usable(&holder.addr)).collect()
+}
+
+/// Whether a peer can be reached at such an address.
+fn is_usable(addr: &SocketAddr) -> bool {
+    addr.port() != 0 && !addr.ip().is_unspecified() && !addr.ip().is_multicast()
+}
+
+/// Merges one candidate. A node counts as a complete holder if one indexer lists it as such. Of two files under one
+/// number both are kept.
+fn add(candidates: &mut Vec<Candidate>, fresh: Candidate) {
+    candidates.retain(|known| !fresh.record.replaces(&known.record));
+    if let Some(known) = candidates.iter_mut().find(|known| known.record == fresh.record) {
+        for holder in fresh.holders {
+            match known.holders.iter_mut().find(|known| known.is_same_source(&holder)) {
+                Some(known) => known.partial &= holder.partial,
+                None => known.holders.push(holder),
+            }
+        }
+        known.holders.sort_by_key(|holder| holder.partial);
+        return;
+    }
+    let may_stand_beside =
+        |known: &Candidate| !known.record.same_file(&fresh.record) || fresh.record.contradicts(&known.record);
+    if candidates.iter().all(may_stand_beside) {
+        candidates.push(fresh);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
+
+    use super::*;
+
+    fn holder(n: u8) -> Holder {
+        Holder::new(Identity::from_seed(&[n; 32]).id(), SocketAddr::from(([127, 0, 0, 1], 1000)))
+    }
+
+    fn partial(n: u8) -> Holder {
+        Holder { partial: true, ..holder(n) }
+    }
+
+    fn candidate(version: u64, holders: &[Holder]) -> Candidate {
+        let origin = Identity::from_seed(&[1; 32]);
+        let record = Record {
+            origin: origin.id(),
+            name: FileName::new("a").unwrap(),
+            version: Version::new(version).unwrap(),
+            size: 1,
+            content: ContentHash::from_bytes([1; 32]),
+            manifest: ManifestHash::from_bytes([1; 32]),
+            policy: Policy::default(),
+            published_ms: 1_795_000_000_000,
+        };
+        Candidate { record: record.sign(&origin).unwrap(), holders: holders.to_vec() }
+    }
+
+    #[test]
+    fn holder_of_all_in_one_answer_and_of_a_part_in_another_is_one_that_holds_all() {
+        let answers = [
+            candidate(2, &[holder(2), partial(3), partial(4)]),
+            candidate(2, &[partial(2), holder(3), holder(5)]),
+        ];
+        for order in [[0, 1], [1, 0]] {
+            let mut candidates = Vec::new();
+            order.iter().for_each(|n| add(&mut candidates, answers[*n].clone()));
+            add(&mut candidates, candidate(1, &[holder(6)]));
+            assert_eq!(candidates.len(), 1);
+            let holders = &candidates[0].holders;
+            assert_eq!((holders.len(), holders[3]), (4, partial(4)), "{holders:?}");
+            assert!([2, 3, 5].iter().all(|n| holders.contains(&holder(*n))), "{holders:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_files_under_one_number_both_are_found_until_a_later_version_is() {
+        let (one, later) = (candidate(2, &[holder(1)]), candidate(3, &[holder(3)]));
+        let origin = Identity::from_seed(&[1; 32]);
+        let record = Record { content: ContentHash::from_bytes([9; 32]), ..Record::clone(&one.record) };
+        let other = Candidate { record: record.sign(&origin).unwrap(), holders: vec![holder(2)] };
+        let mut candidates = Vec::new();
+        for fresh in [&one, &other, &one, &candidate(1, &[]), &other] {
+            add(&mut candidates, fresh.clone());
+        }
+        assert_eq!(candidates, [one.clone(), other.clone()]);
+        for fresh in [&later, &other, &one] {
+            add(&mut candidates, fresh.clone());
+        }
+        assert_eq!(candidates, [later]);
+    }
+}
