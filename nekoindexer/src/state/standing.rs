@@ -1,5 +1,5 @@
-//! Who counts as a neighbor: [`Standing`]. How each is judged ([`record`]), what waiting in vain may cost in all
-//! ([`stalls`]), and which guests have a place ([`seats`]).
+//! Who counts as a neighbor: [`Standing`]. How each is judged ([`Record`]), what waiting in vain may cost in all
+//! ([`Stalls`]), and which guests have a place ([`place_for`]).
 
 mod record;
 mod seats;

@@ -11,7 +11,7 @@ const STALLS_MAX: Duration = Duration::from_millis(500);
 const STALLS_PARTS: u32 = 200;
 
 /// The time that answers waited in vain for guests, whichever they were: with a key for each, every one of them would
-/// be the first that does not answer. Relaxed, as [`Record`] is.
+/// be the first that does not answer. Relaxed, as [`Record`](super::Record) is.
 #[derive(Debug)]
 pub struct Stalls {
     made: Instant,
