@@ -270,7 +270,8 @@ impl Record {
         self.finds.fetch_add(1, Relaxed);
     }
 
-    /// How long a query waits for a guest; with little time if guests have used up what there is for [`Stalls`](super::Stalls).
+    /// How long a query waits for a guest; with little time if guests have used up what there is for
+    /// [`Stalls`](super::Stalls).
     #[must_use]
     pub fn patience(&self, is_used_up: bool) -> Duration {
         let several = PATIENCE_TIMES * self.usual();

@@ -119,8 +119,8 @@ impl<Req: Serialize + RequestName, Resp> Stub for Calls<Req, Resp> {
     type Req = Req;
     type Resp = Resp;
 
-    /// Calls at once; with [`CALLS_IN_FLIGHT_MAX`] calls in flight, or with many bytes that the other end has yet to read, it
-    /// first waits. The deadline of `context` covers the wait.
+    /// Calls at once; with [`CALLS_IN_FLIGHT_MAX`] calls in flight, or with many bytes that the other end has yet to read,
+    /// it first waits. The deadline of `context` covers the wait.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call.
