@@ -10,6 +10,7 @@ mod content;
 mod door;
 mod download;
 mod figures;
+mod follow;
 mod http;
 mod indexers;
 mod json;

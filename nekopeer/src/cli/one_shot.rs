@@ -124,14 +124,14 @@ async fn on_reached(
     if let Reached::There(caller) = reached {
         flags::check(args, &caller.facts, need, flags::stores_files(command), output)?;
     }
-    if let (Reached::Here(hosted), Need::Serving) = (&mut *reached, need) {
+    if let (Reached::Here(hosted), Need::Serving, false) = (&mut *reached, need, command.goes_on()) {
         hosted.show_events(true, output);
     }
     let ended = run(reached, command, output, stop).await?;
-    if let (Reached::Here(hosted), Need::Serving) = (&*reached, need) {
+    if let (Reached::Here(hosted), Need::Serving, false) = (&*reached, need, command.goes_on()) {
         hosted.note_changed(output);
     }
-    if let (Run::Ended(ended), Need::Serving) = (&ended, need) {
+    if let (Run::Ended(ended), Need::Serving, false) = (&ended, need, command.goes_on()) {
         match reached {
             Reached::Here(hosted) if matches!(ended, Ended::Well | Ended::Partly) => {
                 serve_until(hosted, args, output, stop).await;

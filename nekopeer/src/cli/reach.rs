@@ -43,7 +43,7 @@ pub(super) enum Need {
 impl Need {
     pub(super) fn of(command: &Command) -> Self {
         match command {
-            Command::Publish { .. } | Command::Store { .. } => Self::Serving,
+            Command::Publish { .. } | Command::Store { .. } | Command::Follow { .. } => Self::Serving,
             Command::Download { background: true, .. } | Command::Jobs | Command::Cancel { .. } => {
                 Self::Running
             }
@@ -54,7 +54,7 @@ impl Need {
             | Command::Find(_)
             | Command::Query { .. }
             | Command::Trace { .. } => Self::Indexer,
-            Command::Check { .. } | Command::Ticket { .. } => Self::Peers,
+            Command::Check { .. } | Command::Ticket { .. } | Command::Rollback { .. } => Self::Peers,
             Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
                 Self::Catalogue
             }

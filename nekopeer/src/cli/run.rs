@@ -93,6 +93,9 @@ pub(super) async fn run(
     }
     // It ends, unless nobody takes what it prints.
     let _ = timeout(SHOWN_WITHIN, showing).await;
+    if command.goes_on() {
+        return Ok(Run::Ended(Ended::Well)); // that is how it ends
+    }
     output.note(if command.takes_input() { INTERRUPTED_INPUT } else { INTERRUPTED });
     Ok(Run::Interrupted)
 }

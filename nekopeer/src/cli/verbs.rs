@@ -3,12 +3,13 @@
 use std::{
     borrow::Cow,
     io,
+    num::NonZeroU64,
     path::{Path, PathBuf, absolute},
 };
 
 use anyhow::Context;
 use nekoproto::{
-    FileName, Position,
+    FileName, Position, Version,
     limits::{TTL_DEFAULT, TTL_MAX},
 };
 
@@ -16,9 +17,13 @@ use super::{names, output::Output, units};
 use crate::{
     commands::{Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted, Word},
     download::ANY_ORIGIN,
+    follow::{FOLLOWED_MAX, KEEP_MAX},
     publish::PolicyChange,
 };
 
+/// Time limit of the command of `follow`, in seconds: what is usual, and a day.
+const EXEC_SECS_DEFAULT: u32 = 600;
+const EXEC_SECS_MAX: u32 = 24 * 60 * 60;
 /// The path that stands for stdin or stdout.
 const STDIO: &str = "-";
 
@@ -56,6 +61,17 @@ pub enum Verb {
         /// Return at once, and have the running peer go on; see jobs and cancel
         #[arg(long)]
         background: bool,
+    },
+    /// Keep the newest version of names in place, and keep serving, until Ctrl-C
+    Follow(FollowArgs),
+    /// Put an earlier version that follow kept back in its place; newer ones up to the newest known stay out of it
+    Rollback {
+        /// The name
+        #[arg(value_name = "NAME")]
+        name: FileName,
+        /// The version [default: the last one that was replaced]
+        #[arg(value_name = "VERSION")]
+        version: Option<NonZeroU64>,
     },
     /// Find files by name, words or globs; one plain name asks the own indexer only
     Search(SearchArgs),
@@ -95,6 +111,31 @@ pub enum Verb {
         #[arg(value_name = "NAME|ID")]
         what: String,
     },
+}
+
+/// What to follow.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FollowArgs {
+    /// Their names, or tickets that `share` printed elsewhere; NAME@ID is the file of that origin. What nobody offers
+    /// yet is waited for
+    #[arg(required = true, value_name = "NAME", value_parser = Word::said)]
+    names: Vec<Word>,
+    /// Run this by /bin/sh on each new version, with NEKO_NAME, NEKO_VERSION, NEKO_PATH and NEKO_PREVIOUS_VERSION; if
+    /// it fails, the version that it accepted before is put back, and the next one is waited for
+    #[arg(long, value_name = "COMMAND")]
+    exec: Option<String>,
+    /// Kill the command after so many seconds, which counts as a failure
+    #[arg(long, value_name = "SECS", default_value_t = EXEC_SECS_DEFAULT, requires = "exec",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(EXEC_SECS_MAX)))]
+    exec_timeout: u32,
+    /// Keep the last N versions that were replaced, for rollback [default: 1 with --exec, else 0]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true,
+          value_parser = clap::value_parser!(u32).range(0..=i64::from(KEEP_MAX)))]
+    keep: u32,
+    #[command(flatten)]
+    reach: Reach,
+    #[command(flatten)]
+    which: Which,
 }
 
 /// What to search for.
@@ -229,6 +270,10 @@ impl Verb {
                 let names = all_names(names, names_from.as_deref(), saying)?;
                 get(&names, output, reach, which, background)?
             }
+            Self::Follow(follow) => follow.command()?,
+            Self::Rollback { name, version } => {
+                Command::Rollback { name, version: version.and_then(|version| Version::new(version.get())) }
+            }
             Self::Search(search) => search.command()?,
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
             Self::Trace { name, reach } => Command::Trace { name, ttl_hops: reach.ttl },
@@ -248,7 +293,8 @@ impl Verb {
             Self::Query { names, .. } | Self::Ticket { names } | Self::Deregister { names } => {
                 names.iter().collect()
             }
-            Self::Trace { name, .. } => vec![name],
+            Self::Follow(FollowArgs { names, .. }) => names.iter().filter_map(Word::name).collect(),
+            Self::Trace { name, .. } | Self::Rollback { name, .. } => vec![name],
             Self::Share(_)
             | Self::Register(_)
             | Self::Search(_)
@@ -271,6 +317,21 @@ impl SearchArgs {
         let part = Part { ttl_hops: self.ttl, limit: Some(self.limit), after: self.after };
         let finding = Finding::new(&self.terms, filters, part);
         finding.map(Command::Find).map_err(|why| NoCommand::Usage(why.into()))
+    }
+}
+
+impl FollowArgs {
+    fn command(self) -> Result<Command, NoCommand> {
+        let Self { names, exec, exec_timeout, keep, reach, which } = self;
+        if names.len() > FOLLOWED_MAX {
+            let why = format!("one command follows at most {FOLLOWED_MAX} names");
+            return Err(NoCommand::Usage(why.into()));
+        }
+        let wanted = Wanted::of_words(&names, which.origin, reach.ttl);
+        let (names, wanted) = wanted.map_err(|why| NoCommand::Usage(why.into()))?;
+        let folder = absolute(".").context("the current folder is unknown").map_err(NoCommand::Failed)?;
+        let folder = LocalPath(folder);
+        Ok(Command::Follow { names, exec, folder, exec_secs: exec_timeout, keep, force: which.force, wanted })
     }
 }
 

@@ -128,6 +128,16 @@ pub(crate) async fn rows_of(mut replies: mpsc::Receiver<Reply>) -> Vec<Row> {
 /// Sends events worth showing until nobody takes them, the peer has ended, or all that have come are sent and they
 /// are `enough`. Events that a slow receiver missed are counted.
 pub(crate) async fn pass_events(
+    events: broadcast::Receiver<Event>,
+    answer: &Answer,
+    enough: &CancellationToken,
+) {
+    pass_events_if(Event::is_worth_showing, events, answer, enough).await;
+}
+
+/// The same of those that are wanted.
+pub(super) async fn pass_events_if(
+    is_wanted: impl Fn(&Event) -> bool,
     mut events: broadcast::Receiver<Event>,
     answer: &Answer,
     enough: &CancellationToken,
@@ -139,7 +149,7 @@ pub(crate) async fn pass_events(
             () = enough.cancelled() => return,
         };
         let reply = match event {
-            Ok(event) if event.is_worth_showing() => Reply::Event(event),
+            Ok(event) if is_wanted(&event) => Reply::Event(event),
             Ok(_) => continue,
             Err(broadcast::error::RecvError::Lagged(missed)) => Reply::EventsMissed(missed),
             Err(broadcast::error::RecvError::Closed) => return,

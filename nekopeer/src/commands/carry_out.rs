@@ -1,13 +1,13 @@
 //! Carries out commands on a running peer.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use nekoproto::{FileName, VerifiedRecord};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, VersionRow,
-    answer::pass_events,
+    answer::{pass_events, pass_events_if},
     finding::find,
     input::InputReader,
     jobs::{Job, JobKind, in_background},
@@ -17,7 +17,9 @@ use super::{
 use crate::{
     commands::in_one_line,
     download::{DownloadError, DownloadOptions},
+    follow::Hook,
     indexers::{self, via::Via},
+    library::events::Event,
     listing::Listing,
     peer::PeerHandle,
     publish::{PublishError, PublishOptions, PublishOutcome},
@@ -40,7 +42,11 @@ pub(crate) async fn carry_out(
     // Dropped where it is not read, so that a caller who sends it does not wait.
     let input = command.takes_input().then_some(input);
     match command {
-        Command::Publish { .. } | Command::Store { .. } | Command::Download { .. } | Command::Read { .. } => {
+        Command::Publish { .. }
+        | Command::Store { .. }
+        | Command::Download { .. }
+        | Command::Read { .. }
+        | Command::Rollback { .. } => {
             // On the heap, as it is larger than all others together.
             return Box::pin(long(host, command, input, answer)).await;
         }
@@ -68,6 +74,22 @@ pub(crate) async fn carry_out(
         Command::Events => pass_events(peer.events(), answer, &CancellationToken::new()).await,
         Command::Stop => host.stop.cancel(),
         Command::Find(finding) => find(peer, finding, answer).await?,
+        Command::Follow { names, exec, folder, exec_secs, keep, force, mut wanted } => {
+            let via = tickets::connect(peer, &wanted, answer).await?;
+            let names = named::resolve(peer, names, &mut wanted, &via).await?;
+            let time = Duration::from_secs(exec_secs.into());
+            let hook = exec.map(|command| Hook { command, folder: folder.0, time });
+            let events = peer.events();
+            let is_about = |event: &Event| event.name().is_none_or(|about| names.contains(about));
+            let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);
+            let enough = CancellationToken::new();
+            let following = peer.follow(names.clone(), hook, keep, named::options(&wanted, &via, force));
+            let failed = tokio::select! {
+                Err(error) = following => Some(error),
+                () = pass_events_if(is_wanted, events, answer, &enough) => None, // nobody listens, or the peer has ended
+            };
+            failed.map_or(Ok(()), |error| Err(Failure::from(error)))?;
+        }
         Command::Trace { name, ttl_hops } => {
             for reply in peer.trace(&name, ttl_hops).await? {
                 answer.rows(vec![Row::Trace(reply)]).await?;
@@ -147,6 +169,16 @@ async fn long(
             };
             job.unless_cancelled(Box::pin(reading)).await?;
             remember(peer, &via).await;
+            Ok(Summary::Done)
+        }
+        Command::Rollback { name, version } => {
+            let job = begin(JobKind::Get, std::slice::from_ref(&name), String::new());
+            let restoring = async {
+                let done =
+                    answer.reporting(&job.progress, peer.rollback(&name, version, &job.progress)).await?;
+                answer.rows(vec![Row::downloaded(&name, &Ok(done))]).await
+            };
+            job.unless_cancelled(Box::pin(restoring)).await?;
             Ok(Summary::Done)
         }
         _ => Err(Failure::new("it is no long command")), // unreachable: see the caller

@@ -108,6 +108,7 @@ impl From<&DownloadError> for FailureKind {
     fn from(error: &DownloadError) -> Self {
         match error {
             DownloadError::NotFound { .. }
+            | DownloadError::NotKept { .. }
             | DownloadError::ChosenGone { .. }
             | DownloadError::OthersOffer { .. } => Self::NotFound,
             DownloadError::Search(error) => error.into(),

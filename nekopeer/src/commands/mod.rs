@@ -19,7 +19,7 @@ mod word;
 
 use std::sync::Arc;
 
-use nekoproto::FileName;
+use nekoproto::{FileName, Version};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -133,6 +133,30 @@ pub(crate) enum Command {
         /// Hops beyond the own indexers.
         ttl_hops: u8,
     },
+    /// Follow names until the caller leaves. Answers with [`Reply::Event`] about them.
+    Follow {
+        /// The names.
+        names: Vec<FileName>,
+        /// A command of a shell that is run on each new version.
+        exec: Option<String>,
+        /// Where it runs.
+        folder: LocalPath,
+        /// How long it may take, in seconds.
+        exec_secs: u32,
+        /// How many earlier versions are kept.
+        keep: u32,
+        /// Replace an existing file.
+        force: bool,
+        /// Which files, and how far they are looked for.
+        wanted: Wanted,
+    },
+    /// Put an earlier version that is kept here back in its place. Answers with [`Row::Downloaded`].
+    Rollback {
+        /// The name.
+        name: FileName,
+        /// The version; `None`: the last one that was replaced.
+        version: Option<Version>,
+    },
     /// Find files by name or pattern. Answers with [`Row::Match`] by name, then [`Row::Further`].
     Find(Finding),
 }
@@ -141,6 +165,11 @@ impl Command {
     /// Whether it reads its input.
     pub(crate) const fn takes_input(&self) -> bool {
         matches!(self, Self::Store { .. })
+    }
+
+    /// Whether it goes on until its caller leaves.
+    pub(crate) const fn goes_on(&self) -> bool {
+        matches!(self, Self::Follow { .. })
     }
 }
 

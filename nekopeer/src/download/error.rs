@@ -12,6 +12,24 @@ use crate::{
 /// Origins that a message names.
 const NAMED_MAX: usize = 8;
 
+/// Why there is no earlier version, and which there are.
+fn not_kept(name: &FileName, version: Option<Version>, kept: &[Version]) -> String {
+    let kept: Vec<String> = kept.iter().map(Version::to_string).collect();
+    match (version, kept.is_empty()) {
+        (Some(version), false) => {
+            format!("version {version} of {name} is not kept here, but {}", kept.join(", "))
+        }
+        (version, _) => {
+            let which = version.map_or("no earlier version".to_owned(), |version| {
+                format!("version {version} is not kept, and none")
+            });
+            format!(
+                "{name}: {which} is kept here: nekopeer follow {name} --keep N keeps the last N that it replaces"
+            )
+        }
+    }
+}
+
 /// Some of these origins, in short.
 fn some_of<'a>(origins: impl IntoIterator<Item = &'a NodeId>) -> String {
     let mut origins = origins.into_iter();
@@ -100,6 +118,16 @@ pub enum DownloadError {
         /// The version that is or was here.
         held: Version,
     },
+    /// An earlier version is not kept here.
+    #[error("{}", not_kept(.name, *.version, .kept))]
+    NotKept {
+        /// The name.
+        name: FileName,
+        /// The version that was asked for; `None`: the one before.
+        version: Option<Version>,
+        /// Those that are kept.
+        kept: Vec<Version>,
+    },
     /// No indexer has confirmed the number of the newest version, which its origin does not hand out until then.
     #[error(
         "the origin has a newer version of {0} whose number no indexer has confirmed yet: try again later"
@@ -184,6 +212,7 @@ impl DownloadError {
             | Self::SourcesExhausted { .. }
             | Self::NotStored { .. } => true,
             Self::Ambiguous { .. }
+            | Self::NotKept { .. }
             | Self::Own(_)
             | Self::Exists(_)
             | Self::NotPublished(_)
@@ -198,7 +227,12 @@ impl DownloadError {
                     | StoreError::ChangedMeanwhile(_)
             ),
             Self::Catalogue(error) => {
-                matches!(error, CatalogueError::Full(_) | CatalogueError::Database { .. })
+                matches!(
+                    error,
+                    CatalogueError::Full(_)
+                        | CatalogueError::NotKept { .. }
+                        | CatalogueError::Database { .. }
+                )
             }
         }
     }

@@ -8,6 +8,7 @@ mod file;
 mod manifest;
 mod many;
 mod origins;
+mod restore;
 mod swarm;
 mod to_pipe;
 mod version;

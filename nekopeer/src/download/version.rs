@@ -46,8 +46,6 @@ impl Downloader {
         stop: &CancellationToken,
     ) -> Result<(Entry, Report), DownloadError> {
         let Target { record, sources } = target;
-        let origin = sources.iter().find(|source| source.node == record.origin);
-        let origin_addr = origin.map(|origin| origin.addr);
         if record.size >= ASKED_FROM && !options.force {
             let (record, options) = (record.clone(), options.clone());
             let ask = move |library: &Arc<Library>| {
@@ -57,6 +55,21 @@ impl Downloader {
             self.library.blocking(ask).await?;
         }
         let plan = self.find_plan(&record, &sources, progress).await?;
+        self.obtain_by(plan, Target { record, sources }, replaceable, options, progress, stop).await
+    }
+
+    /// As [`obtain`](Self::obtain), with a manifest that is known.
+    pub(super) async fn obtain_by(
+        &self,
+        plan: Plan,
+        Target { record, sources }: Target,
+        replaceable: Option<Stamp>,
+        options: &DownloadOptions,
+        progress: &Arc<Progress>,
+        stop: &CancellationToken,
+    ) -> Result<(Entry, Report), DownloadError> {
+        let origin_addr =
+            sources.iter().find(|source| source.node == record.origin).map(|origin| origin.addr);
         // Ends the work on the disk soon after this future is dropped too.
         let stop = stop.child_token();
         let _stop = stop.clone().drop_guard();

@@ -71,6 +71,18 @@ impl From<&Event> for EventJson {
                 bytes_moved: Some(*bytes_moved),
                 ..about("refreshed", name)
             },
+            Event::Followed { name, version } => {
+                Self { version: Some(version.get()), ..about("followed", name) }
+            }
+            Event::RolledBack { name, version } => {
+                Self { version: Some(version.get()), ..about("rolled-back", name) }
+            }
+            Event::Refused { name, version, put_back, why } => Self {
+                version: Some(version.get()),
+                held: put_back.map(nekoproto::Version::get),
+                why: Some(why.clone()),
+                ..about("refused", name)
+            },
             Event::Dropped(name) => about("dropped", name),
             Event::OriginAway(name) => about("origin-away", name),
             Event::Withdrawn(name) => about("withdrawn", name),

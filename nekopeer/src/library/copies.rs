@@ -133,6 +133,13 @@ impl Library {
         self.copies.lock().get(name).is_some_and(|copy| copy.newest().is_some())
     }
 
+    /// The newer version that is to take the place of the copy of `name`, if one is known and not passed over. Blocking.
+    pub(crate) fn wanted(&self, name: &FileName) -> Option<VerifiedRecord> {
+        let newest = self.catalogue.get(name)?.newest.clone()?;
+        let reader = self.catalogue.reader(name).unwrap_or_default();
+        (!reader.passes_over(&newest)).then_some(newest)
+    }
+
     /// All outdated copies, with their origins.
     pub(crate) fn outdated(&self) -> Vec<(FileName, NodeId)> {
         self.copies.lock().outdated().map(|(name, origin)| (name.clone(), origin)).collect()

@@ -54,6 +54,31 @@ pub enum Event {
         /// Bytes received over the network for it.
         bytes_moved: u64,
     },
+    /// The newest version of a followed name is in its place, and the command, if there is one, accepted it.
+    Followed {
+        /// Which file.
+        name: FileName,
+        /// Its version.
+        version: Version,
+    },
+    /// The user put an earlier version back in its place.
+    RolledBack {
+        /// Which file.
+        name: FileName,
+        /// The version that is in its place now.
+        version: Version,
+    },
+    /// The command of a follower failed on a version, which is passed over from now on.
+    Refused {
+        /// Which file.
+        name: FileName,
+        /// The version.
+        version: Version,
+        /// The version that was put back in its place; `None`: it stays there.
+        put_back: Option<Version>,
+        /// Why.
+        why: String,
+    },
     /// An outdated copy was deleted, as configured.
     Dropped(FileName),
     /// The origin of a copy does not answer; the copy is kept.
@@ -107,6 +132,34 @@ impl Event {
     }
 }
 
+impl Event {
+    /// The name that it is about, if it is one.
+    #[must_use]
+    pub const fn name(&self) -> Option<&FileName> {
+        match self {
+            Self::Invalidated { name, .. }
+            | Self::Refreshed { name, .. }
+            | Self::Followed { name, .. }
+            | Self::RolledBack { name, .. }
+            | Self::Refused { name, .. }
+            | Self::Dropped(name)
+            | Self::OriginAway(name)
+            | Self::Withdrawn(name)
+            | Self::Unsettled(name)
+            | Self::Changed(name)
+            | Self::Renumbered { name, .. }
+            | Self::PublishedElsewhere { name, .. }
+            | Self::Failed { name, .. } => Some(name),
+            Self::Connected(_)
+            | Self::Away { .. }
+            | Self::NotListed(_)
+            | Self::Full { .. }
+            | Self::Registered { .. }
+            | Self::JobEnded { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -128,6 +181,17 @@ impl fmt::Display for Event {
             }
             Self::Refreshed { name, version, bytes_moved } => {
                 write!(f, "refreshed {name} to version {version}, {bytes_moved} bytes moved")
+            }
+            Self::Followed { name, version } => write!(f, "{name} is at version {version}"),
+            Self::RolledBack { name, version } => write!(f, "rolled {name} back to version {version}"),
+            Self::Refused { name, version, put_back: Some(back), why } => {
+                write!(
+                    f,
+                    "{name}: version {version} is refused, and version {back} is back in its place: {why}"
+                )
+            }
+            Self::Refused { name, version, put_back: None, why } => {
+                write!(f, "{name}: version {version} is refused, and none before can be put back: {why}")
             }
             Self::Dropped(name) => write!(f, "dropped the outdated copy of {name}"),
             Self::OriginAway(name) => write!(f, "the origin of {name} cannot be asked; the copy is kept"),

@@ -1,22 +1,25 @@
 //! The files of a running peer: published, downloaded, read and listed.
 
 use std::{
+    convert::Infallible,
     io::{Read, Write},
     path::PathBuf,
     sync::Arc,
 };
 
-use nekoproto::{FileName, VerifiedRecord};
+use nekoproto::{FileName, VerifiedRecord, Version};
 use tokio::runtime::Handle;
 
 use super::PeerHandle;
 use crate::{
     content::stamp::Looker,
     download::{DownloadError, DownloadOptions, Downloaded, Downloads},
+    follow::{Follower, Hook},
     library::{Library, status::FileStatus},
     listing::Listing,
     publish::{PublishError, PublishOptions, PublishOutcome, Publishing},
     reading::Reading,
+    storage::catalogue::Why,
     util::progress::Progress,
 };
 
@@ -161,6 +164,42 @@ impl PeerHandle {
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
         self.downloader.download(name, options, progress).await
+    }
+
+    /// Puts `version` of `name`, or the last one that was replaced, back in its place. It has to be kept here: see
+    /// [`follow`](Self::follow). Later versions that are known do not take its place by themselves.
+    ///
+    /// # Errors
+    /// It is not kept, or cannot be restored. The file in its place is unchanged.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub async fn rollback(
+        &self,
+        name: &FileName,
+        version: Option<Version>,
+        progress: &Arc<Progress>,
+    ) -> Result<Downloaded, DownloadError> {
+        self.downloader.restore(name, version, Why::RolledBack, progress).await
+    }
+
+    /// Follows `names` until the peer stops: the newest version of each takes its place, `hook` is run on it, and where
+    /// that fails the version before is put back. The last `keep` versions that were replaced are kept.
+    ///
+    /// # Errors
+    /// A name cannot be followed until the user does something.
+    ///
+    /// # Cancel safety
+    /// Safe.
+    pub(crate) async fn follow(
+        &self,
+        names: Vec<FileName>,
+        hook: Option<Hook>,
+        keep: u32,
+        options: DownloadOptions,
+    ) -> Result<Infallible, DownloadError> {
+        let (library, downloader) = (Arc::clone(&self.library), Arc::clone(&self.downloader));
+        Follower { library, downloader, hook, keep, options }.follow(names).await
     }
 
     /// Downloads many files; the outcomes come in pieces. Small files are fetched in batches, which is many times

@@ -5,6 +5,7 @@ mod error;
 pub(crate) mod lock;
 mod look_alikes;
 mod no_follow;
+mod pack;
 pub(crate) mod partial;
 pub(crate) mod place;
 pub(crate) mod remembered;

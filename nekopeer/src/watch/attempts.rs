@@ -25,7 +25,7 @@ impl Watch {
     /// indexer lists it.
     pub(super) async fn refetch(&self, name: &FileName) -> Outcome {
         let library = &self.library;
-        if !library.is_outdated(name) {
+        if library.wanted(name).is_none() {
             return (Ended::Done, None);
         }
         let held = library.catalogue.get(name).map(|entry| entry.record.version);

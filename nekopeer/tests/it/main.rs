@@ -27,6 +27,7 @@ mod program;
 mod program_commands;
 mod program_damage;
 mod program_failures;
+mod program_follow;
 mod program_full_disk;
 mod program_kills;
 mod program_pipes;

@@ -16,7 +16,11 @@ use nekoproto::Freshness;
 use tokio::sync::mpsc;
 
 use super::{Ended, bar::Bars, choose, output::Output};
-use crate::commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow};
+use crate::{
+    commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow},
+    json::EventJson,
+    library::events::Event,
+};
 
 /// Shows the rows of one kind of answer.
 trait View {
@@ -77,6 +81,14 @@ pub(super) fn answer(
                 let written = io::stdout().lock().write_all(&bytes);
                 written.map_err(|why| cannot_write(command, &why))?;
             }
+            Reply::Event(event) if command.goes_on() => {
+                bars.clear();
+                match (&event, output.is_json()) {
+                    (_, true) => output.object(&EventJson::from(&event))?,
+                    (Event::Followed { .. }, false) => output.line(&event.to_string())?,
+                    (_, false) => output.note(&event.to_string()),
+                }
+            }
             Reply::Event(_) | Reply::EventsMissed(_) => {} // are shown by `events`
             Reply::Finished(result) => {
                 bars.clear();
@@ -126,12 +138,14 @@ fn view(command: &Command) -> Box<dyn View> {
         Command::Jobs => Box::<jobs::Jobs>::default(),
         Command::Download { background: true, .. } | Command::Cancel { .. } => Box::<jobs::Lines>::default(),
         Command::Download { names, .. } if names.len() != 1 => Box::<downloads::Many>::default(),
-        Command::Download { .. } => Box::new(downloads::One { to_stdout: false }),
+        Command::Download { .. } | Command::Rollback { .. } => Box::new(downloads::One { to_stdout: false }),
         Command::Read { .. } => Box::new(downloads::One { to_stdout: true }),
         Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
         Command::Ticket { .. } => Box::<tickets::Tickets>::default(),
         Command::Trace { name, .. } => Box::new(trace::Trace::of(name.clone())),
-        Command::Withdraw { .. } | Command::Events | Command::Stop => Box::<Lines>::default(),
+        Command::Withdraw { .. } | Command::Events | Command::Stop | Command::Follow { .. } => {
+            Box::<Lines>::default()
+        }
     }
 }
 
@@ -140,7 +154,7 @@ fn title(command: &Command) -> String {
     match command {
         Command::Publish { .. } => "reading".to_owned(),
         Command::Store { .. } => "stdin".to_owned(),
-        Command::Read { name, .. } => name.to_string(),
+        Command::Read { name, .. } | Command::Rollback { name, .. } => name.to_string(),
         Command::Download { names, .. } => match names.as_slice() {
             [name] => name.to_string(),
             names => format!("{} files", names.len()),

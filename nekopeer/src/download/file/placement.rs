@@ -1,6 +1,6 @@
 //! Moves a complete file to its place and catalogues it.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use nekoproto::VerifiedRecord;
 use tokio_util::sync::CancellationToken;
@@ -22,8 +22,8 @@ pub(crate) struct NewCopy {
     pub(crate) replaceable: Option<Stamp>,
 }
 
-/// Verifies the complete file, moves it to its place and catalogues it. The file it replaces must still
-/// have the expected stamp. A damaged file is returned so that it can be repaired. `stop` ends it before the
+/// Verifies the complete file, moves it to its place and catalogues it. The version it replaces is kept before if the
+/// reader wants that, and its file must still have the expected stamp. A damaged file is returned so that it can be repaired. `stop` ends it before the
 /// move. Blocking.
 pub(crate) fn put_in_place(
     catalogue: &Catalogue,
@@ -33,6 +33,7 @@ pub(crate) fn put_in_place(
 ) -> Result<Result<Entry, Box<Assembly>>, DownloadError> {
     let NewCopy { record, origin_addr, manifest, replaceable } = copy;
     catalogue.may_hold(&record)?;
+    let chunks = Arc::clone(assembly.manifest());
     let (partial, outboard) = match assembly.finish(&record, stop) {
         Ok(finished) => finished,
         Err(AssembleError::Damaged(assembly, _)) => return Ok(Err(assembly)),
@@ -42,12 +43,18 @@ pub(crate) fn put_in_place(
     let (stamp, path) = (partial.complete(record.size)?, partial.target().to_owned());
     let entry = copy_entry(record.clone(), origin_addr, stamp, path);
     let mut copy = Copy { entry, manifest, outboard };
+    if replaceable.is_some() {
+        catalogue.keep_before(&record.name, &chunks)?;
+    }
     let to_place = ToPlace { copy: &copy, partial: partial.path(), stop };
     let placing = catalogue.place([to_place].into_iter())?;
     placing.check(&record.name)?;
     copy.entry.stamp = partial.commit_synced(replaceable)?;
     let entry = copy.entry.clone();
     catalogue.put_copy(copy)?;
+    if let Err(error) = catalogue.trim_kept(&record.name) {
+        tracing::warn!(%error, "earlier versions are kept longer than wanted"); // until the next one
+    }
     Ok(Ok(entry))
 }
 

@@ -1,5 +1,5 @@
-//! Reuses chunks that are on this disk: in an interrupted download, in the previous version, in other
-//! files held here, or all zeros. Each is read and verified before it counts. Everything here blocks.
+//! Reuses chunks that are on this disk: in an interrupted download, in the previous version, in those that are kept,
+//! in other files held here, or all zeros. Each is read and verified before it counts. Everything here blocks.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -65,6 +65,9 @@ impl LocalChunks {
             if let Ok(file) = open_file(&entry.path) {
                 search.in_file(&Arc::new(file), manifest);
             }
+        }
+        for (pack, chunks) in catalogue.packs(&record.name) {
+            search.in_file(&Arc::new(pack), &chunks);
         }
         match catalogue.get(&record.name) {
             Some(entry) => search.in_entry(catalogue, &entry),

@@ -190,7 +190,8 @@ impl Downloads {
         targets
     }
 
-    /// Drops names that are up to date or cannot be stored; returns small files and large ones.
+    /// Drops names that are up to date or cannot be stored; returns small files and large ones, or such whose version
+    /// before is kept.
     async fn look_at_places(&mut self, targets: Vec<Target>) -> (Vec<Small>, Vec<(Target, Option<Stamp>)>) {
         let options = self.options.clone();
         let mut look_alikes = self.look_alikes.take().unwrap_or_default();
@@ -205,14 +206,16 @@ impl Downloads {
                     false => look_alikes.refuse(&library.share, &target.record.name),
                 };
                 let found = refused.and_then(|()| destination(library, &target.record, &options, &stop));
-                looked.push((target, found));
+                let keeps = matches!(found, Ok(Destination::Replaceable(Some(_))))
+                    && library.catalogue.reader(&target.record.name).is_ok_and(|reader| reader.keep > 0);
+                looked.push((target, found, keeps));
             }
             (looked, look_alikes)
         };
         let (looked, look_alikes) = self.downloader.library.blocking(look).await;
         self.look_alikes = Some(look_alikes);
         let (mut small, mut large) = (Vec::new(), Vec::new());
-        for (target, found) in looked {
+        for (target, found, keeps) in looked {
             match found {
                 Ok(Destination::UpToDate(path)) => {
                     self.progress.add_kept(target.record.size);
@@ -221,7 +224,7 @@ impl Downloads {
                     self.ended(&record.name, Ok(done));
                 }
                 Ok(Destination::Replaceable(stamp)) => match Manifest::implied_by(&target.record) {
-                    Some((_, manifest)) if !target.sources.is_empty() => {
+                    Some((_, manifest)) if !target.sources.is_empty() && !keeps => {
                         let stop = self.stop(&target.record.name);
                         small.push(Small { target, manifest, replaceable: stamp, stop });
                     }

@@ -8,16 +8,20 @@ use super::{Catalogue, CatalogueError, Copy, Entry, progress::set_partials};
 
 impl Catalogue {
     /// Whether a copy of `record` may be stored: the name is not published here, and no later version of the
-    /// same file is or was held.
+    /// same file is or was held, unless the reader passes that over.
     ///
     /// # Errors
     /// `Overtaken`, or the entry of the name is damaged.
     pub(crate) fn may_hold(&self, record: &Record) -> Result<(), CatalogueError> {
         let (known, floor) = (self.entry(&record.name)?, self.floor(&record.name, &record.origin)?);
         let is_own = known.as_ref().is_some_and(|known| self.is_own(known));
-        let later = known.as_ref().is_some_and(|known| known.record.replaces(record))
-            || floor.is_some_and(|floor| floor.record.replaces(record));
-        if is_own || later { Err(CatalogueError::Overtaken(record.name.clone())) } else { Ok(()) }
+        let held = known.iter().map(AsRef::as_ref).chain(&floor).map(|entry| &entry.record);
+        let mut is_overtaken = is_own;
+        for later in held.filter(|held| held.replaces(record)) {
+            // The user, or the failure of a command, wants one before those that are passed over.
+            is_overtaken |= !self.reader(&record.name)?.passes_over(later);
+        }
+        if is_overtaken { Err(CatalogueError::Overtaken(record.name.clone())) } else { Ok(()) }
     }
 
     /// Stores a downloaded copy; it replaces any earlier one. Blocking.

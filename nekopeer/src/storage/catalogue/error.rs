@@ -79,6 +79,14 @@ pub enum CatalogueError {
         "{0} was published, deregistered or refreshed here meanwhile; what was downloaded is no copy of it: run this again"
     )]
     Overtaken(FileName),
+    /// The version that is about to be replaced cannot be kept. It stays in its place.
+    #[error("cannot keep the version before at {path}: {source}; the newer one waits until that works")]
+    NotKept {
+        /// Where it is kept.
+        path: PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// The version counter of a name is at its maximum.
     #[error("no version number is left for {0}: publish it under another name")]
     VersionsUsedUp(FileName),
@@ -88,6 +96,14 @@ pub enum CatalogueError {
 }
 
 impl CatalogueError {
+    /// A version that is to be kept cannot be written to `path`.
+    pub(super) fn not_kept(path: &Path, source: std::io::Error) -> Self {
+        match source {
+            source if is_full(&source) => Self::Full(path.to_owned()),
+            source => Self::NotKept { path: path.to_owned(), source },
+        }
+    }
+
     /// The file `path` is damaged.
     pub(super) fn damaged(path: &Path, what: impl Into<String>) -> Self {
         Self::Damaged { path: path.to_owned(), what: what.into() }

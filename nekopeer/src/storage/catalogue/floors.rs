@@ -31,9 +31,12 @@ impl Catalogue {
             if known.record.origin == entry.record.origin {
                 entry.origin_addr = entry.origin_addr.or(known.origin_addr);
             }
-            let newest = entry.newest.as_ref().unwrap_or(&entry.record);
-            let later = known.newest.as_ref().filter(|known| known.replaces(newest)).cloned();
-            entry.newest = later.or(entry.newest.take());
+            // What is replaced is later itself where the reader went back.
+            for later in [Some(&known.record), known.newest.as_ref()].into_iter().flatten() {
+                if later.replaces(entry.newest.as_ref().unwrap_or(&entry.record)) {
+                    entry.newest = Some(later.clone());
+                }
+            }
         }
         match held.filter(|held| !self.is_own(held) && !held.record.same_file(&entry.record)) {
             Some(other) => write.put_floor(&other),

@@ -15,12 +15,14 @@ mod entry;
 mod error;
 mod floors;
 mod guard;
+mod kept;
 mod migrate;
 pub(crate) mod numbering;
 mod piped;
 mod placing;
 mod progress;
 mod publish;
+mod reader;
 mod restore;
 mod salvage;
 mod schema;
@@ -28,7 +30,11 @@ mod tables;
 mod untold;
 mod write;
 
-use std::{collections::HashSet, path::Path, sync::Arc};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use nekoproto::{ContentHash, FileName, Identity, Manifest, ManifestHash};
 use parking_lot::Mutex;
@@ -40,6 +46,7 @@ pub(crate) use self::{
     entry::{Copy, Entry},
     placing::ToPlace,
     publish::{Draft, Published},
+    reader::{PassedOver, Reader, Why},
     restore::Restored,
     salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},
@@ -55,6 +62,8 @@ const SAME_BYTES_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Catalogue {
     identity: Identity,
+    /// Where the packs of earlier versions are.
+    packs: PathBuf,
     tables: Tables,
     /// What indexers have listed since `tables` was told of it.
     noted: Mutex<Noted>,
@@ -70,7 +79,7 @@ impl Catalogue {
     pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Self, CatalogueError> {
         let tables = Tables::open(&folder.join(FILE), identity.id())?;
         let (noted, placing) = Default::default();
-        Ok(Self { identity, tables, noted, placing })
+        Ok(Self { identity, packs: folder.join(kept::FOLDER), tables, noted, placing })
     }
 
     /// The entry of `name`. A damaged one is reported and counts as none; where that would lose something, use

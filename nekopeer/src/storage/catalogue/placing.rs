@@ -92,7 +92,8 @@ impl Catalogue {
     /// # Errors
     /// The catalogue failed; some may be left.
     pub(crate) fn settle_all(&self) -> Result<(), CatalogueError> {
-        self.tables.all_placing()?.iter().try_for_each(|name| self.settle(name).map(drop))
+        self.tables.all_placing()?.iter().try_for_each(|name| self.settle(name).map(drop))?;
+        self.sweep_packs()
     }
 
     fn marked(&self, names: HashSet<FileName>) -> Placing<'_> {

@@ -43,6 +43,11 @@ pub(super) const UNTOLD: Definition<&str, &[u8]> = Definition::new("untold");
 /// Name -> the origin whose file was chosen where several publish different ones. Missing until
 /// the first choice in databases that were made before this table existed.
 pub(super) const CHOSEN: Definition<&str, &[u8; 32]> = Definition::new("chosen");
+/// Name -> what the reader here wants of it. Missing as `CHOSEN`.
+pub(super) const READERS: Definition<&str, &[u8]> = Definition::new("readers");
+/// Name and sequence number -> an earlier version of a copy that is kept, and the manifest of its pack. Missing as
+/// `CHOSEN`.
+pub(super) const KEPT: Definition<(&str, u64), (Placed, &[u8])> = Definition::new("kept");
 
 /// The first half of `hash`.
 pub(super) fn half(hash: &[u8; 32]) -> &HalfHash {

@@ -1,0 +1,217 @@
+//! The command that is run on each new version.
+
+use std::{
+    io,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
+
+use nekoproto::{FileName, Version};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::Command,
+    time::timeout,
+};
+
+/// Bytes of each of its outputs that are read; more is thrown away.
+const OUTPUT_MAX: usize = 64 * 1024;
+/// Characters of its last words that a message quotes.
+const QUOTED_MAX: usize = 200;
+/// Time limit for output that comes after its end: what it started in the background may keep the pipe.
+const LATE_OUTPUT_MAX: Duration = Duration::from_millis(100);
+
+/// A command of the user's, for a shell.
+#[derive(Clone, Debug)]
+pub(crate) struct Hook {
+    /// The command.
+    pub(crate) command: String,
+    /// Where it runs.
+    pub(crate) folder: PathBuf,
+    /// How long it may take.
+    pub(crate) time: Duration,
+}
+
+/// What the command is told, as `NEKO_NAME`, `NEKO_VERSION`, `NEKO_PATH` and `NEKO_PREVIOUS_VERSION`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told<'a> {
+    pub(super) name: &'a FileName,
+    pub(super) version: Version,
+    pub(super) path: &'a Path,
+    /// The last version that it accepted; empty if there is none.
+    pub(super) previous: Option<Version>,
+}
+
+/// Why the command did not accept a version.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HookError {
+    /// There is no shell, or no such folder.
+    #[error("the command cannot be run: {0}")]
+    NotRun(#[from] io::Error),
+    /// It took too long, and was killed with all that it started.
+    #[error("the command was killed after {} s{}", .0.as_secs(), quoted(.1))]
+    TooLong(Duration, String),
+    /// It ended with a failure.
+    #[error("the command failed, {}{}", ended(*.0), quoted(.1))]
+    Failed(ExitStatus, String),
+}
+
+fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("killed by signal {signal}"),
+        (None, None) => "it did not end".to_owned(),
+    }
+}
+
+fn quoted(words: &str) -> String {
+    if words.is_empty() { String::new() } else { format!(": {words}") }
+}
+
+/// Kills a process and all that it started, unless disarmed.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            let _ = kill_process_group(group, Signal::KILL); // it may have ended
+        }
+    }
+}
+
+impl Hook {
+    /// Runs the command to its end.
+    ///
+    /// # Errors
+    /// It failed, or took too long.
+    ///
+    /// # Cancel safety
+    /// It is killed, with all that it started.
+    pub(super) async fn run(&self, told: Told<'_>) -> Result<(), HookError> {
+        let mut child = Command::new("/bin/sh")
+            .arg("-c")
+            .arg(&self.command)
+            .current_dir(&self.folder)
+            .env("NEKO_NAME", told.name.as_str())
+            .env("NEKO_VERSION", told.version.to_string())
+            .env("NEKO_PATH", told.path)
+            .env(
+                "NEKO_PREVIOUS_VERSION",
+                told.previous.map(|version| version.to_string()).unwrap_or_default(),
+            )
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .spawn()?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let mut group = Group(group);
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let status = {
+            let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+            let reading = async { tokio::join!(read(stdout, &mut out), read(stderr, &mut err)) };
+            tokio::pin!(reading);
+            let waiting = timeout(self.time, child.wait());
+            tokio::pin!(waiting);
+            tokio::select! {
+                status = &mut waiting => {
+                    if matches!(status, Ok(Ok(_))) {
+                        let _ = timeout(LATE_OUTPUT_MAX, reading).await;
+                    }
+                    status
+                }
+                _ = &mut reading => waiting.await,
+            }
+        };
+        let words = last_words(&err, &out);
+        match status {
+            Err(_) => Err(HookError::TooLong(self.time, words)), // the group is killed
+            Ok(Err(error)) => Err(error.into()),
+            Ok(Ok(status)) => {
+                group.0 = None; // a service that it started goes on
+                if status.success() { Ok(()) } else { Err(HookError::Failed(status, words)) }
+            }
+        }
+    }
+}
+
+/// Reads `from` to its end, and keeps the last [`OUTPUT_MAX`] bytes or so in `kept`.
+async fn read(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>) {
+    let Some(mut from) = from else { return };
+    let mut piece = [0; 4096];
+    while let Ok(len @ 1..) = from.read(&mut piece).await {
+        if kept.len() + len > OUTPUT_MAX {
+            kept.drain(..kept.len() / 2);
+        }
+        kept.extend_from_slice(&piece[..len]);
+    }
+}
+
+/// The last line of one of these outputs that has text, without control characters.
+fn last_words(err: &[u8], out: &[u8]) -> String {
+    let last = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.chars().filter(|letter| !letter.is_control()).take(QUOTED_MAX).collect::<String>())
+    };
+    last(err).or_else(|| last(out)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    async fn run(command: &str, time: Duration) -> Result<(), HookError> {
+        let folder = std::env::temp_dir();
+        let hook = Hook { command: command.to_owned(), folder, time };
+        let name = FileName::new("a b").unwrap();
+        let version = Version::new(3).unwrap();
+        let told = Told { name: &name, version, path: Path::new("/x/a b"), previous: Version::new(2) };
+        hook.run(told).await
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn command_knows_name_version_path_and_the_version_before() {
+        let check = r#"test "$NEKO_NAME|$NEKO_VERSION|$NEKO_PATH|$NEKO_PREVIOUS_VERSION" = "a b|3|/x/a b|2""#;
+        run(check, LONG).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn failure_quotes_the_last_words() {
+        let error = run("echo out; echo 'no\u{1b}[31m such model' >&2; exit 7", LONG).await.unwrap_err();
+        assert_eq!(error.to_string(), "the command failed, exit code 7: no[31m such model");
+    }
+
+    #[tokio::test]
+    async fn command_that_hangs_is_killed_with_what_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let command = format!("sleep 1000 & echo $! > '{}'; wait", file.display());
+        let began = Instant::now();
+        let error = run(&command, Duration::from_millis(500)).await.unwrap_err();
+        assert!(matches!(error, HookError::TooLong(..)), "{error}");
+        assert!(began.elapsed() < LONG);
+        let id: i32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
+        let is_gone = || {
+            let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            state.is_empty() || state.contains(") Z ")
+        };
+        while !is_gone() {
+            assert!(began.elapsed() < LONG, "process {id} is left");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn output_without_end_takes_no_memory_and_background_work_no_time() {
+        run("head -c 50000000 /dev/zero; sleep 1000 >/dev/null 2>&1 & true", LONG).await.unwrap();
+        let error = run("yes | head -c 3000000; echo at last; exit 1", LONG).await.unwrap_err();
+        assert!(error.to_string().ends_with(": at last"), "{error}");
+    }
+}

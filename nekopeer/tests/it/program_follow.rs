@@ -1,0 +1,193 @@
+//! `follow` and `rollback`, each in a process of its own.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::program::{Ended, Home, Indexers, LIMIT, MIB, Running, bytes, two_homes, until};
+
+/// Publishes this content as the next version; another process serves.
+fn publish(origin: &Home, content: impl AsRef<[u8]>) {
+    origin.write("f", content);
+    origin.done(&["share", "f"]);
+}
+
+/// Origin, reader, and the process that serves the origin's first version.
+fn shared(content: impl AsRef<[u8]>) -> (Indexers, Home, Home, Running) {
+    let (indexers, origin, reader) = two_homes();
+    origin.write("f", content);
+    let sharing = origin.share(&["f"]);
+    (indexers, origin, reader, sharing)
+}
+
+fn until_is(reader: &Home, following: &mut Running, content: &[u8]) {
+    let is_it = || fs::read(reader.path("f")).is_ok_and(|now| now == content);
+    until(following, "a version", is_it);
+}
+
+fn interrupt(following: Running) -> Ended {
+    following.signal("INT");
+    let ended = following.wait_within(LIMIT).expect("it ends");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    ended
+}
+
+/// Writes what it is told into `log`, and fails if the file says `bad`.
+const HOOK: &str =
+    r#"echo "$NEKO_VERSION after $NEKO_PREVIOUS_VERSION of $NEKO_NAME" >> log; ! grep -q bad "$NEKO_PATH""#;
+
+fn log(reader: &Home) -> Vec<String> {
+    let text = fs::read_to_string(reader.path("log")).unwrap_or_default();
+    text.lines().map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn version_that_the_command_refuses_is_put_back_and_the_next_one_comes() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let mut following = reader.start(&["follow", "f", "--exec", HOOK]);
+    following.out_line("f is at version 1");
+    assert_eq!(reader.read("f"), b"one");
+    publish(&origin, "two");
+    following.out_line("f is at version 2");
+    publish(&origin, "bad");
+    let refused = following.err_line("version 3 is refused, and version 2 is back");
+    assert!(refused.contains("exit code 1"), "{refused}");
+    assert_eq!(reader.read("f"), b"two");
+    publish(&origin, "four");
+    following.out_line("f is at version 4");
+    assert_eq!(reader.read("f"), b"four");
+    interrupt(following);
+    assert_eq!(log(&reader), ["1 after  of f", "2 after 1 of f", "3 after 2 of f", "4 after 2 of f"]);
+
+    // What was accepted, and what was refused, outlives the process.
+    publish(&origin, "bad again");
+    let mut following = reader.start(&["follow", "f", "--exec", HOOK]);
+    following.err_line("version 5 is refused, and version 4 is back");
+    interrupt(following);
+    let mut following = reader.start(&["follow", "f", "--exec", HOOK]);
+    publish(&origin, "six");
+    following.out_line("f is at version 6");
+    interrupt(following);
+    assert_eq!(log(&reader)[4..], ["5 after 4 of f", "6 after 4 of f"]);
+}
+
+#[test]
+fn first_version_that_is_refused_stays_and_is_not_tried_again() {
+    let (_indexers, origin, reader, _sharing) = shared("bad");
+    let mut following = reader.start(&["follow", "f", "--exec", HOOK]);
+    following.err_line("version 1 is refused, and none before can be put back");
+    assert_eq!(reader.read("f"), b"bad");
+    publish(&origin, "good");
+    following.out_line("f is at version 2");
+    interrupt(following);
+    assert_eq!(log(&reader).len(), 2);
+}
+
+#[test]
+fn command_that_was_killed_with_the_follower_runs_again_and_one_that_hangs_is_ended() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let exec = "echo begun >> log; sleep 1000";
+    let mut following = reader.start(&["follow", "f", "--exec", exec]);
+    until(&mut following, "the command", || log(&reader).len() == 1);
+    following.signal("KILL");
+    drop(following);
+    let mut following = reader.start(&["follow", "f", "--exec", HOOK]);
+    following.out_line("f is at version 1");
+    publish(&origin, "two");
+    following.out_line("f is at version 2");
+    interrupt(following);
+    publish(&origin, "three");
+    let mut following = reader.start(&["follow", "f", "--exec", exec, "--exec-timeout", "1"]);
+    let refused = following.err_line("version 3 is refused, and version 2 is back");
+    assert!(refused.contains("killed after 1 s"), "{refused}");
+    assert_eq!(reader.read("f"), b"two");
+    interrupt(following);
+}
+
+/// The last versions are kept by what they have of their own, and come back without the network.
+#[test]
+fn versions_that_are_kept_come_back_and_the_others_do_not() {
+    let version = |n: u8| {
+        let mut content = bytes(7, 4 * MIB);
+        content[2 * MIB..2 * MIB + 1000].fill(n);
+        content
+    };
+    let (_indexers, origin, reader, sharing) = shared(version(1));
+    let mut following = reader.start(&["follow", "f", "--keep", "3"]);
+    following.out_line("f is at version 1");
+    for n in 2..=5 {
+        publish(&origin, version(n));
+        following.out_line(&format!("f is at version {n}"));
+    }
+    let packs =
+        fs::read_dir(reader.path(".neko/kept")).unwrap().map(|pack| pack.unwrap().metadata().unwrap().len());
+    let packs: Vec<u64> = packs.collect();
+    assert_eq!(packs.len(), 3);
+    assert!(
+        packs.iter().sum::<u64>() < MIB as u64,
+        "chunks that are in the file are not kept twice: {packs:?}"
+    );
+
+    reader.done(&["rollback", "f", "3"]);
+    assert!(reader.read("f") == version(3));
+    let listed = reader.done(&["ls", "--json"]).json();
+    assert_eq!((&listed["files"][0]["version"], &listed["files"][0]["newest"]), (&3.into(), &5.into()));
+    let refused = reader.run(&["rollback", "f", "1"]);
+    refused.failed_with(1, &["version 1 of f is not kept here, but 5, 4, 2"]);
+    publish(&origin, version(6));
+    following.out_line("f is at version 6");
+    interrupt(following);
+    drop(sharing);
+    for n in [3, 5, 4] {
+        let moved = reader.done(&["rollback", "f", &n.to_string(), "--json"]).json();
+        assert_eq!((&moved["version"], &moved["bytes_moved"]), (&Value::from(n), &0.into()));
+        assert!(reader.read("f") == version(n));
+    }
+    // By the newest that it ever had, with nothing said.
+    reader.done(&["rollback", "f"]);
+    assert!(reader.read("f") == version(5));
+}
+
+#[test]
+fn what_cannot_be_followed_is_said_at_once() {
+    let (indexers, origin, reader) = two_homes();
+    let other = Home::at(&indexers, 0);
+    origin.write("f", "one");
+    other.write("f", "another");
+    let (_one, _other) = (origin.share(&["f"]), other.share(&["f"]));
+    let says = |ended: Ended, text: &str| {
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+        assert!(ended.err.iter().any(|line| line.starts_with("error: ") && line.contains(text)), "{ended:?}");
+    };
+    says(reader.run(&["follow", "f"]), "2 origins publish different files as f: choose one with --origin");
+    says(origin.run(&["follow", "f"]), "f is published by this peer itself");
+    reader.write("g", "of the user");
+    origin.write("g", "published");
+    origin.done(&["share", "g"]);
+    says(reader.run(&["follow", "g"]), "exists and is not a copy from here");
+    let usage = reader.run(&["follow", "f", "--exec-timeout", "3"]);
+    assert_eq!(usage.code, Some(2), "{usage:?}");
+    reader.run(&["rollback", "f"]).failed_with(1, &["no earlier version is kept here", "--keep N"]);
+}
+
+/// A name that nobody offers yet is waited for, and one whose version before cannot be kept waits for that.
+#[test]
+fn follower_waits_for_a_name_and_never_replaces_what_it_cannot_keep() {
+    let (_indexers, origin, reader) = two_homes();
+    let mut following = reader.start(&["follow", "f", "--keep", "1", "--json"]);
+    following.out_line("nobody offers f");
+    origin.write("f", "one");
+    let _sharing = origin.share(&["f"]);
+    let event: Value = serde_json::from_str(&following.out_line(r#""followed""#)).unwrap();
+    assert_eq!(
+        (&event["event"], &event["name"], &event["version"]),
+        (&"followed".into(), &"f".into(), &1.into())
+    );
+    reader.write(".neko/kept", "no folder");
+    publish(&origin, "two");
+    following.out_line("kept");
+    assert_eq!(reader.read("f"), b"one");
+    fs::remove_file(reader.path(".neko/kept")).unwrap();
+    until_is(&reader, &mut following, b"two");
+    interrupt(following);
+}
