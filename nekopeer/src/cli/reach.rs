@@ -54,7 +54,10 @@ impl Need {
             | Command::Find(_)
             | Command::Query { .. }
             | Command::Trace { .. } => Self::Indexer,
-            Command::Check { .. } | Command::Ticket { .. } | Command::Rollback { .. } => Self::Peers,
+            Command::Check { .. }
+            | Command::Wait { .. }
+            | Command::Ticket { .. }
+            | Command::Rollback { .. } => Self::Peers,
             Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
                 Self::Catalogue
             }

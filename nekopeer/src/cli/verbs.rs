@@ -93,8 +93,28 @@ pub enum Verb {
     },
     /// List what is published and held here
     Ls,
-    /// List what is held here after asking the origins whether it is still the newest
-    Status,
+    /// List what is held here after asking the origins whether it is still the newest; with names, all that is known
+    /// of these: who reads them and who is behind, which earlier versions are kept
+    Status {
+        /// Only these
+        #[arg(value_name = "NAME")]
+        names: Vec<FileName>,
+    },
+    /// Wait until the newest version of a name is here, or at all that read it
+    Wait {
+        /// The name
+        #[arg(value_name = "NAME")]
+        name: FileName,
+        /// This version or a later one, instead of the newest
+        #[arg(long, value_name = "N")]
+        version: Option<NonZeroU64>,
+        /// Where the name is published: until all peers that have a lease on it have the version
+        #[arg(long)]
+        all: bool,
+        /// Give up after so many seconds
+        #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u32).range(1..))]
+        timeout: Option<u32>,
+    },
     /// Print tickets of files that are published or held here: what to type elsewhere to get them
     Ticket {
         /// Their names
@@ -278,7 +298,13 @@ impl Verb {
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
             Self::Trace { name, reach } => Command::Trace { name, ttl_hops: reach.ttl },
             Self::Ls => Command::List { first: None, after: None },
-            Self::Status => Command::Check { names: Vec::new(), first: None, after: None },
+            Self::Status { names } => Command::Check { names, first: None, after: None },
+            Self::Wait { name, version, all, timeout } => Command::Wait {
+                name,
+                version: version.and_then(|version| Version::new(version.get())),
+                by_all: all,
+                within_secs: timeout,
+            },
             Self::Ticket { names } => Command::Ticket { names },
             Self::Jobs => Command::Jobs,
             Self::Cancel { what } => Command::Cancel { what },
@@ -290,16 +316,16 @@ impl Verb {
     pub(super) fn names(&self) -> Vec<&FileName> {
         match self {
             Self::Get { names, .. } => names.iter().filter_map(Word::name).collect(),
-            Self::Query { names, .. } | Self::Ticket { names } | Self::Deregister { names } => {
-                names.iter().collect()
-            }
+            Self::Query { names, .. }
+            | Self::Ticket { names }
+            | Self::Deregister { names }
+            | Self::Status { names } => names.iter().collect(),
             Self::Follow(FollowArgs { names, .. }) => names.iter().filter_map(Word::name).collect(),
-            Self::Trace { name, .. } | Self::Rollback { name, .. } => vec![name],
+            Self::Trace { name, .. } | Self::Rollback { name, .. } | Self::Wait { name, .. } => vec![name],
             Self::Share(_)
             | Self::Register(_)
             | Self::Search(_)
             | Self::Ls
-            | Self::Status
             | Self::Stop
             | Self::Jobs
             | Self::Cancel { .. } => Vec::new(),

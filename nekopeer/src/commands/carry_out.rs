@@ -8,11 +8,13 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, VersionRow,
     answer::{pass_events, pass_events_if},
+    detailed,
     finding::find,
     input::InputReader,
     jobs::{Job, JobKind, in_background},
     named,
     tickets::{self, Tickets},
+    waiting,
 };
 use crate::{
     commands::in_one_line,
@@ -63,12 +65,14 @@ pub(crate) async fn carry_out(
         Command::List { first, after } => {
             list(peer.listing_after(after.as_ref(), at_most(first), false), first, answer).await?;
         }
-        Command::Check { names, first, after } => {
-            let listing = match names.is_empty() {
-                true => peer.listing_after(after.as_ref(), at_most(first), true),
-                false => peer.listing_of(names, true),
-            };
-            list(listing, first, answer).await?;
+        Command::Check { names, first, after } => match names.is_empty() {
+            true => list(peer.listing_after(after.as_ref(), at_most(first), true), first, answer).await?,
+            false => detailed::list(peer, names, answer).await?,
+        },
+        Command::Wait { name, version, by_all, within_secs } => {
+            let within = within_secs.map(|secs| Duration::from_secs(secs.into()));
+            let reached = waiting::wait(peer, &name, waiting::For { version, by_all }, within).await?;
+            answer.rows(vec![Row::Reached { name, version: reached }]).await?;
         }
         Command::Ticket { names } => tickets::make(peer, names, answer).await?,
         Command::Events => pass_events(peer.events(), answer, &CancellationToken::new()).await,

@@ -6,6 +6,7 @@
 
 mod answer;
 mod carry_out;
+mod detailed;
 mod failure;
 mod finding;
 mod input;
@@ -14,6 +15,7 @@ mod named;
 mod path;
 mod rows;
 mod tickets;
+mod waiting;
 mod wanted;
 mod word;
 
@@ -32,7 +34,7 @@ pub(crate) use self::{
     input::{INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, no_input},
     jobs::{JobRow, JobState, Jobs},
     path::LocalPath,
-    rows::{DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, Row, VersionRow},
+    rows::{Detail, DownloadedRow, FileRow, FoundRow, MatchRow, PublishedRow, ReaderRow, Row, VersionRow},
     wanted::{Named, Wanted},
     word::Word,
 };
@@ -149,6 +151,17 @@ pub(crate) enum Command {
         force: bool,
         /// Which files, and how far they are looked for.
         wanted: Wanted,
+    },
+    /// Wait until a version is in its place. Answers with [`Row::Reached`].
+    Wait {
+        /// The name.
+        name: FileName,
+        /// This or a later one; `None`: the newest.
+        version: Option<Version>,
+        /// At the origin: at all peers that have a lease on it.
+        by_all: bool,
+        /// Fail after this time, in seconds.
+        within_secs: Option<u32>,
     },
     /// Put an earlier version that is kept here back in its place. Answers with [`Row::Downloaded`].
     Rollback {

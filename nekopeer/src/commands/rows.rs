@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use nekoproto::{
-    ContentHash, FileName, Freshness, Holder, Mode, NodeId, Position, TraceReply, VerifiedRecord, Version,
+    ContentHash, FileName, Freshness, Holder, Mode, NodeId, Policy, Position, TraceReply, VerifiedRecord,
+    Version,
 };
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ use crate::{
         status::{Condition, FileStatus},
     },
     state::freshness::Doubt,
-    storage::catalogue::CatalogueError,
+    storage::catalogue::{CatalogueError, Why},
 };
 
 /// One row of a result.
@@ -46,6 +47,13 @@ pub(crate) enum Row {
         name: FileName,
         /// Why it still is.
         outcome: Result<(), Failure>,
+    },
+    /// What was waited for is there.
+    Reached {
+        /// The name.
+        name: FileName,
+        /// The version.
+        version: Version,
     },
     /// A job.
     Job(JobRow),
@@ -97,6 +105,31 @@ pub(crate) struct FileRow {
     pub(crate) newest: Option<Version>,
     /// Of a copy: when its origin confirmed it last, and until when it counts as fresh for that.
     pub(crate) confirmed: Option<Confirmed>,
+    /// The rest, if this name was asked about.
+    pub(crate) detail: Option<Box<Detail>>,
+}
+
+/// What else is known of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Detail {
+    /// The policy of its origin.
+    pub(crate) policy: Policy,
+    /// Of an own file: the peers that have a lease on news of it.
+    pub(crate) readers: Vec<ReaderRow>,
+    /// Earlier versions that are kept here, the last that was replaced first.
+    pub(crate) kept: Vec<Version>,
+    /// Up to this version none takes the place by itself, and why.
+    pub(crate) passed_over: Option<(Version, Why)>,
+}
+
+/// A peer that has a lease on news of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReaderRow {
+    pub(crate) holder: Holder,
+    /// The last version that it acknowledged.
+    pub(crate) version: Version,
+    /// Until its lease ends, and with it the time that an earlier version may count as fresh there, in milliseconds.
+    pub(crate) ends_in_ms: u64,
 }
 
 /// What was found under one name.
@@ -177,9 +210,13 @@ impl Row {
         let path = |path: &LocalPath| path.0.as_os_str().len();
         let record = |record: &VersionRow| BASE + record.name.as_str().len();
         match self {
-            Self::File(file) => record(&file.record) + path(&file.path),
+            Self::File(file) => {
+                let detail = file.detail.as_ref();
+                let listed = detail.map_or(0, |detail| detail.readers.len() * 64 + detail.kept.len() * 8);
+                record(&file.record) + path(&file.path) + listed
+            }
             Self::Match(found) => record(&found.record) + found.holders.len() * 64,
-            Self::Further { .. } => BASE,
+            Self::Further { .. } | Self::Reached { .. } => BASE,
             Self::Damaged { why } => BASE + why.len(),
             Self::Found(found) => {
                 let hits = found.hits.iter();
@@ -218,6 +255,7 @@ impl Row {
                 condition: file.condition,
                 newest: file.newest,
                 confirmed: file.confirmed,
+                detail: None,
             }),
             Err(error) => Self::Damaged { why: in_one_line(&error) },
         }

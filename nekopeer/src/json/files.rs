@@ -6,7 +6,10 @@ use nekoproto::Version;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::commands::FileRow;
+use crate::{
+    commands::{Detail, FileRow, ReaderRow},
+    storage::catalogue::Why,
+};
 
 /// A file that is published or held here.
 #[derive(Serialize, ToSchema)]
@@ -42,6 +45,69 @@ pub(crate) struct FileJson<'a> {
     /// In bytes.
     size: u64,
     version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(flatten)]
+    detail: Option<DetailJson>,
+}
+
+/// What else is known of a file that was asked about by name.
+#[derive(Serialize, ToSchema)]
+#[schema(as = FileDetail)]
+struct DetailJson {
+    /// Earlier versions that are kept here, the last that was replaced first.
+    kept: Vec<u64>,
+    /// Seconds that a copy counts as fresh under push.
+    lease_secs: u32,
+    /// Up to this version none takes the place by itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passed_over: Option<u64>,
+    /// Why: `failed` for the command of a follower, or `rolled-back`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    passed_over_why: Option<&'static str>,
+    /// When this version was published, in Unix time in milliseconds by its origin's clock; 0 if that does not say.
+    published_ms: u64,
+    /// Of an own file: the peers that have a lease on news of it.
+    readers: Vec<ReaderJson>,
+    /// Whether a copy past its time is handed out, as such.
+    serve_stale: bool,
+    /// Seconds that a copy counts as fresh under pull.
+    ttr_secs: u32,
+}
+
+/// A peer that has a lease on news of a file.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Reader)]
+struct ReaderJson {
+    addr: String,
+    /// Milliseconds for which an earlier version may still count as fresh there, at most.
+    lease_ends_in_ms: u64,
+    node: String,
+    /// The last version that it acknowledged.
+    version: u64,
+}
+
+impl DetailJson {
+    fn of(file: &FileRow, detail: &Detail) -> Self {
+        let reader = |reader: &ReaderRow| ReaderJson {
+            addr: reader.holder.addr.to_string(),
+            lease_ends_in_ms: reader.ends_in_ms,
+            node: reader.holder.node.to_string(),
+            version: reader.version.get(),
+        };
+        Self {
+            kept: detail.kept.iter().map(|version| version.get()).collect(),
+            lease_secs: detail.policy.lease_secs(),
+            passed_over: detail.passed_over.map(|(version, _)| version.get()),
+            passed_over_why: detail.passed_over.map(|(_, why)| match why {
+                Why::Failed => "failed",
+                Why::RolledBack => "rolled-back",
+            }),
+            published_ms: file.record.published_ms,
+            readers: detail.readers.iter().map(reader).collect(),
+            serve_stale: detail.policy.serve_stale(),
+            ttr_secs: detail.policy.ttr_secs(),
+        }
+    }
 }
 
 impl<'a> From<&'a FileRow> for FileJson<'a> {
@@ -63,6 +129,7 @@ impl<'a> From<&'a FileRow> for FileJson<'a> {
             role: role(file),
             size: record.size,
             version: record.version.get(),
+            detail: file.detail.as_deref().map(|detail| DetailJson::of(file, detail)),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{FileName, Holder, NodeId};
+use nekoproto::{FileName, Holder, NodeId, Version};
 use parking_lot::Mutex;
 use slab::Slab;
 
@@ -32,12 +32,30 @@ pub(crate) struct Subscribers(Mutex<Table>);
 struct Table {
     hasher: RandomState,
     began: Instant,
-    /// Hash of the name and index of the holder -> the end in milliseconds since `began`.
-    ends: BTreeMap<(u64, u32), u64>,
+    /// Hash of the name and index of the holder -> its subscription.
+    ends: BTreeMap<(u64, u32), Subscription>,
     /// The one that was looked at last.
     swept: (u64, u32),
     holders: Slab<(Holder, u32)>,
     nodes: HashMap<NodeId, u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Subscription {
+    /// In milliseconds since `began`.
+    end: u64,
+    /// The last version that the holder confirmed or acknowledged.
+    version: Version,
+}
+
+/// A subscriber of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Subscribed {
+    pub(crate) holder: Holder,
+    /// The last version that it confirmed or acknowledged: that it knows, not that it holds.
+    pub(crate) version: Version,
+    /// Until when its copy of an earlier version may count as fresh.
+    pub(crate) ends_in: Duration,
 }
 
 impl Default for Table {
@@ -48,8 +66,14 @@ impl Default for Table {
 }
 
 impl Subscribers {
-    /// Subscribes `holder` to `name` until `now + lease`.
-    pub(crate) fn subscribe(&self, name: &FileName, holder: Holder, lease: Duration, now: Instant) {
+    /// Subscribes `holder`, which knows `version`, to `name` until `now + lease`.
+    pub(crate) fn subscribe(
+        &self,
+        (name, version): (&FileName, Version),
+        holder: Holder,
+        lease: Duration,
+        now: Instant,
+    ) {
         let table = &mut *self.0.lock();
         let (hash, end) = (table.hasher.hash_one(name), table.ms(now + lease));
         table.sweep(now);
@@ -57,7 +81,7 @@ impl Subscribers {
         if let Some(index) = table.nodes.get(&holder.node).copied() {
             table.holders[index as usize].0 = holder; // it may have moved
             if let Some(before) = table.ends.get_mut(&(hash, index)) {
-                *before = end;
+                *before = Subscription { end, version: before.version.max(version) };
                 return;
             }
         }
@@ -67,17 +91,39 @@ impl Subscribers {
                 u32::try_from(table.holders.insert((holder, 0))).unwrap_or(u32::MAX) // memory ends before
             });
             table.holders[index as usize].1 += 1;
-            table.ends.insert((hash, index), end);
+            table.ends.insert((hash, index), Subscription { end, version });
         }
     }
 
     /// The subscribers of `name`.
-    pub(crate) fn of(&self, name: &FileName, now: Instant) -> Vec<Holder> {
+    pub(crate) fn of(&self, name: &FileName, now: Instant) -> Vec<Subscribed> {
         let table = &mut *self.0.lock();
         let hash = table.hasher.hash_one(name);
         table.remove_ended(hash, now);
-        let known = table.ends.range((hash, 0)..=(hash, u32::MAX));
-        known.map(|((_, index), _)| table.holders[*index as usize].0).collect()
+        let (known, now) = (table.ends.range((hash, 0)..=(hash, u32::MAX)), table.ms(now));
+        let subscribed = known.map(|((_, index), Subscription { end, version })| Subscribed {
+            holder: table.holders[*index as usize].0,
+            version: *version,
+            ends_in: Duration::from_millis(end.saturating_sub(now)),
+        });
+        subscribed.collect()
+    }
+
+    /// `node` has acknowledged this version of `name`.
+    pub(crate) fn acknowledge(&self, name: &FileName, version: Version, node: &NodeId) {
+        let table = &mut *self.0.lock();
+        let (hash, index) = (table.hasher.hash_one(name), table.nodes.get(node).copied());
+        if let Some(known) = index.and_then(|index| table.ends.get_mut(&(hash, index))) {
+            known.version = known.version.max(version);
+        }
+    }
+
+    /// Whether `node` subscribes to `name` and has not acknowledged this version.
+    pub(crate) fn is_behind(&self, name: &FileName, version: Version, node: &NodeId, now: Instant) -> bool {
+        let table = &*self.0.lock();
+        let (hash, index) = (table.hasher.hash_one(name), table.nodes.get(node).copied());
+        let known = index.and_then(|index| table.ends.get(&(hash, index)));
+        known.is_some_and(|known| known.end > table.ms(now) && known.version < version)
     }
 }
 
@@ -103,7 +149,7 @@ impl Table {
 
     fn remove_ended_in(&mut self, keys: RangeInclusive<(u64, u32)>, now: Instant) {
         let now = self.ms(now);
-        let ended: Vec<_> = self.ends.extract_if(keys, |_, end| *end <= now).collect();
+        let ended: Vec<_> = self.ends.extract_if(keys, |_, known| known.end <= now).collect();
         for ((_, index), _) in ended {
             let (holder, subscriptions) = &mut self.holders[index as usize];
             *subscriptions -= 1;
@@ -129,17 +175,37 @@ mod tests {
         Holder::new(Identity::from_seed(&seed).id(), SocketAddr::from(([127, 0, 0, 1], n + 1)))
     }
 
+    fn of(subscribers: &Subscribers, name: &FileName, now: Instant) -> Vec<Holder> {
+        subscribers.of(name, now).iter().map(|subscribed| subscribed.holder).collect()
+    }
+
+    #[test]
+    fn subscriber_is_behind_until_it_acknowledges_or_its_lease_ends() {
+        let (subscribers, name, now) = (Subscribers::default(), FileName::new("a").unwrap(), Instant::now());
+        let (lease, node, version) = (Duration::from_secs(5), holder(1).node, |n| Version::new(n).unwrap());
+        subscribers.subscribe((&name, version(3)), holder(1), lease, now);
+        let is_behind = |n, now| subscribers.is_behind(&name, version(n), &node, now);
+        assert!(!is_behind(3, now) && is_behind(4, now) && !is_behind(4, now + lease));
+        subscribers.acknowledge(&name, version(4), &node);
+        subscribers.acknowledge(&name, version(2), &node); // late
+        assert!(!is_behind(4, now) && is_behind(5, now));
+        subscribers.subscribe((&name, version(3)), holder(1), lease, now + lease / 2); // asked before it heard
+        let known = subscribers.of(&name, now + lease);
+        assert_eq!((known[0].version, known[0].ends_in), (version(4), lease / 2));
+        assert!(!subscribers.is_behind(&name, version(9), &holder(2).node, now));
+    }
+
     #[test]
     fn a_subscription_ends_with_its_lease_and_is_renewed_by_asking() {
         let (subscribers, name, now) = (Subscribers::default(), FileName::new("a").unwrap(), Instant::now());
         let lease = Duration::from_secs(5);
-        subscribers.subscribe(&name, holder(1), lease, now);
-        subscribers.subscribe(&name, holder(2), lease, now);
-        subscribers.subscribe(&name, holder(1), lease, now + lease / 2);
-        assert_eq!(subscribers.of(&name, now).len(), 2);
+        subscribers.subscribe((&name, Version::FIRST), holder(1), lease, now);
+        subscribers.subscribe((&name, Version::FIRST), holder(2), lease, now);
+        subscribers.subscribe((&name, Version::FIRST), holder(1), lease, now + lease / 2);
+        assert_eq!(of(&subscribers, &name, now).len(), 2);
         let moved = Holder::new(holder(1).node, holder(9).addr);
-        subscribers.subscribe(&FileName::new("b").unwrap(), moved, lease, now);
-        assert_eq!(subscribers.of(&name, now + lease), [moved]);
+        subscribers.subscribe((&FileName::new("b").unwrap(), Version::FIRST), moved, lease, now);
+        assert_eq!(of(&subscribers, &name, now + lease), [moved]);
         assert!(subscribers.of(&name, now + 2 * lease).is_empty());
     }
 
@@ -148,11 +214,11 @@ mod tests {
         let (subscribers, name, now) = (Subscribers::default(), FileName::new("a").unwrap(), Instant::now());
         let lease = Duration::from_secs(5);
         for n in 0..=u16::try_from(SUBSCRIBERS_MAX).unwrap() {
-            subscribers.subscribe(&name, holder(n), lease, now);
+            subscribers.subscribe((&name, Version::FIRST), holder(n), lease, now);
         }
         assert_eq!(subscribers.of(&name, now).len(), SUBSCRIBERS_MAX);
-        subscribers.subscribe(&name, holder(5000), lease, now + lease);
-        assert_eq!(subscribers.of(&name, now + lease), [holder(5000)]);
+        subscribers.subscribe((&name, Version::FIRST), holder(5000), lease, now + lease);
+        assert_eq!(of(&subscribers, &name, now + lease), [holder(5000)]);
     }
 
     #[test]
@@ -161,11 +227,11 @@ mod tests {
         let lease = Duration::from_secs(5);
         for n in 0..1000 {
             let name = FileName::new(&format!("f{n}")).unwrap();
-            subscribers.subscribe(&name, holder(1), lease, now);
+            subscribers.subscribe((&name, Version::FIRST), holder(1), lease, now);
         }
         let name = FileName::new("a").unwrap();
         for _ in 0..1000 {
-            subscribers.subscribe(&name, holder(2), lease, now + lease);
+            subscribers.subscribe((&name, Version::FIRST), holder(2), lease, now + lease);
         }
         let table = subscribers.0.lock();
         assert_eq!((table.ends.len(), table.holders.len(), table.nodes.len()), (1, 1, 1));

@@ -15,13 +15,20 @@ use crate::{
     content::stamp::Looker,
     download::{DownloadError, DownloadOptions, Downloaded, Downloads},
     follow::{Follower, Hook},
-    library::{Library, status::FileStatus},
+    library::{Library, status::FileStatus, subscribers::Subscribed},
     listing::Listing,
     publish::{PublishError, PublishOptions, PublishOutcome, Publishing},
     reading::Reading,
-    storage::catalogue::Why,
-    util::progress::Progress,
+    storage::catalogue::{CatalogueError, PassedOver, Why},
+    util::{clock, progress::Progress},
 };
+
+/// Who reads a file, and which earlier versions of it are here.
+pub(crate) struct ReadBy {
+    pub(crate) readers: Vec<Subscribed>,
+    pub(crate) kept: Vec<Version>,
+    pub(crate) passed_over: Option<PassedOver>,
+}
 
 impl PeerHandle {
     /// Publishes files and folders. A file's name is the one in the options, otherwise its path within the
@@ -88,6 +95,23 @@ impl PeerHandle {
             let mut looker = Looker::default();
             let entries = names.iter().map(|name| library.catalogue.get(name));
             entries.map(|entry| Some(library.status(Arc::unwrap_or_clone(entry?), &mut looker))).collect()
+        };
+        self.library.blocking(look).await
+    }
+
+    /// What else is known of the file of `name`, whose version here is `record`.
+    ///
+    /// # Errors
+    /// The catalogue failed.
+    pub(crate) async fn reading_of(&self, name: &FileName) -> Result<ReadBy, CatalogueError> {
+        let name = name.clone();
+        let look = move |library: &Arc<Library>| {
+            let kept = library.catalogue.kept(&name)?;
+            Ok(ReadBy {
+                readers: library.subscribers.of(&name, clock::now()),
+                kept: kept.iter().map(|kept| kept.copy.entry.record.version).collect(),
+                passed_over: library.catalogue.reader(&name)?.passed_over,
+            })
         };
         self.library.blocking(look).await
     }

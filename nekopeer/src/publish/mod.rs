@@ -9,14 +9,13 @@ mod listing;
 mod policy;
 mod read_files;
 pub(crate) mod repair;
+mod telling;
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc};
 
-use futures::{StreamExt, stream};
 use nekoproto::{FileName, Policy, VerifiedRecord};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::DropGuard;
-use tracing::debug;
 
 use self::{asking::Asking, contest::Contested, read_files::Stored};
 pub use self::{error::PublishError, policy::PolicyChange};
@@ -24,11 +23,8 @@ use crate::{
     indexers::Indexers,
     library::Library,
     peers::Peers,
-    util::{clock, progress::Progress, tasks::finished},
+    util::{progress::Progress, tasks::finished},
 };
-
-/// Maximum number of subscribers told concurrently.
-const TOLD_AT_ONCE: usize = 64;
 
 /// How files are published.
 #[derive(Clone, Debug, Default)]
@@ -186,30 +182,6 @@ impl Publisher {
         let is_confirmed =
             is_confirmed || self.library.blocking(|library| !library.catalogue.has_pending()).await;
         PublishOutcome { indexers_told, is_confirmed, ..PublishOutcome::default() }
-    }
-
-    /// Tells subscribers directly, in the background, of what may be handed out. If a message is lost, their lease
-    /// bounds the delay.
-    fn tell_subscribers(&self, news: &[VerifiedRecord]) {
-        let now = clock::now();
-        let mut by_holder: HashMap<_, Vec<VerifiedRecord>> = HashMap::new();
-        for record in news.iter().filter(|record| self.library.hands_out(record)) {
-            for holder in self.library.subscribers.of(&record.name, now) {
-                by_holder.entry(holder).or_default().push(record.clone());
-            }
-        }
-        if by_holder.is_empty() {
-            return;
-        }
-        let peers = Arc::clone(&self.peers);
-        self.library.tasks.spawn_until_stop(async move {
-            let tell = async |(holder, records): (nekoproto::Holder, Vec<VerifiedRecord>)| {
-                if let Err(error) = peers.invalidate(holder, &records).await {
-                    debug!(holder = %holder.node.short(), %error, "a subscriber did not acknowledge");
-                }
-            };
-            stream::iter(by_holder).for_each_concurrent(TOLD_AT_ONCE, tell).await;
-        });
     }
 
     /// See [`PeerHandle::deregister`](crate::PeerHandle::deregister).

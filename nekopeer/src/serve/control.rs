@@ -75,6 +75,7 @@ fn verdict(library: &Library, held: &Held) -> Result<Verdict, CatalogueError> {
 fn subscribe(library: &Library, held: &Held, holder: Holder, now: Instant) {
     let Some(entry) = library.catalogue.get(&held.name) else { return };
     if entry.record.policy.pushes() {
-        library.subscribers.subscribe(&held.name, holder, entry.record.policy.bound(), now);
+        let known = (&held.name, held.version);
+        library.subscribers.subscribe(known, holder, entry.record.policy.bound(), now);
     }
 }

@@ -32,6 +32,7 @@ mod program_full_disk;
 mod program_kills;
 mod program_pipes;
 mod program_shells;
+mod program_waiting;
 mod publishing;
 mod refetch;
 mod registration;

@@ -7,10 +7,15 @@ use super::{
     table::{Cells, JsonList, Table},
 };
 use crate::{
-    cli::{Ended, output::Output, units::size},
-    commands::{FileRow, Row, Summary},
+    cli::{
+        Ended,
+        output::Output,
+        units::{age_since, size},
+    },
+    commands::{Detail, FileRow, Row, Summary},
     json::{FileJson, role},
     library::status::Condition,
+    storage::catalogue::Why,
 };
 
 const HEADINGS: [&str; 7] = ["NAME", "VERSION", "SIZE", "ROLE", "POLICY", "FRESHNESS", ""];
@@ -47,7 +52,9 @@ impl View for Files {
             (false, false) => {
                 let mut cells = Cells::default();
                 files.iter().for_each(|file| add_cells(&mut cells, file));
-                self.table.rows(&cells, output.lines())
+                self.table.rows(&cells, output.lines())?;
+                let details = files.iter().filter_map(|file| Some((file, file.detail.as_deref()?)));
+                details.flat_map(|(file, detail)| lines(file, detail)).try_for_each(|line| output.line(&line))
             }
         }
     }
@@ -78,4 +85,50 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
         (None, Condition::Doubtful(doubt)) => cells.add(doubt.text()),
         (None, _) => cells.add(""),
     }
+}
+
+/// What else is known of a file, in lines.
+fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
+    let (version, policy) = (file.record.version, detail.policy);
+    let published =
+        age_since(file.record.published_ms).map_or_else(String::new, |age| format!(", published {age} ago"));
+    let past = if policy.serve_stale() { "served as stale past that" } else { "not served past that" };
+    let mut lines = vec![format!(
+        "  version {version}{published}; a copy is fresh for {} s, {past}",
+        policy.bound().as_secs()
+    )];
+    if let Some(confirmed) = file.confirmed {
+        let confirmed = age_since(confirmed.at_ms).unwrap_or_default();
+        lines.push(format!("  its origin confirmed it {confirmed} ago"));
+    }
+    if !detail.readers.is_empty() {
+        let behind = detail.readers.iter().filter(|reader| reader.version < version).count();
+        lines.push(format!(
+            "  {} have a lease on it, {behind} did not acknowledge version {version}:",
+            detail.readers.len()
+        ));
+    }
+    for reader in &detail.readers {
+        let most =
+            if reader.version < version { ", may take it for fresh for" } else { ", its lease ends in" };
+        lines.push(format!(
+            "    {} at {} knows version {}{most} {} s",
+            reader.holder.node.short(),
+            reader.holder.addr,
+            reader.version,
+            reader.ends_in_ms.div_ceil(1000)
+        ));
+    }
+    if !detail.kept.is_empty() {
+        let kept: Vec<String> = detail.kept.iter().map(ToString::to_string).collect();
+        lines.push(format!("  versions kept for rollback: {}", kept.join(", ")));
+    }
+    if let Some((version, why)) = detail.passed_over {
+        let why = match why {
+            Why::Failed => "the command of follow failed on it",
+            Why::RolledBack => "it was rolled back",
+        };
+        lines.push(format!("  none up to version {version} takes its place by itself: {why}"));
+    }
+    lines
 }

@@ -143,9 +143,11 @@ fn view(command: &Command) -> Box<dyn View> {
         Command::List { .. } | Command::Check { .. } => Box::<files::Files>::default(),
         Command::Ticket { .. } => Box::<tickets::Tickets>::default(),
         Command::Trace { name, .. } => Box::new(trace::Trace::of(name.clone())),
-        Command::Withdraw { .. } | Command::Events | Command::Stop | Command::Follow { .. } => {
-            Box::<Lines>::default()
-        }
+        Command::Withdraw { .. }
+        | Command::Events
+        | Command::Stop
+        | Command::Follow { .. }
+        | Command::Wait { .. } => Box::<Lines>::default(),
     }
 }
 
@@ -193,6 +195,10 @@ impl View for Lines {
                     let line = format!("{name} is no longer offered; the file stays");
                     if output.is_json() { self.done.push(line) } else { output.line(&line)? }
                 }
+                Row::Reached { name, version } if output.is_json() => {
+                    output.object(&serde_json::json!({ "name": name.as_str(), "version": version.get() }))?;
+                }
+                Row::Reached { name, version } => output.line(&format!("{name} is at version {version}"))?,
                 Row::Withdrawn { outcome: Err(failure), .. } => {
                     let ended = failed(&failure, output);
                     let is_like_others = self.failed.is_none_or(|before| before == ended);

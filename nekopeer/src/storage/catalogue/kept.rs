@@ -7,6 +7,7 @@
 use std::{
     collections::HashSet,
     fs::{self, File},
+    io,
     path::PathBuf,
 };
 
@@ -95,8 +96,8 @@ impl Catalogue {
         }
         let sequence = self.kept(name)?.first().map_or(0, |last| last.sequence + 1);
         let path = self.pack_path(name, sequence);
-        private_folder(&self.packs)?;
-        let packed = write_pack(&path, &file, &manifest, next);
+        let packed = private_folder(&self.packs).map_err(io::Error::other);
+        let packed = packed.and_then(|()| write_pack(&path, &file, &manifest, next));
         let Some(pack) = packed.map_err(|error| CatalogueError::not_kept(&path, error))? else {
             tracing::warn!(%name, "the version before is not kept: it was changed on disk");
             return Ok(());

@@ -1,0 +1,87 @@
+//! `status NAME` and `wait`: who has which version, and when all have it.
+
+use serde_json::Value;
+
+use crate::program::{Home, two_homes};
+
+fn readers(origin: &Home) -> Vec<Value> {
+    let status = origin.done(&["status", "f", "--json"]).json();
+    status["files"][0]["readers"].as_array().unwrap().clone()
+}
+
+/// With a lease of ten minutes: news that is not acknowledged is repeated, and does not wait for the lease.
+#[test]
+fn origin_knows_who_is_behind_until_all_that_read_have_the_version() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("f", "one");
+    let mut sharing = origin.start(&["share", "f", "--policy", "push", "--lease", "600"]);
+    sharing.err_line("serving on ");
+    origin.done(&["wait", "f", "--all", "--timeout", "5"]); // nobody reads it
+    let mut following = reader.start(&["follow", "f"]);
+    following.out_line("f is at version 1");
+    origin.done(&["wait", "f", "--all", "--timeout", "60"]);
+    let known = readers(&origin);
+    let [known] = known.as_slice() else { panic!("one reader: {known:?}") };
+    assert_eq!(known["version"], 1);
+    assert!(known["lease_ends_in_ms"].as_u64().unwrap() > 500_000, "{known}");
+
+    following.signal("STOP");
+    origin.write("f", "two");
+    origin.done(&["share", "f"]);
+    let ended = origin.run(&["wait", "f", "--all", "--timeout", "1"]);
+    assert_eq!(ended.code, Some(3), "{ended:?}");
+    let short = &known["node"].as_str().unwrap()[..8];
+    assert!(
+        ended.err[0].contains("1 of those that read f do not have version 2 yet")
+            && ended.err[0].contains(short),
+        "{ended:?}"
+    );
+    let told = origin.done(&["status", "f"]);
+    let text = told.out.join("\n");
+    assert!(text.contains("1 have a lease on it, 1 did not acknowledge version 2"), "{text}");
+    assert!(text.contains("knows version 1, may take it for fresh for"), "{text}");
+    assert_eq!(readers(&origin)[0]["version"], 1);
+
+    following.signal("CONT");
+    let reached = origin.done(&["wait", "f", "--all", "--timeout", "60", "--json"]).json();
+    assert_eq!((&reached["name"], &reached["version"]), (&"f".into(), &2.into()));
+    assert_eq!((reader.read("f"), &readers(&origin)[0]["version"]), (b"two".to_vec(), &2.into()));
+}
+
+#[test]
+fn reader_waits_for_a_version_and_says_what_is_there_when_it_does_not_come() {
+    let (_indexers, origin, reader) = two_homes();
+    reader
+        .run(&["wait", "f", "--timeout", "1"])
+        .failed_with(3, &["after 1 s f is neither published nor held here"]);
+    origin.write("f", "one");
+    let _sharing = origin.share(&["f"]);
+    let mut following = reader.start(&["follow", "f", "--keep", "2"]);
+    following.out_line("f is at version 1");
+    reader.done(&["wait", "f", "--timeout", "60"]);
+    reader
+        .run(&["wait", "f", "--version", "2", "--timeout", "1"])
+        .failed_with(3, &["f is at version 1 here, not at 2"]);
+    reader.run(&["wait", "f", "--all", "--timeout", "1"]).failed_with(3, &["only its origin knows"]);
+    origin
+        .run(&["wait", "f", "--version", "9", "--timeout", "1"])
+        .failed_with(3, &["f is at version 1 here, not at 9"]);
+    let waiting = reader.start(&["wait", "f", "--version", "2", "--timeout", "60"]);
+    origin.write("f", "two");
+    origin.done(&["share", "f"]);
+    let ended = waiting.wait();
+    assert_eq!(
+        (ended.code, ended.out.as_slice()),
+        (Some(0), &["f is at version 2".to_owned()][..]),
+        "{ended:?}"
+    );
+    reader.done(&["rollback", "f"]);
+    let status = reader.done(&["status", "f", "--json"]).json();
+    let file = &status["files"][0];
+    assert_eq!((&file["version"], &file["newest"], &file["passed_over"]), (&1.into(), &2.into(), &2.into()));
+    assert_eq!((&file["kept"], &file["passed_over_why"]), (&vec![2].into(), &"rolled-back".into()));
+    reader
+        .run(&["wait", "f", "--timeout", "1"])
+        .failed_with(3, &["is version 1, stale, and version 2 is out"]);
+    reader.run(&["status", "g"]).failed_with(1, &["g is neither published nor held here"]);
+}
