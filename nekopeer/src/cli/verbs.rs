@@ -148,10 +148,9 @@ pub struct FollowArgs {
     #[arg(long, value_name = "SECS", default_value_t = EXEC_SECS_DEFAULT, requires = "exec",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(EXEC_SECS_MAX)))]
     exec_timeout: u32,
-    /// Keep the last N versions that were replaced, for rollback [default: 1 with --exec, else 0]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true,
-          value_parser = clap::value_parser!(u32).range(0..=i64::from(KEEP_MAX)))]
-    keep: u32,
+    /// Keep the last N versions that were replaced, for rollback [default: as many as before, with --exec at least 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(KEEP_MAX)))]
+    keep: Option<u32>,
     #[command(flatten)]
     reach: Reach,
     #[command(flatten)]

@@ -145,8 +145,8 @@ pub(crate) enum Command {
         folder: LocalPath,
         /// How long it may take, in seconds.
         exec_secs: u32,
-        /// How many earlier versions are kept.
-        keep: u32,
+        /// How many earlier versions are kept; `None`: as many as before.
+        keep: Option<u32>,
         /// Replace an existing file.
         force: bool,
         /// Which files, and how far they are looked for.

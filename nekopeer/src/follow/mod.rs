@@ -41,8 +41,8 @@ pub(crate) struct Follower {
     pub(crate) downloader: Arc<Downloader>,
     /// What is run on each new version.
     pub(crate) hook: Option<Hook>,
-    /// How many earlier versions are kept.
-    pub(crate) keep: u32,
+    /// How many earlier versions are kept; `None`: as many as before.
+    pub(crate) keep: Option<u32>,
     pub(crate) options: DownloadOptions,
 }
 
@@ -52,6 +52,8 @@ enum Step {
     Settled,
     /// Something changed: it is to be looked at again at once.
     Again,
+    /// News of a version came before an indexer lists it.
+    Later,
     /// It failed, and may succeed later.
     Failed(DownloadError),
 }
@@ -65,10 +67,13 @@ impl Follower {
     /// # Cancel safety
     /// Safe: a running command is killed, and is run again by the next follower.
     pub(crate) async fn follow(&self, names: Vec<FileName>) -> Result<Infallible, DownloadError> {
-        let keep = self.keep.max(u32::from(self.hook.is_some())); // the version before is put back if the command fails
+        let least = u32::from(self.hook.is_some()); // the version before is put back if the command fails
         for name in names.clone() {
+            let keep = self.keep;
             let note = move |library: &Arc<Library>| {
-                library.catalogue.change_reader(&name, |reader| reader.keep = keep)?;
+                library.catalogue.change_reader(&name, |reader| {
+                    reader.keep = keep.unwrap_or(reader.keep).max(least);
+                })?;
                 library.catalogue.trim_kept(&name)
             };
             self.library.blocking(note).await?;
@@ -92,6 +97,7 @@ impl Follower {
                     (is_begun, is_failing) = (true, false);
                     LOOK_EVERY
                 }
+                Ok(Step::Later) => retry.pause(rand::random()),
                 // Before the first version the user is still there, and hears what to do.
                 Err(error) | Ok(Step::Failed(error)) if !is_begun && !error.may_pass() => return Err(error),
                 Err(error) | Ok(Step::Failed(error)) => {
@@ -116,9 +122,7 @@ impl Follower {
         let Some(held) = held.filter(|_| !wants_newer) else {
             let progress = Arc::new(Progress::default());
             return Ok(match self.downloader.download(name, self.options.clone(), &progress).await {
-                Ok(done) if done.was_here && wants_newer => {
-                    Step::Failed(DownloadError::NotFound { name: name.clone(), complete: false })
-                }
+                Ok(done) if done.was_here && wants_newer => Step::Later,
                 Ok(_) => Step::Again,
                 Err(DownloadError::AlreadyRunning(_)) => {
                     library.until_free(name).await;

@@ -208,7 +208,8 @@ impl PeerHandle {
     }
 
     /// Follows `names` until the peer stops: the newest version of each takes its place, `hook` is run on it, and where
-    /// that fails the version before is put back. The last `keep` versions that were replaced are kept.
+    /// that fails the version before is put back. The last `keep` versions that were replaced are kept, or as many as
+    /// before.
     ///
     /// # Errors
     /// A name cannot be followed until the user does something.
@@ -219,7 +220,7 @@ impl PeerHandle {
         &self,
         names: Vec<FileName>,
         hook: Option<Hook>,
-        keep: u32,
+        keep: Option<u32>,
         options: DownloadOptions,
     ) -> Result<Infallible, DownloadError> {
         let (library, downloader) = (Arc::clone(&self.library), Arc::clone(&self.downloader));

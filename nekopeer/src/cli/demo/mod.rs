@@ -2,6 +2,7 @@
 //! Every step is checked; the first failed check ends the demo with an error.
 
 mod files;
+mod following;
 mod stage;
 
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ pub(super) async fn run(output: &Output, size_mib: u64) -> anyhow::Result<Ended>
     let mut origin = stage.peer("origin", Stage::WEST, OnStale::Keep).await?;
     let mut cache = stage.peer("cache", Stage::EAST, OnStale::Keep).await?;
     let mut mirror = stage.peer("mirror", Stage::EAST, OnStale::Refetch).await?;
-    let reader = stage.peer("reader", Stage::MIDDLE, OnStale::Keep).await?;
+    let mut reader = stage.peer("reader", Stage::MIDDLE, OnStale::Keep).await?;
 
     share(&origin, size_mib * MIB, &say).await?;
     find(&cache, &say).await?;
@@ -44,6 +45,7 @@ pub(super) async fn run(output: &Output, size_mib: u64) -> anyhow::Result<Ended>
     origin = download_from_cache(&stage, origin, &reader, &say).await?;
     publish_again(&origin, &mut cache, &mut mirror, &say).await?;
     download_change(&origin, &cache, size_mib * MIB, &say).await?;
+    following::follow(&origin, &mut reader, &say).await?;
 
     for actor in [origin, cache, mirror, reader] {
         actor.peer.shutdown().await;

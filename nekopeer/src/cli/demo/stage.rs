@@ -34,7 +34,7 @@ pub(super) struct Actor {
     pub(super) name: &'static str,
     pub(super) peer: PeerHandle,
     folder: PathBuf,
-    events: broadcast::Receiver<Event>,
+    pub(super) events: broadcast::Receiver<Event>,
 }
 
 impl Stage {
@@ -113,8 +113,16 @@ impl Actor {
 
 /// Waits for an event of the wanted kind.
 pub(super) async fn next_event(actor: &mut Actor, wanted: impl Fn(&Event) -> bool) -> Event {
+    next_event_in(&mut actor.events, wanted).await
+}
+
+/// The same, where the peer is in use.
+pub(super) async fn next_event_in(
+    events: &mut broadcast::Receiver<Event>,
+    wanted: impl Fn(&Event) -> bool,
+) -> Event {
     loop {
-        match actor.events.recv().await {
+        match events.recv().await {
             Ok(event) if wanted(&event) => return event,
             Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
             Err(broadcast::error::RecvError::Closed) => std::future::pending().await,

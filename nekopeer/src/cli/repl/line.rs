@@ -16,8 +16,11 @@ query NAME... [--ttl N] ask the network, N hops far
 trace NAME [--ttl N]    which indexers a query reaches, which not and why, and how long each takes
 get NAME... [-o PATH]   download the newest versions, verified; with & at the end in the background
 download NAME...        the same
+follow NAME...          keep the newest version in place, until Ctrl-C; --exec COMMAND, --keep N
+rollback NAME [N]       put an earlier version that is kept back in its place
+wait NAME [--all]       until the newest version is here, or at all that read it; --version N, --timeout SECS
 ls                      what is published and held here
-status                  the same, after asking the origins of all copies
+status [NAME...]        the same, after asking the origins of copies; of names all that is known
 ticket NAME...          what to type elsewhere to get them
 stop                    end the peer that carries out these commands
 jobs                    the long commands that run, and those that ended lately
@@ -139,6 +142,10 @@ mod tests {
             "cancel 7",
             "ls",
             "status",
+            "status a",
+            "follow a --exec 'make -C x' --keep 3",
+            "rollback a 3",
+            "wait a --all --timeout 5",
             "stop",
             "help",
             "?",

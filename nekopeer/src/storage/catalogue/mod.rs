@@ -205,6 +205,9 @@ impl Catalogue {
             write.set_untold([(name, None)].into_iter())?;
             self.tables.commit(write)?;
             self.noted.lock().remove(name);
+            if let Err(error) = self.trim_kept(name) {
+                tracing::warn!(%error, "earlier versions stay on disk"); // until the name is held again
+            }
         }
         Ok(is_removed)
     }
@@ -224,6 +227,8 @@ mod damage_tests;
 mod failure_tests;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod kept_tests;
 #[cfg(test)]
 mod model_tests;
 #[cfg(test)]
