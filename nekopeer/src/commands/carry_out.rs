@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use nekoproto::{FileName, VerifiedRecord};
+use nekoproto::{FileName, VerifiedRecord, Version};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -79,20 +79,14 @@ pub(crate) async fn carry_out(
         Command::Stop => host.stop.cancel(),
         Command::Find(finding) => find(peer, finding, answer).await?,
         Command::Follow { names, exec, folder, exec_secs, keep, force, mut wanted } => {
+            let hook = exec.map(|command| Hook {
+                command,
+                folder: folder.0,
+                time: Duration::from_secs(exec_secs.into()),
+            });
             let via = tickets::connect(peer, &wanted, answer).await?;
             let names = named::resolve(peer, names, &mut wanted, &via).await?;
-            let time = Duration::from_secs(exec_secs.into());
-            let hook = exec.map(|command| Hook { command, folder: folder.0, time });
-            let events = peer.events();
-            let is_about = |event: &Event| event.name().is_none_or(|about| names.contains(about));
-            let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);
-            let enough = CancellationToken::new();
-            let following = peer.follow(names.clone(), hook, keep, named::options(&wanted, &via, force));
-            let failed = tokio::select! {
-                Err(error) = following => Some(error),
-                () = pass_events_if(is_wanted, events, answer, &enough) => None, // nobody listens, or the peer has ended
-            };
-            failed.map_or(Ok(()), |error| Err(Failure::from(error)))?;
+            follow(peer, names, hook, keep, named::options(&wanted, &via, force), answer).await?;
         }
         Command::Trace { name, ttl_hops } => {
             for reply in peer.trace(&name, ttl_hops).await? {
@@ -177,16 +171,41 @@ async fn long(
         }
         Command::Rollback { name, version } => {
             let job = begin(JobKind::Get, std::slice::from_ref(&name), String::new());
-            let restoring = async {
-                let done =
-                    answer.reporting(&job.progress, peer.rollback(&name, version, &job.progress)).await?;
-                answer.rows(vec![Row::downloaded(&name, &Ok(done))]).await
-            };
-            job.unless_cancelled(Box::pin(restoring)).await?;
+            job.unless_cancelled(Box::pin(roll_back(peer, &name, version, &job, answer))).await?;
             Ok(Summary::Done)
         }
         _ => Err(Failure::new("it is no long command")), // unreachable: see the caller
     }
+}
+
+/// Follows names and tells what happens to them, until nobody listens or the peer has ended.
+async fn follow(
+    peer: &PeerHandle,
+    names: Vec<FileName>,
+    hook: Option<Hook>,
+    keep: Option<u32>,
+    options: DownloadOptions,
+    answer: &Answer,
+) -> Result<(), Failure> {
+    let (events, endless) = (peer.events(), CancellationToken::new());
+    let followed = names.clone();
+    let is_about = |event: &Event| event.name().is_none_or(|about| followed.contains(about));
+    let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);
+    tokio::select! {
+        Err(error) = peer.follow(names, hook, keep, options) => Err(error.into()),
+        () = pass_events_if(is_wanted, events, answer, &endless) => Ok(()),
+    }
+}
+
+async fn roll_back(
+    peer: &PeerHandle,
+    name: &FileName,
+    version: Option<Version>,
+    job: &Job,
+    answer: &Answer,
+) -> Result<(), Failure> {
+    let done = answer.reporting(&job.progress, peer.rollback(name, version, &job.progress)).await?;
+    answer.rows(vec![Row::downloaded(name, &Ok(done))]).await
 }
 
 /// What the publishing of these is called.

@@ -27,7 +27,7 @@ fn until_is(reader: &Home, following: &mut Running, content: &[u8]) {
 
 fn interrupt(following: Running) -> Ended {
     following.signal("INT");
-    let ended = following.wait_within(LIMIT).expect("it ends");
+    let ended = following.wait_within(LIMIT).unwrap();
     assert_eq!(ended.code, Some(0), "{ended:?}");
     ended
 }
