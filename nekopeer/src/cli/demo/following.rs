@@ -7,7 +7,7 @@ use nekoproto::{FileName, Mode, Policy, Version};
 
 use super::{
     NEWS_WITHIN,
-    files::{change_middle, hash_file},
+    files::{hash_file, write_random},
     stage::{Actor, next_event_in, within},
 };
 use crate::{download::DownloadOptions, follow::Hook, library::events::Event};
@@ -15,8 +15,8 @@ use crate::{download::DownloadOptions, follow::Hook, library::events::Event};
 /// The first version that is followed, and the one that the command refuses.
 const FIRST: u64 = 2;
 const REFUSED: u64 = 4;
-/// Bytes that each version changes, at least.
-const CHANGED: u64 = 256 * 1024;
+/// Bytes of each version that is published here.
+const BYTES: u64 = 1024 * 1024;
 
 pub(super) async fn follow(
     origin: &Actor,
@@ -36,8 +36,10 @@ pub(super) async fn follow(
         let mut accepted = None;
         for version in FIRST..=REFUSED + 1 {
             if version > FIRST {
-                change_middle(&origin.file("weights.bin"), CHANGED * version)?;
-                origin.publish("weights.bin", Some(Policy::new(Mode::Push, 60, 60, true)?)).await?;
+                write_random(&origin.file("weights.bin"), BYTES, version)?;
+                let outcome =
+                    origin.publish("weights.bin", Some(Policy::new(Mode::Push, 60, 60, true)?)).await?;
+                ensure!(outcome.published.len() == 1, "version {version} was not published");
             }
             let is_it = |event: &Event| {
                 matches!(event, Event::Followed { version: now, .. } | Event::Refused { version: now, .. }
