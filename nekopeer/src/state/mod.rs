@@ -1,5 +1,6 @@
 //! Pure decisions, from facts and the time. No sockets, no files, no clock.
 
+pub(crate) mod changes;
 pub(crate) mod choice;
 pub(crate) mod contest;
 pub(crate) mod copies;

@@ -1,0 +1,95 @@
+//! Whether a watched folder is there: one that was renamed, unmounted or deleted takes no file with it.
+
+/// What stands at the path of a watched folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found<I> {
+    /// Nothing, or what cannot be read.
+    Nothing,
+    /// The folder with this identity.
+    Folder {
+        /// What tells folders apart.
+        id: I,
+        /// Whether nothing is in it.
+        is_empty: bool,
+    },
+}
+
+/// Whether a watched folder is there.
+#[derive(Debug)]
+pub(crate) struct Presence<I> {
+    /// The identity of the folder that was seen last.
+    id: I,
+    is_here: bool,
+}
+
+/// What became of a watched folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It is there, as before.
+    Here,
+    /// It is not there, as before.
+    Away,
+    /// It vanished now: nothing in it is withdrawn.
+    Vanished,
+    /// The same folder is there again.
+    Back,
+    /// Another folder stands there: what is missing in it was not removed from it.
+    Replaced,
+}
+
+impl<I: Copy + Eq> Presence<I> {
+    /// The folder with this identity is there.
+    pub(crate) const fn new(id: I) -> Self {
+        Self { id, is_here: true }
+    }
+
+    /// Whether it was there when it was looked at last.
+    pub(crate) const fn is_here(&self) -> bool {
+        self.is_here
+    }
+
+    /// This stands at its path now. Another folder that is empty may be a mount point without what belongs there.
+    pub(crate) fn looked(&mut self, found: Found<I>) -> Turn {
+        let was_here = self.is_here;
+        match found {
+            Found::Folder { id, .. } if id == self.id => {
+                self.is_here = true;
+                if was_here { Turn::Here } else { Turn::Back }
+            }
+            Found::Folder { id, is_empty: false } => {
+                *self = Self::new(id);
+                Turn::Replaced
+            }
+            Found::Nothing | Found::Folder { is_empty: true, .. } => {
+                self.is_here = false;
+                if was_here { Turn::Vanished } else { Turn::Away }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_is_away_until_it_or_another_one_with_files_is_there() {
+        let folder = |id, is_empty| Found::Folder { id, is_empty };
+        let mut presence = Presence::new(1);
+        let turns = [
+            (folder(1, true), Turn::Here),
+            (Found::Nothing, Turn::Vanished),
+            (Found::Nothing, Turn::Away),
+            (folder(1, false), Turn::Back),
+            (folder(2, true), Turn::Vanished),
+            (folder(1, true), Turn::Back),
+            (folder(2, false), Turn::Replaced),
+            (folder(2, true), Turn::Here),
+            (folder(1, false), Turn::Replaced),
+        ];
+        for (step, (found, expected)) in turns.into_iter().enumerate() {
+            assert_eq!(presence.looked(found), expected, "step {step}");
+            assert_eq!(presence.is_here(), !matches!(expected, Turn::Vanished | Turn::Away), "step {step}");
+        }
+    }
+}

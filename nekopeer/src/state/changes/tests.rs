@@ -1,0 +1,235 @@
+//! Simulations: programs write, replace and remove files; signs are late or lost; what is published is compared
+//! with what was complete.
+
+use rand::{RngExt as _, SeedableRng, rngs::StdRng};
+
+use super::{rescans::Rescans, *};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// What is on a simulated disk: each write makes another stamp, and some of them are of complete files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct File {
+    stamp: u64,
+    is_complete: bool,
+}
+
+/// One step of a program, at its time.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Write,
+    Close,
+    Replace,
+    Remove,
+}
+
+struct World {
+    random: StdRng,
+    now: Instant,
+    disk: HashMap<PathBuf, File>,
+    published: HashMap<PathBuf, u64>,
+    stamps: u64,
+    signs: Vec<(Instant, PathBuf, Sign)>,
+    changes: Changes<u64>,
+    rescans: Rescans,
+    /// Signs are lost until then.
+    deaf_until: Instant,
+    /// Nobody says anything about this path.
+    deaf_path: Option<PathBuf>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let now = Instant::now();
+        Self {
+            random: StdRng::seed_from_u64(seed),
+            now,
+            disk: HashMap::new(),
+            published: HashMap::new(),
+            stamps: 0,
+            signs: Vec::new(),
+            changes: Changes::default(),
+            rescans: Rescans::new(now),
+            deaf_until: now,
+            deaf_path: None,
+        }
+    }
+
+    fn act(&mut self, path: &Path, step: Step) {
+        self.stamps += 1;
+        let (stamp, late) = (self.stamps, ms(self.random.random_range(0..30)));
+        let file = |is_complete| File { stamp, is_complete };
+        let sign = match step {
+            Step::Write => {
+                self.disk.insert(path.to_owned(), file(false));
+                Sign::Written
+            }
+            Step::Close => {
+                if let Some(file) = self.disk.get_mut(path) {
+                    file.is_complete = true;
+                }
+                Sign::Complete
+            }
+            Step::Replace => {
+                self.disk.insert(path.to_owned(), file(true));
+                Sign::Complete
+            }
+            Step::Remove => {
+                self.disk.remove(path);
+                Sign::Touched
+            }
+        };
+        if self.now >= self.deaf_until && self.deaf_path.as_deref() != Some(path) {
+            // In their order.
+            let last = self.signs.last().map_or(self.now, |(at, ..)| *at);
+            self.signs.push((last.max(self.now + late), path.to_owned(), sign));
+        }
+    }
+
+    /// Does what the shell does at this time.
+    fn tick(&mut self) {
+        let now = self.now;
+        for (_, path, sign) in self.signs.extract_if(.., |(at, ..)| *at <= now) {
+            self.changes.note(path, sign, now);
+        }
+        if self.rescans.next_at() <= now {
+            for (path, file) in &self.disk {
+                if self.published.get(path) != Some(&file.stamp) {
+                    self.changes.found(path.clone(), Look::File(file.stamp), now);
+                }
+            }
+            for path in self.published.keys().filter(|path| !self.disk.contains_key(*path)) {
+                self.changes.found(path.clone(), Look::Missing, now);
+            }
+            self.rescans.ended(now, now);
+        }
+        for path in self.changes.due(now) {
+            let file = self.disk.get(&path).copied();
+            let look = file.map_or(Look::Missing, |file| Look::File(file.stamp));
+            match self.changes.looked(&path, look, now) {
+                Verdict::Wait => {}
+                Verdict::Withdraw => drop(self.published.remove(&path)),
+                Verdict::Publish(stamp) => {
+                    let file = file.unwrap();
+                    assert!(file.is_complete, "{} is published half written", path.display());
+                    assert_eq!(stamp, file.stamp);
+                    self.published.insert(path, stamp);
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.now < until {
+            self.now += ms(10);
+            self.tick();
+        }
+    }
+
+    fn assert_all_published(&self) {
+        let disk: HashMap<_, _> = self.disk.iter().map(|(path, file)| (path.clone(), file.stamp)).collect();
+        assert_eq!(self.published, disk);
+    }
+}
+
+/// Some programs, each with a file of its own, for a while. Writers pause for at most `pause_max`.
+fn simulate(world: &mut World, pause_max: Duration, loses: bool) {
+    let paths: Vec<PathBuf> = (0..6).map(|n| PathBuf::from(format!("/f{n}"))).collect();
+    // For each file: when its program goes on, and how many pieces it still writes.
+    let mut programs: Vec<(Instant, Option<u32>)> = vec![(world.now, None); paths.len()];
+    let end = world.now + ms(20_000);
+    while world.now < end || programs.iter().any(|(_, left)| left.is_some()) {
+        for (path, (at, left)) in paths.iter().zip(&mut programs) {
+            if *at > world.now || left.is_none() && world.now >= end {
+                continue;
+            }
+            let pause = world.random.random_range(Duration::ZERO..pause_max);
+            *at = world.now + pause;
+            let step = match *left {
+                Some(0) => Step::Close,
+                Some(_) => Step::Write,
+                None => [Step::Write, Step::Write, Step::Replace, Step::Remove][world.random.random_range(0..4)],
+            };
+            *left = match (step, *left) {
+                (Step::Write, None) => Some(world.random.random_range(0..5)),
+                (Step::Write, Some(pieces)) => Some(pieces - 1),
+                _ => None,
+            };
+            if left.is_none() {
+                *at += world.random.random_range(ms(0)..ms(3000));
+            }
+            world.act(path, step);
+        }
+        if loses && world.random.random_bool(0.001) {
+            // The queue of events is full for a while, which is said.
+            world.deaf_until = world.now + world.random.random_range(ms(0)..ms(3000));
+            let now = world.now;
+            for (_, path, sign) in std::mem::take(&mut world.signs) {
+                world.changes.note(path, sign, now);
+            }
+            world.changes.lost(now);
+            world.rescans.soon(world.deaf_until);
+        }
+        world.pass(ms(10));
+    }
+}
+
+#[test]
+fn what_is_written_with_pauses_is_published_once_complete_and_soon() {
+    for seed in 0..150 {
+        println!("seed {seed}");
+        let mut world = World::new(seed);
+        world.rescans.ended(world.now, world.now + ms(100_000_000)); // never
+        simulate(&mut world, QUIET_OPEN - ms(50), false);
+        world.pass(QUIET * 2);
+        world.assert_all_published();
+    }
+}
+
+#[test]
+fn what_no_event_told_is_found_and_nothing_half_written_is_published() {
+    for seed in 0..150 {
+        println!("seed {seed}");
+        let mut world = World::new(seed);
+        world.deaf_path = Some(PathBuf::from("/f0"));
+        simulate(&mut world, QUIET_OPEN / 2 - ms(50), true);
+        world.pass(rescans::EVERY + QUIET_OPEN * 2);
+        world.assert_all_published();
+    }
+}
+
+#[test]
+fn file_that_is_written_on_and_on_waits_and_holds_up_no_other() {
+    let mut world = World::new(1);
+    let (log, other) = (Path::new("/log"), Path::new("/other"));
+    for _ in 0..200 {
+        world.act(log, Step::Write);
+        world.act(other, Step::Replace);
+        world.pass(QUIET * 2);
+        assert_eq!(world.published.get(other), Some(&world.disk[other].stamp));
+        assert_eq!(world.published.get(log), None);
+    }
+    world.act(log, Step::Close);
+    world.pass(QUIET * 2);
+    world.assert_all_published();
+}
+
+#[test]
+fn file_that_is_replaced_is_not_withdrawn_and_what_vanishes_with_its_folder_is_forgotten() {
+    let (mut changes, start, path) = (Changes::default(), Instant::now(), Path::new("/d/a"));
+    changes.note(path.to_owned(), Sign::Touched, start);
+    let first = changes.next_at().unwrap();
+    assert!(changes.due(start).is_empty() && changes.due(first) == [path]);
+    assert_eq!(changes.looked(path, Look::Missing, first), Verdict::Wait);
+    let second = changes.next_at().unwrap();
+    assert_eq!(changes.looked(path, Look::File(2), second), Verdict::Wait, "another took its place");
+    let third = changes.next_at().unwrap();
+    assert!(third >= second + QUIET);
+    assert_eq!(changes.looked(path, Look::Busy, third), Verdict::Wait);
+    changes.forget_below(Path::new("/d"));
+    assert_eq!(changes.next_at(), None);
+    assert_eq!(changes.looked(path, Look::File(2), third + QUIET), Verdict::Wait);
+}
