@@ -3,6 +3,7 @@
 //! [`Peer::spawn`] starts a peer inside any program. `docs/architecture.md` says what happens in which module, and
 //! which may import which.
 
+mod changes;
 pub mod cli;
 mod commands;
 mod config;

@@ -59,7 +59,9 @@ fn not_followed(
 /// Whether the command names or places files by the share folder.
 pub(super) const fn stores_files(command: &Command) -> bool {
     match command {
-        Command::Publish { .. } | Command::Store { .. } | Command::Follow { .. } => true,
+        Command::Publish { .. } | Command::Store { .. } | Command::Watch { .. } | Command::Follow { .. } => {
+            true
+        }
         Command::Download { output, .. } => output.is_none(),
         _ => false,
     }

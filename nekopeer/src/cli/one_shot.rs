@@ -12,7 +12,7 @@ use super::{
     choose, flags,
     output::Output,
     reach::{LOCKED_MAX, Need, Reached, reach, running},
-    run::{Run, run},
+    run::{Run, run, run_beside},
     serving::serve_until,
     stop::Stop,
     verbs::{Saying, Verb},
@@ -31,6 +31,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Runs what a verb means, once.
 pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> anyhow::Result<Ended> {
     let saying = Saying { dir: &args.dir, policy: args.policy.change(), line: None };
+    let watches = verb.watches();
     let Some(mut command) = verb.command(saying, output)? else { return Ok(Ended::Usage) };
     let mut stop = Stop::new()?;
     if command == Command::Stop {
@@ -46,16 +47,23 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
         let Some(mut reached) = reached(&args.for_command(&command), need, output, &mut stop).await? else {
             return Ok(Ended::Failed);
         };
-        match on_reached(&mut reached, args, &command, output, &mut stop).await {
-            Ok(Run::Moved) => reached.end(false).await,
-            Ok(Run::Choose(choices)) => {
+        let watching = command.watching().filter(|_| watches);
+        let ended = on_reached(&mut reached, args, (&command, watching.as_ref()), output, &mut stop).await;
+        match (ended, watching) {
+            // A connection is for one command.
+            (Ok(Run::Ended(Ended::Well | Ended::Partly)), Some(watching)) if reached.is_there() => {
+                reached.end(false).await;
+                command = watching;
+            }
+            (Ok(Run::Moved), _) => reached.end(false).await,
+            (Ok(Run::Choose(choices)), _) => {
                 reached.end(false).await;
                 match choose::ask(&command, choices, output, &mut stop).await {
                     Some(chosen) => command = chosen,
                     None => return Ok(Ended::Failed),
                 }
             }
-            ended => {
+            (ended, _) => {
                 let is_patient = !matches!(ended, Ok(Run::Interrupted)) && need != Need::Serving;
                 tokio::select! {
                     () = reached.end(is_patient) => {}
@@ -63,6 +71,7 @@ pub(super) async fn run_verb(args: &NodeArgs, verb: Verb, output: Output) -> any
                 }
                 return match ended? {
                     Run::Ended(ended) => Ok(ended),
+                    Run::Interrupted if command.is_endless() => Ok(Ended::Well),
                     Run::Interrupted | Run::Moved | Run::Choose(_) => Ok(Ended::Failed),
                 };
             }
@@ -113,10 +122,11 @@ async fn reached(
     }
 }
 
+/// Has a command carried out; a peer of this process then serves what was published, and carries out `watching`.
 async fn on_reached(
     reached: &mut Reached,
     args: &NodeArgs,
-    command: &Command,
+    (command, watching): (&Command, Option<&Command>),
     output: Output,
     stop: &mut Stop,
 ) -> anyhow::Result<Run> {
@@ -124,16 +134,25 @@ async fn on_reached(
     if let Reached::There(caller) = reached {
         flags::check(args, &caller.facts, need, flags::stores_files(command), output)?;
     }
-    if let (Reached::Here(hosted), Need::Serving, false) = (&mut *reached, need, command.goes_on()) {
+    // What is followed is told in the answer.
+    let follows = matches!(command, Command::Follow { .. });
+    if let (Reached::Here(hosted), Need::Serving, false) = (&mut *reached, need, follows) {
         hosted.show_events(true, output);
     }
-    let ended = run(reached, command, output, stop).await?;
-    if let (Reached::Here(hosted), Need::Serving, false) = (&*reached, need, command.goes_on()) {
+    let (ended, watching) = match reached {
+        // A peer that carried it out has ended.
+        Reached::Here(_) if matches!(command, Command::Watch { .. }) => {
+            (Run::Ended(Ended::Well), Some(command))
+        }
+        _ => (run(reached, command, output, stop).await?, watching),
+    };
+    if let (Reached::Here(hosted), Need::Serving, None, false) = (&*reached, need, watching, follows) {
         hosted.note_changed(output);
     }
-    if let (Run::Ended(ended), Need::Serving, false) = (&ended, need, command.goes_on()) {
+    if let (Run::Ended(ended), Need::Serving, false) = (&ended, need, follows) {
         match reached {
             Reached::Here(hosted) if matches!(ended, Ended::Well | Ended::Partly) => {
+                let _watching = watching.map(|command| run_beside(&hosted.host, command.clone(), output));
                 serve_until(hosted, args, output, stop).await;
             }
             Reached::There(caller) if *ended == Ended::Well => {

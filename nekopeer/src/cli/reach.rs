@@ -43,7 +43,10 @@ pub(super) enum Need {
 impl Need {
     pub(super) fn of(command: &Command) -> Self {
         match command {
-            Command::Publish { .. } | Command::Store { .. } | Command::Follow { .. } => Self::Serving,
+            Command::Publish { .. }
+            | Command::Store { .. }
+            | Command::Watch { .. }
+            | Command::Follow { .. } => Self::Serving,
             Command::Download { background: true, .. } | Command::Jobs | Command::Cancel { .. } => {
                 Self::Running
             }
@@ -168,6 +171,10 @@ async fn find_indexers(args: &NodeArgs, need: Need) -> anyhow::Result<Indexers> 
 }
 
 impl Reached {
+    pub(super) const fn is_there(&self) -> bool {
+        matches!(self, Self::There(_))
+    }
+
     pub(super) const fn facts(&self) -> &Facts {
         match self {
             Self::Here(hosted) => &hosted.facts,

@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Read},
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -20,8 +21,8 @@ use super::{
     stop::Stop,
 };
 use crate::commands::{
-    Answer, Command, Failure, FailureKind, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, Reply,
-    Summary, carry_out,
+    Answer, Command, Failure, FailureKind, Host, INPUT_PIECE_BYTES, INPUT_WAITING_MAX, Input, Piece, Reply,
+    Summary, carry_out, no_input,
 };
 
 /// Printed when a command is interrupted.
@@ -93,11 +94,20 @@ pub(super) async fn run(
     }
     // It ends, unless nobody takes what it prints.
     let _ = timeout(SHOWN_WITHIN, showing).await;
-    if command.goes_on() {
-        return Ok(Run::Ended(Ended::Well)); // that is how it ends
+    if !command.is_endless() {
+        output.note(if command.takes_input() { INTERRUPTED_INPUT } else { INTERRUPTED });
     }
-    output.note(if command.takes_input() { INTERRUPTED_INPUT } else { INTERRUPTED });
     Ok(Run::Interrupted)
+}
+
+/// Carries out an endless command on a peer of this process, and shows its answer, until the handle is dropped.
+pub(super) fn run_beside(host: &Arc<Host>, command: Command, output: Output) -> AbortOnDropHandle<()> {
+    let (answer, _shown) = show_on_thread(command.clone(), output);
+    let host = Arc::clone(host);
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        let result = carry_out(&host, command, no_input(), &answer).await;
+        drop(answer.0.send(Reply::Finished(result)).await); // the output may have failed
+    }))
 }
 
 /// Has the command carried out and sends its answer. Returns whether it is to be repeated elsewhere.
@@ -119,13 +129,15 @@ async fn on_peer(
     input: Input,
     answer: &Answer,
 ) -> Result<Summary, Failure> {
-    let takes_input = command.takes_input();
+    let (takes_input, is_endless) = (command.takes_input(), command.is_endless());
     match reached {
         Reached::Here(hosted) => carry_out(&hosted.host, command, input, answer).await,
         Reached::There(caller) => {
             caller.carry_out(command, input, answer).await.map_err(|failure| match failure.kind {
                 // It cannot be repeated: a part was shown, or the input is gone.
-                FailureKind::Moved if caller.is_answered() || takes_input => Failure::new(failure.message),
+                FailureKind::Moved if takes_input || caller.is_answered() && !is_endless => {
+                    Failure::new(failure.message)
+                }
                 _ => failure,
             })
         }

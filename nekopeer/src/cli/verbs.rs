@@ -199,6 +199,10 @@ pub struct Files {
     /// Replace a file that stands in the place of what comes on stdin
     #[arg(long)]
     force: bool,
+    /// Go on watching the paths: what is created or changed there is published by itself once it is complete, and what is
+    /// removed is withdrawn. If a peer runs on the folder already, that peer does it as long as this command lives
+    #[arg(long)]
+    watch: bool,
 }
 
 /// How far a query travels.
@@ -311,6 +315,11 @@ impl Verb {
         })
     }
 
+    /// Whether the files that it publishes are to be watched then.
+    pub(super) const fn watches(&self) -> bool {
+        matches!(self, Self::Share(files) | Self::Register(files) if files.watch)
+    }
+
     /// The names that this mentions, to be completed later.
     pub(super) fn names(&self) -> Vec<&FileName> {
         match self {
@@ -374,12 +383,14 @@ impl Files {
     }
 
     fn command(self, saying: Saying) -> Result<Command, NoCommand> {
-        let Self { paths, name, force } = self;
+        let Self { paths, name, force, watch } = self;
         let policy = saying.line.unwrap_or_default().or(saying.policy);
         let from_stdin = paths.iter().any(|path| path == Path::new(STDIO));
         match name {
             Some(_) if paths.len() > 1 => Err(NoCommand::Usage(NAME_USAGE.into())),
             None if from_stdin => Err(NoCommand::Usage(NAME_USAGE.into())),
+            _ if watch && from_stdin => Err(NoCommand::Usage(WATCH_STDIN.into())),
+            _ if watch && saying.line.is_some() => Err(NoCommand::Usage(WATCH_LINE.into())),
             Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::Usage(NO_STDIN.into())),
             Some(name) if from_stdin => Ok(Command::Store { name, force, policy }),
             _ if force => Err(NoCommand::Usage("--force is about what comes on stdin (`-`)".into())),
@@ -392,6 +403,9 @@ impl Files {
 }
 
 const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`-`) needs it";
+const WATCH_STDIN: &str = "--watch watches files and folders, not stdin (`-`)";
+const WATCH_LINE: &str =
+    "--watch goes on until Ctrl-C: run `nekopeer share PATH... --watch` in a shell of its own";
 const NO_STDIN: &str = "stdin has the commands, it cannot be read by one of them";
 
 /// The absolute path of what `path` names: in the current folder, or else in `dir`.
@@ -462,7 +476,12 @@ mod tests {
         }
         let saying = Saying { dir: dir.path(), policy: PolicyChange::default(), line: None };
         let said = |words: &[&str]| {
-            let files = Files { paths: words.iter().map(PathBuf::from).collect(), name: None, force: false };
+            let files = Files {
+                paths: words.iter().map(PathBuf::from).collect(),
+                name: None,
+                force: false,
+                watch: false,
+            };
             match Verb::Register(files).meaning(saying) {
                 Ok(Command::Publish { paths, name, .. }) => (paths.len(), name),
                 other => panic!("{other:?}"),

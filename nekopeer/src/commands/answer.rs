@@ -37,7 +37,7 @@ impl Answer {
         (Self(sender), replies)
     }
 
-    async fn send(&self, reply: Reply) -> Result<(), Failure> {
+    pub(super) async fn send(&self, reply: Reply) -> Result<(), Failure> {
         self.0.send(reply).await.map_err(|_| Failure::new("nobody takes the answer"))
     }
 

@@ -15,6 +15,7 @@ use super::{
     named,
     tickets::{self, Tickets},
     waiting,
+    watching::watch,
 };
 use crate::{
     commands::in_one_line,
@@ -48,7 +49,8 @@ pub(crate) async fn carry_out(
         | Command::Store { .. }
         | Command::Download { .. }
         | Command::Read { .. }
-        | Command::Rollback { .. } => {
+        | Command::Rollback { .. }
+        | Command::Watch { .. } => {
             // On the heap, as it is larger than all others together.
             return Box::pin(long(host, command, input, answer)).await;
         }
@@ -120,6 +122,13 @@ async fn long(
             let job = begin(JobKind::Publish, name.as_slice(), title(&paths));
             let publishing = publish(peer, paths, PublishOptions { name, policy }, &job, answer);
             job.unless_cancelled(publishing).await
+        }
+        Command::Watch { paths, name, policy } => {
+            let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.0).collect();
+            let job = begin(JobKind::Watch, name.as_slice(), title(&paths));
+            let watching = watch(peer, paths, PublishOptions { name, policy }, &job, answer);
+            job.unless_cancelled(watching).await?;
+            Ok(Summary::Done)
         }
         Command::Store { name, force, policy } => {
             let input = input.ok_or_else(|| Failure::new("there is no input"))?;
@@ -226,30 +235,40 @@ async fn publish(
 ) -> Result<Summary, Failure> {
     peer.indexers_tried().await; // so that files are registered before they are reported as published
     let tickets = Tickets::of(peer).await;
-    let row = |record: &VerifiedRecord, row: fn(VersionRow, Option<String>) -> PublishedRow| {
-        let version = VersionRow::from(record);
-        let ticket = tickets.of_version(&version);
-        Row::Published(row(version, ticket))
-    };
     let publishing = async {
         let mut publishing = peer.publishing(paths, options, &job.progress);
         let mut summary = Summary::Published { indexers_told: 0, is_confirmed: false };
-        while let Some(PublishOutcome { published, unchanged, copies, failed, indexers_told, is_confirmed }) =
-            publishing.next().await?
-        {
-            answer.rows_of(&published, |record| row(record, PublishedRow::New)).await?;
-            answer.rows_of(&unchanged, |record| row(record, PublishedRow::Unchanged)).await?;
-            answer.rows_of(copies, |name| Row::Published(PublishedRow::Copy(name))).await?;
-            failed.iter().for_each(|(_, error)| job.failed(&Failure::new(in_one_line(error))));
-            let failed_row = |(path, error): (PathBuf, PublishError)| {
-                Row::Published(PublishedRow::failed(&path, in_one_line(&error)))
-            };
-            answer.rows_of(failed, failed_row).await?;
+        while let Some(outcome) = publishing.next().await? {
+            let (indexers_told, is_confirmed) = (outcome.indexers_told, outcome.is_confirmed);
+            published(outcome, &tickets, job, answer).await?;
             summary = Summary::Published { indexers_told: indexers_told as u64, is_confirmed };
         }
         Ok(summary)
     };
     answer.reporting(&job.progress, publishing).await
+}
+
+/// Tells what became of files that were to be published.
+pub(super) async fn published(
+    outcome: PublishOutcome,
+    tickets: &Tickets,
+    job: &Job,
+    answer: &Answer,
+) -> Result<(), Failure> {
+    let row = |record: &VerifiedRecord, row: fn(VersionRow, Option<String>) -> PublishedRow| {
+        let version = VersionRow::from(record);
+        let ticket = tickets.of_version(&version);
+        Row::Published(row(version, ticket))
+    };
+    let PublishOutcome { published, unchanged, copies, failed, .. } = outcome;
+    answer.rows_of(&published, |record| row(record, PublishedRow::New)).await?;
+    answer.rows_of(&unchanged, |record| row(record, PublishedRow::Unchanged)).await?;
+    answer.rows_of(copies, |name| Row::Published(PublishedRow::Copy(name))).await?;
+    failed.iter().for_each(|(_, error)| job.failed(&Failure::new(in_one_line(error))));
+    let failed_row = |(path, error): (PathBuf, PublishError)| {
+        Row::Published(PublishedRow::failed(&path, in_one_line(&error)))
+    };
+    answer.rows_of(failed, failed_row).await
 }
 
 async fn get(

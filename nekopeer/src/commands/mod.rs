@@ -17,6 +17,7 @@ mod rows;
 mod tickets;
 mod waiting;
 mod wanted;
+mod watching;
 mod word;
 
 use std::sync::Arc;
@@ -172,6 +173,16 @@ pub(crate) enum Command {
     },
     /// Find files by name or pattern. Answers with [`Row::Match`] by name, then [`Row::Further`].
     Find(Finding),
+    /// Watch files and folders, and publish or withdraw what changes there, until the caller leaves. Answers with
+    /// [`Row::Published`] and [`Row::Withdrawn`].
+    Watch {
+        /// Files and folders.
+        paths: Vec<LocalPath>,
+        /// The name of a single file.
+        name: Option<FileName>,
+        /// What was said about the policy.
+        policy: PolicyChange,
+    },
 }
 
 impl Command {
@@ -180,9 +191,18 @@ impl Command {
         matches!(self, Self::Store { .. })
     }
 
-    /// Whether it goes on until its caller leaves.
-    pub(crate) const fn goes_on(&self) -> bool {
-        matches!(self, Self::Follow { .. })
+    /// Whether it goes on until its caller leaves. The peer does not wait for its end, and where the peer ends, it can be
+    /// begun anew elsewhere.
+    pub(crate) const fn is_endless(&self) -> bool {
+        matches!(self, Self::Events | Self::Watch { .. } | Self::Follow { .. })
+    }
+
+    /// What publishes and then watches: the second command. `None` if this publishes no files.
+    pub(crate) fn watching(&self) -> Option<Self> {
+        match self.clone() {
+            Self::Publish { paths, name, policy } => Some(Self::Watch { paths, name, policy }),
+            _ => None,
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Version of what is said at the door; the first frame of a connection.
-pub(super) const DOOR_VERSION: u32 = 6;
+pub(super) const DOOR_VERSION: u32 = 7;
 /// Connections at once: more than commands, so that `stop` is always heard. Of too many the one gives way that has said
 /// no command for the longest time.
 const CONNECTIONS_MAX: usize = COMMANDS_MAX + 64;
@@ -72,7 +72,7 @@ struct Shared {
     /// Connections that have said no command, in the order in which they came.
     silent: Mutex<BTreeMap<u64, CancellationToken>>,
     came: AtomicU64,
-    /// Commands that are carried out, but those that only look on.
+    /// Commands that are carried out and come to an end.
     working: TaskTracker,
     /// Room for what they send.
     room: Room,
@@ -130,7 +130,7 @@ impl Door {
         self.shared.host.commands.available_permits()
     }
 
-    /// Completes when no command is carried out, but those that only look on.
+    /// Completes when no command is carried out, but those that have no end.
     pub(crate) async fn idle(&self) {
         self.shared.working.close();
         self.shared.working.wait().await;
@@ -221,7 +221,7 @@ impl Shared {
             () = leaves.cancelled() => return self.farewell(sender, Ending::Left).await,
         };
         drop(spoken);
-        let _working = (!matches!(command, Command::Events)).then(|| self.working.token());
+        let _working = (!command.is_endless()).then(|| self.working.token());
         let place = match self.host.place(&command) {
             Ok(place) => place,
             Err(busy) => return sender.send(&Reply::Finished(Err(busy))).await,

@@ -15,6 +15,6 @@ pub(crate) use self::{
     files::{FileJson, role},
     found::{FoundJson, MatchJson, VersionJson},
     jobs::{JobJson, JobsJson},
-    published::{TicketedJson, UnpublishedJson},
+    published::{TicketedJson, UnpublishedJson, WatchedJson},
     trace::TraceJson,
 };

@@ -8,10 +8,11 @@ use std::{
 };
 
 use nekoproto::{FileName, VerifiedRecord, Version};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, sync::mpsc};
 
 use super::PeerHandle;
 use crate::{
+    changes::{Told, Watching},
     content::stamp::Looker,
     download::{DownloadError, DownloadOptions, Downloaded, Downloads},
     follow::{Follower, Hook},
@@ -61,6 +62,22 @@ impl PeerHandle {
         progress: &Arc<Progress>,
     ) -> Publishing {
         self.publisher.publishing(paths, options, progress)
+    }
+
+    /// Watches what is at `paths`, or one file under its `name`, to publish and withdraw what changes there while the
+    /// result [runs](Watching::run). `told` gets what was done.
+    ///
+    /// # Errors
+    /// A path cannot be published as requested.
+    pub(crate) async fn watching(
+        &self,
+        paths: Vec<PathBuf>,
+        options: PublishOptions,
+        progress: &Arc<Progress>,
+        told: mpsc::Sender<Told>,
+    ) -> Result<Watching, PublishError> {
+        Watching::new((&self.library, &self.publisher), paths, (options.name, options.policy), progress, told)
+            .await
     }
 
     /// Withdraws `name`. The file stays on disk.

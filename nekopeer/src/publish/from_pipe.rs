@@ -8,7 +8,7 @@ use std::{
 
 use nekoproto::{ContentHash, FileName};
 
-use super::{Publisher, listing::may_be_shared};
+use super::{Publisher, tree::may_be_shared};
 use crate::{
     download::{DownloadError, LookAlikes},
     library::Library,

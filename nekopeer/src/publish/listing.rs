@@ -8,25 +8,29 @@ use std::{
 };
 
 use alphanumeric_sort::compare_os_str;
-use nekoproto::{FileName, NameError};
+use nekoproto::FileName;
 use walkdir::{DirEntry, WalkDir};
 
-use super::{PublishOutcome, error::PublishError};
+use super::{
+    PublishOutcome,
+    error::PublishError,
+    tree::{Base, Tree, is_ours, may_be_shared},
+};
 use crate::library::Library;
 
 /// A file to be published.
 #[derive(Debug)]
-pub(super) struct NamedFile {
-    pub(super) name: FileName,
+pub(crate) struct NamedFile {
+    pub(crate) name: FileName,
     /// An absolute path.
-    pub(super) path: PathBuf,
+    pub(crate) path: PathBuf,
     /// Its size in bytes when it was listed.
-    pub(super) size: u64,
+    pub(crate) size: u64,
 }
 
 /// The same in few bytes, since there may be very many.
 #[derive(Debug)]
-pub(super) struct Listed {
+pub(crate) struct Listed {
     name: FileName,
     at: At,
     pub(super) size: u64,
@@ -51,7 +55,7 @@ impl Listed {
         }
     }
 
-    pub(super) fn named(self) -> NamedFile {
+    pub(crate) fn named(self) -> NamedFile {
         NamedFile { path: self.path(), name: self.name, size: self.size }
     }
 }
@@ -68,36 +72,9 @@ pub(super) fn list_files(
     outcome: &mut PublishOutcome,
 ) -> Result<Vec<Listed>, PublishError> {
     let mut files = Vec::new();
-    let root = library.share.root();
-    let known = |name: FileName| may_be_shared(library, name);
     for path in paths {
-        let unreadable = |source| PublishError::Unreadable { path: path.clone(), source };
-        let metadata = std::fs::metadata(&path).map_err(unreadable)?;
-        let absolute = path.canonicalize().map_err(unreadable)?;
-        if absolute.starts_with(&library.data_dir) {
-            return Err(PublishError::OwnData(path));
-        }
-        match (name, metadata.is_dir()) {
-            (Some(_), true) => return Err(PublishError::NameForFolder(path)),
-            (None, true) => {
-                let prefix = absolute.strip_prefix(root).ok().map(Path::to_owned);
-                let prefix = prefix.or_else(|| absolute.file_name().map(PathBuf::from)).unwrap_or_default();
-                list_folder(library, &absolute, &prefix, &mut files, outcome);
-            }
-            (Some(name), false) => {
-                let name = known(name.clone());
-                let name = name.map_err(|source| PublishError::Name { path: path.clone(), source })?;
-                files.push(Listed::new(name, &absolute, metadata.len()));
-            }
-            (None, false) => {
-                let relative = absolute.strip_prefix(root).ok().map(Path::to_owned);
-                let relative = relative.or_else(|| path.file_name().map(PathBuf::from));
-                let name = FileName::from_path(&relative.unwrap_or_default())
-                    .and_then(known)
-                    .map_err(|source| PublishError::Name { path: path.clone(), source })?;
-                files.push(Listed::new(name, &absolute, metadata.len()));
-            }
-        }
+        let tree = Tree::of(library, &path, name)?;
+        list_tree(library, &tree, &mut files, outcome)?;
     }
     each_once(&mut files)?;
     let mut failed = HashSet::new();
@@ -105,16 +82,26 @@ pub(super) fn list_files(
     Ok(files)
 }
 
-/// `name`, if it may be a new one or was published here before.
+/// The same, of one tree; a file may be listed twice.
 ///
 /// # Errors
-/// See [`FileName::check_new`].
-pub(super) fn may_be_shared(library: &Library, name: FileName) -> Result<FileName, NameError> {
-    let is_known = || library.catalogue.get(&name).is_some();
-    match name.check_new() {
-        Err(error) if !is_known() => Err(error),
-        _ => Ok(name),
+/// The tree is a file, and cannot be read.
+pub(crate) fn list_tree(
+    library: &Library,
+    tree: &Tree,
+    files: &mut Vec<Listed>,
+    outcome: &mut PublishOutcome,
+) -> Result<(), PublishError> {
+    let path = tree.root();
+    match &tree.base {
+        Base::Folder(prefix) => list_folder(library, path, prefix, files, outcome),
+        Base::File(name) => {
+            let unreadable = |source| PublishError::Unreadable { path: path.to_owned(), source };
+            let size = std::fs::metadata(path).map_err(unreadable)?.len();
+            files.push(Listed::new(name.clone(), path, size));
+        }
     }
+    Ok(())
 }
 
 /// Removes those that are listed again.
@@ -149,9 +136,6 @@ fn list_folder(
     outcome: &mut PublishOutcome,
 ) {
     let data_dir = &library.data_dir;
-    let is_ours = |name: &std::ffi::OsStr| {
-        name.as_encoded_bytes().starts_with(nekoproto::name::RESERVED_PREFIX.as_bytes())
-    };
     // The prefix is the end of the folder's path, or empty.
     let base: Arc<Path> = folder.ancestors().nth(prefix.components().count()).unwrap_or(folder).into();
     // Numbers in their order: whoever waits for the last of many finds all.

@@ -5,11 +5,12 @@ mod asking;
 mod contest;
 mod error;
 mod from_pipe;
-mod listing;
+pub(crate) mod listing;
 mod policy;
 mod read_files;
 pub(crate) mod repair;
 mod telling;
+pub(crate) mod tree;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -17,9 +18,15 @@ use nekoproto::{FileName, Policy, VerifiedRecord};
 use tokio::{sync::mpsc, task::JoinHandle};
 use tokio_util::sync::DropGuard;
 
-use self::{asking::Asking, contest::Contested, read_files::Stored};
+use self::{
+    asking::Asking,
+    contest::Contested,
+    listing::NamedFile,
+    read_files::{Stored, What},
+};
 pub use self::{error::PublishError, policy::PolicyChange};
 use crate::{
+    content::stamp::Stamp,
     indexers::Indexers,
     library::Library,
     peers::Peers,
@@ -123,24 +130,36 @@ impl Publisher {
         options: PublishOptions,
         progress: &Arc<Progress>,
     ) -> Publishing {
+        self.publishing_what(What::Paths(paths, options.name), options.policy, progress)
+    }
+
+    /// The same, of files that were seen with these stamps. A file that has another by now counts as one that keeps
+    /// changing.
+    pub(crate) fn publishing_seen(
+        self: &Arc<Self>,
+        files: Vec<(NamedFile, Stamp)>,
+        change: PolicyChange,
+        progress: &Arc<Progress>,
+    ) -> Publishing {
+        self.publishing_what(What::Seen(files), change, progress)
+    }
+
+    fn publishing_what(
+        self: &Arc<Self>,
+        what: What,
+        change: PolicyChange,
+        progress: &Arc<Progress>,
+    ) -> Publishing {
         let (publisher, progress) = (Arc::clone(self), Arc::clone(progress));
         let stop = self.library.tasks.stop.child_token();
         let stop_reading = stop.clone().drop_guard();
         let (taken, pieces) = mpsc::channel(1);
         let publishing = async move {
-            let (asking, policy) = (Asking::new(&publisher.indexers), publisher.policy);
+            let (asking, policies) = (Asking::new(&publisher.indexers), (change, publisher.policy));
             let (storing, mut stored) = mpsc::channel(1);
             let read = move |library: &Arc<Library>| {
                 let each = |stored| drop(storing.blocking_send(stored)); // its receiver waits for the end
-                read_files::read_and_store(
-                    library,
-                    &asking,
-                    paths,
-                    &options,
-                    policy,
-                    (&progress, &stop),
-                    each,
-                )
+                read_files::read_and_store(library, &asking, what, policies, (&progress, &stop), each)
             };
             let announcing = async {
                 let (mut files, mut is_confirmed) = (0, true);

@@ -11,7 +11,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    PolicyChange, PublishOptions, PublishOutcome,
+    PolicyChange, PublishOutcome,
     asking::{Asked, Asking, Patience},
     error::PublishError,
     listing::{Listed, NamedFile, list_files},
@@ -33,6 +33,14 @@ const BATCH_FILES_MAX: usize = 1024;
 const BATCH_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Maximum number of batches waiting to be stored.
 const BATCHES_WAITING_MAX: usize = 1;
+
+/// What is to be published.
+pub(super) enum What {
+    /// Files and folders, and the name of a single file.
+    Paths(Vec<PathBuf>, Option<FileName>),
+    /// Files that have to be as they were seen.
+    Seen(Vec<(NamedFile, Stamp)>),
+}
 
 /// What was found at a file's path.
 enum Seen {
@@ -61,6 +69,8 @@ struct Reader<'a> {
     policy: PolicyChange,
     /// Where the change says nothing, for a name that is not published yet.
     default: Policy,
+    /// The stamps of files that are to be published only if they still have them.
+    expected: HashMap<FileName, Stamp>,
     progress: &'a Progress,
     /// Ends the reading.
     stop: &'a CancellationToken,
@@ -84,18 +94,27 @@ pub(super) struct Stored {
 pub(super) fn read_and_store(
     library: &Arc<Library>,
     asking: &Asking,
-    paths: Vec<PathBuf>,
-    options: &PublishOptions,
-    default: Policy,
+    what: What,
+    (policy, default): (PolicyChange, Policy),
     (progress, stop): (&Progress, &CancellationToken),
     mut each: impl FnMut(Stored),
 ) -> Result<(), PublishError> {
     let mut outcome = PublishOutcome::default();
-    let files = list_files(library, paths, options.name.as_ref(), &mut outcome)?;
+    let mut expected = HashMap::new();
+    let files = match what {
+        What::Paths(paths, name) => list_files(library, paths, name.as_ref(), &mut outcome)?,
+        What::Seen(files) => {
+            let listed = |(file, stamp): (NamedFile, Stamp)| {
+                expected.insert(file.name.clone(), stamp);
+                Listed::new(file.name, &file.path, file.size)
+            };
+            files.into_iter().map(listed).collect()
+        }
+    };
     progress.set_total(files.iter().map(|file| file.size).sum());
     each(Stored { outcome, newer: Vec::new(), settling: library.settle(Vec::new()) });
-    let (policy, failure) = (options.policy, OnceLock::new());
-    let reader = Reader { library, asking, policy, default, progress, stop, failure };
+    let failure = OnceLock::new();
+    let reader = Reader { library, asking, policy, default, expected, progress, stop, failure };
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::sync_channel(BATCHES_WAITING_MAX);
         let reader = &reader;
@@ -174,6 +193,9 @@ impl Reader<'_> {
             Err(error) => return Seen::Failed(error.into()),
         };
         match chunk_file(path, last_average, self.progress.counter(), self.stop) {
+            Ok(chunked) if self.expected.get(&file.name).is_some_and(|stamp| *stamp != chunked.stamp) => {
+                Seen::Failed(ChunkError::KeepsChanging(path.clone()).into())
+            }
             Ok(chunked) => Seen::Read(Box::new(chunked), policy),
             Err(error) => Seen::Failed(error.into()),
         }

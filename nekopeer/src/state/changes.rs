@@ -89,12 +89,8 @@ impl<S> Default for Changes<S> {
 impl<S: Copy + Eq> Changes<S> {
     /// An event at `path`.
     pub(crate) fn note(&mut self, path: PathBuf, sign: Sign, now: Instant) {
-        let change = self.paths.entry(path).or_insert(Change {
-            is_open: false,
-            since: now,
-            seen: None,
-            look_at: now,
-        });
+        let change =
+            self.paths.entry(path).or_insert(Change { is_open: false, since: now, seen: None, look_at: now });
         match sign {
             Sign::Written => change.is_open = true,
             Sign::Complete => change.is_open = false,
@@ -120,6 +116,11 @@ impl<S: Copy + Eq> Changes<S> {
             (change.is_open, change.since, change.seen) = (true, now, None);
             change.look_at = now + change.quiet() / 2;
         }
+    }
+
+    /// Forgets `path`.
+    pub(crate) fn forget(&mut self, path: &Path) {
+        self.paths.remove(path);
     }
 
     /// Forgets what is at `folder` and below it.

@@ -33,6 +33,7 @@ mod program_kills;
 mod program_pipes;
 mod program_shells;
 mod program_waiting;
+mod program_watch;
 mod publishing;
 mod refetch;
 mod registration;

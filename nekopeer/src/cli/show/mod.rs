@@ -9,6 +9,7 @@ mod published;
 mod table;
 mod tickets;
 mod trace;
+mod watched;
 
 use std::io::{self, Write};
 
@@ -81,7 +82,7 @@ pub(super) fn answer(
                 let written = io::stdout().lock().write_all(&bytes);
                 written.map_err(|why| cannot_write(command, &why))?;
             }
-            Reply::Event(event) if command.goes_on() => {
+            Reply::Event(event) if matches!(command, Command::Follow { .. }) => {
                 bars.clear();
                 match (&event, output.is_json()) {
                     (_, true) => output.object(&EventJson::from(&event))?,
@@ -133,6 +134,7 @@ fn older_than_promised(command: &Command, row: &Row) -> Option<String> {
 fn view(command: &Command) -> Box<dyn View> {
     match command {
         Command::Publish { .. } | Command::Store { .. } => Box::<published::Published>::default(),
+        Command::Watch { .. } => Box::new(watched::Watched),
         Command::Query { names, .. } => Box::new(hits::Hits::of(names.len())),
         Command::Find(finding) => Box::new(matches::Matches::of(finding)),
         Command::Jobs => Box::<jobs::Jobs>::default(),
@@ -154,7 +156,7 @@ fn view(command: &Command) -> Box<dyn View> {
 /// What the progress bar is about.
 fn title(command: &Command) -> String {
     match command {
-        Command::Publish { .. } => "reading".to_owned(),
+        Command::Publish { .. } | Command::Watch { .. } => "reading".to_owned(),
         Command::Store { .. } => "stdin".to_owned(),
         Command::Read { name, .. } | Command::Rollback { name, .. } => name.to_string(),
         Command::Download { names, .. } => match names.as_slice() {

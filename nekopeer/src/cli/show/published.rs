@@ -26,6 +26,12 @@ pub(super) struct Published {
     failed: Vec<UnpublishedJson>,
 }
 
+/// The line of one version.
+pub(super) fn line_of(what: &str, version: &VersionRow) -> String {
+    let VersionRow { name, version, size: bytes, .. } = version;
+    format!("{what} {name} version {version}, {}", size(*bytes))
+}
+
 impl Default for Published {
     fn default() -> Self {
         let list = JsonList::new("files");
@@ -53,8 +59,7 @@ impl Published {
         self.bytes += version.size;
         self.tickets.extend(ticket.filter(|_| self.tickets.len() < TICKETS_MAX));
         if !output.is_json() && self.new + self.unchanged <= LISTED_MAX {
-            let VersionRow { name, version, size: bytes, .. } = version;
-            output.line(&format!("{what} {name} version {version}, {}", size(*bytes)))
+            output.line(&line_of(what, version))
         } else {
             Ok(())
         }

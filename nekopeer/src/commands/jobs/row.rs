@@ -40,6 +40,8 @@ pub(crate) enum JobKind {
     Read,
     /// The peer writes a file by itself: an outdated copy is downloaded anew.
     Refetch,
+    /// Files are watched, and published when they change.
+    Watch,
 }
 
 /// Where a job is.
@@ -64,6 +66,7 @@ impl JobKind {
             Self::Get => "get",
             Self::Read => "read",
             Self::Refetch => "refetch",
+            Self::Watch => "watch",
         }
     }
 }

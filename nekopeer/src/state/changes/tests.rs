@@ -151,7 +151,9 @@ fn simulate(world: &mut World, pause_max: Duration, loses: bool) {
             let step = match *left {
                 Some(0) => Step::Close,
                 Some(_) => Step::Write,
-                None => [Step::Write, Step::Write, Step::Replace, Step::Remove][world.random.random_range(0..4)],
+                None => {
+                    [Step::Write, Step::Write, Step::Replace, Step::Remove][world.random.random_range(0..4)]
+                }
             };
             *left = match (step, *left) {
                 (Step::Write, None) => Some(world.random.random_range(0..5)),

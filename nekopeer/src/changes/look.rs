@@ -1,0 +1,173 @@
+//! Looks at files: at one, and at all of some trees, compared with what is published. All of it blocks.
+
+use std::{
+    collections::HashSet,
+    fs::symlink_metadata,
+    io,
+    path::{Path, PathBuf},
+};
+
+use nekoproto::FileName;
+
+use crate::{
+    content::stamp::{Looker, Stamp},
+    library::{ENTRIES_AT_ONCE, Library},
+    publish::{
+        PublishError, PublishOutcome,
+        listing::{NamedFile, list_tree},
+        tree::Tree,
+    },
+    state::changes::Look,
+    storage::catalogue::{CatalogueError, PageStart},
+};
+
+/// What is at a path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum At {
+    /// A file that may be published, or the place of one that is.
+    Look(Look<Stamp>),
+    /// A folder, or the place of one whose files are published: a rescan shows what became of these.
+    Folder,
+    /// Nothing that is to be published or withdrawn.
+    Other,
+}
+
+/// What a rescan found.
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    /// Files that are not published as they are.
+    pub(super) changed: Vec<(PathBuf, Stamp)>,
+    /// The places of published files that are gone.
+    pub(super) missing: Vec<PathBuf>,
+    /// Files that cannot be published.
+    pub(super) failed: Vec<(PathBuf, PublishError)>,
+}
+
+/// The names that the file at `path` has in these trees, each once.
+pub(super) fn names_of(trees: &[Tree], path: &Path) -> Vec<FileName> {
+    let mut names: Vec<FileName> = trees.iter().filter_map(|tree| tree.name_of(path)?.ok()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// What is at `path`.
+pub(super) fn look(library: &Library, trees: &[Tree], path: &Path) -> At {
+    let names = names_of(trees, path);
+    if names.iter().any(|name| library.is_in_use(name)) {
+        return At::Look(Look::Busy);
+    }
+    match symlink_metadata(path) {
+        Ok(found) if found.is_file() => At::Look(Look::File(Stamp::of(&found))),
+        Ok(found) if found.is_dir() => At::Folder,
+        Err(error) if is_missing(&error) && names.iter().any(|name| is_published(library, name, path)) => {
+            At::Look(Look::Missing)
+        }
+        Err(error) if is_missing(&error) && names.iter().any(|name| has_below(library, name)) => At::Folder,
+        Ok(_) | Err(_) => At::Other,
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Whether the file at `path` is published here as `name`.
+fn is_published(library: &Library, name: &FileName, path: &Path) -> bool {
+    let entry = library.catalogue.get(name);
+    entry.is_some_and(|entry| library.catalogue.is_own(&entry) && entry.path == path)
+}
+
+/// Whether there are names below `folder`.
+fn has_below(library: &Library, folder: &FileName) -> bool {
+    let below = format!("{folder}/");
+    let mut last = folder.clone();
+    loop {
+        let Ok(names) = library.catalogue.names_after(Some(&last), ENTRIES_AT_ONCE) else { return true };
+        // Between both there may be others, such as `folder-2`.
+        match names.iter().find(|name| name.as_str() >= below.as_str()) {
+            Some(name) => return name.as_str().starts_with(&below),
+            None => match names.into_iter().next_back() {
+                Some(name) => last = name,
+                None => return false,
+            },
+        }
+    }
+}
+
+/// The names under which the file at `path`, which is gone, is still published.
+pub(super) fn to_withdraw(library: &Library, trees: &[Tree], path: &Path) -> Vec<FileName> {
+    let is_gone = symlink_metadata(path).is_err_and(|error| is_missing(&error));
+    let mut names = if is_gone { names_of(trees, path) } else { Vec::new() };
+    names.retain(|name| is_published(library, name, path));
+    names
+}
+
+/// The file at `path` under each of its names.
+///
+/// # Errors
+/// It cannot have that name, or another watched file has it.
+pub(super) fn to_publish(
+    library: &Library,
+    trees: &[Tree],
+    path: &Path,
+    stamp: Stamp,
+) -> Vec<Result<(NamedFile, Stamp), PublishError>> {
+    let named = |tree: &Tree| {
+        let name = tree.new_name_of(library, path)?;
+        Some(name.and_then(|name| {
+            let other = library.catalogue.get(&name).filter(|entry| entry.path != path);
+            let is_theirs = |first: &Path| names_of(trees, first).contains(&name) && first.exists();
+            match other.filter(|entry| library.catalogue.is_own(entry) && is_theirs(&entry.path)) {
+                Some(entry) => {
+                    let (first, second) = (entry.path.clone(), path.to_owned());
+                    Err(PublishError::SameName { name, first, second })
+                }
+                None => Ok((NamedFile { name, path: path.to_owned(), size: stamp.size() }, stamp)),
+            }
+        }))
+    };
+    let mut seen = HashSet::new();
+    let mut files: Vec<_> = trees.iter().filter_map(named).collect();
+    files.retain(|file| file.as_ref().map_or(true, |(file, _)| seen.insert(file.name.clone())));
+    files
+}
+
+/// Compares what is in these trees with what is published.
+///
+/// # Errors
+/// The catalogue failed.
+pub(super) fn scan(library: &Library, trees: &[Tree]) -> Result<Scan, CatalogueError> {
+    let (mut scan, mut looker) = (Scan::default(), Looker::default());
+    for tree in trees {
+        let (mut listed, mut outcome) = (Vec::new(), PublishOutcome::default());
+        if list_tree(library, tree, &mut listed, &mut outcome).is_err() {
+            continue; // a file that is gone is found below
+        }
+        scan.failed.extend(outcome.failed);
+        for file in listed {
+            if library.tasks.stop.is_cancelled() {
+                return Ok(Scan::default());
+            }
+            let file = file.named();
+            let Ok(stamp) = looker.stamp(&file.path) else { continue };
+            let entry = library.catalogue.get(&file.name);
+            let is_known = entry.is_some_and(|entry| entry.path == file.path && entry.stamp == stamp);
+            if !is_known && !library.is_in_use(&file.name) {
+                scan.changed.push((file.path, stamp));
+            }
+        }
+    }
+    let mut next = Some(PageStart::default());
+    while let Some(start) = next {
+        let page = library.catalogue.page(&start, ENTRIES_AT_ONCE)?;
+        for entry in page.entries.into_iter().flatten().filter(|entry| library.catalogue.is_own(entry)) {
+            let is_theirs = names_of(trees, &entry.path).contains(&entry.record.name);
+            if is_theirs && looker.stamp(&entry.path).is_err_and(|error| is_missing(&error)) {
+                scan.missing.push(entry.path);
+            }
+        }
+        next = page.next;
+    }
+    Ok(scan)
+}

@@ -1,0 +1,147 @@
+//! Events of the file system, gathered: for each path the last sign of it, until somebody takes them.
+
+use std::{
+    collections::HashMap,
+    mem,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use notify::{
+    Config, ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher,
+    event::{AccessKind, AccessMode, ModifyKind, RenameMode},
+};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::{publish::tree::Tree, state::changes::Sign};
+
+/// Paths that wait to be taken, at most. Beyond that a rescan finds what happened.
+const PATHS_MAX: usize = 100_000;
+
+/// The signs that came since they were taken last.
+#[derive(Debug, Default)]
+pub(super) struct Gathered {
+    pub(super) paths: Vec<(PathBuf, Sign)>,
+    /// Some did not come.
+    pub(super) is_lost: bool,
+    /// From now on not all come: there are not enough watches for new folders.
+    pub(super) is_blind: bool,
+}
+
+/// Watches folders. Dropping it ends that.
+#[derive(Debug)]
+pub(super) struct Signs {
+    inbox: Arc<Inbox>,
+    watcher: Mutex<Option<RecommendedWatcher>>,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    paths: Mutex<Waiting>,
+    came: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    paths: HashMap<PathBuf, Sign>,
+    is_lost: bool,
+    is_blind: bool,
+}
+
+impl Signs {
+    /// Gathers signs of what these trees cover, once their folders are [watched](Self::watch).
+    pub(super) fn new(trees: Vec<Tree>) -> Self {
+        let inbox = Arc::<Inbox>::default();
+        let gather = {
+            let inbox = Arc::clone(&inbox);
+            move |event: notify::Result<Event>| inbox.note(event, &trees)
+        };
+        let config = Config::default().with_follow_symlinks(false);
+        let watcher = RecommendedWatcher::new(gather, config);
+        let watcher = watcher.inspect_err(|error| tracing::debug!(%error, "no events of files")).ok();
+        Self { inbox, watcher: Mutex::new(watcher) }
+    }
+
+    /// Watches `folder`, anew if it was watched before, and with `is_deep` all folders below it. Blocking.
+    ///
+    /// # Errors
+    /// Why this is not possible, or not completely.
+    pub(super) fn watch(&self, folder: &Path, is_deep: bool) -> Result<(), String> {
+        let mut watcher = self.watcher.lock();
+        let Some(watcher) = &mut *watcher else {
+            return Err("there are not enough inotify instances (fs.inotify.max_user_instances)".to_owned());
+        };
+        let mode = if is_deep { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
+        drop(watcher.unwatch(folder)); // it may not be watched
+        watcher.watch(folder, mode).map_err(|error| match error.kind {
+            ErrorKind::MaxFilesWatch => {
+                "there are not enough inotify watches (fs.inotify.max_user_watches)".to_owned()
+            }
+            _ => error.to_string(),
+        })
+    }
+
+    /// Waits until there are signs.
+    pub(super) async fn came(&self) {
+        self.inbox.came.notified().await;
+    }
+
+    /// Takes the signs.
+    pub(super) fn take(&self) -> Gathered {
+        let Waiting { paths, is_lost, is_blind } = mem::take(&mut *self.inbox.paths.lock());
+        Gathered { paths: paths.into_iter().collect(), is_lost, is_blind }
+    }
+}
+
+impl Inbox {
+    fn note(&self, event: notify::Result<Event>, trees: &[Tree]) {
+        let mut waiting = self.paths.lock();
+        match event {
+            Ok(event) => {
+                waiting.is_lost |= event.need_rescan();
+                let sign = sign_of(event.kind);
+                for (path, sign) in event.paths.into_iter().zip(sign.into_iter().cycle()) {
+                    if trees.iter().any(|tree| tree.covers(&path) || path == tree.folder()) {
+                        waiting.add(path, sign);
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "events of files were lost");
+                waiting.is_lost = true;
+                waiting.is_blind |= matches!(error.kind, ErrorKind::MaxFilesWatch);
+            }
+        }
+        if waiting.is_lost || !waiting.paths.is_empty() {
+            self.came.notify_one();
+        }
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, path: PathBuf, sign: Sign) {
+        if self.paths.len() >= PATHS_MAX {
+            self.paths.clear();
+            self.is_lost = true;
+        }
+        // Other attributes of a file say nothing of who writes it.
+        let last = self.paths.entry(path).or_insert(sign);
+        if sign != Sign::Touched {
+            *last = sign;
+        }
+    }
+}
+
+/// What an event says; `None` if it is none of a change.
+fn sign_of(kind: EventKind) -> Option<Sign> {
+    match kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write))
+        | EventKind::Modify(ModifyKind::Name(RenameMode::To)) => Some(Sign::Complete),
+        EventKind::Access(_) | EventKind::Other => None,
+        EventKind::Create(_) | EventKind::Modify(ModifyKind::Data(_) | ModifyKind::Any) => {
+            Some(Sign::Written)
+        }
+        EventKind::Any | EventKind::Modify(_) | EventKind::Remove(_) => Some(Sign::Touched),
+    }
+}

@@ -1,0 +1,129 @@
+//! [`Tree`]: a path that is published, and the names of what is at it and below it.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+use nekoproto::{FileName, NameError, name::RESERVED_PREFIX};
+
+use super::error::PublishError;
+use crate::library::Library;
+
+/// A file, or a folder with all that is below it.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    /// Its absolute path, without symbolic links.
+    root: PathBuf,
+    pub(super) base: Base,
+    /// Of the peer.
+    data_dir: PathBuf,
+}
+
+/// What a tree is, and how its files are named.
+#[derive(Clone, Debug)]
+pub(super) enum Base {
+    /// A file of this name.
+    File(FileName),
+    /// What the names of the folder's files begin with.
+    Folder(PathBuf),
+}
+
+/// Whether files of this name belong to this program.
+pub(super) fn is_ours(name: &OsStr) -> bool {
+    name.as_encoded_bytes().starts_with(RESERVED_PREFIX.as_bytes())
+}
+
+/// `name`, if it may be a new one or was published here before.
+///
+/// # Errors
+/// See [`FileName::check_new`].
+pub(super) fn may_be_shared(library: &Library, name: FileName) -> Result<FileName, NameError> {
+    let is_known = || library.catalogue.get(&name).is_some();
+    match name.check_new() {
+        Err(error) if !is_known() => Err(error),
+        _ => Ok(name),
+    }
+}
+
+impl Tree {
+    /// What is at `path`, as a file under `name` if one is given. Blocking.
+    ///
+    /// # Errors
+    /// It cannot be published as requested.
+    pub(crate) fn of(library: &Library, path: &Path, name: Option<&FileName>) -> Result<Self, PublishError> {
+        let unreadable = |source| PublishError::Unreadable { path: path.to_owned(), source };
+        let is_folder = std::fs::metadata(path).map_err(unreadable)?.is_dir();
+        let root = path.canonicalize().map_err(unreadable)?;
+        if root.starts_with(&library.data_dir) {
+            return Err(PublishError::OwnData(path.to_owned()));
+        }
+        let relative = root.strip_prefix(library.share.root()).ok().map(Path::to_owned);
+        let base = match (name, is_folder) {
+            (Some(_), true) => return Err(PublishError::NameForFolder(path.to_owned())),
+            (None, true) => {
+                let prefix = relative.or_else(|| root.file_name().map(PathBuf::from));
+                Base::Folder(prefix.unwrap_or_default())
+            }
+            (name, false) => {
+                let relative = relative.or_else(|| path.file_name().map(PathBuf::from)).unwrap_or_default();
+                let name = name.map_or_else(|| FileName::from_path(&relative), |name| Ok(name.clone()));
+                let name = name.and_then(|name| may_be_shared(library, name));
+                Base::File(name.map_err(|source| PublishError::Name { path: path.to_owned(), source })?)
+            }
+        };
+        Ok(Self { root, base, data_dir: library.data_dir.clone() })
+    }
+
+    /// The path itself.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder that has to be there: itself, or that of the file.
+    pub(crate) fn folder(&self) -> &Path {
+        match self.base {
+            Base::Folder(_) => &self.root,
+            Base::File(_) => self.root.parent().unwrap_or(&self.root),
+        }
+    }
+
+    /// Whether `path`, which is absolute, is the path itself or below it, and may be published.
+    pub(crate) fn covers(&self, path: &Path) -> bool {
+        match (&self.base, path.strip_prefix(&self.root)) {
+            (Base::File(_), _) => path == self.root,
+            (Base::Folder(_), Ok(below)) => {
+                !path.starts_with(&self.data_dir) && !below.components().any(|part| is_ours(part.as_os_str()))
+            }
+            (Base::Folder(_), Err(_)) => false,
+        }
+    }
+
+    /// The name of the file at `path`; `None` if that is not covered.
+    ///
+    /// # Errors
+    /// It cannot have that name.
+    pub(crate) fn name_of(&self, path: &Path) -> Option<Result<FileName, NameError>> {
+        match &self.base {
+            _ if !self.covers(path) => None,
+            Base::File(name) => Some(Ok(name.clone())),
+            Base::Folder(prefix) => {
+                let below = path.strip_prefix(&self.root).ok()?;
+                Some(FileName::from_path(&prefix.join(below)))
+            }
+        }
+    }
+
+    /// The same, of a file that is to be published.
+    ///
+    /// # Errors
+    /// It cannot have that name, or a new file should not.
+    pub(crate) fn new_name_of(
+        &self,
+        library: &Library,
+        path: &Path,
+    ) -> Option<Result<FileName, PublishError>> {
+        let name = self.name_of(path)?.and_then(|name| may_be_shared(library, name));
+        Some(name.map_err(|source| PublishError::Name { path: path.to_owned(), source }))
+    }
+}

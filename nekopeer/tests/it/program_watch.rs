@@ -1,0 +1,189 @@
+//! `share --watch`: files that are created, changed, replaced or removed, by programs that take their time.
+
+use std::{fs, io::Write, thread::sleep, time::Duration};
+
+use serde_json::Value;
+
+use crate::program::{Home, Running, bytes, one_home, two_homes, until};
+
+/// Starts to share and watch; returns once it watches.
+fn watch(home: &Home, words: &[&str]) -> Running {
+    let mut running = home.start(&[&["share", "--watch"], words].concat());
+    running.err_line("watching ");
+    running
+}
+
+/// The version and size of each published file, by name.
+fn listed(home: &Home) -> Vec<(String, u64, u64)> {
+    let list = home.done(&["ls", "--json"]).json();
+    let file = |file: &Value| {
+        (
+            file["name"].as_str().unwrap().to_owned(),
+            file["version"].as_u64().unwrap(),
+            file["size"].as_u64().unwrap(),
+        )
+    };
+    list["files"].as_array().unwrap().iter().map(file).collect()
+}
+
+#[test]
+fn created_changed_and_replaced_files_are_published_as_new_versions_that_others_get() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("d/a.txt", "first\n");
+    let mut sharing = watch(&origin, &["d"]);
+    sharing.out_line("published d/a.txt version 1");
+
+    origin.write("d/a.txt", "second\n");
+    sharing.out_line("published d/a.txt version 2, 7 B");
+    origin.write("d/new/deep/b.txt", "b\n");
+    sharing.out_line("published d/new/deep/b.txt version 1");
+    // As editors do it.
+    origin.write("d/.a.txt.swp", "third!\n");
+    fs::rename(origin.path("d/.a.txt.swp"), origin.path("d/a.txt")).unwrap();
+    sharing.out_line("published d/a.txt version 3, 7 B");
+    reader.done(&["get", "d/a.txt", "d/new/deep/b.txt"]);
+    assert_eq!(reader.read("d/a.txt"), b"third!\n");
+
+    // Neither data of this program, nor links, nor folders, nor what lies beside.
+    origin.write("d/.neko-part-x", "partial");
+    std::os::unix::fs::symlink(origin.path("d/a.txt"), origin.path("d/link")).unwrap();
+    origin.write("beside.txt", "beside");
+    origin.write("d/last.txt", "last\n");
+    sharing.out_line("published d/last.txt version 1");
+    let names: Vec<String> = listed(&origin).into_iter().map(|(name, ..)| name).collect();
+    assert_eq!(names, ["d/a.txt", "d/last.txt", "d/new/deep/b.txt"]);
+    assert!(!sharing.said().contains("withdrew"), "{}", sharing.said());
+    sharing.signal("INT");
+    assert_eq!(sharing.wait().code, Some(0));
+}
+
+#[test]
+fn slow_writer_is_waited_for_and_only_the_complete_file_is_published() {
+    let (_indexers, origin) = one_home();
+    origin.write("d/a.txt", "");
+    let mut sharing = watch(&origin, &["d"]);
+    let mut file = fs::File::create(origin.path("d/slow.bin")).unwrap();
+    for piece in 0..8 {
+        file.write_all(&bytes(piece, 1000)).unwrap();
+        sleep(Duration::from_millis(200)); // it is what the test is about
+    }
+    assert!(!sharing.said().contains("slow.bin"), "{}", sharing.said());
+    drop(file);
+    sharing.out_line("published d/slow.bin version 1, 7.8 KiB");
+    assert_eq!(listed(&origin)[1], ("d/slow.bin".to_owned(), 1, 8000));
+    // Who never closes is taken after a longer time.
+    let mut open = fs::File::create(origin.path("d/open.bin")).unwrap();
+    open.write_all(b"abc").unwrap();
+    sharing.out_line("published d/open.bin version 1, 3 B");
+}
+
+#[test]
+fn removed_file_is_withdrawn_and_published_again_when_it_is_back() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("d/a.txt", "a\n");
+    origin.write("d/sub/b.txt", "b\n");
+    let mut sharing = watch(&origin, &["d", "--json"]);
+    let first: Value = serde_json::from_str(&sharing.out_line("files")).unwrap();
+    assert_eq!(first["files"].as_array().unwrap().len(), 2, "{first}");
+
+    let event = |line: String| serde_json::from_str::<Value>(&line).unwrap();
+    fs::remove_file(origin.path("d/a.txt")).unwrap();
+    let withdrawn = event(sharing.out_line("withdrawn"));
+    assert_eq!((&withdrawn["event"], &withdrawn["name"]), (&"withdrawn".into(), &"d/a.txt".into()));
+    reader.run(&["get", "d/a.txt"]).failed_with(1, &["nobody offers d/a.txt"]);
+    origin.write("d/a.txt", "again\n");
+    let published = event(sharing.out_line(r#""event":"published""#));
+    assert_eq!((&published["name"], &published["version"]), (&"d/a.txt".into(), &2.into()), "{published}");
+    assert!(published["ticket"].as_str().unwrap().starts_with("neko:"), "{published}");
+    // A folder that leaves takes its files with it.
+    fs::rename(origin.path("d/sub"), origin.path("elsewhere")).unwrap();
+    sharing.out_line(r#""name":"d/sub/b.txt"}"#);
+    assert_eq!(listed(&origin), [("d/a.txt".to_owned(), 2, 6)]);
+}
+
+#[test]
+fn folder_that_vanishes_is_told_withdraws_nothing_and_goes_on_when_it_is_back() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("d/a.txt", "a\n");
+    origin.write("d/b.txt", "b\n");
+    let mut sharing = watch(&origin, &["d"]);
+    fs::rename(origin.path("d"), origin.path("away")).unwrap();
+    sharing.err_line("/d is gone: nothing in it is withdrawn");
+    // As an empty mount point would stand there.
+    fs::create_dir(origin.path("d")).unwrap();
+    origin.write("away/a.txt", "changed\n");
+    sleep(Duration::from_secs(3)); // two looks
+    assert_eq!(listed(&origin).len(), 2);
+    fs::remove_dir(origin.path("d")).unwrap();
+    fs::rename(origin.path("away"), origin.path("d")).unwrap();
+    sharing.err_line("/d is back, and is watched again");
+    sharing.out_line("published d/a.txt version 2, 8 B");
+    origin.write("d/b.txt", "changed too\n");
+    sharing.out_line("published d/b.txt version 2, 12 B");
+    assert!(!sharing.said().contains("withdrew"), "{}", sharing.said());
+    reader.done(&["get", "d/a.txt"]);
+}
+
+#[test]
+fn burst_of_files_is_published_completely() {
+    let (_indexers, origin) = one_home();
+    fs::create_dir(origin.path("d")).unwrap();
+    let mut sharing = watch(&origin, &["d"]);
+    for n in 0..200 {
+        origin.write(&format!("d/{}/{n}", n % 7), format!("{n}\n"));
+    }
+    until(&mut sharing, "all were published", || {
+        sleep(Duration::from_millis(100));
+        listed(&origin).len() == 200
+    });
+    assert!(listed(&origin).iter().all(|(_, version, _)| *version == 1), "each once");
+}
+
+#[test]
+fn running_peer_watches_for_another_command_which_takes_over_when_it_ends() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("d/a.txt", "1");
+    let serving = origin.serve(&[]);
+    let mut watching = origin.start(&["share", "d", "--watch"]);
+    watching.err_line("served by process ");
+    watching.err_line("watching ");
+    origin.write("d/a.txt", "22");
+    watching.out_line("published d/a.txt version 2, 2 B");
+    assert!(origin.done(&["jobs"]).out.iter().any(|line| line.contains("watch")), "it is a job");
+    serving.signal("INT");
+    assert_eq!(serving.wait().code, Some(0));
+    watching.err_line("serving on ");
+    until(&mut watching, "it watches again", || listed(&origin).len() == 1);
+    origin.write("d/a.txt", "333");
+    watching.out_line("published d/a.txt version 3, 3 B");
+    reader.done(&["get", "d/a.txt"]);
+    watching.signal("INT");
+    assert_eq!(watching.wait().code, Some(0));
+}
+
+#[test]
+fn copies_that_are_replaced_stay_copies() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("a.txt", "one\n");
+    let mut theirs = watch(&origin, &["a.txt"]);
+    reader.done(&["get", "a.txt"]);
+    reader.write("own.txt", "own\n");
+    let mut ours = watch(&reader, &[".", "--on-stale", "refetch"]);
+    origin.write("a.txt", "two\n");
+    theirs.out_line("published a.txt version 2");
+    ours.err_line("refreshed a.txt to version 2");
+    reader.write("own.txt", "changed\n");
+    ours.out_line("published own.txt version 2");
+    assert!(!ours.said().contains("published a.txt"), "{}", ours.said());
+    // A copy that is changed here is told, once.
+    reader.write("a.txt", "mine\n");
+    ours.err_line("error: a.txt");
+}
+
+#[test]
+fn watch_is_for_files_and_a_shell_of_its_own() {
+    let (_indexers, origin) = one_home();
+    origin.run(&["share", "-", "--name", "a", "--watch"]).failed_with(2, &["not stdin"]);
+    let missing = origin.run(&["share", "nothing", "--watch"]);
+    assert!(missing.code == Some(3) && missing.err.concat().contains("cannot read"), "{missing:?}");
+}
