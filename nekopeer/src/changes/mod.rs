@@ -7,6 +7,8 @@
 mod folders;
 mod look;
 mod signs;
+#[cfg(test)]
+mod tests;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -65,7 +67,6 @@ pub(crate) struct Watching {
     publisher: Arc<Publisher>,
     trees: Arc<[Tree]>,
     policy: PolicyChange,
-    progress: Arc<Progress>,
     signs: Arc<Signs>,
     folders: Vec<Folder>,
     looked_at_folders: Instant,
@@ -74,6 +75,8 @@ pub(crate) struct Watching {
     /// The first rescan was done: what cannot be published was told before.
     was_scanned: bool,
     failures: Failures<Stamp>,
+    /// Why not all events come, as far as it was told.
+    told_blind: HashSet<String>,
     /// Published files that were missing before they were watched: nobody saw them being removed.
     excused: HashSet<PathBuf>,
     told: mpsc::Sender<Told>,
@@ -89,7 +92,6 @@ impl Watching {
         (library, publisher): (&Arc<Library>, &Arc<Publisher>),
         paths: Vec<PathBuf>,
         (name, policy): (Option<FileName>, PolicyChange),
-        progress: &Arc<Progress>,
         told: mpsc::Sender<Told>,
     ) -> Result<Self, PublishError> {
         let open = move |library: &Arc<Library>| {
@@ -104,7 +106,6 @@ impl Watching {
             publisher: Arc::clone(publisher),
             trees,
             policy,
-            progress: Arc::clone(progress),
             signs,
             folders,
             looked_at_folders: now,
@@ -112,6 +113,7 @@ impl Watching {
             rescans: Rescans::new(now),
             was_scanned: false,
             failures: Failures::default(),
+            told_blind: HashSet::new(),
             excused: HashSet::new(),
             told,
         })
@@ -183,11 +185,14 @@ impl Watching {
 
     async fn set_blind(&mut self, folder: &str, why: &str) -> Result<(), Left> {
         self.rescans.set_blind(clock::now());
+        if !self.told_blind.insert(why.to_owned()) {
+            return Ok(());
+        }
         let every = EVERY_BLIND.as_secs();
-        self.tell(Told::Note(format!(
+        let note = format!(
             "note: no event tells of all changes of files in {folder}: {why}; all are looked at every {every} s"
-        )))
-        .await
+        );
+        self.tell(Told::Note(note)).await
     }
 
     async fn take_signs(&mut self) -> Result<(), Left> {
@@ -346,7 +351,7 @@ impl Watching {
             (files, failed)
         };
         let (files, mut failed) = self.library.blocking(prepare).await;
-        let mut publishing = self.publisher.publishing_seen(files, self.policy, &self.progress);
+        let mut publishing = self.publisher.publishing_seen(files, self.policy, &Arc::<Progress>::default());
         let mut failed_paths = HashSet::new();
         loop {
             let mut outcome = match publishing.next().await {

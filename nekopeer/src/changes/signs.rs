@@ -63,6 +63,12 @@ impl Signs {
         Self { inbox, watcher: Mutex::new(watcher) }
     }
 
+    /// Gathers nothing, as where no inotify instance is left.
+    #[cfg(test)]
+    pub(super) fn none() -> Self {
+        Self { inbox: Arc::default(), watcher: Mutex::default() }
+    }
+
     /// Watches `folder`, anew if it was watched before, and with `is_deep` all folders below it. Blocking.
     ///
     /// # Errors

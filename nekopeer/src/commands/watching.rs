@@ -27,7 +27,7 @@ pub(super) async fn watch(
 ) -> Result<(), Failure> {
     peer.indexers_tried().await;
     let (telling, mut told) = mpsc::channel(TOLD_WAITING_MAX);
-    let watching = peer.watching(paths, options, &job.progress, telling).await?;
+    let watching = peer.watching(paths, options, telling).await?;
     let passing = async {
         while let Some(told) = told.recv().await {
             match told {

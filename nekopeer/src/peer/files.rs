@@ -73,11 +73,9 @@ impl PeerHandle {
         &self,
         paths: Vec<PathBuf>,
         options: PublishOptions,
-        progress: &Arc<Progress>,
         told: mpsc::Sender<Told>,
     ) -> Result<Watching, PublishError> {
-        Watching::new((&self.library, &self.publisher), paths, (options.name, options.policy), progress, told)
-            .await
+        Watching::new((&self.library, &self.publisher), paths, (options.name, options.policy), told).await
     }
 
     /// Withdraws `name`. The file stays on disk.
