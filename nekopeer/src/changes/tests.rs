@@ -1,5 +1,7 @@
 //! A watched folder of which no event tells, and a file that changes before it is read.
 
+use std::path::Path;
+
 use nekoproto::transport::Security;
 use tokio::time::timeout;
 
