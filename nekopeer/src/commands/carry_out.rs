@@ -49,7 +49,6 @@ pub(crate) async fn carry_out(
         | Command::Store { .. }
         | Command::Download { .. }
         | Command::Read { .. }
-        | Command::Rollback { .. }
         | Command::Watch { .. } => {
             // On the heap, as it is larger than all others together.
             return Box::pin(long(host, command, input, answer)).await;
@@ -80,6 +79,7 @@ pub(crate) async fn carry_out(
         Command::Events => pass_events(peer.events(), answer, &CancellationToken::new()).await,
         Command::Stop => host.stop.cancel(),
         Command::Find(finding) => find(peer, finding, answer).await?,
+        Command::Rollback { name, version } => Box::pin(roll_back(host, &name, version, answer)).await?,
         Command::Follow { names, exec, folder, exec_secs, keep, force, mut wanted } => {
             let hook = exec.map(|command| Hook {
                 command,
@@ -178,11 +178,6 @@ async fn long(
             remember(peer, &via).await;
             Ok(Summary::Done)
         }
-        Command::Rollback { name, version } => {
-            let job = begin(JobKind::Get, std::slice::from_ref(&name), String::new());
-            job.unless_cancelled(Box::pin(roll_back(peer, &name, version, &job, answer))).await?;
-            Ok(Summary::Done)
-        }
         _ => Err(Failure::new("it is no long command")), // unreachable: see the caller
     }
 }
@@ -207,14 +202,17 @@ async fn follow(
 }
 
 async fn roll_back(
-    peer: &PeerHandle,
+    host: &Arc<Host>,
     name: &FileName,
     version: Option<Version>,
-    job: &Job,
     answer: &Answer,
 ) -> Result<(), Failure> {
-    let done = answer.reporting(&job.progress, peer.rollback(name, version, &job.progress)).await?;
-    answer.rows(vec![Row::downloaded(name, &Ok(done))]).await
+    let job = host.jobs.begin(JobKind::Get, std::slice::from_ref(name), String::new(), false);
+    let restoring = async {
+        let done = answer.reporting(&job.progress, host.peer.rollback(name, version, &job.progress)).await?;
+        answer.rows(vec![Row::downloaded(name, &Ok(done))]).await
+    };
+    job.unless_cancelled(restoring).await
 }
 
 /// What the publishing of these is called.
