@@ -22,6 +22,8 @@ mod peers;
 mod publish;
 mod reading;
 mod serve;
+#[cfg(feature = "simulate")]
+pub mod simulate;
 mod state;
 mod storage;
 mod util;

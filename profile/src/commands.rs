@@ -16,7 +16,10 @@ use crate::outcome::{Begin, Fault, Outcome};
 use crate::report::{Report, option_name};
 use crate::run::setup::{Connecting, Setup};
 use crate::{cluster::deployment::Deployment, floor::layouts, plan::scenario::Scenario};
-use crate::{compare, connections, goals, hostile, index, instructions, matrix, node, plot, soak, transfer};
+use crate::{
+    compare, connections, consistency, goals, hostile, index, instructions, matrix, node, plot, soak,
+    transfer,
+};
 use crate::{report::outputs::Outputs, run::Watch, transfer::folder::Folder};
 
 /// Does what the arguments say.
@@ -25,7 +28,10 @@ use crate::{report::outputs::Outputs, run::Watch, transfer::folder::Folder};
 /// Why it could not begin, or what went wrong then.
 pub fn run(args: Args) -> Result<Outcome, Fault> {
     nekoproto::transport::raise_file_limit();
-    let measures = !matches!(args.command, Command::Compare(_) | Command::Instructions(_) | Command::Node(_));
+    let measures = !matches!(
+        args.command,
+        Command::Compare(_) | Command::Instructions(_) | Command::Node(_) | Command::Consistency(_)
+    );
     if cfg!(debug_assertions) && measures {
         note("note: this is a debug build, its figures say little (cargo run --profile dist)");
     }
@@ -39,6 +45,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Transfer(args) => run_transfer(&args),
         Command::Hostile(args) => run_hostile(&args),
         Command::Soak(args) => run_soak(&args),
+        Command::Consistency(args) => run_consistency(&args),
         Command::Compare(compare) => run_compare(&compare),
         Command::Instructions(instructions) => run_instructions(&instructions),
         Command::Node(process) => {
@@ -142,6 +149,18 @@ fn run_soak(args: &args::Proof<soak::Options>) -> Result<Outcome, Fault> {
     })?;
     finish(&report, outputs.draw(|folder| plot::save(folder, "soak", &soaked.picture()))?)?;
     Ok(outcome(soaked.is_all_well() && !report.interrupted))
+}
+
+fn run_consistency(args: &args::Consistency) -> Result<Outcome, Fault> {
+    let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
+    let tables = consistency::run(&args.options)?;
+    let draw = |folder: &Path| {
+        let pictures = consistency::pictures(&tables);
+        let saved = pictures.iter().map(|(name, picture)| plot::save(folder, name, picture));
+        Ok(saved.collect::<anyhow::Result<Vec<_>>>()?.concat())
+    };
+    // A promise that is broken is a result.
+    measured(&consistency::report(&tables, &args.options), outputs.draw(draw)?)
 }
 
 fn run_compare(args: &args::Compare) -> Result<Outcome, Fault> {

@@ -10,6 +10,7 @@
 //! | `measure`, `matrix`, `index`, `connections` | one scenario, all of them, one indexer alone, a crowd |
 //! | `transfer` | files from peer to peer: how fast beside a plain copy, what it takes, from whom |
 //! | `arena`, `hostile`, `soak` | a small network of processes; attacks on it, and long runs |
+//! | `consistency` | the nodes' own decisions on simulated links, in virtual time |
 //! | `goals` | what is aimed at, beside what is measured, in one run |
 //! | `report`, `plot` | showing it: tables, JSON, CSV, pictures |
 //! | `compare`, `instructions` | guards: is it worse than before? |
@@ -22,6 +23,7 @@ pub mod cluster;
 pub mod commands;
 pub mod compare;
 pub(crate) mod connections;
+pub mod consistency;
 pub(crate) mod floor;
 pub mod goals;
 pub mod hostile;

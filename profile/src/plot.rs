@@ -1,5 +1,6 @@
 //! Pictures: each as SVG and as PNG, with a font of its own, so that no system library is needed.
 
+pub(crate) mod consistency;
 pub mod over_time;
 pub(crate) mod proof;
 pub(crate) mod queries;

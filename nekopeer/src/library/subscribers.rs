@@ -60,12 +60,17 @@ pub(crate) struct Subscribed {
 
 impl Default for Table {
     fn default() -> Self {
-        let (hasher, ends, swept, holders, nodes) = Default::default();
-        Self { hasher, began: Instant::now(), ends, swept, holders, nodes }
+        Self::new(Instant::now())
     }
 }
 
 impl Subscribers {
+    /// None yet; time is counted from `began`.
+    #[cfg(feature = "simulate")]
+    pub(crate) fn new(began: Instant) -> Self {
+        Self(Mutex::new(Table::new(began)))
+    }
+
     /// Subscribes `holder`, which knows `version`, to `name` until `now + lease`.
     pub(crate) fn subscribe(
         &self,
@@ -128,6 +133,11 @@ impl Subscribers {
 }
 
 impl Table {
+    fn new(began: Instant) -> Self {
+        let (hasher, ends, swept, holders, nodes) = Default::default();
+        Self { hasher, began, ends, swept, holders, nodes }
+    }
+
     fn ms(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(u64::MAX)
     }

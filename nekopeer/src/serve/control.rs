@@ -8,7 +8,7 @@ use nekoproto::{
 };
 use tarpc::context::Context;
 
-use crate::{library::Library, storage::catalogue::CatalogueError, util::clock};
+use crate::{library::Library, state, storage::catalogue::CatalogueError, util::clock};
 
 /// Answers the calls of one connection.
 #[derive(Clone)]
@@ -50,26 +50,8 @@ impl PeerService for PeerControl {
 
 fn verdict(library: &Library, held: &Held) -> Result<Verdict, CatalogueError> {
     let own = library.catalogue.entry(&held.name)?.filter(|entry| library.catalogue.is_own(entry));
-    Ok(match own {
-        Some(entry)
-            if entry.newest.is_none()
-                && entry.record.version == held.version
-                && entry.record.content == held.content =>
-        {
-            Verdict::Current
-        }
-        Some(entry) => {
-            let newest = entry.newest.as_ref().unwrap_or(&entry.record);
-            if newest.version <= held.version {
-                Verdict::Unknown
-            } else if entry.newest.is_none() && !library.hands_out(newest) {
-                Verdict::Unsettled
-            } else {
-                Verdict::Newer(Box::new(newest.to_signed()))
-            }
-        }
-        None => Verdict::Unpublished,
-    })
+    let own = own.as_ref().map(|entry| (&entry.record, entry.newest.as_ref()));
+    Ok(state::verdict::verdict(own, held, |newest| library.hands_out(newest)))
 }
 
 fn subscribe(library: &Library, held: &Held, holder: Holder, now: Instant) {

@@ -12,4 +12,5 @@ pub(crate) mod schedule;
 pub(crate) mod standing;
 pub(crate) mod turns;
 pub(crate) mod upload_turns;
+pub(crate) mod verdict;
 pub(crate) mod witness;

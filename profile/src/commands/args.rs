@@ -10,8 +10,8 @@ use nekoproto::limits::TTL_MAX;
 pub(crate) use self::transfer::Transfer;
 use crate::run::setup::{Connecting, Setup};
 use crate::{
-    connections, goals, hostile, index, instructions, plan::scenario::Scenario, plan::topology::Topology,
-    soak,
+    connections, consistency, goals, hostile, index, instructions, plan::scenario::Scenario,
+    plan::topology::Topology, soak,
 };
 
 /// Measures nekop2p, and checks every answer while doing so.
@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Hostile(Proof<hostile::Options>),
     /// A small network for a long time, and whether memory, descriptors or threads of a process grow
     Soak(Proof<soak::Options>),
+    /// How coherent copies are, simulated in virtual time: tables c1 to c6
+    Consistency(Consistency),
     /// Two results beside each other; exit code 1 if the second is worse
     Compare(Compare),
     /// Instructions of the hot functions, counted by valgrind and compared with the recorded numbers
@@ -180,6 +182,15 @@ pub(crate) struct Proof<O: ClapArgs> {
     pub(crate) options: O,
     #[command(flatten)]
     pub(crate) connecting: Connecting,
+    #[command(flatten)]
+    pub(crate) output: Drawn,
+}
+
+/// Simulations, which need no network.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Consistency {
+    #[command(flatten)]
+    pub(crate) options: consistency::Options,
     #[command(flatten)]
     pub(crate) output: Drawn,
 }

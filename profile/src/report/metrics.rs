@@ -53,7 +53,7 @@ const fn free(key: &'static str, label: &'static str, better: Better) -> Metric 
 }
 
 /// All that have a heading or a direction of their own; comparisons follow this order.
-pub(crate) const METRICS: [Metric; 52] = [
+pub(crate) const METRICS: [Metric; 72] = [
     fixed("scenario", "what", Better::Aside, 0),
     fixed("mean_us", "mean us", Better::Lower, 1),
     fixed("p50_us", "p50 us", Better::Lower, 1),
@@ -103,6 +103,26 @@ pub(crate) const METRICS: [Metric; 52] = [
     free("moved_mib", "moved in all, MiB", Better::Aside),
     free("extra_percent", "moved beyond what was wanted, %", Better::Aside),
     free("banned", "sources banned", Better::Aside),
+    fixed("invalid_percent", "invalid results, %", Better::Lower, 3),
+    fixed("invalid_late_percent", "after one delay, %", Better::Lower, 3),
+    fixed("stale_percent", "stale as fresh, %", Better::Lower, 3),
+    fixed("theory_percent", "1-(1-e^-x)/x, %", Better::Aside, 3),
+    fixed("off_points", "off, points", Better::Aside, 3),
+    fixed("off_asked_points", "off by questions, points", Better::Aside, 3),
+    fixed("fidelity_percent", "fidelity, %", Better::Higher, 3),
+    fixed("fresh_percent", "served as fresh, %", Better::Higher, 3),
+    fixed("stale_mean_s", "stale for, s", Better::Lower, 3),
+    fixed("stale_max_s", "longest, s", Better::Lower, 3),
+    fixed("messages_per_update", "messages/update", Better::Lower, 2),
+    fixed("questions_per_update", "questions/update", Better::Lower, 2),
+    fixed("all_per_update", "both/update", Better::Lower, 2),
+    fixed("bytes_per_update", "bytes/update", Better::Lower, 0),
+    fixed("origin_per_update", "calls of the origin/update", Better::Lower, 2),
+    fixed("flood", "flooding", Better::Aside, 0),
+    fixed("past_bound", "past the bound", Better::NoMore, 0),
+    fixed("went_back", "older after newer", Better::NoMore, 0),
+    fixed("never_published", "never published", Better::NoMore, 0),
+    fixed("two_contents", "two contents", Better::NoMore, 0),
     free("hits_wrong", "wrong", Better::NoMore),
     free("wrong", "wrong files", Better::NoMore),
     free("errors", "errors", Better::NoMore),

@@ -3,6 +3,7 @@
 mod arena_load;
 mod cluster_layout;
 mod compare;
+mod consistency;
 mod goals;
 mod goals_transfer;
 mod hostile_judge;

@@ -1,0 +1,163 @@
+//! A reader that keeps a copy and downloads newer versions: `library::{learn, copies}`, `watch` and `peers::origins`.
+
+use std::{sync::Arc, time::Instant};
+
+use nekoproto::{Freshness, SignedRecord, Verdict, VerifiedRecord, Verifier};
+
+use super::{Act, Question};
+use crate::state::{
+    copies::Copies,
+    freshness::{CopyState, NoAnswer},
+    outdated::{Ended, Outdated},
+};
+
+/// A reader with a copy of one file.
+#[derive(Debug)]
+pub struct Reader {
+    verifier: Arc<Verifier>,
+    /// On disk: the version held, and the newest later one.
+    held: VerifiedRecord,
+    newest: Option<VerifiedRecord>,
+    /// In memory.
+    copies: Copies,
+    outdated: Outdated,
+    is_asking: bool,
+}
+
+impl Reader {
+    /// A reader that has just downloaded `held`.
+    #[must_use]
+    pub fn new(held: VerifiedRecord, verifier: &Arc<Verifier>, now: Instant) -> Self {
+        let mut reader = Self {
+            verifier: Arc::clone(verifier),
+            held,
+            newest: None,
+            copies: Copies::new(true),
+            outdated: Outdated::default(),
+            is_asking: false,
+        };
+        reader.keep(now);
+        reader
+    }
+
+    /// It starts again, with what is on disk.
+    pub fn restart(&mut self, now: Instant) {
+        (self.copies, self.outdated, self.is_asking) = (Copies::new(true), Outdated::default(), false);
+        self.keep(now);
+        if let Some(newest) = &self.newest {
+            self.outdated.add(newest.name.clone(), newest.origin);
+        }
+    }
+
+    fn keep(&mut self, now: Instant) {
+        let state = CopyState::new(&self.held, self.newest.clone(), None, now);
+        self.copies.insert(&self.held.name, self.held.origin, state);
+    }
+
+    /// The version on disk.
+    #[must_use]
+    pub const fn held(&self) -> &VerifiedRecord {
+        &self.held
+    }
+
+    /// The newest version that it knows.
+    #[must_use]
+    pub fn known(&self) -> &VerifiedRecord {
+        self.newest.as_ref().unwrap_or(&self.held)
+    }
+
+    /// How fresh the copy is.
+    #[must_use]
+    pub fn freshness(&self, now: Instant) -> Freshness {
+        let copy = self.copies.get(&self.held.name).filter(|copy| copy.holds(&self.held));
+        copy.map_or(Freshness::Unverified, |copy| copy.freshness(now))
+    }
+
+    /// What is due at `now`, and when something is next.
+    pub fn wake(&mut self, now: Instant) -> (Vec<Act>, Option<Instant>) {
+        let mut acts: Vec<Act> = self.outdated.begin(now).into_iter().map(|_| Act::Fetch).collect();
+        let is_asking = self.is_asking;
+        let due = self.copies.due(now, |_| is_asking);
+        for name in due.origins.values().flat_map(|due| &due.asked) {
+            self.copies.change(name, |copy| copy.asked(now));
+            self.is_asking = true;
+            let copy = self.known().clone();
+            acts.push(Act::Ask(Question { copy, asked_at: now }));
+        }
+        (acts, self.outdated.next_at(now).into_iter().chain(due.next).min())
+    }
+
+    /// News arrives, from anyone.
+    pub fn hear(&mut self, news: SignedRecord) -> Vec<Act> {
+        self.verifier.verify(news).map_or_else(|_| Vec::new(), |record| self.learn(record))
+    }
+
+    fn learn(&mut self, record: VerifiedRecord) -> Vec<Act> {
+        if !record.replaces(self.known()) {
+            return Vec::new();
+        }
+        self.newest = Some(record.clone());
+        self.copies.change(&record.name, |copy| copy.learn(&record));
+        self.outdated.add(record.name.clone(), record.origin);
+        vec![Act::PassOn(record)]
+    }
+
+    /// The question was answered; `None` if no answer came in time. `random` is uniform in 0..1.
+    pub fn answered(
+        &mut self,
+        question: &Question,
+        verdict: Option<Verdict>,
+        now: Instant,
+        random: f64,
+    ) -> Vec<Act> {
+        self.is_asking = false;
+        let (copy, mut acts) = (&question.copy, Vec::new());
+        let why = match verdict {
+            Some(Verdict::Current) => {
+                self.change_of(copy, |state| state.confirmed(copy, question.asked_at));
+                return acts;
+            }
+            Some(Verdict::Newer(record)) => match self.verifier.verify(*record) {
+                Ok(record) if record.replaces(copy) => return self.learn(record),
+                _ => NoAnswer::Away,
+            },
+            Some(Verdict::Unpublished) => NoAnswer::Withdrawn,
+            Some(Verdict::Unsettled) => NoAnswer::Unsettled,
+            Some(Verdict::Unknown) => {
+                acts.push(Act::Remind(copy.clone()));
+                NoAnswer::Away
+            }
+            None => NoAnswer::Away,
+        };
+        self.change_of(copy, |state| state.not_confirmed(why, now, random));
+        acts
+    }
+
+    /// Changes the state of the copy, if it is still one of the version that was asked about.
+    fn change_of(&mut self, asked: &VerifiedRecord, change: impl FnOnce(&mut CopyState)) {
+        self.copies.change(&asked.name, |state| {
+            if state.is_of(asked) {
+                change(state);
+            }
+        });
+    }
+
+    /// The download has ended; `None` if it failed.
+    pub fn fetched(&mut self, found: Option<SignedRecord>, now: Instant, random: f64) -> Vec<Act> {
+        let found = found.and_then(|record| self.verifier.verify(record).ok());
+        let (name, mut acts) = (self.held.name.clone(), Vec::new());
+        let how = match found {
+            _ if self.newest.is_none() => Ended::Done,
+            Some(record) if record.replaces(&self.held) => {
+                self.newest.take_if(|newest| !newest.replaces(&record));
+                self.held = record.clone();
+                self.keep(now);
+                acts.push(Act::Offer { record, news: false });
+                if self.newest.is_some() { Ended::Outdated } else { Ended::Done }
+            }
+            _ => Ended::Failed,
+        };
+        self.outdated.ended(&name, how, now, random);
+        acts
+    }
+}

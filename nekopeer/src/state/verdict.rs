@@ -1,0 +1,63 @@
+//! What an origin answers when it is asked about one version of one of its files.
+
+use nekoproto::{Held, Record, Verdict, VerifiedRecord};
+
+/// The answer about `held`. `own` is the version published here under that name, and a later one that was published with
+/// this key elsewhere; `hands_out` says whether others may be told of a version.
+pub(crate) fn verdict(
+    own: Option<(&VerifiedRecord, Option<&VerifiedRecord>)>,
+    held: &Held,
+    hands_out: impl FnOnce(&Record) -> bool,
+) -> Verdict {
+    let Some((record, elsewhere)) = own else { return Verdict::Unpublished };
+    let newest = elsewhere.unwrap_or(record);
+    if elsewhere.is_none() && (record.version, record.content) == (held.version, held.content) {
+        Verdict::Current
+    } else if newest.version <= held.version {
+        Verdict::Unknown
+    } else if elsewhere.is_none() && !hands_out(newest) {
+        Verdict::Unsettled
+    } else {
+        Verdict::Newer(Box::new(newest.to_signed()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Policy, Version};
+
+    use super::*;
+
+    fn record(version: u64, content: u8) -> VerifiedRecord {
+        let origin = Identity::from_seed(&[1; 32]);
+        let record = Record {
+            origin: origin.id(),
+            name: FileName::new("a").unwrap(),
+            version: Version::new(version).unwrap(),
+            size: 1,
+            content: ContentHash::from_bytes([content; 32]),
+            manifest: ManifestHash::from_bytes([content; 32]),
+            policy: Policy::default(),
+            published_ms: 0,
+        };
+        record.sign(&origin).unwrap()
+    }
+
+    #[test]
+    fn only_the_version_itself_is_current_and_only_a_number_that_stands_is_handed_out() {
+        let (own, elsewhere) = (record(5, 5), record(7, 7));
+        let said = |held: &VerifiedRecord, elsewhere, stands| {
+            let held = Held { name: held.name.clone(), version: held.version, content: held.content };
+            verdict(Some((&own, elsewhere)), &held, |_| stands)
+        };
+        let newer = |record: &VerifiedRecord| Verdict::Newer(Box::new(record.to_signed()));
+        assert_eq!(said(&own, None, false), Verdict::Current, "who holds it was handed it");
+        assert_eq!(said(&record(5, 6), None, true), Verdict::Unknown, "other bytes under its number");
+        assert_eq!(said(&record(6, 6), None, true), Verdict::Unknown, "a later number");
+        assert_eq!(said(&record(4, 4), None, true), newer(&own));
+        assert_eq!(said(&record(4, 4), None, false), Verdict::Unsettled);
+        assert_eq!(said(&own, Some(&elsewhere), false), newer(&elsewhere), "published elsewhere");
+        let held = Held { name: own.name.clone(), version: own.version, content: own.content };
+        assert_eq!(verdict(None, &held, |_| true), Verdict::Unpublished);
+    }
+}

@@ -1,0 +1,111 @@
+//! How coherent copies are: nodes with their own decisions in virtual time, on links that delay, lose and are cut.
+//!
+//! The decisions are those of the nodes: `nekopeer::simulate` and `nekoindexer::state`. Simplified are
+//! - calls: a lost message or answer is not sent again by the link, the call times out;
+//! - connections: they are there as long as the peer is, and indexers do not notice that a link is cut;
+//! - downloads: one exchange with the origin, without chunks and other holders;
+//! - queries: the indexers in reach are looked at in the moment of the query.
+
+mod cells;
+mod goals;
+pub mod link;
+mod network;
+pub mod setting;
+pub mod tables;
+pub mod tally;
+pub mod world;
+
+use clap::Args;
+
+use self::tables::{Measured, Which};
+use crate::outcome::Fault;
+use crate::plot::Picture;
+use crate::report::{Report, Row, Section};
+
+/// Which tables, and how often.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Tables [default: all]
+    #[arg(long, value_name = "TABLE", value_delimiter = ',')]
+    pub table: Vec<Which>,
+    /// Simulations of each line [default: 20; of c4 and c5 1000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(2..=1_000_000))]
+    pub seeds: Option<u64>,
+    /// Show goals beside what was measured
+    #[arg(long)]
+    pub goals: bool,
+}
+
+/// A table that was measured.
+pub struct Table {
+    which: Which,
+    seeds: u64,
+    lines: Vec<Measured>,
+}
+
+/// Simulates the tables one after the other.
+///
+/// # Errors
+/// The indexers of a line cannot be linked.
+pub fn run(options: &Options) -> Result<Vec<Table>, Fault> {
+    let tables = if options.table.is_empty() { &Which::ALL[..] } else { &options.table };
+    let table = |which: &Which| {
+        let seeds = options.seeds.unwrap_or(which.seeds());
+        crate::commands::note(&format!("table {}", crate::report::option_name(which)));
+        let lines =
+            which.cells().iter().map(|cell| which.measure(cell, 1..=seeds)).collect::<Result<_, _>>()?;
+        Ok(Table { which: *which, seeds, lines })
+    };
+    tables.iter().map(table).collect()
+}
+
+impl Table {
+    fn rows(&self) -> Vec<Row> {
+        self.lines.iter().map(|line| line.row.clone()).collect()
+    }
+
+    fn section(&self) -> Section {
+        let (rows, columns) = (self.rows(), self.which.columns());
+        let shown =
+            rows.iter().map(|row| columns.iter().fold(row.clone(), |row, key| with_interval(row, key)));
+        let shown: Vec<Row> = shown.collect();
+        let name = crate::report::option_name(&self.which);
+        let title = format!("{}, {} seeds:", name.to_uppercase(), self.seeds);
+        let rows = rows.into_iter().map(|row| row.with("table", name.clone())).collect();
+        Section { rows, ..Section::new(title, columns, shown) }
+    }
+}
+
+/// The figure under `key` together with half of its interval, for people.
+fn with_interval(row: Row, key: &str) -> Row {
+    let (mean, half) = (row.get(key), row.get(&format!("{key}_ci")));
+    if !half.is_finite() {
+        return row;
+    }
+    let decimals = if mean.abs() >= 1000.0 { 0 } else { 3 - usize::from(mean.abs() >= 10.0) };
+    row.with(key, format!("{mean:.decimals$} ± {half:.decimals$}"))
+}
+
+/// The tables, behind the goals if they are asked for.
+pub fn report(tables: &[Table], options: &Options) -> Report {
+    let goals = tables.iter().flat_map(|table| table.which.goals(&table.rows(), table.seeds));
+    let goals: Vec<_> = goals.filter(|_| options.goals).collect();
+    let goals = (!goals.is_empty()).then(|| crate::goals::report(&goals, "", false).sections);
+    Report {
+        kind: Some("consistency"),
+        head: "Coherence of copies, simulated in virtual time with the nodes' own decisions. Means of the seeds ± half of \
+               the 95 % interval; of maxima the largest."
+            .to_owned(),
+        sections: goals.into_iter().flatten().chain(tables.iter().map(Table::section)).collect(),
+        ..Report::default()
+    }
+}
+
+/// A picture of each table that has one.
+pub fn pictures(tables: &[Table]) -> Vec<(String, Picture)> {
+    let picture = |table: &Table| {
+        let name = format!("consistency-{}", crate::report::option_name(&table.which));
+        Some((name, crate::plot::consistency::picture(table.which, &table.lines)?))
+    };
+    tables.iter().filter_map(picture).collect()
+}

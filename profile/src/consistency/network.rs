@@ -1,0 +1,172 @@
+//! The indexers of the simulated network: `nekoindexer`'s state, called as its `service` and `invalidate` call it.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant},
+};
+
+use nekoindexer::config::LEASE_DEFAULT;
+use nekoindexer::state::{
+    Announcement, State,
+    caller::Caller,
+    index::{Session, SessionId},
+    route::route,
+};
+use nekoproto::limits::{SEEN_FOR, TTL_MAX};
+use nekoproto::{
+    Covered, FileName, Holder, Identity, InvalidateRequest, ListedRecord, MsgId, NodeTag, Records,
+    VerifiedReach,
+};
+
+use crate::plan::topology::Graph;
+
+/// The deadline of one hop.
+const ACKNOWLEDGE_WITHIN: Duration = Duration::from_secs(2);
+/// Peers and indexers in one simulation at most.
+const NODES_MAX: u16 = 256;
+const PORT_FIRST: u16 = 1000;
+
+/// Who the nodes are, and where peers are reached: made once, as each takes two signatures.
+static NODES: LazyLock<Vec<(Identity, VerifiedReach)>> = LazyLock::new(|| {
+    let node = |n: u16| {
+        let mut seed = [3; 32];
+        seed[..2].copy_from_slice(&n.to_le_bytes());
+        let identity = Identity::from_seed(&seed);
+        let reach = identity.fresh_reach([SocketAddr::from(([127, 0, 0, 1], PORT_FIRST + n))]);
+        (identity, reach)
+    };
+    (0..NODES_MAX).map(node).collect()
+});
+
+/// The key of node `n`.
+pub(crate) fn identity(n: usize) -> &'static Identity {
+    &NODES[n].0
+}
+
+/// Where peer `n` with the key of node `key` is reached.
+pub(crate) fn holder(key: usize, n: usize) -> Holder {
+    let port = PORT_FIRST + u16::try_from(n).unwrap_or(0);
+    Holder::new(identity(key).id(), SocketAddr::from(([127, 0, 0, 1], port)))
+}
+
+/// Which peer that is.
+pub(crate) fn peer_at(holder: &Holder) -> usize {
+    usize::from(holder.addr.port() - PORT_FIRST)
+}
+
+/// One indexer.
+pub(crate) struct Indexer {
+    state: State,
+    tag: NodeTag,
+    neighbors: Vec<usize>,
+    tags: Vec<NodeTag>,
+    /// Whoever sends it something: nothing bounds that.
+    caller: Caller,
+    peers: HashMap<SessionId, usize>,
+}
+
+/// Whom an indexer tells.
+#[derive(Default)]
+pub(crate) struct Told {
+    /// Peers that hold older versions.
+    pub(crate) peers: Vec<(usize, ListedRecord)>,
+    /// Neighbors, and what they are sent.
+    pub(crate) neighbors: Vec<(usize, InvalidateRequest)>,
+}
+
+impl Indexer {
+    /// Those of `graph`, the n-th with the key of node `NODES_MAX` - 1 - n.
+    pub(crate) fn all(graph: &Graph, count: usize, base: Instant) -> Vec<Self> {
+        let tag = |n: usize| identity(usize::from(NODES_MAX) - 1 - n).id().tag();
+        let indexer = |n: usize| Self {
+            state: State::new(base),
+            tag: tag(n),
+            neighbors: graph.neighbors(n).to_vec(),
+            tags: graph.neighbors(n).iter().map(|n| tag(*n)).collect(),
+            caller: Caller::new(None, None),
+            peers: HashMap::new(),
+        };
+        (0..count).map(indexer).collect()
+    }
+
+    /// A connection of `peer`, which has the key of node `key`.
+    pub(crate) fn connect(&mut self, key: usize, peer: usize, now: Instant) -> Arc<Session> {
+        let session = self.state.index.open_session(identity(key).id(), LEASE_DEFAULT, now);
+        let reach = match key == peer {
+            true => NODES[peer].1.clone(),
+            false => identity(key).fresh_reach([holder(key, peer).addr]), // a cloned folder
+        };
+        session.introduce(reach, 1);
+        self.peers.insert(session.id(), peer);
+        session
+    }
+
+    /// The connection ends.
+    pub(crate) fn disconnect(&mut self, session: &Session, now: Instant) {
+        self.peers.remove(&session.id());
+        self.state.index.disconnected(session, now);
+    }
+
+    /// A registration: whom to tell, and a newer version.
+    pub(crate) fn register(
+        &mut self,
+        session: &Arc<Session>,
+        record: ListedRecord,
+        announce: bool,
+        id: MsgId,
+        now: Instant,
+    ) -> (Told, Option<ListedRecord>) {
+        self.state.index.renew(session, LEASE_DEFAULT, now);
+        let plan = self.state.on_register(session, vec![record], announce);
+        if !plan.announcement.is_empty() {
+            self.state.seen.sight(&self.caller, id, TTL_MAX, SEEN_FOR, now);
+        }
+        let told = self.told(plan.announcement, id, Some(TTL_MAX - 1), &Covered::new());
+        (told, plan.newer.into_iter().next())
+    }
+
+    /// Renews the lease of `session`; whether all that it registered is still listed. Also frees what has expired.
+    pub(crate) fn renew(&mut self, session: &Session, now: Instant) -> bool {
+        for ended in self.state.index.ended(now) {
+            self.state.index.end(&ended, now);
+        }
+        self.state.seen.forget_expired(now);
+        self.state.index.renew(session, LEASE_DEFAULT, now);
+        session.count() > 0
+    }
+
+    /// An invalidation whose record was verified arrives.
+    pub(crate) fn invalidate(&self, request: &InvalidateRequest, record: ListedRecord, now: Instant) -> Told {
+        let plan = self.state.on_invalidate(request, &self.caller, vec![record], ACKNOWLEDGE_WITHIN, now);
+        let ttl_hops = request.ttl_hops.checked_sub(1);
+        plan.map_or_else(
+            |_| Told::default(),
+            |plan| self.told(plan, request.msg_id, ttl_hops, &request.covered),
+        )
+    }
+
+    fn told(&self, news: Announcement, msg_id: MsgId, ttl_hops: Option<u8>, covered: &Covered) -> Told {
+        let holders = news
+            .holders
+            .into_iter()
+            .filter_map(|(session, records)| Some((*self.peers.get(&session)?, records.into_iter().next()?)));
+        let mut peers: Vec<_> = holders.collect();
+        peers.sort_unstable_by_key(|(peer, _)| *peer); // the map has no order
+        let mut neighbors = Vec::new();
+        if let Some((ttl_hops, record)) = ttl_hops.zip(news.neighbors.first()) {
+            let route = route(self.tag, &self.tags, &[], covered);
+            let (records, covered) = (Records::first_of([record.to_signed()]), route.covered);
+            let request = InvalidateRequest { msg_id, records, ttl_hops, covered };
+            neighbors = route.ask.iter().map(|n| (self.neighbors[*n], request.clone())).collect();
+        }
+        Told { peers, neighbors }
+    }
+
+    /// The newest listed version of `name` that somebody holds.
+    pub(crate) fn newest(&self, name: &FileName, now: Instant) -> Option<u64> {
+        let found = self.state.index.lookup(name, now);
+        found.iter().filter(|found| !found.holders.is_empty()).map(|found| found.record.version.get()).max()
+    }
+}

@@ -1,0 +1,300 @@
+//! One simulation: folders that publish a file, readers that keep copies of it, and indexers between them. Who sends what to
+//! whom when is as in the shell of the nodes; what they decide is their own code.
+
+mod mishaps;
+mod peers;
+mod post;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use nekoindexer::state::index::Session;
+use nekopeer::simulate::{Act, Disk, Folder, Question, Reader};
+use nekoproto::{
+    Covered, FileName, Freshness, InvalidateRequest, MsgId, Records, RegisterRequest, SignedRecord, Verdict,
+    VerifiedRecord, Verifier, codec, limits::TTL_DEFAULT,
+};
+use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
+use serde::Serialize;
+
+use super::link::{Link, Queue, exponential};
+use super::network::{Indexer, Told, holder, identity, peer_at};
+use super::setting::{Mishaps, Setting};
+use super::tally::{Tally, Traffic};
+use crate::plan::topology::{Graph, TopologyError};
+
+/// As in the shell: the time for a peer to answer, for an indexer to acknowledge before subscribers are told anyway, between
+/// renewals of a lease, and for another folder to publish again.
+const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+const HANGS_AFTER: Duration = Duration::from_secs(1);
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+const WAIT: Duration = Duration::from_secs(3);
+/// Neighbors of each indexer in a random topology.
+const DEGREE: usize = 4;
+/// Time away, as a part of the time that a node is there.
+const AWAY_PART: u32 = 4;
+/// Where the figures begin: until then all register, and confirm for the first time.
+const WARM_UP: Duration = Duration::from_secs(30);
+
+enum Event {
+    ToIndexer(usize, ToIndexer),
+    ToPeer(usize, ToPeer),
+    /// The peer may have something to do.
+    Wakes(usize),
+    /// A question or a download (true) with this number was not answered.
+    GivesUp(usize, u64, bool),
+    /// Subscribers are told although the indexer did not answer.
+    Announces(usize),
+    Renews(usize, usize),
+    Waited(usize, usize, VerifiedRecord),
+    Publishes,
+    Reads(usize),
+    Comes(usize),
+    Goes(usize),
+    Mishap,
+    /// The figures begin.
+    Begins,
+}
+
+#[derive(Clone)]
+enum ToIndexer {
+    /// Calls of this life of the peer: what was sent before it went is not carried on.
+    Register {
+        peer: usize,
+        life: usize,
+        record: VerifiedRecord,
+        news: bool,
+    },
+    Renew {
+        peer: usize,
+        life: usize,
+    },
+    Invalidate(InvalidateRequest),
+}
+
+#[derive(Clone)]
+enum ToPeer {
+    News(SignedRecord),
+    Registered { life: usize, record: VerifiedRecord, newer: Option<SignedRecord> },
+    Renewed { life: usize, is_listed: bool },
+    Confirm { from: usize, call: u64, question: Question },
+    Confirmed { call: u64, question: Question, verdict: Verdict },
+    Fetch { from: usize, call: u64 },
+    Fetched { call: u64, record: Option<SignedRecord> },
+}
+
+enum Role {
+    Folder { folder: Box<Folder>, backups: Vec<Disk>, announcing: Option<VerifiedRecord> },
+    Reader(Box<Reader>),
+}
+
+struct Peer {
+    role: Role,
+    home: usize,
+    /// How often it has come.
+    lives: usize,
+    /// Its connection to the indexer, while it is there.
+    session: Option<Arc<Session>>,
+    is_listed: bool,
+    /// The question and the download under way, by their numbers.
+    asks: Option<(u64, Question)>,
+    fetches: Option<u64>,
+    wake_at: Option<Duration>,
+}
+
+/// One simulation.
+struct World {
+    setting: Setting,
+    /// The indexers that a query at each gets to.
+    near: Vec<Vec<usize>>,
+    base: Instant,
+    name: FileName,
+    queue: Queue<Event>,
+    rng: StdRng,
+    verifier: Arc<Verifier>,
+    indexers: Vec<Indexer>,
+    peers: Vec<Peer>,
+    /// When each version was committed, and all records that were ever published.
+    committed: Vec<Duration>,
+    history: Vec<VerifiedRecord>,
+    newest: u64,
+    calls: u64,
+    tally: Tally,
+}
+
+/// Runs one simulation.
+///
+/// # Errors
+/// Indexers cannot be linked so.
+pub fn run(setting: &Setting, seed: u64) -> Result<Tally, TopologyError> {
+    let mut world = World::new(setting.clone(), seed)?;
+    while let Some(event) = world.queue.next(setting.lasts) {
+        world.happens(event);
+    }
+    Ok(world.tally)
+}
+
+impl World {
+    fn new(setting: Setting, seed: u64) -> Result<Self, TopologyError> {
+        let graph = Graph::new(setting.topology, setting.indexers, DEGREE, seed)?;
+        let (mut rng, base) = (StdRng::seed_from_u64(seed), Instant::now());
+        let verifier = Arc::<Verifier>::default();
+        #[expect(clippy::expect_used, reason = "a constant")]
+        let name = FileName::new("a").expect("a name");
+        let new = || Folder::new(identity(0).clone(), name.clone(), setting.policy, &verifier, base);
+        let mut folder = new();
+        let first = folder.publish([0; 32]);
+        let Some(first) = folder.offered().cloned().filter(|_| !first.is_empty()) else {
+            unreachable!("an empty folder takes a first number")
+        };
+        let disk = folder.backup();
+        // Folders, then readers, each at another indexer as long as there are any.
+        let mut homes: Vec<usize> = (0..setting.indexers).collect();
+        homes.shuffle(&mut rng);
+        let peer = |n: usize| {
+            let role = if n < setting.folders {
+                let mut folder = new();
+                folder.restart(Some(disk.clone()), base);
+                Role::Folder { folder: Box::new(folder), backups: vec![disk.clone()], announcing: None }
+            } else {
+                Role::Reader(Box::new(Reader::new(first.clone(), &verifier, base)))
+            };
+            let (lives, session, is_listed, asks, fetches, wake_at) = Default::default();
+            Peer { role, home: homes[n % homes.len()], lives, session, is_listed, asks, fetches, wake_at }
+        };
+        let peers: Vec<Peer> = (0..setting.folders + setting.readers).map(peer).collect();
+        let indexers = Indexer::all(&graph, setting.indexers, base);
+        let reach = |from| graph.reach(from, TTL_DEFAULT).into_iter().zip(0..);
+        let near = |from| reach(from).filter_map(|(is_reached, n)| is_reached.then_some(n)).collect();
+        let mut world = Self {
+            near: (0..setting.indexers).map(near).collect(),
+            base,
+            name,
+            queue: Queue::new(),
+            rng,
+            verifier,
+            indexers,
+            peers,
+            committed: vec![Duration::ZERO],
+            history: vec![first],
+            newest: 1,
+            calls: 0,
+            tally: Tally::default(),
+            setting,
+        };
+        world.begin();
+        Ok(world)
+    }
+
+    fn begin(&mut self) {
+        for n in 0..self.peers.len() {
+            self.queue.add(Duration::ZERO, Event::Comes(n));
+            if n >= self.setting.folders {
+                let at = WARM_UP + exponential(self.setting.read_every, &mut self.rng);
+                self.queue.add(at, Event::Reads(n));
+            }
+        }
+        let at = WARM_UP + exponential(self.setting.update_every, &mut self.rng);
+        self.queue.add(at, Event::Publishes);
+        self.queue.add(WARM_UP, Event::Begins);
+        if self.setting.mishaps.is_some() {
+            self.queue.add(WARM_UP, Event::Mishap);
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.base + self.queue.now()
+    }
+
+    const fn is_folder(&self, peer: usize) -> bool {
+        peer < self.setting.folders
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::ToIndexer(to, message) => self.at_indexer(to, message),
+            Event::ToPeer(to, message) if self.peers[to].session.is_some() => self.at_peer(to, message),
+            Event::ToPeer(..) => {}
+            Event::Wakes(peer) => {
+                if self.peers[peer].wake_at.is_some_and(|at| at <= self.queue.now()) {
+                    self.peers[peer].wake_at = None;
+                    self.wake(peer);
+                }
+            }
+            Event::GivesUp(peer, call, is_fetch) => self.gives_up(peer, call, is_fetch),
+            Event::Announces(peer) => self.announce(peer, None),
+            Event::Renews(peer, life) => self.renews(peer, life),
+            Event::Begins => self.tally = Tally::default(),
+            Event::Waited(peer, life, heard) => {
+                let one = &mut self.peers[peer];
+                if let Role::Folder { folder, .. } = &mut one.role
+                    && one.lives == life
+                {
+                    let acts = folder.waited(heard);
+                    self.carry_out(peer, acts);
+                }
+            }
+            Event::Publishes => self.publishes(),
+            Event::Reads(peer) => self.reads(peer),
+            Event::Comes(peer) => self.comes(peer),
+            Event::Goes(peer) => {
+                self.goes(peer);
+                let away = self.setting.session.unwrap_or_default() / AWAY_PART;
+                let away = exponential(away, &mut self.rng);
+                self.queue.after(away, Event::Comes(peer));
+            }
+            Event::Mishap => self.mishap(),
+        }
+    }
+
+    fn publishes(&mut self) {
+        let pause = exponential(self.setting.update_every, &mut self.rng);
+        self.queue.after(pause, Event::Publishes);
+        let peer = self.rng.random_range(0..self.setting.folders);
+        let mut content = [0; 32];
+        content[..8].copy_from_slice(&self.history.len().to_le_bytes());
+        content[8] = 1;
+        if let Peer { session: Some(_), role: Role::Folder { folder, backups, .. }, .. } =
+            &mut self.peers[peer]
+        {
+            let acts = folder.publish(content);
+            backups.push(folder.backup());
+            self.tally.updates += usize::from(!acts.is_empty());
+            self.carry_out(peer, acts);
+        }
+    }
+
+    fn reads(&mut self, peer: usize) {
+        let pause = exponential(self.setting.read_every, &mut self.rng);
+        self.queue.after(pause, Event::Reads(peer));
+        let now = self.now();
+        let Peer { session: Some(_), role: Role::Reader(reader), home, .. } = &self.peers[peer] else {
+            return;
+        };
+        let freshness = reader.freshness(now);
+        let is_fresh =
+            freshness == Freshness::Fresh || self.setting.ignores_bound && freshness == Freshness::Unverified;
+        let ago = |version: u64| {
+            let replaced = self.committed.get(usize::try_from(version).unwrap_or(usize::MAX));
+            replaced.map(|at| self.queue.now().saturating_sub(*at))
+        };
+        self.tally.reads += 1;
+        self.tally.never_published += usize::from(reader.known().version.get() > self.newest);
+        if is_fresh {
+            // Where numbers are given up, it is not known when a version was replaced.
+            let is_judged = self.setting.folders == 1 && self.setting.mishaps != Some(Mishaps::Backups);
+            let bound = self.setting.policy.bound() + self.setting.weather.delay.1;
+            let ago = ago(reader.held().version.get()).filter(|_| is_judged);
+            self.tally.read_as_fresh(ago, bound);
+        }
+        let asked = self.setting.queries.then_some(&self.near[*home]).into_iter().flatten();
+        if let Some(found) = asked.filter_map(|n| self.indexers[*n].newest(&self.name, now)).max() {
+            self.tally.queries += 1;
+            self.tally.invalid += usize::from(ago(found).is_some());
+            let late = ago(found).is_some_and(|ago| ago > self.setting.weather.delay.1);
+            self.tally.invalid_late += usize::from(late);
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Messages: who sends them, what they cost, and what is done where they arrive.
+
+use std::slice;
+
+use super::*;
+
+impl World {
+    /// Does what a peer has decided.
+    pub(super) fn carry_out(&mut self, peer: usize, acts: Vec<Act>) {
+        for act in acts {
+            match act {
+                Act::Ask(question) => self.ask(peer, question),
+                Act::Fetch => self.fetch(peer),
+                Act::PassOn(record) => {
+                    let (records, covered) = (Records::first_of([record.to_signed()]), Covered::new());
+                    let (msg_id, ttl_hops) = (self.message_id(), 0);
+                    let request = InvalidateRequest { msg_id, records, ttl_hops, covered };
+                    self.call_indexer(peer, ToIndexer::Invalidate(request));
+                }
+                Act::Remind(record) => {
+                    let folder = self.rng.random_range(0..self.setting.folders);
+                    self.call_peer(Link::Peers, folder, ToPeer::News(record.to_signed()));
+                }
+                Act::Offer { record, news } => {
+                    self.peers[peer].is_listed = false;
+                    let life = self.peers[peer].lives;
+                    self.call_indexer(peer, ToIndexer::Register { peer, life, record, news });
+                }
+                Act::Announce(record) => {
+                    self.committed.push(self.queue.now());
+                    self.newest = self.newest.max(record.version.get());
+                    self.history.push(record.clone());
+                    if let Role::Folder { announcing, .. } = &mut self.peers[peer].role {
+                        *announcing = Some(record);
+                        self.queue.after(HANGS_AFTER, Event::Announces(peer));
+                    }
+                }
+                Act::Wait(heard) => {
+                    let pause = WAIT.mul_f64(self.rng.random_range(0.75..1.25));
+                    self.queue.after(pause, Event::Waited(peer, self.peers[peer].lives, heard));
+                }
+            }
+        }
+    }
+
+    pub(super) fn message_id(&mut self) -> MsgId {
+        self.calls += 1;
+        MsgId::from_u128(self.calls.into())
+    }
+
+    fn ask(&mut self, peer: usize, question: Question) {
+        self.calls += 1;
+        let (call, folder) = (self.calls, self.rng.random_range(0..self.setting.folders));
+        self.peers[peer].asks = Some((call, question.clone()));
+        self.queue.after(ANSWER_WITHIN, Event::GivesUp(peer, call, false));
+        self.call_peer(Link::Peers, folder, ToPeer::Confirm { from: peer, call, question });
+    }
+
+    fn fetch(&mut self, peer: usize) {
+        self.calls += 1;
+        let (call, folder) = (self.calls, self.rng.random_range(0..self.setting.folders));
+        self.peers[peer].fetches = Some(call);
+        self.queue.after(ANSWER_WITHIN, Event::GivesUp(peer, call, true));
+        self.call_peer(Link::Peers, folder, ToPeer::Fetch { from: peer, call });
+    }
+
+    pub(super) fn call_indexer(&mut self, peer: usize, message: ToIndexer) {
+        let link = if self.is_folder(peer) { Link::OriginIndexer } else { Link::ReaderIndexer };
+        let home = self.peers[peer].home;
+        self.send(link, home, message);
+    }
+
+    fn send(&mut self, link: Link, to: usize, message: ToIndexer) {
+        match &message {
+            ToIndexer::Register { record, news: true, .. } => {
+                let records = Records::first_of([record.to_signed()]);
+                self.tally.origin += 1;
+                self.tally.invalidating.count(&RegisterRequest { records, announce: true, partial: false });
+            }
+            ToIndexer::Invalidate(request) => self.tally.invalidating.count(request),
+            _ => {}
+        }
+        let may_double = matches!(message, ToIndexer::Invalidate(_));
+        for at in self.arrivals(link, may_double) {
+            self.queue.add(at, Event::ToIndexer(to, message.clone()));
+        }
+    }
+
+    pub(super) fn call_peer(&mut self, link: Link, to: usize, message: ToPeer) {
+        match &message {
+            ToPeer::News(record) => self.tally.invalidating.count(&Records::first_of([record.clone()])),
+            ToPeer::Confirm { question, .. } => {
+                self.tally.origin += 1;
+                self.tally.asking.count(&[question.held()].as_slice());
+            }
+            ToPeer::Confirmed { verdict, .. } => {
+                self.tally.asking.bytes += encoded(&slice::from_ref(verdict))
+            }
+            _ => {}
+        }
+        for at in self.arrivals(link, matches!(message, ToPeer::News(_))) {
+            self.queue.add(at, Event::ToPeer(to, message.clone()));
+        }
+    }
+
+    fn arrivals(&mut self, link: Link, may_double: bool) -> Vec<Duration> {
+        let Self { setting: Setting { weather, .. }, queue, rng, .. } = self;
+        let copies = 1 + usize::from(may_double && weather.doubled > 0.0 && rng.random_bool(weather.doubled));
+        let mut at = Vec::with_capacity(copies);
+        for _ in 0..copies {
+            if weather.carries(link, queue.now(), rng) {
+                at.push(queue.now() + weather.delay(rng));
+            }
+        }
+        at
+    }
+
+    pub(super) fn at_indexer(&mut self, to: usize, message: ToIndexer) {
+        let now = self.now();
+        match message {
+            ToIndexer::Register { peer, life, record, news } => {
+                let Some(session) = self.session(peer, life) else { return };
+                let id = self.message_id();
+                let indexer = &mut self.indexers[to];
+                let (told, newer) = indexer.register(&session, record.clone().into(), news, id, now);
+                self.tell(told);
+                let newer = newer.map(|newer| newer.to_signed());
+                self.call_own(peer, ToPeer::Registered { life, record, newer });
+            }
+            ToIndexer::Renew { peer, life } => {
+                let Some(session) = self.session(peer, life) else { return };
+                let is_listed = self.indexers[to].renew(&session, now);
+                self.call_own(peer, ToPeer::Renewed { life, is_listed });
+            }
+            ToIndexer::Invalidate(request) => {
+                let record = request.records.iter().next().cloned();
+                let verified = record.and_then(|record| self.verifier.verify(record).ok());
+                if let Some(record) = verified {
+                    let told = self.indexers[to].invalidate(&request, record.into(), now);
+                    self.tell(told);
+                }
+            }
+        }
+    }
+
+    /// The connection of a peer, if it is still that of this life.
+    fn session(&self, peer: usize, life: usize) -> Option<Arc<Session>> {
+        let one = &self.peers[peer];
+        one.session.clone().filter(|_| one.lives == life)
+    }
+
+    fn tell(&mut self, told: Told) {
+        for (peer, record) in told.peers {
+            self.call_own(peer, ToPeer::News(record.to_signed()));
+        }
+        for (neighbor, request) in told.neighbors {
+            self.send(Link::Indexers, neighbor, ToIndexer::Invalidate(request));
+        }
+    }
+
+    /// An indexer to a peer that is connected to it.
+    fn call_own(&mut self, peer: usize, message: ToPeer) {
+        let link = if self.is_folder(peer) { Link::OriginIndexer } else { Link::ReaderIndexer };
+        self.call_peer(link, peer, message);
+    }
+
+    pub(super) fn at_peer(&mut self, to: usize, message: ToPeer) {
+        let now = self.now();
+        let one = &mut self.peers[to];
+        match (message, &mut one.role) {
+            (ToPeer::News(record), Role::Folder { folder, .. }) => {
+                let acts = folder.hear(record);
+                self.carry_out(to, acts);
+            }
+            (ToPeer::News(record), Role::Reader(reader)) => {
+                let acts = reader.hear(record);
+                self.carry_out(to, acts);
+                self.wake(to);
+            }
+            (ToPeer::Registered { life, .. } | ToPeer::Renewed { life, .. }, _) if life != one.lives => {}
+            (ToPeer::Registered { record, newer, .. }, Role::Folder { folder, .. }) => {
+                one.is_listed = newer.is_none() && folder.offered() == Some(&record);
+                let acts = folder.registered(&record, newer);
+                self.announce(to, Some(&record));
+                self.carry_out(to, acts);
+            }
+            (ToPeer::Registered { record, newer, .. }, Role::Reader(reader)) => {
+                one.is_listed = *reader.held() == record;
+                let acts = newer.map_or_else(Vec::new, |newer| reader.hear(newer));
+                self.carry_out(to, acts);
+                self.wake(to);
+            }
+            (ToPeer::Renewed { is_listed, .. }, _) => {
+                if one.is_listed && !is_listed {
+                    self.offers(to);
+                }
+            }
+            (ToPeer::Confirm { from, call, question }, Role::Folder { folder, .. }) => {
+                let verdict = folder.confirm(&question.held(), holder(from, from), now);
+                self.call_peer(Link::Peers, from, ToPeer::Confirmed { call, question, verdict });
+            }
+            (ToPeer::Fetch { from, call }, Role::Folder { folder, .. }) => {
+                let record = folder.served();
+                self.call_peer(Link::Peers, from, ToPeer::Fetched { call, record });
+            }
+            (ToPeer::Confirmed { call, question, verdict }, _) => {
+                if one.asks.take_if(|(asks, _)| *asks == call).is_some() {
+                    self.answered(to, &question, Some(verdict));
+                }
+            }
+            (ToPeer::Fetched { call, record }, _) => {
+                if one.fetches == Some(call) {
+                    self.fetched(to, record);
+                }
+            }
+            (ToPeer::Confirm { .. } | ToPeer::Fetch { .. }, Role::Reader(_)) => {}
+        }
+    }
+}
+
+impl Traffic {
+    fn count(&mut self, call: &impl Serialize) {
+        self.messages += 1;
+        self.bytes += encoded(call);
+    }
+}
+
+/// The length of the arguments of a call, or of its answer.
+fn encoded(value: &impl Serialize) -> usize {
+    codec::encode(value).map_or(0, |bytes| bytes.len())
+}

@@ -1,0 +1,136 @@
+//! Tests of `consistency/`: a few seeds of each table, and that broken promises are noticed.
+
+use std::time::Duration;
+
+use profile::consistency::tables::{Cell, Which, theory};
+use profile::consistency::tally::{Tally, interval};
+use profile::consistency::{setting::Setting, world::run};
+use profile::report::Row;
+
+/// The longest that a simulation lasts here.
+const LASTS_MAX: Duration = Duration::from_secs(3 * 3600);
+
+/// The lines of a table for which `is_wanted`, with few seeds.
+fn rows(which: Which, seeds: u64, is_wanted: impl Fn(&Row) -> bool) -> Vec<Row> {
+    let cells = which.cells().into_iter().filter(|cell| is_wanted(&cell.about));
+    let rows = cells.map(|mut cell| {
+        cell.setting.lasts = cell.setting.lasts.min(LASTS_MAX);
+        which.measure(&cell, 1..=seeds).unwrap().row
+    });
+    let rows: Vec<Row> = rows.collect();
+    assert!(!rows.is_empty(), "no line is wanted");
+    rows
+}
+
+fn is(row: &Row, key: &str, value: f64) -> bool {
+    (row.get(key) - value).abs() < 1e-9
+}
+
+/// The first line of a table for which `is_wanted`.
+fn cell(which: Which, is_wanted: impl Fn(&Row) -> bool) -> Cell {
+    which.cells().into_iter().find(|cell| is_wanted(&cell.about)).unwrap()
+}
+
+#[test]
+fn pushed_updates_are_seen_within_three_messages() {
+    for row in rows(Which::C1, 2, |row| is(row, "readers", 3.0) && is(row, "update_s", 30.0)) {
+        assert!(row.get("updates") > 90.0 && row.get("fresh_percent") > 99.0, "{row:?}");
+        assert!(row.get("stale_max_s") <= 0.06 && row.get("invalid_percent") < 1.0, "{row:?}");
+        assert!(row.get("messages_per_update") > 6.0, "every indexer is told: {row:?}");
+    }
+}
+
+#[test]
+fn pulled_copies_are_stale_as_often_as_their_questions_are_apart() {
+    for row in rows(Which::C2, 3, |row| is(row, "ttr_s", 60.0)) {
+        assert!(row.get("off_asked_points").abs() < 4.0, "{row:?}");
+        assert!(row.get("stale_max_s") <= 60.0, "{row:?}");
+    }
+    assert!((theory(1.0) - 0.367_879).abs() < 1e-6);
+}
+
+#[test]
+fn hybrid_is_more_faithful_than_pull() {
+    let is_lossy = |row: &Row| is(row, "loss_percent", 5.0) && is(row, "session_min", 30.0);
+    let rows = rows(Which::C3, 1, is_lossy);
+    let [push, pull, hybrid] = &rows[..] else { panic!("three modes") };
+    assert!(hybrid.get("fidelity_percent") > 99.0 && push.get("fidelity_percent") > 98.0, "{rows:?}");
+    assert!(pull.get("fidelity_percent") < 95.0, "{pull:?}");
+    assert!(
+        rows.iter().all(|row| row.get("violations") < 0.5 && row.get("stale_max_s") <= 120.02),
+        "{rows:?}"
+    );
+}
+
+#[test]
+fn nothing_is_served_as_fresh_past_its_bound_whatever_is_cut() {
+    for row in rows(Which::C4, 4, |_| true) {
+        assert!(is(&row, "violations", 0.0) && row.get("updates") > 5.0, "{row:?}");
+    }
+}
+
+#[test]
+fn order_holds_but_for_clones_that_publish_at_once() {
+    for row in rows(Which::C5, 10, |_| true) {
+        assert!(is(&row, "went_back", 0.0) && row.get("fresh_percent") > 10.0, "{row:?}");
+        let is_cloned = row.0["mishaps"] == "cloned folder";
+        let is_forged = row.0["mishaps"] == "messages replayed and forged";
+        assert_eq!(is_forged, row.get("forged") > 50.0, "{row:?}");
+        assert!(is_cloned || is(&row, "violations", 0.0), "{row:?}");
+    }
+}
+
+#[test]
+fn messages_grow_with_replicas() {
+    let rows = rows(Which::C6, 2, |row| is(row, "indexers", 10.0));
+    let messages: Vec<f64> = rows.iter().map(|row| row.get("messages_per_update")).collect();
+    assert!(messages.is_sorted(), "{messages:?}");
+    let each = (messages[4] - messages[0]) / 30.0;
+    assert!((each - 3.0).abs() < 0.2, "the origin, the indexer and the holder itself: {each}");
+}
+
+/// A reader that ignores the bound: the judge must notice.
+#[test]
+fn broken_bound_is_noticed() {
+    let all = |row: &Row| row.0["cut"] == "all" && is(row, "lease_s", 5.0);
+    let setting = Setting { ignores_bound: true, ..cell(Which::C4, all).setting };
+    let broken: usize = (1..=3).map(|seed| run(&setting, seed).unwrap().past_bound).sum();
+    assert!(broken > 0);
+}
+
+#[test]
+fn broken_order_is_noticed() {
+    let origin = nekoproto::Identity::from_seed(&[1; 32]).id();
+    let record = |version, content: u8| nekoproto::Record {
+        origin,
+        name: nekoproto::FileName::new("a").unwrap(),
+        version: nekoproto::Version::new(version).unwrap(),
+        size: 1,
+        content: nekoproto::ContentHash::from_bytes([content; 32]),
+        manifest: nekoproto::ManifestHash::from_bytes([content; 32]),
+        policy: nekoproto::Policy::default(),
+        published_ms: 0,
+    };
+    let mut tally = Tally::default();
+    tally.holds(&record(1, 1), &record(2, 2));
+    assert_eq!(tally.violations(), 0);
+    tally.holds(&record(1, 1), &record(2, 3));
+    assert_eq!((tally.went_back, tally.two_contents), (0, 1));
+    tally.holds(&record(2, 2), &record(1, 1));
+    assert_eq!((tally.went_back, tally.violations()), (1, 2));
+}
+
+#[test]
+fn seed_decides_everything() {
+    let setting = cell(Which::C5, |_| true).setting;
+    let [one, same, other] = [1, 1, 2].map(|seed| run(&setting, seed).unwrap());
+    assert_eq!(format!("{:?}", (&one.stale_s, one.fresh)), format!("{:?}", (&same.stale_s, same.fresh)));
+    assert_eq!((one.invalidating.bytes, one.asking.bytes), (same.invalidating.bytes, same.asking.bytes));
+    assert_ne!(one.asking.bytes, other.asking.bytes);
+}
+
+#[test]
+fn interval_is_student_s() {
+    let (mean, half) = interval(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+    assert!((mean - 3.0).abs() < 1e-9 && (half - 1.963).abs() < 0.05, "{half}");
+}
