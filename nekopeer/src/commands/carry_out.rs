@@ -2,19 +2,20 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use nekoproto::{FileName, VerifiedRecord, Version};
+use nekoproto::FileName;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Answer, Command, Failure, Host, Input, PublishedRow, Row, Summary, VersionRow,
-    answer::{pass_events, pass_events_if},
+    Answer, Command, Failure, Host, Input, Row, Summary,
+    answer::pass_events,
     detailed,
     finding::find,
+    following::{follow, roll_back},
     input::InputReader,
     jobs::{Job, JobKind, in_background},
     named,
-    tickets::{self, Tickets},
-    waiting,
+    publishing::{publish, title},
+    tickets, waiting,
     watching::watch,
 };
 use crate::{
@@ -22,10 +23,9 @@ use crate::{
     download::{DownloadError, DownloadOptions},
     follow::Hook,
     indexers::{self, via::Via},
-    library::events::Event,
     listing::Listing,
     peer::PeerHandle,
-    publish::{PublishError, PublishOptions, PublishOutcome},
+    publish::PublishOptions,
 };
 
 /// Carries out `command`; all of the answer but its end goes to `answer`.
@@ -180,93 +180,6 @@ async fn long(
         }
         _ => Err(Failure::new("it is no long command")), // unreachable: see the caller
     }
-}
-
-/// Follows names and tells what happens to them, until nobody listens or the peer has ended.
-async fn follow(
-    peer: &PeerHandle,
-    names: Vec<FileName>,
-    hook: Option<Hook>,
-    keep: Option<u32>,
-    options: DownloadOptions,
-    answer: &Answer,
-) -> Result<(), Failure> {
-    let (events, endless) = (peer.events(), CancellationToken::new());
-    let followed = names.clone();
-    let is_about = |event: &Event| event.name().is_none_or(|about| followed.contains(about));
-    let is_wanted = |event: &Event| event.is_worth_showing() && is_about(event);
-    tokio::select! {
-        Err(error) = peer.follow(names, hook, keep, options) => Err(error.into()),
-        () = pass_events_if(is_wanted, events, answer, &endless) => Ok(()),
-    }
-}
-
-async fn roll_back(
-    host: &Arc<Host>,
-    name: &FileName,
-    version: Option<Version>,
-    answer: &Answer,
-) -> Result<(), Failure> {
-    let job = host.jobs.begin(JobKind::Get, std::slice::from_ref(name), String::new(), false);
-    let restoring = async {
-        let done = answer.reporting(&job.progress, host.peer.rollback(name, version, &job.progress)).await?;
-        answer.rows(vec![Row::downloaded(name, &Ok(done))]).await
-    };
-    job.unless_cancelled(restoring).await
-}
-
-/// What the publishing of these is called.
-fn title(paths: &[PathBuf]) -> String {
-    match paths {
-        [] => String::new(),
-        [path] => path.display().to_string(),
-        [first, others @ ..] => format!("{} and {} more", first.display(), others.len()),
-    }
-}
-
-async fn publish(
-    peer: &PeerHandle,
-    paths: Vec<PathBuf>,
-    options: PublishOptions,
-    job: &Job,
-    answer: &Answer,
-) -> Result<Summary, Failure> {
-    peer.indexers_tried().await; // so that files are registered before they are reported as published
-    let tickets = Tickets::of(peer).await;
-    let publishing = async {
-        let mut publishing = peer.publishing(paths, options, &job.progress);
-        let mut summary = Summary::Published { indexers_told: 0, is_confirmed: false };
-        while let Some(outcome) = publishing.next().await? {
-            let (indexers_told, is_confirmed) = (outcome.indexers_told, outcome.is_confirmed);
-            published(outcome, &tickets, job, answer).await?;
-            summary = Summary::Published { indexers_told: indexers_told as u64, is_confirmed };
-        }
-        Ok(summary)
-    };
-    answer.reporting(&job.progress, publishing).await
-}
-
-/// Tells what became of files that were to be published.
-pub(super) async fn published(
-    outcome: PublishOutcome,
-    tickets: &Tickets,
-    job: &Job,
-    answer: &Answer,
-) -> Result<(), Failure> {
-    let row = |record: &VerifiedRecord, row: fn(VersionRow, Option<String>) -> PublishedRow| {
-        let version = VersionRow::from(record);
-        let ticket = tickets.of_version(&version);
-        Row::Published(row(version, ticket))
-    };
-    let PublishOutcome { published, unchanged, copies, failed, .. } = outcome;
-    answer.rows_of(&published, |record| row(record, PublishedRow::New)).await?;
-    answer.rows_of(&unchanged, |record| row(record, PublishedRow::Unchanged)).await?;
-    answer.rows_of(copies, |name| Row::Published(PublishedRow::Copy(name))).await?;
-    failed.iter().for_each(|(_, error)| job.failed(&Failure::new(in_one_line(error))));
-    let failed_row = |(path, error): (PathBuf, PublishError)| {
-        Row::Published(PublishedRow::failed(&path, in_one_line(&error)))
-    };
-    answer.rows_of(failed, failed_row).await
 }
 
 async fn get(

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tokio::sync::mpsc;
 
-use super::{Answer, Failure, Reply, Row, carry_out::published, jobs::Job, tickets::Tickets};
+use super::{Answer, Failure, Reply, Row, jobs::Job, publishing::published, tickets::Tickets};
 use crate::{
     changes::Told,
     peer::PeerHandle,

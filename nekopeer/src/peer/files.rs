@@ -205,8 +205,8 @@ impl PeerHandle {
         self.downloader.download(name, options, progress).await
     }
 
-    /// Puts `version` of `name`, or the last one that was replaced, back in its place. It has to be kept here: see
-    /// [`follow`](Self::follow). Later versions that are known do not take its place by themselves.
+    /// Puts `version` of `name`, or the last one that was replaced, back in its place. It has to be kept here, as
+    /// `nekopeer follow --keep` does. Later versions that are known do not take its place by themselves.
     ///
     /// # Errors
     /// It is not kept, or cannot be restored. The file in its place is unchanged.

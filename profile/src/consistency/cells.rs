@@ -6,9 +6,21 @@ use nekoproto::{Mode, Policy};
 
 use super::link::{Cut, Link, Weather};
 use super::setting::{Mishaps, Setting};
-use super::tables::{Cell, theory};
 use crate::plan::topology::Topology;
 use crate::report::{Row, count, option_name};
+
+/// One line of a table.
+pub struct Cell {
+    /// What it is about.
+    pub about: Row,
+    /// What is simulated.
+    pub setting: Setting,
+}
+
+/// The share of stale reads of a copy that is refreshed every `x` mean update intervals.
+pub fn theory(x: f64) -> f64 {
+    1.0 - (1.0 - (-x).exp()) / x
+}
 
 /// The delay of a message, but for those of C5.
 pub(super) const DELAY: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));

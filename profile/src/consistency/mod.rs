@@ -6,7 +6,7 @@
 //! - downloads: one exchange with the origin, without chunks and other holders;
 //! - queries: the indexers in reach are looked at in the moment of the query.
 
-mod cells;
+pub mod cells;
 mod goals;
 pub mod link;
 mod network;

@@ -2,8 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::cells;
-use super::setting::Setting;
+use super::cells::{self, Cell, theory};
 use super::tally::{Tally, summarize};
 use super::world::run;
 use crate::report::Row;
@@ -26,14 +25,6 @@ pub enum Which {
     C5,
     /// Messages over replicas and indexers
     C6,
-}
-
-/// One line of a table.
-pub struct Cell {
-    /// What it is about.
-    pub about: Row,
-    /// What is simulated.
-    pub setting: Setting,
 }
 
 /// What came of one line.
@@ -158,9 +149,4 @@ impl Which {
         let stale_s = tallies.iter_mut().flat_map(|tally| std::mem::take(&mut tally.stale_s)).collect();
         Ok(Measured { row, stale_s })
     }
-}
-
-/// The share of stale reads of a copy that is refreshed every `x` mean update intervals.
-pub fn theory(x: f64) -> f64 {
-    1.0 - (1.0 - (-x).exp()) / x
 }

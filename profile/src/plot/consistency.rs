@@ -3,7 +3,8 @@
 use plotters::prelude::SeriesLabelPosition::{UpperLeft, UpperRight};
 
 use super::{Axis, Chart, Lines, Picture, Points, Series, Shape, extent, whole};
-use crate::consistency::tables::{Measured, Which, theory};
+use crate::consistency::cells::theory;
+use crate::consistency::tables::{Measured, Which};
 use crate::report::{Row, count};
 
 /// Bars of a histogram.

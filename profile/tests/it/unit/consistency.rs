@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use profile::consistency::tables::{Cell, Which, theory};
+use profile::consistency::cells::{Cell, theory};
+use profile::consistency::tables::Which;
 use profile::consistency::tally::{Tally, interval};
 use profile::consistency::{setting::Setting, world::run};
 use profile::report::Row;
