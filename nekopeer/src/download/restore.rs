@@ -12,23 +12,25 @@ use super::{
 use crate::{
     library::{Library, events::Event},
     state::choice::Target,
-    storage::catalogue::{Copy, PassedOver, Why},
+    storage::catalogue::{CatalogueError, Copy, PassedOver, Reader, Why},
     util::progress::Progress,
 };
 
-/// An earlier version, and what is in its place.
+/// An earlier version, what it takes the place of, and where that is.
 struct Earlier {
     copy: Copy,
-    held: VerifiedRecord,
+    passed_over: PassedOver,
     options: DownloadOptions,
 }
 
 impl Downloader {
-    /// Puts `version` of `name`, or the last one that was replaced, back in its place. Those up to the newest one that
-    /// is known do not take its place by themselves any more, which is recorded first.
+    /// Puts `version` of `name`, or the last one that was replaced, back in its place, which is recorded first: if the user
+    /// went back, those up to the newest one that is known do not take its place by themselves any more. If `refused`, that
+    /// one does not, and what is put back takes the place of no other.
     ///
     /// # Errors
-    /// It is not kept here, or cannot be restored; the file in its place is unchanged.
+    /// It is not kept here, or cannot be restored; or what is there is not the one that is `refused`. The file in its place is
+    /// unchanged.
     ///
     /// # Cancel safety
     /// Safe.
@@ -36,12 +38,12 @@ impl Downloader {
         &self,
         name: &FileName,
         version: Option<Version>,
-        why: Why,
+        refused: Option<&VerifiedRecord>,
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
         let running = self.library.reserve(name, progress);
         let running = running.ok_or_else(|| DownloadError::AlreadyRunning(name.clone()))?;
-        let restoring = self.restore_until(&running.stop, name, version, why, progress);
+        let restoring = self.restore_until(&running.stop, name, version, refused, progress);
         unless_ended(&self.library, name, &running.stop, restoring).await
     }
 
@@ -50,13 +52,15 @@ impl Downloader {
         stop: &CancellationToken,
         name: &FileName,
         version: Option<Version>,
-        why: Why,
+        refused: Option<&VerifiedRecord>,
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
         let started = Instant::now();
         let wanted = name.clone();
-        let earlier = self.library.blocking(move |library| earlier(library, &wanted, version)).await?;
-        let Earlier { copy: Copy { entry, manifest: encoded, .. }, held, options } = earlier;
+        let refused_here = refused.cloned();
+        let find = move |library: &Arc<Library>| earlier(library, &wanted, version, refused_here.as_ref());
+        let earlier = self.library.blocking(find).await?;
+        let Earlier { copy: Copy { entry, manifest: encoded, .. }, passed_over, options } = earlier;
         let record = entry.record;
         progress.set_total(record.size);
         let (path, report, was_here) = match self.destination(&record, &options).await? {
@@ -64,8 +68,11 @@ impl Downloader {
             Destination::Replaceable(stamp) => {
                 let damaged = || DownloadError::NotKept { name: name.clone(), version, kept: Vec::new() };
                 let manifest = Manifest::decode_for(&record, &encoded).map_err(|_| damaged())?;
-                let passed = (name.clone(), held);
-                let pass_over = move |library: &Arc<Library>| pass_over(library, &passed.0, &passed.1, why);
+                let passed = name.clone();
+                let pass_over = move |library: &Arc<Library>| {
+                    let pass_over = |reader: &mut Reader| reader.passed_over = Some(passed_over);
+                    library.catalogue.change_reader(&passed, pass_over).map(drop)
+                };
                 self.library.blocking(pass_over).await?;
                 let plan = Plan {
                     manifest: Arc::new(manifest),
@@ -76,7 +83,7 @@ impl Downloader {
                 let target = Target { record: record.clone(), sources: Vec::new() };
                 let (entry, report) = self.obtain_by(plan, target, stamp, &options, progress, stop).await?;
                 self.indexers.offer([&entry.record]).await;
-                if why == Why::RolledBack {
+                if refused.is_none() {
                     self.library.tell(Event::RolledBack { name: name.clone(), version: record.version });
                 }
                 (entry.path, report, false)
@@ -95,12 +102,29 @@ impl Downloader {
     }
 }
 
-/// The version that is wanted, among those that are kept, and the one that is in the place. Blocking.
-fn earlier(library: &Library, name: &FileName, version: Option<Version>) -> Result<Earlier, DownloadError> {
+/// The version that is wanted, among those that are kept. Blocking.
+fn earlier(
+    library: &Library,
+    name: &FileName,
+    version: Option<Version>,
+    refused: Option<&VerifiedRecord>,
+) -> Result<Earlier, DownloadError> {
     let catalogue = &library.catalogue;
     let not_kept = |kept| DownloadError::NotKept { name: name.clone(), version, kept };
     let held = catalogue.entry(name)?.filter(|held| !catalogue.is_own(held));
     let held = held.ok_or_else(|| not_kept(Vec::new()))?;
+    let origin = held.record.origin;
+    let passed_over = match refused {
+        Some(refused) if *refused == held.record => {
+            PassedOver { origin, version: refused.version, why: Why::Failed }
+        }
+        Some(_) => return Err(CatalogueError::Overtaken(name.clone()).into()),
+        None => {
+            let newest = held.newest.as_ref().filter(|newest| newest.same_file(&held.record));
+            let version = newest.unwrap_or(&held.record).version;
+            PassedOver { origin, version, why: Why::RolledBack }
+        }
+    };
     let mut kept = catalogue.kept(name)?;
     kept.retain(|kept| {
         kept.copy.entry.record.same_file(&held.record) && kept.copy.entry.record != held.record
@@ -112,25 +136,5 @@ fn earlier(library: &Library, name: &FileName, version: Option<Version>) -> Resu
     // A copy that was downloaded to another place stays there.
     let output = Some(held.path.clone()).filter(|path| *path != library.share.root().join(name.as_path()));
     let options = DownloadOptions { output, ..DownloadOptions::default() };
-    Ok(Earlier { copy, held: held.record.clone(), options })
-}
-
-/// The versions up to the newest one that is known do not take the place of `name` by themselves. Blocking.
-fn pass_over(
-    library: &Library,
-    name: &FileName,
-    held: &VerifiedRecord,
-    why: Why,
-) -> Result<(), DownloadError> {
-    let entry = library.catalogue.entry(name)?;
-    let newest =
-        entry.as_ref().and_then(|entry| entry.newest.as_ref()).filter(|newest| newest.same_file(held));
-    // A version on which a command failed is known; a later one is to be tried.
-    let version = match why {
-        Why::RolledBack => newest.map_or(held.version, |newest| newest.version),
-        Why::Failed => held.version,
-    };
-    let passed = PassedOver { origin: held.origin, version, why };
-    library.catalogue.change_reader(name, |reader| reader.passed_over = Some(passed))?;
-    Ok(())
+    Ok(Earlier { copy, passed_over, options })
 }

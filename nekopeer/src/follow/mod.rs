@@ -165,11 +165,17 @@ impl Follower {
         let progress = Arc::new(Progress::default());
         let restored = match previous {
             Some(previous) => {
-                let restoring = self.downloader.restore(name, Some(previous), Why::Failed, &progress);
+                let restoring = self.downloader.restore(name, Some(previous), Some(record), &progress);
                 restoring.await.map(|done| Some(done.record.version))
             }
             None => Ok(None),
         };
+        if matches!(restored, Err(DownloadError::Catalogue(CatalogueError::Overtaken(_)))) {
+            // A later one is there already, and its turn is next.
+            self.library
+                .tell(Event::Failed { name: name.clone(), why: format!("version {version}: {failure}") });
+            return Ok(());
+        }
         let why = match &restored {
             Err(error) => format!("{failure}; it stays in its place: {error}"),
             Ok(_) => failure.to_string(),

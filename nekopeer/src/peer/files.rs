@@ -20,7 +20,7 @@ use crate::{
     listing::Listing,
     publish::{PublishError, PublishOptions, PublishOutcome, Publishing},
     reading::Reading,
-    storage::catalogue::{CatalogueError, PassedOver, Why},
+    storage::catalogue::{CatalogueError, PassedOver},
     util::{clock, progress::Progress},
 };
 
@@ -219,7 +219,7 @@ impl PeerHandle {
         version: Option<Version>,
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
-        self.downloader.restore(name, version, Why::RolledBack, progress).await
+        self.downloader.restore(name, version, None, progress).await
     }
 
     /// Follows `names` until the peer stops: the newest version of each takes its place, `hook` is run on it, and where

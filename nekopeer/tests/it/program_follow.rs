@@ -104,6 +104,25 @@ fn command_that_was_killed_with_the_follower_runs_again_and_one_that_hangs_is_en
     interrupt(following);
 }
 
+/// Another command may bring a version while the command runs on the one before, whose failure is not that of the later.
+#[test]
+fn version_that_came_while_the_command_ran_stays_and_has_its_turn() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let exec = r#"echo $NEKO_VERSION >> log; test $NEKO_VERSION != 2 || { until test -e go; do sleep .05; done; exit 1; }"#;
+    let mut following = reader.start(&["follow", "f", "--exec", exec]);
+    following.out_line("f is at version 1");
+    publish(&origin, "two");
+    until(&mut following, "the second command", || log(&reader).len() == 2);
+    publish(&origin, "three");
+    reader.done(&["get", "f"]);
+    reader.write("go", "");
+    following.err_line("version 2: the command failed");
+    following.out_line("f is at version 3");
+    assert_eq!(reader.read("f"), b"three");
+    assert_eq!(log(&reader), ["1", "2", "3"]);
+    interrupt(following);
+}
+
 /// The last versions are kept by what they have of their own, and come back without the network.
 #[test]
 fn versions_that_are_kept_come_back_and_the_others_do_not() {
