@@ -7,13 +7,15 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream};
 use nekoproto::{
-    Covered, IndexerServiceClient, InvalidateRequest, ListedRecord, MsgId, PeerServiceClient, Records,
-    limits::BATCH_MAX, transport::call_within,
+    Covered, IndexerServiceClient, InvalidateRequest, ListedRecord, MsgId, NodeTag, PeerServiceClient,
+    Records, clock, limits::BATCH_MAX, summary::NameKey, transport::call_within,
 };
 use tracing::debug;
 
 use crate::{
+    config::Routing,
     counters::{Counters, Drop, Work},
+    neighbors::{channel::Wanted, neighbor::Neighbors},
     shared::Shared,
     state::{Announcement, route::route},
 };
@@ -67,7 +69,14 @@ async fn tell_holder(counters: &Counters, client: &PeerServiceClient, records: V
 async fn tell_neighbors(shared: &Shared, records: Vec<ListedRecord>, envelope: Envelope) {
     let Some(ttl_hops) = envelope.ttl_hops.filter(|_| !records.is_empty()) else { return };
     let neighbors = shared.neighbors.links.current();
-    let route = route(shared.tag, &neighbors.tags, &neighbors.away, &envelope.covered);
+    let all = route(shared.tag, &neighbors.tags, &neighbors.away, &envelope.covered);
+    let route = match shared.routing {
+        Routing::Flood => all,
+        Routing::Summary => {
+            let concerned = concerned(shared, &neighbors, &records, ttl_hops, &all.covered);
+            all.narrowed(shared.tag, &neighbors.tags, &envelope.covered, concerned)
+        }
+    };
     let request = InvalidateRequest {
         msg_id: envelope.msg_id,
         records: Records::first_of(records.iter().map(ListedRecord::to_signed)),
@@ -86,4 +95,28 @@ async fn tell_neighbors(shared: &Shared, records: Vec<ListedRecord>, envelope: E
         }
     });
     futures::future::join_all(telling).await;
+}
+
+/// Whether a neighbor, or a node that it could tell with `ttl_hops` left, may list one of the names: otherwise the news
+/// concerns nobody there. All of the records go to whom one concerns, as all copies of a message are the same.
+fn concerned<'a>(
+    shared: &'a Shared,
+    neighbors: &'a Neighbors,
+    records: &[ListedRecord],
+    ttl_hops: u8,
+    covered: &Covered,
+) -> impl Fn(usize) -> bool + use<'a> {
+    let keys: Vec<NameKey> = records.iter().map(|record| NameKey::of(&record.name)).collect();
+    let mut covered = covered.to_vec();
+    covered.sort_unstable();
+    let now = clock::now();
+    let clock_ms = shared.neighbors.clock_ms(now);
+    move |place| {
+        let covers = |tag: &NodeTag| *tag == shared.tag || covered.binary_search(tag).is_ok();
+        let lacks = |key: &NameKey| {
+            let wanted = Wanted { key: *key, ttl_hops, covers: &covers, now, clock_ms };
+            neighbors.reachable[place].rules_out(&wanted)
+        };
+        !keys.iter().all(lacks)
+    }
 }

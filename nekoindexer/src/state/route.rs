@@ -65,6 +65,25 @@ pub fn route_and_tell(
     Route { ask, covered, gap }
 }
 
+impl Route {
+    /// The same to those of the neighbors for which `is_concerned`. Those left out are not covered: whoever knows better
+    /// may ask them.
+    #[must_use]
+    pub fn narrowed(
+        mut self,
+        me: NodeTag,
+        reachable: &[NodeTag],
+        covered: &Covered,
+        is_concerned: impl Fn(usize) -> bool,
+    ) -> Self {
+        self.ask.retain(|index| is_concerned(*index));
+        let asked = self.ask.iter().map(|index| reachable[*index]);
+        let mine = (!covered.contains(&me)).then_some(me);
+        self.covered = Covered::first_of(covered.iter().copied().chain(mine).chain(asked));
+        self
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

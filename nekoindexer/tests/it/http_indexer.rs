@@ -15,7 +15,7 @@ use crate::common::{
 };
 
 /// An indexer that answers HTTP, and where.
-async fn answering(neighbors: &[SocketAddr]) -> (IndexerHandle, SocketAddr) {
+pub(crate) async fn answering(neighbors: &[SocketAddr]) -> (IndexerHandle, SocketAddr) {
     let config = Config { http: Some(ANY_PORT), ..config(Security::Insecure, neighbors) };
     let indexer = Indexer::spawn(config).await.unwrap();
     let addr = indexer.http_addr().unwrap();
@@ -66,7 +66,8 @@ fn parse(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-async fn metrics(addr: SocketAddr) -> BTreeMap<String, f64> {
+/// What the indexer at this address counts.
+pub(crate) async fn metrics(addr: SocketAddr) -> BTreeMap<String, f64> {
     let (status, text) = http::page(addr, "/metrics").await;
     assert_eq!(status, 200);
     parse(&text)

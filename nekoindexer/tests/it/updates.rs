@@ -7,6 +7,8 @@ use crate::common::{
     Fake, PATIENCE, Peer, fake::Habit, hits, identity, in_time, indexer, line, long_name, name, nodes,
     over_both, patient, peer::Manners, record, verified,
 };
+use crate::http_indexer::{answering, metrics};
+use nekoindexer::IndexerHandle;
 use nekoproto::{
     Covered, InvalidateRequest, MsgId, QueryReply, Records, RegisterRequest, Role, SignedRecord,
     limits::BATCH_MAX, transport::Security,
@@ -43,6 +45,54 @@ async fn newer_version_reaches_holders_two_hops_away_over_their_own_connection()
 
         far.register([record(ORIGIN, "a", 2)]).await;
         assert_eq!(hits(&near.query("a", 2).await), [(2, nodes([ORIGIN, 3]))]);
+    })
+    .await;
+}
+
+/// Once the summaries are known, which takes a moment: news goes where a copy may be, and nowhere if there is none.
+#[tokio::test]
+async fn news_goes_to_the_indexers_that_it_concerns_alone() {
+    in_time(async {
+        let (mut indexers, mut pages) = (Vec::new(), Vec::new());
+        for _ in 0..5 {
+            let neighbors: Vec<_> = indexers.iter().map(IndexerHandle::local_addr).collect();
+            let (indexer, page) = answering(&neighbors).await;
+            indexers.push(indexer);
+            pages.push(page);
+        }
+        for indexer in &indexers {
+            indexer.neighbors_reach(4).await;
+        }
+        let told = async || {
+            let sent = "nekop2p_indexer_invalidations_sent_total{to=\"neighbor\"}";
+            let mut calls = 0.0;
+            for page in &pages {
+                calls += metrics(*page).await[sent];
+            }
+            calls
+        };
+        let origin = Peer::join(ORIGIN, indexers[0].local_addr(), Security::Insecure).await;
+        let mut holder = Peer::join(2, indexers[3].local_addr(), Security::Insecure).await;
+        let marker = Peer::join(3, indexers[0].local_addr(), Security::Insecure).await;
+        origin.register([record(ORIGIN, "a", 1), record(ORIGIN, "alone", 1)]).await;
+        for peer in [&holder, &marker] {
+            peer.register([record(ORIGIN, "a", 1)]).await;
+        }
+        for version in 2.. {
+            let before = told().await;
+            origin.register([record(ORIGIN, "alone", version), record(ORIGIN, "a", version)]).await;
+            assert_eq!(holder.is_told().await, [("a".to_owned(), version)], "whatever is known");
+            let is_directed = told().await - before <= 1.0;
+            holder.register([record(ORIGIN, "a", version)]).await;
+            if is_directed {
+                break;
+            }
+        }
+        let before = told().await;
+        origin.register([record(ORIGIN, "alone", 1000)]).await;
+        origin.register([record(ORIGIN, "a", 3000)]).await;
+        assert_eq!(holder.is_told().await, [("a".to_owned(), 3000)]);
+        assert!(told().await - before <= 1.0, "nobody has a copy of the other");
     })
     .await;
 }
