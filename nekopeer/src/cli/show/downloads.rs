@@ -17,6 +17,8 @@ const FAILURES_TOLD_MAX: usize = 20;
 pub(super) struct One {
     /// Its bytes went to stdout, so the line goes to stderr.
     pub(super) to_stdout: bool,
+    /// An earlier version was asked for: that a later one is out is no news.
+    pub(super) is_earlier: bool,
 }
 
 impl View for One {
@@ -36,7 +38,7 @@ impl View for One {
                 ));
             }
             match done.doubt {
-                None if self.to_stdout => {} // no copy is kept that could be fresh
+                None if self.to_stdout || self.is_earlier => {} // otherwise no copy is kept that could be fresh
                 _ => doubtful(&done).into_iter().for_each(|why| output.note(&format!("note: {why}"))),
             }
         }
