@@ -22,6 +22,7 @@ mod peers;
 mod publish;
 mod reading;
 mod serve;
+mod sets;
 #[cfg(feature = "simulate")]
 pub mod simulate;
 mod state;
@@ -41,6 +42,7 @@ pub use library::{
 pub use listing::Listing;
 pub use peer::{Peer, PeerHandle, StartError};
 pub use publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome, Publishing};
+pub use sets::{BadSet, SetError};
 pub use state::{
     choice::Candidate,
     freshness::{Doubt, OnStale},

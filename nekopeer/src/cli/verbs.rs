@@ -168,7 +168,7 @@ pub struct Files {
     /// it is stored as DIR/NAME, see --name
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The name of a single file, or of what comes on stdin
+    /// The name of a single file, of a set, or of what comes on stdin
     #[arg(long, value_name = "NAME")]
     name: Option<FileName>,
     /// Replace a file that stands in the place of what comes on stdin
@@ -178,6 +178,10 @@ pub struct Files {
     /// removed is withdrawn. If a peer runs on the folder already, that peer does it as long as this command lives
     #[arg(long)]
     watch: bool,
+    /// The path is a folder: all of it becomes one version of one name, which changes at once where it is held. A second
+    /// word is the name: share --set DIR NAME. Sharing it again makes the next version
+    #[arg(long)]
+    set: bool,
 }
 
 /// How far a query travels.
@@ -261,6 +265,7 @@ impl Verb {
 
     fn meaning(self, saying: Saying) -> Result<Command, NoCommand> {
         Ok(match self {
+            Self::Share(files) if files.set => files.with_name_as_second_word(saying).command(saying)?,
             Self::Share(files) => files.command(saying)?,
             Self::Register(files) => files.with_name_as_second_word(saying).command(saying)?,
             Self::Deregister { names } => Command::Withdraw { names },
@@ -333,7 +338,7 @@ impl Files {
     /// `PATH NAME` instead of two paths, if the second is no file.
     fn with_name_as_second_word(mut self, saying: Saying) -> Self {
         let [_, second] = self.paths.as_slice() else { return self };
-        let exists = second == Path::new(STDIO) || find(second, saying.dir).exists();
+        let exists = second == Path::new(STDIO) || !self.set && find(second, saying.dir).exists();
         let name = second.to_str().and_then(|text| FileName::new(text).ok());
         if let (false, None, Some(name)) = (exists, &self.name, name) {
             self.paths.pop();
@@ -343,12 +348,15 @@ impl Files {
     }
 
     fn command(self, saying: Saying) -> Result<Command, NoCommand> {
-        let Self { paths, name, force, watch } = self;
+        let Self { paths, name, force, watch, set: is_set } = self;
         let policy = saying.line.unwrap_or_default().or(saying.policy);
         let from_stdin = paths.iter().any(|path| path == Path::new(STDIO));
         match name {
             Some(_) if paths.len() > 1 => Err(NoCommand::Usage(NAME_USAGE.into())),
             None if from_stdin => Err(NoCommand::Usage(NAME_USAGE.into())),
+            _ if is_set && (from_stdin || watch || paths.len() > 1) => {
+                Err(NoCommand::Usage(SET_USAGE.into()))
+            }
             _ if watch && from_stdin => Err(NoCommand::Usage(WATCH_STDIN.into())),
             _ if watch && saying.line.is_some() => Err(NoCommand::Usage(WATCH_LINE.into())),
             Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::Usage(NO_STDIN.into())),
@@ -356,13 +364,15 @@ impl Files {
             _ if force => Err(NoCommand::Usage("--force is about what comes on stdin (`-`)".into())),
             name => {
                 let paths = paths.iter().map(|path| find(path, saying.dir).into()).collect();
-                Ok(Command::Publish { paths, name, policy })
+                Ok(Command::Publish { paths, name, is_set, policy })
             }
         }
     }
 }
 
 const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`-`) needs it";
+const SET_USAGE: &str = "--set takes one folder, and its name if it is to have another: share --set DIR [NAME]; \
+                         --watch and stdin (`-`) are for files";
 const WATCH_STDIN: &str = "--watch watches files and folders, not stdin (`-`)";
 const WATCH_LINE: &str =
     "--watch goes on until Ctrl-C: run `nekopeer share PATH... --watch` in a shell of its own";
@@ -441,6 +451,7 @@ mod tests {
                 name: None,
                 force: false,
                 watch: false,
+                set: false,
             };
             match Verb::Register(files).meaning(saying) {
                 Ok(Command::Publish { paths, name, .. }) => (paths.len(), name),

@@ -117,16 +117,16 @@ async fn long(
     let begin = |kind, names: &[FileName], title| host.jobs.begin(kind, names, title, false);
     let peer = &host.peer;
     match command {
-        Command::Publish { paths, name, policy } => {
+        Command::Publish { paths, name, is_set, policy } => {
             let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.0).collect();
             let job = begin(JobKind::Publish, name.as_slice(), title(&paths));
-            let publishing = publish(peer, paths, PublishOptions { name, policy }, &job, answer);
+            let publishing = publish(peer, paths, PublishOptions { name, is_set, policy }, &job, answer);
             job.unless_cancelled(publishing).await
         }
         Command::Watch { paths, name, policy } => {
             let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.0).collect();
             let job = begin(JobKind::Watch, name.as_slice(), title(&paths));
-            let watching = watch(peer, paths, PublishOptions { name, policy }, &job, answer);
+            let watching = watch(peer, paths, PublishOptions { name, is_set: false, policy }, &job, answer);
             job.unless_cancelled(watching).await?;
             Ok(Summary::Done)
         }
@@ -136,7 +136,7 @@ async fn long(
             let storing = async {
                 let storing = peer.store(&name, InputReader::new(input), force, &job.progress);
                 let path = answer.reporting(&job.progress, storing).await?;
-                let options = PublishOptions { name: Some(name.clone()), policy };
+                let options = PublishOptions { name: Some(name.clone()), is_set: false, policy };
                 publish(peer, vec![path], options, &job, answer).await
             };
             job.unless_cancelled(storing).await

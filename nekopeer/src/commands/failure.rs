@@ -10,6 +10,7 @@ use crate::{
     download::DownloadError,
     indexers::SearchError,
     publish::PublishError,
+    sets::SetError,
     storage::{StoreError, catalogue::CatalogueError},
 };
 
@@ -114,6 +115,7 @@ impl From<&DownloadError> for FailureKind {
             DownloadError::Search(error) => error.into(),
             DownloadError::Store(error) => error.into(),
             DownloadError::Catalogue(error) => error.into(),
+            DownloadError::Set(error) => error.into(),
             DownloadError::Pipe { why, .. } => match why.kind() {
                 // What was to be stored did not come to its end.
                 io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Self::Invalid,
@@ -145,6 +147,7 @@ impl From<&PublishError> for FailureKind {
             },
             PublishError::NameForFolder(_) | PublishError::SameName { .. } => Self::Conflict,
             PublishError::Catalogue(error) => error.into(),
+            PublishError::Set(error) => error.into(),
             PublishError::NotStored { source, .. } => (&**source).into(),
             PublishError::Chunk(_) => Self::Failed,
             _ => Self::Invalid,
@@ -166,7 +169,9 @@ impl From<&StoreError> for FailureKind {
     fn from(error: &StoreError) -> Self {
         match error {
             StoreError::Full(_) | StoreError::FullDownload { .. } | StoreError::TooLarge { .. } => Self::Full,
-            StoreError::Busy(_)
+            StoreError::NoExchange(_) => Self::Failed,
+            StoreError::NotAFolder(_)
+            | StoreError::Busy(_)
             | StoreError::ChangedMeanwhile(_)
             | StoreError::NotAPlace { .. }
             | StoreError::Swapped(_)
@@ -180,6 +185,28 @@ impl From<&StoreError> for FailureKind {
                 io::ErrorKind::InvalidFilename => Self::Invalid,
                 _ => Self::Failed,
             },
+        }
+    }
+}
+
+impl From<&SetError> for FailureKind {
+    fn from(error: &SetError) -> Self {
+        match error {
+            SetError::Store(error) => error.into(),
+            SetError::Catalogue(error) => error.into(),
+            SetError::Exists(_) | SetError::Changed(_) => Self::Conflict,
+            SetError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => Self::NoSuchPath,
+            SetError::Write(source) if source.kind() == io::ErrorKind::StorageFull => Self::Full,
+            SetError::KeepsChanging(_)
+            | SetError::Write(_)
+            | SetError::Read(_)
+            | SetError::Damaged(_)
+            | SetError::Stopped => Self::Failed,
+            SetError::NotAFolder(_)
+            | SetError::NotAFile { .. }
+            | SetError::Name { .. }
+            | SetError::Unreadable { .. }
+            | SetError::Bad(_) => Self::Invalid,
         }
     }
 }

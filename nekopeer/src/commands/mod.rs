@@ -53,8 +53,10 @@ pub(crate) enum Command {
     Publish {
         /// Files and folders.
         paths: Vec<LocalPath>,
-        /// The name of a single file.
+        /// The name of a single file, or of a set.
         name: Option<FileName>,
+        /// The path is a folder, all of which becomes one version of one name.
+        is_set: bool,
         /// What was said about the policy.
         policy: PolicyChange,
     },
@@ -202,7 +204,7 @@ impl Command {
     /// What publishes and then watches: the second command. `None` if this publishes no files.
     pub(crate) fn watching(&self) -> Option<Self> {
         match self.clone() {
-            Self::Publish { paths, name, policy } => Some(Self::Watch { paths, name, policy }),
+            Self::Publish { paths, name, policy, is_set: false } => Some(Self::Watch { paths, name, policy }),
             _ => None,
         }
     }

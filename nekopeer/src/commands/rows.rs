@@ -88,6 +88,8 @@ pub(crate) struct VersionRow {
     pub(crate) size: u64,
     pub(crate) content: ContentHash,
     pub(crate) mode: Mode,
+    /// Whether it is a folder.
+    pub(crate) is_set: bool,
     /// When it was published, in milliseconds since 1970 by its origin's clock; 0 if that does not say.
     pub(crate) published_ms: u64,
 }
@@ -284,6 +286,7 @@ impl From<&VerifiedRecord> for VersionRow {
             size: record.size,
             content: record.content,
             mode: record.policy.mode(),
+            is_set: record.policy.is_set(),
             published_ms: record.published_ms,
         }
     }

@@ -6,6 +6,7 @@ use nekoproto::{FileName, NodeId, VerifiedRecord, Version};
 
 use crate::{
     indexers::SearchError,
+    sets::SetError,
     storage::{StoreError, catalogue::CatalogueError},
 };
 
@@ -176,6 +177,9 @@ pub enum DownloadError {
     /// The catalogue cannot store it.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
+    /// The folder of a set cannot be changed.
+    #[error(transparent)]
+    Set(#[from] SetError),
 }
 
 impl DownloadError {
@@ -219,23 +223,30 @@ impl DownloadError {
             | Self::Collides { .. }
             | Self::OriginLies(_)
             | Self::Pipe { .. } => false,
-            Self::Store(error) => !matches!(
-                error,
-                StoreError::Escapes(_)
-                    | StoreError::InDataFolder(_)
-                    | StoreError::NotAPlace { .. }
-                    | StoreError::ChangedMeanwhile(_)
-            ),
-            Self::Catalogue(error) => {
-                matches!(
-                    error,
-                    CatalogueError::Full(_)
-                        | CatalogueError::NotKept { .. }
-                        | CatalogueError::Database { .. }
-                )
-            }
+            Self::Store(error) | Self::Set(SetError::Store(error)) => store_may_pass(error),
+            Self::Catalogue(error) | Self::Set(SetError::Catalogue(error)) => catalogue_may_pass(error),
+            Self::Set(error) => matches!(error, SetError::Stopped | SetError::Write(_) | SetError::Read(_)),
         }
     }
+}
+
+const fn store_may_pass(error: &StoreError) -> bool {
+    !matches!(
+        error,
+        StoreError::Escapes(_)
+            | StoreError::InDataFolder(_)
+            | StoreError::NotAPlace { .. }
+            | StoreError::NotAFolder(_)
+            | StoreError::NoExchange(_)
+            | StoreError::ChangedMeanwhile(_)
+    )
+}
+
+const fn catalogue_may_pass(error: &CatalogueError) -> bool {
+    matches!(
+        error,
+        CatalogueError::Full(_) | CatalogueError::NotKept { .. } | CatalogueError::Database { .. }
+    )
 }
 
 /// The sources of `record` are exhausted; `why` is the last one's failure.

@@ -36,6 +36,7 @@ use crate::{
     indexers::{Answer, Indexers, Scope, Wishes, via::Via},
     library::Library,
     peers::Peers,
+    sets,
     serve::partial_files::PartialFiles,
     state::{
         choice::{Candidate, NoChoice, Target, choose},
@@ -180,6 +181,16 @@ impl Downloader {
     ) -> Result<Downloaded, DownloadError> {
         let started = Instant::now();
         let target = self.find(name, options).await?;
+        self.download_found(stop, target, options, (progress, started)).await
+    }
+
+    async fn download_found(
+        &self,
+        stop: &CancellationToken,
+        target: Target,
+        options: &DownloadOptions,
+        (progress, started): (&Arc<Progress>, Instant),
+    ) -> Result<Downloaded, DownloadError> {
         progress.set_total(target.record.size);
         let (record, path, report, was_here) = match self.destination(&target.record, options).await? {
             Destination::UpToDate(path) => {
@@ -192,6 +203,7 @@ impl Downloader {
                 (entry.record, entry.path, report, false)
             }
         };
+        let path = self.unfolded(&record, path, options, stop).await?;
         self.peers.confirm(vec![record.clone()]).await;
         Ok(Downloaded {
             freshness: self.library.freshness(&record),
@@ -203,6 +215,21 @@ impl Downloader {
             record,
             path,
         })
+    }
+
+    /// Where the user finds what is held at `path`: a set's folder, which is brought to its version.
+    async fn unfolded(
+        &self,
+        record: &Record,
+        path: PathBuf,
+        options: &DownloadOptions,
+        stop: &CancellationToken,
+    ) -> Result<PathBuf, DownloadError> {
+        if !record.policy.is_set() {
+            return Ok(path);
+        }
+        let (output, force) = (options.output.clone(), options.force);
+        Ok(sets::bring_to_place(&self.library, &record.name, output, (force, stop)).await?)
     }
 
     /// Searches, and chooses as [`choose`](Self::choose) does.

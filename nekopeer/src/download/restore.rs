@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     library::{Library, events::Event},
+    sets::output_of,
     state::choice::Target,
     storage::catalogue::{CatalogueError, Copy, PassedOver, Reader, Why},
     util::progress::Progress,
@@ -89,6 +90,7 @@ impl Downloader {
                 (entry.path, report, false)
             }
         };
+        let path = self.unfolded(&record, path, &options, stop).await?;
         Ok(Downloaded {
             freshness: self.library.freshness(&record),
             doubt: self.library.doubt(&record),
@@ -134,7 +136,6 @@ fn earlier(
     let found = kept.into_iter().find(|kept| is_wanted(kept.copy.entry.record.version));
     let copy = found.ok_or_else(|| not_kept(versions))?.copy;
     // A copy that was downloaded to another place stays there.
-    let output = Some(held.path.clone()).filter(|path| *path != library.share.root().join(name.as_path()));
-    let options = DownloadOptions { output, ..DownloadOptions::default() };
+    let options = DownloadOptions { output: output_of(library, &held), ..DownloadOptions::default() };
     Ok(Earlier { copy, passed_over, options })
 }

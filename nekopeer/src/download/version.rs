@@ -49,7 +49,7 @@ impl Downloader {
         if record.size >= ASKED_FROM && !options.force {
             let (record, options) = (record.clone(), options.clone());
             let ask = move |library: &Arc<Library>| {
-                let place = place_for(library, &record.name, &options)?;
+                let place = place_for(library, &record, &options)?;
                 refuse_too_large(place.path(), &place.partial_path(&record.content), record.size)
             };
             self.library.blocking(ask).await?;
@@ -77,7 +77,7 @@ impl Downloader {
             let (record, options, stop) = (record.clone(), options.clone(), stop.clone());
             let (manifest, outboard) = (Arc::clone(&plan.manifest), plan.outboard.clone());
             let open = move |library: &Arc<Library>| {
-                let place = place_for(library, &record.name, &options)?;
+                let place = place_for(library, &record, &options)?;
                 open(library, &record, manifest, outboard, place, &stop)
             };
             self.library.blocking(open).await?

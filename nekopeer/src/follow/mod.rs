@@ -20,6 +20,7 @@ use self::hook::Told;
 use crate::{
     download::{DownloadError, DownloadOptions, Downloader},
     library::{Library, events::Event},
+    sets,
     storage::catalogue::{CatalogueError, Entry, PassedOver, Reader, Why},
     util::progress::Progress,
 };
@@ -118,11 +119,12 @@ impl Follower {
         if held.as_ref().is_some_and(|held| catalogue.is_own(held)) {
             return Err(DownloadError::Own(name.clone()));
         }
-        let wants_newer = library.wanted(name).is_some();
+        let is_away = held.as_ref().is_some_and(|held| !sets::is_in_place(library, held));
+        let wants_newer = library.wanted(name).is_some() || is_away;
         let Some(held) = held.filter(|_| !wants_newer) else {
             let progress = Arc::new(Progress::default());
             return Ok(match self.downloader.download(name, self.options.clone(), &progress).await {
-                Ok(done) if done.was_here && wants_newer => Step::Later,
+                Ok(done) if done.was_here && wants_newer && !is_away => Step::Later,
                 Ok(_) => Step::Again,
                 Err(DownloadError::AlreadyRunning(_)) => {
                     library.until_free(name).await;
@@ -157,7 +159,8 @@ impl Follower {
     async fn run(&self, hook: &Hook, held: &Entry, previous: Option<Version>) -> Result<(), DownloadError> {
         let record = &held.record;
         let (name, version) = (&record.name, record.version);
-        let about = Told { name, version, path: &held.path, previous };
+        let path = self.library.shown_path(held);
+        let about = Told { name, version, path: &path, previous };
         let Err(failure) = hook.run(about).await else {
             let accepted = Some((record.origin, version));
             return self.note(name, move |reader| reader.accepted = accepted).await;

@@ -42,6 +42,8 @@ pub(crate) struct FileJson<'a> {
     policy: String,
     /// `origin` or `copy`.
     role: &'static str,
+    /// Whether it is a folder, all of which is one version.
+    set: bool,
     /// In bytes.
     size: u64,
     version: u64,
@@ -127,6 +129,7 @@ impl<'a> From<&'a FileRow> for FileJson<'a> {
             path: path.0.to_string_lossy(),
             policy: record.mode.to_string(),
             role: role(file),
+            set: record.is_set,
             size: record.size,
             version: record.version.get(),
             detail: file.detail.as_deref().map(|detail| DetailJson::of(file, detail)),

@@ -17,7 +17,7 @@ use crate::{
 pub struct FileStatus {
     /// The version on disk.
     pub record: VerifiedRecord,
-    /// Its path.
+    /// Its path; of a set that of the folder.
     pub path: PathBuf,
     /// Whether this peer is its origin.
     pub own: bool,
@@ -68,9 +68,16 @@ impl Library {
             condition: damage.unwrap_or_else(|| self.confirmed(&entry)),
             newest: entry.newest.as_ref().map(|newest| newest.version),
             confirmed: self.confirmed_at(&entry.record),
+            path: self.shown_path(&entry),
             record: entry.record,
-            path: entry.path,
         }
+    }
+
+    /// Where the user finds what `entry` is: of a set the folder. Blocking.
+    pub(crate) fn shown_path(&self, entry: &Entry) -> PathBuf {
+        let of_set = || self.catalogue.place_of_trees(&entry.record.name).ok().flatten();
+        let folder = entry.record.policy.is_set().then(of_set).flatten();
+        folder.unwrap_or_else(|| entry.path.clone())
     }
 
     /// `entry`, or what has replaced it since it was read, and what is wrong with its file. A file that this peer is

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf, sync::Arc};
 
 use nekoproto::{FileName, NameError, policy::BadPolicy};
 
-use crate::{content::chunker::ChunkError, storage::catalogue::CatalogueError};
+use crate::{content::chunker::ChunkError, sets::SetError, storage::catalogue::CatalogueError};
 
 /// Why a path cannot be published.
 #[derive(Debug, thiserror::Error)]
@@ -61,4 +61,7 @@ pub enum PublishError {
     /// The catalogue cannot store it.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
+    /// The folder of a set cannot be published.
+    #[error(transparent)]
+    Set(#[from] SetError),
 }

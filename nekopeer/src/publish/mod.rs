@@ -30,14 +30,17 @@ use crate::{
     indexers::Indexers,
     library::Library,
     peers::Peers,
+    sets,
     util::{progress::Progress, tasks::finished},
 };
 
 /// How files are published.
 #[derive(Clone, Debug, Default)]
 pub struct PublishOptions {
-    /// The name of a single file; `None`: derived from its path.
+    /// The name of a single file, or of a set; `None`: derived from its path.
     pub name: Option<FileName>,
+    /// The path is a folder, all of which becomes one version of one name.
+    pub is_set: bool,
     /// What is said of the policy. The rest is that of the version before, or the peer's default.
     pub policy: PolicyChange,
 }
@@ -130,7 +133,9 @@ impl Publisher {
         options: PublishOptions,
         progress: &Arc<Progress>,
     ) -> Publishing {
-        self.publishing_what(What::Paths(paths, options.name), options.policy, progress)
+        let PublishOptions { name, is_set, policy } = options;
+        let what = if is_set { What::Set(paths, name) } else { What::Paths(paths, name) };
+        self.publishing_what(what, policy, progress)
     }
 
     /// The same, of files that were seen with these stamps. A file that has another by now counts as one that keeps
@@ -219,6 +224,10 @@ impl Publisher {
                 return Err(PublishError::NotRegistered(name));
             }
             library.forget([&name]);
+            library.blocking({
+                let name = name.clone();
+                move |library| sets::forget(library, &name)
+            }).await;
             indexers.withdraw(std::slice::from_ref(&name)).await;
             Ok(())
         });

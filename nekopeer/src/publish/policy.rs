@@ -34,12 +34,13 @@ impl PolicyChange {
     /// # Errors
     /// A term is zero or longer than a week.
     pub fn over(self, policy: Policy) -> Result<Policy, BadPolicy> {
-        Policy::new(
+        let changed = Policy::new(
             self.mode.unwrap_or(policy.mode()),
             self.lease_secs.unwrap_or(policy.lease_secs()),
             self.ttr_secs.unwrap_or(policy.ttr_secs()),
             self.serve_stale.unwrap_or(policy.serve_stale()),
-        )
+        )?;
+        Ok(changed.of_set(policy.is_set()))
     }
 }
 

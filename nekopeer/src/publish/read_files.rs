@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, OnceLock, mpsc},
 };
 
-use nekoproto::{FileName, Policy, VerifiedRecord};
+use nekoproto::{FileName, Policy, VerifiedRecord, policy::BadPolicy};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +15,7 @@ use super::{
     asking::{Asked, Asking, Patience},
     error::PublishError,
     listing::{Listed, NamedFile, list_files},
+    tree::Tree,
 };
 use crate::{
     content::{
@@ -22,6 +23,7 @@ use crate::{
         stamp::Stamp,
     },
     library::{Library, learn::Settling},
+    sets,
     storage::catalogue::{CatalogueError, Draft, Published},
     util::progress::Progress,
 };
@@ -38,6 +40,8 @@ const BATCHES_WAITING_MAX: usize = 1;
 pub(super) enum What {
     /// Files and folders, and the name of a single file.
     Paths(Vec<PathBuf>, Option<FileName>),
+    /// A folder that becomes a set, and its name.
+    Set(Vec<PathBuf>, Option<FileName>),
     /// Files that have to be as they were seen.
     Seen(Vec<(NamedFile, Stamp)>),
 }
@@ -69,6 +73,8 @@ struct Reader<'a> {
     policy: PolicyChange,
     /// Where the change says nothing, for a name that is not published yet.
     default: Policy,
+    /// The files are sets.
+    is_set: bool,
     /// The stamps of files that are to be published only if they still have them.
     expected: HashMap<FileName, Stamp>,
     progress: &'a Progress,
@@ -101,8 +107,15 @@ pub(super) fn read_and_store(
 ) -> Result<(), PublishError> {
     let mut outcome = PublishOutcome::default();
     let mut expected = HashMap::new();
+    let mut set = None;
     let files = match what {
         What::Paths(paths, name) => list_files(library, paths, name.as_ref(), &mut outcome)?,
+        What::Set(paths, name) => {
+            let (name, folder) = set.insert(Tree::of_set(library, &paths, name)?);
+            let file = sets::fold(library, name, folder, (progress, stop))?;
+            let size = std::fs::metadata(&file).map_or(0, |metadata| metadata.len());
+            vec![Listed::new(name.clone(), &file, size)]
+        }
         What::Seen(files) => {
             let listed = |(file, stamp): (NamedFile, Stamp)| {
                 expected.insert(file.name.clone(), stamp);
@@ -111,10 +124,11 @@ pub(super) fn read_and_store(
             files.into_iter().map(listed).collect()
         }
     };
-    progress.set_total(files.iter().map(|file| file.size).sum());
+    progress.set_total(progress.done() + files.iter().map(|file| file.size).sum::<u64>());
     each(Stored { outcome, newer: Vec::new(), settling: library.settle(Vec::new()) });
     let failure = OnceLock::new();
-    let reader = Reader { library, asking, policy, default, expected, progress, stop, failure };
+    let is_set = set.is_some();
+    let reader = Reader { library, asking, policy, default, is_set, expected, progress, stop, failure };
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::sync_channel(BATCHES_WAITING_MAX);
         let reader = &reader;
@@ -130,7 +144,14 @@ pub(super) fn read_and_store(
         let mut patience = Patience::default();
         for (batch, asked) in receiver {
             let known = asking.end(asked, &mut patience);
-            each(store(reader, batch, known));
+            let mut stored = store(reader, batch, known);
+            if let Some((name, folder)) = &set {
+                stored.outcome.failed.iter_mut().for_each(|(path, _)| path.clone_from(folder));
+                if let Err(error) = sets::note_published(library, name, folder) {
+                    stored.outcome.failed.push((folder.clone(), error.into()));
+                }
+            }
+            each(stored);
         }
     });
     Ok(())
@@ -206,7 +227,12 @@ impl Reader<'_> {
     fn policy_after(&self, known: &VerifiedRecord, policy: Policy) -> Policy {
         let catalogue = &self.library.catalogue;
         let is_lost = catalogue.get(&known.name).is_none_or(|entry| !catalogue.is_own(&entry));
-        if is_lost { self.policy.over(known.policy).unwrap_or(policy) } else { policy }
+        if is_lost { self.policy_over(known.policy).unwrap_or(policy) } else { policy }
+    }
+
+    /// `before` with what is said of it.
+    fn policy_over(&self, before: Policy) -> Result<Policy, BadPolicy> {
+        Ok(self.policy.over(before)?.of_set(self.is_set))
     }
 
     /// What the stamp alone proves about the file; otherwise the policy to publish it under.
@@ -222,7 +248,7 @@ impl Reader<'_> {
         let own = entry.as_ref().filter(|entry| catalogue.is_own(entry));
         let before = own.map_or(self.default, |own| own.record.policy);
         let is_published = own.is_some();
-        let policy = match self.policy.over(before) {
+        let policy = match self.policy_over(before) {
             Ok(policy) => policy,
             Err(error) => return Ok(Seen::Failed(error.into())),
         };

@@ -8,7 +8,7 @@ use std::{
 use nekoproto::{FileName, NameError, name::RESERVED_PREFIX};
 
 use super::error::PublishError;
-use crate::library::Library;
+use crate::{library::Library, sets::SetError};
 
 /// A file, or a folder with all that is below it.
 #[derive(Clone, Debug)]
@@ -73,6 +73,27 @@ impl Tree {
             }
         };
         Ok(Self { root, base, data_dir: library.data_dir.clone() })
+    }
+
+    /// The folder at the only one of `paths`, and the name of the set that it becomes. Blocking.
+    ///
+    /// # Errors
+    /// It cannot be published as requested.
+    pub(crate) fn of_set(
+        library: &Library,
+        paths: &[PathBuf],
+        name: Option<FileName>,
+    ) -> Result<(FileName, PathBuf), PublishError> {
+        let [path] = paths else {
+            return Err(SetError::NotAFolder(paths.iter().collect()).into());
+        };
+        let Self { root, base: Base::Folder(prefix), .. } = Self::of(library, path, None)? else {
+            return Err(SetError::NotAFolder(path.clone()).into());
+        };
+        let name = name.map_or_else(|| FileName::from_path(&prefix), Ok);
+        let name = name.and_then(|name| may_be_shared(library, name));
+        let name = name.map_err(|source| PublishError::Name { path: path.clone(), source })?;
+        Ok((name, root))
     }
 
     /// The path itself.

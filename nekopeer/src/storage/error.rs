@@ -61,6 +61,12 @@ pub enum StoreError {
         /// What is there.
         what: &'static str,
     },
+    /// Something that is no folder has the path of a set's folder. It is left as it is.
+    #[error("{0} is no folder, and a set is one: remove it, or choose another place with -o")]
+    NotAFolder(PathBuf),
+    /// The file system cannot exchange two folders at once.
+    #[error("the file system of {0} cannot exchange two folders at once, so it stays as it is: choose another place with -o")]
+    NoExchange(PathBuf),
     /// Another program removed the partial file, wrote into it, or put something else in its place, which is left as it
     /// is.
     #[error("{0} was removed, replaced or changed by another program meanwhile: run this again")]
@@ -84,6 +90,11 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The system failed with `source` at `path`.
+    pub(crate) fn at(path: &Path, source: io::Error) -> Self {
+        error_at(path)(source)
+    }
+
     /// The work at `path` was cancelled.
     pub(crate) fn stopped(path: &Path) -> Self {
         Self::Io { path: path.to_owned(), source: io::ErrorKind::Interrupted.into() }

@@ -10,6 +10,7 @@ pub(crate) mod partial;
 pub(crate) mod place;
 pub(crate) mod remembered;
 pub(crate) mod share_folder;
+pub(crate) mod tree;
 mod untouched;
 
 pub use self::error::StoreError;

@@ -138,7 +138,7 @@ fn compare_and_rename(
 }
 
 /// Whether the file system does not know the way of renaming that it was asked for.
-fn is_unknown(error: Errno) -> bool {
+pub(super) fn is_unknown(error: Errno) -> bool {
     [Errno::INVAL, Errno::NOSYS, Errno::OPNOTSUPP].contains(&error)
 }
 

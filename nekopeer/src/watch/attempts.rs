@@ -12,6 +12,7 @@ use crate::{
         events::Event,
         status::{Condition, on_disk},
     },
+    sets,
     state::outdated::Ended,
     storage::catalogue::{CatalogueError, Entry},
     util::progress::Progress,
@@ -45,8 +46,8 @@ impl Watch {
 
     async fn refetch_once(&self, name: &FileName) -> Result<Downloaded, DownloadError> {
         // A copy that was downloaded to another place stays there.
-        let path = self.library.catalogue.get(name).map(|entry| entry.path.clone());
-        let output = path.filter(|path| *path != self.library.share.root().join(name.as_path()));
+        let held = self.library.catalogue.get(name);
+        let output = held.and_then(|held| sets::output_of(&self.library, &held));
         let options = DownloadOptions { output, ..DownloadOptions::default() };
         self.downloader.download(name, options, &Arc::new(Progress::default())).await
     }
@@ -91,11 +92,14 @@ fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError>
     let is_removed = library.catalogue.remove_if(name, |entry| {
         let outdated = entry.filter(|entry| !library.catalogue.is_own(entry) && entry.newest.is_some());
         let Some(entry) = outdated else { return false };
-        let is_deleted = delete(entry);
+        let is_deleted = (!entry.record.policy.is_set() || sets::remove_folder(library, entry)) && delete(entry);
         dropped = if is_deleted { Dropped::Gone } else { Dropped::Changed };
         is_deleted
     });
-    is_removed.map(|_| dropped)
+    if is_removed? {
+        sets::forget(library, name);
+    }
+    Ok(dropped)
 }
 
 /// Deletes the file of `entry`, unless somebody changed it. If it is gone, an earlier attempt was interrupted.

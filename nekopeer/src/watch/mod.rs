@@ -17,6 +17,7 @@ use crate::{
     library::{Library, News, events::Event},
     peers::{ORIGINS_AT_ONCE, Peers},
     publish::Publisher,
+    sets,
     state::{
         copies::Due,
         freshness::OnStale,
@@ -69,6 +70,7 @@ impl Watch {
             if let Err(error) = self.library.blocking(|library| library.watch_all()).await {
                 tracing::error!(%error, "not all copies are watched");
             }
+            self.library.blocking(sets::settle).await;
             // Outdated copies that the last run did not handle.
             self.line_up(&mut outdated, self.library.outdated());
         }

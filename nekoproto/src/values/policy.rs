@@ -45,7 +45,7 @@ impl FromStr for Mode {
     }
 }
 
-/// The freshness policy of one file, set by its origin and part of the signed record.
+/// The policy of one file, set by its origin and part of the signed record: how fresh copies are, and whether it is a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "WirePolicy", into = "WirePolicy")]
 pub struct Policy {
@@ -53,6 +53,7 @@ pub struct Policy {
     lease_secs: u32,
     ttr_secs: u32,
     serve_stale: bool,
+    is_set: bool,
 }
 
 /// A lease or time to refresh that is zero or longer than a week.
@@ -71,7 +72,13 @@ impl Policy {
                 return Err(BadPolicy(secs));
             }
         }
-        Ok(Self { mode, lease_secs, ttr_secs, serve_stale })
+        Ok(Self { mode, lease_secs, ttr_secs, serve_stale, is_set: false })
+    }
+
+    /// The same terms, of a set or of a single file.
+    #[must_use]
+    pub const fn of_set(self, is_set: bool) -> Self {
+        Self { is_set, ..self }
     }
 
     /// How copies are kept coherent.
@@ -98,6 +105,12 @@ impl Policy {
         self.serve_stale
     }
 
+    /// Whether the file is a set: a folder in one file, which is unfolded where it is held.
+    #[must_use]
+    pub const fn is_set(&self) -> bool {
+        self.is_set
+    }
+
     /// How long a copy is fresh after the origin confirmed it: the lease under push, the TTR under pull, the
     /// shorter of the two under hybrid.
     #[must_use]
@@ -121,29 +134,48 @@ impl Default for Policy {
     /// Hybrid: invalidations are sent at once, and a copy without contact to its origin is no longer fresh
     /// after 60 seconds.
     fn default() -> Self {
-        Self { mode: Mode::Hybrid, lease_secs: 60, ttr_secs: 60, serve_stale: true }
+        Self { mode: Mode::Hybrid, lease_secs: 60, ttr_secs: 60, serve_stale: true, is_set: false }
     }
 }
+
+/// Flag of a policy under which copies are served past their bound. The byte of the flags was that of this one alone.
+const SERVE_STALE: u8 = 1;
+/// Flag of a set.
+const SET: u8 = 2;
 
 #[derive(Serialize, Deserialize)]
 struct WirePolicy {
     mode: Mode,
     lease_secs: u32,
     ttr_secs: u32,
-    serve_stale: bool,
+    flags: u8,
+}
+
+/// Bytes that are no policy.
+#[derive(Debug, thiserror::Error)]
+enum NotAPolicy {
+    #[error(transparent)]
+    Terms(#[from] BadPolicy),
+    #[error("unknown flags {0:#x}")]
+    Flags(u8),
 }
 
 impl TryFrom<WirePolicy> for Policy {
-    type Error = BadPolicy;
+    type Error = NotAPolicy;
 
-    fn try_from(wire: WirePolicy) -> Result<Self, BadPolicy> {
-        Self::new(wire.mode, wire.lease_secs, wire.ttr_secs, wire.serve_stale)
+    fn try_from(wire: WirePolicy) -> Result<Self, NotAPolicy> {
+        if wire.flags & !(SERVE_STALE | SET) != 0 {
+            return Err(NotAPolicy::Flags(wire.flags));
+        }
+        let policy = Self::new(wire.mode, wire.lease_secs, wire.ttr_secs, wire.flags & SERVE_STALE != 0)?;
+        Ok(policy.of_set(wire.flags & SET != 0))
     }
 }
 
 impl From<Policy> for WirePolicy {
-    fn from(Policy { mode, lease_secs, ttr_secs, serve_stale }: Policy) -> Self {
-        Self { mode, lease_secs, ttr_secs, serve_stale }
+    fn from(Policy { mode, lease_secs, ttr_secs, serve_stale, is_set }: Policy) -> Self {
+        let flags = u8::from(serve_stale) * SERVE_STALE + u8::from(is_set) * SET;
+        Self { mode, lease_secs, ttr_secs, flags }
     }
 }
 
@@ -155,10 +187,24 @@ mod tests {
     fn endless_or_empty_terms_are_refused_also_when_decoded() {
         for (lease, ttr) in [(0, 1), (1, 0), (u32::MAX, 1), (1, POLICY_SECS_MAX + 1)] {
             assert!(Policy::new(Mode::Push, lease, ttr, true).is_err());
-            let wire = WirePolicy { mode: Mode::Push, lease_secs: lease, ttr_secs: ttr, serve_stale: true };
+            let wire = WirePolicy { mode: Mode::Push, lease_secs: lease, ttr_secs: ttr, flags: SERVE_STALE };
             let encoded = crate::codec::encode(&wire).unwrap();
             assert!(crate::codec::decode::<Policy>(&encoded).is_err());
         }
+    }
+
+    #[test]
+    fn flags_take_the_byte_that_a_truth_value_had_and_unknown_ones_are_refused() {
+        let before = |serve_stale: bool| crate::codec::encode(&(Mode::Pull, 5u32, 7u32, serve_stale)).unwrap();
+        for serve_stale in [false, true] {
+            let policy = Policy::new(Mode::Pull, 5, 7, serve_stale).unwrap();
+            assert_eq!(crate::codec::encode(&policy).unwrap(), before(serve_stale));
+            let set = crate::codec::encode(&policy.of_set(true)).unwrap();
+            assert_eq!(crate::codec::decode::<Policy>(&set).unwrap(), policy.of_set(true));
+        }
+        let mut unknown = before(true);
+        *unknown.last_mut().unwrap() = 4;
+        assert!(crate::codec::decode::<Policy>(&unknown).is_err());
     }
 
     #[test]

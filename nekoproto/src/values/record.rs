@@ -37,7 +37,7 @@ pub struct Record {
     pub content: ContentHash,
     /// BLAKE3 of the encoded list of its chunks.
     pub manifest: ManifestHash,
-    /// How fresh copies must be.
+    /// How fresh copies must be, and whether it is a set.
     pub policy: Policy,
     /// When the origin published these bytes, in milliseconds since 1970 by its own clock; 0 if it does not say. Shown
     /// and filtered by, never compared to decide which version is newer.
@@ -66,6 +66,7 @@ impl Record {
         let key = |record: &Self| {
             let policy = record.policy;
             let terms = (policy.lease_secs(), policy.ttr_secs(), policy.serve_stale(), policy.mode() as u8);
+            let terms = (terms, policy.is_set());
             (*record.content.as_bytes(), *record.manifest.as_bytes(), terms, record.size)
         };
         key(self) > key(other)

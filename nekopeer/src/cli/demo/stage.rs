@@ -100,7 +100,7 @@ impl Actor {
 
     pub(super) async fn publish(&self, path: &str, policy: Option<Policy>) -> anyhow::Result<PublishOutcome> {
         let options =
-            PublishOptions { name: None, policy: policy.map(PolicyChange::from).unwrap_or_default() };
+            PublishOptions { policy: policy.map(PolicyChange::from).unwrap_or_default(), ..PublishOptions::default() };
         Ok(self.peer.publish(vec![self.file(path)], options, &std::sync::Arc::default()).await?)
     }
 

@@ -77,7 +77,10 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
     cells.add(file.record.name.as_str());
     cells.add(file.record.version);
     cells.add(size(file.record.size));
-    cells.add(role(file));
+    match file.record.is_set {
+        true => cells.add(format_args!("{}, set", role(file))),
+        false => cells.add(role(file)),
+    }
     cells.add(file.record.mode);
     cells.add(file.condition);
     match (file.newest, file.condition) {

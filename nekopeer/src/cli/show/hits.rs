@@ -106,6 +106,7 @@ mod tests {
             size: 1,
             content: ContentHash::from_bytes([1; 32]),
             mode: Mode::Hybrid,
+            is_set: false,
             published_ms: 0,
         };
         let holder = |n| Holder::new(node(n), ([127, 0, 0, 1], 1).into());

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use nekoproto::{FileName, VerifiedRecord};
+use nekoproto::{Record, VerifiedRecord};
 use tokio_util::sync::CancellationToken;
 
 use super::look_alikes::refuse_look_alike;
@@ -10,6 +10,7 @@ use crate::{
     content::{stamp::Stamp, whole::hash_of},
     download::{DownloadOptions, Downloader, error::DownloadError},
     library::Library,
+    sets,
     storage::{StoreError, place::Place},
 };
 
@@ -44,15 +45,17 @@ impl Downloader {
     }
 }
 
-/// The place of `name`: as the options say, otherwise in the share folder. Blocking.
+/// The place of the file of `record`: as the options say, otherwise in the share folder; of a set in the data folder.
+/// Blocking.
 pub(crate) fn place_for(
     library: &Library,
-    name: &FileName,
+    record: &Record,
     options: &DownloadOptions,
 ) -> Result<Place, StoreError> {
     let place = match &options.output {
+        _ if record.policy.is_set() => return sets::place_of_file(library, &record.name),
         Some(path) => Place::anywhere(path),
-        None => library.share.place(name),
+        None => library.share.place(&record.name),
     };
     place?.outside(&library.data_dir)
 }
@@ -65,14 +68,17 @@ pub(crate) fn destination(
     stop: &CancellationToken,
 ) -> Result<Destination, DownloadError> {
     library.settle_placing(&record.name)?;
-    let place = place_for(library, &record.name, options)?;
+    if record.policy.is_set() {
+        sets::check_place(library, &record.name, options.output.as_deref(), options.force)?;
+    }
+    let place = place_for(library, record, options)?;
     let stamp = place.stamp()?;
     let known = library.catalogue.get(&record.name).filter(|entry| entry.path == place.path());
     let unchanged = known.as_ref().filter(|entry| Some(entry.stamp) == stamp);
     match unchanged {
         Some(entry) if entry.record == *record => Ok(Destination::UpToDate(place.path().to_owned())),
         Some(_) => Ok(Destination::Replaceable(stamp)), // an unchanged older copy
-        None if options.force || stamp.is_none() => Ok(Destination::Replaceable(stamp)),
+        None if options.force || stamp.is_none() || record.policy.is_set() => Ok(Destination::Replaceable(stamp)),
         None => {
             // Its time or its mode may have changed and its bytes not.
             let known = known.iter().map(|entry| &entry.record).chain([record]);

@@ -217,6 +217,7 @@ impl Downloads {
         let (mut small, mut large) = (Vec::new(), Vec::new());
         for (target, found, keeps) in looked {
             match found {
+                Ok(_) if target.record.policy.is_set() => large.push((target, None)),
                 Ok(Destination::UpToDate(path)) => {
                     self.progress.add_kept(target.record.size);
                     let record = target.record;
@@ -308,6 +309,11 @@ impl Downloads {
         let name = target.record.name.clone();
         let part = self.progress.part(&name);
         part.progress.set_total(target.record.size);
+        if target.record.policy.is_set() {
+            let downloading =
+                self.downloader.download_found(&stop, target, &self.options, (&part.progress, self.began));
+            return unless_ended(&self.downloader.library, &name, &stop, downloading).await;
+        }
         let obtaining =
             self.downloader.obtain_anywhere(target, replaceable, &self.options, &part.progress, &stop);
         let (entry, report) = unless_ended(&self.downloader.library, &name, &stop, obtaining).await?;

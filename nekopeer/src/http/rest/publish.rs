@@ -40,9 +40,12 @@ pub(super) struct Publish {
     /// Files and folders of this machine; relative ones are in the share folder.
     #[schema(value_type = Vec<LocalName>, min_items = 1)]
     paths: Vec<String>,
-    /// The name of a single file.
+    /// The name of a single file, or of a set.
     #[schema(value_type = Option<Name>)]
     name: Option<FileName>,
+    /// The only path is a folder: all of it becomes one version of one name.
+    #[serde(default)]
+    set: bool,
     #[serde(default)]
     policy: Policy,
 }
@@ -109,7 +112,7 @@ pub(super) struct WithdrawnJson {
 pub(super) async fn publish(
     _: Authorized,
     State(inside): State<Arc<Inside>>,
-    Json(Publish { paths, name, policy }): Json<Publish>,
+    Json(Publish { paths, name, set, policy }): Json<Publish>,
 ) -> Result<Response, Problem> {
     if paths.is_empty() || paths.iter().any(String::is_empty) {
         return Err(Problem::bad_request("say which files: \"paths\" has at least one, and none is empty"));
@@ -119,7 +122,7 @@ pub(super) async fn publish(
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", detail));
     }
     let paths = paths.into_iter().map(|path| inside.host.peer.dir().join(path).into()).collect();
-    let command = Command::Publish { paths, name, policy: policy.change()? };
+    let command = Command::Publish { paths, name, is_set: set, policy: policy.change()? };
     answered(inside.carry_out(command, no_input())?).await
 }
 

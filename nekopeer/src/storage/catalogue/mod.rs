@@ -27,6 +27,7 @@ mod restore;
 mod salvage;
 mod schema;
 mod tables;
+mod trees;
 mod untold;
 mod write;
 
@@ -50,6 +51,7 @@ pub(crate) use self::{
     restore::Restored,
     salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},
+    trees::{Tree, TreeFile, Trees},
 };
 
 /// Name of the database's file in the data folder.

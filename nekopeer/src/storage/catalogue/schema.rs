@@ -49,6 +49,9 @@ pub(super) const READERS: Definition<&str, &[u8]> = Definition::new("readers");
 /// `CHOSEN`.
 pub(super) const KEPT: Definition<(&str, u64), (Placed, &[u8])> = Definition::new("kept");
 
+/// Name -> path of the folder of a set, and what is there. Missing as `CHOSEN`.
+pub(super) const TREES: Definition<&str, (&[u8], &[u8])> = Definition::new("trees");
+
 /// The first half of `hash`.
 pub(super) fn half(hash: &[u8; 32]) -> &HalfHash {
     hash.first_chunk().unwrap_or(&[0; 16]) // 16 of 32 are there

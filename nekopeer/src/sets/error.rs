@@ -1,0 +1,96 @@
+//! Why a folder cannot be a set, or a set not unfolded.
+
+use std::{io, path::PathBuf};
+
+use nekoproto::{FileName, NameError};
+
+use super::index::SET_FILES_MAX;
+use crate::storage::{StoreError, catalogue::CatalogueError};
+
+/// What is wrong with the files of a set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadSet {
+    /// There are none.
+    #[error("there are no files in it")]
+    Empty,
+    /// There are too many.
+    #[error("it has {0} files, and a set has at most {SET_FILES_MAX}: share parts of it as sets of their own")]
+    TooManyFiles(usize),
+    /// Their paths take too much room.
+    #[error("the paths of its files are too long together: share parts of it as sets of their own")]
+    LongIndex,
+    /// A path occurs twice, or is a folder of another.
+    #[error("{0} is in it twice, or in a folder that is a file of it")]
+    NoTree(FileName),
+    /// Nothing at the end of the bytes says which files there are.
+    #[error("it has no list of its files, or not a valid one")]
+    NoIndex,
+    /// The sizes of the files are not those of the bytes.
+    #[error("its files have other sizes than its list says")]
+    OtherSize,
+    /// The bytes of a file are others than its list says.
+    #[error("{0} has other bytes than its list says")]
+    OtherBytes(FileName),
+}
+
+/// Why a folder cannot be a set, or a set not unfolded. What is in the folder's place is as before.
+#[derive(Debug, thiserror::Error)]
+pub enum SetError {
+    /// The path is no folder.
+    #[error("{0} is no folder: a set is one, share a file without --set")]
+    NotAFolder(PathBuf),
+    /// Something in the folder is neither a file nor a folder, or a link that leads nowhere or out of it.
+    #[error("{path} is {what}: a set has files only, move it away")]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The path of a file cannot be that of a set's file.
+    #[error("{path} cannot be in a set: {source}; rename it")]
+    Name {
+        /// The path.
+        path: PathBuf,
+        /// The rule that it breaks.
+        source: NameError,
+    },
+    /// Something in the folder cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Unreadable {
+        /// The path.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Files changed while they were read, again and again.
+    #[error("{0} keeps changing: share the folder when nothing is writing there")]
+    KeepsChanging(PathBuf),
+    /// The set's own file cannot be written.
+    #[error("the set cannot be stored in the data folder: {0}")]
+    Write(io::Error),
+    /// The set's own file cannot be read.
+    #[error("the set's file in the data folder cannot be read: {0}")]
+    Read(io::Error),
+    /// The set's own file is not what was verified.
+    #[error("the set's file in the data folder was changed or is missing: get {0} again")]
+    Damaged(FileName),
+    /// What is published under the name is no tree of files.
+    #[error("it is no valid set: {0}")]
+    Bad(#[from] BadSet),
+    /// The folder in its place has something that is not of the version there.
+    #[error("{0} was changed or put there by another program: move it away, or replace the folder with --force")]
+    Changed(PathBuf),
+    /// There is a folder in its place that is none of this peer's.
+    #[error("{0} exists and is not a set from here: move it away, or replace it with --force")]
+    Exists(PathBuf),
+    /// The peer stops.
+    #[error("the peer is stopping")]
+    Stopped,
+    /// The place cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The catalogue failed.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+}

@@ -1,0 +1,166 @@
+//! [`Index`]: which files a set has. It stands at the end of the set's one file, behind their bytes.
+//!
+//! A set is the bytes of its files, in the order of their paths, then the encoded index, its length (8 bytes, little-endian),
+//! then [`MAGIC`]. The record's hash covers all of it; so one signature speaks for the tree.
+
+use std::{fs::File, io::Write, os::unix::fs::FileExt as _};
+
+use nekoproto::{ContentHash, FileName, codec};
+use serde::{Deserialize, Serialize};
+
+use super::error::{BadSet, SetError};
+
+/// The last bytes of each set.
+const MAGIC: &[u8; 8] = b"nekoset1";
+/// Bytes behind the index.
+const TAIL_BYTES: u64 = 16;
+/// Files of a set at most.
+pub(crate) const SET_FILES_MAX: usize = 100_000;
+/// Bytes of an encoded index at most.
+const INDEX_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// One file of a set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    /// Its path below the folder.
+    pub(crate) path: FileName,
+    /// Its length in bytes.
+    pub(crate) size: u64,
+    pub(crate) is_executable: bool,
+    pub(crate) content: ContentHash,
+}
+
+/// The files of a set, by path: each path once, and none that is a folder of another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Index(Vec<Member>);
+
+impl Index {
+    /// The index of these files, which need not be in order.
+    ///
+    /// # Errors
+    /// They are no tree, or too many.
+    pub(super) fn new(mut members: Vec<Member>) -> Result<Self, BadSet> {
+        members.sort_unstable_by(|a, b| a.path.as_path().cmp(b.path.as_path()));
+        Self::checked(members)
+    }
+
+    fn checked(members: Vec<Member>) -> Result<Self, BadSet> {
+        if members.is_empty() {
+            return Err(BadSet::Empty);
+        }
+        if members.len() > SET_FILES_MAX {
+            return Err(BadSet::TooManyFiles(members.len()));
+        }
+        // By components a folder stands right before what is in it.
+        for pair in members.windows(2) {
+            let (path, next) = (pair[0].path.as_path(), pair[1].path.as_path());
+            if path >= next || next.starts_with(path) {
+                return Err(BadSet::NoTree(pair[1].path.clone()));
+            }
+        }
+        Ok(Self(members))
+    }
+
+    /// Digits of its hash, which stand for all bytes of the set.
+    ///
+    /// # Errors
+    /// The index is too long.
+    pub(super) fn digits(&self) -> Result<String, BadSet> {
+        let mut hasher = blake3::Hasher::new();
+        codec::encode_into(&mut hasher, &self.0, INDEX_BYTES_MAX).map_err(|_| BadSet::LongIndex)?;
+        Ok(hasher.finalize().to_hex()[..super::DIGITS].to_owned())
+    }
+
+    /// The files, by path.
+    pub(crate) fn members(&self) -> &[Member] {
+        &self.0
+    }
+
+    /// Writes what stands behind the bytes of the files.
+    ///
+    /// # Errors
+    /// The index is too long, or `out` failed.
+    pub(super) fn write(&self, out: &mut impl Write) -> Result<(), SetError> {
+        let mut encoded = Vec::new();
+        codec::encode_into(&mut encoded, &self.0, INDEX_BYTES_MAX).map_err(|_| BadSet::LongIndex)?;
+        let len = (encoded.len() as u64).to_le_bytes();
+        [&encoded[..], &len, MAGIC].iter().try_for_each(|part| out.write_all(part)).map_err(SetError::Write)
+    }
+
+    /// The index of the set in `file`, which has `size` bytes. Blocking.
+    ///
+    /// # Errors
+    /// The file is no set, or cannot be read.
+    pub(super) fn read(file: &File, size: u64) -> Result<Self, SetError> {
+        let mut tail = [0; TAIL_BYTES as usize];
+        let end = size.checked_sub(TAIL_BYTES).ok_or(BadSet::NoIndex)?;
+        file.read_exact_at(&mut tail, end).map_err(SetError::Read)?;
+        let (len, magic) = tail.split_at(size_of::<u64>());
+        let len = len.try_into().map_or(u64::MAX, u64::from_le_bytes);
+        let start = end.checked_sub(len).filter(|_| magic == MAGIC && len <= INDEX_BYTES_MAX);
+        let start = start.ok_or(BadSet::NoIndex)?;
+        let mut encoded = vec![0; usize::try_from(len).unwrap_or(0)]; // within its limit
+        file.read_exact_at(&mut encoded, start).map_err(SetError::Read)?;
+        let index = Self::checked(codec::decode(&encoded).map_err(|_| BadSet::NoIndex)?)?;
+        let sum = index.0.iter().try_fold(0u64, |sum, member| sum.checked_add(member.size));
+        if sum == Some(start) { Ok(index) } else { Err(BadSet::OtherSize.into()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek as _;
+
+    use super::*;
+
+    fn member(path: &str, size: u64) -> Member {
+        let (path, content) = (FileName::new(path).unwrap(), ContentHash::from_bytes([0; 32]));
+        Member { path, size, is_executable: false, content }
+    }
+
+    fn file(bytes: &[u8]) -> (File, u64) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file.rewind().unwrap();
+        (file, bytes.len() as u64)
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_every_cut_or_changed_length_is_refused() {
+        let index = Index::new(vec![member("b/c", 2), member("a", 1)]).unwrap();
+        let mut bytes = b"aCC".to_vec();
+        index.write(&mut bytes).unwrap();
+        let (whole, size) = file(&bytes);
+        assert_eq!(Index::read(&whole, size).unwrap(), index);
+        for cut in 0..bytes.len() {
+            let (cut, size) = file(&bytes[..cut]);
+            assert!(Index::read(&cut, size).is_err(), "{size}");
+        }
+        let (longer, size) = file(&[&b"x"[..], &bytes].concat());
+        assert!(matches!(Index::read(&longer, size), Err(SetError::Bad(BadSet::OtherSize))));
+    }
+
+    #[test]
+    fn paths_are_a_tree_also_when_decoded() {
+        for paths in [&["a", "a"][..], &["a", "a-b", "a/b"], &["b/c/d", "b/c"]] {
+            let members: Vec<Member> = paths.iter().map(|path| member(path, 0)).collect();
+            assert!(Index::new(members.clone()).is_err(), "{paths:?}");
+            let mut bytes = Vec::new();
+            Index(members).write(&mut bytes).unwrap();
+            let (file, size) = file(&bytes);
+            assert!(matches!(Index::read(&file, size), Err(SetError::Bad(BadSet::NoTree(_)))), "{paths:?}");
+        }
+        assert!(matches!(Index::new(Vec::new()), Err(BadSet::Empty)));
+        assert!(Index::new(vec![member("a/b", 0), member("a-b", 0), member("a.c", 0)]).is_ok());
+    }
+
+    #[test]
+    fn a_path_that_leaves_the_folder_does_not_decode() {
+        let hostile = [("../outside", 0u64, false, [0u8; 32])];
+        let mut bytes = codec::encode(&hostile.to_vec()).unwrap();
+        let len = (bytes.len() as u64).to_le_bytes();
+        bytes.extend([&len[..], MAGIC].concat());
+        let (file, size) = file(&bytes);
+        assert!(matches!(Index::read(&file, size), Err(SetError::Bad(BadSet::NoIndex))));
+    }
+}

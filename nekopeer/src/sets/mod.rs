@@ -1,0 +1,236 @@
+//! Sets: folders that are published as one version each.
+//!
+//! A set is one file in the data folder, published, moved, kept and checked as any other; [`index`] says what is in it. Where
+//! it is held, its files are also in a folder in its place, which changes to the next version at once: the new folder is
+//! made beside and exchanged with the old one, which stays elsewhere for a while, for whoever has it open.
+
+mod error;
+mod fold;
+mod index;
+mod stage;
+mod standing;
+mod unfold;
+
+use std::{
+    fs,
+    io::{self, BufWriter, IntoInnerError},
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread::sleep,
+    time::Duration,
+};
+
+use nekoproto::{FileName, private_folder};
+use tempfile::NamedTempFile;
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    index::Index,
+    stage::{OLD_KEPT, Stage, remove_stages},
+    standing::{Standing, standing, unchanged},
+};
+pub use self::error::{BadSet, SetError};
+pub(crate) use self::standing::{check_place, remove_folder};
+use crate::{
+    content::stamp::{Looker, Stamp, open_file},
+    library::Library,
+    storage::{
+        StoreError,
+        catalogue::{Entry, Tree, Trees},
+        place::Place,
+        tree::FolderId,
+    },
+    util::progress::Progress,
+};
+
+/// Folder of the sets' own files in the data folder.
+const FILES: &str = "sets";
+/// Attempts at a folder that changes while it is read, and the pause before the next.
+const TRIES: u32 = 5;
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// Digits of a hash in the name of a file.
+const DIGITS: usize = 32;
+
+/// What [`FILES`] and [`STAGES`] know `name` by.
+fn digits(name: &FileName) -> String {
+    blake3::hash(name.as_str().as_bytes()).to_hex()[..DIGITS].to_owned()
+}
+
+fn files(library: &Library) -> Result<PathBuf, StoreError> {
+    let folder = library.data_dir.join(FILES);
+    private_folder(&folder).map_err(|error| StoreError::at(&folder, io::Error::other(error)))?;
+    Ok(folder)
+}
+
+/// The place of the one file of a set that is held. Blocking.
+///
+/// # Errors
+/// The data folder cannot be used.
+pub(crate) fn place_of_file(library: &Library, name: &FileName) -> Result<Place, StoreError> {
+    Place::anywhere(&files(library)?.join(digits(name)))
+}
+
+/// Makes the one file of a set of `folder`, to be published as `name`; returns its path. The one that is published stays.
+/// Blocking.
+///
+/// # Errors
+/// The folder cannot be a set, or the disk failed.
+pub(crate) fn fold(
+    library: &Library,
+    name: &FileName,
+    folder: &Path,
+    (progress, stop): (&Progress, &CancellationToken),
+) -> Result<PathBuf, SetError> {
+    let files = files(library)?;
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            sleep(RETRY_AFTER);
+        }
+        let mut out = BufWriter::new(NamedTempFile::new_in(&files).map_err(SetError::Write)?);
+        let Some(index) = fold::fold(folder, &library.data_dir, &mut out, (progress, stop))? else { continue };
+        // The index has the hash of each file: what has the same is the same.
+        let path = files.join(format!("{}-{}", digits(name), index.digits()?));
+        let is_there = |entry: &Arc<Entry>| entry.path == path && Looker::default().stamp(&path).ok() == Some(entry.stamp);
+        if library.catalogue.entry(name)?.as_ref().is_none_or(|entry| !is_there(entry)) {
+            let file = out.into_inner().map_err(IntoInnerError::into_error).map_err(SetError::Write)?;
+            file.as_file().sync_all().map_err(SetError::Write)?;
+            file.persist(&path).map_err(|error| SetError::Write(error.error))?;
+        }
+        return Ok(path);
+    }
+    Err(SetError::KeepsChanging(folder.to_owned()))
+}
+
+/// Notes that what is published as `name` is `folder`, and removes the files of its other versions. Blocking.
+///
+/// # Errors
+/// The catalogue failed.
+pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) -> Result<(), SetError> {
+    let own = library.catalogue.entry(name)?.filter(|entry| library.catalogue.is_own(entry));
+    let Some(own) = own.filter(|own| own.record.policy.is_set()) else { return Ok(()) };
+    library.catalogue.set_trees(name, Some(&Trees::at(folder.to_owned(), Vec::new())))?;
+    remove_files(library, name, Some(&own.path));
+    Ok(())
+}
+
+/// What was published or held as `name` is not any more: removes its file. The folder stays. Blocking.
+pub(crate) fn forget(library: &Library, name: &FileName) {
+    remove_files(library, name, None);
+    remove_stages(library, name);
+    if let Err(error) = library.catalogue.set_trees(name, None) {
+        tracing::warn!(%name, %error, "it stays noted where a set was unfolded"); // until the name is a set again
+    }
+}
+
+fn remove_files(library: &Library, name: &FileName, but: Option<&Path>) {
+    let (prefix, folder) = (digits(name), library.data_dir.join(FILES));
+    for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_its = file.file_name().as_encoded_bytes().starts_with(prefix.as_bytes());
+        if is_its && Some(file.path().as_path()) != but {
+            drop(fs::remove_file(file.path())); // or the next time
+        }
+    }
+}
+
+/// Brings the folder of the set `name` to the version that is held, which may be there already; returns its path. The name
+/// has to be reserved.
+///
+/// # Errors
+/// The folder is as before.
+///
+/// # Cancel safety
+/// Safe: once started it runs to its end.
+pub(crate) async fn bring_to_place(
+    library: &Arc<Library>,
+    name: &FileName,
+    output: Option<PathBuf>,
+    (force, stop): (bool, &CancellationToken),
+) -> Result<PathBuf, SetError> {
+    let (name, stop) = (name.clone(), stop.clone());
+    let unfold = move |library: &Arc<Library>| unfold(library, &name, output.as_deref(), (force, &stop));
+    let (path, stage) = library.blocking(unfold).await?;
+    if let Some(stage) = stage {
+        let owner = Arc::clone(library);
+        library.tasks.spawn_until_stop(async move {
+            tokio::time::sleep(OLD_KEPT).await;
+            owner.blocking(move |_| stage.sweep()).await;
+        });
+    }
+    Ok(path)
+}
+
+/// As [`bring_to_place`]; returns where replaced folders are left. Blocking.
+fn unfold(
+    library: &Library,
+    name: &FileName,
+    output: Option<&Path>,
+    (force, stop): (bool, &CancellationToken),
+) -> Result<(PathBuf, Option<Stage>), SetError> {
+    let damaged = || SetError::Damaged(name.clone());
+    let entry = library.catalogue.entry(name)?.ok_or_else(damaged)?;
+    let Standing { place, there, tree } = standing(library, name, output, force)?;
+    let path = place.path().to_owned();
+    if let Some(tree) = tree.as_ref().filter(|tree| tree.content == entry.record.content)
+        && (!force || unchanged(&path, tree, stop).is_ok())
+    {
+        return Ok((path, None));
+    }
+    let file = open_file(&entry.path).map_err(|_| damaged())?;
+    if Stamp::of(&file.metadata().map_err(SetError::Read)?) != entry.stamp {
+        return Err(damaged());
+    }
+    let index = Index::read(&file, entry.record.size)?;
+    let stage = Stage::of(library, name, &place);
+    let new = stage.new_folder()?;
+    let put = || {
+        let before = tree.as_ref().map(|tree| (path.as_path(), tree));
+        let files = unfold::unfold((&file, &index), &new, before, stop)?;
+        let made = Tree { content: entry.record.content, folder: FolderId::of(&new)?, files };
+        // Noted before it is there, so that it is known whose it is whenever the process ends.
+        let trees = Trees::at(path.clone(), tree.iter().cloned().chain([made]).collect());
+        library.catalogue.set_trees(name, Some(&trees))?;
+        Ok(place.put_folder(&new, there)?)
+    };
+    let put = put();
+    stage.end(put.is_ok() && there.is_some());
+    put.map(|()| (path, Some(stage)))
+}
+
+/// Brings each set that is held to its place, if a process ended before that, and removes what such a process left.
+/// Blocking.
+pub(crate) fn settle(library: &Arc<Library>) {
+    let temporary = fs::read_dir(library.data_dir.join(FILES)).into_iter().flatten().flatten();
+    for file in temporary.filter(|file| file.file_name().as_encoded_bytes().starts_with(b".tmp")) {
+        drop(fs::remove_file(file.path()));
+    }
+    let names = library.catalogue.sets().unwrap_or_else(|error| {
+        tracing::error!(%error, "sets are not brought to their places");
+        Vec::new()
+    });
+    for name in names {
+        let Some(_reserved) = library.reserve(&name, &Arc::default()) else { continue };
+        let Some(held) = library.catalogue.get(&name).filter(|held| !is_in_place(library, held)) else { continue };
+        let (output, stop) = (output_of(library, &held), &library.tasks.stop);
+        if let Err(error) = unfold(library, &name, output.as_deref(), (false, stop)) {
+            tracing::warn!(%name, %error, "the folder of a set is not the version that is held");
+        }
+    }
+}
+
+/// Whether `held` is in its place: of a copy of a set the folder is of its version. Blocking.
+pub(crate) fn is_in_place(library: &Library, held: &Entry) -> bool {
+    if !held.record.policy.is_set() || library.catalogue.is_own(held) {
+        return true;
+    }
+    let Ok(Some(trees)) = library.catalogue.trees(&held.record.name) else { return false };
+    let tree = FolderId::of(trees.path()).ok().and_then(|there| trees.of(there));
+    tree.is_some_and(|tree| tree.content == held.record.content)
+}
+
+/// Where a copy is to be downloaded to so that it stays where it is; `None`: to its place in the share folder. Blocking.
+pub(crate) fn output_of(library: &Library, entry: &Entry) -> Option<PathBuf> {
+    Some(library.shown_path(entry)).filter(|path| *path != library.share.root().join(entry.record.name.as_path()))
+}
+
+#[cfg(test)]
+mod tests;

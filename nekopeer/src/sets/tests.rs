@@ -1,0 +1,321 @@
+//! Sets from folder to folder: what is published is what is seen, whole, whatever happens between.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use nekoproto::{FileName, Identity, Policy, Record, Version};
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    content::{chunker::chunk_file, stamp::now_ns},
+    library::Opened,
+    storage::{
+        catalogue::{Catalogue, Copy},
+        lock::DataLock,
+        share_folder::ShareFolder,
+    },
+};
+
+const SET: &str = "model";
+
+fn name() -> FileName {
+    FileName::new(SET).unwrap()
+}
+
+fn library(folder: &Path) -> Arc<Library> {
+    let share = ShareFolder::open(folder).unwrap();
+    let data_dir = folder.join(".neko");
+    let lock = DataLock::take(&data_dir).unwrap();
+    let identity = Identity::from_seed(&[9; 32]);
+    let catalogue = Catalogue::open(&data_dir, identity.clone()).unwrap();
+    Library::new(Opened { share, data_dir, catalogue, lock }, identity.id(), false, 0, None).0
+}
+
+/// A folder of an origin, and the folder of a reader.
+struct Two {
+    origin: TempDir,
+    reader: TempDir,
+    library: Arc<Library>,
+    version: u64,
+}
+
+impl Two {
+    fn new() -> Self {
+        let (origin, reader) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let library = library(reader.path());
+        Self { origin, reader, library, version: 0 }
+    }
+
+    fn write(&self, path: &str, bytes: &str) {
+        let path = self.origin.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    /// Has the reader hold the folder of the origin as the next version; it is not in its place yet.
+    fn hold(&mut self) {
+        let mut bytes = Vec::new();
+        let without = Path::new("/nowhere");
+        let quiet = (&Progress::default(), &CancellationToken::new());
+        let index = fold::fold(&self.origin.path().canonicalize().unwrap(), without, &mut bytes, quiet).unwrap();
+        assert!(index.is_some(), "nothing changes meanwhile");
+        self.hold_bytes(&bytes);
+    }
+
+    fn hold_bytes(&mut self, bytes: &[u8]) {
+        self.version += 1;
+        let path = place_of_file(&self.library, &name()).unwrap().path().to_owned();
+        drop(fs::remove_file(&path));
+        fs::write(&path, bytes).unwrap();
+        let chunked = chunk_file(&path, None, &Default::default(), &Default::default()).unwrap();
+        let origin = Identity::from_seed(&[1; 32]);
+        let record = Record {
+            origin: origin.id(),
+            name: name(),
+            version: Version::new(self.version).unwrap(),
+            size: bytes.len() as u64,
+            content: chunked.content,
+            manifest: chunked.manifest_hash,
+            policy: Policy::default().of_set(true),
+            published_ms: 0,
+        };
+        let (record, stamp) = (record.sign(&origin).unwrap(), chunked.stamp);
+        let entry = Entry { record, path, stamp, hashed_at_ns: now_ns(), newest: None, origin_addr: None };
+        let copy = Copy { entry, manifest: chunked.manifest, outboard: chunked.outboard };
+        self.library.catalogue.put_copy(copy).unwrap();
+    }
+
+    fn unfold(&self, force: bool) -> Result<PathBuf, SetError> {
+        unfold(&self.library, &name(), None, (force, &CancellationToken::new())).map(|(path, _)| path)
+    }
+
+    fn place(&self) -> PathBuf {
+        self.library.share.root().join(SET)
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.place().join(path)).unwrap()
+    }
+
+    /// Every file below the place, with its bytes.
+    fn seen(&self) -> BTreeMap<String, String> {
+        let files = walkdir::WalkDir::new(self.place()).into_iter().map(Result::unwrap);
+        let files = files.filter(|entry| entry.file_type().is_file());
+        let relative = |path: &Path| path.strip_prefix(self.place()).unwrap().to_str().unwrap().to_owned();
+        files.map(|entry| (relative(entry.path()), fs::read_to_string(entry.path()).unwrap())).collect()
+    }
+}
+
+fn tree(files: &[(&str, &str)]) -> BTreeMap<String, String> {
+    files.iter().map(|(path, bytes)| ((*path).to_owned(), (*bytes).to_owned())).collect()
+}
+
+#[test]
+fn folder_arrives_as_it_was_and_what_stays_the_same_is_on_disk_once() {
+    let mut two = Two::new();
+    two.write("a/b/weights", "large");
+    two.write("a-b", "");
+    two.write("run", "#!/bin/sh");
+    two.write(".neko-part-x", "of the program itself");
+    fs::set_permissions(two.origin.path().join("run"), fs::Permissions::from_mode(0o755)).unwrap();
+    symlink("b/weights", two.origin.path().join("a/latest")).unwrap();
+    two.hold();
+    assert_eq!(two.unfold(false).unwrap(), two.place());
+    let first = tree(&[("a-b", ""), ("a/b/weights", "large"), ("a/latest", "large"), ("run", "#!/bin/sh")]);
+    assert_eq!(two.seen(), first);
+    let mode = |path: &str| fs::metadata(two.place().join(path)).unwrap().mode() & 0o111;
+    assert!(mode("run") != 0 && mode("a-b") == 0);
+    let inode = |two: &Two| fs::metadata(two.place().join("a/b/weights")).unwrap().ino();
+    let before = (inode(&two), fs::metadata(two.place()).unwrap().ino());
+    assert_eq!(two.unfold(false).unwrap(), two.place(), "it is there already");
+    assert_eq!(before.1, fs::metadata(two.place()).unwrap().ino());
+
+    two.write("run", "#!/bin/sh -e");
+    fs::remove_file(two.origin.path().join("a-b")).unwrap();
+    two.write("new/file", "n");
+    two.hold();
+    assert_eq!(two.seen(), first, "not before it is brought there");
+    two.unfold(false).unwrap();
+    let second =
+        tree(&[("a/b/weights", "large"), ("a/latest", "large"), ("new/file", "n"), ("run", "#!/bin/sh -e")]);
+    assert_eq!(two.seen(), second);
+    assert_eq!(before.0, inode(&two), "one file with another name");
+    assert!(is_in_place(&two.library, &two.library.catalogue.get(&name()).unwrap()));
+}
+
+#[test]
+fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
+    let mut two = Two::new();
+    two.write("a", "1");
+    two.write("b", "same");
+    two.hold();
+    fs::create_dir(two.place()).unwrap();
+    assert!(matches!(two.unfold(false), Err(SetError::Exists(_))));
+    fs::remove_dir(two.place()).unwrap();
+    fs::write(two.place(), "a file").unwrap();
+    assert!(matches!(two.unfold(true), Err(SetError::Store(StoreError::NotAFolder(_)))));
+    fs::remove_file(two.place()).unwrap();
+    two.unfold(false).unwrap();
+
+    two.write("a", "2");
+    two.hold();
+    let changes: [(&str, fn(&Path)); 3] = [
+        ("a", |place| fs::write(place.join("a"), "mine").unwrap()),
+        ("mine", |place| fs::write(place.join("mine"), "mine").unwrap()),
+        ("b", |place| fs::remove_file(place.join("b")).unwrap()),
+    ];
+    for (path, change) in changes {
+        change(&two.place());
+        let refused = two.unfold(false);
+        assert!(matches!(&refused, Err(SetError::Changed(at)) if *at == two.place().join(path)), "{refused:?}");
+        assert!(matches!(check_place(&two.library, &name(), None, false), Err(SetError::Changed(_))));
+        two.unfold(true).unwrap();
+        assert_eq!(two.seen(), tree(&[("a", "2"), ("b", "same")]));
+        two.write("a", "2");
+        two.hold();
+    }
+    // Its time alone is no change.
+    two.write("a", "3");
+    two.hold();
+    let past = std::time::SystemTime::UNIX_EPOCH;
+    File::options().write(true).open(two.place().join("b")).unwrap().set_modified(past).unwrap();
+    two.unfold(false).unwrap();
+    assert_eq!(two.seen(), tree(&[("a", "3"), ("b", "same")]));
+}
+
+#[test]
+fn process_that_ended_before_or_after_the_exchange_is_made_good_by_the_next() {
+    let mut two = Two::new();
+    two.write("a", "1");
+    two.hold();
+    two.unfold(false).unwrap();
+    for (version, is_exchanged) in [("2", false), ("3", true), ("4", false)] {
+        two.write("a", version);
+        two.hold();
+        let before = two.library.catalogue.trees(&name()).unwrap().unwrap();
+        let place = two.library.share.place(&name()).unwrap();
+        let there = place.folder_id().unwrap().unwrap();
+        // All that is done before the exchange, and the exchange.
+        let (entry, stage) = (two.library.catalogue.get(&name()).unwrap(), Stage::of(&two.library, &name(), &place));
+        let file = open_file(&entry.path).unwrap();
+        let index = Index::read(&file, entry.record.size).unwrap();
+        let new = stage.new_folder().unwrap();
+        let files = unfold::unfold((&file, &index), &new, None, &CancellationToken::new()).unwrap();
+        let made = Tree { content: entry.record.content, folder: FolderId::of(&new).unwrap(), files };
+        let trees = vec![before.of(there).unwrap().clone(), made];
+        two.library.catalogue.set_trees(&name(), Some(&Trees::at(two.place(), trees))).unwrap();
+        if is_exchanged {
+            place.put_folder(&new, Some(there)).unwrap();
+        }
+        drop(place);
+        let Two { reader, library: ended, .. } = two;
+        drop(ended);
+        two = Two { library: library(reader.path()), reader, ..two };
+        assert_eq!(two.read("a") == version, is_exchanged);
+        settle(&two.library);
+        assert_eq!(two.read("a"), version);
+    }
+}
+
+#[test]
+fn set_that_lies_about_its_files_changes_nothing() {
+    let mut two = Two::new();
+    two.write("a", "1");
+    two.hold();
+    two.unfold(false).unwrap();
+    two.write("a", "2");
+    let mut bytes = Vec::new();
+    let folder = two.origin.path().canonicalize().unwrap();
+    let quiet = (&Progress::default(), &CancellationToken::new());
+    fold::fold(&folder, Path::new("/nowhere"), &mut bytes, quiet).unwrap().unwrap();
+    bytes[0] = b'X';
+    two.hold_bytes(&bytes);
+    assert!(matches!(two.unfold(true), Err(SetError::Bad(BadSet::OtherBytes(_)))));
+    two.hold_bytes(b"no set at all, but long enough");
+    assert!(matches!(two.unfold(true), Err(SetError::Bad(BadSet::NoIndex))));
+    assert_eq!(two.seen(), tree(&[("a", "1")]));
+    let stages = fs::read_dir(two.library.data_dir.join("trees")).into_iter().flatten();
+    assert_eq!(stages.count(), 0, "nothing is left");
+}
+
+#[test]
+fn folder_that_cannot_be_a_set_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    let fold = || {
+        let quiet = (&Progress::default(), &CancellationToken::new());
+        fold::fold(&root, Path::new("/nowhere"), &mut Vec::new(), quiet)
+    };
+    assert!(matches!(fold(), Err(SetError::Bad(BadSet::Empty))));
+    for (target, why) in
+        [("/etc/passwd", "a link out of the folder"), ("gone", "a link that leads nowhere"), (".", "no file")]
+    {
+        symlink(target, root.join("link")).unwrap();
+        let error = fold().unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+        fs::remove_file(root.join("link")).unwrap();
+    }
+    fs::write(root.join("back\\slash"), "").unwrap();
+    assert!(matches!(fold(), Err(SetError::Name { .. })));
+}
+
+/// Whoever opens the folder and lists and reads what is in it gets one version, of a thousand.
+#[test]
+fn reader_sees_one_version_while_a_thousand_take_its_place() {
+    const VERSIONS: u64 = 1000;
+    let mut two = Two::new();
+    let write = |two: &Two, version: u64| {
+        drop(fs::remove_dir_all(two.origin.path().join("parts")));
+        (0..version % 7 + 1).for_each(|part| two.write(&format!("parts/{version}-{part}"), &version.to_string()));
+        two.write("version", &version.to_string());
+        two.write("same", "same");
+    };
+    write(&two, 1);
+    two.hold();
+    two.unfold(false).unwrap();
+    let (place, is_over) = (two.place(), AtomicBool::new(false));
+    let listed = std::thread::scope(|scope| {
+        let listing = scope.spawn(|| {
+            let mut listed = BTreeMap::new();
+            while !is_over.load(Ordering::Relaxed) {
+                let version = list_one(&place);
+                *listed.entry(version).or_insert(0u32) += 1;
+            }
+            listed
+        });
+        for version in 2..=VERSIONS {
+            write(&two, version);
+            two.hold();
+            two.unfold(false).unwrap();
+        }
+        is_over.store(true, Ordering::Relaxed);
+        listing.join().unwrap()
+    });
+    assert!(listed.len() > 10, "{listed:?}");
+    assert_eq!(list_one(&place), VERSIONS);
+}
+
+/// The version of all files below `place`, which has to be one.
+fn list_one(place: &Path) -> u64 {
+    let folder = cap_std::fs::Dir::open_ambient_dir(place, cap_std::ambient_authority()).unwrap();
+    let version: u64 = folder.read_to_string("version").unwrap().parse().unwrap();
+    let parts = folder.open_dir("parts").unwrap();
+    let names = parts.entries().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    let expected: Vec<String> = (0..version % 7 + 1).map(|part| format!("{version}-{part}")).collect();
+    assert_eq!(names, expected);
+    for name in names {
+        assert_eq!(parts.read_to_string(name).unwrap(), version.to_string());
+    }
+    version
+}

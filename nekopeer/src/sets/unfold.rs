@@ -1,0 +1,109 @@
+//! From the one file of a set to a folder that nobody uses yet.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+use nekoproto::ContentHash;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    error::{BadSet, SetError},
+    index::{Index, Member},
+};
+use crate::{
+    content::stamp::{Looker, Stamp},
+    storage::{
+        StoreError,
+        catalogue::{Tree, TreeFile},
+    },
+};
+
+/// Bytes per read.
+const READ_BYTES: usize = 1024 * 1024;
+
+/// Makes `folder` of the set in `pack`. A file that `before` has, in its own folder, gets a second name there instead of a
+/// second place on the disk. What is made is durable. Returns the files. Blocking.
+///
+/// # Errors
+/// The set is not valid, or the disk failed; `folder` is incomplete.
+pub(super) fn unfold(
+    (pack, index): (&File, &Index),
+    folder: &Path,
+    before: Option<(&Path, &Tree)>,
+    stop: &CancellationToken,
+) -> Result<Vec<TreeFile>, SetError> {
+    let failed = |path: &Path, source: io::Error| SetError::Store(StoreError::at(path, source));
+    fs::create_dir(folder).map_err(|error| failed(folder, error))?;
+    let (mut at, mut made, mut buffer) = (0, None, vec![0; READ_BYTES]);
+    for member in index.members() {
+        let path = folder.join(member.path.as_path());
+        let parent = path.parent().unwrap_or(folder);
+        if made.as_deref() != Some(parent) {
+            fs::create_dir_all(parent).map_err(|error| failed(parent, error))?;
+            made = Some(parent.to_owned());
+        }
+        if !before.is_some_and(|before| link(before, member, &path)) {
+            write((pack, at), member, &path, &mut buffer, stop)?;
+        }
+        at += member.size;
+    }
+    let synced = File::open(folder).and_then(|folder| Ok(rustix::fs::syncfs(&folder)?));
+    synced.map_err(|error| failed(folder, error))?;
+    let mut looker = Looker::default();
+    let stamped = index.members().iter().map(|member| {
+        let Member { path, is_executable, content, .. } = member.clone();
+        let at = folder.join(path.as_path());
+        let stamp = looker.stamp(&at).map_err(|error| failed(&at, error))?;
+        Ok(TreeFile { path, is_executable, content, stamp })
+    });
+    stamped.collect()
+}
+
+/// Gives the file of the version before the name `path` too, if it is that of `member`.
+fn link((folder, tree): (&Path, &Tree), member: &Member, path: &Path) -> bool {
+    let Some(file) = tree.file(&member.path) else { return false };
+    if (file.content, file.is_executable) != (member.content, member.is_executable) {
+        return false;
+    }
+    let there = folder.join(member.path.as_path());
+    let linked = fs::hard_link(there, path).is_ok();
+    let now = path.symlink_metadata().map(|metadata| Stamp::of(&metadata));
+    let is_it = linked && now.is_ok_and(|now| file.stamp.is_moved_to(&now));
+    if linked && !is_it {
+        drop(fs::remove_file(path)); // somebody changed it: it is written anew
+    }
+    is_it
+}
+
+/// Writes the bytes of `member`, which are at `at`.
+fn write(
+    (pack, mut at): (&File, u64),
+    member: &Member,
+    path: &Path,
+    buffer: &mut [u8],
+    stop: &CancellationToken,
+) -> Result<(), SetError> {
+    let failed = |source: io::Error| SetError::Store(StoreError::at(path, source));
+    let mode = if member.is_executable { 0o777 } else { 0o666 };
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
+    let (mut hasher, end) = (blake3::Hasher::new(), at + member.size);
+    while at < end {
+        if stop.is_cancelled() {
+            return Err(SetError::Stopped);
+        }
+        let most = usize::try_from(end - at).map_or(buffer.len(), |left| left.min(buffer.len()));
+        pack.read_exact_at(&mut buffer[..most], at).map_err(SetError::Read)?;
+        hasher.update(&buffer[..most]);
+        file.write_all(&buffer[..most]).map_err(failed)?;
+        at += most as u64;
+    }
+    if ContentHash::from_bytes(*hasher.finalize().as_bytes()) == member.content {
+        Ok(())
+    } else {
+        Err(BadSet::OtherBytes(member.path.clone()).into())
+    }
+}

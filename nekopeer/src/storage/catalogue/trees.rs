@@ -1,0 +1,135 @@
+//! The folders that sets were unfolded to.
+
+use std::{
+    ffi::OsStr,
+    io,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+};
+
+use nekoproto::{ContentHash, FileName, codec};
+use serde::{Deserialize, Serialize};
+
+use super::{Catalogue, CatalogueError, schema::TREES};
+use crate::{content::stamp::Stamp, storage::tree::FolderId};
+
+/// Bytes of a row at most: more than the largest set takes.
+const ROW_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Where a set is unfolded to, and what is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trees {
+    /// The path of the folder.
+    path: PathBuf,
+    /// The one that is there, and the one that is about to take its place: a process may end between.
+    trees: Vec<Tree>,
+}
+
+/// A set that was unfolded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tree {
+    /// The hash of the set's one file.
+    pub(crate) content: ContentHash,
+    /// The folder, whatever its path is.
+    pub(crate) folder: FolderId,
+    /// By path, as components.
+    pub(crate) files: Vec<TreeFile>,
+}
+
+/// A file of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TreeFile {
+    pub(crate) path: FileName,
+    pub(crate) is_executable: bool,
+    pub(crate) content: ContentHash,
+    pub(crate) stamp: Stamp,
+}
+
+impl Trees {
+    /// These, at `path`.
+    pub(crate) const fn at(path: PathBuf, trees: Vec<Tree>) -> Self {
+        Self { path, trees }
+    }
+
+    /// The path of the folder.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The one whose folder this is.
+    pub(crate) fn of(&self, folder: FolderId) -> Option<&Tree> {
+        self.trees.iter().find(|tree| tree.folder == folder)
+    }
+}
+
+impl Tree {
+    /// Its file at `path`.
+    pub(crate) fn file(&self, path: &FileName) -> Option<&TreeFile> {
+        let found = self.files.binary_search_by(|file| file.path.as_path().cmp(path.as_path()));
+        found.ok().map(|index| &self.files[index])
+    }
+}
+
+fn path(bytes: &[u8]) -> PathBuf {
+    OsStr::from_bytes(bytes).into()
+}
+
+impl Catalogue {
+    /// Where the set `name` is unfolded to. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn trees(&self, name: &FileName) -> Result<Option<Trees>, CatalogueError> {
+        let decode = |(at, trees): (&[u8], &[u8])| {
+            Some(Trees { path: path(at), trees: codec::decode(trees).ok()? }) // was stored here
+        };
+        Ok(self.tables.read_if_there(TREES, name.as_str(), decode)?.flatten())
+    }
+
+    /// The path of the folder of the set `name`. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn place_of_trees(&self, name: &FileName) -> Result<Option<PathBuf>, CatalogueError> {
+        self.tables.read_if_there(TREES, name.as_str(), |(at, _)| path(at))
+    }
+
+    /// The names of all sets here. Blocking.
+    ///
+    /// # Errors
+    /// The database failed.
+    pub(crate) fn sets(&self) -> Result<Vec<FileName>, CatalogueError> {
+        self.tables.database.read(|committed| {
+            let table = match committed.table(TREES) {
+                Ok(table) => table,
+                Err(redb::Error::TableDoesNotExist(_)) => return Ok(Vec::new()),
+                Err(error) => return Err(error),
+            };
+            let mut names = Vec::new();
+            for found in table.range::<&str>(..)? {
+                names.extend(FileName::new(found?.0.value()).ok());
+            }
+            Ok(names)
+        })
+    }
+
+    /// Notes where the set `name` is unfolded to, or that it is not any more. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn set_trees(&self, name: &FileName, trees: Option<&Trees>) -> Result<(), CatalogueError> {
+        let mut row = Vec::new();
+        if let Some(Trees { path, trees }) = trees {
+            let encoded = codec::encode_into(&mut row, trees, ROW_BYTES_MAX);
+            encoded.map_err(|error| CatalogueError::not_kept(path, io::Error::other(error)))?;
+        }
+        let write = self.tables.begin()?;
+        write.with(TREES, |table| match trees {
+            Some(trees) => {
+                table.insert(name.as_str(), (trees.path.as_os_str().as_bytes(), row.as_slice())).map(drop)
+            }
+            None => table.remove(name.as_str()).map(drop),
+        })?;
+        self.tables.commit(write)
+    }
+}
