@@ -26,6 +26,7 @@ use crate::{
         opened::{Holding, OpenFile},
     },
     peers::Peers,
+    sets::SetError,
     state::choice::Target,
     util::places::{Place, Places},
 };
@@ -132,6 +133,18 @@ impl Reading {
     /// # Cancel safety
     /// Safe: what is asked of other nodes ends.
     pub(crate) async fn find(&self, name: &FileName, origin: Option<&str>) -> Result<Found, ReadError> {
+        let found = self.find_any(name, origin).await?;
+        let record = match &found {
+            Found::Held(file) => &file.entry.record,
+            Found::Elsewhere(elsewhere) => &elsewhere.target.record,
+        };
+        match record.policy.is_set() {
+            true => Err(DownloadError::from(SetError::IsFolder(name.clone())).into()),
+            false => Ok(found),
+        }
+    }
+
+    async fn find_any(&self, name: &FileName, origin: Option<&str>) -> Result<Found, ReadError> {
         let held = match self.open(name, origin).await {
             Holding::Open(file) if file.validity.freshness == Freshness::Fresh => {
                 return Ok(Found::Held(Box::new(file)));

@@ -194,8 +194,10 @@ impl From<&SetError> for FailureKind {
         match error {
             SetError::Store(error) => error.into(),
             SetError::Catalogue(error) => error.into(),
-            SetError::Exists(_) | SetError::Changed(_) => Self::Conflict,
-            SetError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => Self::NoSuchPath,
+            SetError::Exists(_) | SetError::Changed(_) | SetError::IsFolder(_) => Self::Conflict,
+            SetError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Self::NoSuchPath
+            }
             SetError::Write(source) if source.kind() == io::ErrorKind::StorageFull => Self::Full,
             SetError::KeepsChanging(_)
             | SetError::Write(_)

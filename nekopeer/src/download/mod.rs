@@ -36,8 +36,8 @@ use crate::{
     indexers::{Answer, Indexers, Scope, Wishes, via::Via},
     library::Library,
     peers::Peers,
-    sets,
     serve::partial_files::PartialFiles,
+    sets,
     state::{
         choice::{Candidate, NoChoice, Target, choose},
         freshness::Doubt,

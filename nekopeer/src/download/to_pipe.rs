@@ -31,6 +31,7 @@ use crate::{
         outboard::Segments,
     },
     library::Library,
+    sets::SetError,
     state::{choice::Target, schedule::Order},
     storage::place::Place,
     util::{progress::Progress, tasks::blocking},
@@ -49,6 +50,9 @@ impl Downloader {
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
         let target = self.find(name, options).await?;
+        if target.record.policy.is_set() {
+            return Err(SetError::IsFolder(name.clone()).into());
+        }
         let whole = 0..target.record.size;
         self.read_found(target, whole, options, out, progress).await
     }

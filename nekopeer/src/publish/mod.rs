@@ -224,10 +224,12 @@ impl Publisher {
                 return Err(PublishError::NotRegistered(name));
             }
             library.forget([&name]);
-            library.blocking({
-                let name = name.clone();
-                move |library| sets::forget(library, &name)
-            }).await;
+            library
+                .blocking({
+                    let name = name.clone();
+                    move |library| sets::forget(library, &name)
+                })
+                .await;
             indexers.withdraw(std::slice::from_ref(&name)).await;
             Ok(())
         });

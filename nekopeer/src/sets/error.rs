@@ -14,7 +14,9 @@ pub enum BadSet {
     #[error("there are no files in it")]
     Empty,
     /// There are too many.
-    #[error("it has {0} files, and a set has at most {SET_FILES_MAX}: share parts of it as sets of their own")]
+    #[error(
+        "it has {0} files, and a set has at most {SET_FILES_MAX}: share parts of it as sets of their own"
+    )]
     TooManyFiles(usize),
     /// Their paths take too much room.
     #[error("the paths of its files are too long together: share parts of it as sets of their own")]
@@ -79,11 +81,16 @@ pub enum SetError {
     #[error("it is no valid set: {0}")]
     Bad(#[from] BadSet),
     /// The folder in its place has something that is not of the version there.
-    #[error("{0} was changed or put there by another program: move it away, or replace the folder with --force")]
+    #[error(
+        "{0} was changed or put there by another program: move it away, or replace the folder with --force"
+    )]
     Changed(PathBuf),
     /// There is a folder in its place that is none of this peer's.
     #[error("{0} exists and is not a set from here: move it away, or replace it with --force")]
     Exists(PathBuf),
+    /// It was to be read as a file.
+    #[error("{0} is a set, which is a folder: nekopeer get {0} brings it")]
+    IsFolder(FileName),
     /// The peer stops.
     #[error("the peer is stopping")]
     Stopped,

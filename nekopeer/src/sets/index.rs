@@ -13,7 +13,7 @@ use super::error::{BadSet, SetError};
 /// The last bytes of each set.
 const MAGIC: &[u8; 8] = b"nekoset1";
 /// Bytes behind the index.
-const TAIL_BYTES: u64 = 16;
+const TAIL_BYTES: usize = size_of::<u64>() + MAGIC.len();
 /// Files of a set at most.
 pub(crate) const SET_FILES_MAX: usize = 100_000;
 /// Bytes of an encoded index at most.
@@ -92,8 +92,8 @@ impl Index {
     /// # Errors
     /// The file is no set, or cannot be read.
     pub(super) fn read(file: &File, size: u64) -> Result<Self, SetError> {
-        let mut tail = [0; TAIL_BYTES as usize];
-        let end = size.checked_sub(TAIL_BYTES).ok_or(BadSet::NoIndex)?;
+        let mut tail = [0; TAIL_BYTES];
+        let end = size.checked_sub(TAIL_BYTES as u64).ok_or(BadSet::NoIndex)?;
         file.read_exact_at(&mut tail, end).map_err(SetError::Read)?;
         let (len, magic) = tail.split_at(size_of::<u64>());
         let len = len.try_into().map_or(u64::MAX, u64::from_le_bytes);

@@ -24,13 +24,13 @@ use nekoproto::{FileName, private_folder};
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
+pub use self::error::{BadSet, SetError};
+pub(crate) use self::standing::{check_place, remove_folder};
 use self::{
     index::Index,
     stage::{OLD_KEPT, Stage, remove_stages},
     standing::{Standing, standing, unchanged},
 };
-pub use self::error::{BadSet, SetError};
-pub(crate) use self::standing::{check_place, remove_folder};
 use crate::{
     content::stamp::{Looker, Stamp, open_file},
     library::Library,
@@ -87,10 +87,14 @@ pub(crate) fn fold(
             sleep(RETRY_AFTER);
         }
         let mut out = BufWriter::new(NamedTempFile::new_in(&files).map_err(SetError::Write)?);
-        let Some(index) = fold::fold(folder, &library.data_dir, &mut out, (progress, stop))? else { continue };
+        let Some(index) = fold::fold(folder, &library.data_dir, &mut out, (progress, stop))? else {
+            continue;
+        };
         // The index has the hash of each file: what has the same is the same.
         let path = files.join(format!("{}-{}", digits(name), index.digits()?));
-        let is_there = |entry: &Arc<Entry>| entry.path == path && Looker::default().stamp(&path).ok() == Some(entry.stamp);
+        let is_there = |entry: &Arc<Entry>| {
+            entry.path == path && Looker::default().stamp(&path).ok() == Some(entry.stamp)
+        };
         if library.catalogue.entry(name)?.as_ref().is_none_or(|entry| !is_there(entry)) {
             let file = out.into_inner().map_err(IntoInnerError::into_error).map_err(SetError::Write)?;
             file.as_file().sync_all().map_err(SetError::Write)?;
@@ -209,7 +213,9 @@ pub(crate) fn settle(library: &Arc<Library>) {
     });
     for name in names {
         let Some(_reserved) = library.reserve(&name, &Arc::default()) else { continue };
-        let Some(held) = library.catalogue.get(&name).filter(|held| !is_in_place(library, held)) else { continue };
+        let Some(held) = library.catalogue.get(&name).filter(|held| !is_in_place(library, held)) else {
+            continue;
+        };
         let (output, stop) = (output_of(library, &held), &library.tasks.stop);
         if let Err(error) = unfold(library, &name, output.as_deref(), (false, stop)) {
             tracing::warn!(%name, %error, "the folder of a set is not the version that is held");
@@ -229,7 +235,8 @@ pub(crate) fn is_in_place(library: &Library, held: &Entry) -> bool {
 
 /// Where a copy is to be downloaded to so that it stays where it is; `None`: to its place in the share folder. Blocking.
 pub(crate) fn output_of(library: &Library, entry: &Entry) -> Option<PathBuf> {
-    Some(library.shown_path(entry)).filter(|path| *path != library.share.root().join(entry.record.name.as_path()))
+    Some(library.shown_path(entry))
+        .filter(|path| *path != library.share.root().join(entry.record.name.as_path()))
 }
 
 #[cfg(test)]

@@ -10,7 +10,11 @@ use std::{
 use nekoproto::FileName;
 
 use super::digits;
-use crate::{content::stamp::now_ns, library::Library, storage::{StoreError, place::Place}};
+use crate::{
+    content::stamp::now_ns,
+    library::Library,
+    storage::{StoreError, place::Place},
+};
 
 /// Folder of the folders that are made, or were replaced; in the data folder, if that is on the same disk.
 const STAGES: &str = "trees";

@@ -13,7 +13,11 @@ use crate::{
         whole::hash_of,
     },
     library::Library,
-    storage::{catalogue::{Entry, Tree}, place::Place, tree::FolderId},
+    storage::{
+        catalogue::{Entry, Tree},
+        place::Place,
+        tree::FolderId,
+    },
 };
 
 /// Where the folder of a set may stand.

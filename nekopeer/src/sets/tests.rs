@@ -66,7 +66,8 @@ impl Two {
         let mut bytes = Vec::new();
         let without = Path::new("/nowhere");
         let quiet = (&Progress::default(), &CancellationToken::new());
-        let index = fold::fold(&self.origin.path().canonicalize().unwrap(), without, &mut bytes, quiet).unwrap();
+        let index =
+            fold::fold(&self.origin.path().canonicalize().unwrap(), without, &mut bytes, quiet).unwrap();
         assert!(index.is_some(), "nothing changes meanwhile");
         self.hold_bytes(&bytes);
     }
@@ -152,6 +153,8 @@ fn folder_arrives_as_it_was_and_what_stays_the_same_is_on_disk_once() {
     assert!(is_in_place(&two.library, &two.library.catalogue.get(&name()).unwrap()));
 }
 
+type Change = fn(&Path);
+
 #[test]
 fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
     let mut two = Two::new();
@@ -168,7 +171,7 @@ fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
 
     two.write("a", "2");
     two.hold();
-    let changes: [(&str, fn(&Path)); 3] = [
+    let changes: [(&str, Change); 3] = [
         ("a", |place| fs::write(place.join("a"), "mine").unwrap()),
         ("mine", |place| fs::write(place.join("mine"), "mine").unwrap()),
         ("b", |place| fs::remove_file(place.join("b")).unwrap()),
@@ -176,7 +179,10 @@ fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
     for (path, change) in changes {
         change(&two.place());
         let refused = two.unfold(false);
-        assert!(matches!(&refused, Err(SetError::Changed(at)) if *at == two.place().join(path)), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(SetError::Changed(at)) if *at == two.place().join(path)),
+            "{refused:?}"
+        );
         assert!(matches!(check_place(&two.library, &name(), None, false), Err(SetError::Changed(_))));
         two.unfold(true).unwrap();
         assert_eq!(two.seen(), tree(&[("a", "2"), ("b", "same")]));
@@ -205,7 +211,8 @@ fn process_that_ended_before_or_after_the_exchange_is_made_good_by_the_next() {
         let place = two.library.share.place(&name()).unwrap();
         let there = place.folder_id().unwrap().unwrap();
         // All that is done before the exchange, and the exchange.
-        let (entry, stage) = (two.library.catalogue.get(&name()).unwrap(), Stage::of(&two.library, &name(), &place));
+        let (entry, stage) =
+            (two.library.catalogue.get(&name()).unwrap(), Stage::of(&two.library, &name(), &place));
         let file = open_file(&entry.path).unwrap();
         let index = Index::read(&file, entry.record.size).unwrap();
         let new = stage.new_folder().unwrap();
@@ -275,7 +282,8 @@ fn reader_sees_one_version_while_a_thousand_take_its_place() {
     let mut two = Two::new();
     let write = |two: &Two, version: u64| {
         drop(fs::remove_dir_all(two.origin.path().join("parts")));
-        (0..version % 7 + 1).for_each(|part| two.write(&format!("parts/{version}-{part}"), &version.to_string()));
+        (0..version % 7 + 1)
+            .for_each(|part| two.write(&format!("parts/{version}-{part}"), &version.to_string()));
         two.write("version", &version.to_string());
         two.write("same", "same");
     };

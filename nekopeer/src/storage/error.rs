@@ -65,7 +65,9 @@ pub enum StoreError {
     #[error("{0} is no folder, and a set is one: remove it, or choose another place with -o")]
     NotAFolder(PathBuf),
     /// The file system cannot exchange two folders at once.
-    #[error("the file system of {0} cannot exchange two folders at once, so it stays as it is: choose another place with -o")]
+    #[error(
+        "the file system of {0} cannot exchange two folders at once, so it stays as it is: choose another place with -o"
+    )]
     NoExchange(PathBuf),
     /// Another program removed the partial file, wrote into it, or put something else in its place, which is left as it
     /// is.

@@ -75,9 +75,9 @@ impl Place {
                 }
             }
         }
-        let synced = [&self.folder, &from].into_iter().try_for_each(|folder| {
-            folder.open(".").and_then(|folder| folder.sync_all())
-        });
+        let synced = [&self.folder, &from]
+            .into_iter()
+            .try_for_each(|folder| folder.open(".").and_then(|folder| folder.sync_all()));
         synced.map_err(error_at(&self.path))
     }
 }
@@ -113,7 +113,9 @@ mod tests {
         place.put_folder(&path("first"), None).unwrap();
         assert_eq!((read("set"), place.folder_id().unwrap()), ("1".to_owned(), Some(first)));
         let second = make("second", "2");
-        let refused = |replaced| matches!(place.put_folder(&path("second"), replaced), Err(StoreError::ChangedMeanwhile(_)));
+        let refused = |replaced| {
+            matches!(place.put_folder(&path("second"), replaced), Err(StoreError::ChangedMeanwhile(_)))
+        };
         assert!(refused(None) && refused(Some(second)));
         assert_eq!((read("set"), read("second")), ("1".to_owned(), "2".to_owned()));
         place.put_folder(&path("second"), Some(first)).unwrap();

@@ -92,7 +92,8 @@ fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError>
     let is_removed = library.catalogue.remove_if(name, |entry| {
         let outdated = entry.filter(|entry| !library.catalogue.is_own(entry) && entry.newest.is_some());
         let Some(entry) = outdated else { return false };
-        let is_deleted = (!entry.record.policy.is_set() || sets::remove_folder(library, entry)) && delete(entry);
+        let is_deleted =
+            (!entry.record.policy.is_set() || sets::remove_folder(library, entry)) && delete(entry);
         dropped = if is_deleted { Dropped::Gone } else { Dropped::Changed };
         is_deleted
     });

@@ -14,7 +14,7 @@ fn demo_ends_well_and_leaves_nothing_behind() {
     assert!(last.starts_with("all as it should be, in "), "{last}");
     let text = ended.out.join("\n");
     assert!(text.contains(home.path("tmp").to_str().unwrap()), "the output names its folder: {text}");
-    for step in 1..=6 {
+    for step in 1..=8 {
         assert!(ended.out.iter().any(|line| line.starts_with(&format!("{step}. "))), "step {step}: {text}");
     }
     assert!(ended.err.is_empty(), "{ended:?}");

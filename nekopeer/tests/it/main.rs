@@ -31,6 +31,7 @@ mod program_follow;
 mod program_full_disk;
 mod program_kills;
 mod program_pipes;
+mod program_sets;
 mod program_shells;
 mod program_waiting;
 mod program_watch;

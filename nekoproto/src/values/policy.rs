@@ -195,7 +195,8 @@ mod tests {
 
     #[test]
     fn flags_take_the_byte_that_a_truth_value_had_and_unknown_ones_are_refused() {
-        let before = |serve_stale: bool| crate::codec::encode(&(Mode::Pull, 5u32, 7u32, serve_stale)).unwrap();
+        let before =
+            |serve_stale: bool| crate::codec::encode(&(Mode::Pull, 5u32, 7u32, serve_stale)).unwrap();
         for serve_stale in [false, true] {
             let policy = Policy::new(Mode::Pull, 5, 7, serve_stale).unwrap();
             assert_eq!(crate::codec::encode(&policy).unwrap(), before(serve_stale));

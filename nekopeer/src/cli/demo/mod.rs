@@ -3,6 +3,7 @@
 
 mod files;
 mod following;
+mod sets;
 mod stage;
 
 use std::time::{Duration, Instant};
@@ -46,6 +47,7 @@ pub(super) async fn run(output: &Output, size_mib: u64) -> anyhow::Result<Ended>
     publish_again(&origin, &mut cache, &mut mirror, &say).await?;
     download_change(&origin, &cache, size_mib * MIB, &say).await?;
     following::follow(&origin, &mut reader, &say).await?;
+    sets::switch(&origin, &reader, &say).await?;
 
     for actor in [origin, cache, mirror, reader] {
         actor.peer.shutdown().await;

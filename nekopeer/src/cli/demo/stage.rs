@@ -99,8 +99,10 @@ impl Actor {
     }
 
     pub(super) async fn publish(&self, path: &str, policy: Option<Policy>) -> anyhow::Result<PublishOutcome> {
-        let options =
-            PublishOptions { policy: policy.map(PolicyChange::from).unwrap_or_default(), ..PublishOptions::default() };
+        let options = PublishOptions {
+            policy: policy.map(PolicyChange::from).unwrap_or_default(),
+            ..PublishOptions::default()
+        };
         Ok(self.peer.publish(vec![self.file(path)], options, &std::sync::Arc::default()).await?)
     }
 

@@ -78,7 +78,9 @@ pub(crate) fn destination(
     match unchanged {
         Some(entry) if entry.record == *record => Ok(Destination::UpToDate(place.path().to_owned())),
         Some(_) => Ok(Destination::Replaceable(stamp)), // an unchanged older copy
-        None if options.force || stamp.is_none() || record.policy.is_set() => Ok(Destination::Replaceable(stamp)),
+        None if options.force || stamp.is_none() || record.policy.is_set() => {
+            Ok(Destination::Replaceable(stamp))
+        }
         None => {
             // Its time or its mode may have changed and its bytes not.
             let known = known.iter().map(|entry| &entry.record).chain([record]);

@@ -9,7 +9,9 @@ use nekoindexer::http::Problem;
 use nekoproto::NameError;
 
 use super::range::BadRange;
-use crate::{commands::in_one_line, download::DownloadError, reading::ReadError, storage::StoreError};
+use crate::{
+    commands::in_one_line, download::DownloadError, reading::ReadError, sets::SetError, storage::StoreError,
+};
 
 /// After how many seconds what may pass by itself is worth another try.
 const RETRY_AFTER_SECS: u16 = 5;
@@ -73,6 +75,9 @@ impl From<ReadError> for Refusal {
                 (StatusCode::NOT_FOUND, "not found")
             }
             ReadError::Download(DownloadError::Ambiguous { .. }) => (StatusCode::CONFLICT, "several origins"),
+            ReadError::Download(DownloadError::Set(SetError::IsFolder(_))) => {
+                (StatusCode::CONFLICT, "a folder")
+            }
             ReadError::Download(DownloadError::Own(_)) | ReadError::Changed(_) => {
                 (StatusCode::CONFLICT, "published here")
             }

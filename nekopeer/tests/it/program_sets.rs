@@ -1,0 +1,166 @@
+//! Sets (`share --set`), each command in a process of its own.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+};
+
+use serde_json::Value;
+
+use crate::program::{Home, Indexers, LIMIT, MIB, Running, bytes, two_homes, until};
+
+/// Files below `folder` and their bytes, and whether each is executable.
+type Tree = BTreeMap<String, (Vec<u8>, bool)>;
+
+fn tree(folder: &Path) -> Tree {
+    let mut found = Tree::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(at) = folders.pop() {
+        for entry in fs::read_dir(at).unwrap().map(Result::unwrap) {
+            let (path, metadata) = (entry.path(), entry.metadata().unwrap());
+            if metadata.is_dir() {
+                folders.push(path);
+            } else {
+                let name = path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+                found.insert(name, (fs::read(&path).unwrap(), metadata.permissions().mode() & 0o111 != 0));
+            }
+        }
+    }
+    found
+}
+
+/// Origin and reader, the folder `build` of the origin as version 1 of the set `app`, and the process that serves it.
+fn shared() -> (Indexers, Home, Home, Running) {
+    let (indexers, origin, reader) = two_homes();
+    origin.write("build/bin/run", "#!/bin/sh\necho 1\n");
+    fs::set_permissions(origin.path("build/bin/run"), fs::Permissions::from_mode(0o755)).unwrap();
+    origin.write("build/data/large", bytes(1, 3 * MIB));
+    origin.write("build/old", "old");
+    let sharing = origin.share(&["--set", "build", "app"]);
+    (indexers, origin, reader, sharing)
+}
+
+fn publish(origin: &Home, text: &str) {
+    origin.write("build/bin/run", format!("#!/bin/sh\necho {text}\n"));
+    origin.done(&["share", "--set", "build", "app"]);
+}
+
+fn one_file(ended: &crate::program::Ended) -> Value {
+    serde_json::from_str(&ended.out[0]).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+#[test]
+fn folder_comes_whole_and_only_what_changed_moves() {
+    let (_indexers, origin, reader, _sharing) = shared();
+    let done = reader.done(&["get", "app"]);
+    assert_eq!(tree(&reader.path("app")), tree(&origin.path("build")), "{done:?}");
+    let inode = || fs::metadata(reader.path("app/data/large")).unwrap().ino();
+    let before = inode();
+
+    fs::remove_file(origin.path("build/old")).unwrap();
+    origin.write("build/new", "new");
+    publish(&origin, "2");
+    let moved = one_file(&reader.done(&["--json", "get", "app"]));
+    assert_eq!(tree(&reader.path("app")), tree(&origin.path("build")));
+    assert_eq!(inode(), before, "one file with another name");
+    let moved = moved["bytes_moved"].as_u64().unwrap_or_else(|| panic!("{moved}"));
+    assert!(moved < MIB as u64 / 2, "{moved}");
+
+    // Shared as it is, it is the same version.
+    let same = origin.done(&["share", "--set", "build", "app"]);
+    assert!(same.out.iter().any(|line| line.contains("unchanged")), "{same:?}");
+    let [of_reader, of_origin] =
+        [&reader, &origin].map(|home| one_file(&home.done(&["--json", "status", "app"])));
+    for (listed, path) in [(of_reader, reader.path("app")), (of_origin, origin.path("build"))] {
+        let listed = &listed["files"][0];
+        assert_eq!((&listed["set"], &listed["version"]), (&true.into(), &2.into()), "{listed}");
+        assert_eq!(listed["path"], path.canonicalize().unwrap().to_str().unwrap());
+    }
+    let files = fs::read_dir(origin.path(".neko/sets")).unwrap().count();
+    assert_eq!(files, 1, "that of the version before is gone");
+}
+
+#[test]
+fn version_that_the_command_refuses_goes_as_a_whole_and_earlier_ones_come_back() {
+    let (_indexers, origin, reader, _sharing) = shared();
+    let first = tree(&origin.path("build"));
+    let hook = r#"test -d "$NEKO_PATH" && ! grep -q bad "$NEKO_PATH/bin/run""#;
+    let mut following = reader.start(&["follow", "app", "--keep", "3", "--exec", hook]);
+    following.out_line("app is at version 1");
+    origin.write("build/added", "2");
+    publish(&origin, "2");
+    following.out_line("app is at version 2");
+    let second = tree(&origin.path("build"));
+    assert_eq!(tree(&reader.path("app")), second);
+    fs::remove_file(origin.path("build/data/large")).unwrap();
+    publish(&origin, "bad");
+    following.err_line("version 3 is refused, and version 2 is back");
+    assert_eq!(tree(&reader.path("app")), second);
+    publish(&origin, "4");
+    following.out_line("app is at version 4");
+    assert_eq!(tree(&reader.path("app")), tree(&origin.path("build")));
+    reader.done(&["rollback", "app", "1"]);
+    assert_eq!(tree(&reader.path("app")), first);
+    following.signal("INT");
+    assert_eq!(following.wait_within(LIMIT).unwrap().code, Some(0));
+}
+
+#[test]
+fn what_the_reader_made_of_it_is_not_replaced_unless_forced_and_the_rest_is_told_what_to_do() {
+    let (_indexers, origin, reader, _sharing) = shared();
+    reader.done(&["get", "app", "-o", "elsewhere"]);
+    assert_eq!(tree(&reader.path("elsewhere")), tree(&origin.path("build")));
+    reader.write("elsewhere/mine", "mine");
+    publish(&origin, "2");
+    let refused = reader.run(&["get", "app", "-o", "elsewhere"]);
+    let is_told =
+        |line: &String| line.contains("elsewhere/mine was changed or put there") && line.contains("--force");
+    assert!(refused.code == Some(3) && refused.err.iter().any(is_told), "{refused:?}");
+    assert_eq!(reader.read("elsewhere/bin/run"), b"#!/bin/sh\necho 1\n", "all of it is as it was");
+    assert_eq!(reader.read("elsewhere/mine"), b"mine");
+    reader.done(&["get", "app", "-o", "elsewhere", "--force"]);
+    assert_eq!(tree(&reader.path("elsewhere")), tree(&origin.path("build")));
+
+    for (words, why) in [
+        (&["share", "--set", "build/old"][..], "is no folder"),
+        (&["share", "--set", "build", "a", "b"], "--set takes one folder"),
+        (&["share", "--set", "build", "--watch"], "--set takes one folder"),
+        (&["share", "--set", "nowhere"], "nowhere"),
+        (&["share", "--set", ".neko"], "never shared"),
+    ] {
+        let refused = origin.run(words);
+        assert_ne!(refused.code, Some(0), "{words:?}");
+        assert!(
+            refused.err.iter().chain(&refused.out).any(|line| line.contains(why)),
+            "{words:?}: {refused:?}"
+        );
+    }
+    fs::create_dir(origin.path("empty")).unwrap();
+    let refused = origin.run(&["share", "--set", "empty"]);
+    assert!(refused.err.iter().any(|line| line.contains("no files in it")), "{refused:?}");
+
+    let refused = reader.run(&["get", "app", "-o", "-"]);
+    assert!(refused.err.iter().any(|line| line.contains("app is a set, which is a folder")), "{refused:?}");
+
+    // Deregistered, the folder is the reader's own.
+    reader.done(&["deregister", "app"]);
+    assert_eq!(reader.read("elsewhere/bin/run"), b"#!/bin/sh\necho 2\n");
+    let left = fs::read_dir(reader.path(".neko/sets")).unwrap().count();
+    assert_eq!(left, 0, "its file in the data folder is gone");
+}
+
+/// A reader that keeps its copy fresh does so with folders too.
+#[test]
+fn news_brings_the_next_version_to_its_place() {
+    let (_indexers, origin, reader, _sharing) = shared();
+    reader.done(&["get", "app"]);
+    let mut serving = reader.serve(&["--on-stale", "refetch"]);
+    publish(&origin, "2");
+    let expected = tree(&origin.path("build"));
+    until(&mut serving, "the next version", || {
+        fs::read(reader.path("app/bin/run")).is_ok_and(|now| now == b"#!/bin/sh\necho 2\n")
+    });
+    assert_eq!(tree(&reader.path("app")), expected);
+}
