@@ -32,6 +32,7 @@ use crate::{
         repair::{Repaired, repair},
     },
     serve::{Slots, Uploads, partial_files::PartialFiles},
+    sets,
     storage::{
         StoreError,
         catalogue::{self, Catalogue, CatalogueError, Salvaged},
@@ -185,6 +186,7 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> 
                 brings back what was published and held here");
         }
         catalogue.settle_all()?;
+        sets::sweep_files(&folder);
         let unusable = |source| LockError::Unusable { path: folder.clone(), source };
         lock.note_catalogue().map_err(unusable)?;
         let data_dir = folder.canonicalize().map_err(unusable)?;

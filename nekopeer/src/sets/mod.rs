@@ -48,6 +48,8 @@ const FILES: &str = "sets";
 /// Attempts at a folder that changes while it is read, and the pause before the next.
 const TRIES: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// What the name of a file that is not complete begins with.
+const TEMPORARY: &str = "making-";
 /// Digits of a hash in the name of a file.
 const DIGITS: usize = 32;
 
@@ -86,7 +88,8 @@ pub(crate) fn fold(
         if attempt > 0 {
             sleep(RETRY_AFTER);
         }
-        let mut out = BufWriter::new(NamedTempFile::new_in(&files).map_err(SetError::Write)?);
+        let mut out =
+            BufWriter::new(NamedTempFile::with_prefix_in(TEMPORARY, &files).map_err(SetError::Write)?);
         let Some(index) = fold::fold(folder, &library.data_dir, &mut out, (progress, stop))? else {
             continue;
         };
@@ -200,22 +203,25 @@ fn unfold(
     put.map(|()| (path, Some(stage)))
 }
 
-/// Brings each set that is held to its place, if a process ended before that, and removes what such a process left.
-/// Blocking.
-pub(crate) fn settle(library: &Arc<Library>) {
-    let temporary = fs::read_dir(library.data_dir.join(FILES)).into_iter().flatten().flatten();
-    for file in temporary.filter(|file| file.file_name().as_encoded_bytes().starts_with(b".tmp")) {
-        drop(fs::remove_file(file.path()));
+/// Removes files of sets that a process had not completed when it ended. Nobody else may use the data folder. Blocking.
+pub(crate) fn sweep_files(data_dir: &Path) {
+    let files = fs::read_dir(data_dir.join(FILES)).into_iter().flatten().flatten();
+    for file in files.filter(|file| file.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes())) {
+        drop(fs::remove_file(file.path())); // or the next start does
     }
+}
+
+/// Brings each set that is held to its place, if a process ended before that. Blocking.
+pub(crate) fn settle(library: &Arc<Library>) {
     let names = library.catalogue.sets().unwrap_or_else(|error| {
         tracing::error!(%error, "sets are not brought to their places");
         Vec::new()
     });
     for name in names {
-        let Some(_reserved) = library.reserve(&name, &Arc::default()) else { continue };
         let Some(held) = library.catalogue.get(&name).filter(|held| !is_in_place(library, held)) else {
             continue;
         };
+        let Some(_reserved) = library.reserve(&name, &Arc::default()) else { continue }; // a download brings it there
         let (output, stop) = (output_of(library, &held), &library.tasks.stop);
         if let Err(error) = unfold(library, &name, output.as_deref(), (false, stop)) {
             tracing::warn!(%name, %error, "the folder of a set is not the version that is held");
