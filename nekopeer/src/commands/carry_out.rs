@@ -88,7 +88,9 @@ pub(crate) async fn carry_out(
             });
             let via = tickets::connect(peer, &wanted, answer).await?;
             let names = named::resolve(peer, names, &mut wanted, &via).await?;
-            follow(peer, names, hook, keep, named::options(&wanted, &via, force), answer).await?;
+            let job = host.jobs.begin(JobKind::Follow, &names, String::new(), false);
+            let options = named::options(&wanted, &via, force);
+            job.unless_cancelled(Box::pin(follow(peer, names, hook, keep, options, answer))).await?;
         }
         Command::Trace { name, ttl_hops } => {
             for reply in peer.trace(&name, ttl_hops).await? {

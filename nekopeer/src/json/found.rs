@@ -15,6 +15,8 @@ pub(crate) struct VersionJson<'a> {
     name: &'a str,
     /// The id of the peer that publishes it.
     origin: String,
+    /// Whether it is a folder, all of which is one version.
+    set: bool,
     /// In bytes.
     size: u64,
     version: u64,
@@ -85,6 +87,7 @@ impl<'a> From<&'a VersionRow> for VersionJson<'a> {
             content: version.content.to_string(),
             name: version.name.as_str(),
             origin: version.origin.to_string(),
+            set: version.is_set,
             size: version.size,
             version: version.version.get(),
         }

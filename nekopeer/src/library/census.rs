@@ -5,7 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nekoproto::Freshness;
 
 use super::{ENTRIES_AT_ONCE, Library};
-use crate::storage::catalogue::{CatalogueError, Page, PageStart};
+use crate::{
+    storage::catalogue::{CatalogueError, Page, PageStart},
+    util::clock,
+};
 
 /// Ages of a confirmation that copies are counted by, in seconds.
 pub(crate) const AGES_S: [u64; 9] = [1, 10, 30, 60, 300, 600, 3600, 21_600, 86_400];
@@ -27,6 +30,12 @@ pub(crate) struct Census {
     pub(crate) stale: u64,
     /// Files that changed on disk, as far as is known, and are not offered.
     pub(crate) changed: u64,
+    /// Files that are sets.
+    pub(crate) sets: u64,
+    /// Leases of readers on news of own files.
+    pub(crate) readers: u64,
+    /// Those whose reader has not acknowledged the newest version.
+    pub(crate) behind: u64,
     /// Copies that were confirmed at most so long ago, for each of [`AGES_S`].
     pub(crate) confirmed_within: [u64; AGES_S.len()],
     /// The longest time since a confirmation of a copy, in milliseconds; of those that were ever confirmed.
@@ -39,6 +48,7 @@ impl Library {
     /// # Errors
     /// The catalogue failed.
     pub(crate) fn census(&self) -> Result<Census, CatalogueError> {
+        let now = clock::now();
         let mut census = Census { changed: self.changed_files().len() as u64, ..Census::default() };
         let mut start = Some(PageStart::default());
         while let Some(from) = start.take() {
@@ -46,7 +56,14 @@ impl Library {
             let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
             for entry in entries.iter().flatten() {
                 census.bytes += entry.record.size;
+                census.sets += u64::from(entry.record.policy.is_set());
                 let is_own = self.catalogue.is_own(entry);
+                if is_own {
+                    let (readers, behind) =
+                        self.subscribers.count(&entry.record.name, entry.record.version, now);
+                    census.readers += readers;
+                    census.behind += behind;
+                }
                 *(if is_own { &mut census.own } else { &mut census.copies }) += 1;
                 match self.freshness_of(entry) {
                     Freshness::Stale => census.stale += 1,

@@ -25,6 +25,14 @@ pub(crate) struct Counters {
     pub(crate) origins_away: Counter,
     /// Background operations that failed.
     pub(crate) failures: Counter,
+    /// Leases on news of files published here that were given or renewed.
+    pub(crate) leases: Counter,
+    /// Times that a reader acknowledged a newer version that it was told of.
+    pub(crate) acknowledged: Counter,
+    /// New versions that the command of a follower refused.
+    pub(crate) refused: Counter,
+    /// Times that a user went back to an earlier version.
+    pub(crate) rollbacks: Counter,
 }
 
 /// A number that only grows.
@@ -49,6 +57,8 @@ impl Counters {
             Event::Refreshed { .. } => self.refetches.add(1),
             Event::OriginAway(_) => self.origins_away.add(1),
             Event::Failed { .. } => self.failures.add(1),
+            Event::Refused { .. } => self.refused.add(1),
+            Event::RolledBack { .. } => self.rollbacks.add(1),
             _ => {}
         }
     }

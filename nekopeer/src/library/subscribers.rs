@@ -114,6 +114,17 @@ impl Subscribers {
         subscribed.collect()
     }
 
+    /// How many subscribe to `name`, and how many of them have not acknowledged this version.
+    pub(crate) fn count(&self, name: &FileName, version: Version, now: Instant) -> (u64, u64) {
+        let table = &*self.0.lock();
+        if table.ends.is_empty() {
+            return (0, 0);
+        }
+        let (hash, now) = (table.hasher.hash_one(name), table.ms(now));
+        let known = table.ends.range((hash, 0)..=(hash, u32::MAX)).filter(|(_, known)| known.end > now);
+        known.fold((0, 0), |(all, behind), (_, known)| (all + 1, behind + u64::from(known.version < version)))
+    }
+
     /// `node` has acknowledged this version of `name`.
     pub(crate) fn acknowledge(&self, name: &FileName, version: Version, node: &NodeId) {
         let table = &mut *self.0.lock();
@@ -199,6 +210,8 @@ mod tests {
         subscribers.acknowledge(&name, version(4), &node);
         subscribers.acknowledge(&name, version(2), &node); // late
         assert!(!is_behind(4, now) && is_behind(5, now));
+        let count = |n, now| subscribers.count(&name, version(n), now);
+        assert_eq!((count(4, now), count(5, now), count(5, now + lease)), ((1, 0), (1, 1), (0, 0)));
         subscribers.subscribe((&name, version(3)), holder(1), lease, now + lease / 2); // asked before it heard
         let known = subscribers.of(&name, now + lease);
         assert_eq!((known[0].version, known[0].ends_in), (version(4), lease / 2));

@@ -40,6 +40,7 @@ impl Publisher {
                     {
                         Ok(()) => records.iter().for_each(|record| {
                             library.subscribers.acknowledge(&record.name, record.version, &node);
+                            library.counters.acknowledged.add(1);
                         }),
                         Err(error) => {
                             debug!(holder = %node.short(), %error, "a subscriber did not acknowledge");

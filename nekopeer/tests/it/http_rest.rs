@@ -335,6 +335,56 @@ fn peer_that_has_another_door_says_so_and_an_address_in_use_is_an_error() {
 }
 
 #[test]
+fn sets_followers_readers_and_kept_versions_are_told_and_a_rollback_is_done() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("build/a", "1");
+    let mut sharing = origin.serve(&["--http", "127.0.0.1:0"]);
+    let theirs = Http::of(&origin, &mut sharing);
+    let publish = || {
+        theirs.change("POST", "/api/v1/publish", br#"{"paths":["build"],"name":"app","set":true}"#).done(200)
+    };
+    assert_eq!(publish()["published"][0]["set"], true);
+    let (_serving, ours) = serving(&reader, &[]);
+    let mut following = reader.start(&["follow", "app", "--keep", "1"]);
+    following.out_line("app is at version 1");
+    let jobs = ours.get("/api/v1/jobs").done(200);
+    assert_eq!(
+        (&jobs["jobs"][0]["kind"], &jobs["jobs"][0]["name"]),
+        (&"follow".into(), &"app".into()),
+        "{jobs}"
+    );
+    origin.write("build/a", "2");
+    publish();
+    following.out_line("app is at version 2");
+    let told = ours.get("/api/v1/status?name=app").done(200);
+    let told = &told["files"][0];
+    assert_eq!(
+        (&told["set"], &told["kept"], &told["lease_secs"]),
+        (&true.into(), &json!([1]), &60.into()),
+        "{told}"
+    );
+    let readers = theirs.get("/api/v1/status?name=app").done(200)["files"][0]["readers"].clone();
+    assert_eq!(readers.as_array().map(Vec::len), Some(1), "{readers}");
+
+    ours.change("POST", "/api/v1/rollback", br#"{"name":"app","version":7}"#)
+        .refused(404, "version 7 of app is not kept");
+    ours.change("POST", "/api/v1/rollback", br#"{"name":"app","version":0}"#).refused(422, "");
+    let back = ours.change("POST", "/api/v1/rollback", br#"{"name":"app"}"#).done(200);
+    assert_eq!((&back["version"], reader.read("app/a")), (&1.into(), b"1".to_vec()));
+    let figures = String::from_utf8(ours.get("/metrics").body).unwrap();
+    for line in
+        ["nekop2p_peer_rollbacks_total 1", "nekop2p_peer_refused_versions_total 0", "nekop2p_peer_sets 1"]
+    {
+        assert!(figures.contains(line), "{line}: {figures}");
+    }
+    let figures = String::from_utf8(theirs.get("/metrics").body).unwrap();
+    assert!(figures.contains("nekop2p_peer_readers{which=\"all\"} 1"), "{figures}");
+    assert!(!figures.contains("nekop2p_peer_leases_total 0"), "{figures}");
+    assert_eq!(theirs.get("/status").done(200)["files"]["sets"], 1);
+    theirs.get("/f/app").refused(409, "app is a set");
+}
+
+#[test]
 fn description_has_every_route_and_says_who_needs_the_token() {
     let (_indexers, home) = one_home();
     let (_running, http) = serving(&home, &[]);

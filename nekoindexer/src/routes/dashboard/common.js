@@ -179,8 +179,8 @@ export function fill(body, items, keyOf, make) {
 }
 
 /** Shows `figures`, pairs of a title and a text, in the list `tiles`. */
-export function showTiles(figures) {
-  fill($("tiles"), figures, ([title]) => title, ([title]) => {
+export function showTiles(figures, id = "tiles") {
+  fill($(id), figures, ([title]) => title, ([title]) => {
     const value = el("dd");
     const tile = el("div", {}, el("dt", {}, title), value);
     tile.update = ([, text]) => {

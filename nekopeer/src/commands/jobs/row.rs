@@ -42,6 +42,8 @@ pub(crate) enum JobKind {
     Refetch,
     /// Files are watched, and published when they change.
     Watch,
+    /// Names are followed.
+    Follow,
 }
 
 /// Where a job is.
@@ -67,6 +69,7 @@ impl JobKind {
             Self::Read => "read",
             Self::Refetch => "refetch",
             Self::Watch => "watch",
+            Self::Follow => "follow",
         }
     }
 }

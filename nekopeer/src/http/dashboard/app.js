@@ -1,6 +1,7 @@
 // The page of a peer: its files and their freshness, search, events, and what it is connected to.
 import { $, acting, ask, bytes, cell, clock, count, el, fill, live, named, now, plural, query, say, searching, set, showTiles, span, visible } from "/assets/common.js";
 import { askToken, change, takeFromAddress } from "/assets/token.js";
+import { showDetails, details } from "/assets/details.js";
 import { download, publishing, replace, update, whenDone } from "/assets/transfers.js";
 
 /** Files that are listed at first, which "more" doubles. */
@@ -49,14 +50,18 @@ function fileRow({ name }) {
     el("span", { class: "sr" }, ` of ${visible(name)}`));
   const update = el("button", { type: "button", class: "small", onclick: () => download(files.get(name), update) }, "Update",
     el("span", { class: "sr" }, ` ${visible(name)}`));
+  const more = el("button", { type: "button", class: "small", onclick: () => showDetails(name, more) }, "Details",
+    el("span", { class: "sr" }, ` of ${visible(name)}`));
+  const opened = open(name);
   const line = el("tr", { role: "row" },
     el("th", { scope: "row" }, named(name)), version, size, role, newest, cell(null, { class: "wide" }, pill, until),
-    cell(null, { class: "acts" }, open(name), ticket, update));
+    cell(null, { class: "acts" }, opened, ticket, more, update));
   line.update = (file) => {
     if (version.textContent && version.textContent !== `v${file.version}`) line.className = "new";
     set(version, `v${file.version}`);
     set(size, bytes(file.size));
-    set(role, file.own ? "own" : "copy");
+    set(role, `${file.own ? "own" : "copy"}${file.set ? ", set" : ""}, ${file.mode}`);
+    opened.hidden = file.set;
     set(pill, file.condition);
     pill.dataset.state = file.condition;
     set(until, freshness(file));
@@ -141,7 +146,7 @@ function matchActions(match) {
 
 /** What the peer's events are called. */
 const EVENTS = ["connected", "away", "not-listed", "registered", "invalidated", "refreshed", "dropped", "origin-away",
-  "withdrawn", "unsettled", "changed", "renumbered", "published-elsewhere", "failed", "job-ended", "job", "missed"];
+  "withdrawn", "followed", "refused", "rolled-back", "unsettled", "changed", "renumbered", "published-elsewhere", "failed", "job-ended", "job", "missed"];
 
 function log(kind, data) {
   const line = el("li", { class: "new" }, el("time", { datetime: new Date(now()).toISOString() }, clock(now())),
@@ -188,7 +193,8 @@ async function loadStatus() {
   showTiles([["Serves on", status.listen ?? "nothing"], ["Uptime", span(status.uptime_s)],
     ["Published", held ? count(held.own) : "…"], ["Copies", held ? `${count(held.copies)}, ${count(held.stale)} stale` : "…"],
     ["Sent", bytes(traffic.bytes_up)], ["Received", bytes(traffic.bytes_down)],
-    ["Memory", status.memory_bytes ? bytes(status.memory_bytes) : "unknown"], ["Readers now", count(traffic.uploads_active)]]);
+    ["Memory", status.memory_bytes ? bytes(status.memory_bytes) : "unknown"], ["Readers now", count(traffic.uploads_active)],
+    ["Subscribers", counted ? `${count(counted.readers)}, ${count(counted.behind)} behind` : "…"]]);
   const links = status.indexers;
   fill($("links"), links, (link) => link.addr, linkRow);
   $("links-table").hidden = links.length === 0;
@@ -202,6 +208,7 @@ takeFromAddress();
 const refreshMatches = searching(matchActions);
 publishing();
 tickets();
+details(reload);
 whenDone(reload);
 $("catalogue-more").addEventListener("click", () => acting($("catalogue-more"), "catalogue-note", () => {
   listed = Math.min(FILES_MAX, 2 * listed);

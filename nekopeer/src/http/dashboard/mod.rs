@@ -8,6 +8,7 @@ pub(crate) fn router() -> Router {
         include_str!("index.html"),
         &[
             ("app.js", include_str!("app.js")),
+            ("details.js", include_str!("details.js")),
             ("token.js", include_str!("token.js")),
             ("transfers.js", include_str!("transfers.js")),
         ],

@@ -8,7 +8,8 @@ const ENDED_SHOWN = 8;
 const FILES_MAX = 1000;
 
 /** What a job of each kind is doing. */
-const RUNNING = { get: "downloading", refetch: "refreshing", publish: "publishing", store: "publishing", read: "reading" };
+const RUNNING = { get: "downloading", refetch: "refreshing", publish: "publishing", store: "publishing", read: "reading",
+  watch: "watching", follow: "following" };
 
 /** Jobs of the peer and uploads of this page, by id. */
 const transfers = new Map();

@@ -76,6 +76,22 @@ impl Node {
                 &counters.origins_away,
             ),
             ("nekop2p_peer_failures", "Background operations that failed", &counters.failures),
+            ("nekop2p_peer_leases", "Leases of readers that were given or renewed", &counters.leases),
+            (
+                "nekop2p_peer_acknowledgements",
+                "Times that a reader acknowledged a newer version that it was told of",
+                &counters.acknowledged,
+            ),
+            (
+                "nekop2p_peer_refused_versions",
+                "Versions that the command of a follower refused",
+                &counters.refused,
+            ),
+            (
+                "nekop2p_peer_rollbacks",
+                "Times that a user went back to an earlier version",
+                &counters.rollbacks,
+            ),
         ];
         one.iter().try_for_each(|(name, help, counter)| page.counter(name, help, counter.get()))
     }
@@ -118,6 +134,14 @@ fn files(page: &mut Exposition<'_>, census: &Census) -> fmt::Result {
     let files = [("own", census.own), ("copy", census.copies)];
     page.gauges("nekop2p_peer_files", "Files published and held, counted some seconds ago", "role", files)?;
     page.gauge("nekop2p_peer_files_size_bytes", "Bytes of these files", census.bytes)?;
+    page.gauge("nekop2p_peer_sets", "Those of these files that are sets", census.sets)?;
+    let readers = [("all", census.readers), ("behind", census.behind)];
+    page.gauges(
+        "nekop2p_peer_readers",
+        "Leases on news of own files; those whose reader has not acknowledged the newest version",
+        "which",
+        readers,
+    )?;
     let conditions = [
         ("fresh", census.fresh),
         ("unverified", census.unverified),

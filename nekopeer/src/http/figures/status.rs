@@ -69,6 +69,12 @@ struct FilesStatus {
     stale: u64,
     /// Files that changed on disk and are not offered.
     changed: u64,
+    /// Files that are sets: folders, all of which is one version.
+    sets: u64,
+    /// Leases of readers on news of the files that are published here.
+    readers: u64,
+    /// Those whose reader has not acknowledged the newest version.
+    behind: u64,
 }
 
 /// What was moved since the start.
@@ -114,8 +120,9 @@ impl From<IndexerLink> for IndexerStatus {
 
 impl From<Census> for FilesStatus {
     fn from(census: Census) -> Self {
-        let Census { own, copies, bytes, fresh, unverified, stale, changed, .. } = census;
-        Self { own, copies, bytes, fresh, unverified, stale, changed }
+        let Census { own, copies, bytes, fresh, unverified, stale, changed, sets, readers, behind, .. } =
+            census;
+        Self { own, copies, bytes, fresh, unverified, stale, changed, sets, readers, behind }
     }
 }
 

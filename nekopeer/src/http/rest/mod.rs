@@ -7,6 +7,7 @@ mod find;
 mod jobs;
 mod params;
 mod publish;
+mod rollback;
 mod whole;
 
 use std::sync::Arc;
@@ -87,6 +88,7 @@ fn routes() -> OpenApiRouter<Arc<Inside>> {
         .routes(routes!(publish::publish))
         .routes(routes!(publish::store, publish::withdraw))
         .routes(routes!(jobs::get))
+        .routes(routes!(rollback::rollback))
         .routes(routes!(jobs::jobs))
         .routes(routes!(jobs::job, jobs::cancel))
         .routes(routes!(jobs::stop))

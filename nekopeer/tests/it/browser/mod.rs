@@ -112,8 +112,9 @@ async fn assert_quiet(browser: &Browser, hosts: &[&str]) {
     assert!(!asked.is_empty() && asked.iter().all(|host| hosts.contains(&host.as_str())), "{asked:?}");
 }
 
-/// Fails if something that a reader can act on, or a table, has no name for those who hear the page.
-async fn assert_everything_is_named(browser: &Browser) {
+/// Fails if something that a reader can act on, or a table, has no name for those who hear the page, or if there are not
+/// at `least` so many.
+async fn assert_everything_is_named(browser: &Browser, least: usize) {
     let tree = browser.tool("Accessibility.getFullAXTree", json!({})).await;
     let nodes = tree["nodes"].as_array().unwrap();
     let kinds =
@@ -121,7 +122,7 @@ async fn assert_everything_is_named(browser: &Browser) {
     let seen = |node: &&Value| node["ignored"] == false;
     let of_kind = |node: &&Value| kinds.iter().any(|kind| node["role"]["value"] == *kind);
     let named: Vec<&Value> = nodes.iter().filter(seen).filter(of_kind).collect();
-    assert!(named.len() > 5, "the page is there: {named:#?}");
+    assert!(named.len() >= least, "the page is there: {named:#?}");
     for node in named {
         assert!(node["name"]["value"].as_str().is_some_and(|name| !name.is_empty()), "{node:#}");
     }
@@ -209,12 +210,50 @@ fn files_are_found_fetched_and_published_and_a_new_version_is_seen_to_arrive() {
         peer.home.done(&["get", "models/large.bin", "--background"]);
         browser.until("document.querySelector('#transfers progress').value > 0").await;
         look_at(browser, "peer").await;
-        assert_everything_is_named(browser).await;
+        assert_everything_is_named(browser, 6).await;
         browser.click("#transfers button").await;
         browser.click("#catalogue button:last-child:not([hidden])").await;
         browser.until(&row("catalogue", &["models/cuda-12.bin", "v2", "fresh until"])).await;
         assert_eq!(peer.home.read("models/cuda-12.bin"), theirs.read("models/cuda-12.bin"));
         assert_quiet(browser, &[peer.host()]).await;
+    });
+}
+
+#[test]
+fn policy_readers_and_kept_versions_are_shown_and_a_set_goes_back() {
+    let (_indexers, theirs, mine) = two_homes();
+    theirs.write("build/a", "1");
+    let sharing = theirs.share(&["--set", "build", "app"]);
+    let peer = Served::start(mine, &[]);
+    let mut following = peer.home.start(&["follow", "app", "--keep", "2"]);
+    following.out_line("app is at version 1");
+    theirs.write("build/a", "2");
+    theirs.done(&["share", "--set", "build", "app"]);
+    following.out_line("app is at version 2");
+    in_browser(async |browser| {
+        open_live(browser, &peer.url).await;
+        browser.until(&row("catalogue", &["app", "v2", "copy, set, hybrid"])).await;
+        browser.until(&row("transfers", &["app", "following"])).await;
+        browser.click("#catalogue .acts button:nth-of-type(2)").await;
+        browser.until(&row("details-kept", &["v1"])).await;
+        browser.until(&shows("details-tiles", "hybrid, fresh for")).await;
+        look_at(browser, "details").await;
+        browser.click("#details-kept button").await;
+        give_token(browser, &peer.token()).await;
+        browser.until(&shows("details-line", "version 1 is in its place")).await;
+        browser.until(&shows("details-tiles", "up to v2: it was rolled back")).await;
+        assert_eq!(peer.home.read("app/a"), b"1");
+        assert_everything_is_named(browser, 3).await;
+        assert_quiet(browser, &[peer.host()]).await;
+    });
+    drop(sharing);
+    theirs.done(&["ls"]);
+    let origin = Served::start(theirs, &[]);
+    in_browser(async |browser| {
+        open_live(browser, &origin.url).await;
+        browser.until(&row("catalogue", &["app", "own, set, hybrid"])).await;
+        browser.click("#catalogue .acts button:nth-of-type(2)").await;
+        browser.until(&shows("details-tiles", "a set: a folder")).await;
     });
 }
 
@@ -357,7 +396,7 @@ fn an_indexer_shows_its_neighbors_and_what_it_is_asked() {
         browser.until("document.querySelector('#rate .curve')").await;
         search(browser, "models/*-1?.bin", "models/cuda-12.bin").await;
         look_at(browser, "indexer").await;
-        assert_everything_is_named(browser).await;
+        assert_everything_is_named(browser, 6).await;
         assert_quiet(browser, &[&host]).await;
 
         other.shutdown().await;
