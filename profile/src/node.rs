@@ -55,6 +55,8 @@ pub(crate) struct PeerOptions {
     pub cap_up: Option<NonZeroU64>,
     /// File bytes a second that it fetches at most.
     pub cap_down: Option<NonZeroU64>,
+    /// It downloads newer versions of its copies by itself.
+    pub refetches: bool,
 }
 
 /// What a process is asked to do. It ends when its stdin closes.
@@ -68,6 +70,8 @@ pub(crate) enum Request {
         /// When to begin, by [`now_s`](usage::now_s).
         at_s: f64,
     },
+    /// Wait until a newer version of a copy is in its place, by news of it. Answers once more, before, when it waits.
+    Await,
     /// Forget what was taken so far.
     Reset,
     /// Say what was taken since then.
@@ -78,7 +82,7 @@ pub(crate) enum Request {
 
 /// What is responded to each request, and once when the process is ready: the value, or why there is none.
 ///
-/// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; usage:
+/// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; await: nothing, then [`Downloads`]; usage:
 /// [`Usage`](usage::Usage), or why a rogue node gave up; reset and end: nothing.
 pub(crate) type Response<T> = Result<T, String>;
 

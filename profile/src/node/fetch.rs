@@ -3,15 +3,28 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nekopeer::{Delivery, DownloadError, DownloadOptions, Downloaded, PeerHandle, Progress};
+use nekopeer::{Delivery, DownloadError, DownloadOptions, Downloaded, Event, PeerHandle, Progress};
 use nekoproto::{FileName, NameError};
-use tokio::time::{interval, sleep};
+use tokio::{
+    sync::broadcast::Receiver,
+    time::{interval, sleep},
+};
 
 use super::usage::{SAMPLED_EVERY, now_s};
 use super::{Downloads, Moment, Sent, locked};
 
 /// What came of one file: who sent what, or why it failed.
 pub type Fetched = Result<Vec<Delivery>, String>;
+
+/// Waits until a newer version of a copy is in its place, verified. Who sent what of it is not known.
+pub async fn until_refreshed(mut news: Receiver<Event>) -> anyhow::Result<Downloads> {
+    loop {
+        if let Event::Refreshed { bytes_moved: bytes, .. } = news.recv().await? {
+            let sent = Sent { source: String::new(), bytes, banned: false };
+            return Ok(Downloads { ended_s: now_s(), sources: vec![sent], ..Downloads::default() });
+        }
+    }
+}
 
 /// Downloads `names`, beginning at `at_s`; returns when all have ended.
 pub async fn fetch(peer: &PeerHandle, names: Vec<String>, at_s: f64) -> Result<Downloads, NameError> {

@@ -7,7 +7,7 @@ use std::{any::Any, fs, path::PathBuf, thread};
 
 use anyhow::{Context, bail};
 use nekoindexer::{Indexer, Routing};
-use nekopeer::{Config, Peer, PeerHandle};
+use nekopeer::{Config, OnStale, Peer, PeerHandle};
 use nekoproto::Holder;
 use nekoproto::rogue::{RogueError, corrupt::CorruptHolder};
 use serde::Serialize;
@@ -89,6 +89,12 @@ async fn serve(
         match requests.recv().await {
             None => return Ok(false),
             Some(Request::End) => break,
+            Some(Request::Await) => {
+                let Running::Peer(peer, _) = &running else { bail!("only a peer has copies") };
+                let news = peer.events();
+                say(Ok(()))?;
+                say(fetch::until_refreshed(news).await)?;
+            }
             Some(request) => say(obey(&mut running, request).await)?,
         }
     }
@@ -129,7 +135,7 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
             let attack = tokio::spawn(order.clone().carry_out());
             return Ok((Running::Rogue(attack), (String::new(), listen)));
         }
-        Role::Peer(PeerOptions { dir, indexer, cap_up, cap_down }) => {
+        Role::Peer(PeerOptions { dir, indexer, cap_up, cap_down, refetches }) => {
             let meter = Meter::start()?;
             fs::create_dir_all(dir).context("cannot make the folder of a node")?;
             let config = Config {
@@ -138,6 +144,7 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
                 security,
                 limit_up: *cap_up,
                 limit_down: *cap_down,
+                on_stale: if *refetches { OnStale::Refetch } else { OnStale::Keep },
                 ..Config::new(dir)
             };
             let peer = Peer::spawn(config).await?;
@@ -165,7 +172,7 @@ async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> 
         Request::Usage => json!(meter.usage()),
         Request::Publish(path) => json!(publish(peer, path).await?),
         Request::Download { names, at_s } => json!(fetch::fetch(peer, names, at_s).await?),
-        Request::End => bail!("the end is no request like others"),
+        Request::Await | Request::End => bail!("it is no request like others"),
     })
 }
 

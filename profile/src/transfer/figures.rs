@@ -32,6 +32,8 @@ pub struct Round {
     pub published: Option<(usize, f64)>,
     /// The floors of the same file, where they are measured.
     pub floors: Option<Floors>,
+    /// Seconds to copy the file once for each reader, where that is measured.
+    pub copies_s: Option<f64>,
     /// What each source sent to all readers together, by label.
     pub sources: Vec<Sent>,
     /// What the origin and other honest sources took, by label.
@@ -52,7 +54,7 @@ pub struct Round {
 type Metric = (&'static str, fn(&Round) -> Option<f64>);
 
 /// All figures, in the order in which they are shown.
-pub const METRICS: [Metric; 24] = [
+pub const METRICS: [Metric; 26] = [
     ("wall_s", Round::wall_s),
     ("first_s", |round| round.took_s.iter().copied().reduce(f64::min)),
     ("mb_per_s", |round| {
@@ -68,6 +70,8 @@ pub const METRICS: [Metric; 24] = [
     ("floor_tcp_s", |round| Some(round.floors?.tcp_s)),
     ("floor_copy_s", |round| Some(round.floors?.copy_s)),
     ("floor_read_write_s", |round| Some(round.floors?.read_write_s)),
+    ("floor_copies_s", |round| round.copies_s),
+    ("ratio_copies", |round| Some(round.wall_s()? / round.copies_s?)),
     ("ratio_tcp", |round| Some(round.wall_s()? / round.floors?.tcp_s)),
     ("ratio_copy", |round| Some(round.wall_s()? / round.floors?.copy_s)),
     ("ratio_read_write", |round| Some(round.wall_s()? / round.floors?.read_write_s)),

@@ -3,7 +3,14 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::{fs, fs::File, io, path::Path, thread, time::Instant};
+use std::{
+    fs,
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    thread,
+    time::Instant,
+};
 
 use anyhow::{Context, ensure};
 use rustix::fs::sendfile;
@@ -36,6 +43,17 @@ pub fn measure(source: &Path, folder: &Path) -> anyhow::Result<Floors> {
         Ok(took_s)
     };
     Ok(Floors { tcp_s: timed(over_tcp)?, copy_s: timed(copied)?, read_write_s: timed(read_and_written)? })
+}
+
+/// Seconds to copy the file `source` so many `times`, into as many files in `folder` that are gone afterwards.
+pub fn copies(source: &Path, folder: &Path, times: usize) -> anyhow::Result<f64> {
+    let targets: Vec<PathBuf> = (0..times).map(|n| folder.join(format!("floor-{n}"))).collect();
+    let began = Instant::now();
+    let copied = targets.iter().try_for_each(|target| copied(source, target));
+    let took_s = began.elapsed().as_secs_f64();
+    targets.iter().for_each(|target| drop(fs::remove_file(target)));
+    copied.context("cannot measure a floor")?;
+    Ok(took_s)
 }
 
 /// Sends a file over a socket into another file.

@@ -42,11 +42,28 @@ pub(crate) async fn run(stage: &mut Stage, n: usize) -> anyhow::Result<Round> {
         }
         round = Round { files: 1, is_change: true, ..Round::default() };
         change_it(stage, change, n).await?;
+        if stage.scenario.by_news {
+            round.copies_s = Some(copies(stage).await?);
+            round.wanted_bytes = stage.bytes()? * readers.len() as u64;
+            reset(stage.senders().chain(&mut readers)).await?;
+            let fetched = publish_to(stage, &mut readers, &mut round).await?;
+            return end(stage, readers, fetched, round).await;
+        }
         round.published = Some(stage.publish().await?);
     }
     round.wanted_bytes = stage.bytes()? * readers.len() as u64;
     reset(stage.senders().chain(&mut readers)).await?;
     let fetched = fetch(stage, &mut readers, &mut round).await?;
+    end(stage, readers, fetched, round).await
+}
+
+/// Writes down what was taken and sent, and holds what arrived against what was published.
+async fn end(
+    stage: &mut Stage,
+    mut readers: Vec<Process>,
+    fetched: Vec<Downloads>,
+    mut round: Round,
+) -> anyhow::Result<Round> {
     round.senders = usages(stage.senders()).await?;
     round.readers = usages(readers.iter_mut()).await?;
     describe(stage, &readers, fetched, &mut round);
@@ -61,6 +78,32 @@ async fn floors(stage: &Stage) -> anyhow::Result<Option<floor::Floors>> {
     }
     let (source, folder) = (stage.path(), stage.origin.dir.clone());
     apart(move || floor::measure(&source, &folder)).await.map(Some)
+}
+
+/// Seconds to copy the file once for each reader.
+async fn copies(stage: &Stage) -> anyhow::Result<f64> {
+    let (source, folder, readers) = (stage.path(), stage.origin.dir.clone(), stage.scenario.readers);
+    apart(move || floor::copies(&source, &folder, readers)).await
+}
+
+/// Publishes while all readers wait for news; writes down how long each took from before that, and what failed.
+async fn publish_to(
+    stage: &mut Stage,
+    readers: &mut [Process],
+    round: &mut Round,
+) -> anyhow::Result<Vec<Downloads>> {
+    for reader in &mut *readers {
+        reader.call::<()>(&Request::Await).await?;
+    }
+    round.began_s = now_s();
+    round.published = Some(stage.publish().await?);
+    let mut fetched = Vec::new();
+    for reader in readers {
+        let downloads: Downloads = reader.response().await?;
+        round.took_s.push(downloads.ended_s - round.began_s);
+        fetched.push(downloads);
+    }
+    Ok(fetched)
 }
 
 /// Lets all readers fetch at once; writes down how long each took, and what failed.

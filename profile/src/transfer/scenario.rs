@@ -40,6 +40,8 @@ pub struct Scenario {
     pub rounds: usize,
     /// Floors are measured too.
     pub floors: bool,
+    /// Readers have the change by news of it: they are not asked to fetch it.
+    pub by_news: bool,
     /// Seed of all bytes.
     pub seed: u64,
 }
@@ -112,6 +114,7 @@ impl Scenario {
             corrupt: None,
             rounds: ROUNDS_DEFAULT,
             floors: true,
+            by_news: false,
             seed: 1,
         }
     }
@@ -131,6 +134,8 @@ impl Scenario {
         if !matches!(self.what, What::Whole(_)) {
             ensure!(self.sources == 1, "only a whole file is fetched from several sources: give --sources 1");
         }
+        let is_change = matches!(self.what, What::Change(..));
+        ensure!(is_change || !self.by_news, "there is news of a change only: give --change");
         match self.what {
             What::Whole(bulk) | What::Publish(bulk) => bulk.check(),
             What::Change(bulk, change) => {
@@ -185,6 +190,9 @@ impl Scenario {
         for (what, count) in several.into_iter().filter(|(_, count)| *count > 1) {
             name += &format!(", {count} {what}");
         }
+        if self.by_news {
+            name += ", by news";
+        }
         if let Some(percent) = self.corrupt {
             name += &format!(", one of them corrupts {percent} %");
         }
@@ -229,6 +237,7 @@ impl Scenario {
             (" --cap-up ", cap(self.cap_up)),
             (" --cap-down ", cap(self.cap_down)),
             (" --insecure", (self.security == Security::Insecure).then(String::new)),
+            (" --by-news", self.by_news.then(String::new)),
         ] {
             command.extend(value.map(|value| flag.to_owned() + &value));
         }

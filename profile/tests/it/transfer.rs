@@ -39,6 +39,7 @@ fn what_makes_no_transfer_is_refused() {
     refused(&["--cap-up", "fast"], "'fast' is no rate");
     refused(&["--change", "1", "--size", "1KiB"], "less than a byte at each of 20 places");
     refused(&["--change", "1", "--sources", "2"], "give --sources 1");
+    refused(&["--by-news"], "give --change");
     refused(&["--files", "0"], "the number of files must be 1 to");
     refused(&["--file-bytes", "10KiB-1KiB", "--files", "1"], "is no range of bytes");
     refused(&["--publish", "--readers", "2"], "cannot be used with");
@@ -115,6 +116,10 @@ fn every_kind_of_transfer_arrives() {
         let moved = rows[0]["moved_percent"].as_f64().unwrap();
         assert!((1.0..30.0).contains(&moved), "{rows}");
     }
+    let rows = measured(&["--size", "8MiB", "--change", "1", "--places", "2", "--by-news", "--readers", "2"]);
+    let figure = |key: &str| rows[0][key].as_f64().unwrap_or_else(|| panic!("{key}: {rows}"));
+    assert!((1.0..30.0).contains(&figure("moved_percent")) && figure("wrong") < 0.5, "{rows}");
+    assert!(figure("ratio_copies") > 0.0 && figure("wall_s") > figure("publish_s"), "{rows}");
     let rows = measured(&["--files", "40", "--file-bytes", "1B-2KiB"]);
     assert!(rows[0]["files_fetched_per_s"].as_f64().unwrap() > 0.0, "{rows}");
     assert!(rows[0]["files_published_per_s"].as_f64().unwrap() > 0.0, "{rows}");

@@ -51,6 +51,9 @@ pub(crate) struct Transfer {
     /// How it changes
     #[arg(long, default_value = "in-place", requires = "change")]
     pub(crate) how: How,
+    /// The readers keep their copies fresh, and have the change by news of it; time counts from before it is published
+    #[arg(long)]
+    pub(crate) by_news: bool,
     /// The file is only published, and nobody fetches it
     #[arg(long, conflicts_with_all = ["readers", "sources", "corrupt"])]
     pub(crate) publish: bool,
@@ -89,6 +92,7 @@ impl Transfer {
             cap_down: self.cap_down,
             corrupt: self.corrupt,
             rounds: self.rounds,
+            by_news: self.by_news,
             seed: self.seed,
             ..Scenario::whole(0)
         };
