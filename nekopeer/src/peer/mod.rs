@@ -133,6 +133,7 @@ impl Peer {
         let indexers = config.indexers.len();
         let (library, first_events) =
             Library::new(opened, endpoint.node(), listener.is_some(), indexers, config.ttr);
+        library.blocking(|library| sets::sweep(library)).await;
         let partial_files = Arc::new(PartialFiles::default());
         let indexers = Indexers::spawn(&config, &endpoint, &library);
         let peers = Peers::new(&endpoint, &library, &indexers);
@@ -186,7 +187,6 @@ async fn open_folders(config: Config) -> Result<(Opened, Identity), StartError> 
                 brings back what was published and held here");
         }
         catalogue.settle_all()?;
-        sets::sweep_files(&folder);
         let unusable = |source| LockError::Unusable { path: folder.clone(), source };
         lock.note_catalogue().map_err(unusable)?;
         let data_dir = folder.canonicalize().map_err(unusable)?;

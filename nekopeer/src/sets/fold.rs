@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use walkdir::{DirEntry, WalkDir};
 
 use super::{
-    error::SetError,
-    index::{Index, Member},
+    error::{BadSet, SetError},
+    index::{Index, Member, SET_FILES_MAX},
 };
 use crate::{
     content::stamp::{Stamp, open_file},
@@ -90,6 +90,9 @@ fn list(folder: &Path, without: &Path) -> Result<Vec<Found>, SetError> {
         let path = named.map_err(|source| SetError::Name { path: entry.path().to_owned(), source })?;
         let is_executable = metadata.permissions().mode() & EXECUTABLE != 0;
         files.push(Found { path, at, stamp: Stamp::of(&metadata), is_executable });
+    }
+    if files.len() > SET_FILES_MAX {
+        return Err(BadSet::TooManyFiles(files.len()).into()); // before any is read
     }
     files.sort_unstable_by(|a, b| a.path.as_path().cmp(b.path.as_path()));
     Ok(files)

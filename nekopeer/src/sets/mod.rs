@@ -37,7 +37,7 @@ use crate::{
     storage::{
         StoreError,
         catalogue::{Entry, Tree, Trees},
-        place::Place,
+        place::{Place, sync_folder},
         tree::FolderId,
     },
     util::progress::Progress,
@@ -102,6 +102,7 @@ pub(crate) fn fold(
             let file = out.into_inner().map_err(IntoInnerError::into_error).map_err(SetError::Write)?;
             file.as_file().sync_all().map_err(SetError::Write)?;
             file.persist(&path).map_err(|error| SetError::Write(error.error))?;
+            sync_folder(&files);
         }
         return Ok(path);
     }
@@ -113,10 +114,14 @@ pub(crate) fn fold(
 /// # Errors
 /// The catalogue failed.
 pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) -> Result<(), SetError> {
-    let own = library.catalogue.entry(name)?.filter(|entry| library.catalogue.is_own(entry));
-    let Some(own) = own.filter(|own| own.record.policy.is_set()) else { return Ok(()) };
-    library.catalogue.set_trees(name, Some(&Trees::at(folder.to_owned(), Vec::new())))?;
-    remove_files(library, name, Some(&own.path));
+    match library.catalogue.entry(name)? {
+        Some(own) if library.catalogue.is_own(&own) && own.record.policy.is_set() => {
+            library.catalogue.set_trees(name, Some(&Trees::at(folder.to_owned(), Vec::new())))?;
+            remove_files(library, name, Some(&own.path));
+        }
+        Some(_) => {}
+        None => remove_files(library, name, None), // it could not be published
+    }
     Ok(())
 }
 
@@ -203,21 +208,31 @@ fn unfold(
     put.map(|()| (path, Some(stage)))
 }
 
-/// Removes files of sets that a process had not completed when it ended. Nobody else may use the data folder. Blocking.
-pub(crate) fn sweep_files(data_dir: &Path) {
-    let files = fs::read_dir(data_dir.join(FILES)).into_iter().flatten().flatten();
+/// Removes files that a process had not completed when it ended, and those of names that are sets no more. To be called
+/// before anything else uses the data folder. Blocking.
+pub(crate) fn sweep(library: &Library) {
+    let files = fs::read_dir(library.data_dir.join(FILES)).into_iter().flatten().flatten();
     for file in files.filter(|file| file.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes())) {
         drop(fs::remove_file(file.path())); // or the next start does
     }
+    for name in names(library) {
+        let entry = library.catalogue.entry(&name);
+        if entry.is_ok_and(|entry| entry.is_none_or(|entry| !entry.record.policy.is_set())) {
+            forget(library, &name);
+        }
+    }
+}
+
+fn names(library: &Library) -> Vec<FileName> {
+    library.catalogue.sets().unwrap_or_else(|error| {
+        tracing::error!(%error, "the sets here are not looked at");
+        Vec::new()
+    })
 }
 
 /// Brings each set that is held to its place, if a process ended before that. Blocking.
 pub(crate) fn settle(library: &Arc<Library>) {
-    let names = library.catalogue.sets().unwrap_or_else(|error| {
-        tracing::error!(%error, "sets are not brought to their places");
-        Vec::new()
-    });
-    for name in names {
+    for name in names(library) {
         let Some(held) = library.catalogue.get(&name).filter(|held| !is_in_place(library, held)) else {
             continue;
         };
