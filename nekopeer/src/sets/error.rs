@@ -4,8 +4,10 @@ use std::{io, path::PathBuf};
 
 use nekoproto::{FileName, NameError};
 
-use super::index::SET_FILES_MAX;
 use crate::storage::{StoreError, catalogue::CatalogueError};
+
+/// Files of a set at most.
+pub(crate) const SET_FILES_MAX: usize = 100_000;
 
 /// What is wrong with the files of a set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

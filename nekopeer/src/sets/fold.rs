@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use walkdir::{DirEntry, WalkDir};
 
 use super::{
-    error::{BadSet, SetError},
-    index::{Index, Member, SET_FILES_MAX},
+    error::{BadSet, SET_FILES_MAX, SetError},
+    index::{Index, Member},
 };
 use crate::{
     content::stamp::{Stamp, open_file},

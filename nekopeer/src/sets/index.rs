@@ -8,14 +8,12 @@ use std::{fs::File, io::Write, os::unix::fs::FileExt as _};
 use nekoproto::{ContentHash, FileName, codec};
 use serde::{Deserialize, Serialize};
 
-use super::error::{BadSet, SetError};
+use super::error::{BadSet, SET_FILES_MAX, SetError};
 
 /// The last bytes of each set.
 const MAGIC: &[u8; 8] = b"nekoset1";
 /// Bytes behind the index.
 const TAIL_BYTES: usize = size_of::<u64>() + MAGIC.len();
-/// Files of a set at most.
-pub(crate) const SET_FILES_MAX: usize = 100_000;
 /// Bytes of an encoded index at most.
 const INDEX_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
@@ -101,9 +99,14 @@ impl Index {
         let start = start.ok_or(BadSet::NoIndex)?;
         let mut encoded = vec![0; usize::try_from(len).unwrap_or(0)]; // within its limit
         file.read_exact_at(&mut encoded, start).map_err(SetError::Read)?;
-        let index = Self::checked(codec::decode(&encoded).map_err(|_| BadSet::NoIndex)?)?;
+        Ok(Self::decode(&encoded, start)?)
+    }
+
+    /// The index in `encoded`, of files that have `size` bytes together.
+    fn decode(encoded: &[u8], size: u64) -> Result<Self, BadSet> {
+        let index = Self::checked(codec::decode(encoded).map_err(|_| BadSet::NoIndex)?)?;
         let sum = index.0.iter().try_fold(0u64, |sum, member| sum.checked_add(member.size));
-        if sum == Some(start) { Ok(index) } else { Err(BadSet::OtherSize.into()) }
+        if sum == Some(size) { Ok(index) } else { Err(BadSet::OtherSize) }
     }
 }
 
@@ -154,13 +157,34 @@ mod tests {
         assert!(Index::new(vec![member("a/b", 0), member("a-b", 0), member("a.c", 0)]).is_ok());
     }
 
+    /// Whatever an origin says of its files, they are a tree below the folder, and as large as their bytes.
+    #[test]
+    fn indexes() {
+        bolero::check!().for_each(|bytes: &[u8]| {
+            let Some((size, encoded)) = bytes.split_first_chunk() else { return };
+            let size = u64::from_le_bytes(*size);
+            let Ok(index) = Index::decode(encoded, size) else { return };
+            let members = index.members();
+            assert_eq!(members.iter().map(|member| member.size).sum::<u64>(), size);
+            let is_inside = |member: &Member| {
+                member.path.as_path().components().all(|part| matches!(part, std::path::Component::Normal(_)))
+            };
+            assert!(members.iter().all(is_inside));
+            let paths: std::collections::HashSet<_> =
+                members.iter().map(|member| member.path.as_path()).collect();
+            let is_folder = |member: &Member| {
+                member.path.as_path().ancestors().skip(1).any(|above| paths.contains(above))
+            };
+            assert!(paths.len() == members.len() && !members.iter().any(is_folder));
+        });
+    }
+
     #[test]
     fn a_path_that_leaves_the_folder_does_not_decode() {
-        let hostile = [("../outside", 0u64, false, [0u8; 32])];
-        let mut bytes = codec::encode(&hostile.to_vec()).unwrap();
-        let len = (bytes.len() as u64).to_le_bytes();
-        bytes.extend([&len[..], MAGIC].concat());
-        let (file, size) = file(&bytes);
-        assert!(matches!(Index::read(&file, size), Err(SetError::Bad(BadSet::NoIndex))));
+        let encoded = |path: &str| codec::encode(&vec![(path, 0u64, false, vec![0u8; 32])]).unwrap();
+        assert!(Index::decode(&encoded("inside"), 0).is_ok());
+        for path in ["../outside", "/outside", "a/../../outside", "", "a//b", "a\\b"] {
+            assert_eq!(Index::decode(&encoded(path), 0), Err(BadSet::NoIndex), "{path}");
+        }
     }
 }
