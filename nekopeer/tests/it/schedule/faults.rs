@@ -1,13 +1,15 @@
 //! The schedule of faults: pure, decided by a seed.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use rand::{Rng, RngExt, SeedableRng, rngs::StdRng};
 
 use super::world::{FILES, INDEXERS, READERS};
 
-/// Longest time for which a process or a link is down, and between two faults, in milliseconds.
-const DOWN_MS_MAX: u64 = 3000;
+/// For how long a process is down, and a host cut off (longer than the bounds), in milliseconds.
+const DOWN_MS: Range<u64> = 0..3000;
+const CUT_MS: Range<u64> = 2500..6000;
+/// Longest time between two faults, in milliseconds.
 const BETWEEN_MS_MAX: u64 = 1000;
 
 /// A process, with its host if there is a network.
@@ -50,8 +52,9 @@ pub(super) enum Fault {
     },
 }
 
-/// The faults of this seed, each with the time until the next. Without a network nothing is cut. With one, the origin's folder stays as it
-/// is: an origin that was restored while nobody can be asked cannot but use a number again.
+/// The faults of this seed, each with the time until the next. Without a network nothing is cut. With one, the
+/// origin's folder stays as it is: an origin that was restored while nobody can be asked cannot but use a number
+/// again.
 pub(super) fn faults(seed: u64, has_network: bool) -> impl Iterator<Item = (Fault, Duration)> {
     let mut rng = StdRng::seed_from_u64(seed);
     std::iter::repeat_with(move || {
@@ -80,8 +83,9 @@ fn harm(rng: &mut impl Rng, harms: &[Harm]) -> Fault {
         5 | 6 => Target::Indexer(rng.random_range(0..INDEXERS)),
         _ => Target::Origin,
     };
-    let down = Duration::from_millis(rng.random_range(0..DOWN_MS_MAX));
-    Fault::Harm(target, harms[rng.random_range(0..harms.len())], down)
+    let harm = harms[rng.random_range(0..harms.len())];
+    let ms = if matches!(harm, Harm::Kill | Harm::Pause) { DOWN_MS } else { CUT_MS };
+    Fault::Harm(target, harm, Duration::from_millis(rng.random_range(ms)))
 }
 
 #[test]

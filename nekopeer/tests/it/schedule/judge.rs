@@ -27,6 +27,8 @@ pub(super) enum Event {
     Said { by: Reader, version: u64, content: String, fresh: Option<Fresh> },
     /// The bytes that are in the place of the copy.
     InPlace { by: Reader, content: String },
+    /// The bytes of a file that was in that place when it was opened, and may have been replaced since.
+    WasInPlace { by: Reader, content: String },
 }
 
 /// Who holds a copy.
@@ -132,7 +134,7 @@ fn publication<'a, I: Iterator<Item = (usize, &'a Entry)>>(
                 begun.insert(content.as_str());
                 continue;
             }
-            Event::InPlace { by, content } => {
+            Event::InPlace { by, content } | Event::WasInPlace { by, content } => {
                 if !begun.contains(content.as_str()) {
                     say(
                         "torn",
@@ -190,7 +192,9 @@ fn order<'a, I: Iterator<Item = (usize, &'a Entry)>>(
             }
             Event::InPlace { by, content } if !by.drops => {
                 let Some((least, most)) = numbers.get(content.as_str()) else { continue };
-                if let Some(before) = held.insert(by, least).filter(|before| *before > most) {
+                // What is said is in place already.
+                let least_before = held.insert(by, *least).max(said.get(by).map(|version| **version));
+                if let Some(before) = least_before.filter(|before| before > most) {
                     let text =
                         format!("reader {}: bytes of version {most} after those of {before}", by.number);
                     say("P2", step, text);

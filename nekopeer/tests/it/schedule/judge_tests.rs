@@ -78,6 +78,7 @@ fn older_after_newer_breaks_the_second_promise() {
     assert_eq!(both().said(0, 2, "two").said(0, 1, "one").breaks(), ["P2"]);
     assert_eq!(both().said(0, 2, "two").said(1, 1, "one").breaks(), [""; 0]);
     assert_eq!(both().in_place("two").in_place("one").breaks(), ["P2"]);
+    assert_eq!(both().said(0, 2, "two").in_place("one").breaks(), ["P2"]);
     let by = Reader { number: 0, drops: true };
     let said = |version, content: &str| Event::Said {
         by: by.clone(),
@@ -105,4 +106,10 @@ fn number_of_two_contents_breaks_the_fourth_promise() {
 #[test]
 fn bytes_that_are_no_version_are_torn() {
     assert_eq!(Story::default().published(1, "one").in_place("on").breaks(), ["torn"]);
+    let by = Reader { number: 0, drops: false };
+    let written_into = Event::WasInPlace { by, content: "twe".to_owned() };
+    assert_eq!(
+        Story::default().published(1, "one").published(2, "two").then(written_into).breaks(),
+        ["torn"]
+    );
 }

@@ -8,6 +8,7 @@ mod judge;
 mod network;
 mod node;
 mod record;
+mod seen;
 mod world;
 
 use std::{

@@ -88,6 +88,11 @@ impl Record {
         self.add(name, Event::InPlace { by: by.clone(), content });
     }
 
+    /// These bytes are in a file that was in the place of the copy.
+    pub(super) fn was_in_place(&self, by: &Reader, name: &str, content: String) {
+        self.add(name, Event::WasInPlace { by: by.clone(), content });
+    }
+
     /// The newest version of `name` that is known to be published.
     pub(super) fn newest(&self, name: &str) -> u64 {
         let facts = self.facts.lock().unwrap();

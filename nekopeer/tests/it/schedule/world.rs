@@ -1,7 +1,8 @@
 //! The processes of a schedule, and what is done with them.
 
 use std::{
-    fs,
+    collections::HashMap,
+    fs::{self, File},
     net::SocketAddr,
     sync::Mutex,
     thread,
@@ -9,16 +10,15 @@ use std::{
 };
 
 use rand::{RngExt, rngs::StdRng};
-use serde_json::Value;
 
 use super::{
     faults::{Fault, Harm, Target},
-    judge::Reader,
     network::{Host, Network},
     node::{Node, copy_folder},
     record::Record,
+    seen::{content_of, note_copy, publish_at, who},
 };
-use crate::program::{FreeAddr, bytes};
+use crate::program::FreeAddr;
 
 /// Number of indexers, all neighbors of each other.
 pub(super) const INDEXERS: usize = 3;
@@ -49,6 +49,8 @@ pub(super) struct World {
     /// Held while the origin or a copy of its folder publishes: two that publish at the very same moment, out of
     /// touch with each other, cannot but use the same number.
     publishing: Mutex<()>,
+    /// The file that was last in the place of a reader's copy.
+    opened: Mutex<HashMap<(usize, &'static str), File>>,
     network: Option<Network>,
 }
 
@@ -91,8 +93,8 @@ impl World {
         };
         let origin = Node::peer(origin, &indexer_addrs, &[], host(Target::Origin), None);
         let readers = READERS.iter().enumerate().map(reader).collect();
-        let (backup, publishing) = (Mutex::default(), Mutex::default());
-        Self { indexer_addrs, indexers, origin, readers, backup, publishing, network }
+        let (backup, publishing, opened) = Default::default();
+        Self { indexer_addrs, indexers, origin, readers, backup, publishing, opened, network }
     }
 
     fn node(&self, target: Target) -> &Node {
@@ -114,10 +116,8 @@ impl World {
         pause(rng.random_range(0..150));
         let (node, asked_at) = (&self.readers[reader], Instant::now());
         let (name, ..) = FILES[rng.random_range(0..FILES.len())];
-        if let Ok(bytes) = fs::read(node.home.path(name)) {
-            record.in_place(&who(reader), name, content(&bytes));
-        }
-        if rng.random_range(0..3) > 0 {
+        self.look(reader, name, record);
+        if rng.random_range(0..6) > 0 {
             let command = if rng.random() { "ls" } else { "status" };
             let Some(ended) = node.ask(&[command]).filter(|ended| ended.code == Some(0)) else { return };
             for row in ended.json()["files"].as_array().unwrap() {
@@ -130,6 +130,17 @@ impl World {
             note_copy(record, &ended.json(), reader, asked_at);
         } else {
             record.note(format!("reader {reader}: get {name}: {:?}", ended.err.last().or(ended.out.last())));
+        }
+    }
+
+    /// Looks at the bytes of a copy, and at those of the file that was in its place before: a version replaces a
+    /// file and does not write into it.
+    fn look(&self, reader: usize, name: &'static str, record: &Record) {
+        let Ok(file) = File::open(self.readers[reader].home.path(name)) else { return };
+        record.in_place(&who(reader), name, content_of(&file));
+        let before = self.opened.lock().unwrap().insert((reader, name), file);
+        if let Some(before) = before {
+            record.was_in_place(&who(reader), name, content_of(&before));
         }
     }
 
@@ -212,16 +223,27 @@ impl World {
         }
         for reader in 0..READERS.len() {
             for (name, ..) in FILES {
-                let (node, asked_at) = (&self.readers[reader], Instant::now());
-                let ended =
-                    node.ask(&["get", name]).unwrap_or_else(|| panic!("reader {reader}: get {name} hangs"));
-                assert_eq!(ended.code, Some(0), "reader {reader}: {ended:?}");
-                let json = ended.json();
-                note_copy(record, &json, reader, asked_at);
-                assert_eq!(json["version"], record.newest(name), "reader {reader}: {name}");
-                assert_eq!(node.home.read(name), self.origin.home.read(name));
+                let until = Instant::now() + FOLLOWED_WITHIN;
+                while let Err(why) = self.gets_newest(reader, name, record) {
+                    assert!(Instant::now() < until, "seed {seed}: reader {reader}: get {name}: {why}");
+                    pause(200);
+                }
             }
         }
+    }
+
+    /// Whether `get` brings the newest version. A host that was cut off is found again after a while.
+    fn gets_newest(&self, reader: usize, name: &str, record: &Record) -> Result<(), String> {
+        let (node, asked_at) = (&self.readers[reader], Instant::now());
+        let ended = node.ask(&["get", name]).ok_or("hangs")?;
+        if ended.code != Some(0) {
+            return Err(format!("{ended:?}"));
+        }
+        let json = ended.json();
+        note_copy(record, &json, reader, asked_at);
+        let is_newest = json["version"] == record.newest(name);
+        let is_same = node.home.read(name) == self.origin.home.read(name);
+        if is_newest && is_same { Ok(()) } else { Err(format!("same bytes: {is_same}, {json}")) }
     }
 
     /// What a reader that is left behind, the origin and the indexers say.
@@ -247,38 +269,4 @@ impl World {
             _ => Err(format!("version {newest} is out: {row}")),
         }
     }
-}
-
-fn who(reader: usize) -> Reader {
-    Reader { number: reader, drops: READERS[reader].0 == "drop" }
-}
-
-fn content(bytes: &[u8]) -> String {
-    blake3::hash(bytes).to_string()
-}
-
-/// Publishes new bytes of a file; what the command says is recorded.
-fn publish_at(node: &Node, who: &str, file: usize, seed: u64, record: &Record) {
-    let (name, policy, _) = FILES[file];
-    let size = usize::try_from(seed % 200_000).unwrap() + 1;
-    let new = bytes(seed, size);
-    record.begun(name, content(&new));
-    node.home.write(name, new);
-    let mut words = vec!["share", name];
-    words.extend(policy);
-    let ended = node.ask(&words);
-    let Some(ended) = ended.filter(|ended| ended.code == Some(0)) else {
-        return record.note(format!("{who}: {name} was not published"));
-    };
-    let row = ended.json()["files"][0].clone();
-    record.published(who, name, row["version"].as_u64().unwrap(), row["content"].as_str().unwrap());
-}
-
-/// Records what a reader says of its copy.
-fn note_copy(record: &Record, row: &Value, reader: usize, asked_at: Instant) {
-    let (name, version) = (row["name"].as_str().unwrap(), row["version"].as_u64().unwrap());
-    let (.., bound) = FILES.iter().find(|(file, ..)| *file == name).unwrap();
-    let bound = Duration::from_secs(READERS[reader].1.map_or(*bound, |own| own.min(*bound)));
-    let fresh_for = (row["freshness"] == "fresh").then_some(bound);
-    record.said(&who(reader), name, (version, row["content"].as_str().unwrap()), asked_at, fresh_for);
 }
