@@ -1,8 +1,14 @@
-//! A random schedule over real processes: an origin, three indexers and five readers with different policies
-//! are killed, paused, restored from old copies, multiplied and driven from several shells, against a recorded
-//! history. `NEKO_SCHEDULE_SEEDS` (`FIRST..END`) and `NEKO_SCHEDULE_SECONDS` make it longer.
+//! A history checker for coherent copies: a random schedule over real processes, judged by what was recorded. An
+//! origin, three indexers and five readers with different policies are killed, paused, restored from old copies,
+//! multiplied, cut off from the network and driven from several shells. `NEKO_SCHEDULE_SEEDS` (`FIRST..END`) and
+//! `NEKO_SCHEDULE_SECONDS` make it longer; docs/consistency.md has more.
 
-mod history;
+mod faults;
+mod judge;
+mod network;
+mod node;
+mod record;
+mod seen;
 mod world;
 
 use std::{
@@ -16,8 +22,10 @@ use std::{
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
 use self::{
-    history::History,
-    world::{FILES, INDEXERS, READERS, World, pause},
+    faults::faults,
+    network::Network,
+    record::Record,
+    world::{FILES, HOSTS, READERS, World, pause},
 };
 
 /// How long the schedule lasts unless told otherwise.
@@ -25,18 +33,37 @@ const SECONDS: u64 = 12;
 
 #[test]
 fn random_schedule_keeps_the_promises() {
-    let seconds = env::var("NEKO_SCHEDULE_SECONDS").map_or(SECONDS, |text| text.parse().unwrap());
-    for seed in seeds() {
-        println!("seed {seed}, {seconds} s");
-        let history = run(seed, Duration::from_secs(seconds));
-        println!("{}", history.summary());
-    }
+    each_seed(|| Some(None));
+}
+
+/// Each process on a host of its own; hosts are cut off, one way or both.
+#[test]
+fn random_schedule_on_a_network_keeps_the_promises() {
+    each_seed(|| match Network::of(HOSTS) {
+        Ok(network) => Some(Some(network)),
+        Err(why) => {
+            assert!(env::var("NEKO_NETWORKS").is_err(), "networks are required: {why}");
+            println!("not tried: this machine allows no emulated network: {why}");
+            None
+        }
+    });
 }
 
 /// An indexer in a process of its own, when the schedule starts this test so.
 #[test]
 fn be_an_indexer() {
-    world::be_an_indexer();
+    node::be_an_indexer();
+}
+
+#[expect(clippy::print_stdout, reason = "says which seed fails")]
+fn each_seed(mut network: impl FnMut() -> Option<Option<Network>>) {
+    let seconds = env::var("NEKO_SCHEDULE_SECONDS").map_or(SECONDS, |text| text.parse().unwrap());
+    for seed in seeds() {
+        let Some(network) = network() else { return };
+        println!("seed {seed}, {seconds} s");
+        let record = run(seed, Duration::from_secs(seconds), network);
+        println!("{}", record.summary());
+    }
 }
 
 fn seeds() -> Range<u64> {
@@ -45,19 +72,19 @@ fn seeds() -> Range<u64> {
     first.parse().unwrap()..end.parse().unwrap()
 }
 
-fn run(seed: u64, lasts: Duration) -> History {
-    let history = History::default();
-    let world = World::start();
-    (0..FILES.len()).for_each(|file| world.publish(file, seed, &history));
+fn run(seed: u64, lasts: Duration, network: Option<Network>) -> Record {
+    let (record, has_network) = (Record::new(), network.is_some());
+    let world = World::start(network);
+    (0..FILES.len()).for_each(|file| world.publish(file, seed, &record));
     let (ends_at, is_over) = (Instant::now() + lasts, AtomicBool::new(false));
     thread::scope(|scope| {
         for reader in 0..READERS.len() {
-            let (world, history, is_over) = (&world, &history, &is_over);
+            let (world, record, is_over) = (&world, &record, &is_over);
             scope.spawn(move || {
                 let _end = EndsAll(is_over);
                 let mut rng = StdRng::seed_from_u64(seed ^ (reader as u64 + 1) << 32);
                 while !is_over.load(Ordering::Relaxed) {
-                    world.read(reader, &mut rng, history);
+                    world.read(reader, &mut rng, record);
                 }
             });
         }
@@ -65,23 +92,26 @@ fn run(seed: u64, lasts: Duration) -> History {
             let _end = EndsAll(&is_over);
             let mut rng = StdRng::seed_from_u64(!seed);
             while !is_over.load(Ordering::Relaxed) {
-                world.publish(rng.random_range(0..FILES.len()), rng.random(), &history);
+                world.publish(rng.random_range(0..FILES.len()), rng.random(), &record);
                 pause(rng.random_range(0..600));
             }
         });
         let _end = EndsAll(&is_over);
-        let mut rng = StdRng::seed_from_u64(seed);
-        while Instant::now() < ends_at && !history.is_broken() {
-            disturb(&world, &mut rng, &history);
+        for (fault, between) in faults(seed, has_network) {
+            if Instant::now() > ends_at || record.is_broken() {
+                break;
+            }
+            world.disturb(fault, &record);
+            thread::sleep(between);
         }
     });
-    history.check(seed);
-    world.heal(&history);
-    (0..FILES.len()).for_each(|file| world.publish(file, rand::random(), &history));
-    world.wait_until_all_follow(seed, &history);
-    history.check(seed);
-    history.check_content(seed);
-    history
+    record.check(seed);
+    record.note("all is well".to_owned());
+    (0..FILES.len()).for_each(|file| world.publish(file, rand::random(), &record));
+    world.wait_until_all_follow(seed, &record);
+    record.check(seed);
+    record.check_content(seed);
+    record
 }
 
 /// Ends all threads when the first of them ends, also by a panic.
@@ -91,22 +121,4 @@ impl Drop for EndsAll<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
-}
-
-/// One random fault.
-fn disturb(world: &World, rng: &mut StdRng, history: &History) {
-    let down = Duration::from_millis(rng.random_range(0..3000));
-    match rng.random_range(0..14) {
-        0..3 => world.kill_reader(rng.random_range(0..READERS.len()), down, history),
-        3 | 4 => world.pause_reader(rng.random_range(0..READERS.len()), down, history),
-        5 => world.kill_indexer(rng.random_range(0..INDEXERS), down, history),
-        6 => world.pause_indexer(rng.random_range(0..INDEXERS), down, history),
-        7 => world.kill_origin(down, history),
-        8 => world.pause_origin(down, history),
-        9 | 10 => world.back_up_origin(history),
-        11 => world.restore_origin(history),
-        12 => world.lose_catalogue(history),
-        _ => world.run_clone(rng.random_range(0..FILES.len()), rng.random(), history),
-    }
-    pause(rng.random_range(0..1000));
 }
