@@ -258,13 +258,16 @@ impl IndexerService for Service {
         let records = self.verified(request.records.clone().into_vec()).await?;
         let now = Instant::now();
         let left = context.deadline.saturating_duration_since(now);
-        let announcement =
+        let mut announcement =
             self.shared.state.on_invalidate(&request, &self.caller, records, left, now).inspect_err(
                 |refusal| {
                     let is_busy = matches!(refusal, Refusal::Busy);
                     self.shared.counters.drop(if is_busy { Drop::SeenFull } else { Drop::Ttl });
                 },
             )?;
+        if let Some(session) = &self.session {
+            announcement.holders.remove(&session.id()); // who brings the news knows it
+        }
         let envelope = Envelope {
             msg_id: request.msg_id,
             ttl_hops: request.ttl_hops.checked_sub(1),

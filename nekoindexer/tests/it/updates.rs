@@ -201,6 +201,27 @@ async fn invalidation_is_acknowledged_passed_on_and_not_passed_on_twice() {
 }
 
 #[tokio::test]
+async fn who_brings_news_is_not_told_of_it_and_others_are() {
+    over_both(async |security| {
+        let indexer = indexer(security, &[]).await;
+        let mut brings = Peer::join(2, indexer.local_addr(), security).await;
+        let mut other = Peer::join(3, indexer.local_addr(), security).await;
+        for peer in [&brings, &other] {
+            peer.register([record(ORIGIN, "a", 1)]).await;
+        }
+        let news = invalidation([record(ORIGIN, "a", 2)], 0);
+        brings.client.invalidate(patient(), news).await.unwrap().unwrap();
+        assert_eq!(other.is_told().await, [("a".to_owned(), 2)]);
+        // What comes next is all that it is told: the calls over one connection keep their order.
+        brings.register([record(ORIGIN, "b", 1)]).await;
+        let origin = Peer::join(ORIGIN, indexer.local_addr(), security).await;
+        origin.register([record(ORIGIN, "b", 2)]).await;
+        assert_eq!(brings.is_told().await, [("b".to_owned(), 2)]);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn who_never_acknowledges_holds_up_nobody() {
     over_both(async |security| {
         let stuck = Fake::begin(500, security, Habit::NeverAnswers);
