@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    sync::{Arc, LazyLock},
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -13,6 +16,7 @@ use nekoindexer::state::{
     caller::Caller,
     index::{Session, SessionId},
     route::route,
+    summary::RELAYED_HOPS,
 };
 use nekoproto::limits::{SEEN_FOR, TTL_MAX};
 use nekoproto::{
@@ -56,8 +60,41 @@ pub(crate) fn peer_at(holder: &Holder) -> usize {
     usize::from(holder.addr.port() - PORT_FIRST)
 }
 
+/// What all indexers together know of where the file is listed: summaries, as if each were told at once.
+struct Summaries {
+    name: FileName,
+    tags: Vec<NodeTag>,
+    /// The neighbors of each.
+    neighbors: Vec<Vec<usize>>,
+    /// Which of them list the file.
+    lists: Vec<AtomicBool>,
+}
+
+impl Summaries {
+    /// Whether the indexer `n`, or one that it could tell with `ttl_hops` left and nobody else does, may list the file: as
+    /// `TheirSummary::rules_out` has it, which knows as far as summaries are passed on.
+    fn may_list(&self, n: usize, ttl_hops: u8, is_told: impl Fn(&NodeTag) -> bool) -> bool {
+        let (mut visited, mut at) = (vec![n], vec![n]);
+        for hops in 0..=ttl_hops {
+            if at.iter().any(|n| hops > RELAYED_HOPS || self.lists[*n].load(Relaxed)) {
+                return true;
+            }
+            let further = at.iter().flat_map(|n| &self.neighbors[*n]).copied();
+            let mut next: Vec<usize> = further.filter(|n| !is_told(&self.tags[*n])).collect();
+            next.retain(|n| !visited.contains(n));
+            next.sort_unstable();
+            next.dedup();
+            visited.extend(&next);
+            at = next;
+        }
+        false
+    }
+}
+
 /// One indexer.
 pub(crate) struct Indexer {
+    n: usize,
+    summaries: Arc<Summaries>,
     state: State,
     tag: NodeTag,
     neighbors: Vec<usize>,
@@ -78,9 +115,17 @@ pub(crate) struct Told {
 
 impl Indexer {
     /// Those of `graph`, the n-th with the key of node `NODES_MAX` - 1 - n.
-    pub(crate) fn all(graph: &Graph, count: usize, base: Instant) -> Vec<Self> {
+    pub(crate) fn all(graph: &Graph, count: usize, name: &FileName, base: Instant) -> Vec<Self> {
         let tag = |n: usize| identity(usize::from(NODES_MAX) - 1 - n).id().tag();
+        let summaries = Arc::new(Summaries {
+            name: name.clone(),
+            tags: (0..count).map(tag).collect(),
+            neighbors: (0..count).map(|n| graph.neighbors(n).to_vec()).collect(),
+            lists: (0..count).map(|_| AtomicBool::new(false)).collect(),
+        });
         let indexer = |n: usize| Self {
+            n,
+            summaries: Arc::clone(&summaries),
             state: State::new(base),
             tag: tag(n),
             neighbors: graph.neighbors(n).to_vec(),
@@ -123,6 +168,7 @@ impl Indexer {
         if !plan.announcement.is_empty() {
             self.state.seen.sight(&self.caller, id, TTL_MAX, SEEN_FOR, now);
         }
+        self.advertise(now);
         let told = self.told(plan.announcement, id, Some(TTL_MAX - 1), &Covered::new());
         (told, plan.newer.into_iter().next())
     }
@@ -134,7 +180,13 @@ impl Indexer {
         }
         self.state.seen.forget_expired(now);
         self.state.index.renew(session, LEASE_DEFAULT, now);
+        self.advertise(now);
         session.count() > 0
+    }
+
+    fn advertise(&self, now: Instant) {
+        let is_listed = !self.state.index.lookup(&self.summaries.name, now).is_empty();
+        self.summaries.lists[self.n].store(is_listed, Relaxed);
     }
 
     /// An invalidation whose record was verified arrives.
@@ -156,7 +208,11 @@ impl Indexer {
         peers.sort_unstable_by_key(|(peer, _)| *peer); // the map has no order
         let mut neighbors = Vec::new();
         if let Some((ttl_hops, record)) = ttl_hops.zip(news.neighbors.first()) {
-            let route = route(self.tag, &self.tags, &[], covered);
+            let all = route(self.tag, &self.tags, &[], covered);
+            let told = all.covered.to_vec();
+            let is_told = |tag: &NodeTag| *tag == self.tag || told.contains(tag);
+            let may_list = |place: usize| self.summaries.may_list(self.neighbors[place], ttl_hops, is_told);
+            let route = all.narrowed(self.tag, &self.tags, covered, may_list);
             let (records, covered) = (Records::first_of([record.to_signed()]), route.covered);
             let request = InvalidateRequest { msg_id, records, ttl_hops, covered };
             neighbors = route.ask.iter().map(|n| (self.neighbors[*n], request.clone())).collect();

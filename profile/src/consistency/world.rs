@@ -165,7 +165,7 @@ impl World {
             Peer { role, home: homes[n % homes.len()], lives, session, is_listed, asks, fetches, wake_at }
         };
         let peers: Vec<Peer> = (0..setting.folders + setting.readers).map(peer).collect();
-        let indexers = Indexer::all(&graph, setting.indexers, base);
+        let indexers = Indexer::all(&graph, setting.indexers, &name, base);
         let reach = |from| graph.reach(from, TTL_DEFAULT).into_iter().zip(0..);
         let near = |from| reach(from).filter_map(|(is_reached, n)| is_reached.then_some(n)).collect();
         let mut world = Self {
