@@ -128,7 +128,7 @@ pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) 
 /// What was published or held as `name` is not any more: removes its file. The folder stays. Blocking.
 pub(crate) fn forget(library: &Library, name: &FileName) {
     remove_files(library, name, None);
-    remove_stages(library, name);
+    remove_stages(library, Some(name));
     if let Err(error) = library.catalogue.set_trees(name, None) {
         tracing::warn!(%name, %error, "it stays noted where a set was unfolded"); // until the name is a set again
     }
@@ -208,13 +208,14 @@ fn unfold(
     put.map(|()| (path, Some(stage)))
 }
 
-/// Removes files that a process had not completed when it ended, and those of names that are sets no more. To be called
+/// Removes what a process had not completed or removed when it ended, and the files of names that are sets no more. To be called
 /// before anything else uses the data folder. Blocking.
 pub(crate) fn sweep(library: &Library) {
     let files = fs::read_dir(library.data_dir.join(FILES)).into_iter().flatten().flatten();
     for file in files.filter(|file| file.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes())) {
         drop(fs::remove_file(file.path())); // or the next start does
     }
+    remove_stages(library, None);
     for name in names(library) {
         let entry = library.catalogue.entry(&name);
         if entry.is_ok_and(|entry| entry.is_none_or(|entry| !entry.record.policy.is_set())) {

@@ -95,7 +95,8 @@ pub(super) fn remove(folder: &Path) {
     }
 }
 
-/// Removes what is left of the set `name` in the data folder. Blocking.
-pub(super) fn remove_stages(library: &Library, name: &FileName) {
-    remove(&library.data_dir.join(STAGES).join(digits(name)));
+/// Removes what is left of the set `name` in the data folder, or of all sets. Blocking.
+pub(super) fn remove_stages(library: &Library, name: Option<&FileName>) {
+    let all = library.data_dir.join(STAGES);
+    remove(&name.map_or(all.clone(), |name| all.join(digits(name))));
 }
