@@ -31,7 +31,7 @@ type ToPeer = Envelope<AskPeer, Answer>;
 
 const NODE_1: &str = "8a88e3dd7409f195fd52db2d3cba5d72ca6709bf1d94121bf3748801b40f6f5c";
 const NODE_2: &str = "8139770ea87d175f56a35466c34c7ecccb8d8a91b4ee37a25df60f5b8fc9b394";
-/// Origin, name, version, size, content, manifest, policy (mode, lease, TTR, serve stale), time; signature.
+/// Origin, name, version, size, content, manifest, policy (mode, lease, TTR, flags), time; signature.
 const RECORD: &str = "N 07612f622e62696e 03 fc70110100 C D 01 3c fb2c01 01 fd005e56eea1010000 \
     40 75d433cb03152aeec2cfb18711cebd44326531cc57664be4aa5e2479d8c3c2dd \
     68e0d81e0da308728ddc21d2833152b9b14738ed3c4d48161f923468bf38020a";
@@ -151,7 +151,7 @@ fn peer_answer(answer: PeerAnswer) -> ToIndexer {
 #[test]
 fn values_are_pinned() {
     let mut pins = Pins::default();
-    pins.pin("protocol version", &PROTOCOL_VERSION, "09");
+    pins.pin("protocol version", &PROTOCOL_VERSION, "0a");
     pins.pin("node 1", &node(1), "N");
     pins.pin("node 2", &node(2), "M");
     pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
@@ -163,6 +163,7 @@ fn values_are_pinned() {
     ] {
         pins.pin("policy", &Policy::new(mode, 1, 604_800, false).unwrap(), golden);
     }
+    pins.pin("set", &Policy::new(Mode::Push, 1, 2, true).unwrap().of_set(true), "00 01 02 03");
     let chunk = |len, byte| Chunk { len, hash: ChunkHash::from_bytes([byte; 32]) };
     let manifest = Manifest::new(vec![chunk(65_536, 0xc0), chunk(1, 0xd0)]).unwrap();
     let (bytes, hash) = manifest.encode().unwrap();
