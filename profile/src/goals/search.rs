@@ -9,7 +9,7 @@ use nekoproto::limits::CONNECTIONS_MAX;
 
 use super::{Bound, Goal};
 use crate::measure::{Measured, measure};
-use crate::plan::scenario::{INDEXERS_MAX, Scenario};
+use crate::plan::scenario::{CLIENTS_MAX, INDEXERS_MAX, Scenario};
 use crate::report::{Report, bytes, count, median, option_name};
 use crate::run::setup::{Connecting, Setup, within};
 use crate::{cluster::deployment::Deployment, cluster::layout::Layout, outcome::Fault};
@@ -37,6 +37,9 @@ pub(crate) struct Options {
     /// Indexers of the large mesh
     #[arg(long, default_value = "60", value_parser = within(10, INDEXERS_MAX))]
     pub(crate) mesh: usize,
+    /// Clients that ask ten indexers at once
+    #[arg(long, default_value = "1000", value_parser = within(1, CLIENTS_MAX))]
+    pub(crate) clients: usize,
     /// Registrations of a peer that leaves
     #[arg(long, default_value = "100000", value_parser = within(100, SESSION_NAMES_MAX))]
     pub(crate) leave: usize,
@@ -110,9 +113,10 @@ impl Search<'_> {
         let what = format!("{}/10/1, p50 in p50s of 10/10/1", self.options.mesh);
         self.query(&what, &setup, &runs, ratio, Bound::AtMost(2.0));
         let requests = (self.options.requests / 50).max(1);
-        let thousand = self.measure(&Scenario { requests, ..self.scenario(10, 1000, 1) }, &setup)?;
-        let errors = count(thousand.errors() + thousand.hits_wrong());
-        self.query("10/1000/1, errors", &setup, &[&thousand], errors, Bound::Exactly(0.0));
+        let clients = self.options.clients;
+        let crowd = self.measure(&Scenario { requests, ..self.scenario(10, clients, 1) }, &setup)?;
+        let errors = count(crowd.errors() + crowd.hits_wrong());
+        self.query(&format!("10/{clients}/1, errors"), &setup, &[&crowd], errors, Bound::Exactly(0.0));
         Ok(())
     }
 
