@@ -252,7 +252,11 @@ impl IndexerService for Service {
 
     async fn invalidate(self, context: Context, mut request: InvalidateRequest) -> Result<(), Refusal> {
         if self.remote.role == Role::Peer {
-            request.ttl_hops = 0; // a peer tells its own indexers; the network is told by a registration
+            // A holder tells its own indexers. The origin has the network told of what it says itself.
+            let is_origin = |record: &SignedRecord| record.unverified().origin == self.remote.node;
+            if !request.records.iter().all(is_origin) {
+                request.ttl_hops = 0;
+            }
         }
         self.shared.counters.count(Work::Invalidation);
         let records = self.verified(request.records.clone().into_vec()).await?;

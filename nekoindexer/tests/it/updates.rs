@@ -165,6 +165,29 @@ async fn neighbors_hear_of_updates_and_of_nothing_else() {
 }
 
 #[tokio::test]
+async fn origin_has_the_network_told_of_what_it_registered_quietly_and_no_holder_has() {
+    over_both(async |security| {
+        let mut neighbor = Fake::begin(500, security, Habit::Says(QueryReply::default()));
+        let indexer = indexer(security, &[neighbor.addr]).await;
+        indexer.neighbors_reach(1).await;
+        let origin = Peer::join(ORIGIN, indexer.local_addr(), security).await;
+        origin.register([record(ORIGIN, "a", 1)]).await;
+        let records = Records::first_of([record(ORIGIN, "a", 2)]);
+        let quietly = RegisterRequest { records, announce: false, partial: false };
+        origin.client.register(patient(), quietly).await.unwrap().unwrap();
+        let holder = Peer::join(2, indexer.local_addr(), security).await;
+        let both = [record(ORIGIN, "a", 2), verified(2, name("b"), 2).to_signed()];
+        for (peer, records) in [(&holder, &both[..]), (&origin, &both[..]), (&origin, &both[..1])] {
+            let news = invalidation(records.iter().cloned(), 5);
+            peer.client.invalidate(patient(), news).await.unwrap().unwrap();
+        }
+        let request = neighbor.told.recv().await.unwrap();
+        assert_eq!((request.records.to_vec(), request.ttl_hops), (both[..1].to_vec(), 4));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn invalidation_is_acknowledged_passed_on_and_not_passed_on_twice() {
     over_both(async |security| {
         let mut beyond = Fake::begin(500, security, Habit::Says(QueryReply::default()));

@@ -12,7 +12,11 @@ pub(crate) mod via;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use nekoproto::{FileName, VerifiedRecord, transport::Endpoint};
+use nekoproto::{
+    FileName, MsgId, VerifiedRecord,
+    limits::{BATCH_MAX, TTL_MAX},
+    transport::Endpoint,
+};
 use parking_lot::Mutex;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
@@ -36,6 +40,9 @@ const FAREWELL_WITHIN: Duration = Duration::from_secs(2);
 /// at in seven minutes, for less than a thousandth of a core.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const LOOKED_AT: usize = 512;
+
+/// Hops that news of versions published here travels from its own indexers: as far as that of a registration.
+const SPREAD_HOPS: u8 = TTL_MAX - 1;
 
 /// How this peer stands with one of its indexers.
 #[derive(Debug)]
@@ -205,7 +212,18 @@ impl Indexers {
 
     /// Sends newer versions to all indexers, which may still list older ones.
     pub(crate) async fn pass_on(&self, records: &[VerifiedRecord]) {
-        let telling = self.sessions.iter().map(|session| session.pass_on(records));
+        self.invalidate(records, 0).await;
+    }
+
+    /// Has the indexers tell each other of versions published here.
+    pub(crate) async fn spread(&self, records: &[VerifiedRecord]) {
+        self.invalidate(records, SPREAD_HOPS).await;
+    }
+
+    async fn invalidate(&self, records: &[VerifiedRecord], ttl_hops: u8) {
+        // The same id for all indexers: the network carries each message once.
+        let batches: Vec<_> = records.chunks(BATCH_MAX).map(|batch| (MsgId::random(), batch)).collect();
+        let telling = self.sessions.iter().map(|session| session.invalidate(&batches, ttl_hops));
         for error in join_all(telling).await.into_iter().filter_map(Result::err) {
             debug!(%error, "an indexer could not be told of a newer version");
         }

@@ -15,7 +15,6 @@ use std::{
 use nekoproto::{
     IndexerAddr, IndexerServiceClient, InvalidateRequest, List, MsgId, NodeId, PeerService, Records, Refusal,
     VerifiedRecord,
-    limits::BATCH_MAX,
     transport::{Connection, Endpoint, Link, LinkState, call_within, control},
 };
 use parking_lot::Mutex;
@@ -195,16 +194,14 @@ impl Session {
     }
 
     /// Sends newer versions to this indexer.
-    pub(super) async fn pass_on(&self, records: &[VerifiedRecord]) -> Result<(), SessionError> {
+    pub(super) async fn invalidate(
+        &self,
+        batches: &[(MsgId, &[VerifiedRecord])],
+        ttl_hops: u8,
+    ) -> Result<(), SessionError> {
         let client = self.worker.link.client().ok_or(SessionError::Away)?;
-        for batch in records.chunks(BATCH_MAX) {
-            let request = InvalidateRequest {
-                msg_id: MsgId::random(),
-                records: Records::first_of(batch.iter().map(VerifiedRecord::to_signed)),
-                ttl_hops: 0,
-                covered: List::new(),
-            };
-            client.invalidate(call_within(ANSWER_WITHIN), request).await??;
+        for (msg_id, batch) in batches {
+            self.worker.invalidate(&client, *msg_id, batch, ttl_hops).await??;
         }
         Ok(())
     }
@@ -265,5 +262,20 @@ impl Session {
             LinkState::Connecting => "it does not answer".to_owned(),
             LinkState::Up { .. } => "it just came back".to_owned(),
         }
+    }
+}
+
+impl Worker {
+    /// Sends newer versions, at most a batch, which travel so many hops.
+    fn invalidate(
+        &self,
+        client: &IndexerServiceClient,
+        msg_id: MsgId,
+        records: &[VerifiedRecord],
+        ttl_hops: u8,
+    ) -> impl Future<Output = Result<Result<(), Refusal>, RpcError>> {
+        let records = Records::first_of(records.iter().map(VerifiedRecord::to_signed));
+        let request = InvalidateRequest { msg_id, records, ttl_hops, covered: List::new() };
+        client.invalidate(call_within(ANSWER_WITHIN), request)
     }
 }

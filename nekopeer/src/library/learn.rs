@@ -2,7 +2,7 @@
 //! [`watch`](crate::watch).
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
@@ -16,6 +16,9 @@ use crate::{
     },
     util::clock,
 };
+
+/// Number of names of which it is remembered that other folders publish them too; with more, all count as such.
+const SHARED_MAX: usize = 4096;
 
 impl Library {
     /// Records verified records durably; returns once that is done. [`watch`](crate::watch) acts on them in
@@ -106,6 +109,7 @@ impl Library {
         for record in heard {
             if self.judge(&record, Turn::First).is_some_and(|judgment| judgment != Judgment::Stands) {
                 let mut own = self.own_news.lock();
+                own.share(&record.name);
                 let known = own.heard.get(&record.name);
                 if known.is_none_or(|known| record.version >= known.version) {
                     own.heard.insert(record.name.clone(), record);
@@ -129,8 +133,19 @@ impl Library {
     /// Takes the queued records of this node, but for the names that a running publish settles by itself.
     pub(crate) fn take_own_news(&self) -> Vec<VerifiedRecord> {
         let mut own = self.own_news.lock();
-        let OwnNews { heard, settling } = &mut *own;
+        let OwnNews { heard, settling, .. } = &mut *own;
         heard.extract_if(.., |name, _| !settling.contains_key(name)).map(|(_, record)| record).collect()
+    }
+
+    /// Whether another folder publishes `name` with this key, as far as was heard since this process began.
+    pub(crate) fn is_shared(&self, name: &FileName) -> bool {
+        let own = self.own_news.lock();
+        own.shared.contains(name) || own.shared.len() >= SHARED_MAX
+    }
+
+    /// Whether a publish settles the number of `name` by itself, and then tells its subscribers.
+    pub(crate) fn is_settling(&self, name: &FileName) -> bool {
+        self.own_news.lock().settling.contains_key(name)
     }
 
     /// While the guard lives, a publish settles the numbers of `names` by itself.
@@ -150,6 +165,16 @@ pub(super) struct OwnNews {
     heard: BTreeMap<FileName, VerifiedRecord>,
     /// Names whose numbers a publish settles, and by how many publishes.
     settling: HashMap<FileName, usize>,
+    /// Names of which another folder published something with this key.
+    shared: HashSet<FileName>,
+}
+
+impl OwnNews {
+    fn share(&mut self, name: &FileName) {
+        if self.shared.len() < SHARED_MAX {
+            self.shared.insert(name.clone());
+        }
+    }
 }
 
 /// Names whose numbers a publish settles.

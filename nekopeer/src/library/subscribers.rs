@@ -36,6 +36,8 @@ struct Table {
     ends: BTreeMap<(u64, u32), Subscription>,
     /// The one that was looked at last.
     swept: (u64, u32),
+    /// Until when a peer may hold a fresh copy that was not subscribed for want of room.
+    refused_until: u64,
     holders: Slab<(Holder, u32)>,
     nodes: HashMap<NodeId, u32>,
 }
@@ -91,7 +93,9 @@ impl Subscribers {
             }
         }
         let of_node = table.nodes.get(&holder.node).map_or(0, |index| table.holders[*index as usize].1);
-        if known < SUBSCRIBERS_MAX && table.ends.len() < SUBSCRIPTIONS_MAX && of_node < OF_NODE_MAX {
+        if known >= SUBSCRIBERS_MAX || table.ends.len() >= SUBSCRIPTIONS_MAX || of_node >= OF_NODE_MAX {
+            table.refused_until = table.refused_until.max(end);
+        } else {
             let index = *table.nodes.entry(holder.node).or_insert_with(|| {
                 u32::try_from(table.holders.insert((holder, 0))).unwrap_or(u32::MAX) // memory ends before
             });
@@ -112,6 +116,14 @@ impl Subscribers {
             ends_in: Duration::from_millis(end.saturating_sub(now)),
         });
         subscribed.collect()
+    }
+
+    /// Whether everyone whose copy may count as fresh is a subscriber, where a confirmation counts for `bound`: nobody
+    /// confirmed one before this process began, or found no room.
+    pub(crate) fn knows_all(&self, bound: Duration, now: Instant) -> bool {
+        let table = &*self.0.lock();
+        let now = table.ms(now);
+        u128::from(now) >= bound.as_millis() && now >= table.refused_until
     }
 
     /// How many subscribe to `name`, and how many of them have not acknowledged this version.
@@ -145,8 +157,8 @@ impl Subscribers {
 
 impl Table {
     fn new(began: Instant) -> Self {
-        let (hasher, ends, swept, holders, nodes) = Default::default();
-        Self { hasher, began, ends, swept, holders, nodes }
+        let (hasher, ends, swept, refused_until, holders, nodes) = Default::default();
+        Self { hasher, began, ends, swept, refused_until, holders, nodes }
     }
 
     fn ms(&self, at: Instant) -> u64 {

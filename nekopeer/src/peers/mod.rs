@@ -5,7 +5,7 @@ mod search;
 
 pub(crate) use self::origins::ORIGINS_AT_ONCE;
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use nekoproto::{
     Holder, PeerService, PeerServiceClient, Purpose, Records, Refusal, VerifiedRecord,
@@ -39,6 +39,14 @@ pub(crate) enum CallError {
     Refused(#[from] Refusal),
     #[error("it took too long")]
     TooLong,
+}
+
+impl CallError {
+    /// Whether no process listens where the peer was.
+    pub(crate) fn is_of_nobody(&self) -> bool {
+        let Self::Connect(ConnectError::Unreachable { source, .. }) = self else { return false };
+        source.kind() == io::ErrorKind::ConnectionRefused
+    }
 }
 
 impl Peers {

@@ -12,10 +12,10 @@ pub(crate) mod repair;
 mod telling;
 pub(crate) mod tree;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
 use nekoproto::{FileName, Policy, VerifiedRecord};
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::DropGuard;
 
 use self::{
@@ -28,11 +28,15 @@ pub use self::{error::PublishError, policy::PolicyChange};
 use crate::{
     content::stamp::Stamp,
     indexers::Indexers,
-    library::Library,
+    library::{Library, learn::Settling},
     peers::Peers,
     sets,
     util::{progress::Progress, tasks::finished},
 };
+
+/// How long subscribers are not told of a version whose number is new for sure, while no indexer has listed it: who
+/// downloads it looks for it there.
+const TELL_AFTER: Duration = Duration::from_millis(250);
 
 /// How files are published.
 #[derive(Clone, Debug, Default)]
@@ -189,12 +193,31 @@ impl Publisher {
     async fn announced(&self, stored: Stored) -> PublishOutcome {
         let Stored { mut outcome, newer, settling } = stored;
         if self.library.is_serving && !(outcome.published.is_empty() && outcome.unchanged.is_empty()) {
-            self.settle(&mut outcome, &settling).await;
-            self.tell_subscribers(&outcome.published);
-            drop(settling);
+            let told = self.settle_and_tell(&mut outcome, &settling).await;
+            drop(settling); // before others are told: what an indexer lists later is spread by the indexers
+            let mut news = outcome.published.iter().filter(|record| !told.contains(record)).cloned();
+            self.tell_subscribers(&news.by_ref().collect::<Vec<_>>());
             self.library.learn(newer).await; // what was published elsewhere since
         }
         outcome
+    }
+
+    /// Settles the numbers. Where that takes long, subscribers are told before of the versions whose numbers are new for
+    /// sure; returns these.
+    async fn settle_and_tell(
+        &self,
+        outcome: &mut PublishOutcome,
+        settling: &Settling,
+    ) -> Vec<VerifiedRecord> {
+        let standing = |record: &&VerifiedRecord| self.library.is_sure(&record.name);
+        let sure: Vec<VerifiedRecord> = outcome.published.iter().filter(standing).cloned().collect();
+        let mut settle = pin!(self.settle(outcome, settling));
+        if timeout(TELL_AFTER, &mut settle).await.is_ok() {
+            return Vec::new();
+        }
+        self.tell_subscribers(&sure);
+        settle.await;
+        sure
     }
 
     /// The last piece of a publish of `files` files; `is_confirmed` says whether each was when it was announced.

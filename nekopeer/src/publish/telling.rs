@@ -1,6 +1,13 @@
 //! Tells subscribers of new versions, until each has acknowledged or its lease has ended.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{StreamExt, stream};
 use nekoproto::{Holder, NodeId, VerifiedRecord, transport::Backoff};
@@ -17,6 +24,9 @@ const TOLD_AT_ONCE: usize = 64;
 const AGAIN_MIN: Duration = Duration::from_millis(250);
 const AGAIN_MAX: Duration = Duration::from_secs(10);
 
+/// Rounds without an acknowledgement after which the indexers are told too: the holder may be reached only from there.
+const SPREAD_AFTER: u32 = 2;
+
 /// What each is to be told, and where it is.
 type ToTell = HashMap<NodeId, (Holder, Vec<VerifiedRecord>)>;
 
@@ -29,9 +39,12 @@ impl Publisher {
             return;
         }
         let (library, peers) = (Arc::clone(&self.library), Arc::clone(&self.peers));
+        let indexers = Arc::clone(&self.indexers);
         self.library.tasks.spawn_until_stop(async move {
-            let mut again = Backoff::new(AGAIN_MIN, AGAIN_MAX);
+            let (mut again, mut rounds) = (Backoff::new(AGAIN_MIN, AGAIN_MAX), 0);
             while !to_tell.is_empty() {
+                rounds += 1;
+                let is_there = AtomicBool::new(false);
                 let silent = Mutex::new(ToTell::new());
                 let tell =
                     async |(node, (holder, records)): (NodeId, (Holder, Vec<VerifiedRecord>))| match peers
@@ -44,11 +57,20 @@ impl Publisher {
                         }),
                         Err(error) => {
                             debug!(holder = %node.short(), %error, "a subscriber did not acknowledge");
+                            // One that has ended is reached by nobody, and asks when it starts.
+                            is_there.fetch_or(!error.is_of_nobody(), Ordering::Relaxed);
                             silent.lock().insert(node, (holder, records));
                         }
                     };
                 stream::iter(to_tell).for_each_concurrent(TOLD_AT_ONCE, tell).await;
                 to_tell = silent.into_inner();
+                if rounds == SPREAD_AFTER && is_there.into_inner() {
+                    let mut records: Vec<_> =
+                        to_tell.values().flat_map(|(_, records)| records).cloned().collect();
+                    records.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+                    records.dedup();
+                    indexers.spread(&records).await;
+                }
                 if !to_tell.is_empty() {
                     sleep(again.pause(rand::random())).await;
                 }

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use nekoproto::{
-    ContentHash, FileName, Held, Holder, Identity, ManifestHash, Policy, Record, SignedRecord, Verdict,
-    VerifiedRecord, Verifier, Version,
+    ContentHash, FileName, Held, Holder, Identity, ManifestHash, NodeId, Policy, Record, SignedRecord,
+    Verdict, VerifiedRecord, Verifier, Version,
 };
 
 use super::Act;
@@ -31,6 +31,8 @@ pub struct Folder {
     /// It has published above another file with the same number, since the user published last.
     has_gone: bool,
     is_waiting: bool,
+    /// Somebody else publishes with this key: what is said here concerns that folder too.
+    is_shared: bool,
 }
 
 /// What the catalogue says: kept over a restart, and what a backup restores.
@@ -42,6 +44,8 @@ pub struct Disk {
     newest: Option<VerifiedRecord>,
     /// The indexer has listed the entry.
     is_told: bool,
+    /// When the entry was published.
+    published_at: Option<Instant>,
 }
 
 impl Folder {
@@ -64,13 +68,14 @@ impl Folder {
             subscribers: Subscribers::new(now),
             has_gone: false,
             is_waiting: false,
+            is_shared: false,
         }
     }
 
     /// It starts again, with its own disk or another.
     pub fn restart(&mut self, disk: Option<Disk>, now: Instant) {
         (self.standing, self.subscribers) = (Standing::new(1), Subscribers::new(now));
-        (self.has_gone, self.is_waiting) = (false, false);
+        (self.has_gone, self.is_waiting, self.is_shared) = (false, false, false);
         self.disk = disk.unwrap_or_else(|| self.disk.clone());
     }
 
@@ -89,30 +94,36 @@ impl Folder {
     /// What is to be registered with the indexer, which lists nothing of this peer.
     #[must_use]
     pub fn offer(&self) -> Option<Act> {
-        self.offered().map(|record| Act::Offer { record: record.clone(), news: !self.disk.is_told })
+        let is_new = !self.disk.is_told;
+        self.offered().map(|record| Act::Offer { record: record.clone(), is_new, announce: is_new })
     }
 
-    /// The user publishes this content; none if it is published already, or no number is left.
-    pub fn publish(&mut self, content: [u8; 32]) -> Vec<Act> {
+    /// The user publishes this content, and the network knows this version; none if it is published already, or no
+    /// number is left.
+    pub fn publish(&mut self, content: [u8; 32], network: Option<&VerifiedRecord>, now: Instant) -> Vec<Act> {
         let Disk { counter, entry, newest, .. } = &self.disk;
         let (content, manifest) = (ContentHash::from_bytes(content), ManifestHash::from_bytes(content));
         let known =
-            Known { counter: *counter, entry: entry.as_ref(), newest: newest.as_ref(), ..Known::default() };
+            Known { counter: *counter, entry: entry.as_ref(), newest: newest.as_ref(), network, floor: None };
         let Numbered::New(version) = known.number(Substance { content, manifest, policy: self.policy })
         else {
             return Vec::new();
         };
         self.has_gone = false;
         let (origin, name, policy) = (self.identity.id(), self.name.clone(), self.policy);
-        self.commit(Record { origin, name, version, size: 1, content, manifest, policy, published_ms: 0 })
+        let record = Record { origin, name, version, size: 1, content, manifest, policy, published_ms: 0 };
+        let tells_all = !self.is_shared && self.subscribers.knows_all(policy.bound(), now);
+        let acts = self.commit(record, !tells_all);
+        self.disk.published_at = Some(now);
+        acts
     }
 
     /// Stores a new version; the number is on disk before anyone hears of it.
-    fn commit(&mut self, record: Record) -> Vec<Act> {
+    fn commit(&mut self, record: Record, announce: bool) -> Vec<Act> {
         let Ok(record) = record.sign(&self.identity) else { return Vec::new() };
         let (counter, entry) = (Some(record.version), Some(record.clone()));
-        self.disk = Disk { counter, entry, newest: None, is_told: false };
-        vec![Act::Offer { record: record.clone(), news: true }, Act::Announce(record)]
+        self.disk = Disk { counter, entry, newest: None, is_told: false, ..self.disk };
+        vec![Act::Offer { record: record.clone(), is_new: true, announce }, Act::Announce(record)]
     }
 
     /// The indexer has listed `record`, or knows a `newer` version or another file under the number.
@@ -142,13 +153,15 @@ impl Folder {
         let Some(record) = self.disk.entry.clone() else { return Vec::new() };
         let newest = self.disk.newest.as_deref();
         let mine = Mine { record: &record, newest, is_pending: !self.disk.is_told };
-        match mine.judge(&heard, turn) {
+        let judgment = mine.judge(&heard, turn);
+        self.is_shared |= judgment != Judgment::Stands;
+        match judgment {
             Judgment::Stands => Vec::new(),
             Judgment::Adopt => {
                 self.disk.counter = self.disk.counter.max(Some(heard.version));
                 self.disk.entry = Some(heard.clone());
                 self.disk.newest.take_if(|newest| !newest.replaces(&heard));
-                vec![Act::Offer { record: heard, news: false }]
+                vec![Act::Offer { record: heard, is_new: false, announce: false }]
             }
             Judgment::Renumber => {
                 let known = self.disk.newest.as_ref().map(|newest| newest.version);
@@ -156,7 +169,7 @@ impl Folder {
                 self.has_gone = true;
                 let version = last.and_then(Version::next);
                 version.map_or_else(Vec::new, |version| {
-                    self.commit(Record { version, ..Record::clone(&record) })
+                    self.commit(Record { version, ..Record::clone(&record) }, true)
                 })
             }
             Judgment::Wait if self.is_waiting => Vec::new(),
@@ -169,6 +182,12 @@ impl Folder {
                 Vec::new()
             }
         }
+    }
+
+    /// Whether its next number is new for sure, so that subscribers are told before an indexer has listed it.
+    #[must_use]
+    pub fn is_sure(&self) -> bool {
+        self.standing.covers(&self.name)
     }
 
     /// Whether others may be told of `record`: see `Library::hands_out`.
@@ -194,10 +213,26 @@ impl Folder {
         answer
     }
 
-    /// Whom to tell of `record` directly.
+    /// `node` has acknowledged `record`.
+    pub fn acknowledged(&self, record: &Record, node: &NodeId) {
+        self.subscribers.acknowledge(&self.name, record.version, node);
+    }
+
+    /// What was published so shortly before it started that a copy of the version before may still be fresh, though
+    /// nobody knows any more who holds one.
+    #[must_use]
+    pub fn untold(&self, now: Instant) -> Option<VerifiedRecord> {
+        let bound = self.policy.bound();
+        let is_recent = self.disk.published_at.is_some_and(|at| now.saturating_duration_since(at) < bound);
+        let is_due = self.policy.pushes() && is_recent && !self.subscribers.knows_all(bound, now);
+        self.offered().filter(|_| is_due).cloned()
+    }
+
+    /// Whom to tell of `record` directly, while it is the newest.
     #[must_use]
     pub fn told_directly(&self, record: &Record, now: Instant) -> Vec<Holder> {
-        if !self.hands_out(record) {
+        let is_newest = self.disk.entry.as_ref().is_some_and(|entry| **entry == *record);
+        if !is_newest || !self.hands_out(record) {
             return Vec::new();
         }
         let known = self.subscribers.of(&self.name, now).into_iter();

@@ -3,8 +3,7 @@
 //! All of them are those of `state`, of `library::subscribers` and of `storage::catalogue::numbering`. What is here is
 //! how the rest of the crate calls them, with the disk as fields that survive a restart. It is simplified in that
 //! - a peer has one file, one indexer, and at most one question and one download under way;
-//! - writes to the catalogue do not fail, and a download takes the version that its source has;
-//! - a publish does not ask the network for known numbers first: it learns of them when it registers.
+//! - writes to the catalogue do not fail, and a download takes the version that its source has.
 
 mod folder;
 mod reader;
@@ -43,8 +42,6 @@ pub enum Act {
     Ask(Question),
     /// Download the newest version.
     Fetch,
-    /// Send this version to the own indexer, for it alone.
-    PassOn(VerifiedRecord),
     /// Send the origin a version that it does not know.
     Remind(VerifiedRecord),
     /// Register this version with the own indexer, as a new one where `news` is set.
@@ -52,7 +49,9 @@ pub enum Act {
         /// What to register.
         record: VerifiedRecord,
         /// Whether it was published here and the indexer has not listed it yet.
-        news: bool,
+        is_new: bool,
+        /// Whether the indexers tell each other of it.
+        announce: bool,
     },
     /// Tell the subscribers of this version, once the indexer has answered, or does not.
     Announce(VerifiedRecord),

@@ -88,18 +88,19 @@ impl Reader {
     }
 
     /// News arrives, from anyone.
-    pub fn hear(&mut self, news: SignedRecord) -> Vec<Act> {
-        self.verifier.verify(news).map_or_else(|_| Vec::new(), |record| self.learn(record))
+    pub fn hear(&mut self, news: SignedRecord) {
+        if let Ok(record) = self.verifier.verify(news) {
+            self.learn(record);
+        }
     }
 
-    fn learn(&mut self, record: VerifiedRecord) -> Vec<Act> {
+    fn learn(&mut self, record: VerifiedRecord) {
         if !record.replaces(self.known()) {
-            return Vec::new();
+            return;
         }
         self.newest = Some(record.clone());
         self.copies.change(&record.name, |copy| copy.learn(&record));
         self.outdated.add(record.name.clone(), record.origin);
-        vec![Act::PassOn(record)]
     }
 
     /// The question was answered; `None` if no answer came in time. `random` is uniform in 0..1.
@@ -118,7 +119,10 @@ impl Reader {
                 return acts;
             }
             Some(Verdict::Newer(record)) => match self.verifier.verify(*record) {
-                Ok(record) if record.replaces(copy) => return self.learn(record),
+                Ok(record) if record.replaces(copy) => {
+                    self.learn(record);
+                    return acts;
+                }
                 _ => NoAnswer::Away,
             },
             Some(Verdict::Unpublished) => NoAnswer::Withdrawn,
@@ -152,7 +156,7 @@ impl Reader {
                 self.newest.take_if(|newest| !newest.replaces(&record));
                 self.held = record.clone();
                 self.keep(now);
-                acts.push(Act::Offer { record, news: false });
+                acts.push(Act::Offer { record, is_new: false, announce: false });
                 if self.newest.is_some() { Ended::Outdated } else { Ended::Done }
             }
             _ => Ended::Failed,

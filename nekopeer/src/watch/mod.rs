@@ -5,10 +5,10 @@
 
 mod attempts;
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
-use nekoproto::{FileName, NodeId};
+use nekoproto::{FileName, NodeId, VerifiedRecord};
 use tokio::time::sleep;
 
 use crate::{
@@ -77,10 +77,17 @@ impl Watch {
         let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut asked = Turns::new(ASKED);
         loop {
-            let news = self.act(self.library.take_news());
-            self.line_up(&mut outdated, news);
+            let News { outdated: news, mut heard, changed } = self.library.take_news();
+            self.act(changed);
+            self.line_up(&mut outdated, news.into_iter().collect());
             let now = clock::now();
-            attempts.extend(outdated.begin(now).into_iter().map(|name| self.attempt(name)));
+            let begun = outdated.begin(now);
+            if self.on_stale == OnStale::Refetch {
+                // What is downloaded at once is registered then.
+                heard.retain(|record| !begun.contains(&record.name));
+            }
+            self.pass_on(heard);
+            attempts.extend(begun.into_iter().map(|name| self.attempt(name)));
             let due = if asks { self.library.due(now, |origin| asked.has(origin)) } else { Due::default() };
             for (origin, due) in due.origins {
                 if asked.take(origin, due.is_doubtful) {
@@ -96,6 +103,9 @@ impl Watch {
                 Some(origin) = asking.next() => asked.give_back(&origin),
                 Some((name, how, why)) = attempts.next() => {
                     let is_first = outdated.ended(&name, how, clock::now(), rand::random());
+                    if is_first {
+                        self.pass_on(self.library.wanted(&name).into_iter().collect());
+                    }
                     if let (true, Some(why)) = (is_first, why) {
                         self.library.tell(Event::Failed { name, why });
                     }
@@ -104,11 +114,10 @@ impl Watch {
         }
     }
 
-    /// Acts on what needs no turn; returns the copies that are newly outdated.
-    fn act(self: &Arc<Self>, news: News) -> Vec<(FileName, NodeId)> {
-        let News { outdated, changed, heard } = news;
+    /// Acts on what needs no turn.
+    fn act(self: &Arc<Self>, changed: BTreeSet<FileName>) {
         if !self.library.is_serving {
-            return outdated.into_iter().collect();
+            return;
         }
         if !changed.is_empty() {
             let changed = changed.into_iter().collect();
@@ -118,10 +127,13 @@ impl Watch {
         if !own.is_empty() {
             self.spawn(|watch| Arc::clone(&watch.publisher).resolve(own));
         }
-        if !heard.is_empty() {
+    }
+
+    /// Tells the own indexers, which may list older versions.
+    fn pass_on(self: &Arc<Self>, heard: Vec<VerifiedRecord>) {
+        if self.library.is_serving && !heard.is_empty() {
             self.spawn(|watch| async move { watch.indexers.pass_on(&heard).await });
         }
-        outdated.into_iter().collect()
     }
 
     fn line_up(&self, outdated: &mut Outdated, news: Vec<(FileName, NodeId)>) {

@@ -76,6 +76,70 @@ async fn push_reaches_holders_two_indexers_away() {
     .await;
 }
 
+/// An origin behind one indexer that knows who confirmed a copy, and behind another one who never asks it: only
+/// indexers tell that one.
+struct Quiet {
+    first: IndexerHandle,
+    _second: IndexerHandle,
+    from: Folder,
+    origin: Node,
+    unknown: Holder,
+}
+
+impl Quiet {
+    /// Outlasts the rounds in which the origin tells a silent subscriber before it has the indexers told.
+    const LEASE_SECS: u32 = 9;
+
+    async fn set() -> Self {
+        let first = indexer(&[]).await;
+        let second = indexer(&[first.local_addr()]).await;
+        second.neighbors_reach(1).await;
+        let from = Folder::new();
+        let origin = Node::registered(Self::config(&from, &first)).await;
+        let record = origin.publish(&from.write("a", b"version 1")).await;
+        let unknown = Holder::idle(identity(2));
+        unknown.register(second.local_addr(), [record.to_signed()]).await;
+        // Until then a copy may be fresh that was confirmed before the origin began.
+        tokio::time::sleep(Duration::from_secs(Self::LEASE_SECS.into())).await;
+        Self { first, _second: second, from, origin, unknown }
+    }
+
+    fn config(from: &Folder, indexer: &IndexerHandle) -> Config {
+        Config { policy: policy(Mode::Push, Self::LEASE_SECS), ..from.config(&[indexer.local_addr()]) }
+    }
+}
+
+#[tokio::test]
+async fn update_goes_to_subscribers_alone_and_through_indexers_if_one_is_silent() {
+    in_time(async {
+        let Quiet { from, origin, mut unknown, first: _first, _second } = Quiet::set().await;
+        let addr = origin.peer.local_addr().unwrap();
+        let mut known = Holder::idle(identity(3));
+        let second = origin.publish(&from.write("a", b"version 2")).await;
+        known.subscribe(addr, &second).await;
+        let third = origin.publish(&from.write("a", b"version 3")).await;
+        assert_eq!(known.told.recv().await.unwrap().into_vec(), [third.to_signed()]);
+        known.subscribe(addr, &third).await;
+        known.hangs();
+        let fourth = origin.publish(&from.write("a", b"version 4")).await;
+        assert_eq!(known.told.recv().await.unwrap().into_vec(), [fourth.to_signed()]);
+        assert_eq!(unknown.told.recv().await.unwrap().into_vec(), [fourth.to_signed()], "and of no other");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn origin_that_starts_has_all_told_of_what_was_published_within_the_bound() {
+    in_time(async {
+        let Quiet { first, from, origin, mut unknown, _second } = Quiet::set().await;
+        let second = origin.publish(&from.write("a", b"version 2")).await;
+        origin.peer.abort().await;
+        let _origin = Node::registered(Quiet::config(&from, &first)).await;
+        assert_eq!(unknown.told.recv().await.unwrap().into_vec(), [second.to_signed()]);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn push_reaches_subscribers_while_all_indexers_are_away() {
     in_time(async {

@@ -221,8 +221,8 @@ impl Indexer {
     }
 
     /// The newest listed version of `name` that somebody holds.
-    pub(crate) fn newest(&self, name: &FileName, now: Instant) -> Option<u64> {
-        let found = self.state.index.lookup(name, now);
-        found.iter().filter(|found| !found.holders.is_empty()).map(|found| found.record.version.get()).max()
+    pub(crate) fn newest(&self, name: &FileName, now: Instant) -> Option<ListedRecord> {
+        let found = self.state.index.lookup(name, now).into_iter().filter(|found| !found.holders.is_empty());
+        found.map(|found| found.record).max_by_key(|record| record.version)
     }
 }

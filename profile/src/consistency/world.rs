@@ -13,8 +13,8 @@ use std::{
 use nekoindexer::state::index::Session;
 use nekopeer::simulate::{Act, Disk, Folder, Question, Reader};
 use nekoproto::{
-    Covered, FileName, Freshness, InvalidateRequest, MsgId, Records, RegisterRequest, SignedRecord, Verdict,
-    VerifiedRecord, Verifier, codec, limits::TTL_DEFAULT,
+    Covered, FileName, Freshness, Holder, InvalidateRequest, MsgId, Records, RegisterRequest, SignedRecord,
+    Verdict, VerifiedRecord, Verifier, codec, limits::TTL_DEFAULT,
 };
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use serde::Serialize;
@@ -29,6 +29,15 @@ use crate::plan::topology::{Graph, TopologyError};
 /// renewals of a lease, and for another folder to publish again.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const HANGS_AFTER: Duration = Duration::from_secs(1);
+/// The same where the number is new for sure.
+const TELL_AFTER: Duration = Duration::from_millis(250);
+/// How long a publish waits for the network to say which versions it knows.
+const ASKING_MAX: Duration = Duration::from_secs(1);
+/// The longest pause before subscribers are told again.
+const AGAIN_MAX: Duration = Duration::from_secs(10);
+const AGAIN_MIN: Duration = Duration::from_millis(250);
+/// Indexers are told after so many times.
+const SPREAD_AFTER: u32 = 2;
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 const WAIT: Duration = Duration::from_secs(3);
 /// Neighbors of each indexer in a random topology.
@@ -36,7 +45,7 @@ const DEGREE: usize = 4;
 /// Time away, as a part of the time that a node is there.
 const AWAY_PART: u32 = 4;
 /// Where the figures begin: until then all register, and confirm for the first time.
-const WARM_UP: Duration = Duration::from_secs(30);
+const WARM_UP_MIN: Duration = Duration::from_secs(30);
 
 enum Event {
     ToIndexer(usize, ToIndexer),
@@ -47,6 +56,9 @@ enum Event {
     GivesUp(usize, u64, bool),
     /// Subscribers are told although the indexer did not answer.
     Announces(usize),
+    /// Subscribers that did not acknowledge a version are told again, in this life of the peer; the indexers too after
+    /// the first time.
+    TellsAgain(usize, usize, VerifiedRecord, u32),
     Renews(usize, usize),
     Waited(usize, usize, VerifiedRecord),
     Publishes,
@@ -65,7 +77,8 @@ enum ToIndexer {
         peer: usize,
         life: usize,
         record: VerifiedRecord,
-        news: bool,
+        is_new: bool,
+        announce: bool,
     },
     Renew {
         peer: usize,
@@ -77,12 +90,42 @@ enum ToIndexer {
 #[derive(Clone)]
 enum ToPeer {
     News(SignedRecord),
-    Registered { life: usize, record: VerifiedRecord, newer: Option<SignedRecord> },
-    Renewed { life: usize, is_listed: bool },
-    Confirm { from: usize, call: u64, question: Question },
-    Confirmed { call: u64, question: Question, verdict: Verdict },
-    Fetch { from: usize, call: u64 },
-    Fetched { call: u64, record: Option<SignedRecord> },
+    /// News from a folder, which waits for the acknowledgement.
+    Told {
+        from: usize,
+        record: VerifiedRecord,
+    },
+    Acknowledged {
+        from: usize,
+        record: VerifiedRecord,
+    },
+    Registered {
+        life: usize,
+        record: VerifiedRecord,
+        newer: Option<SignedRecord>,
+    },
+    Renewed {
+        life: usize,
+        is_listed: bool,
+    },
+    Confirm {
+        from: usize,
+        call: u64,
+        question: Question,
+    },
+    Confirmed {
+        call: u64,
+        question: Question,
+        verdict: Verdict,
+    },
+    Fetch {
+        from: usize,
+        call: u64,
+    },
+    Fetched {
+        call: u64,
+        record: Option<SignedRecord>,
+    },
 }
 
 enum Role {
@@ -145,7 +188,7 @@ impl World {
         let name = FileName::new("a").expect("a name");
         let new = || Folder::new(identity(0).clone(), name.clone(), setting.policy, &verifier, base);
         let mut folder = new();
-        let first = folder.publish([0; 32]);
+        let first = folder.publish([0; 32], None, base);
         let Some(first) = folder.offered().cloned().filter(|_| !first.is_empty()) else {
             unreachable!("an empty folder takes a first number")
         };
@@ -189,18 +232,20 @@ impl World {
     }
 
     fn begin(&mut self) {
+        // An origin that has just started does not know yet who holds its file.
+        let warm_up = self.setting.policy.bound().max(WARM_UP_MIN);
         for n in 0..self.peers.len() {
             self.queue.add(Duration::ZERO, Event::Comes(n));
             if n >= self.setting.folders {
-                let at = WARM_UP + exponential(self.setting.read_every, &mut self.rng);
+                let at = warm_up + exponential(self.setting.read_every, &mut self.rng);
                 self.queue.add(at, Event::Reads(n));
             }
         }
-        let at = WARM_UP + exponential(self.setting.update_every, &mut self.rng);
+        let at = warm_up + exponential(self.setting.update_every, &mut self.rng);
         self.queue.add(at, Event::Publishes);
-        self.queue.add(WARM_UP, Event::Begins);
+        self.queue.add(warm_up, Event::Begins);
         if self.setting.mishaps.is_some() {
-            self.queue.add(WARM_UP, Event::Mishap);
+            self.queue.add(warm_up, Event::Mishap);
         }
     }
 
@@ -225,6 +270,10 @@ impl World {
             }
             Event::GivesUp(peer, call, is_fetch) => self.gives_up(peer, call, is_fetch),
             Event::Announces(peer) => self.announce(peer, None),
+            Event::TellsAgain(peer, life, record, tries) if self.peers[peer].lives == life => {
+                self.tell_subscribers(peer, record, tries);
+            }
+            Event::TellsAgain(..) => {}
             Event::Renews(peer, life) => self.renews(peer, life),
             Event::Begins => self.tally = Tally::default(),
             Event::Waited(peer, life, heard) => {
@@ -252,18 +301,42 @@ impl World {
     fn publishes(&mut self) {
         let pause = exponential(self.setting.update_every, &mut self.rng);
         self.queue.after(pause, Event::Publishes);
-        let peer = self.rng.random_range(0..self.setting.folders);
+        let (peer, now) = (self.rng.random_range(0..self.setting.folders), self.now());
         let mut content = [0; 32];
         content[..8].copy_from_slice(&self.history.len().to_le_bytes());
         content[8] = 1;
+        let network = self.known_to_network(peer);
         if let Peer { session: Some(_), role: Role::Folder { folder, backups, .. }, .. } =
             &mut self.peers[peer]
         {
-            let acts = folder.publish(content);
+            let acts = folder.publish(content, network.as_ref(), now);
             backups.push(folder.backup());
             self.tally.updates += usize::from(!acts.is_empty());
             self.carry_out(peer, acts);
         }
+    }
+
+    /// The newest version that the indexers in reach of the folder list, as far as they answer in time.
+    fn known_to_network(&mut self, peer: usize) -> Option<VerifiedRecord> {
+        let (home, now) = (self.peers[peer].home, self.now());
+        let mut newest: Option<VerifiedRecord> = None;
+        for n in self.near[home].clone() {
+            let [there, back] = [Link::OriginIndexer; 2].map(|link| self.takes(link));
+            let further = if n == home {
+                [Some(Duration::ZERO); 2]
+            } else {
+                [Link::Indexers; 2].map(|link| self.takes(link))
+            };
+            let takes = [there, back, further[0], further[1]].into_iter().sum::<Option<Duration>>();
+            if takes.is_some_and(|takes| takes <= ASKING_MAX)
+                && let Some(listed) = self.indexers[n].newest(&self.name, now)
+                && let Ok(record) = self.verifier.verify(listed.to_signed())
+                && newest.as_ref().is_none_or(|newest| record.version > newest.version)
+            {
+                newest = Some(record);
+            }
+        }
+        newest
     }
 
     fn reads(&mut self, peer: usize) {
@@ -290,7 +363,8 @@ impl World {
             self.tally.read_as_fresh(ago, bound);
         }
         let asked = self.setting.queries.then_some(&self.near[*home]).into_iter().flatten();
-        if let Some(found) = asked.filter_map(|n| self.indexers[*n].newest(&self.name, now)).max() {
+        let listed = asked.filter_map(|n| self.indexers[*n].newest(&self.name, now));
+        if let Some(found) = listed.map(|record| record.version.get()).max() {
             self.tally.queries += 1;
             self.tally.invalid += usize::from(ago(found).is_some());
             let late = ago(found).is_some_and(|ago| ago > self.setting.weather.delay.1);

@@ -7,7 +7,8 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, IndexerServiceClient, LeaseReply, Names, Records, Refusal, RegisterRequest, VerifiedRecord,
+    FileName, IndexerServiceClient, LeaseReply, MsgId, Names, Records, Refusal, RegisterRequest,
+    VerifiedRecord,
     limits::BATCH_MAX,
     transport::{LinkState, call_within},
 };
@@ -17,7 +18,7 @@ use tracing::{debug, warn};
 
 use super::{ANSWER_WITHIN, SessionError, Worker};
 use crate::{
-    indexers::{introduction::Introduction, refresh},
+    indexers::{SPREAD_HOPS, introduction::Introduction, refresh},
     library::{Library, events::Event},
     state::registrations::{Batch, Kind},
     storage::catalogue::{CatalogueError, PageStart},
@@ -27,6 +28,9 @@ use crate::{
 const RENEW_AT: u32 = 3;
 /// Number of versions told that are stored at once: each time waits for the disk.
 const NOTED_MAX: usize = 4096;
+/// Number of versions, published shortly before the process began, that holders are told of again, or little more: of
+/// others they learn when they ask.
+const UNTOLD_MAX: usize = 4096;
 
 impl Worker {
     /// Runs the session until the peer stops.
@@ -74,7 +78,7 @@ impl Worker {
         self.registrations.lock().connected(self.index);
         let (mut introduction, mut are_clocks_apart) = (Introduction::new(&self.endpoint, at), false);
         loop {
-            self.look_at_files().await;
+            let untold = self.look_at_files().await;
             let (mut is_first, mut renewed_at) = (true, Instant::now());
             loop {
                 let told = match self.introduced(client, &mut introduction).await {
@@ -82,7 +86,9 @@ impl Worker {
                     refused => refused,
                 };
                 let told = match told {
-                    Ok(()) if is_first => self.all_registered(client).await.map(|()| is_first = false),
+                    Ok(()) if is_first => {
+                        self.all_registered(client, &untold).await.map(|()| is_first = false)
+                    }
                     told => told,
                 };
                 match told {
@@ -139,23 +145,28 @@ impl Worker {
         Ok(())
     }
 
-    /// Updates the offers from the files on disk.
-    async fn look_at_files(&self) {
+    /// Updates the offers from the files on disk. Returns what was published so shortly before this process began that
+    /// it is not known who was told.
+    async fn look_at_files(&self) -> Vec<VerifiedRecord> {
         let registrations = Arc::clone(&self.registrations);
         let look = move |library: &Arc<Library>| {
             let files = library.catalogue.len()?;
             registrations.lock().reserve(files);
-            let mut start = Some(PageStart::default());
+            let (mut start, mut untold) = (Some(PageStart::default()), Vec::new());
             while let Some(from) = start {
                 let (found, next) = library.offered(&from)?;
+                if untold.len() < UNTOLD_MAX {
+                    untold.extend(library.untold(found.iter().map(|(record, _)| record)));
+                }
                 refresh(library, &registrations, found);
                 start = next;
             }
-            Ok::<(), CatalogueError>(())
+            Ok::<_, CatalogueError>(untold)
         };
-        if let Err(error) = self.library.blocking(look).await {
+        self.library.blocking(look).await.unwrap_or_else(|error| {
             tracing::error!(%error, "not all files are offered");
-        }
+            Vec::new()
+        })
     }
 
     /// Registers all changes that the indexer has not acknowledged.
@@ -218,9 +229,11 @@ impl Worker {
         }
         let kinds = [(Kind::Held, &batch.held), (Kind::News, &batch.news), (Kind::Partial, &batch.partial)];
         for (kind, records) in kinds.into_iter().filter(|(_, records)| !records.is_empty()) {
+            let is_news = kind == Kind::News;
+            let announce = is_news && !records.iter().all(|record| self.library.tells_all(record));
             let request = RegisterRequest {
                 records: Records::first_of(records.iter().map(VerifiedRecord::to_signed)),
-                announce: kind == Kind::News,
+                announce,
                 partial: kind == Kind::Partial,
             };
             let reply = self.answer(client.register(call_within(ANSWER_WITHIN), request)).await?;
@@ -235,19 +248,50 @@ impl Worker {
             if kind != Kind::Partial {
                 self.library.note_listed(indexer, &listed, &self.all);
             }
+            if is_news && !announce {
+                self.spread_left(client, &listed).await?;
+            }
             self.library.learn(newer).await; // a failure was sent as an event
         }
         Ok(())
     }
 
+    /// Has the indexer tell others of those versions whose publish has ended by now: it tells nobody.
+    async fn spread_left(
+        &self,
+        client: &IndexerServiceClient,
+        listed: &[VerifiedRecord],
+    ) -> Result<(), SessionError> {
+        let left = listed.iter().filter(|record| !self.library.is_settling(&record.name));
+        let left: Vec<VerifiedRecord> = left.cloned().collect();
+        self.spread(client, &left).await
+    }
+
     /// Reports that everything is registered. If there was nothing to register, asks for the lease first.
-    async fn all_registered(&self, client: &IndexerServiceClient) -> Result<(), SessionError> {
+    async fn all_registered(
+        &self,
+        client: &IndexerServiceClient,
+        untold: &[VerifiedRecord],
+    ) -> Result<(), SessionError> {
+        self.spread(client, untold).await?;
         let files = self.registrations.lock().counted(self.index);
         if files == 0 {
             let lease = self.answer(client.renew(call_within(ANSWER_WITHIN))).await?;
             self.note_lease(lease);
         }
         self.library.tell(Event::Registered { indexer: self.link.addr(), files });
+        Ok(())
+    }
+
+    /// Has the indexer and its neighbors tell holders of older versions.
+    async fn spread(
+        &self,
+        client: &IndexerServiceClient,
+        records: &[VerifiedRecord],
+    ) -> Result<(), SessionError> {
+        for batch in records.chunks(BATCH_MAX) {
+            self.answer(self.invalidate(client, MsgId::random(), batch, SPREAD_HOPS)).await?;
+        }
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use std::{
 use nekoproto::{
     DataReply, DataRequest, FetchRefusal, Held, Identity, IndexerServiceClient, List, NetworkName,
     PeerService, PeerServiceClient, Purpose, Records, Refusal, RegisterReply, RegisterRequest, Role,
-    SignedRecord, Verdict,
+    SignedRecord, Verdict, VerifiedRecord,
     limits::BATCH_MAX,
     rogue::serve_data,
     transport::{Access, Connection, DataStream, Endpoint, EndpointConfig, Security, control},
@@ -68,6 +68,9 @@ pub(crate) struct Calls {
 impl PeerService for Calls {
     async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
         let _ = self.told.send(records); // few tests receive it
+        if self.verdict.lock().unwrap().is_none() {
+            return std::future::pending().await;
+        }
         Ok(())
     }
 
@@ -133,7 +136,7 @@ impl Holder {
         *self.calls.verdict.lock().unwrap() = Some(verdict);
     }
 
-    /// Answers no question from now on.
+    /// Answers no question and acknowledges nothing from now on.
     pub(crate) fn hangs(&self) {
         *self.calls.verdict.lock().unwrap() = None;
     }
@@ -154,6 +157,14 @@ impl Holder {
         let reply = client.register(patient(), request).await.unwrap().unwrap();
         self.sessions.lock().unwrap().push(client);
         reply
+    }
+
+    /// Subscribes to new versions at the origin, which listens at `addr`, as one that holds this version.
+    pub(crate) async fn subscribe(&self, addr: SocketAddr, held: &VerifiedRecord) {
+        let held = Held { name: held.name.clone(), version: held.version, content: held.content };
+        let client = self.call(addr).await;
+        let verdicts = client.confirm(patient(), List::first_of([held])).await.unwrap().unwrap();
+        assert_eq!(verdicts.to_vec(), [Verdict::Current]);
     }
 
     /// Calls to the peer at `addr`.

@@ -1,5 +1,7 @@
 //! The life of a peer: it comes and goes, registers, asks, downloads, and tells its subscribers.
 
+use nekoproto::limits::TTL_MAX;
+
 use super::*;
 
 impl World {
@@ -16,6 +18,13 @@ impl World {
             Role::Reader(reader) => reader.restart(now),
         }
         self.offers(peer);
+        let untold = match &self.peers[peer].role {
+            Role::Folder { folder, .. } => folder.untold(now),
+            Role::Reader(_) => None,
+        };
+        if let Some(record) = untold {
+            self.spread(peer, &record);
+        }
         self.wake(peer);
         self.queue.after(RENEW_EVERY, Event::Renews(peer, life));
         if let Some(mean) = self.setting.session {
@@ -51,7 +60,9 @@ impl World {
     pub(super) fn offers(&mut self, peer: usize) {
         let act = match &self.peers[peer].role {
             Role::Folder { folder, .. } => folder.offer(),
-            Role::Reader(reader) => Some(Act::Offer { record: reader.held().clone(), news: false }),
+            Role::Reader(reader) => {
+                Some(Act::Offer { record: reader.held().clone(), is_new: false, announce: false })
+            }
         };
         self.carry_out(peer, act.into_iter().collect());
     }
@@ -105,14 +116,40 @@ impl World {
     }
 
     pub(super) fn announce(&mut self, peer: usize, listed: Option<&VerifiedRecord>) {
-        let now = self.now();
-        let Role::Folder { folder, announcing, .. } = &mut self.peers[peer].role else { return };
+        let Role::Folder { announcing, .. } = &mut self.peers[peer].role else { return };
         let Some(record) = announcing.take_if(|record| listed.is_none_or(|listed| listed == record)) else {
             return;
         };
-        for subscriber in folder.told_directly(&record, now) {
-            self.tally.origin += 1;
-            self.call_peer(Link::Peers, peer_at(&subscriber), ToPeer::News(record.to_signed()));
+        self.tell_subscribers(peer, record, 0);
+    }
+
+    /// Tells those that have not acknowledged `record`, after so many `tries`.
+    pub(super) fn tell_subscribers(&mut self, peer: usize, record: VerifiedRecord, tries: u32) {
+        let now = self.now();
+        let Role::Folder { folder, .. } = &self.peers[peer].role else { return };
+        let silent = folder.told_directly(&record, now);
+        if silent.is_empty() {
+            return;
         }
+        // A connection to who has gone is refused at once: the indexers do not reach it either.
+        let is_there = |silent: &Holder| self.peers[peer_at(silent)].session.is_some();
+        if tries == SPREAD_AFTER && silent.iter().any(is_there) {
+            self.spread(peer, &record);
+        }
+        for subscriber in silent {
+            self.tally.origin += 1;
+            let told = ToPeer::Told { from: peer, record: record.clone() };
+            self.call_peer(Link::Peers, peer_at(&subscriber), told);
+        }
+        let pause = ANSWER_WITHIN + AGAIN_MIN.saturating_mul(1 << tries.min(16)).min(AGAIN_MAX);
+        self.queue.after(pause, Event::TellsAgain(peer, self.peers[peer].lives, record, tries + 1));
+    }
+
+    /// Has the indexers tell each other.
+    fn spread(&mut self, peer: usize, record: &VerifiedRecord) {
+        let (records, covered) = (Records::first_of([record.to_signed()]), Covered::new());
+        let (msg_id, ttl_hops) = (self.message_id(), TTL_MAX - 1);
+        let request = InvalidateRequest { msg_id, records, ttl_hops, covered };
+        self.call_indexer(peer, ToIndexer::Invalidate(request));
     }
 }

@@ -4,6 +4,9 @@ use std::slice;
 
 use super::*;
 
+/// A packet that is lost is sent again after a second, and after two more (RFC 6298); by then the call has timed out.
+const SENT_AGAIN: [Duration; 2] = [Duration::ZERO, Duration::from_secs(1)];
+
 impl World {
     /// Does what a peer has decided.
     pub(super) fn carry_out(&mut self, peer: usize, acts: Vec<Act>) {
@@ -11,28 +14,23 @@ impl World {
             match act {
                 Act::Ask(question) => self.ask(peer, question),
                 Act::Fetch => self.fetch(peer),
-                Act::PassOn(record) => {
-                    let (records, covered) = (Records::first_of([record.to_signed()]), Covered::new());
-                    let (msg_id, ttl_hops) = (self.message_id(), 0);
-                    let request = InvalidateRequest { msg_id, records, ttl_hops, covered };
-                    self.call_indexer(peer, ToIndexer::Invalidate(request));
-                }
                 Act::Remind(record) => {
                     let folder = self.rng.random_range(0..self.setting.folders);
                     self.call_peer(Link::Peers, folder, ToPeer::News(record.to_signed()));
                 }
-                Act::Offer { record, news } => {
+                Act::Offer { record, is_new, announce } => {
                     self.peers[peer].is_listed = false;
                     let life = self.peers[peer].lives;
-                    self.call_indexer(peer, ToIndexer::Register { peer, life, record, news });
+                    self.call_indexer(peer, ToIndexer::Register { peer, life, record, is_new, announce });
                 }
                 Act::Announce(record) => {
                     self.committed.push(self.queue.now());
                     self.newest = self.newest.max(record.version.get());
                     self.history.push(record.clone());
-                    if let Role::Folder { announcing, .. } = &mut self.peers[peer].role {
+                    if let Role::Folder { folder, announcing, .. } = &mut self.peers[peer].role {
                         *announcing = Some(record);
-                        self.queue.after(HANGS_AFTER, Event::Announces(peer));
+                        let patience = if folder.is_sure() { TELL_AFTER } else { HANGS_AFTER };
+                        self.queue.after(patience, Event::Announces(peer));
                     }
                 }
                 Act::Wait(heard) => {
@@ -72,10 +70,11 @@ impl World {
 
     fn send(&mut self, link: Link, to: usize, message: ToIndexer) {
         match &message {
-            ToIndexer::Register { record, news: true, .. } => {
+            ToIndexer::Register { record, is_new: true, announce, .. } => {
                 let records = Records::first_of([record.to_signed()]);
+                let request = RegisterRequest { records, announce: *announce, partial: false };
                 self.tally.origin += 1;
-                self.tally.invalidating.count(&RegisterRequest { records, announce: true, partial: false });
+                self.tally.invalidating.count(&request);
             }
             ToIndexer::Invalidate(request) => self.tally.invalidating.count(request),
             _ => {}
@@ -89,6 +88,9 @@ impl World {
     pub(super) fn call_peer(&mut self, link: Link, to: usize, message: ToPeer) {
         match &message {
             ToPeer::News(record) => self.tally.invalidating.count(&Records::first_of([record.clone()])),
+            ToPeer::Told { record, .. } => {
+                self.tally.invalidating.count(&Records::first_of([record.to_signed()]));
+            }
             ToPeer::Confirm { question, .. } => {
                 self.tally.origin += 1;
                 self.tally.asking.count(&[question.held()].as_slice());
@@ -98,31 +100,32 @@ impl World {
             }
             _ => {}
         }
-        for at in self.arrivals(link, matches!(message, ToPeer::News(_))) {
+        for at in self.arrivals(link, matches!(message, ToPeer::News(_) | ToPeer::Told { .. })) {
             self.queue.add(at, Event::ToPeer(to, message.clone()));
         }
     }
 
     fn arrivals(&mut self, link: Link, may_double: bool) -> Vec<Duration> {
+        let doubled = self.setting.weather.doubled;
+        let copies = 1 + usize::from(may_double && doubled > 0.0 && self.rng.random_bool(doubled));
+        (0..copies).filter_map(|_| Some(self.queue.now() + self.takes(link)?)).collect()
+    }
+
+    /// How long a message takes over such a link; `None` if it does not arrive.
+    pub(super) fn takes(&mut self, link: Link) -> Option<Duration> {
         let Self { setting: Setting { weather, .. }, queue, rng, .. } = self;
-        let copies = 1 + usize::from(may_double && weather.doubled > 0.0 && rng.random_bool(weather.doubled));
-        let mut at = Vec::with_capacity(copies);
-        for _ in 0..copies {
-            if weather.carries(link, queue.now(), rng) {
-                at.push(queue.now() + weather.delay(rng));
-            }
-        }
-        at
+        let sent = SENT_AGAIN.iter().find(|after| weather.carries(link, queue.now() + **after, rng))?;
+        Some(*sent + weather.delay(rng))
     }
 
     pub(super) fn at_indexer(&mut self, to: usize, message: ToIndexer) {
         let now = self.now();
         match message {
-            ToIndexer::Register { peer, life, record, news } => {
+            ToIndexer::Register { peer, life, record, announce, .. } => {
                 let Some(session) = self.session(peer, life) else { return };
                 let id = self.message_id();
                 let indexer = &mut self.indexers[to];
-                let (told, newer) = indexer.register(&session, record.clone().into(), news, id, now);
+                let (told, newer) = indexer.register(&session, record.clone().into(), announce, id, now);
                 self.tell(told);
                 let newer = newer.map(|newer| newer.to_signed());
                 self.call_own(peer, ToPeer::Registered { life, record, newer });
@@ -173,9 +176,16 @@ impl World {
                 self.carry_out(to, acts);
             }
             (ToPeer::News(record), Role::Reader(reader)) => {
-                let acts = reader.hear(record);
-                self.carry_out(to, acts);
+                reader.hear(record);
                 self.wake(to);
+            }
+            (ToPeer::Told { from, record }, Role::Reader(reader)) => {
+                reader.hear(record.to_signed());
+                self.call_peer(Link::Peers, from, ToPeer::Acknowledged { from: to, record });
+                self.wake(to);
+            }
+            (ToPeer::Acknowledged { from, record }, Role::Folder { folder, .. }) => {
+                folder.acknowledged(&record, &identity(from).id());
             }
             (ToPeer::Registered { life, .. } | ToPeer::Renewed { life, .. }, _) if life != one.lives => {}
             (ToPeer::Registered { record, newer, .. }, Role::Folder { folder, .. }) => {
@@ -186,8 +196,7 @@ impl World {
             }
             (ToPeer::Registered { record, newer, .. }, Role::Reader(reader)) => {
                 one.is_listed = *reader.held() == record;
-                let acts = newer.map_or_else(Vec::new, |newer| reader.hear(newer));
-                self.carry_out(to, acts);
+                newer.into_iter().for_each(|newer| reader.hear(newer));
                 self.wake(to);
             }
             (ToPeer::Renewed { is_listed, .. }, _) => {
@@ -213,7 +222,11 @@ impl World {
                     self.fetched(to, record);
                 }
             }
-            (ToPeer::Confirm { .. } | ToPeer::Fetch { .. }, Role::Reader(_)) => {}
+            (
+                ToPeer::Confirm { .. } | ToPeer::Fetch { .. } | ToPeer::Acknowledged { .. },
+                Role::Reader(_),
+            )
+            | (ToPeer::Told { .. }, Role::Folder { .. }) => {}
         }
     }
 }
