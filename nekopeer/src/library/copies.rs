@@ -180,7 +180,16 @@ impl Library {
     pub(crate) fn note_confirmed(&self, record: &VerifiedRecord, asked_at: Instant) {
         self.copies.lock().change(&record.name, |copy| {
             if copy.is_of(record) {
-                copy.confirmed(record, asked_at);
+                copy.confirmed(record, asked_at, rand::random());
+            }
+        });
+    }
+
+    /// A question about `record` found a later version.
+    pub(crate) fn note_found_later(&self, record: &VerifiedRecord) {
+        self.copies.lock().change(&record.name, |copy| {
+            if copy.is_of(record) {
+                copy.found_later();
             }
         });
     }

@@ -164,6 +164,7 @@ impl Peers {
                 }
                 Some(Verdict::Newer(record)) => match self.library.verifier.verify(*record) {
                     Ok(record) if record.replaces(copy) => {
+                        self.library.note_found_later(copy);
                         news.push(record);
                         continue;
                     }

@@ -115,11 +115,12 @@ impl Reader {
         let (copy, mut acts) = (&question.copy, Vec::new());
         let why = match verdict {
             Some(Verdict::Current) => {
-                self.change_of(copy, |state| state.confirmed(copy, question.asked_at));
+                self.change_of(copy, |state| state.confirmed(copy, question.asked_at, random));
                 return acts;
             }
             Some(Verdict::Newer(record)) => match self.verifier.verify(*record) {
                 Ok(record) if record.replaces(copy) => {
+                    self.change_of(copy, CopyState::found_later);
                     self.learn(record);
                     return acts;
                 }

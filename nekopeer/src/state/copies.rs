@@ -76,7 +76,10 @@ impl Copies {
     }
 
     /// Watches a copy, in place of any other under its name.
-    pub(crate) fn insert(&mut self, name: &FileName, origin: NodeId, state: CopyState) {
+    pub(crate) fn insert(&mut self, name: &FileName, origin: NodeId, mut state: CopyState) {
+        if let Some(before) = self.get(name) {
+            state.follows(before);
+        }
         self.remove(name);
         if !self.asks {
             self.copies.insert(name.clone(), Copy { origin: 0, state });

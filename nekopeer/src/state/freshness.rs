@@ -5,12 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nekoproto::{Freshness, VerifiedRecord, Version, transport::Backoff};
+use nekoproto::{Freshness, Mode, VerifiedRecord, Version, transport::Backoff};
 use serde::{Deserialize, Serialize};
 
 /// Maximum time before the bound expires at which the origin is asked again, so that a copy whose origin
 /// answers stays fresh.
-const ASK_EARLY_MAX: Duration = Duration::from_secs(2);
+const ASK_EARLY_MAX: Duration = Duration::from_secs(1);
+/// Under a hybrid policy the time between two questions is halved when one of them finds a version that nobody told of,
+/// at most so many times, and doubled again by each that finds none. Up to this share of it is left off at random.
+const HASTE_MAX: u8 = 4;
+const JITTER: f64 = 0.1;
 /// Minimum and maximum pause between attempts to reach an origin.
 const RETRY_MIN: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
@@ -97,6 +101,9 @@ pub(crate) struct CopyState {
     doubt: Option<Doubt>,
     /// How long a confirmation counts, in milliseconds.
     bound_ms: u32,
+    /// Whether the time between questions adapts, and how often it was halved.
+    adapts: bool,
+    haste: u8,
 }
 
 impl CopyState {
@@ -119,7 +126,14 @@ impl CopyState {
             retry: None,
             doubt: None,
             bound_ms: u32::try_from(bound.as_millis()).unwrap_or(u32::MAX),
+            adapts: held.policy.mode() == Mode::Hybrid,
+            haste: 0,
         }
+    }
+
+    /// The copy replaces that of an earlier version, whose origin is asked as often.
+    pub(crate) fn follows(&mut self, before: &Self) {
+        self.haste = if self.adapts { before.haste } else { 0 };
     }
 
     /// Whether `record` is that of the version on disk.
@@ -170,16 +184,33 @@ impl CopyState {
     }
 
     /// The origin confirmed, to a question sent at `asked_at`, that `record` is the newest version.
-    pub(crate) fn confirmed(&mut self, record: &VerifiedRecord, asked_at: Instant) {
+    /// `random` is uniform in 0..1.
+    pub(crate) fn confirmed(&mut self, record: &VerifiedRecord, asked_at: Instant, random: f64) {
         (self.retry, self.doubt) = (None, None);
         if self.holds(record) {
             self.confirmed_at = self.confirmed_at.max(Some(asked_at));
         }
         let pause = match self.newest {
-            None => self.bound().saturating_sub(ASK_EARLY_MAX.min(self.bound() / 4)),
+            None => self.pause(random),
             Some(_) => self.seldom(),
         };
+        self.haste = self.haste.saturating_sub(1);
         self.ask_at = asked_at + pause;
+    }
+
+    /// A question found a later version, of which nobody had told: what is pushed does not arrive.
+    pub(crate) fn found_later(&mut self) {
+        self.haste = if self.adapts { HASTE_MAX.min(self.haste + 1) } else { 0 };
+    }
+
+    /// The time between two questions.
+    fn pause(&self, random: f64) -> Duration {
+        let longest = self.bound().saturating_sub(ASK_EARLY_MAX.min(self.bound() / 4));
+        if !self.adapts {
+            return longest;
+        }
+        let pause = (longest / (1 << self.haste)).max(RETRY_MIN.min(longest));
+        pause.mul_f64(1.0 - JITTER * random.clamp(0.0, 1.0))
     }
 
     /// The origin did not answer with a version. The bound keeps running. `random` is uniform in 0..1 and spreads
@@ -261,7 +292,7 @@ mod tests {
         let asked = Instant::now();
         let mut copy = CopyState::new(&record(1), None, None, asked);
         assert_eq!(copy.freshness(asked), Freshness::Unverified, "nobody confirmed it yet");
-        copy.confirmed(&record(1), asked);
+        copy.confirmed(&record(1), asked, 0.0);
         assert_eq!(copy.freshness(asked + TTR - Duration::from_millis(1)), Freshness::Fresh);
         assert_eq!(copy.freshness(asked + TTR), Freshness::Unverified);
         let again = copy.ask_at();
@@ -272,8 +303,8 @@ mod tests {
     fn a_late_answer_to_an_early_question_does_not_shorten_a_later_one() {
         let now = Instant::now();
         let mut copy = CopyState::new(&record(1), None, None, now);
-        copy.confirmed(&record(1), now + Duration::from_secs(2));
-        copy.confirmed(&record(1), now);
+        copy.confirmed(&record(1), now + Duration::from_secs(2), 0.0);
+        copy.confirmed(&record(1), now, 0.0);
         assert_eq!(copy.freshness(now + Duration::from_secs(6)), Freshness::Fresh);
     }
 
@@ -281,7 +312,7 @@ mod tests {
     fn an_unreachable_origin_makes_the_copy_unverified_and_is_asked_less_and_less() {
         let now = Instant::now();
         let mut copy = CopyState::new(&record(1), None, None, now);
-        copy.confirmed(&record(1), now);
+        copy.confirmed(&record(1), now, 0.0);
         let mut at = now + TTR;
         let mut pauses = Vec::new();
         for _ in 0..8 {
@@ -298,7 +329,7 @@ mod tests {
         let now = Instant::now();
         for (reader, fresh_for) in [(Some(2), 2), (Some(99), 5), (None, 5)] {
             let mut copy = CopyState::new(&record(1), None, reader.map(Duration::from_secs), now);
-            copy.confirmed(&record(1), now);
+            copy.confirmed(&record(1), now, 0.0);
             let end = now + Duration::from_secs(fresh_for);
             assert_eq!(copy.freshness(end - Duration::from_millis(1)), Freshness::Fresh);
             assert_eq!(copy.freshness(end), Freshness::Unverified);
@@ -309,7 +340,7 @@ mod tests {
     fn stale_is_remembered_over_a_restart_and_survives_a_late_confirmation() {
         let now = Instant::now();
         let mut copy = CopyState::new(&record(1), Some(record(2)), None, now);
-        copy.confirmed(&record(1), now);
+        copy.confirmed(&record(1), now, 0.0);
         assert_eq!(copy.freshness(now), Freshness::Stale);
         assert_eq!(CopyState::new(&record(2), Some(record(2)), None, now).newest(), None);
     }
@@ -318,13 +349,13 @@ mod tests {
     fn an_outdated_copy_is_asked_about_less_often_and_always_again() {
         let now = Instant::now();
         let mut copy = CopyState::new(&record(1), None, None, now);
-        copy.confirmed(&record(1), now);
+        copy.confirmed(&record(1), now, 0.0);
         copy.learn(&record(2));
         assert!(copy.ask_at() <= now + TTR, "within the bound at first");
         let mut at = copy.ask_at();
         for answers in [true, false, true, false, false, false] {
             if answers {
-                copy.confirmed(&record(2), at);
+                copy.confirmed(&record(2), at, 0.0);
             } else {
                 copy.not_confirmed(NoAnswer::Away, at, 0.0);
             }
@@ -345,7 +376,7 @@ mod tests {
         assert!(copy.is_reachable() && copy.doubt() == Some(Doubt::Withdrawn) && copy.ask_at() > now);
         copy.not_confirmed(NoAnswer::Away, now, 0.5);
         assert_eq!(copy.doubt(), Some(Doubt::Withdrawn), "it has not said otherwise");
-        copy.confirmed(&record(1), now);
+        copy.confirmed(&record(1), now, 0.0);
         assert_eq!(copy.doubt(), None);
     }
 
@@ -353,7 +384,7 @@ mod tests {
     fn copy_of_an_origin_with_an_unconfirmed_version_is_not_fresh_and_is_asked_about_soon() {
         let now = Instant::now();
         let mut copy = CopyState::new(&record(1), None, None, now);
-        copy.confirmed(&record(1), now);
+        copy.confirmed(&record(1), now, 0.0);
         copy.not_confirmed(NoAnswer::Unsettled, now, 1.0);
         assert_eq!((copy.freshness(now), copy.doubt()), (Freshness::Unverified, Some(Doubt::Unsettled)));
         assert!(now < copy.ask_at() && copy.ask_at() <= now + RETRY_MIN);
@@ -361,6 +392,43 @@ mod tests {
         assert_eq!(copy.doubt(), Some(Doubt::Unsettled), "it has not said otherwise");
         copy.learn(&record(2));
         assert_eq!((copy.freshness(now), copy.doubt()), (Freshness::Stale, None));
+    }
+
+    #[test]
+    fn hybrid_copy_is_asked_about_more_often_while_questions_find_what_no_push_told() {
+        let now = Instant::now();
+        let hybrid = |version| {
+            let policy = Policy::new(Mode::Hybrid, 64, 64, true).unwrap();
+            let record = Record { policy, ..Record::clone(&record(version)) };
+            record.sign(&Identity::from_seed(&[1; 32])).unwrap()
+        };
+        let mut copy = CopyState::new(&hybrid(1), None, None, now);
+        let mut version = 1;
+        let mut pauses = Vec::new();
+        for finds in [false, true, true, true, true, true, true, false, false, false, false, false] {
+            if finds {
+                version += 1;
+                copy.found_later();
+                let mut next = CopyState::new(&hybrid(version), None, None, now);
+                next.follows(&copy);
+                copy = next;
+            }
+            copy.confirmed(&hybrid(version), now, 0.0);
+            pauses.push((copy.ask_at() - now).as_millis());
+        }
+        let [all, half, eighth] = [63_000, 31_500, 7_875_u128];
+        assert_eq!(pauses[..4], [all, half, half, half], "each confirmation doubles it");
+        for _ in 0..9 {
+            copy.found_later();
+        }
+        copy.confirmed(&hybrid(version), now, 0.0);
+        assert_eq!((copy.ask_at() - now).as_micros(), 3_937_500, "the least");
+        copy.confirmed(&hybrid(version), now, 1.0);
+        assert_eq!((copy.ask_at() - now).as_micros(), eighth * 900, "spread");
+        let mut pulled = CopyState::new(&record(1), None, None, now);
+        pulled.found_later();
+        pulled.confirmed(&record(1), now, 1.0);
+        assert_eq!(pulled.ask_at() - now, TTR - ASK_EARLY_MAX, "a TTR is fixed");
     }
 
     proptest! {

@@ -68,7 +68,7 @@ fn c2(rows: &[Row]) -> Vec<Aim> {
         |what: &str, key| (format!("points from 1-(1-e^-x)/x, {what}"), Bound::AtMost(1.0), most(rows, key));
     vec![
         off("x = TTR / update interval, worst row", "off_points"),
-        off("x = interval of the questions (TTR - 2 s) / update interval", "off_asked_points"),
+        off("x = interval of the questions (TTR - 1 s) / update interval", "off_asked_points"),
     ]
 }
 

@@ -9,7 +9,7 @@ use crate::report::Row;
 use clap::ValueEnum;
 
 /// How long before the end of the TTR the shipped code asks at most.
-const ASKED_EARLY_S: f64 = 2.0;
+const ASKED_EARLY_S: f64 = 1.0;
 /// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Which {

@@ -273,7 +273,13 @@ impl Worker {
         client: &IndexerServiceClient,
         untold: &[VerifiedRecord],
     ) -> Result<(), SessionError> {
-        self.spread(client, untold).await?;
+        // The indexer may know that another folder uses the number.
+        let library = &self.library;
+        let stands = |record: &&VerifiedRecord| {
+            !library.is_shared(&record.name) && !library.catalogue.is_pending(record)
+        };
+        let untold: Vec<VerifiedRecord> = untold.iter().filter(stands).cloned().collect();
+        self.spread(client, &untold).await?;
         let files = self.registrations.lock().counted(self.index);
         if files == 0 {
             let lease = self.answer(client.renew(call_within(ANSWER_WITHIN))).await?;

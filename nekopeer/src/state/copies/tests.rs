@@ -76,7 +76,7 @@ fn what_is_due_is_what_a_look_at_all_copies_finds() {
                 }
                 _ => {
                     let change = |copy: &mut CopyState| match roll {
-                        4 => copy.confirmed(&held, now),
+                        4 => copy.confirmed(&held, now, 0.5),
                         5 => copy.not_confirmed(NoAnswer::Away, now, 0.5),
                         6 => copy.not_confirmed(NoAnswer::Withdrawn, now, 0.5),
                         7 => drop(copy.learn(&held)),
