@@ -194,7 +194,7 @@ impl Program for Args {
     }
 }
 
-fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
+pub(super) fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=i64::from(POLICY_SECS_MAX))
 }
 

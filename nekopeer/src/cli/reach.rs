@@ -61,9 +61,11 @@ impl Need {
             | Command::Wait { .. }
             | Command::Ticket { .. }
             | Command::Rollback { .. } => Self::Peers,
-            Command::Withdraw { .. } | Command::List { .. } | Command::Events | Command::Stop => {
-                Self::Catalogue
-            }
+            Command::Withdraw { .. }
+            | Command::List { .. }
+            | Command::Wish { .. }
+            | Command::Events
+            | Command::Stop => Self::Catalogue,
         }
     }
 

@@ -26,6 +26,7 @@ use crate::{
     listing::Listing,
     peer::PeerHandle,
     publish::PublishOptions,
+    storage::catalogue::Wish,
 };
 
 /// Carries out `command`; all of the answer but its end goes to `answer`.
@@ -79,6 +80,11 @@ pub(crate) async fn carry_out(
         Command::Events => pass_events(peer.events(), answer, &CancellationToken::new()).await,
         Command::Stop => host.stop.cancel(),
         Command::Find(finding) => find(peer, finding, answer).await?,
+        Command::Wish { name, anew, bound_secs, on_stale } => {
+            let wish = peer.change_wish(&name, anew, Wish { bound_secs, on_stale }).await;
+            let wish = wish.map_err(|error| Failure::new(in_one_line(&error)))?;
+            answer.rows(vec![Row::Wish { name, wish }]).await?;
+        }
         Command::Rollback { name, version } => Box::pin(roll_back(host, &name, version, answer)).await?,
         Command::Follow { names, exec, folder, exec_secs, keep, force, mut wanted } => {
             let hook = exec.map(|command| Hook {

@@ -41,7 +41,10 @@ pub(crate) use self::{
     wanted::{Named, Wanted},
     word::Word,
 };
-use crate::{library::events::Event, peer::PeerHandle, publish::PolicyChange, util::progress::Progress};
+use crate::{
+    library::events::Event, peer::PeerHandle, publish::PolicyChange, state::freshness::OnStale,
+    util::progress::Progress,
+};
 
 /// Commands carried out at once. One whose caller does not take the answer counts until the caller leaves.
 pub(crate) const COMMANDS_MAX: usize = 64;
@@ -174,6 +177,17 @@ pub(crate) enum Command {
         name: FileName,
         /// The version; `None`: the last one that was replaced.
         version: Option<Version>,
+    },
+    /// Change what is wanted of a name. Answers with [`Row::Wish`].
+    Wish {
+        /// The name.
+        name: FileName,
+        /// The other wishes are taken back before.
+        anew: bool,
+        /// How long a copy counts as fresh at most, in seconds; `None`: as before.
+        bound_secs: Option<u32>,
+        /// What is done with an outdated copy; `None`: as before.
+        on_stale: Option<OnStale>,
     },
     /// Find files by name or pattern. Answers with [`Row::Match`] by name, then [`Row::Further`].
     Find(Finding),

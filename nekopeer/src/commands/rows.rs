@@ -17,7 +17,7 @@ use crate::{
         status::{Condition, FileStatus},
     },
     state::freshness::Doubt,
-    storage::catalogue::{CatalogueError, Why},
+    storage::catalogue::{CatalogueError, Why, Wish},
 };
 
 /// One row of a result.
@@ -54,6 +54,13 @@ pub(crate) enum Row {
         name: FileName,
         /// The version.
         version: Version,
+    },
+    /// What is wanted of a name.
+    Wish {
+        /// The name.
+        name: FileName,
+        /// The wish.
+        wish: Wish,
     },
     /// A job.
     Job(JobRow),
@@ -122,6 +129,8 @@ pub(crate) struct Detail {
     pub(crate) kept: Vec<Version>,
     /// Up to this version none takes the place by itself, and why.
     pub(crate) passed_over: Option<(Version, Why)>,
+    /// What the reader wants of it.
+    pub(crate) wish: Wish,
 }
 
 /// A peer that has a lease on news of a file.
@@ -218,7 +227,7 @@ impl Row {
                 record(&file.record) + path(&file.path) + listed
             }
             Self::Match(found) => record(&found.record) + found.holders.len() * 64,
-            Self::Further { .. } | Self::Reached { .. } => BASE,
+            Self::Further { .. } | Self::Reached { .. } | Self::Wish { .. } => BASE,
             Self::Damaged { why } => BASE + why.len(),
             Self::Found(found) => {
                 let hits = found.hits.iter();

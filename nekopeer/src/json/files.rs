@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 
 use crate::{
     commands::{Detail, FileRow, ReaderRow},
-    storage::catalogue::Why,
+    state::freshness::OnStale,
+    storage::catalogue::{Why, Wish},
 };
 
 /// A file that is published or held here.
@@ -74,6 +75,27 @@ struct DetailJson {
     serve_stale: bool,
     /// Seconds that a copy counts as fresh under pull.
     ttr_secs: u32,
+    /// What the reader wants of this name, where it has said so.
+    #[serde(flatten)]
+    wish: WishJson,
+}
+
+/// What the reader wants of a name.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Wish)]
+pub(crate) struct WishJson {
+    /// Seconds that its copy counts as fresh at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bound_secs: Option<u32>,
+    /// What happens to an outdated copy: keep, refetch or drop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_stale: Option<&'static str>,
+}
+
+impl From<Wish> for WishJson {
+    fn from(wish: Wish) -> Self {
+        Self { bound_secs: wish.bound_secs, on_stale: wish.on_stale.map(OnStale::name) }
+    }
 }
 
 /// A peer that has a lease on news of a file.
@@ -108,6 +130,7 @@ impl DetailJson {
             readers: detail.readers.iter().map(reader).collect(),
             serve_stale: detail.policy.serve_stale(),
             ttr_secs: detail.policy.ttr_secs(),
+            wish: detail.wish.into(),
         }
     }
 }

@@ -12,7 +12,7 @@ mod trace;
 pub(crate) use self::{
     downloads::{DownloadedJson, FailedJson, seconds},
     events::EventJson,
-    files::{FileJson, role},
+    files::{FileJson, WishJson, role},
     found::{FoundJson, MatchJson, VersionJson},
     jobs::{JobJson, JobsJson},
     published::{TicketedJson, UnpublishedJson, WatchedJson},

@@ -11,7 +11,7 @@ use crate::{
         copies::Due,
         freshness::{CopyState, Doubt, NoAnswer},
     },
-    storage::catalogue::{CatalogueError, Entry, PageStart},
+    storage::catalogue::{CatalogueError, Entry, PageStart, Wish},
     util::clock,
 };
 
@@ -41,11 +41,45 @@ impl Library {
                 // The catalogue knows the news that arrived since the commit. Later news is recorded in
                 // `copies`, which is locked until the entries are in it.
                 let newest = self.catalogue.get(&record.name).and_then(|entry| entry.newest.clone());
-                let copy = CopyState::new(record, newest, self.ttr, clock::now());
+                let copy = CopyState::new(record, newest, self.wanted_bound(&record.name), clock::now());
                 copies.insert(&record.name, record.origin, copy);
             }
         }
         self.wake();
+    }
+
+    /// How long a confirmation of the copy of `name` counts at most, if the reader says so. Blocking.
+    fn wanted_bound(&self, name: &FileName) -> Option<Duration> {
+        self.wish(name).bound(self.ttr)
+    }
+
+    /// What the reader wants of `name`; if that cannot be read, what it wants of all. Blocking.
+    pub(crate) fn wish(&self, name: &FileName) -> Wish {
+        self.catalogue.wish(name).unwrap_or_else(|error| {
+            tracing::error!(%error, %name, "what is wanted of the name is not known");
+            Wish::default()
+        })
+    }
+
+    /// Changes what the reader wants of `name`, which takes effect at once. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn change_wish(
+        &self,
+        name: &FileName,
+        change: impl FnOnce(&mut Wish),
+    ) -> Result<Wish, CatalogueError> {
+        let wish = self.catalogue.change_wish(name, change)?;
+        if let Some(entry) = self.catalogue.get(name).filter(|entry| !self.catalogue.is_own(entry)) {
+            let (bound, now) = (wish.bound(self.ttr), clock::now());
+            self.copies.lock().change(name, |copy| copy.limited(&entry.record, bound, now));
+            if self.is_outdated(name) {
+                self.news.lock().outdated.insert(name.clone(), entry.record.origin);
+            }
+            self.wake();
+        }
+        Ok(wish)
     }
 
     /// Starts to watch the copies among `entries` that are not watched yet. Under the name of one that is, a later
@@ -55,7 +89,7 @@ impl Library {
         let mut copies = self.copies.lock();
         for Entry { record, newest, .. } in entries.filter(|entry| !self.catalogue.is_own(entry)) {
             if copies.get(&record.name).is_none() {
-                let copy = CopyState::new(record, newest.clone(), self.ttr, now);
+                let copy = CopyState::new(record, newest.clone(), self.wanted_bound(&record.name), now);
                 copies.insert(&record.name, record.origin, copy);
             }
         }

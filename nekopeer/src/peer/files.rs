@@ -20,7 +20,7 @@ use crate::{
     listing::Listing,
     publish::{PublishError, PublishOptions, PublishOutcome, Publishing},
     reading::Reading,
-    storage::catalogue::{CatalogueError, PassedOver},
+    storage::catalogue::{CatalogueError, PassedOver, Wish},
     util::{clock, progress::Progress},
 };
 
@@ -29,6 +29,7 @@ pub(crate) struct ReadBy {
     pub(crate) readers: Vec<Subscribed>,
     pub(crate) kept: Vec<Version>,
     pub(crate) passed_over: Option<PassedOver>,
+    pub(crate) wish: Wish,
 }
 
 impl PeerHandle {
@@ -126,9 +127,31 @@ impl PeerHandle {
                 readers: library.subscribers.of(&name, clock::now()),
                 kept: kept.iter().map(|kept| kept.copy.entry.record.version).collect(),
                 passed_over: library.catalogue.reader(&name)?.passed_over,
+                wish: library.catalogue.wish(&name)?,
             })
         };
         self.library.blocking(look).await
+    }
+
+    /// Changes what is wanted of `name`, at once and durably: what `wish` says; the rest stays, or with `anew` is taken
+    /// back. Returns what is wanted then.
+    ///
+    /// # Errors
+    /// The catalogue failed, or too many names have wishes. Nothing is changed.
+    pub(crate) async fn change_wish(
+        &self,
+        name: &FileName,
+        anew: bool,
+        wish: Wish,
+    ) -> Result<Wish, CatalogueError> {
+        let (name, said) = (name.clone(), wish);
+        let change = move |wish: &mut Wish| {
+            let before = if anew { Wish::default() } else { *wish };
+            let (bound_secs, on_stale) =
+                (said.bound_secs.or(before.bound_secs), said.on_stale.or(before.on_stale));
+            *wish = Wish { bound_secs, on_stale };
+        };
+        self.library.blocking(move |library| library.change_wish(&name, change)).await
     }
 
     /// The version of `name` that is published or held here.

@@ -79,6 +79,17 @@ pub enum OnStale {
     Drop,
 }
 
+impl OnStale {
+    /// As it is said.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Keep => "keep",
+            Self::Refetch => "refetch",
+            Self::Drop => "drop",
+        }
+    }
+}
+
 /// The freshness of one copy. There may be very many: the record itself is in the catalogue.
 ///
 /// Invariants:
@@ -115,9 +126,7 @@ impl CopyState {
         reader_ttr: Option<Duration>,
         now: Instant,
     ) -> Self {
-        let bound = held.policy.bound();
-        let bound = reader_ttr.map_or(bound, |ttr| ttr.min(bound));
-        Self {
+        let mut state = Self {
             version: held.version,
             mark: held.signed().signature().mark(),
             newest: newest.filter(|newest| newest.replaces(held)),
@@ -125,10 +134,25 @@ impl CopyState {
             ask_at: now,
             retry: None,
             doubt: None,
-            bound_ms: u32::try_from(bound.as_millis()).unwrap_or(u32::MAX),
+            bound_ms: 0,
             adapts: held.policy.mode() == Mode::Hybrid,
             haste: 0,
-        }
+        };
+        state.limit(held, reader_ttr);
+        state
+    }
+
+    /// A confirmation counts as long as the policy of `held` says, or as the reader does if that is shorter.
+    fn limit(&mut self, held: &VerifiedRecord, reader_ttr: Option<Duration>) {
+        let bound = held.policy.bound();
+        let bound = reader_ttr.map_or(bound, |ttr| ttr.min(bound));
+        self.bound_ms = u32::try_from(bound.as_millis()).unwrap_or(u32::MAX);
+    }
+
+    /// The reader wants another bound from now on: the origin of `held` is asked at once.
+    pub(crate) fn limited(&mut self, held: &VerifiedRecord, reader_ttr: Option<Duration>, now: Instant) {
+        self.limit(held, reader_ttr);
+        self.ask_at = self.ask_at.min(now);
     }
 
     /// The copy replaces that of an earlier version, whose origin is asked as often.

@@ -72,20 +72,18 @@ impl Watch {
             }
             self.library.blocking(sets::settle).await;
             // Outdated copies that the last run did not handle.
-            self.line_up(&mut outdated, self.library.outdated());
+            self.line_up(&mut outdated, self.library.outdated()).await;
         }
         let (mut attempts, mut asking) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut asked = Turns::new(ASKED);
         loop {
             let News { outdated: news, mut heard, changed } = self.library.take_news();
             self.act(changed);
-            self.line_up(&mut outdated, news.into_iter().collect());
+            self.line_up(&mut outdated, news.into_iter().collect()).await;
             let now = clock::now();
             let begun = outdated.begin(now);
-            if self.on_stale == OnStale::Refetch {
-                // What is downloaded at once is registered then.
-                heard.retain(|record| !begun.contains(&record.name));
-            }
+            // What is downloaded or dropped at once is registered or withdrawn then.
+            heard.retain(|record| !begun.contains(&record.name));
             self.pass_on(heard);
             attempts.extend(begun.into_iter().map(|name| self.attempt(name)));
             let due = if asks { self.library.due(now, |origin| asked.has(origin)) } else { Due::default() };
@@ -136,10 +134,18 @@ impl Watch {
         }
     }
 
-    fn line_up(&self, outdated: &mut Outdated, news: Vec<(FileName, NodeId)>) {
-        if self.on_stale != OnStale::Keep {
-            news.into_iter().for_each(|(name, origin)| outdated.add(name, origin));
+    /// Adds those of `news` about which something is to be done.
+    async fn line_up(&self, outdated: &mut Outdated, mut news: Vec<(FileName, NodeId)>) {
+        if news.is_empty() {
+            return;
         }
+        let of_all = self.on_stale;
+        let wanted = move |library: &Arc<Library>| {
+            news.retain(|(name, _)| library.wish(name).on_stale.unwrap_or(of_all) != OnStale::Keep);
+            news
+        };
+        let news = self.library.blocking(wanted).await;
+        news.into_iter().for_each(|(name, origin)| outdated.add(name, origin));
     }
 
     /// Asks one origin about some of its files. A panic in it ends this question alone.
@@ -157,7 +163,9 @@ impl Watch {
     /// One attempt at an outdated copy; why it failed is told once. A panic in it ends this attempt alone.
     async fn attempt(&self, name: FileName) -> (FileName, Ended, Option<String>) {
         let attempt = async {
-            match self.on_stale {
+            let asked = name.clone();
+            let wish = self.library.blocking(move |library| library.wish(&asked)).await;
+            match wish.on_stale.unwrap_or(self.on_stale) {
                 OnStale::Keep => (Ended::GivenUp, None),
                 OnStale::Refetch => self.refetch(&name).await,
                 OnStale::Drop => self.drop_copy(&name).await,

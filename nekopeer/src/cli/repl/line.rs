@@ -18,6 +18,7 @@ get NAME... [-o PATH]   download the newest versions, verified; with & at the en
 download NAME...        the same
 follow NAME...          keep the newest version in place, until Ctrl-C; --exec COMMAND, --keep N
 rollback NAME [N]       put an earlier version that is kept back in its place
+wish NAME               what is wanted of its copy here: --bound SECS, --when-stale WHAT, --none
 wait NAME [--all]       until the newest version is here, or at all that read it; --version N, --timeout SECS
 ls                      what is published and held here
 status [NAME...]        the same, after asking the origins of copies; of names all that is known
@@ -146,6 +147,7 @@ mod tests {
             "follow a --exec 'make -C x' --keep 3",
             "rollback a 3",
             "wait a --all --timeout 5",
+            "wish a --bound 5 --when-stale refetch",
             "stop",
             "help",
             "?",

@@ -15,7 +15,7 @@ use crate::{
     commands::{Detail, FileRow, Row, Summary},
     json::{FileJson, role},
     library::status::Condition,
-    storage::catalogue::Why,
+    storage::catalogue::{Why, Wish},
 };
 
 const HEADINGS: [&str; 7] = ["NAME", "VERSION", "SIZE", "ROLE", "POLICY", "FRESHNESS", ""];
@@ -90,6 +90,14 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
     }
 }
 
+/// What the reader wants of one name; `None` if that is what it wants of all.
+pub(super) fn wish(wish: &Wish) -> Option<String> {
+    let bound = wish.bound_secs.map(|secs| format!("fresh for {secs} s at most"));
+    let outdated = wish.on_stale.map(|on_stale| format!("an outdated copy: {}", on_stale.name()));
+    let said: Vec<String> = bound.into_iter().chain(outdated).collect();
+    (!said.is_empty()).then(|| said.join("; "))
+}
+
 /// What else is known of a file, in lines.
 fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
     let (version, policy) = (file.record.version, detail.policy);
@@ -133,5 +141,6 @@ fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
         };
         lines.push(format!("  none up to version {version} takes its place by itself: {why}"));
     }
+    lines.extend(wish(&detail.wish).map(|wish| format!("  wanted here: {wish}")));
     lines
 }

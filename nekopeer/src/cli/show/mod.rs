@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::{Ended, bar::Bars, choose, output::Output};
 use crate::{
     commands::{Command, Failure, FailureKind, Reply, Row, Summary, VersionRow},
-    json::EventJson,
+    json::{EventJson, WishJson},
     library::events::Event,
 };
 
@@ -150,6 +150,7 @@ fn view(command: &Command) -> Box<dyn View> {
         | Command::Events
         | Command::Stop
         | Command::Follow { .. }
+        | Command::Wish { .. }
         | Command::Wait { .. } => Box::<Lines>::default(),
     }
 }
@@ -202,6 +203,14 @@ impl View for Lines {
                     output.object(&serde_json::json!({ "name": name.as_str(), "version": version.get() }))?;
                 }
                 Row::Reached { name, version } => output.line(&format!("{name} is at version {version}"))?,
+                Row::Wish { name, wish } if output.is_json() => {
+                    let wish = serde_json::to_value(WishJson::from(wish)).map_err(io::Error::other)?;
+                    output.object(&serde_json::json!({ "name": name.as_str(), "wish": wish }))?;
+                }
+                Row::Wish { name, wish } => {
+                    let wish = files::wish(&wish).unwrap_or_else(|| "what is wanted of all".to_owned());
+                    output.line(&format!("wanted of {name}: {wish}"))?;
+                }
                 Row::Withdrawn { outcome: Err(failure), .. } => {
                     let ended = failed(&failure, output);
                     let is_like_others = self.failed.is_none_or(|before| before == ended);

@@ -9,6 +9,7 @@ mod params;
 mod publish;
 mod rollback;
 mod whole;
+mod wish;
 
 use std::sync::Arc;
 
@@ -89,6 +90,7 @@ fn routes() -> OpenApiRouter<Arc<Inside>> {
         .routes(routes!(publish::store, publish::withdraw))
         .routes(routes!(jobs::get))
         .routes(routes!(rollback::rollback))
+        .routes(routes!(wish::wish))
         .routes(routes!(jobs::jobs))
         .routes(routes!(jobs::job, jobs::cancel))
         .routes(routes!(jobs::stop))

@@ -29,6 +29,7 @@ mod schema;
 mod tables;
 mod trees;
 mod untold;
+mod wishes;
 mod write;
 
 use std::{
@@ -52,6 +53,7 @@ pub(crate) use self::{
     salvage::{Examined, Salvaged, examine},
     tables::{Page, PageStart},
     trees::{Tree, TreeFile, Trees},
+    wishes::Wish,
 };
 
 /// Name of the database's file in the data folder.

@@ -45,6 +45,8 @@ pub(super) const UNTOLD: Definition<&str, &[u8]> = Definition::new("untold");
 pub(super) const CHOSEN: Definition<&str, &[u8; 32]> = Definition::new("chosen");
 /// Name -> what the reader here wants of it. Missing as `CHOSEN`.
 pub(super) const READERS: Definition<&str, &[u8]> = Definition::new("readers");
+/// Name -> what the reader here wants of this one. Missing as `CHOSEN`.
+pub(super) const WISHES: Definition<&str, &[u8]> = Definition::new("wishes");
 /// Name and sequence number -> an earlier version of a copy that is kept, and the manifest of its pack. Missing as
 /// `CHOSEN`.
 pub(super) const KEPT: Definition<(&str, u64), (Placed, &[u8])> = Definition::new("kept");
