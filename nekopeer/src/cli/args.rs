@@ -2,7 +2,7 @@
 
 use std::{env, net::SocketAddr, num::NonZeroU64, path::PathBuf, time::Duration};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
 use nekoindexer::{
     config::DEFAULT_PORT,
     settings::{self, AccessArgs, CommonArgs, Program, Tool, units as memory},
@@ -10,11 +10,17 @@ use nekoindexer::{
 use nekoproto::{
     Mode, NetworkName,
     budget::BUDGET_DEFAULT,
-    limits::POLICY_SECS_MAX,
     transport::{Security, resolve},
 };
 
-use super::{listen::listen_towards, units, verbs::Verb};
+use super::{
+    listen::listen_towards,
+    units,
+    verbs::{
+        Verb,
+        wish::{StaleArg, seconds},
+    },
+};
 use crate::{config::Config, publish::PolicyChange, state::freshness::OnStale};
 
 /// Share files that change: publish, find, download, and know how fresh a copy is.
@@ -123,27 +129,6 @@ impl PolicyArgs {
     }
 }
 
-/// What happens to an outdated copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum StaleArg {
-    /// It stays, marked as stale
-    Keep,
-    /// The newer version is downloaded in its place
-    Refetch,
-    /// It is deleted
-    Drop,
-}
-
-impl From<StaleArg> for OnStale {
-    fn from(arg: StaleArg) -> Self {
-        match arg {
-            StaleArg::Keep => Self::Keep,
-            StaleArg::Refetch => Self::Refetch,
-            StaleArg::Drop => Self::Drop,
-        }
-    }
-}
-
 /// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
@@ -192,10 +177,6 @@ impl Program for Args {
     fn validate(&self) -> Result<(), String> {
         self.node.validate()
     }
-}
-
-pub(super) fn seconds() -> clap::builder::RangedI64ValueParser<u32> {
-    clap::value_parser!(u32).range(1..=i64::from(POLICY_SECS_MAX))
 }
 
 impl NodeArgs {

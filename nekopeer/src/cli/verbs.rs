@@ -1,6 +1,7 @@
 //! The verbs that the command line and the REPL share, and the commands that they mean.
 
 mod follow;
+pub(super) mod wish;
 
 use std::{
     borrow::Cow,
@@ -15,18 +16,12 @@ use nekoproto::{
     limits::{TTL_DEFAULT, TTL_MAX},
 };
 
-use self::follow::FollowArgs;
-use super::{
-    args::{StaleArg, seconds},
-    names,
-    output::Output,
-    units,
-};
+use self::{follow::FollowArgs, wish::WishArgs};
+use super::{names, output::Output, units};
 use crate::{
     commands::{Command, Filters, Finding, LocalPath, MATCHES_DEFAULT, MATCHES_MAX, Part, Wanted, Word},
     download::ANY_ORIGIN,
     publish::PolicyChange,
-    state::freshness::OnStale,
 };
 
 /// The path that stands for stdin or stdout.
@@ -79,20 +74,7 @@ pub enum Verb {
         version: Option<NonZeroU64>,
     },
     /// Say what is wanted of one name, from now on; without options, show it
-    Wish {
-        /// The name
-        #[arg(value_name = "NAME")]
-        name: FileName,
-        /// Seconds that its copy here counts as fresh at most; its origin may be stricter
-        #[arg(long, value_name = "SECS", value_parser = seconds())]
-        bound: Option<u32>,
-        /// What happens to its copy here when a newer version is out
-        #[arg(long, value_name = "WHAT")]
-        when_stale: Option<StaleArg>,
-        /// Take back what was said before
-        #[arg(long)]
-        none: bool,
-    },
+    Wish(WishArgs),
     /// Find files by name, words or globs; one plain name asks the own indexer only
     Search(SearchArgs),
     /// Ask the network
@@ -298,9 +280,7 @@ impl Verb {
             Self::Rollback { name, version } => {
                 Command::Rollback { name, version: version.and_then(|version| Version::new(version.get())) }
             }
-            Self::Wish { name, bound, when_stale, none } => {
-                Command::Wish { name, anew: none, bound_secs: bound, on_stale: when_stale.map(OnStale::from) }
-            }
+            Self::Wish(wish) => wish.command(),
             Self::Search(search) => search.command()?,
             Self::Query { names, reach } => Command::Query { names, ttl_hops: reach.ttl },
             Self::Trace { name, reach } => Command::Trace { name, ttl_hops: reach.ttl },
@@ -336,7 +316,7 @@ impl Verb {
             Self::Trace { name, .. }
             | Self::Rollback { name, .. }
             | Self::Wait { name, .. }
-            | Self::Wish { name, .. } => vec![name],
+            | Self::Wish(WishArgs { name, .. }) => vec![name],
             Self::Share(_)
             | Self::Register(_)
             | Self::Search(_)
