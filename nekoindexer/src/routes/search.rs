@@ -123,7 +123,8 @@ impl From<FindReply> for Matches {
         let hits = hits.into_vec();
         let last = hits.last().filter(|_| more);
         let next = last.map(|last| Position::of(last.record.unverified()).to_string());
-        Self { matches: hits.into_iter().map(Match::from).collect(), complete, next }
+        let files = hits.into_iter().filter(|hit| !hit.record.unverified().is_withdrawal());
+        Self { matches: files.map(Match::from).collect(), complete, next }
     }
 }
 

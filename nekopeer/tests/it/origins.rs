@@ -161,7 +161,7 @@ async fn copy_that_its_origin_withdrew_is_called_so() {
         reader.get("a").await.unwrap();
         origin.peer.deregister(&name("a")).await.unwrap();
         let said = |event: &Event| match event {
-            Event::Withdrawn(name) => Some(name.clone()),
+            Event::Withdrawn { name, .. } => Some(name.clone()),
             Event::OriginAway(_) => panic!("the origin answers"),
             _ => None,
         };
