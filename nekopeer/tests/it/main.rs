@@ -35,6 +35,7 @@ mod program_sets;
 mod program_shells;
 mod program_waiting;
 mod program_watch;
+mod program_withdrawing;
 mod publishing;
 mod refetch;
 mod registration;

@@ -242,3 +242,5 @@ mod model_tests;
 mod stress_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod withdraw_tests;
