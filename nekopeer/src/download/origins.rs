@@ -67,9 +67,9 @@ impl Downloader {
         let mut answers: HashMap<FileName, Answer> = left.into_iter().zip(answers).collect();
         for (name, found) in &mut found {
             let Some(answer) = answers.remove(name) else { continue };
-            match self.choose(name, options, answer) {
-                chosen @ (Ok(_) | Err(DownloadError::Withdrawn { .. })) => *found = chosen,
-                Err(_) => {}
+            let chosen = self.choose(name, options, answer);
+            if matches!(chosen, Ok(_) | Err(DownloadError::Withdrawn { .. })) {
+                *found = chosen;
             }
         }
         found

@@ -108,20 +108,33 @@ impl Catalogue {
         write.end_placing(std::iter::once(name))?;
         write.end_piped(std::iter::once(name))?;
         let oldest = write.forget_oldest_withdrawals(most.saturating_sub(1))?;
-        let entry = Entry {
-            record: record.clone(),
-            path: PathBuf::new(),
-            stamp: Stamp::default(),
-            hashed_at_ns: 0,
-            newest: None,
-            origin_addr: None,
-        };
-        self.commit_published(write, vec![record.clone()], vec![entry])?;
+        self.commit_published(write, vec![record.clone()], vec![entry_of(record.clone())])?;
         if let Err(error) = self.trim_kept(name) {
             tracing::warn!(%error, "earlier versions stay on disk"); // until the name is held again
         }
         Ok(Some(Gone::Withdrawn { record, oldest }))
     }
+}
+
+impl Catalogue {
+    /// Brings back withdrawals of names of which nothing is stated, to be told once more. Blocking.
+    ///
+    /// # Errors
+    /// The catalogue is as before.
+    pub(crate) fn restore_withdrawals(&self, records: &[VerifiedRecord]) -> Result<(), CatalogueError> {
+        let write = self.tables.begin()?;
+        let most = usize::try_from(WITHDRAWALS_MAX).unwrap_or(usize::MAX);
+        let is_lost = |record: &&VerifiedRecord| matches!(self.stated(&record.name), Ok(None));
+        let lost: Vec<VerifiedRecord> = records.iter().filter(is_lost).take(most).cloned().collect();
+        let entries = lost.iter().cloned().map(entry_of).collect();
+        self.commit_published(write, lost, entries)
+    }
+}
+
+/// The entry of a withdrawal.
+fn entry_of(record: VerifiedRecord) -> Entry {
+    let (path, stamp) = (PathBuf::new(), Stamp::default());
+    Entry { record, path, stamp, hashed_at_ns: 0, newest: None, origin_addr: None }
 }
 
 impl Write<'_> {
