@@ -153,7 +153,8 @@ pub(super) async fn query(
 
 impl Answer {
     fn new(name: &FileName, reply: QueryReply) -> Self {
-        let hits = reply.hits.into_vec().into_iter().map(FoundFile::from).collect();
+        let files = reply.hits.into_vec().into_iter().filter(|hit| !hit.record.unverified().is_withdrawal());
+        let hits = files.map(FoundFile::from).collect();
         Self { name: name.to_string(), complete: reply.complete, hits }
     }
 }

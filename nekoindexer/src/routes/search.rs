@@ -123,7 +123,8 @@ impl From<FindReply> for Matches {
         let hits = hits.into_vec();
         let last = hits.last().filter(|_| more);
         let next = last.map(|last| Position::of(last.record.unverified()).to_string());
-        Self { matches: hits.into_iter().map(Match::from).collect(), complete, next }
+        let files = hits.into_iter().filter(|hit| !hit.record.unverified().is_withdrawal());
+        Self { matches: files.map(Match::from).collect(), complete, next }
     }
 }
 
@@ -139,5 +140,29 @@ impl From<Hit> for Match {
             published_ms: (record.published_ms != 0).then_some(record.published_ms),
             holders: holders.len(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nekoproto::{Identity, List, Policy, Record, Version};
+
+    use super::*;
+    use crate::state::testing::record;
+
+    #[test]
+    fn withdrawn_name_is_no_match_and_a_page_that_ends_with_one_goes_on_behind_it() {
+        let identity = Identity::from_seed(&[1; 32]);
+        let file = record(1, "a", 1);
+        let name = nekoproto::FileName::new("b").unwrap();
+        let withdrawal = Record::withdrawal(identity.id(), name, Version::FIRST, Policy::default(), 1);
+        let withdrawal = withdrawal.sign(&identity).unwrap();
+        let hits = [file.to_signed(), withdrawal.to_signed()];
+        let hits = hits.map(|record| Hit { record, holders: List::new() });
+        let reply =
+            FindReply { hits: List::first_of(hits), more: true, complete: true, ..FindReply::default() };
+        let matches = Matches::from(reply);
+        assert_eq!(matches.matches.iter().map(|found| found.name.as_str()).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(matches.next, Some(Position::of(&withdrawal).to_string()));
     }
 }

@@ -122,7 +122,8 @@ pub(super) async fn find(peer: &PeerHandle, finding: Finding, answer: &Answer) -
         complete &= found.complete;
         left = left.saturating_sub(found.matches.len());
         after = found.matches.last().map(|found| Position::of(&found.record));
-        show(peer, found.matches, answer).await?;
+        let files = found.matches.into_iter().filter(|found| !found.record.is_withdrawal());
+        show(peer, files.collect(), answer).await?;
         if !found.more || after.is_none() {
             break None;
         }

@@ -12,6 +12,7 @@ use crate::{
         status::{Condition, FileStatus},
     },
     peer::PeerHandle,
+    state::freshness::Doubt,
 };
 
 /// Interval between two looks without an event.
@@ -95,7 +96,11 @@ async fn look(peer: &PeerHandle, name: &FileName, wanted: For) -> Result<Result<
         (false, Condition::Good(_)) if wanted.version.is_some() => {}
         (false, Condition::Good(Freshness::Fresh)) => {}
         _ => {
-            let newest = newest.map_or_else(String::new, |newest| format!(", and version {newest} is out"));
+            let is_withdrawn = *condition == Condition::Doubtful(Doubt::Withdrawn);
+            let newest = newest.map_or_else(String::new, |newest| match is_withdrawn {
+                true => format!(" as version {newest}"),
+                false => format!(", and version {newest} is out"),
+            });
             return Ok(Err(format!("the copy of {name} here is version {version}, {condition}{newest}")));
         }
     }

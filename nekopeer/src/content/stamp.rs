@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 const SETTLED_AFTER_NS: i128 = 2_000_000_000;
 
 /// Size, times and inode of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     size: u64,
     modified_ns: i128,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use nekoproto::{FileName, NodeId, VerifiedRecord, Version};
+use nekoproto::{FileName, NodeId, Record, VerifiedRecord, Version};
 
 use crate::{
     indexers::SearchError,
@@ -52,6 +52,17 @@ pub enum DownloadError {
         name: FileName,
         /// Whether every indexer in reach answered.
         complete: bool,
+    },
+    /// Its origin withdrew the file.
+    #[error("{name} was withdrawn by its origin {} as version {version}: nobody offers it until the origin publishes it \
+        again; --origin ID takes the file of another origin, if there is one", .origin.short())]
+    Withdrawn {
+        /// The name.
+        name: FileName,
+        /// The origin.
+        origin: NodeId,
+        /// The version that withdraws it.
+        version: Version,
     },
     /// Several origins publish different files under the name.
     #[error("{} origins publish different files as {name}: choose one with --origin {}", .origins.len(),
@@ -188,6 +199,12 @@ impl DownloadError {
         matches!(self, Self::NotFound { complete: false, .. } | Self::OthersOffer { complete: false, .. })
     }
 
+    /// The file of `withdrawal` was withdrawn.
+    pub(super) fn withdrawn(withdrawal: &VerifiedRecord) -> Self {
+        let Record { name, origin, version, .. } = &**withdrawal;
+        Self::Withdrawn { name: name.clone(), origin: *origin, version: *version }
+    }
+
     /// Whether it may be found where no indexer looks.
     pub(super) const fn is_not_found(&self) -> bool {
         matches!(
@@ -212,6 +229,7 @@ impl DownloadError {
             | Self::NobodyAsked { .. }
             | Self::AlreadyRunning(_)
             | Self::Older { .. }
+            | Self::Withdrawn { .. }
             | Self::Unsettled(_)
             | Self::SourcesExhausted { .. }
             | Self::NotStored { .. } => true,

@@ -39,7 +39,7 @@ use crate::{
     serve::partial_files::PartialFiles,
     sets,
     state::{
-        choice::{Candidate, NoChoice, Target, choose},
+        choice::{NoChoice, Target, choose},
         freshness::Doubt,
     },
     storage::{
@@ -241,7 +241,7 @@ impl Downloader {
         self.refuse_own(name)?;
         let scope = Scope::Network { ttl_hops: options.ttl_hops };
         let mut found = match self.peers.search(name, scope, &options.via).await {
-            Ok(Answer { candidates, complete }) => self.choose(name, options, candidates, complete),
+            Ok(answer) => self.choose(name, options, answer),
             Err(error) => Err(error.into()),
         };
         found = self.find_wished(name, options, found).await;
@@ -283,7 +283,7 @@ impl Downloader {
     ) -> Option<Result<Target, DownloadError>> {
         let scope = Scope::Network { ttl_hops: options.ttl_hops };
         let answer = self.indexers.search_again(name, scope, &options.via, wishes).await.ok()?;
-        Some(self.choose(name, options, answer.candidates, answer.complete))
+        Some(self.choose(name, options, answer))
     }
 
     /// Obtains `target` as [`obtain`](Self::obtain) does; if none of its sources delivers it, asks for others, at most
@@ -346,8 +346,7 @@ impl Downloader {
         &self,
         name: &FileName,
         options: &DownloadOptions,
-        candidates: Vec<Candidate>,
-        complete: bool,
+        Answer { candidates, withdrawn, complete }: Answer,
     ) -> Result<Target, DownloadError> {
         self.refuse_own(name)?;
         let here = self.library.catalogue.get(name);
@@ -359,6 +358,10 @@ impl Downloader {
         };
         let said = options.origin_of(name).filter(|origin| *origin != ANY_ORIGIN);
         let origin = said.map(str::to_owned).or(before.map(|before| before.to_string()));
+        let is_wanted = |record: &Record| {
+            origin.as_ref().is_none_or(|digits| record.origin.to_string().starts_with(digits.as_str()))
+        };
+        let withdrawn = withdrawn.into_iter().find(|withdrawal| is_wanted(withdrawal));
         let mut others: Vec<NodeId> = candidates.iter().map(|candidate| candidate.record.origin).collect();
         others.sort_unstable();
         others.dedup();
@@ -370,11 +373,18 @@ impl Downloader {
             (NoChoice::NoHit, Some(origin)) if !others.is_empty() => {
                 DownloadError::ChosenGone { name: name.clone(), origin, others }
             }
-            (NoChoice::NoHit, _) => DownloadError::NotFound { name: name.clone(), complete },
+            (NoChoice::NoHit, _) => match &withdrawn {
+                Some(withdrawal) => DownloadError::withdrawn(withdrawal),
+                None => DownloadError::NotFound { name: name.clone(), complete },
+            },
             (NoChoice::Ambiguous(origins), _) => DownloadError::Ambiguous { name: name.clone(), origins },
         })?;
         target.sources.retain(|source| source.node != self.library.node);
         let was_here = self.library.catalogue.floor(name, &target.record.origin)?.map(Arc::new);
+        let known = || here.iter().chain(&was_here).filter_map(|known| known.newest.as_ref());
+        if let Some(later) = known().find(|later| later.is_withdrawal() && later.replaces(&target.record)) {
+            return Err(DownloadError::withdrawn(later));
+        }
         let later =
             [here, was_here].into_iter().flatten().find(|known| known.record.replaces(&target.record));
         match later {

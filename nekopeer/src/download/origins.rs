@@ -37,6 +37,7 @@ impl Downloader {
         }
         for (name, found) in self.ask_others(failed, options).await {
             let found = match (found, own.remove(&name)) {
+                (Err(withdrawn @ DownloadError::Withdrawn { .. }), _) => Err(withdrawn),
                 (Err(_), Some(target)) => Ok(target),
                 (found, _) => found,
             };
@@ -65,9 +66,10 @@ impl Downloader {
         let answers = self.peers.search_all(&left, scope, &via).await.unwrap_or_default();
         let mut answers: HashMap<FileName, Answer> = left.into_iter().zip(answers).collect();
         for (name, found) in &mut found {
-            let Some(Answer { candidates, complete }) = answers.remove(name) else { continue };
-            if let Ok(target) = self.choose(name, options, candidates, complete) {
-                *found = Ok(target);
+            let Some(answer) = answers.remove(name) else { continue };
+            let chosen = self.choose(name, options, answer);
+            if matches!(chosen, Ok(_) | Err(DownloadError::Withdrawn { .. })) {
+                *found = chosen;
             }
         }
         found
@@ -89,6 +91,7 @@ impl Downloader {
         let asking = by_origin.into_iter().map(|(origin, known)| async move {
             let newest = self.peers.newest(origin, known).await;
             newest.into_iter().map(move |(name, newest)| match newest {
+                Some(record) if record.is_withdrawal() => (name, Err(DownloadError::withdrawn(&record))),
                 Some(record) => (name, Ok(Target { record, sources: vec![origin] })),
                 None => (name.clone(), Err(DownloadError::Unsettled(name))),
             })

@@ -149,6 +149,10 @@ impl Follower {
                 let version = held.record.version;
                 if told.replace(version) != Some(version) && (self.hook.is_none() || !is_new) {
                     library.tell(Event::Followed { name: name.clone(), version });
+                    if let Some(withdrawal) = held.newest.as_ref().filter(|newest| newest.is_withdrawal()) {
+                        let version = Some(withdrawal.version);
+                        library.tell(Event::Withdrawn { name: name.clone(), version });
+                    }
                 }
                 Ok(Step::Settled)
             }

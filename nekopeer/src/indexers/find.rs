@@ -20,7 +20,8 @@ use crate::{library::Library, state::choice::Candidate};
 /// One page of matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The newest version of each file that matches, with its holders, by name and origin; all signatures are verified.
+    /// The newest version of each name that matches, with its holders, by name and origin; all signatures are verified.
+    /// It may be one that [withdraws](nekoproto::Record::is_withdrawal) the name.
     pub matches: Vec<Candidate>,
     /// Whether there are further matches behind the last.
     pub more: bool,

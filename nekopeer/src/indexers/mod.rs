@@ -261,7 +261,7 @@ fn refresh(
     found: Vec<(VerifiedRecord, bool)>,
 ) -> bool {
     let is_current = |record: &VerifiedRecord| {
-        library.catalogue.get(&record.name).is_some_and(|entry| entry.record == *record)
+        library.catalogue.get_stated(&record.name).is_some_and(|entry| entry.record == *record)
     };
     registrations.lock().refresh(found, is_current)
 }

@@ -83,8 +83,18 @@ pub struct Answer {
     /// The newest version of each origin, with its holders; all signatures are verified. There are two of one origin
     /// if it published two files under one number.
     pub candidates: Vec<Candidate>,
+    /// The newest versions of origins that withdrew the name; all signatures are verified.
+    pub withdrawn: Vec<VerifiedRecord>,
     /// Whether every indexer in reach answered, and every hit was valid.
     pub complete: bool,
+}
+
+impl Answer {
+    /// A withdrawal is no file: it is told apart, once it has taken the place of older versions.
+    fn part_withdrawn(&mut self) {
+        let withdrawn = self.candidates.extract_if(.., |found| found.record.is_withdrawal());
+        self.withdrawn.extend(withdrawn.map(|found| found.record));
+    }
 }
 
 /// Why a search failed.
@@ -164,7 +174,7 @@ impl Indexers {
         via: &Via,
         wishes: &Wishes,
     ) -> Result<Vec<Answer>, SearchError> {
-        let mut merged = vec![Answer { candidates: Vec::new(), complete: true }; names.len()];
+        let mut merged = vec![Answer { complete: true, ..Answer::default() }; names.len()];
         let (mut answered, mut failure) = (false, via.failure());
         let asked = || {
             let own = self.sessions.iter().map(Asked::Session);
@@ -198,6 +208,7 @@ impl Indexers {
         }
         let found = merged.iter().flat_map(|answer| &answer.candidates);
         self.library.learn(found.map(|candidate| candidate.record.clone()).collect()).await;
+        merged.iter_mut().for_each(Answer::part_withdrawn);
         Ok(merged)
     }
 }

@@ -85,7 +85,9 @@ impl From<&Event> for EventJson {
             },
             Event::Dropped(name) => about("dropped", name),
             Event::OriginAway(name) => about("origin-away", name),
-            Event::Withdrawn(name) => about("withdrawn", name),
+            Event::Withdrawn { name, version } => {
+                Self { version: version.map(nekoproto::Version::get), ..about("withdrawn", name) }
+            }
             Event::Unsettled(name) => about("unsettled", name),
             Event::Changed(name) => about("changed", name),
             Event::Renumbered { name, version, .. } => {

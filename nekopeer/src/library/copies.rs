@@ -167,11 +167,12 @@ impl Library {
         self.copies.lock().get(name).is_some_and(|copy| copy.newest().is_some())
     }
 
-    /// The newer version that is to take the place of the copy of `name`, if one is known and not passed over. Blocking.
+    /// The newer version that is to take the place of the copy of `name`, if one is known and not passed over. A version
+    /// that withdraws the name takes no place. Blocking.
     pub(crate) fn wanted(&self, name: &FileName) -> Option<VerifiedRecord> {
         let newest = self.catalogue.get(name)?.newest.clone()?;
         let reader = self.catalogue.reader(name).unwrap_or_default();
-        (!reader.passes_over(&newest)).then_some(newest)
+        (!newest.is_withdrawal() && !reader.passes_over(&newest)).then_some(newest)
     }
 
     /// All outdated copies, with their origins.
@@ -245,7 +246,7 @@ impl Library {
         if self.copies.lock().change(&record.name, note) == Some(true) {
             self.tell(match why {
                 NoAnswer::Away => Event::OriginAway(record.name.clone()),
-                NoAnswer::Withdrawn => Event::Withdrawn(record.name.clone()),
+                NoAnswer::Withdrawn => Event::Withdrawn { name: record.name.clone(), version: None },
                 NoAnswer::Unsettled => Event::Unsettled(record.name.clone()),
             });
         }

@@ -84,7 +84,12 @@ pub enum Event {
     /// The origin of a copy does not answer; the copy is kept.
     OriginAway(FileName),
     /// The origin of a copy does not offer the file any more; the copy is kept.
-    Withdrawn(FileName),
+    Withdrawn {
+        /// Which file.
+        name: FileName,
+        /// The version that withdraws it; `None`: the origin does not know the name.
+        version: Option<Version>,
+    },
     /// The origin of a copy has a newer version whose number no indexer has confirmed yet; the copy is kept.
     Unsettled(FileName),
     /// A published file changed on disk and is no longer offered.
@@ -144,7 +149,7 @@ impl Event {
             | Self::Refused { name, .. }
             | Self::Dropped(name)
             | Self::OriginAway(name)
-            | Self::Withdrawn(name)
+            | Self::Withdrawn { name, .. }
             | Self::Unsettled(name)
             | Self::Changed(name)
             | Self::Renumbered { name, .. }
@@ -195,8 +200,11 @@ impl fmt::Display for Event {
             }
             Self::Dropped(name) => write!(f, "dropped the outdated copy of {name}"),
             Self::OriginAway(name) => write!(f, "the origin of {name} cannot be asked; the copy is kept"),
-            Self::Withdrawn(name) => {
+            Self::Withdrawn { name, version: None } => {
                 write!(f, "the origin of {name} does not offer it any more; the copy is kept")
+            }
+            Self::Withdrawn { name, version: Some(version) } => {
+                write!(f, "{name} was withdrawn by its origin as version {version}")
             }
             Self::Unsettled(name) => write!(
                 f,

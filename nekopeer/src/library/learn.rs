@@ -72,7 +72,10 @@ impl Library {
                 for entry in entries {
                     let Some(newest) = &entry.newest else { continue };
                     let (name, held) = (entry.record.name.clone(), entry.record.version);
-                    self.tell(Event::Invalidated { name: name.clone(), held, newest: newest.version });
+                    self.tell(match newest.is_withdrawal() {
+                        true => Event::Withdrawn { name: name.clone(), version: Some(newest.version) },
+                        false => Event::Invalidated { name: name.clone(), held, newest: newest.version },
+                    });
                     outdated.push((name, newest.origin));
                 }
             }
@@ -124,7 +127,7 @@ impl Library {
 
     /// What to do about `heard`, signed by this node; `None` if nothing is published under its name.
     pub(crate) fn judge(&self, heard: &VerifiedRecord, turn: Turn) -> Option<Judgment> {
-        let entry = self.catalogue.get(&heard.name).filter(|entry| self.catalogue.is_own(entry))?;
+        let entry = self.catalogue.get_stated(&heard.name).filter(|entry| self.catalogue.is_own(entry))?;
         let is_pending = self.catalogue.is_pending(&entry.record);
         let newest = entry.newest.as_deref();
         Some(Mine { record: &entry.record, newest, is_pending }.judge(heard, turn))

@@ -28,11 +28,11 @@ impl Library {
     }
 
     /// Whether a publish tells everyone itself whom this version concerns, so that indexers need not tell each other:
-    /// everyone whose copy may be fresh, and no other folder with this key.
+    /// everyone whose copy may be fresh, and no other folder with this key. A withdrawal concerns all who list the name.
     pub(crate) fn tells_all(&self, record: &Record) -> bool {
         let name = &record.name;
         let knows_all = self.subscribers.knows_all(record.policy.bound(), clock::now());
-        knows_all && self.is_settling(name) && !self.is_shared(name)
+        knows_all && self.is_settling(name) && !self.is_shared(name) && !record.is_withdrawal()
     }
 
     /// Which of these were published here so shortly before this process began that a copy of the version before may

@@ -88,7 +88,7 @@ impl Library {
             if damage.is_none() || self.catalogue.is_placing(&entry.record.name) {
                 return (entry, None);
             }
-            match self.catalogue.get(&entry.record.name) {
+            match self.catalogue.get_stated(&entry.record.name) {
                 Some(now) if *now != entry => entry = Arc::unwrap_or_clone(now),
                 _ => return (entry, damage),
             }
@@ -98,6 +98,9 @@ impl Library {
     /// What the origin of `entry` last said.
     fn confirmed(&self, entry: &Entry) -> Condition {
         match self.freshness_of(entry) {
+            Freshness::Stale if entry.newest.as_ref().is_some_and(|newest| newest.is_withdrawal()) => {
+                Condition::Doubtful(Doubt::Withdrawn)
+            }
             Freshness::Stale => Condition::Good(Freshness::Stale),
             freshness => match self.doubt(&entry.record).filter(|_| !self.catalogue.is_own(entry)) {
                 Some(doubt) => Condition::Doubtful(doubt),
@@ -122,7 +125,7 @@ impl Library {
     /// # Errors
     /// The catalogue failed.
     pub(crate) fn offered(&self, start: &PageStart) -> Result<(LookedAt, Option<PageStart>), CatalogueError> {
-        let Page { entries, next } = self.catalogue.page(start, ENTRIES_AT_ONCE)?;
+        let Page { entries, next } = self.catalogue.stated_page(start, ENTRIES_AT_ONCE)?;
         let mut looker = Looker::default();
         let found = entries.into_iter().filter_map(|entry| match entry {
             Ok(entry) => Some(self.may_be_offered(entry, &mut looker)),
@@ -142,7 +145,7 @@ impl Library {
     /// The record of `name`, and whether this peer can serve it. Sends an event if the file changed.
     /// Blocking.
     pub(crate) fn looked_at(&self, name: &FileName) -> Option<(VerifiedRecord, bool)> {
-        let entry = self.catalogue.get(name)?;
+        let entry = self.catalogue.get_stated(name)?;
         Some(self.may_be_offered(Arc::unwrap_or_clone(entry), &mut Looker::default()))
     }
 
@@ -193,6 +196,9 @@ pub(crate) fn on_disk(entry: &Entry) -> Option<Condition> {
 }
 
 fn damage(entry: &Entry, looker: &mut Looker) -> Option<Condition> {
+    if entry.record.is_withdrawal() {
+        return None; // it has no file
+    }
     match looker.stamp(&entry.path) {
         Ok(stamp) if stamp == entry.stamp => None,
         Ok(_) => Some(Condition::Changed),

@@ -169,7 +169,7 @@ impl Publisher {
             let mut done = Done::default();
             // A file that was changed is not offered anyway: its number is found when it is published.
             let is_intact = |record: &VerifiedRecord| {
-                catalogue.get(&record.name).is_some_and(|entry| on_disk(&entry).is_none())
+                catalogue.get_stated(&record.name).is_some_and(|entry| on_disk(&entry).is_none())
             };
             adopt.retain(is_intact);
             renumber.retain(is_intact);

@@ -31,6 +31,7 @@ use crate::{
     library::{Library, learn::Settling},
     peers::Peers,
     sets,
+    storage::catalogue::Gone,
     util::{progress::Progress, tasks::finished},
 };
 
@@ -232,18 +233,17 @@ impl Publisher {
     }
 
     /// See [`PeerHandle::deregister`](crate::PeerHandle::deregister).
-    pub(crate) async fn deregister(&self, name: &FileName) -> Result<(), PublishError> {
+    pub(crate) async fn deregister(self: &Arc<Self>, name: &FileName) -> Result<(), PublishError> {
         let (library, indexers, name) = (Arc::clone(&self.library), Arc::clone(&self.indexers), name.clone());
+        let publisher = Arc::clone(self);
         // To its end, also if the caller leaves.
         let deregistering = self.library.tasks.tracker.spawn(async move {
             let removed = name.clone();
             let remove = move |library: &Arc<Library>| {
-                library.catalogue.remove_if(&removed, |_| {
-                    library.end_writing(&removed);
-                    true
-                })
+                library.catalogue.withdraw(&removed, || library.end_writing(&removed))
             };
-            if !library.blocking(remove).await? {
+            let gone = library.blocking(remove).await?;
+            if gone == Gone::Unknown {
                 return Err(PublishError::NotRegistered(name));
             }
             library.forget([&name]);
@@ -253,9 +253,28 @@ impl Publisher {
                     move |library| sets::forget(library, &name)
                 })
                 .await;
-            indexers.withdraw(std::slice::from_ref(&name)).await;
+            match gone {
+                Gone::Withdrawn { record, oldest } => {
+                    indexers.withdraw(&oldest).await;
+                    publisher.tell_withdrawal(&record).await;
+                }
+                Gone::Forgotten | Gone::Unknown => indexers.withdraw(std::slice::from_ref(&name)).await,
+            }
             Ok(())
         });
         finished(deregistering).await
+    }
+
+    /// Tells the indexers of a version that withdraws its name, then its subscribers. Whoever cannot be reached hears of
+    /// it later: it is registered as long as the catalogue has it, and is the answer to every question.
+    async fn tell_withdrawal(self: &Arc<Self>, record: &VerifiedRecord) {
+        if !self.library.is_serving {
+            return; // it is told when the peer serves again
+        }
+        let settling = self.library.settle(vec![record.name.clone()]);
+        let mut outcome = PublishOutcome { published: vec![record.clone()], ..PublishOutcome::default() };
+        self.settle(&mut outcome, &settling).await;
+        drop(settling);
+        self.tell_subscribers(&outcome.published);
     }
 }

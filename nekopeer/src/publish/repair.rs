@@ -188,7 +188,8 @@ impl Knowledge {
             Ok(answers) => {
                 for answer in answers {
                     self.complete &= answer.complete;
-                    for record in answer.candidates.into_iter().map(|candidate| candidate.record) {
+                    let found = answer.candidates.into_iter().map(|candidate| candidate.record);
+                    for record in found.chain(answer.withdrawn) {
                         self.listed.insert((record.name.clone(), record.version));
                         self.add(record);
                     }
@@ -199,6 +200,15 @@ impl Knowledge {
                 self.complete = false;
             }
         }
+    }
+
+    /// Withdrawals of names of which nothing later is known.
+    fn withdrawn(&self) -> Vec<VerifiedRecord> {
+        let newest = self.names.values().filter_map(|known| {
+            let own = known.records.iter().filter(|record| record.origin == self.node);
+            own.max_by_key(|record| record.version)
+        });
+        newest.filter(|record| record.is_withdrawal()).cloned().collect()
     }
 
     /// Puts own records first, the newest of them before the others.
@@ -213,7 +223,9 @@ impl Knowledge {
     fn recognise(&self, file: NamedFile) -> Result<Restored, NamedFile> {
         let Some(known) = self.names.get(&file.name) else { return Err(file) };
         let is_wanted = |record: &&VerifiedRecord| {
-            record.size == file.size && !self.given_up.contains(&(record.name.clone(), record.origin))
+            record.size == file.size
+                && !record.is_withdrawal()
+                && !self.given_up.contains(&(record.name.clone(), record.origin))
         };
         let records: Vec<&VerifiedRecord> = known.records.iter().filter(is_wanted).collect();
         let Some(ideal) = records.first().map(|record| nekoproto::Cut::for_size(record.size).average) else {
@@ -255,6 +267,9 @@ fn store(
     files: Vec<NamedFile>,
 ) -> Result<Repaired, CatalogueError> {
     knowledge.sort();
+    let withdrawn = knowledge.withdrawn();
+    library.catalogue.restore_withdrawals(&withdrawn)?;
+    knowledge.given_up.extend(withdrawn.into_iter().map(|record| (record.name.clone(), record.origin)));
     let knowledge = &*knowledge;
     let mut repaired = Repaired { complete: knowledge.complete, ..Repaired::default() };
     let (mut files, mut there) = (files.into_iter().peekable(), HashSet::new());

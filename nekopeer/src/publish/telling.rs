@@ -79,7 +79,8 @@ impl Publisher {
                 let now = clock::now();
                 to_tell.retain(|node, (_, records)| {
                     records.retain(|record| {
-                        let newest = library.catalogue.get(&record.name).map(|entry| entry.record.version);
+                        let newest =
+                            library.catalogue.get_stated(&record.name).map(|entry| entry.record.version);
                         newest == Some(record.version)
                             && library.subscribers.is_behind(&record.name, record.version, node, now)
                     });

@@ -49,13 +49,13 @@ impl PeerService for PeerControl {
 }
 
 fn verdict(library: &Library, held: &Held) -> Result<Verdict, CatalogueError> {
-    let own = library.catalogue.entry(&held.name)?.filter(|entry| library.catalogue.is_own(entry));
+    let own = library.catalogue.stated(&held.name)?.filter(|entry| library.catalogue.is_own(entry));
     let own = own.as_ref().map(|entry| (&entry.record, entry.newest.as_ref()));
     Ok(state::verdict::verdict(own, held, |newest| library.hands_out(newest)))
 }
 
 fn subscribe(library: &Library, held: &Held, holder: Holder, now: Instant) {
-    let Some(entry) = library.catalogue.get(&held.name) else { return };
+    let Some(entry) = library.catalogue.get_stated(&held.name) else { return };
     if entry.record.policy.pushes() {
         let known = (&held.name, held.version);
         library.subscribers.subscribe(known, holder, entry.record.policy.bound(), now);

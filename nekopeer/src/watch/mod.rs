@@ -82,8 +82,8 @@ impl Watch {
             self.line_up(&mut outdated, news.into_iter().collect()).await;
             let now = clock::now();
             let begun = outdated.begin(now);
-            // What is downloaded or dropped at once is registered or withdrawn then.
-            heard.retain(|record| !begun.contains(&record.name));
+            // What is downloaded or dropped at once is registered or withdrawn then; a withdrawal is not downloaded.
+            heard.retain(|record| record.is_withdrawal() || !begun.contains(&record.name));
             self.pass_on(heard);
             attempts.extend(begun.into_iter().map(|name| self.attempt(name)));
             let due = if asks { self.library.due(now, |origin| asked.has(origin)) } else { Due::default() };

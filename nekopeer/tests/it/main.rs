@@ -36,6 +36,7 @@ mod program_shells;
 mod program_waiting;
 mod program_watch;
 mod program_wishes;
+mod program_withdrawing;
 mod publishing;
 mod refetch;
 mod registration;

@@ -161,7 +161,7 @@ async fn copy_that_its_origin_withdrew_is_called_so() {
         reader.get("a").await.unwrap();
         origin.peer.deregister(&name("a")).await.unwrap();
         let said = |event: &Event| match event {
-            Event::Withdrawn(name) => Some(name.clone()),
+            Event::Withdrawn { name, .. } => Some(name.clone()),
             Event::OriginAway(_) => panic!("the origin answers"),
             _ => None,
         };
@@ -169,7 +169,7 @@ async fn copy_that_its_origin_withdrew_is_called_so() {
         assert_eq!(reader.status("a").await.unwrap().condition, Condition::Doubtful(Doubt::Withdrawn));
         assert_eq!(to.read("a"), b"content", "it is kept");
         origin.publish(&from.write("a", b"content again")).await;
-        reader.invalidated("a", 2).await;
+        reader.invalidated("a", 3).await;
         assert!(reader.is("a", Freshness::Stale).await);
     })
     .await;

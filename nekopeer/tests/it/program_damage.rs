@@ -2,7 +2,7 @@
 
 use redb::ReadableTable;
 
-use crate::program::{FreeAddr, Home, Indexers, Running, one_home, two_homes};
+use crate::program::{FreeAddr, Home, Indexers, Running, one_home, two_homes, until};
 
 /// Flips a bit in each stored form of `text`.
 fn damage(home: &Home, text: &str) {
@@ -296,4 +296,26 @@ fn catalogue_of_a_newer_program_is_refused_with_both_numbers_and_of_an_older_one
         home.done(&["ls"]);
         assert_eq!(form(&home, None), known, "from form {older}");
     }
+}
+
+#[test]
+fn name_that_was_withdrawn_stays_withdrawn_when_its_catalogue_is_repaired() {
+    let (_indexers, home, reader, [sharer, _serving]) = shared_and_held();
+    home.done(&["deregister", "a"]);
+    sharer.signal("KILL");
+    sharer.wait();
+    let catalogue = home.path(".neko/catalogue.redb");
+    std::fs::write(&catalogue, &std::fs::read(&catalogue).unwrap()[..6000]).unwrap();
+    let report = home.done(&["repair", "--json"]).json();
+    let has_a = |key: &str| report[key].as_array().unwrap().iter().any(|name| name == "a");
+    assert!(!["published", "copies", "changed", "missing"].into_iter().any(has_a), "{report}");
+    let mut serving = home.serve(&[]);
+    until(&mut serving, "the withdrawal", || {
+        reader.run(&["get", "a"]).err.iter().any(|line| line.contains("withdrawn by its origin"))
+    });
+    home.write("a", "of a, later");
+    home.done(&["share", "a"]);
+    let published = home.done(&["ls", "--json"]).json();
+    let a = published["files"].as_array().unwrap().iter().find(|file| file["name"] == "a").unwrap();
+    assert!(a["version"].as_u64().unwrap() > 2, "{a}");
 }

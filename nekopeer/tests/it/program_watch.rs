@@ -90,15 +90,15 @@ fn removed_file_is_withdrawn_and_published_again_when_it_is_back() {
     fs::remove_file(origin.path("d/a.txt")).unwrap();
     let withdrawn = event(sharing.out_line("withdrawn"));
     assert_eq!((&withdrawn["event"], &withdrawn["name"]), (&"withdrawn".into(), &"d/a.txt".into()));
-    reader.run(&["get", "d/a.txt"]).failed_with(1, &["nobody offers d/a.txt"]);
+    reader.run(&["get", "d/a.txt"]).failed_with(1, &["d/a.txt was withdrawn by its origin", "as version 2"]);
     origin.write("d/a.txt", "again\n");
     let published = event(sharing.out_line(r#""event":"published""#));
-    assert_eq!((&published["name"], &published["version"]), (&"d/a.txt".into(), &2.into()), "{published}");
+    assert_eq!((&published["name"], &published["version"]), (&"d/a.txt".into(), &3.into()), "{published}");
     assert!(published["ticket"].as_str().unwrap().starts_with("neko:"), "{published}");
     // A folder that leaves takes its files with it.
     fs::rename(origin.path("d/sub"), origin.path("elsewhere")).unwrap();
     sharing.out_line(r#""name":"d/sub/b.txt"}"#);
-    assert_eq!(listed(&origin), [("d/a.txt".to_owned(), 2, 6)]);
+    assert_eq!(listed(&origin), [("d/a.txt".to_owned(), 3, 6)]);
 }
 
 #[test]

@@ -150,12 +150,15 @@ async fn deregistered_name_is_found_no_more_and_its_file_stays() {
         origin.publish(&from.write("a", b"content")).await;
         origin.peer.deregister(&name("a")).await.unwrap();
         let error = reader.get("a").await.unwrap_err();
-        assert!(matches!(error, DownloadError::NotFound { complete: true, .. }), "{error}");
+        let is_withdrawn = |error: &DownloadError| {
+            matches!(error, DownloadError::Withdrawn { version, .. } if version.get() == 2)
+        };
+        assert!(is_withdrawn(&error), "{error}");
         assert_eq!(from.read("a"), b"content");
         let error = origin.peer.deregister(&name("a")).await.unwrap_err();
         assert!(matches!(error, PublishError::NotRegistered(_)), "{error}");
         let again = origin.publish(&from.path("a")).await;
-        assert_eq!(again.version.get(), 2, "a version number is never used again");
+        assert_eq!(again.version.get(), 3, "a version number is never used again");
     })
     .await;
 }

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use super::key_pair::Identity;
 use crate::{
     clock,
-    limits::FILE_BYTES_MAX,
     values::{
         List, REACH_FOR, Reach, Record, RecordError, SignedReach, SignedRecord, VerifiedReach, VerifiedRecord,
     },
@@ -33,14 +32,12 @@ impl Record {
     /// Signs this record with the origin's key.
     ///
     /// # Errors
-    /// `identity` is not the origin, or the file is larger than any file may be.
+    /// `identity` is not the origin, or what is stated is not allowed.
     pub fn sign(self, identity: &Identity) -> Result<VerifiedRecord, RecordError> {
         if self.origin != identity.id() {
             return Err(RecordError::NotTheOrigin);
         }
-        if self.size > FILE_BYTES_MAX {
-            return Err(RecordError::TooLarge(self.size));
-        }
+        self.check()?;
         let signature = identity.sign(&self.signed_bytes()?);
         Ok(VerifiedRecord::checked_before(SignedRecord::new(self, signature)))
     }

@@ -54,6 +54,7 @@ pub struct Policy {
     ttr_secs: u32,
     serve_stale: bool,
     is_set: bool,
+    is_withdrawn: bool,
 }
 
 /// A lease or time to refresh that is zero or longer than a week.
@@ -72,13 +73,19 @@ impl Policy {
                 return Err(BadPolicy(secs));
             }
         }
-        Ok(Self { mode, lease_secs, ttr_secs, serve_stale, is_set: false })
+        Ok(Self { mode, lease_secs, ttr_secs, serve_stale, is_set: false, is_withdrawn: false })
     }
 
     /// The same terms, of a set or of a single file.
     #[must_use]
     pub const fn of_set(self, is_set: bool) -> Self {
         Self { is_set, ..self }
+    }
+
+    /// The same terms, of a version that withdraws the name: it has no bytes.
+    #[must_use]
+    pub const fn of_withdrawal(self) -> Self {
+        Self { is_set: false, is_withdrawn: true, ..self }
     }
 
     /// How copies are kept coherent.
@@ -111,6 +118,12 @@ impl Policy {
         self.is_set
     }
 
+    /// Whether the version withdraws the name: its origin offers no file under it any more.
+    #[must_use]
+    pub const fn is_withdrawn(&self) -> bool {
+        self.is_withdrawn
+    }
+
     /// How long a copy is fresh after the origin confirmed it: the lease under push, the TTR under pull, the
     /// shorter of the two under hybrid.
     #[must_use]
@@ -134,7 +147,14 @@ impl Default for Policy {
     /// Hybrid: invalidations are sent at once, and a copy without contact to its origin is no longer fresh
     /// after 60 seconds.
     fn default() -> Self {
-        Self { mode: Mode::Hybrid, lease_secs: 60, ttr_secs: 60, serve_stale: true, is_set: false }
+        Self {
+            mode: Mode::Hybrid,
+            lease_secs: 60,
+            ttr_secs: 60,
+            serve_stale: true,
+            is_set: false,
+            is_withdrawn: false,
+        }
     }
 }
 
@@ -142,6 +162,8 @@ impl Default for Policy {
 const SERVE_STALE: u8 = 1;
 /// Flag of a set.
 const SET: u8 = 2;
+/// Flag of a withdrawal.
+const WITHDRAWN: u8 = 8;
 
 #[derive(Serialize, Deserialize)]
 struct WirePolicy {
@@ -164,17 +186,24 @@ impl TryFrom<WirePolicy> for Policy {
     type Error = NotAPolicy;
 
     fn try_from(wire: WirePolicy) -> Result<Self, NotAPolicy> {
-        if wire.flags & !(SERVE_STALE | SET) != 0 {
+        if wire.flags & !(SERVE_STALE | SET | WITHDRAWN) != 0 {
             return Err(NotAPolicy::Flags(wire.flags));
         }
         let policy = Self::new(wire.mode, wire.lease_secs, wire.ttr_secs, wire.flags & SERVE_STALE != 0)?;
-        Ok(policy.of_set(wire.flags & SET != 0))
+        let policy = policy.of_set(wire.flags & SET != 0);
+        match wire.flags & WITHDRAWN != 0 {
+            true if policy.is_set => Err(NotAPolicy::Flags(wire.flags)),
+            true => Ok(policy.of_withdrawal()),
+            false => Ok(policy),
+        }
     }
 }
 
 impl From<Policy> for WirePolicy {
-    fn from(Policy { mode, lease_secs, ttr_secs, serve_stale, is_set }: Policy) -> Self {
-        let flags = u8::from(serve_stale) * SERVE_STALE + u8::from(is_set) * SET;
+    fn from(policy: Policy) -> Self {
+        let Policy { mode, lease_secs, ttr_secs, serve_stale, is_set, is_withdrawn } = policy;
+        let flags =
+            u8::from(serve_stale) * SERVE_STALE + u8::from(is_set) * SET + u8::from(is_withdrawn) * WITHDRAWN;
         Self { mode, lease_secs, ttr_secs, flags }
     }
 }
@@ -202,10 +231,15 @@ mod tests {
             assert_eq!(crate::codec::encode(&policy).unwrap(), before(serve_stale));
             let set = crate::codec::encode(&policy.of_set(true)).unwrap();
             assert_eq!(crate::codec::decode::<Policy>(&set).unwrap(), policy.of_set(true));
+            let withdrawal = crate::codec::encode(&policy.of_withdrawal()).unwrap();
+            assert_eq!(*withdrawal.last().unwrap(), WITHDRAWN + u8::from(serve_stale));
+            assert_eq!(crate::codec::decode::<Policy>(&withdrawal).unwrap(), policy.of_withdrawal());
         }
         let mut unknown = before(true);
-        *unknown.last_mut().unwrap() = 4;
-        assert!(crate::codec::decode::<Policy>(&unknown).is_err());
+        for flags in [16, SET | WITHDRAWN] {
+            *unknown.last_mut().unwrap() = flags;
+            assert!(crate::codec::decode::<Policy>(&unknown).is_err(), "{flags}");
+        }
     }
 
     #[test]

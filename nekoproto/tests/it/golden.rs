@@ -151,7 +151,7 @@ fn peer_answer(answer: PeerAnswer) -> ToIndexer {
 #[test]
 fn values_are_pinned() {
     let mut pins = Pins::default();
-    pins.pin("protocol version", &PROTOCOL_VERSION, "0a");
+    pins.pin("protocol version", &PROTOCOL_VERSION, "0b");
     pins.pin("node 1", &node(1), "N");
     pins.pin("node 2", &node(2), "M");
     pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
@@ -164,6 +164,7 @@ fn values_are_pinned() {
         pins.pin("policy", &Policy::new(mode, 1, 604_800, false).unwrap(), golden);
     }
     pins.pin("set", &Policy::new(Mode::Push, 1, 2, true).unwrap().of_set(true), "00 01 02 03");
+    pins.pin("withdrawal", &Policy::new(Mode::Push, 1, 2, true).unwrap().of_withdrawal(), "00 01 02 09");
     let chunk = |len, byte| Chunk { len, hash: ChunkHash::from_bytes([byte; 32]) };
     let manifest = Manifest::new(vec![chunk(65_536, 0xc0), chunk(1, 0xd0)]).unwrap();
     let (bytes, hash) = manifest.encode().unwrap();

@@ -1,6 +1,7 @@
 //! Tests of the index: leases, versions, and removal.
 
 mod histories;
+mod withdrawals;
 
 use nekoproto::{
     Holder, Identity,

@@ -15,6 +15,7 @@ use crate::{
     commands::{Detail, FileRow, Row, Summary},
     json::{FileJson, role},
     library::status::Condition,
+    state::freshness::Doubt,
     storage::catalogue::{Why, Wish},
 };
 
@@ -84,6 +85,9 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
     cells.add(file.record.mode);
     cells.add(file.condition);
     match (file.newest, file.condition) {
+        (Some(newest), Condition::Doubtful(Doubt::Withdrawn)) => {
+            cells.add(format_args!("its origin withdrew it as version {newest}"));
+        }
         (Some(newest), _) => cells.add(format_args!("version {newest} is out")),
         (None, Condition::Doubtful(doubt)) => cells.add(doubt.text()),
         (None, _) => cells.add(""),

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     content::stamp::Stamp,
-    indexers::{Answer, Scope},
+    indexers::Scope,
     library::{Library, NameInUse},
     state::choice::Target,
     util::progress::Progress,
@@ -161,8 +161,8 @@ impl Downloads {
         let (mut targets, mut chosen) = (Vec::with_capacity(names.len()), Vec::with_capacity(names.len()));
         match self.downloader.peers.search_all(&names, scope, &self.options.via).await {
             Ok(answers) => {
-                for (name, Answer { candidates, complete }) in names.into_iter().zip(answers) {
-                    let target = self.downloader.choose(&name, &self.options, candidates, complete);
+                for (name, found) in names.into_iter().zip(answers) {
+                    let target = self.downloader.choose(&name, &self.options, found);
                     chosen.push((name, target));
                 }
             }

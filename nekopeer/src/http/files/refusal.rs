@@ -74,6 +74,7 @@ impl From<ReadError> for Refusal {
             ReadError::Download(DownloadError::NotFound { .. } | DownloadError::OthersOffer { .. }) => {
                 (StatusCode::NOT_FOUND, "not found")
             }
+            ReadError::Download(DownloadError::Withdrawn { .. }) => (StatusCode::GONE, "withdrawn"),
             ReadError::Download(DownloadError::Ambiguous { .. }) => (StatusCode::CONFLICT, "several origins"),
             ReadError::Download(DownloadError::Set(SetError::IsFolder(_))) => {
                 (StatusCode::CONFLICT, "a folder")
@@ -111,7 +112,9 @@ impl From<ReadError> for Refusal {
         };
         let refusal = Self::new(status, title, detail);
         let may_pass = match &error {
-            ReadError::Download(error) => status != StatusCode::NOT_FOUND && error.may_pass(),
+            ReadError::Download(error) => {
+                !matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE) && error.may_pass()
+            }
             ReadError::PastBound(_)
             | ReadError::Busy
             | ReadError::TooSlow

@@ -175,7 +175,7 @@ impl Worker {
             let (registrations, index, addr) =
                 (Arc::clone(&self.registrations), self.index, self.link.addr());
             let next = move |library: &Arc<Library>| {
-                let held = |name: &FileName| Some(library.catalogue.get(name)?.record.clone());
+                let held = |name: &FileName| Some(library.catalogue.get_stated(name)?.record.clone());
                 let is_news = |record: &VerifiedRecord| library.catalogue.is_news_to(addr, record);
                 registrations.lock().next(index, BATCH_MAX, held, is_news)
             };

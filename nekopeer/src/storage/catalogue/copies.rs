@@ -66,6 +66,12 @@ impl Catalogue {
             entries.push(entry);
             results.push(Ok(()));
         }
+        // A copy of another origin's file may take the place of a withdrawal, which is forgotten then.
+        let withdrawn = entries
+            .iter()
+            .map(|entry| &entry.record.name)
+            .filter(|name| self.get_stated(name).is_some_and(|stated| stated.record.is_withdrawal()));
+        write.set_untold(withdrawn.map(|name| (name, None)))?;
         write.remove_floors(&entries)?;
         set_partials(&write, &entries.iter().map(|entry| (&entry.record.name, None)).collect::<Vec<_>>())?;
         write.put_entries(&entries)?;
@@ -102,7 +108,7 @@ impl Catalogue {
         let write = self.tables.begin()?;
         let mut outdated: HashMap<FileName, Entry> = HashMap::new();
         for record in records {
-            let Some(known) = self.get(&record.name) else { continue };
+            let Some(known) = self.get_stated(&record.name) else { continue };
             let entry = outdated.remove(&record.name).unwrap_or_else(|| Entry::clone(&known));
             let newer = record.replaces(entry.newest.as_ref().unwrap_or(&entry.record));
             let newest = if newer { Some(record.clone()) } else { entry.newest.clone() };

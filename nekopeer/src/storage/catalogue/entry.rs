@@ -95,7 +95,7 @@ pub(super) fn from_row_without_sum(row: &[u8]) -> Option<Entry> {
     codec::decode::<StoredEntry<Untimed>>(row).ok()?.timed()?.into_entry(SignedRecord::verify).ok()
 }
 
-/// The row of schema 4 of a row of schema 2 or 3, whose records do not state when they were published. `None` if it is
+/// The row of schemas from 4 on of a row of schema 2 or 3, whose records do not state when they were published. `None` if it is
 /// damaged.
 pub(super) fn row_of_untimed(row: &[u8]) -> Option<Vec<u8>> {
     let (expected, stored) = row.split_at_checked(SUM_BYTES)?;

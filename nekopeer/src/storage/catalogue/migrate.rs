@@ -16,13 +16,15 @@ use super::{
 };
 
 /// Number of the stored forms; changes with each of them.
-pub(super) const SCHEMA: u64 = 4;
+pub(super) const SCHEMA: u64 = 5;
 /// The form with an index in memory: rows without a checksum, and the manifests of small files stored.
 const SCHEMA_FIRST: u64 = 1;
 /// The form without the files that came from pipes.
 const SCHEMA_SECOND: u64 = 2;
 /// The form whose records do not state when they were published.
 const SCHEMA_THIRD: u64 = 3;
+/// The form without versions that withdraw their names, which earlier programs take for damaged entries.
+const SCHEMA_FOURTH: u64 = 4;
 /// Rows read before they are written in the new form.
 const STEP_ROWS: usize = 1024;
 
@@ -47,6 +49,7 @@ impl Write<'_> {
         match schema {
             None => {}
             Some(SCHEMA_FIRST) => self.step_from_first()?,
+            Some(SCHEMA_FOURTH) => {}
             Some(SCHEMA_SECOND | SCHEMA_THIRD) => self.step_to_timed()?,
             Some(found) => {
                 return Err(CatalogueError::OtherProgram {

@@ -30,6 +30,7 @@ mod tables;
 mod trees;
 mod untold;
 mod wishes;
+mod withdraw;
 mod write;
 
 use std::{
@@ -54,6 +55,7 @@ pub(crate) use self::{
     tables::{Page, PageStart},
     trees::{Tree, TreeFile, Trees},
     wishes::Wish,
+    withdraw::Gone,
 };
 
 /// Name of the database's file in the data folder.
@@ -95,12 +97,12 @@ impl Catalogue {
         })
     }
 
-    /// The entry of `name`.
+    /// The entry of `name`. A name that was withdrawn here has none: see [`stated`](Self::stated).
     ///
     /// # Errors
     /// It is damaged, or the database failed.
     pub(crate) fn entry(&self, name: &FileName) -> Result<Option<Arc<Entry>>, CatalogueError> {
-        Ok(self.tables.get(name.as_str())?.map(Arc::new))
+        Ok(self.tables.get(name.as_str())?.filter(|entry| !entry.record.is_withdrawal()).map(Arc::new))
     }
 
     /// The number of entries.
@@ -111,12 +113,14 @@ impl Catalogue {
         self.tables.len()
     }
 
-    /// At most `limit` entries from `start` on, by name. Blocking.
+    /// At most `limit` entries from `start` on, by name; a page may be empty although there are more. Blocking.
     ///
     /// # Errors
     /// The database failed.
     pub(crate) fn page(&self, start: &PageStart, limit: usize) -> Result<Page, CatalogueError> {
-        self.tables.page(start, limit)
+        let mut page = self.tables.page(start, limit)?;
+        page.entries.retain(|entry| entry.as_ref().map_or(true, |entry| !entry.record.is_withdrawal()));
+        Ok(page)
     }
 
     /// At most `max` names, those after `last` in the order of their text; from the first with `None`.
@@ -200,7 +204,8 @@ impl Catalogue {
     ) -> Result<bool, CatalogueError> {
         let write = self.tables.begin()?;
         let entry = self.get(name);
-        let is_removed = write.remove_entry(name)? && is_it(entry.as_deref());
+        let is_withdrawn = self.stated(name).is_ok_and(|stated| stated.is_some()) && entry.is_none();
+        let is_removed = !is_withdrawn && write.remove_entry(name)? && is_it(entry.as_deref());
         if is_removed {
             if let Some(copy) = entry.filter(|entry| !self.is_own(entry)) {
                 write.put_floor(&copy)?;
@@ -239,3 +244,5 @@ mod model_tests;
 mod stress_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod withdraw_tests;

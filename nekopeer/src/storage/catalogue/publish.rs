@@ -133,7 +133,7 @@ impl Catalogue {
     pub(super) fn next_record(&self, write: &Write<'_>, draft: &Draft) -> Result<Next, CatalogueError> {
         let Draft { name, chunked, policy, known, .. } = draft;
         self.may_publish(name)?;
-        let entry = self.get(name);
+        let entry = self.get_stated(name);
         let substance =
             Substance { content: chunked.content, manifest: chunked.manifest_hash, policy: *policy };
         let known_versions = Known {
@@ -172,7 +172,7 @@ impl Catalogue {
         let write = self.tables.begin()?;
         let (mut records, mut entries) = (Vec::new(), Vec::new());
         for seen in above {
-            let own = self.get(&seen.name).filter(|entry| self.is_own(entry));
+            let own = self.get_stated(&seen.name).filter(|entry| self.is_own(entry));
             let Some(entry) = own.filter(|entry| !entry.record.replaces(seen)) else { continue };
             let newest = entry.newest.as_ref().map(|newest| newest.version);
             let last = write.version(&seen.name)?.max(self.above()?).max(newest).max(Some(seen.version));
@@ -201,7 +201,7 @@ impl Catalogue {
         let write = self.tables.begin()?;
         let (mut adopted, mut entries) = (Vec::new(), Vec::new());
         for record in records {
-            let own = self.get(&record.name).filter(|entry| self.is_own(entry));
+            let own = self.get_stated(&record.name).filter(|entry| self.is_own(entry));
             let Some(entry) = own.filter(|entry| {
                 record.replaces(&entry.record) && Substance::of(record) == Substance::of(&entry.record)
             }) else {

@@ -51,6 +51,8 @@ pub(super) const WISHES: Definition<&str, &[u8]> = Definition::new("wishes");
 /// `CHOSEN`.
 pub(super) const KEPT: Definition<(&str, u64), (Placed, &[u8])> = Definition::new("kept");
 
+/// Time and name of each version here that withdraws its name: the oldest first. Missing as `CHOSEN`.
+pub(super) const WITHDRAWN: Definition<(u64, &str), ()> = Definition::new("withdrawn");
 /// Name -> path of the folder of a set, and what is there. Missing as `CHOSEN`.
 pub(super) const TREES: Definition<&str, (&[u8], &[u8])> = Definition::new("trees");
 

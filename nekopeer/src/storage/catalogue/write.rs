@@ -8,11 +8,11 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, ManifestHash, Version,
+    FileName, ManifestHash, Record, Version,
     codec::{self, CodecError},
 };
 use parking_lot::ReentrantMutexGuard;
-use redb::{Database, ReadableTable, Table, WriteTransaction};
+use redb::{Database, ReadableTable, ReadableTableMetadata, Table, WriteTransaction};
 
 use super::{
     entry::{Copy, Entry, from_row, to_row},
@@ -20,7 +20,7 @@ use super::{
     guard::{Guarded, guarded},
     schema::{
         AVERAGES, CONTENTS, Definition, FILES, FLOORS, MANIFEST_USERS, MANIFESTS, OUTBOARDS, PARTIALS,
-        PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS, half,
+        PLACING, PROGRESS, SIZES, UNTOLD, VERSIONS, WITHDRAWN, half,
     },
     untold::Row,
 };
@@ -87,7 +87,14 @@ impl Write<'_> {
         Ok(removed.is_some())
     }
 
-    fn change_indexes(&self, mut changes: Vec<(&Entry, Change)>) -> Result<(), CatalogueError> {
+    fn change_indexes(&self, changes: Vec<(&Entry, Change)>) -> Result<(), CatalogueError> {
+        // A withdrawal has no file: it is found by its name alone.
+        let (withdrawals, mut changes): (Vec<_>, Vec<_>) =
+            changes.into_iter().partition(|(entry, _)| entry.record.is_withdrawal());
+        let keys = withdrawals
+            .iter()
+            .map(|(entry, change)| ((entry.record.published_ms, entry.record.name.as_str()), *change));
+        self.change_index(WITHDRAWN, keys.collect())?;
         let keys = changes.iter().map(|(entry, change)| {
             ((half(entry.record.content.as_bytes()), entry.record.name.as_str()), *change)
         });
@@ -134,6 +141,11 @@ impl Write<'_> {
             Ok(first.is_some_and(|(key, _)| key.value().0 == half))
         })?;
         if is_used { Ok(()) } else { self.remove_manifest(hash) }
+    }
+
+    /// The number of withdrawals.
+    pub(super) fn withdrawals(&self) -> Result<u64, CatalogueError> {
+        self.with(WITHDRAWN, |table| table.len())
     }
 
     pub(super) fn put_manifest(
@@ -287,6 +299,10 @@ impl<'a> Write<'a> {
 
 /// Whether `entry` is found by the same keys as the one that it replaces.
 fn has_same_keys(before: Option<&Entry>, entry: &Entry) -> bool {
-    let keys = |entry: &Entry| (entry.record.content, entry.record.manifest, entry.record.size);
+    let keys = |entry: &Entry| {
+        let Record { content, manifest, size, published_ms, .. } = *entry.record;
+        let withdrawn_at = entry.record.is_withdrawal().then_some(published_ms);
+        (content, manifest, size, withdrawn_at)
+    };
     before.is_some_and(|before| keys(before) == keys(entry))
 }

@@ -1,0 +1,132 @@
+//! Tests of withdrawals in the catalogue: durable, numbered, bounded, and no files.
+
+use std::{cell::Cell, sync::atomic::AtomicU64};
+
+use nekoproto::{Policy, Record, Version};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::content::chunker::chunk_file;
+
+struct Setup {
+    folder: tempfile::TempDir,
+    identity: Identity,
+}
+
+impl Setup {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap(), identity: Identity::from_seed(&[1; 32]) }
+    }
+
+    fn open(&self) -> Catalogue {
+        Catalogue::open(self.folder.path(), self.identity.clone()).unwrap()
+    }
+
+    fn draft(&self, file: &str, bytes: &[u8]) -> Draft {
+        let path = self.folder.path().join(file);
+        std::fs::write(&path, bytes).unwrap();
+        let chunked = chunk_file(&path, None, &AtomicU64::new(0), &CancellationToken::new()).unwrap();
+        Draft { name: name(file), path, chunked, policy: Policy::default(), known: None }
+    }
+
+    fn publish(&self, catalogue: &Catalogue, file: &str, bytes: &[u8]) -> u64 {
+        let published = catalogue.publish(vec![self.draft(file, bytes)]).unwrap().remove(0).unwrap();
+        published.record().version.get()
+    }
+
+    /// A copy of another origin's file.
+    fn copy(&self, file: &str) -> Copy {
+        let origin = Identity::from_seed(&[2; 32]);
+        let Draft { name, path, chunked, policy, .. } = self.draft(file, b"theirs");
+        let record = Record {
+            origin: origin.id(),
+            name,
+            version: Version::FIRST,
+            size: 6,
+            content: chunked.content,
+            manifest: chunked.manifest_hash,
+            policy,
+            published_ms: 7,
+        };
+        let record = record.sign(&origin).unwrap();
+        let entry =
+            Entry { record, path, stamp: chunked.stamp, hashed_at_ns: 0, newest: None, origin_addr: None };
+        Copy { entry, manifest: Vec::new(), outboard: Vec::new() }
+    }
+}
+
+fn name(text: &str) -> FileName {
+    FileName::new(text).unwrap()
+}
+
+/// Withdraws `file`, which is published; returns the version, and the names that made room for it.
+fn withdraw(catalogue: &Catalogue, file: &str, most: u64) -> (u64, Vec<FileName>) {
+    match catalogue.withdraw_within(&name(file), || {}, most).unwrap() {
+        Gone::Withdrawn { record, oldest } => (record.version.get(), oldest),
+        gone => panic!("{gone:?}"),
+    }
+}
+
+/// The names that are stated, and whether each is withdrawn.
+fn stated(catalogue: &Catalogue) -> Vec<(String, bool)> {
+    let entries = catalogue.stated_page(&PageStart::default(), 100).unwrap().entries.into_iter();
+    let stated = entries.map(Result::unwrap).map(|entry| entry.record);
+    stated.map(|record| (record.name.to_string(), record.is_withdrawal())).collect()
+}
+
+#[test]
+fn withdrawal_is_the_next_version_over_restarts_and_no_file() {
+    let setup = Setup::new();
+    setup.publish(&setup.open(), "a", b"");
+    {
+        let catalogue = setup.open();
+        assert_eq!(withdraw(&catalogue, "a", 9), (2, Vec::new()));
+        let again = catalogue.withdraw(&name("a"), || panic!("nothing changes")).unwrap();
+        assert_eq!(again, Gone::Unknown);
+        assert!(!catalogue.remove(&name("a")).unwrap());
+    }
+    let catalogue = setup.open();
+    assert_eq!(stated(&catalogue), [("a".to_owned(), true)]);
+    let record = catalogue.get_stated(&name("a")).unwrap().record.clone();
+    assert!(catalogue.is_pending(&record), "an indexer is to be told");
+    assert_eq!(record.clone().into_signed().verify().unwrap(), record);
+    assert!(catalogue.get(&name("a")).is_none());
+    assert!(catalogue.page(&PageStart::default(), 9).unwrap().entries.is_empty());
+    assert!(catalogue.with_content(&record.content).is_empty(), "an empty file of that name is not served");
+    assert_eq!(setup.publish(&catalogue, "a", b""), 3, "also the same bytes");
+    drop(catalogue);
+    assert_eq!(stated(&setup.open()), [("a".to_owned(), false)]);
+}
+
+#[test]
+fn the_oldest_withdrawals_are_forgotten_and_their_numbers_are_not() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    for file in ["a", "b", "c"] {
+        setup.publish(&catalogue, file, b"one");
+    }
+    assert_eq!(withdraw(&catalogue, "c", 2).1, []);
+    std::thread::sleep(std::time::Duration::from_millis(2)); // their order is that of their times
+    assert_eq!(withdraw(&catalogue, "a", 2).1, []);
+    assert_eq!(withdraw(&catalogue, "b", 2).1, [name("c")]);
+    assert_eq!(stated(&catalogue), [("a".to_owned(), true), ("b".to_owned(), true)]);
+    // One that is published again makes room, too.
+    assert_eq!(setup.publish(&catalogue, "a", b"two"), 3);
+    assert_eq!(setup.publish(&catalogue, "c", b"two"), 3, "above the withdrawal that was forgotten");
+    assert_eq!(withdraw(&catalogue, "c", 2).1, []);
+}
+
+#[test]
+fn copy_of_another_origins_file_takes_the_place_of_a_withdrawal_and_is_forgotten_without_one() {
+    let setup = Setup::new();
+    let catalogue = setup.open();
+    setup.publish(&catalogue, "a", b"one");
+    withdraw(&catalogue, "a", 9);
+    catalogue.put_copy(setup.copy("a")).unwrap();
+    assert_eq!(stated(&catalogue), [("a".to_owned(), false)]);
+    assert!(!catalogue.has_pending(), "nobody is to be told of the withdrawal any more");
+    let is_called = Cell::new(false);
+    assert_eq!(catalogue.withdraw(&name("a"), || is_called.set(true)).unwrap(), Gone::Forgotten);
+    assert!(is_called.get() && stated(&catalogue).is_empty());
+    assert_eq!(setup.publish(&catalogue, "a", b"three"), 3);
+}

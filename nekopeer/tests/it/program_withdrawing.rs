@@ -1,0 +1,145 @@
+//! Names that their origin withdraws, each node in a process of its own: a withdrawal is a version, and no older one
+//! comes back.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::program::{Home, Indexers, LIMIT, Running, two_homes, until};
+
+/// What `ls` says of `f`.
+fn listed(home: &Home) -> Option<Value> {
+    let listed = home.done(&["ls", "--json"]).json();
+    listed["files"].as_array().unwrap().iter().find(|file| file["name"] == "f").cloned()
+}
+
+/// Whether the copy of `f` was withdrawn as this version.
+fn is_withdrawn(home: &Home, version: u64) -> bool {
+    listed(home).is_some_and(|file| file["condition"] == "withdrawn" && file["newest"] == version)
+}
+
+/// An origin that shares `f`, and a reader that has a copy, whose process is returned too.
+fn shared(flags: &[&str]) -> (Indexers, Home, Home, Running, Running) {
+    let (indexers, origin, reader) = two_homes();
+    origin.write("f", "one");
+    let sharing = origin.share(&["f"]);
+    let reading = reader.serve(flags);
+    reader.done(&["get", "f"]);
+    reader.done(&["status"]); // it subscribes
+    (indexers, origin, reader, sharing, reading)
+}
+
+fn kill(running: Running) {
+    running.signal("KILL");
+    drop(running);
+}
+
+#[test]
+fn copy_learns_of_a_withdrawal_by_push_and_stays_withdrawn_until_the_name_is_published_again() {
+    let (_indexers, origin, reader, sharing, mut reading) = shared(&["--on-stale", "refetch"]);
+    origin.done(&["deregister", "f"]);
+    assert!(listed(&origin).is_none(), "the origin has no file of that name");
+    until(&mut reading, "the withdrawal", || is_withdrawn(&reader, 2));
+    assert_eq!(reader.read("f"), b"one", "it is kept");
+    reader.run(&["search", "f"]).failed_with(1, &["f"]);
+    reader.run(&["get", "f"]).failed_with(1, &["withdrawn by its origin", "version 2", "publishes it again"]);
+
+    // What is known is known after a restart, although nobody can be asked.
+    kill(sharing);
+    kill(reading);
+    assert!(is_withdrawn(&reader, 2));
+
+    origin.write("f", "three");
+    let _sharing = origin.share(&["f"]);
+    let mut reading = reader.serve(&["--on-stale", "refetch"]);
+    until(&mut reading, "the next version", || fs::read(reader.path("f")).unwrap() == b"three");
+    until(&mut reading, "its state", || listed(&reader).is_some_and(|file| file["condition"] == "fresh"));
+    assert_eq!(listed(&reader).unwrap()["version"], 3, "above the withdrawal");
+}
+
+#[test]
+fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_in_between() {
+    let (_indexers, origin, reader, sharing, reading) = shared(&[]);
+    kill(reading);
+    origin.done(&["deregister", "f"]);
+    kill(sharing);
+    let mut serving = origin.serve(&[]);
+    // A reader that comes now hears the same, from the indexer.
+    let other = Home::at(&_indexers, 0);
+    until(&mut serving, "the withdrawal", || {
+        let ended = other.run(&["get", "f"]);
+        ended.code == Some(1) && ended.err.iter().any(|line| line.contains("withdrawn by its origin"))
+    });
+    let mut reading = reader.serve(&[]);
+    until(&mut reading, "the withdrawal", || is_withdrawn(&reader, 2));
+    assert_eq!(reader.read("f"), b"one");
+}
+
+#[test]
+fn late_registration_of_an_older_version_does_not_bring_a_withdrawn_name_back() {
+    let (indexers, origin, reader, sharing, reading) = shared(&[]);
+    kill(reading);
+    origin.done(&["deregister", "f"]);
+    // The holder comes back, and offers what it has; it is not told before.
+    let mut reading = reader.serve(&[]);
+    until(&mut reading, "the withdrawal", || is_withdrawn(&reader, 2));
+    let other = Home::at(&indexers, 0);
+    other.run(&["query", "f"]).failed_with(1, &["f"]);
+    other.run(&["get", "f"]).failed_with(1, &["withdrawn by its origin"]);
+    // Also while the origin is away, whoever knows of it takes no older version.
+    kill(sharing);
+    reader.run(&["get", "f"]).failed_with(1, &["withdrawn by its origin"]);
+    assert_eq!(reader.read("f"), b"one");
+}
+
+#[test]
+fn withdrawal_that_was_told_to_nobody_before_the_process_was_killed_is_told_after_the_restart() {
+    let (indexers, origin, reader) = two_homes();
+    origin.write("f", "one");
+    let sharing = origin.share(&["f"]);
+    reader.done(&["get", "f"]);
+    kill(sharing);
+    // Without an indexer it tells nobody: it is committed and no more.
+    let mut alone = origin.command(["--indexer", "127.0.0.1:1", "serve"]);
+    alone.stdin(std::process::Stdio::null());
+    let alone = {
+        let mut running = Running::start(alone);
+        running.err_line("serving on ");
+        running
+    };
+    origin.done(&["deregister", "f"]);
+    kill(alone);
+    let mut serving = origin.serve(&[]);
+    let mut reading = reader.serve(&[]);
+    until(&mut reading, "the withdrawal", || is_withdrawn(&reader, 2));
+    drop(indexers);
+    assert!(serving.is_running());
+}
+
+#[test]
+fn reader_that_drops_outdated_copies_drops_a_withdrawn_one_and_takes_no_older_one_again() {
+    let (_indexers, origin, reader, _sharing, mut reading) = shared(&["--on-stale", "drop"]);
+    origin.done(&["deregister", "f"]);
+    until(&mut reading, "the withdrawal", || !reader.path("f").exists());
+    reader.run(&["get", "f"]).failed_with(1, &["withdrawn by its origin"]);
+}
+
+#[test]
+fn follower_keeps_the_last_file_and_says_that_its_name_was_withdrawn() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("f", "one");
+    let _sharing = origin.share(&["f"]);
+    let mut following = reader.start(&["follow", "f"]);
+    following.out_line("f is at version 1");
+    origin.done(&["deregister", "f"]);
+    following.err_line("f was withdrawn by its origin as version 2");
+    assert_eq!(reader.read("f"), b"one");
+    following.signal("INT");
+    assert_eq!(following.wait_within(LIMIT).unwrap().code, Some(0));
+    let mut following = reader.start(&["follow", "f"]);
+    following.err_line("f was withdrawn by its origin as version 2");
+    origin.write("f", "three");
+    origin.done(&["share", "f"]);
+    following.out_line("f is at version 3");
+    assert_eq!(reader.read("f"), b"three");
+}
