@@ -12,9 +12,9 @@ pub(crate) mod repair;
 mod telling;
 pub(crate) mod tree;
 
-use std::{path::PathBuf, pin::pin, sync::Arc, time::Duration};
+use std::{collections::HashMap, path::PathBuf, pin::pin, sync::Arc, time::Duration};
 
-use nekoproto::{FileName, Policy, VerifiedRecord};
+use nekoproto::{FileName, Policy, VerifiedRecord, Version};
 use tokio::{sync::mpsc, task::JoinHandle, time::timeout};
 use tokio_util::sync::DropGuard;
 
@@ -196,8 +196,9 @@ impl Publisher {
         if self.library.is_serving && !(outcome.published.is_empty() && outcome.unchanged.is_empty()) {
             let told = self.settle_and_tell(&mut outcome, &settling).await;
             drop(settling); // before others are told: what an indexer lists later is spread by the indexers
-            let mut news = outcome.published.iter().filter(|record| !told.contains(record)).cloned();
-            self.tell_subscribers(&news.by_ref().collect::<Vec<_>>());
+            let is_told = |record: &VerifiedRecord| told.get(&record.name) == Some(&record.version);
+            let news = outcome.published.iter().filter(|record| !is_told(record)).cloned();
+            self.tell_subscribers(&news.collect::<Vec<_>>());
             self.library.learn(newer).await; // what was published elsewhere since
         }
         outcome
@@ -209,16 +210,16 @@ impl Publisher {
         &self,
         outcome: &mut PublishOutcome,
         settling: &Settling,
-    ) -> Vec<VerifiedRecord> {
+    ) -> HashMap<FileName, Version> {
         let standing = |record: &&VerifiedRecord| self.library.is_sure(&record.name);
         let sure: Vec<VerifiedRecord> = outcome.published.iter().filter(standing).cloned().collect();
         let mut settle = pin!(self.settle(outcome, settling));
         if timeout(TELL_AFTER, &mut settle).await.is_ok() {
-            return Vec::new();
+            return HashMap::new();
         }
         self.tell_subscribers(&sure);
         settle.await;
-        sure
+        sure.into_iter().map(|record| (record.name.clone(), record.version)).collect()
     }
 
     /// The last piece of a publish of `files` files; `is_confirmed` says whether each was when it was announced.

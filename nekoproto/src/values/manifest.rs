@@ -159,11 +159,6 @@ impl Manifest {
     }
 }
 
-/// The hash of the manifest of a file without bytes: its encoded form is the number of its chunks, zero.
-pub(super) fn hash_of_none() -> ManifestHash {
-    hash_of(&[0])
-}
-
 fn hash_of(bytes: &[u8]) -> ManifestHash {
     ManifestHash::from_bytes(*blake3::hash(bytes).as_bytes())
 }
@@ -202,7 +197,7 @@ mod tests {
     fn empty_file_has_no_chunks() {
         let manifest = Manifest::new(Vec::new()).unwrap();
         assert_eq!((manifest.size(), manifest.chunks().len()), (0, 0));
-        assert_eq!(manifest.encode().unwrap().1, hash_of_none());
+        assert_eq!(manifest.encode().unwrap().1, hash_of(&[0]), "as the record of a withdrawal has it");
     }
 
     proptest! {

@@ -10,7 +10,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     id::{ContentHash, ManifestHash, NodeId, Version},
-    manifest,
     name::FileName,
     policy::Policy,
     signature::Signature,
@@ -129,9 +128,10 @@ impl Record {
     }
 }
 
-/// What a version without bytes states of them.
+/// What a version without bytes states of them. Its encoded manifest is the number of its chunks, zero.
 fn of_no_bytes() -> (ContentHash, ManifestHash) {
-    (ContentHash::from_bytes(*blake3::hash(&[]).as_bytes()), manifest::hash_of_none())
+    let [content, manifest] = [&[][..], &[0]].map(|bytes| *blake3::hash(bytes).as_bytes());
+    (ContentHash::from_bytes(content), ManifestHash::from_bytes(manifest))
 }
 
 /// Why a record is refused.
