@@ -22,7 +22,8 @@ fn is_withdrawn(home: &Home, version: u64) -> bool {
 fn shared(flags: &[&str]) -> (Indexers, Home, Home, Running, Running) {
     let (indexers, origin, reader) = two_homes();
     origin.write("f", "one");
-    let sharing = origin.share(&["f"]);
+    // The lease outlasts the test: a copy that is there learns by push alone.
+    let sharing = origin.share(&["f", "--policy", "push", "--lease", "600"]);
     let reading = reader.serve(flags);
     reader.done(&["get", "f"]);
     reader.done(&["status"]); // it subscribes
@@ -59,13 +60,13 @@ fn copy_learns_of_a_withdrawal_by_push_and_stays_withdrawn_until_the_name_is_pub
 
 #[test]
 fn copy_that_was_away_learns_of_a_withdrawal_although_its_origin_was_restarted_in_between() {
-    let (_indexers, origin, reader, sharing, reading) = shared(&[]);
+    let (indexers, origin, reader, sharing, reading) = shared(&[]);
     kill(reading);
     origin.done(&["deregister", "f"]);
     kill(sharing);
     let mut serving = origin.serve(&[]);
     // A reader that comes now hears the same, from the indexer.
-    let other = Home::at(&_indexers, 0);
+    let other = Home::at(&indexers, 0);
     until(&mut serving, "the withdrawal", || {
         let ended = other.run(&["get", "f"]);
         ended.code == Some(1) && ended.err.iter().any(|line| line.contains("withdrawn by its origin"))
