@@ -101,20 +101,17 @@ fn withdrawal_that_was_told_to_nobody_before_the_process_was_killed_is_told_afte
     reader.done(&["get", "f"]);
     kill(sharing);
     // Without an indexer it tells nobody: it is committed and no more.
-    let mut alone = origin.command(["--indexer", "127.0.0.1:1", "serve"]);
-    alone.stdin(std::process::Stdio::null());
-    let alone = {
-        let mut running = Running::start(alone);
-        running.err_line("serving on ");
-        running
-    };
-    origin.done(&["deregister", "f"]);
+    let nowhere = Home::with(&["--indexer", "127.0.0.1:1", "--dir", &origin.text("")]);
+    let alone = nowhere.serve(&[]);
+    nowhere.done(&["deregister", "f"]);
     kill(alone);
     let mut serving = origin.serve(&[]);
+    let other = Home::at(&indexers, 0);
+    until(&mut serving, "its registration", || {
+        other.run(&["get", "f"]).err.iter().any(|line| line.contains("withdrawn by its origin"))
+    });
     let mut reading = reader.serve(&[]);
     until(&mut reading, "the withdrawal", || is_withdrawn(&reader, 2));
-    drop(indexers);
-    assert!(serving.is_running());
 }
 
 #[test]
