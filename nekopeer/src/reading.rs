@@ -146,12 +146,13 @@ impl Reading {
 
     async fn find_any(&self, name: &FileName, origin: Option<&str>) -> Result<Found, ReadError> {
         let held = match self.open(name, origin).await {
-            Holding::Open(file) if file.validity.freshness == Freshness::Fresh => {
-                return Ok(Found::Held(Box::new(file)));
-            }
             Holding::Open(file) if self.library.catalogue.is_own(&file.entry) => {
-                return in_spite(file).map(Found::Held);
+                return match file.validity.freshness {
+                    Freshness::Fresh => Ok(Found::Held(Box::new(file))),
+                    _ => in_spite(file).map(Found::Held),
+                };
             }
+            Holding::Open(file) if is_fresh(&file) => return Ok(Found::Held(Box::new(file))),
             Holding::Damaged(entry) if self.library.catalogue.is_own(&entry) => {
                 return Err(ReadError::Changed(name.clone()));
             }
@@ -172,13 +173,14 @@ impl Reading {
             Holding::Open(file) => file,
             Holding::Damaged(_) | Holding::Nothing => before,
         };
+        let is_strict = now.entry.record.policy.is_strict();
         match found {
-            Ok(target)
-                if now.validity.freshness != Freshness::Fresh
-                    && target.record.replaces(&now.entry.record) =>
-            {
+            Ok(target) if !is_fresh(&now) && target.record.replaces(&now.entry.record) => {
                 Ok(Found::Elsewhere(Elsewhere { target, held: Some(Box::new(now)), place }))
             }
+            // The origin confirmed it for this read.
+            Ok(target) if is_strict && target.record == now.entry.record => Ok(Found::Held(Box::new(now))),
+            Err(error) if is_strict => Err(error.into()),
             _ => in_spite(now).map(Found::Held),
         }
     }
@@ -270,13 +272,18 @@ fn mib(range: &Range<u64>) -> u32 {
     u32::try_from(mib).unwrap_or(u32::MAX).clamp(1, FETCHED_MIB_MAX)
 }
 
+/// Whether a copy may be read without a question.
+fn is_fresh(file: &OpenFile) -> bool {
+    file.validity.freshness == Freshness::Fresh && !file.entry.record.policy.is_strict()
+}
+
 /// A held file although it may not be fresh.
 ///
 /// # Errors
 /// Its policy forbids that.
 pub(crate) fn in_spite(file: OpenFile) -> Result<Box<OpenFile>, ReadError> {
     let record = &file.entry.record;
-    if file.validity.freshness == Freshness::Fresh || record.policy.serve_stale() {
+    if is_fresh(&file) || record.policy.serves_stale() {
         Ok(Box::new(file))
     } else {
         Err(ReadError::PastBound(record.name.clone()))

@@ -8,7 +8,7 @@ use nekoindexer::{
     settings::{self, AccessArgs, CommonArgs, Program, Tool, units as memory},
 };
 use nekoproto::{
-    Mode, NetworkName,
+    Mode, NetworkName, Staleness,
     budget::BUDGET_DEFAULT,
     transport::{Security, resolve},
 };
@@ -118,14 +118,22 @@ pub struct PolicyArgs {
     /// Published files: a copy past its time is handed out again, as such
     #[arg(long, global = true, conflicts_with = "no_serve_stale")]
     pub serve_stale: bool,
+    /// Published files: nobody reads a copy unless this peer confirms that it is the newest, at each read
+    #[arg(long, global = true, conflicts_with_all = ["serve_stale", "no_serve_stale"])]
+    pub strict: bool,
 }
 
 impl PolicyArgs {
     /// What was said.
     #[must_use]
     pub fn change(self) -> PolicyChange {
-        let serve_stale = self.serve_stale.then_some(true).or(self.no_serve_stale.then_some(false));
-        PolicyChange { mode: self.policy, lease_secs: self.lease, ttr_secs: self.ttr, serve_stale }
+        let said = [
+            (self.serve_stale, Staleness::ServeStale),
+            (self.no_serve_stale, Staleness::Bounded),
+            (self.strict, Staleness::Strict),
+        ];
+        let staleness = said.into_iter().find_map(|(is_said, staleness)| is_said.then_some(staleness));
+        PolicyChange { mode: self.policy, lease_secs: self.lease, ttr_secs: self.ttr, staleness }
     }
 }
 

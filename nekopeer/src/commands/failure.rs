@@ -130,6 +130,7 @@ impl From<&DownloadError> for FailureKind {
             | DownloadError::Collides { .. }
             | DownloadError::Older { .. } => Self::Conflict,
             DownloadError::Unsettled(_)
+            | DownloadError::Unconfirmed(_)
             | DownloadError::SourcesExhausted { .. }
             | DownloadError::NobodyAsked { .. } => Self::Away,
             _ => Self::Failed,

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use nekoproto::{
-    ContentHash, FileName, Freshness, Holder, Mode, NodeId, Policy, Position, TraceReply, VerifiedRecord,
-    Version,
+    ContentHash, FileName, Freshness, Holder, Mode, NodeId, Policy, Position, Staleness, TraceReply,
+    VerifiedRecord, Version,
 };
 use serde::{Deserialize, Serialize};
 
@@ -95,6 +95,7 @@ pub(crate) struct VersionRow {
     pub(crate) size: u64,
     pub(crate) content: ContentHash,
     pub(crate) mode: Mode,
+    pub(crate) staleness: Staleness,
     /// Whether it is a folder.
     pub(crate) is_set: bool,
     /// When it was published, in milliseconds since 1970 by its origin's clock; 0 if that does not say.
@@ -295,6 +296,7 @@ impl From<&VerifiedRecord> for VersionRow {
             size: record.size,
             content: record.content,
             mode: record.policy.mode(),
+            staleness: record.policy.staleness(),
             is_set: record.policy.is_set(),
             published_ms: record.published_ms,
         }

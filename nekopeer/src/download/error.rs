@@ -145,6 +145,12 @@ pub enum DownloadError {
         "the origin has a newer version of {0} whose number no indexer has confirmed yet: try again later"
     )]
     Unsettled(FileName),
+    /// Its origin did not confirm that the version found is the newest, as its policy asks for.
+    #[error(
+        "the policy of {0} is strict, and its origin does not confirm that this is the newest version: try again when \
+        the origin is reachable"
+    )]
+    Unconfirmed(FileName),
     /// No source delivered all chunks.
     #[error("no source delivers {name} to its end: {why}; what came is kept, run it again to go on")]
     SourcesExhausted {
@@ -231,6 +237,7 @@ impl DownloadError {
             | Self::Older { .. }
             | Self::Withdrawn { .. }
             | Self::Unsettled(_)
+            | Self::Unconfirmed(_)
             | Self::SourcesExhausted { .. }
             | Self::NotStored { .. } => true,
             Self::Ambiguous { .. }

@@ -9,6 +9,7 @@ mod manifest;
 mod many;
 mod origins;
 mod restore;
+mod strict;
 mod swarm;
 mod to_pipe;
 mod version;

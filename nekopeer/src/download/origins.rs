@@ -14,12 +14,17 @@ use crate::{
 };
 
 /// What to download under a name, or why nothing was found.
-type Found = (FileName, Result<Target, DownloadError>);
+pub(super) type Found = (FileName, Result<Target, DownloadError>);
 
 impl Downloader {
     /// Asks whoever else may know of names that could not be found, or that this peer alone is listed for: the indexers
     /// may know its old copy only. A name that nobody else offers stays as it was found.
     pub(super) async fn ask_further(&self, found: Vec<Found>, options: &DownloadOptions) -> Vec<Found> {
+        let found = self.found_further(found, options).await;
+        self.confirm_strict(found, options).await
+    }
+
+    async fn found_further(&self, found: Vec<Found>, options: &DownloadOptions) -> Vec<Found> {
         let (mut all, mut failed, mut own) = (Vec::with_capacity(found.len()), Vec::new(), HashMap::new());
         for (name, found) in found {
             match found {

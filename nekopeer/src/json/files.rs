@@ -47,6 +47,8 @@ pub(crate) struct FileJson<'a> {
     set: bool,
     /// In bytes.
     size: u64,
+    /// How far a copy that is read may be behind: strict, bounded or serve-stale.
+    staleness: String,
     version: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[serde(flatten)]
@@ -71,8 +73,6 @@ struct DetailJson {
     published_ms: u64,
     /// Of an own file: the peers that have a lease on news of it.
     readers: Vec<ReaderJson>,
-    /// Whether a copy past its time is handed out, as such.
-    serve_stale: bool,
     /// Seconds that a copy counts as fresh under pull.
     ttr_secs: u32,
     /// What the reader wants of this name, where it has said so.
@@ -128,7 +128,6 @@ impl DetailJson {
             }),
             published_ms: file.record.published_ms,
             readers: detail.readers.iter().map(reader).collect(),
-            serve_stale: detail.policy.serve_stale(),
             ttr_secs: detail.policy.ttr_secs(),
             wish: detail.wish.into(),
         }
@@ -154,6 +153,7 @@ impl<'a> From<&'a FileRow> for FileJson<'a> {
             role: role(file),
             set: record.is_set,
             size: record.size,
+            staleness: record.staleness.to_string(),
             version: record.version.get(),
             detail: file.detail.as_deref().map(|detail| DetailJson::of(file, detail)),
         }

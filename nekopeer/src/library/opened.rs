@@ -22,8 +22,8 @@ pub(crate) struct OpenFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub(crate) freshness: Freshness,
-    /// For how long it stays fresh without further news; zero unless it is fresh. An own file: its policy's bound,
-    /// since nobody is told sooner than that if the message of a new version is lost.
+    /// For how long it stays fresh without further news; zero unless it is fresh, and where each read is confirmed. An
+    /// own file: its policy's bound, since nobody is told sooner than that if the message of a new version is lost.
     pub(crate) left: Duration,
     /// Time since its origin last confirmed it, or, if that is not known, since it was stored; zero for an own file.
     pub(crate) age: Duration,
@@ -62,13 +62,13 @@ impl Library {
     /// How fresh the bytes of `entry` are now.
     pub(crate) fn validity(&self, entry: &Entry) -> Validity {
         let freshness = self.freshness_of(entry);
-        let is_fresh = freshness == Freshness::Fresh;
+        let lasts = freshness == Freshness::Fresh && !entry.record.policy.is_strict();
         if self.catalogue.is_own(entry) {
-            let left = if is_fresh { entry.record.policy.bound() } else { Duration::ZERO };
+            let left = if lasts { entry.record.policy.bound() } else { Duration::ZERO };
             return Validity { freshness, left, age: Duration::ZERO };
         }
         let confirmed = self.confirmed_since(&entry.record);
-        let left = confirmed.filter(|_| is_fresh).map(|(since, bound)| bound.saturating_sub(since));
+        let left = confirmed.filter(|_| lasts).map(|(since, bound)| bound.saturating_sub(since));
         let stored = || {
             let since = u64::try_from(now_ns() - entry.hashed_at_ns).unwrap_or(0);
             Duration::from_nanos(since)

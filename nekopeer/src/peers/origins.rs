@@ -114,7 +114,7 @@ impl Peers {
     }
 
     /// Where `origin` holds the file of `name`, as indexers list it.
-    async fn address_of(&self, origin: NodeId, name: &FileName, via: &Via) -> Option<SocketAddr> {
+    pub(crate) async fn address_of(&self, origin: NodeId, name: &FileName, via: &Via) -> Option<SocketAddr> {
         let scope = Scope::Network { ttl_hops: TTL_DEFAULT };
         let answers = self.indexers.search_all(slice::from_ref(name), scope, via).await.unwrap_or_default();
         let mut holders =
@@ -197,13 +197,17 @@ impl Peers {
             let mut newest = Vec::new();
             for batch in known.chunks(BATCH_MAX) {
                 let asked = List::first_of(batch.iter().map(held));
+                let asked_at = clock::now();
                 let verdicts = match client.confirm(call_within(ANSWER_WITHIN), asked).await? {
                     Ok(verdicts) => verdicts,
                     Err(refusal) => return Ok(Err(refusal)),
                 };
                 newest.extend(batch.iter().zip(verdicts).filter_map(|(known, verdict)| {
                     let newest = match verdict {
-                        Verdict::Current => Some(known.clone()),
+                        Verdict::Current => {
+                            self.library.note_confirmed(known, asked_at);
+                            Some(known.clone())
+                        }
                         Verdict::Newer(record) => {
                             let verified = self.library.verifier.verify(*record).ok();
                             Some(verified.filter(|record| record.replaces(known))?)

@@ -1,6 +1,6 @@
 //! [`PolicyChange`]: what a publish says of a file's policy; the rest stays as it is.
 
-use nekoproto::{Mode, Policy, policy::BadPolicy};
+use nekoproto::{Mode, Policy, Staleness, policy::BadPolicy};
 use serde::{Deserialize, Serialize};
 
 /// The terms of a policy that are said; each other one is kept from the version before, or is the peer's
@@ -13,8 +13,8 @@ pub struct PolicyChange {
     pub lease_secs: Option<u32>,
     /// Seconds for which a confirmation is valid under pull.
     pub ttr_secs: Option<u32>,
-    /// Whether a holder may serve a copy past its bound.
-    pub serve_stale: Option<bool>,
+    /// How far a copy that is read may be behind.
+    pub staleness: Option<Staleness>,
 }
 
 impl PolicyChange {
@@ -25,7 +25,7 @@ impl PolicyChange {
             mode: self.mode.or(other.mode),
             lease_secs: self.lease_secs.or(other.lease_secs),
             ttr_secs: self.ttr_secs.or(other.ttr_secs),
-            serve_stale: self.serve_stale.or(other.serve_stale),
+            staleness: self.staleness.or(other.staleness),
         }
     }
 
@@ -38,7 +38,7 @@ impl PolicyChange {
             self.mode.unwrap_or(policy.mode()),
             self.lease_secs.unwrap_or(policy.lease_secs()),
             self.ttr_secs.unwrap_or(policy.ttr_secs()),
-            self.serve_stale.unwrap_or(policy.serve_stale()),
+            self.staleness.unwrap_or(policy.staleness()),
         )?;
         Ok(changed.of_set(policy.is_set()))
     }
@@ -51,7 +51,7 @@ impl From<Policy> for PolicyChange {
             mode: Some(policy.mode()),
             lease_secs: Some(policy.lease_secs()),
             ttr_secs: Some(policy.ttr_secs()),
-            serve_stale: Some(policy.serve_stale()),
+            staleness: Some(policy.staleness()),
         }
     }
 }
@@ -62,10 +62,10 @@ mod tests {
 
     #[test]
     fn what_is_not_said_stays_as_it_was() {
-        let previous = Policy::new(Mode::Push, 5, 7, false).unwrap();
+        let previous = Policy::new(Mode::Push, 5, 7, Staleness::Bounded).unwrap();
         assert_eq!(PolicyChange::default().over(previous), Ok(previous));
         let change = PolicyChange { ttr_secs: Some(9), ..PolicyChange::default() };
-        assert_eq!(change.over(previous), Policy::new(Mode::Push, 5, 9, false));
+        assert_eq!(change.over(previous), Policy::new(Mode::Push, 5, 9, Staleness::Bounded));
         assert_eq!(PolicyChange::from(Policy::default()).over(previous), Ok(Policy::default()));
         assert!(PolicyChange { lease_secs: Some(0), ..change }.over(previous).is_err());
     }

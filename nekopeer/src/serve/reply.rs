@@ -184,7 +184,7 @@ fn of_partial(partial: &PartialFile) -> Result<Freshness, FetchRefusal> {
     let policy = &partial.record.policy;
     if clock::now().saturating_duration_since(partial.since) < policy.bound() {
         Ok(Freshness::Fresh)
-    } else if policy.serve_stale() {
+    } else if policy.serves_stale() {
         Ok(Freshness::Unverified)
     } else {
         Err(FetchRefusal::Unverified)
@@ -228,7 +228,7 @@ fn best(library: &Library, entries: &[Arc<Entry>]) -> Result<Freshness, FetchRef
     for entry in entries {
         let found = match library.freshness_of(entry) {
             Freshness::Fresh => return Ok(Freshness::Fresh),
-            aged if entry.record.policy.serve_stale() => Ok(aged),
+            aged if entry.record.policy.serves_stale() => Ok(aged),
             Freshness::Stale => {
                 let newest = entry.newest.as_ref().map_or(entry.record.version, |newest| newest.version);
                 Err(FetchRefusal::Outdated(newest))

@@ -9,7 +9,8 @@ use crate::common::{
 };
 use nekopeer::{Condition, Config, DownloadError, Event, OnStale};
 use nekoproto::{
-    ByteRange, DataRequest, FetchRefusal, Freshness, Hit, List, Mode, Policy, Records, Verdict, Version,
+    ByteRange, DataRequest, FetchRefusal, Freshness, Hit, List, Mode, Policy, Records, Staleness, Verdict,
+    Version,
 };
 use tokio::sync::Notify;
 
@@ -55,7 +56,7 @@ async fn copy_of_an_unreachable_origin_is_kept_and_served_as_unverified() {
 async fn copy_is_not_served_past_its_bound_where_the_policy_forbids_it() {
     in_time(async {
         let indexer = indexer(&[]).await;
-        let strict = Policy::new(Mode::Pull, 1, 1, false).unwrap();
+        let strict = Policy::new(Mode::Pull, 1, 1, Staleness::Bounded).unwrap();
         let goods = version(1, strict);
         let origin = origin(&goods);
         origin.confirms(Verdict::Current);

@@ -33,6 +33,7 @@ mod program_kills;
 mod program_pipes;
 mod program_sets;
 mod program_shells;
+mod program_strict;
 mod program_waiting;
 mod program_watch;
 mod program_wishes;

@@ -8,7 +8,7 @@ use crate::common::{
     kept_port, name, peer, policy,
 };
 use nekopeer::{Condition, Config, Event, PolicyChange, PublishOptions, PublishOutcome};
-use nekoproto::{Mode, Policy};
+use nekoproto::{Mode, Policy, Staleness};
 
 async fn publish_with(origin: &Node, from: &Folder, content: &str, policy: PolicyChange) -> PublishOutcome {
     let paths = vec![from.write("a", content.as_bytes())];
@@ -113,13 +113,13 @@ async fn policy_is_kept_but_for_what_is_said() {
         let nothing = PolicyChange::default();
         let publish = async |content: &str, policy| publish_with(&origin, &from, content, policy).await;
         assert_eq!(publish("1", nothing).await.published[0].policy, default);
-        let push = Policy::new(Mode::Push, 5, 7, false).unwrap();
+        let push = Policy::new(Mode::Push, 5, 7, Staleness::Bounded).unwrap();
         assert_eq!(publish("2", push.into()).await.published[0].policy, push);
         assert_eq!(publish("3", nothing).await.published[0].policy, push, "kept");
         assert_eq!(publish("3", nothing).await.unchanged.len(), 1);
         let lease = PolicyChange { lease_secs: Some(9), ..nothing };
         let changed = publish("3", lease).await.published.remove(0);
-        assert_eq!(changed.policy, Policy::new(Mode::Push, 9, 7, false).unwrap());
+        assert_eq!(changed.policy, Policy::new(Mode::Push, 9, 7, Staleness::Bounded).unwrap());
         assert_eq!(changed.version.get(), 4, "a policy of its own is a version of its own");
         let bad = PolicyChange { ttr_secs: Some(0), ..nothing };
         assert_eq!(publish("4", bad).await.failed.len(), 1);
@@ -194,7 +194,7 @@ async fn policy_is_kept_where_the_catalogue_was_lost() {
         let at = [indexer.local_addr()];
         let (from, origin) = peer(&at).await;
         let (_to, reader) = peer(&at).await;
-        let said = Policy::new(Mode::Push, 33, 60, true).unwrap();
+        let said = Policy::new(Mode::Push, 33, 60, Staleness::ServeStale).unwrap();
         publish_with(&origin, &from, "first", said.into()).await;
         reader.get("a").await.unwrap();
         origin.peer.abort().await;

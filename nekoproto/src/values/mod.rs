@@ -25,7 +25,7 @@ pub use self::{
     manifest::{Chunk, Manifest, ManifestError},
     name::{FileName, NameError, is_invisible},
     packed::PackedRecord,
-    policy::{Mode, Policy},
+    policy::{Mode, Policy, Staleness},
     reach::{CLOCKS_APART_MAX, REACH_FOR, Reach, ReachError, SignedReach, VerifiedReach},
     record::{ListedRecord, Record, RecordError, SignedRecord, TrustedRecord, VerifiedRecord},
     signature::Signature,

@@ -139,6 +139,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        Staleness,
         identity::Identity,
         limits::{FILE_BYTES_MAX, NAME_BYTES_MAX, POLICY_SECS_MAX},
         values::Mode,
@@ -153,7 +154,7 @@ mod tests {
             size,
             content: ContentHash::from_bytes([2; 32]),
             manifest: ManifestHash::from_bytes([3; 32]),
-            policy: Policy::new(Mode::Pull, secs, 1, true).unwrap(),
+            policy: Policy::new(Mode::Pull, secs, 1, Staleness::ServeStale).unwrap(),
             published_ms: 1_795_000_000_000,
         };
         record.sign(&origin).unwrap().into()

@@ -104,7 +104,7 @@ impl Record {
     pub fn outranks(&self, other: &Self) -> bool {
         let key = |record: &Self| {
             let policy = record.policy;
-            let terms = (policy.lease_secs(), policy.ttr_secs(), policy.serve_stale(), policy.mode() as u8);
+            let terms = (policy.lease_secs(), policy.ttr_secs(), policy.staleness(), policy.mode() as u8);
             let terms = (terms, policy.is_set(), policy.is_withdrawn());
             (*record.content.as_bytes(), *record.manifest.as_bytes(), terms, record.size)
         };
@@ -275,7 +275,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{identity::Identity, values::Mode};
+    use crate::{
+        identity::Identity,
+        values::{Mode, Staleness},
+    };
 
     fn record(origin: &Identity, version: u64) -> Record {
         Record {
@@ -346,7 +349,7 @@ mod tests {
             |r| r.size += 1,
             |r| r.content = ContentHash::from_bytes([3; 32]),
             |r| r.origin = Identity::from_seed(&[2; 32]).id(),
-            |r| r.policy = Policy::new(Mode::Pull, 1, 1, false).unwrap(),
+            |r| r.policy = Policy::new(Mode::Pull, 1, 1, Staleness::Bounded).unwrap(),
             |r| r.published_ms += 1,
             |r| r.published_ms = 0,
         ];

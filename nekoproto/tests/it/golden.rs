@@ -13,9 +13,9 @@ use nekoproto::{
     FindReply, FindRequest, Freshness, Grant, Held, Hello, HelloRefusal, Hit, IdDigits, Identity,
     Introduction, InvalidateRequest, LeaseReply, List, ListedHolder, Manifest, ManifestHash, Mode, MsgId,
     NetworkName, NoAnswer, NodeId, PROTOCOL_VERSION, Policy, Position, Purpose, QueryAllRequest, QueryReply,
-    QueryRequest, Record, Refusal, RegisterReply, RegisterRequest, Role, Search, SignedRecord, Term,
-    TraceAnswer, TraceFound, TraceHop, TraceReply, Unasked, Verdict, VerifiedReach, Version, WhyUnasked,
-    codec,
+    QueryRequest, Record, Refusal, RegisterReply, RegisterRequest, Role, Search, SignedRecord, Staleness,
+    Term, TraceAnswer, TraceFound, TraceHop, TraceReply, Unasked, Verdict, VerifiedReach, Version,
+    WhyUnasked, codec,
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
     limits::{REACH_ADDRS_MAX, REACH_BYTES_MAX},
     peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
@@ -113,7 +113,7 @@ fn record() -> SignedRecord {
         size: 70_000,
         content: CONTENT,
         manifest: MANIFEST,
-        policy: Policy::new(Mode::Pull, 60, 300, true).unwrap(),
+        policy: Policy::new(Mode::Pull, 60, 300, Staleness::ServeStale).unwrap(),
         published_ms: 1_795_000_000_000,
     };
     record.sign(&Identity::from_seed(&[1; 32])).unwrap().to_signed()
@@ -151,7 +151,7 @@ fn peer_answer(answer: PeerAnswer) -> ToIndexer {
 #[test]
 fn values_are_pinned() {
     let mut pins = Pins::default();
-    pins.pin("protocol version", &PROTOCOL_VERSION, "0b");
+    pins.pin("protocol version", &PROTOCOL_VERSION, "0c");
     pins.pin("node 1", &node(1), "N");
     pins.pin("node 2", &node(2), "M");
     pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
@@ -161,10 +161,18 @@ fn values_are_pinned() {
         (Mode::Pull, "01 01 fc803a0900 00"),
         (Mode::Hybrid, "02 01 fc803a0900 00"),
     ] {
-        pins.pin("policy", &Policy::new(mode, 1, 604_800, false).unwrap(), golden);
+        pins.pin("policy", &Policy::new(mode, 1, 604_800, Staleness::Bounded).unwrap(), golden);
     }
-    pins.pin("set", &Policy::new(Mode::Push, 1, 2, true).unwrap().of_set(true), "00 01 02 03");
-    pins.pin("withdrawal", &Policy::new(Mode::Push, 1, 2, true).unwrap().of_withdrawal(), "00 01 02 09");
+    pins.pin(
+        "set",
+        &Policy::new(Mode::Push, 1, 2, Staleness::ServeStale).unwrap().of_set(true),
+        "00 01 02 03",
+    );
+    pins.pin(
+        "withdrawal",
+        &Policy::new(Mode::Push, 1, 2, Staleness::ServeStale).unwrap().of_withdrawal(),
+        "00 01 02 09",
+    );
     let chunk = |len, byte| Chunk { len, hash: ChunkHash::from_bytes([byte; 32]) };
     let manifest = Manifest::new(vec![chunk(65_536, 0xc0), chunk(1, 0xd0)]).unwrap();
     let (bytes, hash) = manifest.encode().unwrap();

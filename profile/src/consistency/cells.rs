@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use nekoproto::{Mode, Policy};
+use nekoproto::{Mode, Policy, Staleness};
 
 use super::link::{Cut, Link, Weather};
 use super::setting::{Mishaps, Setting};
@@ -44,7 +44,7 @@ fn flood(indexers: usize, topology: Topology, readers: usize) -> f64 {
 }
 
 fn policy(mode: Mode, lease_s: u32, ttr_s: u32) -> Policy {
-    Policy::new(mode, lease_s, ttr_s, true).unwrap_or_default()
+    Policy::new(mode, lease_s, ttr_s, Staleness::ServeStale).unwrap_or_default()
 }
 
 fn secs(s: u64) -> Duration {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, ensure};
-use nekoproto::{FileName, Mode, Policy, Version};
+use nekoproto::{FileName, Mode, Policy, Staleness, Version};
 
 use super::{
     NEWS_WITHIN,
@@ -37,8 +37,9 @@ pub(super) async fn follow(
         for version in FIRST..=REFUSED + 1 {
             if version > FIRST {
                 write_random(&origin.file("weights.bin"), BYTES, version)?;
-                let outcome =
-                    origin.publish("weights.bin", Some(Policy::new(Mode::Push, 60, 60, true)?)).await?;
+                let outcome = origin
+                    .publish("weights.bin", Some(Policy::new(Mode::Push, 60, 60, Staleness::ServeStale)?))
+                    .await?;
                 ensure!(outcome.published.len() == 1, "version {version} was not published");
             }
             let is_it = |event: &Event| {

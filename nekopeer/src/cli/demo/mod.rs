@@ -9,7 +9,7 @@ mod stage;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
-use nekoproto::{Freshness, Mode, Policy};
+use nekoproto::{Freshness, Mode, Policy, Staleness};
 
 use self::{
     files::{change_middle, hash_file, write_random},
@@ -70,8 +70,8 @@ async fn share(
     std::fs::write(folder.join("week-1/slides.txt"), "a file that changes needs a version\n")?;
     write_random(&origin.file("dataset.bin"), large, 1)?;
     write_random(&origin.file("weights.bin"), 8 * MIB, 2)?;
-    let push = Policy::new(Mode::Push, 60, 60, true)?;
-    let pull = Policy::new(Mode::Pull, 60, 1, true)?;
+    let push = Policy::new(Mode::Push, 60, 60, Staleness::ServeStale)?;
+    let pull = Policy::new(Mode::Pull, 60, 1, Staleness::ServeStale)?;
     let mut files = 0;
     for (path, policy) in [("course", None), ("dataset.bin", Some(push)), ("weights.bin", Some(pull))] {
         let started = Instant::now();
@@ -158,7 +158,10 @@ async fn publish_again(
     let started = Instant::now();
     for (name, mode) in [("dataset.bin", Mode::Push), ("weights.bin", Mode::Pull)] {
         let outcome = origin
-            .publish(name, Some(Policy::new(mode, 60, if mode == Mode::Pull { 1 } else { 60 }, true)?))
+            .publish(
+                name,
+                Some(Policy::new(mode, 60, if mode == Mode::Pull { 1 } else { 60 }, Staleness::ServeStale)?),
+            )
             .await?;
         let record = outcome.published.first().with_context(|| format!("{name} has no new version"))?;
         ensure!(record.version.get() == 2, "{name} has version {}", record.version);

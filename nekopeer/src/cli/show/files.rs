@@ -2,6 +2,8 @@
 
 use std::io;
 
+use nekoproto::Staleness;
+
 use super::{
     View,
     table::{Cells, JsonList, Table},
@@ -82,7 +84,10 @@ fn add_cells(cells: &mut Cells, file: &FileRow) {
         true => cells.add(format_args!("{}, set", role(file))),
         false => cells.add(role(file)),
     }
-    cells.add(file.record.mode);
+    match file.record.staleness {
+        Staleness::ServeStale => cells.add(file.record.mode),
+        other => cells.add(format_args!("{}, {other}", file.record.mode)),
+    }
     cells.add(file.condition);
     match (file.newest, file.condition) {
         (Some(newest), Condition::Doubtful(Doubt::Withdrawn)) => {
@@ -107,7 +112,11 @@ fn lines(file: &FileRow, detail: &Detail) -> Vec<String> {
     let (version, policy) = (file.record.version, detail.policy);
     let published =
         age_since(file.record.published_ms).map_or_else(String::new, |age| format!(", published {age} ago"));
-    let past = if policy.serve_stale() { "served as stale past that" } else { "not served past that" };
+    let past = match policy.staleness() {
+        Staleness::ServeStale => "served as stale past that",
+        Staleness::Bounded => "not served past that",
+        Staleness::Strict => "and each read is confirmed by the origin, or refused",
+    };
     let mut lines = vec![format!(
         "  version {version}{published}; a copy is fresh for {} s, {past}",
         policy.bound().as_secs()

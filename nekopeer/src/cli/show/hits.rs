@@ -91,7 +91,7 @@ fn add_cells(cells: &mut Cells, found: &FoundRow) {
 
 #[cfg(test)]
 mod tests {
-    use nekoproto::{ContentHash, Holder, Identity, Mode, Version};
+    use nekoproto::{ContentHash, Holder, Identity, Mode, Staleness, Version};
 
     use super::*;
     use crate::commands::VersionRow;
@@ -106,6 +106,7 @@ mod tests {
             size: 1,
             content: ContentHash::from_bytes([1; 32]),
             mode: Mode::Hybrid,
+            staleness: Staleness::ServeStale,
             is_set: false,
             published_ms: 0,
         };

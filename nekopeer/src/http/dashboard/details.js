@@ -8,9 +8,15 @@ let onChange = () => {};
 
 const PASSED_OVER = { failed: "the command of follow failed on it", "rolled-back": "it was rolled back" };
 
+const STALENESS = {
+  "serve-stale": "served as stale past that",
+  bounded: "not served past that",
+  strict: "and each read is confirmed by the origin, or refused",
+};
+
 function policy(file) {
   const bound = { push: file.lease_secs, pull: file.ttr_secs, hybrid: Math.min(file.lease_secs, file.ttr_secs) }[file.mode];
-  return `${file.mode}, fresh for ${span(bound)}, ${file.serve_stale ? "served as stale past that" : "not served past that"}`;
+  return `${file.mode}, fresh for ${span(bound)}, ${STALENESS[file.staleness]}`;
 }
 
 function readerRow() {

@@ -89,7 +89,9 @@ impl From<ReadError> for Refusal {
                 StoreError::Full(_) | StoreError::FullDownload { .. } | StoreError::TooLarge { .. },
             ))
             | ReadError::NoDisk(_) => (StatusCode::INSUFFICIENT_STORAGE, "disk full"),
-            ReadError::PastBound(_) => (StatusCode::GATEWAY_TIMEOUT, "not known to be the newest"),
+            ReadError::PastBound(_) | ReadError::Download(DownloadError::Unconfirmed(_)) => {
+                (StatusCode::GATEWAY_TIMEOUT, "not known to be the newest")
+            }
             ReadError::Busy | ReadError::TooSlow | ReadError::Ending => {
                 (StatusCode::SERVICE_UNAVAILABLE, "busy")
             }

@@ -11,7 +11,7 @@ use axum::{
 };
 use futures::StreamExt;
 use nekoindexer::http::{Authorized, Problem, is_stalled};
-use nekoproto::{FileName, Mode, limits::POLICY_SECS_MAX};
+use nekoproto::{FileName, Mode, Staleness, limits::POLICY_SECS_MAX};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
@@ -64,8 +64,9 @@ pub(super) struct Policy {
     #[schema(minimum = 1, maximum = 604_800)]
     #[serde(default, deserialize_with = "whole")]
     ttr_secs: Option<u32>,
-    /// Whether a copy past its time is handed out again, as such.
-    serve_stale: Option<bool>,
+    /// How far a copy that is read may be behind.
+    #[schema(value_type = Option<String>, pattern = "^(strict|bounded|serve-stale)$")]
+    staleness: Option<String>,
 }
 
 /// What became of files that were to be published.
@@ -324,8 +325,11 @@ impl Policy {
                 "times of a policy are 1 to {POLICY_SECS_MAX} seconds"
             )));
         }
-        let Self { lease_secs, ttr_secs, serve_stale, .. } = self;
-        Ok(PolicyChange { mode, lease_secs, ttr_secs, serve_stale })
+        let staleness = self.staleness.as_deref().map(str::parse::<Staleness>).transpose();
+        let staleness =
+            staleness.map_err(|_| Problem::bad_request("\"staleness\" is strict, bounded or serve-stale"))?;
+        let Self { lease_secs, ttr_secs, .. } = self;
+        Ok(PolicyChange { mode, lease_secs, ttr_secs, staleness })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests of the freshness of a copy.
 
-use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Mode, Policy, Record, Version};
+use nekoproto::{ContentHash, FileName, Identity, ManifestHash, Mode, Policy, Record, Staleness, Version};
 use proptest::prelude::*;
 
 use super::*;
@@ -16,7 +16,7 @@ fn record(version: u64) -> VerifiedRecord {
         size: 1,
         content: ContentHash::from_bytes([0; 32]),
         manifest: ManifestHash::from_bytes([0; 32]),
-        policy: Policy::new(Mode::Pull, 60, 5, true).unwrap(),
+        policy: Policy::new(Mode::Pull, 60, 5, Staleness::ServeStale).unwrap(),
         published_ms: 1_795_000_000_000,
     };
     record.sign(&origin).unwrap()
@@ -133,7 +133,7 @@ fn copy_of_an_origin_with_an_unconfirmed_version_is_not_fresh_and_is_asked_about
 fn hybrid_copy_is_asked_about_more_often_while_questions_find_what_no_push_told() {
     let now = Instant::now();
     let hybrid = |version| {
-        let policy = Policy::new(Mode::Hybrid, 64, 64, true).unwrap();
+        let policy = Policy::new(Mode::Hybrid, 64, 64, Staleness::ServeStale).unwrap();
         let record = Record { policy, ..Record::clone(&record(version)) };
         record.sign(&Identity::from_seed(&[1; 32])).unwrap()
     };

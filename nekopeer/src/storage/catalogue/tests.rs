@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::atomic::AtomicU64};
 
-use nekoproto::{Policy, Record, VerifiedRecord, Version};
+use nekoproto::{Policy, Record, Staleness, VerifiedRecord, Version};
 use tokio_util::sync::CancellationToken;
 
 use super::{tables::Counts, *};
@@ -103,7 +103,7 @@ fn same_bytes_are_no_new_version_but_another_policy_is() {
     let again = setup.publish(&catalogue, "a", b"one");
     assert!(matches!(again, Published::Unchanged(_)) && version(&again) == 1);
     let mut draft = setup.draft("a", b"one");
-    draft.policy = Policy::new(nekoproto::Mode::Pull, 5, 5, false).unwrap();
+    draft.policy = Policy::new(nekoproto::Mode::Pull, 5, 5, Staleness::Bounded).unwrap();
     assert_eq!(version(&published(&catalogue, vec![draft])[0]), 2);
 }
 

@@ -13,7 +13,7 @@ use nekopeer::{
     Condition, Config, DownloadError, DownloadOptions, Downloaded, Event, FileStatus, Peer, PeerHandle,
     Progress, PublishOptions, PublishOutcome,
 };
-use nekoproto::{FileName, Freshness, Identity, Mode, Policy, VerifiedRecord};
+use nekoproto::{FileName, Freshness, Identity, Mode, Policy, Staleness, VerifiedRecord};
 use tempfile::TempDir;
 use tokio::{
     net::TcpSocket,
@@ -76,7 +76,7 @@ pub(crate) fn name(text: &str) -> FileName {
 
 /// A policy with a bound of `secs` seconds in every mode.
 pub(crate) fn policy(mode: Mode, secs: u32) -> Policy {
-    Policy::new(mode, secs, secs, true).unwrap()
+    Policy::new(mode, secs, secs, Staleness::ServeStale).unwrap()
 }
 
 /// A running indexer on a free port.

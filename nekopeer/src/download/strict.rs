@@ -1,0 +1,77 @@
+//! Files of a strict policy: their origin confirms for each download and read that the version found is the newest.
+
+use std::{collections::HashMap, net::SocketAddr};
+
+use futures::{StreamExt, stream};
+use nekoproto::{Holder, NodeId, VerifiedRecord};
+
+use super::{DownloadOptions, Downloader, error::DownloadError, origins::Found};
+use crate::{peers::ORIGINS_AT_ONCE, state::choice::Target};
+
+impl Downloader {
+    /// `found`, with what its origins say now of the names whose policy is strict: the newest version, or why it is not
+    /// known. In any order.
+    pub(super) async fn confirm_strict(&self, found: Vec<Found>, options: &DownloadOptions) -> Vec<Found> {
+        let mut answers = Vec::with_capacity(found.len());
+        let (mut by_origin, mut elsewhere) = (HashMap::<Holder, Vec<Target>>::new(), HashMap::new());
+        for (name, found) in found {
+            match found {
+                Ok(target) if target.record.policy.is_strict() => {
+                    match self.origin_of(&target, &mut elsewhere, options).await {
+                        Some(origin) => by_origin.entry(origin).or_default().push(target),
+                        None => answers.push((name.clone(), Err(DownloadError::Unconfirmed(name)))),
+                    }
+                }
+                found => answers.push((name, found)),
+            }
+        }
+        let asking = by_origin.into_iter().map(|(origin, targets)| self.newest_of(origin, targets));
+        let asked: Vec<Vec<Found>> = stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE).collect().await;
+        answers.extend(asked.into_iter().flatten());
+        answers
+    }
+
+    /// Where the origin of `target` can be asked: as an indexer lists it, where it was last, or, in `elsewhere` for all
+    /// its files, where a search finds it.
+    async fn origin_of(
+        &self,
+        target: &Target,
+        elsewhere: &mut HashMap<NodeId, Option<SocketAddr>>,
+        options: &DownloadOptions,
+    ) -> Option<Holder> {
+        let Target { record, sources } = target;
+        let listed = sources.iter().find(|source| source.node == record.origin).map(|source| source.addr);
+        let last_seen = || {
+            let held = self.library.catalogue.get(&record.name)?;
+            held.origin_addr.filter(|_| held.record.same_file(record))
+        };
+        let addr = match (listed.or_else(last_seen), elsewhere.get(&record.origin)) {
+            (Some(addr), _) => Some(addr),
+            (None, Some(found)) => *found,
+            (None, None) => {
+                let found = self.peers.address_of(record.origin, &record.name, &options.via).await;
+                elsewhere.insert(record.origin, found);
+                found
+            }
+        };
+        addr.map(|addr| Holder::new(record.origin, addr))
+    }
+
+    /// What `origin` says of the newest versions of its files that were found.
+    async fn newest_of(&self, origin: Holder, targets: Vec<Target>) -> Vec<Found> {
+        let records: Vec<VerifiedRecord> = targets.iter().map(|target| target.record.clone()).collect();
+        let mut newest: HashMap<_, _> = self.peers.newest(origin, records).await.into_iter().collect();
+        let answer = |target: Target| {
+            let name = target.record.name.clone();
+            let found = match newest.remove(&name) {
+                Some(Some(newest)) if newest == target.record => Ok(target),
+                Some(Some(newest)) if newest.is_withdrawal() => Err(DownloadError::withdrawn(&newest)),
+                Some(Some(record)) => Ok(Target { record, sources: vec![origin] }),
+                Some(None) => Err(DownloadError::Unsettled(name.clone())),
+                None => Err(DownloadError::Unconfirmed(name.clone())),
+            };
+            (name, found)
+        };
+        targets.into_iter().map(answer).collect()
+    }
+}

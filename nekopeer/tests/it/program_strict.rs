@@ -1,0 +1,47 @@
+//! `share --strict`: nobody reads a copy unless its origin confirms it for this read.
+
+use crate::{http_client::Http, program::two_homes};
+
+/// Under `pull` with a bound of ten minutes nothing but the question of the read can tell of a new version.
+#[test]
+fn each_read_of_a_strict_file_is_confirmed_by_its_origin_or_refused() {
+    let (_indexers, origin, reader) = two_homes();
+    let terms = ["--policy", "pull", "--ttr", "600", "--strict"];
+    origin.write("a", "one");
+    let mut sharing = origin.start(&[&["share", "a"][..], &terms].concat());
+    sharing.err_line("serving on ");
+    let mut serving = reader.serve(&["--http", "127.0.0.1:0"]);
+    let door = Http::of(&reader, &mut serving);
+    reader.done(&["get", "a"]);
+    let told = reader.done(&["status", "a", "--json"]).json();
+    assert_eq!(told["files"][0]["staleness"], "strict", "{told}");
+    assert!(reader.done(&["ls"]).out.iter().any(|line| line.contains("pull, strict")));
+    let one = door.get("/f/a");
+    assert_eq!((one.status, &one.body[..]), (200, &b"one"[..]), "{}", one.head);
+    for said in ["cache-control: max-age=0, must-revalidate", "x-neko-freshness: fresh"] {
+        assert!(one.head.contains(said), "{}", one.head);
+    }
+
+    origin.write("a", "two");
+    origin.done(&["share", "a"]);
+    let two = door.get("/f/a");
+    assert_eq!((two.status, &two.body[..]), (200, &b"two"[..]), "{}", two.head);
+    reader.done(&["get", "a"]);
+    assert_eq!(reader.read("a"), b"two");
+
+    sharing.signal("STOP");
+    door.get("/f/a").refused(504, "the policy of a is strict");
+    reader.run(&["get", "a"]).failed_with(3, &["the policy of a is strict, and its origin does not confirm"]);
+    reader.run(&["get", "a", "-o", "-"]).failed_with(3, &["strict"]);
+    sharing.signal("CONT");
+    assert_eq!(&door.get("/f/a").body[..], b"two");
+    reader.done(&["get", "a"]);
+
+    // Another word takes its place, and is kept as long.
+    origin.done(&["share", "a", "--serve-stale"]);
+    reader.done(&["get", "a"]);
+    sharing.signal("STOP");
+    assert_eq!(&door.get("/f/a").body[..], b"two");
+    sharing.signal("CONT");
+    assert_eq!(origin.run(&["share", "a", "--strict", "--serve-stale"]).code, Some(2));
+}
