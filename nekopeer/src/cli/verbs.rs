@@ -58,6 +58,9 @@ pub enum Verb {
         reach: Reach,
         #[command(flatten)]
         which: Which,
+        /// This version of a single file, from whoever holds or keeps it; it takes its place as with rollback
+        #[arg(long, value_name = "N")]
+        version: Option<NonZeroU64>,
         /// Return at once, and have the running peer go on; see jobs and cancel
         #[arg(long)]
         background: bool,
@@ -272,9 +275,10 @@ impl Verb {
             Self::Share(files) => files.command(saying)?,
             Self::Register(files) => files.with_name_as_second_word(saying).command(saying)?,
             Self::Deregister { names } => Command::Withdraw { names },
-            Self::Get { names, names_from, output, reach, which, background } => {
+            Self::Get { names, names_from, output, reach, which, version, background } => {
                 let names = all_names(names, names_from.as_deref(), saying)?;
-                get(&names, output, reach, which, background)?
+                let version = version.and_then(|version| Version::new(version.get()));
+                get(&names, output, reach, (which, version), background)?
             }
             Self::Follow(follow) => follow.command()?,
             Self::Rollback { name, version } => {
@@ -378,6 +382,8 @@ impl Files {
 }
 
 const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`-`) needs it";
+const VERSION_USAGE: &str =
+    "--version is of a single file, and puts it in its place; -o - writes it to stdout instead";
 const SET_USAGE: &str = "--set takes one folder, and its name if it is to have another: share --set DIR [NAME]; \
                          --watch and stdin (`-`) are for files";
 const WATCH_STDIN: &str = "--watch watches files and folders, not stdin (`-`)";
@@ -411,11 +417,17 @@ fn get(
     words: &[Word],
     output: Option<PathBuf>,
     reach: Reach,
-    which: Which,
+    (which, version): (Which, Option<Version>),
     background: bool,
 ) -> Result<Command, NoCommand> {
     let wanted = Wanted::of_words(words, which.origin, reach.ttl);
-    let (names, wanted) = wanted.map_err(|why| NoCommand::Usage(why.into()))?;
+    let (names, mut wanted) = wanted.map_err(|why| NoCommand::Usage(why.into()))?;
+    wanted.version = version;
+    if version.is_some()
+        && (names.len() > 1 || output.as_deref().is_some_and(|path| path != Path::new(STDIO)))
+    {
+        return Err(NoCommand::Usage(VERSION_USAGE.into()));
+    }
     let output = match (names.as_slice(), output) {
         ([_], Some(path)) if path == Path::new(STDIO) && background => {
             return Err(NoCommand::Usage("-o - writes to stdout, which --background leaves".into()));

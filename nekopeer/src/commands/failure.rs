@@ -110,6 +110,7 @@ impl From<&DownloadError> for FailureKind {
         match error {
             DownloadError::NotFound { .. }
             | DownloadError::NotKept { .. }
+            | DownloadError::NobodyKeeps { .. }
             | DownloadError::Withdrawn { .. }
             | DownloadError::ChosenGone { .. }
             | DownloadError::OthersOffer { .. } => Self::NotFound,

@@ -13,6 +13,8 @@ use crate::{indexers::via::VIA_MAX, storage::remembered::Home};
 pub(crate) struct Wanted {
     /// The first digits of the origin's id, or `any`; for names that `named` does not have.
     pub(crate) origin: Option<String>,
+    /// Of a single file this version instead of the newest.
+    pub(crate) version: Option<Version>,
     /// Hops beyond the own indexers.
     pub(crate) ttl_hops: u8,
     /// Indexers that are asked besides the own ones.

@@ -140,6 +140,25 @@ pub enum DownloadError {
         /// Those that are kept.
         kept: Vec<Version>,
     },
+    /// Nobody who was asked has that version.
+    #[error("version {version} of {name} is not here, and {}{}", match .asked {
+        0 => "nobody else holds the file".to_owned(),
+        1 => "the one other holder does not keep it".to_owned(),
+        more => format!("none of {more} other holders keeps it"),
+    }, match .silent {
+        0 => String::new(),
+        silent => format!(" ({silent} did not answer: try again later)"),
+    })]
+    NobodyKeeps {
+        /// The name.
+        name: FileName,
+        /// The version that was asked for.
+        version: Version,
+        /// Holders that were asked,
+        asked: usize,
+        /// and those among them that did not answer.
+        silent: usize,
+    },
     /// No indexer has confirmed the number of the newest version, which its origin does not hand out until then.
     #[error(
         "the origin has a newer version of {0} whose number no indexer has confirmed yet: try again later"
@@ -242,6 +261,7 @@ impl DownloadError {
             | Self::NotStored { .. } => true,
             Self::Ambiguous { .. }
             | Self::NotKept { .. }
+            | Self::NobodyKeeps { .. }
             | Self::Own(_)
             | Self::Exists(_)
             | Self::NotPublished(_)

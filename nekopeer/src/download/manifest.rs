@@ -132,6 +132,20 @@ impl Downloader {
         found
     }
 
+    /// The `plan`, if there is one, or what [`find_plan`](Self::find_plan) finds.
+    pub(super) async fn plan_or_find(
+        &self,
+        plan: Option<Plan>,
+        record: &VerifiedRecord,
+        sources: &[Holder],
+        progress: &Progress,
+    ) -> Result<Plan, DownloadError> {
+        match plan {
+            Some(plan) => Ok(plan),
+            None => self.find_plan(record, sources, progress).await,
+        }
+    }
+
     /// Connects to `holder`, or asks the `source` that is connected for the manifest.
     async fn step(
         &self,

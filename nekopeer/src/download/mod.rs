@@ -3,6 +3,7 @@
 //! This file decides which version to download, whether its destination is free, and what follows when it
 //! is complete. [`version`] obtains one version, [`many`] many small files, [`to_pipe`] one in order.
 
+mod earlier;
 mod error;
 mod file;
 mod manifest;
@@ -24,14 +25,15 @@ use std::{
 };
 
 use nekoproto::{
-    FileName, Freshness, Holder, NodeId, Record, VerifiedRecord, limits::TTL_DEFAULT, transport::Endpoint,
+    FileName, Freshness, Holder, NodeId, Record, VerifiedRecord, Version, limits::TTL_DEFAULT,
+    transport::Endpoint,
 };
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::file::look_alikes::LookAlikes;
+use self::{earlier::ByNumber, file::destination::Destination, swarm::Report};
 pub use self::{error::DownloadError, many::Downloads};
-use self::{file::destination::Destination, swarm::Report};
 use crate::{
     content::stamp::Stamp,
     indexers::{Answer, Indexers, Scope, Wishes, via::Via},
@@ -61,6 +63,9 @@ pub struct DownloadOptions {
     /// Replace an existing file that is not a copy of this peer's; store the file next to one whose name
     /// other systems treat as equal; fetch one that is larger than what the disk has free.
     pub force: bool,
+    /// This version instead of the newest, as long as somebody holds or keeps it. It takes its place as
+    /// [`rollback`](crate::PeerHandle::rollback) does. Of a single file, and without `output`.
+    pub version: Option<Version>,
     /// Hops the query travels.
     pub ttl_hops: u8,
     /// The same as `origin` for single names; the others go by `origin`.
@@ -91,7 +96,7 @@ impl DownloadOptions {
 impl Default for DownloadOptions {
     fn default() -> Self {
         let (origins, via) = Default::default();
-        Self { output: None, origin: None, force: false, ttl_hops: TTL_DEFAULT, origins, via }
+        Self { output: None, origin: None, force: false, version: None, ttl_hops: TTL_DEFAULT, origins, via }
     }
 }
 
@@ -181,7 +186,15 @@ impl Downloader {
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
         let started = Instant::now();
-        let target = self.find(name, options).await?;
+        let target = match options.version {
+            None => self.find(name, options).await?,
+            Some(version) => match self.find_version(name, version, options).await? {
+                ByNumber::Newest(target) => target,
+                ByNumber::Earlier(earlier) => {
+                    return self.restore_found(stop, *earlier, true, (progress, started)).await;
+                }
+            },
+        };
         self.download_found(stop, target, options, (progress, started)).await
     }
 

@@ -13,15 +13,18 @@ use crate::{
     library::{Library, events::Event},
     sets::output_of,
     state::choice::Target,
-    storage::catalogue::{CatalogueError, Copy, PassedOver, Reader, Why},
+    storage::catalogue::{CatalogueError, Copy, Entry, PassedOver, Reader, Why},
     util::progress::Progress,
 };
 
 /// An earlier version, what it takes the place of, and where that is.
-struct Earlier {
-    copy: Copy,
-    passed_over: PassedOver,
-    options: DownloadOptions,
+pub(super) struct Earlier {
+    pub(super) target: Target,
+    /// How it is put together, if that is known here.
+    pub(super) plan: Option<Plan>,
+    /// Which versions do not take its place by themselves from now on; `None`: as before.
+    pub(super) passed_over: Option<PassedOver>,
+    pub(super) options: DownloadOptions,
 }
 
 impl Downloader {
@@ -61,31 +64,36 @@ impl Downloader {
         let refused_here = refused.cloned();
         let find = move |library: &Arc<Library>| earlier(library, &wanted, version, refused_here.as_ref());
         let earlier = self.library.blocking(find).await?;
-        let Earlier { copy: Copy { entry, manifest: encoded, .. }, passed_over, options } = earlier;
-        let record = entry.record;
+        self.restore_found(stop, earlier, refused.is_none(), (progress, started)).await
+    }
+
+    /// Puts `earlier` in its place; `is_told` if the user went back to it.
+    pub(super) async fn restore_found(
+        &self,
+        stop: &CancellationToken,
+        earlier: Earlier,
+        is_told: bool,
+        (progress, started): (&Arc<Progress>, Instant),
+    ) -> Result<Downloaded, DownloadError> {
+        let Earlier { target, plan, passed_over, options } = earlier;
+        let record = target.record.clone();
         progress.set_total(record.size);
         let (path, report, was_here) = match self.destination(&record, &options).await? {
             Destination::UpToDate(path) => (path, Report::default(), true),
             Destination::Replaceable(stamp) => {
-                let damaged = || DownloadError::NotKept { name: name.clone(), version, kept: Vec::new() };
-                let manifest = Manifest::decode_for(&record, &encoded).map_err(|_| damaged())?;
-                let passed = name.clone();
+                let plan = self.plan_or_find(plan, &record, &target.sources, progress).await?;
+                let passed = record.name.clone();
                 let pass_over = move |library: &Arc<Library>| {
-                    let pass_over = |reader: &mut Reader| reader.passed_over = Some(passed_over);
+                    let pass_over =
+                        |reader: &mut Reader| reader.passed_over = passed_over.or(reader.passed_over);
                     library.catalogue.change_reader(&passed, pass_over).map(drop)
                 };
                 self.library.blocking(pass_over).await?;
-                let plan = Plan {
-                    manifest: Arc::new(manifest),
-                    encoded: encoded.into(),
-                    outboard: None,
-                    begin: Vec::new(),
-                };
-                let target = Target { record: record.clone(), sources: Vec::new() };
                 let (entry, report) = self.obtain_by(plan, target, stamp, &options, progress, stop).await?;
                 self.indexers.offer([&entry.record]).await;
-                if refused.is_none() {
-                    self.library.tell(Event::RolledBack { name: name.clone(), version: record.version });
+                if is_told {
+                    let (name, version) = (record.name.clone(), record.version);
+                    self.library.tell(Event::RolledBack { name, version });
                 }
                 (entry.path, report, false)
             }
@@ -105,7 +113,7 @@ impl Downloader {
 }
 
 /// The version that is wanted, among those that are kept. Blocking.
-fn earlier(
+pub(super) fn earlier(
     library: &Library,
     name: &FileName,
     version: Option<Version>,
@@ -134,8 +142,24 @@ fn earlier(
     let is_wanted = |found: Version| version.is_none_or(|version| version == found);
     let versions: Vec<Version> = kept.iter().map(|kept| kept.copy.entry.record.version).collect();
     let found = kept.into_iter().find(|kept| is_wanted(kept.copy.entry.record.version));
-    let copy = found.ok_or_else(|| not_kept(versions))?.copy;
-    // A copy that was downloaded to another place stays there.
-    let options = DownloadOptions { output: output_of(library, &held), ..DownloadOptions::default() };
-    Ok(Earlier { copy, passed_over, options })
+    let Copy { entry, manifest, .. } = found.ok_or_else(|| not_kept(versions))?.copy;
+    let plan = plan_of(&entry.record, manifest).ok_or_else(|| not_kept(Vec::new()))?;
+    let target = Target { record: entry.record, sources: Vec::new() };
+    Ok(Earlier {
+        target,
+        plan: Some(plan),
+        passed_over: Some(passed_over),
+        options: in_its_place(library, &held),
+    })
+}
+
+/// A copy that was downloaded to another place stays there.
+pub(super) fn in_its_place(library: &Library, held: &Entry) -> DownloadOptions {
+    DownloadOptions { output: output_of(library, held), ..DownloadOptions::default() }
+}
+
+/// How a version is put together whose manifest is stored here; `None` if that is damaged.
+pub(super) fn plan_of(record: &VerifiedRecord, encoded: Vec<u8>) -> Option<Plan> {
+    let manifest = Arc::new(Manifest::decode_for(record, &encoded).ok()?);
+    Some(Plan { manifest, encoded: encoded.into(), outboard: None, begin: Vec::new() })
 }

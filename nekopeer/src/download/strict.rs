@@ -12,6 +12,9 @@ impl Downloader {
     /// `found`, with what its origins say now of the names whose policy is strict: the newest version, or why it is not
     /// known. In any order.
     pub(super) async fn confirm_strict(&self, found: Vec<Found>, options: &DownloadOptions) -> Vec<Found> {
+        if options.version.is_some() {
+            return found; // the newest is not what is wanted
+        }
         let mut answers = Vec::with_capacity(found.len());
         let (mut by_origin, mut elsewhere) = (HashMap::<Holder, Vec<Target>>::new(), HashMap::new());
         for (name, found) in found {

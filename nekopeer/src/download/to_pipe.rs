@@ -17,12 +17,14 @@ use nekoproto::{FileName, Freshness, Manifest, VerifiedRecord};
 
 use super::{
     DownloadOptions, Downloaded, Downloader, deliveries,
+    earlier::ByNumber,
     error::{DownloadError, exhausted},
     file::{
         assembly::{AssembleError, Assembly},
         reuse::LocalChunks,
         room::{ASKED_FROM, refuse_too_large},
     },
+    manifest::Plan,
     swarm::transfer::Transfer,
 };
 use crate::{
@@ -49,12 +51,18 @@ impl Downloader {
         out: impl Write + Send + 'static,
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
-        let target = self.find(name, options).await?;
+        let (target, plan) = match options.version {
+            None => (self.find(name, options).await?, None),
+            Some(version) => match self.find_version(name, version, options).await? {
+                ByNumber::Newest(target) => (target, None),
+                ByNumber::Earlier(earlier) => (earlier.target, earlier.plan),
+            },
+        };
         if target.record.policy.is_set() {
             return Err(SetError::IsFolder(name.clone()).into());
         }
         let whole = 0..target.record.size;
-        self.read_found(target, whole, options, out, progress).await
+        self.read_planned(target, plan, whole, options, (out, progress)).await
     }
 
     /// As [`read`](Self::read), of a version that was found, the bytes in `range` only: no others are fetched but
@@ -70,6 +78,17 @@ impl Downloader {
         out: impl Write + Send + 'static,
         progress: &Arc<Progress>,
     ) -> Result<Downloaded, DownloadError> {
+        self.read_planned(target, None, range, options, (out, progress)).await
+    }
+
+    async fn read_planned(
+        &self,
+        target: Target,
+        plan: Option<Plan>,
+        range: Range<u64>,
+        options: &DownloadOptions,
+        (out, progress): (impl Write + Send + 'static, &Arc<Progress>),
+    ) -> Result<Downloaded, DownloadError> {
         let started = Instant::now();
         let record = target.record;
         let is_whole = range == (0..record.size);
@@ -79,7 +98,7 @@ impl Downloader {
             let folder = self.library.data_dir.join("pipe");
             blocking(move || refuse_too_large(&folder, &folder, takes)).await?;
         }
-        let plan = self.find_plan(&record, &target.sources, progress).await?;
+        let plan = self.plan_or_find(plan, &record, &target.sources, progress).await?;
         let (assembly, local, file) = {
             let (record, manifest) = (record.clone(), Arc::clone(&plan.manifest));
             let (outboard, range) = (plan.outboard.clone(), range.clone());

@@ -7,6 +7,7 @@ pub(crate) mod copies;
 pub(crate) mod counters;
 pub(crate) mod events;
 pub(crate) mod learn;
+pub(crate) mod lent;
 mod numbers;
 pub(crate) mod opened;
 pub(crate) mod status;
@@ -29,6 +30,7 @@ use self::{
     counters::Counters,
     events::{EVENTS_KEPT, Event},
     learn::OwnNews,
+    lent::Lent,
     subscribers::Subscribers,
 };
 use crate::{
@@ -49,6 +51,8 @@ pub(crate) struct Library {
     pub(crate) data_dir: PathBuf,
     pub(crate) catalogue: Catalogue,
     pub(crate) subscribers: Subscribers,
+    /// Versions that were asked for by their number.
+    pub(crate) lent: Lent,
     pub(crate) verifier: Verifier,
     pub(crate) tasks: Tasks,
     pub(crate) counters: Arc<Counters>,
@@ -111,6 +115,7 @@ impl Library {
             data_dir,
             catalogue,
             subscribers: Subscribers::default(),
+            lent: Lent::default(),
             verifier: Verifier::default(),
             tasks: Tasks::default(),
             counters: Arc::default(),

@@ -8,7 +8,7 @@ pub(crate) use self::origins::ORIGINS_AT_ONCE;
 use std::{io, sync::Arc, time::Duration};
 
 use nekoproto::{
-    Holder, PeerService, PeerServiceClient, Purpose, Records, Refusal, VerifiedRecord,
+    Holder, Numbered, PeerService, PeerServiceClient, Purpose, Records, Refusal, VerifiedRecord,
     limits::BATCH_MAX,
     transport::{ConnectError, Endpoint, call_within, control},
 };
@@ -76,6 +76,27 @@ impl Peers {
             Ok(Ok(()))
         };
         self.call(peer, patience, tell).await
+    }
+
+    /// Asks `peer` for one version by its number; its record, if the peer holds or keeps it, and sends its bytes for a
+    /// while.
+    ///
+    /// # Errors
+    /// The call failed, or what came is not that version.
+    pub(crate) async fn lend(
+        &self,
+        peer: Holder,
+        wanted: &Numbered,
+    ) -> Result<Option<VerifiedRecord>, CallError> {
+        let ask = |client: PeerServiceClient| {
+            let wanted = wanted.clone();
+            async move { client.lend(call_within(ANSWER_WITHIN), wanted).await }
+        };
+        let Some(record) = self.call(peer, ANSWER_WITHIN, ask).await? else { return Ok(None) };
+        let record = self.library.verifier.verify(*record).map_err(|_| Refusal::Forged)?;
+        let Numbered { origin, name, version } = wanted;
+        let is_wanted = record.origin == *origin && record.name == *name && record.version == *version;
+        if is_wanted && !record.is_withdrawal() { Ok(Some(record)) } else { Err(Refusal::Forged.into()) }
     }
 
     /// Connects to `peer`, makes one call and closes the connection, within `patience`.

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Instant};
 
 use nekoproto::{
-    Held, Holder, List, PeerService, Records, Refusal, Verdict, VerifiedRecord, limits::BATCH_MAX,
-    transport::Remote,
+    Held, Holder, List, Numbered, PeerService, Records, Refusal, SignedRecord, Verdict, VerifiedRecord,
+    limits::BATCH_MAX, transport::Remote,
 };
 use tarpc::context::Context;
 
@@ -45,6 +45,11 @@ impl PeerService for PeerControl {
             Ok(List::first_of(verdicts.collect::<Result<Vec<_>, Refusal>>()?))
         };
         library.blocking(look_up).await
+    }
+
+    async fn lend(self, _: Context, wanted: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal> {
+        let lend = move |library: &Arc<Library>| library.lend(&wanted).map_err(|_| Refusal::Busy);
+        Ok(self.library.blocking(lend).await?.map(|record| Box::new(record.to_signed())))
     }
 }
 

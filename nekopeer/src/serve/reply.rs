@@ -29,10 +29,21 @@ pub(super) struct Reply {
     pub(super) body: Body,
 }
 
+impl Reply {
+    /// Of a version that was asked for by its number.
+    const fn earlier(body: Body) -> Self {
+        Self { freshness: Freshness::Stale, body }
+    }
+}
+
 /// The bytes of a reply.
 pub(super) enum Body {
     Bytes(Arc<[u8]>),
-    Ranges { file: Arc<File>, ranges: Vec<ByteRange>, len: u64 },
+    /// Ranges of files, one after the other.
+    Parts {
+        parts: Vec<(Arc<File>, ByteRange)>,
+        len: u64,
+    },
 }
 
 impl Body {
@@ -40,7 +51,7 @@ impl Body {
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::Ranges { len, .. } => *len,
+            Self::Parts { len, .. } => *len,
         }
     }
 }
@@ -101,7 +112,13 @@ fn manifest(
         return Ok(Reply { freshness, body: Body::Bytes(Arc::clone(&partial.encoded)) });
     }
     let entries = library.catalogue.with_manifest(&hash);
-    let freshness = best(library, &entries)?;
+    let freshness = match best(library, &entries) {
+        Ok(freshness) => freshness,
+        Err(refusal) => {
+            let lent = library.lent.with_manifest(&hash).ok_or(refusal)?;
+            return Ok(Reply::earlier(Body::Bytes(Arc::clone(&lent.encoded))));
+        }
+    };
     let Some(entry) = entries.first() else { return Err(FetchRefusal::NotShared) };
     match in_memory.get((Kind::Manifest, hash), || library.catalogue.manifest_of(entry)) {
         Ok(Some(bytes)) => Ok(Reply { freshness, body: Body::Bytes(bytes) }),
@@ -140,30 +157,41 @@ fn ranges_of(
     content: ContentHash,
     ranges: Vec<ByteRange>,
 ) -> Result<Reply, FetchRefusal> {
-    let (file, size, freshness) = match (open(library, &content), partial_files.with_content(&content)) {
-        (Ok((file, size, freshness)), _) => (Arc::new(file), size, freshness),
+    let len_in =
+        |size| total(&ranges, size).filter(|len| *len <= GET_BYTES_MAX).ok_or(FetchRefusal::BadRange);
+    let (file, len, freshness) = match (open(library, &content), partial_files.with_content(&content)) {
+        (Ok((file, size, freshness)), _) => (Arc::new(file), len_in(size)?, freshness),
         (Err(_), Some(partial)) => {
             let freshness = of_partial(&partial)?;
-            total(&ranges, partial.record.size).ok_or(FetchRefusal::BadRange)?;
+            let len = len_in(partial.record.size)?;
             if !partial.has_all_of(&ranges) {
                 return Err(FetchRefusal::NotYet);
             }
-            (Arc::clone(&partial.file), partial.record.size, freshness)
+            (Arc::clone(&partial.file), len, freshness)
         }
-        (Err(refusal), None) => return Err(refusal),
+        (Err(refusal), None) => {
+            let lent = library.lent.with_content(&content).ok_or(refusal)?;
+            let len = len_in(lent.record.size)?;
+            return Ok(Reply::earlier(body(lent.parts(&ranges), len)?));
+        }
     };
-    let len = total(&ranges, size).filter(|len| *len <= GET_BYTES_MAX).ok_or(FetchRefusal::BadRange)?;
+    let parts = ranges.into_iter().map(|range| (Arc::clone(&file), range)).collect();
+    Ok(Reply { freshness, body: body(parts, len)? })
+}
+
+/// A short body is read at once.
+fn body(parts: Vec<(Arc<File>, ByteRange)>, len: u64) -> Result<Body, FetchRefusal> {
     if len > SHORT_BYTES {
-        return Ok(Reply { freshness, body: Body::Ranges { file, ranges, len } });
+        return Ok(Body::Parts { parts, len });
     }
     let mut bytes = vec![0; usize::try_from(len).unwrap_or(usize::MAX)];
     let mut rest = bytes.as_mut_slice();
-    for range in ranges {
+    for (file, range) in parts {
         let (now, later) = rest.split_at_mut(usize::try_from(range.len).unwrap_or(usize::MAX));
         file.read_exact_at(now, range.offset).map_err(|_| FetchRefusal::Changed)?;
         rest = later;
     }
-    Ok(Reply { freshness, body: Body::Bytes(bytes.into()) })
+    Ok(Body::Bytes(bytes.into()))
 }
 
 fn have(
@@ -174,7 +202,11 @@ fn have(
     if let Ok((_, _, freshness)) = open(library, &content) {
         return Ok(Reply { freshness, body: Body::Bytes(Arc::default()) });
     }
-    let partial = partial_files.with_content(&content).ok_or(FetchRefusal::NotShared)?;
+    let Some(partial) = partial_files.with_content(&content) else {
+        let has_all = library.lent.with_content(&content).is_some();
+        let all = || Reply::earlier(Body::Bytes(Arc::default()));
+        return has_all.then(all).ok_or(FetchRefusal::NotShared);
+    };
     let freshness = of_partial(&partial)?;
     Ok(Reply { freshness, body: Body::Bytes(bitfield::to_bytes(&partial.have.snapshot()).into()) })
 }

@@ -138,8 +138,8 @@ impl Sending {
         let mut at = self.sent - head;
         match &self.body {
             Body::Bytes(body) => bytes(body, at),
-            Body::Ranges { file, ranges, .. } => {
-                for range in ranges {
+            Body::Parts { parts, .. } => {
+                for (file, range) in parts {
                     if at < range.len {
                         let (from, len) = (range.offset + at, max.min(range.len - at));
                         let sent = stream.send_file_some(file, from..from + len, patience)?;

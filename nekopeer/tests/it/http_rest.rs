@@ -91,6 +91,8 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
     taken.refused(405, "Allow");
     assert!(taken.head.contains("allow: get,head"), "{}", taken.head);
     http.change("POST", "/api/v1/get", b"{\"names\":[]}").refused(400, "at least one");
+    http.change("POST", "/api/v1/get", b"{\"names\":[\"a\",\"b\"],\"version\":1}").refused(400, "single");
+    http.change("POST", "/api/v1/get", b"{\"names\":[\"a\"],\"version\":0}").refused(422, "");
     http.change("POST", "/api/v1/get", b"{\"names\":[\"/a\"]}").refused(422, "relative");
     http.change("POST", "/api/v1/get", b"{\"nam\":[]}").refused(422, "nam");
     http.change("POST", "/api/v1/get", b"{").refused(400, "");

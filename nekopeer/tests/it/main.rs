@@ -34,6 +34,7 @@ mod program_pipes;
 mod program_sets;
 mod program_shells;
 mod program_strict;
+mod program_versions;
 mod program_waiting;
 mod program_watch;
 mod program_wishes;

@@ -21,6 +21,6 @@ pub use self::{
         LeaseReply, Names, QueryAllRequest, QueryReply, QueryRequest, Records, RegisterReply,
         RegisterRequest,
     },
-    peer::{PeerService, Verdict},
+    peer::{Numbered, PeerService, Verdict},
     trace::{NoAnswer, TraceAnswer, TraceFound, TraceHop, TraceReply, Unasked, WhyUnasked},
 };

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     limits::BATCH_MAX,
-    values::{List, SignedRecord},
+    values::{FileName, List, NodeId, SignedRecord, Version},
 };
 
 /// The calls of a peer, made by its indexers and by other peers.
@@ -20,6 +20,20 @@ pub trait PeerService {
     /// Asks the origin whether these versions of its files are still the newest. Under a policy that pushes,
     /// the call also subscribes the caller to invalidations for one lease.
     async fn confirm(held: List<Held, BATCH_MAX>) -> Result<List<Verdict, BATCH_MAX>, Refusal>;
+    /// Asks for one version by its number, also an earlier one. A peer that holds or keeps it answers with its record,
+    /// and sends its bytes for a while.
+    async fn lend(wanted: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal>;
+}
+
+/// One version of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbered {
+    /// The origin of the file.
+    pub origin: NodeId,
+    /// Its name.
+    pub name: FileName,
+    /// The number of the version.
+    pub version: Version,
 }
 
 /// The origin's answer for one version of one of its files, in the order of the request.

@@ -11,7 +11,7 @@ use crate::{
     IndexerServiceClient,
     identity::Identity,
     limits::{BATCH_MAX, HOLDERS_MAX, NAME_BYTES_MAX},
-    messages::{Held, Hit, Purpose, QueryReply, Records, Refusal, RegisterRequest, Role, Verdict},
+    messages::{Held, Hit, Numbered, Purpose, QueryReply, Records, Refusal, RegisterRequest, Role, Verdict},
     peer::PeerService,
     transport::{Endpoint, Listener, control},
     values::{ContentHash, FileName, List, ManifestHash, Policy, Record, SignedRecord, Version},
@@ -38,6 +38,10 @@ impl PeerService for Silent {
         _: List<Held, BATCH_MAX>,
     ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
         Ok(List::new())
+    }
+
+    async fn lend(self, _: Context, _: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal> {
+        Ok(None)
     }
 }
 

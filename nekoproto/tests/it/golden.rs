@@ -12,9 +12,9 @@ use nekoproto::{
     ByteRange, Chunk, ChunkHash, ContentHash, DataReply, DataRequest, Fault, FetchRefusal, FileName,
     FindReply, FindRequest, Freshness, Grant, Held, Hello, HelloRefusal, Hit, IdDigits, Identity,
     Introduction, InvalidateRequest, LeaseReply, List, ListedHolder, Manifest, ManifestHash, Mode, MsgId,
-    NetworkName, NoAnswer, NodeId, PROTOCOL_VERSION, Policy, Position, Purpose, QueryAllRequest, QueryReply,
-    QueryRequest, Record, Refusal, RegisterReply, RegisterRequest, Role, Search, SignedRecord, Staleness,
-    Term, TraceAnswer, TraceFound, TraceHop, TraceReply, Unasked, Verdict, VerifiedReach, Version,
+    NetworkName, NoAnswer, NodeId, Numbered, PROTOCOL_VERSION, Policy, Position, Purpose, QueryAllRequest,
+    QueryReply, QueryRequest, Record, Refusal, RegisterReply, RegisterRequest, Role, Search, SignedRecord,
+    Staleness, Term, TraceAnswer, TraceFound, TraceHop, TraceReply, Unasked, Verdict, VerifiedReach, Version,
     WhyUnasked, codec,
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
     limits::{REACH_ADDRS_MAX, REACH_BYTES_MAX},
@@ -362,6 +362,10 @@ fn calls_of_a_peer_are_pinned() {
         &ask_peer(AskPeer::Confirm { held: List::first_of([held]) }),
         "00 01 fbd007 01 01 0161 fb2c01 C",
     );
+    let wanted = Numbered { origin: node(1), name: name("a"), version: version(300) };
+    pins.pin("lend", &ask_peer(AskPeer::Lend { wanted }), "00 01 fbd007 02 N 0161 fb2c01");
+    let lent = PeerAnswer::Lend(Ok(Some(Box::new(record()))));
+    pins.pin("lent", &peer_answer(lent), "02 01 00 02 00 01 R");
     pins.pin("noted", &peer_answer(PeerAnswer::Invalidate(Ok(()))), "02 01 00 00 00");
     pins.pin(
         "verdicts",

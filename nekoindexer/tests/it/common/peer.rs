@@ -4,8 +4,8 @@ use std::{net::SocketAddr, sync::Arc};
 
 use nekoproto::PeerService;
 use nekoproto::{
-    FileName, Held, Holder, IndexerServiceClient, List, NetworkName, Purpose, QueryReply, Records, Refusal,
-    RegisterReply, Role, SignedRecord, Verdict,
+    FileName, Held, Holder, IndexerServiceClient, List, NetworkName, Numbered, Purpose, QueryReply, Records,
+    Refusal, RegisterReply, Role, SignedRecord, Verdict,
     limits::BATCH_MAX,
     transport::{Access, Connection, Endpoint, EndpointConfig, Security, control},
 };
@@ -52,6 +52,10 @@ impl PeerService for Told {
         _: Context,
         _: List<Held, BATCH_MAX>,
     ) -> Result<List<Verdict, BATCH_MAX>, Refusal> {
+        Err(Refusal::WrongRole)
+    }
+
+    async fn lend(self, _: Context, _: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal> {
         Err(Refusal::WrongRole)
     }
 }

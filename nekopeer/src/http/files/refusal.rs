@@ -71,9 +71,11 @@ impl Refusal {
 impl From<ReadError> for Refusal {
     fn from(error: ReadError) -> Self {
         let (status, title) = match &error {
-            ReadError::Download(DownloadError::NotFound { .. } | DownloadError::OthersOffer { .. }) => {
-                (StatusCode::NOT_FOUND, "not found")
-            }
+            ReadError::Download(
+                DownloadError::NotFound { .. }
+                | DownloadError::OthersOffer { .. }
+                | DownloadError::NobodyKeeps { .. },
+            ) => (StatusCode::NOT_FOUND, "not found"),
             ReadError::Download(DownloadError::Withdrawn { .. }) => (StatusCode::GONE, "withdrawn"),
             ReadError::Download(DownloadError::Ambiguous { .. }) => (StatusCode::CONFLICT, "several origins"),
             ReadError::Download(DownloadError::Set(SetError::IsFolder(_))) => {

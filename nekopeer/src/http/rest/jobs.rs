@@ -9,7 +9,10 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use nekoindexer::http::{Authorized, Problem};
-use nekoproto::limits::{TTL_DEFAULT, TTL_MAX};
+use nekoproto::{
+    Version,
+    limits::{TTL_DEFAULT, TTL_MAX},
+};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -42,6 +45,9 @@ pub(super) struct Get {
     /// Replace files that stand there and are no copies from here.
     #[serde(default)]
     force: bool,
+    /// Of a single file this version, from whoever holds or keeps it; it takes its place as with rollback.
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    version: Option<Version>,
 }
 
 /// Downloads files in the background; its end is an event.
@@ -59,7 +65,7 @@ pub(super) struct Get {
 pub(super) async fn get(
     _: Authorized,
     State(inside): State<Arc<Inside>>,
-    Json(Get { names, origin, ttl, force }): Json<Get>,
+    Json(Get { names, origin, ttl, force, version }): Json<Get>,
 ) -> Result<Response, Problem> {
     if names.is_empty() {
         return Err(Problem::bad_request("say which files: \"names\" has at least one"));
@@ -73,7 +79,11 @@ pub(super) async fn get(
         return Err(Problem::bad_request("\"origin\" is the first hexadecimal digits of an id, or any"));
     }
     let wanted = Wanted::of_words(&names, origin.map(|text| text.to_ascii_lowercase()), ttl_hops);
-    let (names, wanted) = wanted.map_err(|why| Problem::new(StatusCode::CONFLICT, "conflict", why))?;
+    let (names, mut wanted) = wanted.map_err(|why| Problem::new(StatusCode::CONFLICT, "conflict", why))?;
+    if version.is_some() && names.len() > 1 {
+        return Err(Problem::bad_request("\"version\" is of a single file"));
+    }
+    wanted.version = version;
     let command = Command::Download { names, output: None, force, wanted, background: true };
     let (rows, _) = inside.carry_out(command, no_input())?.rows().await?;
     let job = only(rows.iter().filter_map(job_of).map(JobJson::from))?;

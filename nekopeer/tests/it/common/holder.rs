@@ -7,7 +7,7 @@ use std::{
 };
 
 use nekoproto::{
-    DataReply, DataRequest, FetchRefusal, Held, Identity, IndexerServiceClient, List, NetworkName,
+    DataReply, DataRequest, FetchRefusal, Held, Identity, IndexerServiceClient, List, NetworkName, Numbered,
     PeerService, PeerServiceClient, Purpose, Records, Refusal, RegisterReply, RegisterRequest, Role,
     SignedRecord, Verdict, VerifiedRecord,
     limits::BATCH_MAX,
@@ -88,6 +88,10 @@ impl PeerService for Calls {
             return std::future::pending().await;
         };
         Ok(List::first_of(held.iter().map(|_| verdict.clone())))
+    }
+
+    async fn lend(self, _: Context, _: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal> {
+        Ok(None)
     }
 }
 

@@ -9,9 +9,9 @@ use std::{
 
 use nekoproto::{
     Answers, FindReply, FindRequest, Held, Hit, IndexerService, IndexerServiceClient, Introduction,
-    InvalidateRequest, LeaseReply, List, ListedHolder, Names, PeerService, PeerServiceClient, Policy,
-    QueryAllRequest, QueryReply, QueryRequest, Record, Records, Refusal, RegisterReply, RegisterRequest,
-    SignedReach, SignedRecord, Verdict, Version,
+    InvalidateRequest, LeaseReply, List, ListedHolder, Names, Numbered, PeerService, PeerServiceClient,
+    Policy, QueryAllRequest, QueryReply, QueryRequest, Record, Records, Refusal, RegisterReply,
+    RegisterRequest, SignedReach, SignedRecord, Verdict, Version,
     indexer::answers,
     limits::{BATCH_MAX, HITS_MAX, HOLDERS_MAX, REACH_ADDRS_MAX},
     transport::{Connection, control, control::Driver},
@@ -188,6 +188,10 @@ impl PeerService for Peer {
             return wait_forever(self.events).await;
         }
         Ok(List::first_of(held.into_iter().map(|held| verdict(&held))))
+    }
+
+    async fn lend(self, _: Context, _: Numbered) -> Result<Option<Box<SignedRecord>>, Refusal> {
+        Err(Refusal::Busy)
     }
 }
 
