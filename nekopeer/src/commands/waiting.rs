@@ -120,21 +120,9 @@ async fn look(peer: &PeerHandle, name: &FileName, wanted: For) -> Result<Result<
     )))
 }
 
-/// The peers with a lease on this own file that are not listed as holders of its newest version: one that lags behind
-/// is listed no more.
+/// The peers with a lease on this own file that did not confirm to hold its newest version.
 async fn missing(peer: &PeerHandle, file: &FileStatus) -> Result<Vec<NodeId>, Failure> {
-    let name = &file.record.name;
-    let read = peer.reading_of(name).await.map_err(|error| Failure::new(in_one_line(&error)))?;
-    if read.readers.is_empty() {
-        return Ok(Vec::new());
-    }
-    let found = peer.search(name).await?.candidates.into_iter();
-    let have: Vec<NodeId> = found
-        .filter(|found| {
-            found.record.origin == file.record.origin && found.record.version >= file.record.version
-        })
-        .flat_map(|found| found.holders)
-        .map(|holder| holder.node)
-        .collect();
-    Ok(read.readers.iter().map(|reader| reader.holder.node).filter(|node| !have.contains(node)).collect())
+    let read = peer.reading_of(&file.record.name).await.map_err(|error| Failure::new(in_one_line(&error)))?;
+    let missing = read.readers.iter().filter(|reader| reader.holds < file.record.version);
+    Ok(missing.map(|reader| reader.holder.node).collect())
 }

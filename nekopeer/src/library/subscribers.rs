@@ -48,6 +48,8 @@ struct Subscription {
     end: u64,
     /// The last version that the holder confirmed or acknowledged.
     version: Version,
+    /// The last version that it confirmed.
+    holds: Version,
 }
 
 /// A subscriber of a name.
@@ -56,6 +58,8 @@ pub(crate) struct Subscribed {
     pub(crate) holder: Holder,
     /// The last version that it confirmed or acknowledged: that it knows, not that it holds.
     pub(crate) version: Version,
+    /// The last version that it confirmed: that it holds.
+    pub(crate) holds: Version,
     /// Until when its copy of an earlier version may count as fresh.
     pub(crate) ends_in: Duration,
 }
@@ -73,7 +77,7 @@ impl Subscribers {
         Self(Mutex::new(Table::new(began)))
     }
 
-    /// Subscribes `holder`, which knows `version`, to `name` until `now + lease`.
+    /// Subscribes `holder`, which holds `version`, to `name` until `now + lease`.
     pub(crate) fn subscribe(
         &self,
         (name, version): (&FileName, Version),
@@ -88,7 +92,7 @@ impl Subscribers {
         if let Some(index) = table.nodes.get(&holder.node).copied() {
             table.holders[index as usize].0 = holder; // it may have moved
             if let Some(before) = table.ends.get_mut(&(hash, index)) {
-                *before = Subscription { end, version: before.version.max(version) };
+                *before = Subscription { end, version: before.version.max(version), holds: version };
                 return;
             }
         }
@@ -100,7 +104,7 @@ impl Subscribers {
                 u32::try_from(table.holders.insert((holder, 0))).unwrap_or(u32::MAX) // memory ends before
             });
             table.holders[index as usize].1 += 1;
-            table.ends.insert((hash, index), Subscription { end, version });
+            table.ends.insert((hash, index), Subscription { end, version, holds: version });
         }
     }
 
@@ -110,9 +114,10 @@ impl Subscribers {
         let hash = table.hasher.hash_one(name);
         table.remove_ended(hash, now);
         let (known, now) = (table.ends.range((hash, 0)..=(hash, u32::MAX)), table.ms(now));
-        let subscribed = known.map(|((_, index), Subscription { end, version })| Subscribed {
+        let subscribed = known.map(|((_, index), Subscription { end, version, holds })| Subscribed {
             holder: table.holders[*index as usize].0,
             version: *version,
+            holds: *holds,
             ends_in: Duration::from_millis(end.saturating_sub(now)),
         });
         subscribed.collect()

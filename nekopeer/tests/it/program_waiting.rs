@@ -2,7 +2,9 @@
 
 use serde_json::Value;
 
-use crate::program::{Home, two_homes};
+use nekoproto::transport::Security;
+
+use crate::program::{Home, Indexers, two_homes};
 
 fn readers(origin: &Home) -> Vec<Value> {
     let status = origin.done(&["status", "f", "--json"]).json();
@@ -84,4 +86,19 @@ fn reader_waits_for_a_version_and_says_what_is_there_when_it_does_not_come() {
         .run(&["wait", "f", "--timeout", "1"])
         .failed_with(3, &["is version 1, stale, and version 2 is out"]);
     reader.run(&["status", "g"]).failed_with(1, &["g is neither published nor held here"]);
+}
+
+#[test]
+fn origin_knows_what_readers_at_other_indexers_hold() {
+    let indexers = Indexers::line(3, Security::Tls);
+    let (origin, reader) = (Home::at(&indexers, 0), Home::at(&indexers, 2));
+    origin.write("f", "one");
+    let _sharing = origin.share(&["f"]);
+    let mut following = reader.start(&["follow", "f"]);
+    following.out_line("f is at version 1");
+    origin.done(&["wait", "f", "--all", "--timeout", "60"]);
+    origin.write("f", "two");
+    origin.done(&["share", "f"]);
+    origin.done(&["wait", "f", "--all", "--timeout", "60"]);
+    assert_eq!(reader.read("f"), b"two");
 }
