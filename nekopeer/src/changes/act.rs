@@ -22,6 +22,9 @@ use crate::{
 impl Watching {
     /// Looks at the paths that are due, and does what is to be done.
     pub(super) async fn act(&mut self) -> Result<(), Left> {
+        if self.set.is_some() {
+            return self.act_on_set().await;
+        }
         let due = self.changes.due(clock::now());
         if due.is_empty() {
             return Ok(());
@@ -69,9 +72,14 @@ impl Watching {
         let trees = self.trees_here();
         let names = move |library: &Arc<Library>| {
             let names = |path: &PathBuf| look::to_withdraw(library, &trees, path);
-            paths.iter().flat_map(names).collect::<Vec<_>>()
+            let has_folder = paths.iter().any(|path| path.is_dir());
+            (paths.iter().flat_map(names).collect::<Vec<_>>(), has_folder)
         };
-        for name in self.library.blocking(names).await {
+        let (names, has_folder) = self.library.blocking(names).await;
+        if has_folder {
+            self.rescans.soon(clock::now()); // what is in it may have come before it was watched
+        }
+        for name in names {
             let withdrawn = self.publisher.deregister(&name).await;
             self.tell(Told::Withdrawn(name, withdrawn)).await?;
         }

@@ -17,6 +17,7 @@ use crate::{
         listing::{NamedFile, list_tree},
         tree::Tree,
     },
+    sets,
     state::changes::Look,
     storage::catalogue::{CatalogueError, PageStart},
 };
@@ -59,6 +60,10 @@ pub(super) fn look(library: &Library, trees: &[Tree], path: &Path) -> At {
     }
     match symlink_metadata(path) {
         Ok(found) if found.is_file() => At::Look(Look::File(Stamp::of(&found))),
+        // The file was replaced by a folder.
+        Ok(found) if found.is_dir() && names.iter().any(|name| is_published(library, name, path)) => {
+            At::Look(Look::Missing)
+        }
         Ok(found) if found.is_dir() => At::Folder,
         Err(error) if is_missing(&error) && names.iter().any(|name| is_published(library, name, path)) => {
             At::Look(Look::Missing)
@@ -70,6 +75,14 @@ pub(super) fn look(library: &Library, trees: &[Tree], path: &Path) -> At {
 
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Whether no file is at `path`, but nothing or a folder.
+fn is_gone(path: &Path) -> bool {
+    match symlink_metadata(path) {
+        Ok(found) => found.is_dir(),
+        Err(error) => is_missing(&error),
+    }
 }
 
 /// Whether the file at `path` is published here as `name`.
@@ -97,8 +110,7 @@ fn has_below(library: &Library, folder: &FileName) -> bool {
 
 /// The names under which the file at `path`, which is gone, is still published.
 pub(super) fn to_withdraw(library: &Library, trees: &[Tree], path: &Path) -> Vec<FileName> {
-    let is_gone = symlink_metadata(path).is_err_and(|error| is_missing(&error));
-    let mut names = if is_gone { names_of(trees, path) } else { Vec::new() };
+    let mut names = if is_gone(path) { names_of(trees, path) } else { Vec::new() };
     names.retain(|name| is_published(library, name, path));
     names
 }
@@ -113,7 +125,13 @@ pub(super) fn to_publish(
     path: &Path,
     stamp: Stamp,
 ) -> Vec<Result<(NamedFile, Stamp), PublishError>> {
+    // The part of a copy, as the folder of a set is, is nothing to publish.
+    let copies = sets::folders_of_copies(library).unwrap_or_default();
+    let is_part = |tree: &Tree, folder: &Path| path.starts_with(folder) && folder != tree.root();
     let named = |tree: &Tree| {
+        if copies.iter().any(|(_, folder)| is_part(tree, folder)) {
+            return None;
+        }
         let name = tree.new_name_of(library, path)?;
         Some(name.and_then(|name| {
             let other = library.catalogue.get(&name).filter(|entry| entry.path != path);
@@ -163,7 +181,7 @@ pub(super) fn scan(library: &Library, trees: &[Tree]) -> Result<Scan, CatalogueE
         let page = library.catalogue.page(&start, ENTRIES_AT_ONCE)?;
         for entry in page.entries.into_iter().flatten().filter(|entry| library.catalogue.is_own(entry)) {
             let is_theirs = names_of(trees, &entry.path).contains(&entry.record.name);
-            if is_theirs && looker.stamp(&entry.path).is_err_and(|error| is_missing(&error)) {
+            if is_theirs && is_gone(&entry.path) {
                 scan.missing.push(entry.path);
             }
         }

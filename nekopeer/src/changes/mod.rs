@@ -9,6 +9,7 @@ mod folders;
 mod look;
 mod presence;
 mod rescan;
+mod set;
 mod signs;
 #[cfg(test)]
 mod tests;
@@ -26,12 +27,13 @@ use tokio::{sync::mpsc, time::sleep};
 
 use self::{
     folders::{Folder, folders_of},
+    set::Set,
     signs::Signs,
 };
 use crate::{
     content::stamp::Stamp,
     library::Library,
-    publish::{PolicyChange, PublishError, PublishOutcome, Publisher, tree::Tree},
+    publish::{PolicyChange, PublishError, PublishOptions, PublishOutcome, Publisher, tree::Tree},
     state::changes::{Changes, failures::Failures, rescans::Rescans},
     util::clock,
 };
@@ -63,6 +65,8 @@ pub(crate) struct Watching {
     publisher: Arc<Publisher>,
     trees: Arc<[Tree]>,
     policy: PolicyChange,
+    /// The one folder is published whole.
+    set: Option<Set>,
     signs: Arc<Signs>,
     folders: Vec<Folder>,
     looked_at_folders: Instant,
@@ -79,17 +83,18 @@ pub(crate) struct Watching {
 }
 
 impl Watching {
-    /// Watches what is at `paths`, or the one file that is called `name`; what changes is published under its policy
-    /// before, but for what `policy` says. `told` gets what is done. It is done while [`run`](Self::run) is polled.
+    /// Watches what is at `paths`, or the one file or set that is called as the options say; what changes is published under
+    /// its policy before, but for what they say. `told` gets what is done. It is done while [`run`](Self::run) is polled.
     ///
     /// # Errors
     /// A path cannot be published as requested.
     pub(crate) async fn new(
         (library, publisher): (&Arc<Library>, &Arc<Publisher>),
         paths: Vec<PathBuf>,
-        (name, policy): (Option<FileName>, PolicyChange),
+        PublishOptions { name, is_set, policy }: PublishOptions,
         told: mpsc::Sender<Told>,
     ) -> Result<Self, PublishError> {
+        let (name, set) = if is_set { (None, Some(Set::new(name))) } else { (name, None) };
         let open = move |library: &Arc<Library>| {
             let trees = paths.iter().map(|path| Tree::of(library, path, name.as_ref()));
             let trees = trees.collect::<Result<Vec<_>, _>>();
@@ -102,6 +107,7 @@ impl Watching {
             publisher: Arc::clone(publisher),
             trees,
             policy,
+            set,
             signs,
             folders,
             looked_at_folders: now,

@@ -15,6 +15,10 @@ use crate::{publish::PublishOutcome, state::changes::Look, util::clock};
 impl Watching {
     /// Compares all files with what is published.
     pub(super) async fn rescan(&mut self) -> Result<(), Left> {
+        if self.set.is_some() {
+            self.rescan_set().await?;
+            return self.scanned(PublishOutcome::default()).await;
+        }
         let began = clock::now();
         self.look_at_folders(None).await?;
         let trees = self.trees_here();
@@ -46,10 +50,15 @@ impl Watching {
                 self.changes.found(path, Look::Missing, now);
             }
         }
-        let was_scanned = replace(&mut self.was_scanned, true);
+        let was_scanned = self.was_scanned;
         let mut outcome = PublishOutcome { failed, ..PublishOutcome::default() };
         outcome.failed.retain(|(path, error)| self.is_news(path, None, error) && was_scanned);
-        match was_scanned {
+        self.scanned(outcome).await
+    }
+
+    /// Tells what a rescan found; after the first, that changes are seen from now on.
+    async fn scanned(&mut self, outcome: PublishOutcome) -> Result<(), Left> {
+        match replace(&mut self.was_scanned, true) {
             false => self.tell(Told::Note(format!("watching {} for changes", self.title()))).await,
             true if outcome.failed.is_empty() => Ok(()),
             true => self.tell(Told::Published(outcome)).await,

@@ -365,9 +365,7 @@ impl Files {
         match name {
             Some(_) if paths.len() > 1 => Err(NoCommand::Usage(NAME_USAGE.into())),
             None if from_stdin => Err(NoCommand::Usage(NAME_USAGE.into())),
-            _ if is_set && (from_stdin || watch || paths.len() > 1) => {
-                Err(NoCommand::Usage(SET_USAGE.into()))
-            }
+            _ if is_set && (from_stdin || paths.len() > 1) => Err(NoCommand::Usage(SET_USAGE.into())),
             _ if watch && from_stdin => Err(NoCommand::Usage(WATCH_STDIN.into())),
             _ if watch && saying.line.is_some() => Err(NoCommand::Usage(WATCH_LINE.into())),
             Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::Usage(NO_STDIN.into())),
@@ -385,7 +383,7 @@ const NAME_USAGE: &str = "--name names a single file, and what comes on stdin (`
 const VERSION_USAGE: &str =
     "--version is of a single file, and puts it in its place; -o - writes it to stdout instead";
 const SET_USAGE: &str = "--set takes one folder, and its name if it is to have another: share --set DIR [NAME]; \
-                         --watch and stdin (`-`) are for files";
+                         stdin (`-`) is for files";
 const WATCH_STDIN: &str = "--watch watches files and folders, not stdin (`-`)";
 const WATCH_LINE: &str =
     "--watch goes on until Ctrl-C: run `nekopeer share PATH... --watch` in a shell of its own";

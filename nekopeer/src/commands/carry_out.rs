@@ -131,10 +131,10 @@ async fn long(
             let publishing = publish(peer, paths, PublishOptions { name, is_set, policy }, &job, answer);
             job.unless_cancelled(publishing).await
         }
-        Command::Watch { paths, name, policy } => {
+        Command::Watch { paths, name, is_set, policy } => {
             let paths: Vec<PathBuf> = paths.into_iter().map(|path| path.0).collect();
             let job = begin(JobKind::Watch, name.as_slice(), title(&paths));
-            let watching = watch(peer, paths, PublishOptions { name, is_set: false, policy }, &job, answer);
+            let watching = watch(peer, paths, PublishOptions { name, is_set, policy }, &job, answer);
             job.unless_cancelled(watching).await?;
             Ok(Summary::Done)
         }

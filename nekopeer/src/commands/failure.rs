@@ -126,6 +126,7 @@ impl From<&DownloadError> for FailureKind {
             DownloadError::Ambiguous { .. }
             | DownloadError::Own(_)
             | DownloadError::AlreadyRunning(_)
+            | DownloadError::Judged(_)
             | DownloadError::Exists(_)
             | DownloadError::NotPublished(_)
             | DownloadError::Collides { .. }

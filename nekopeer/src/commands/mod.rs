@@ -196,8 +196,10 @@ pub(crate) enum Command {
     Watch {
         /// Files and folders.
         paths: Vec<LocalPath>,
-        /// The name of a single file.
+        /// The name of a single file, or of a set.
         name: Option<FileName>,
+        /// The path is a folder, all of which becomes one version of one name.
+        is_set: bool,
         /// What was said about the policy.
         policy: PolicyChange,
     },
@@ -218,7 +220,9 @@ impl Command {
     /// What publishes and then watches: the second command. `None` if this publishes no files.
     pub(crate) fn watching(&self) -> Option<Self> {
         match self.clone() {
-            Self::Publish { paths, name, policy, is_set: false } => Some(Self::Watch { paths, name, policy }),
+            Self::Publish { paths, name, is_set, policy } => {
+                Some(Self::Watch { paths, name, is_set, policy })
+            }
             _ => None,
         }
     }

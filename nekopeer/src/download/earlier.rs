@@ -8,7 +8,7 @@ use nekoproto::{FileName, Numbered, Record, Version};
 use super::{
     DownloadOptions, Downloader,
     error::DownloadError,
-    restore::{Earlier, earlier, in_its_place, plan_of},
+    restore::{Earlier, all_known, earlier, in_its_place, plan_of},
 };
 use crate::{
     library::{Library, opened::open_unchanged},
@@ -52,7 +52,7 @@ impl Downloader {
         }
         let target = self.ask_holders(&newest, version).await?;
         let Record { origin, version, .. } = *newest.record;
-        let passed_over = Some(PassedOver { origin, version, why: Why::RolledBack });
+        let passed_over = PassedOver { origin, version, why: Why::RolledBack };
         let held = self.library.catalogue.get(name);
         let output = held.and_then(|held| in_its_place(&self.library, &held).output);
         let options = DownloadOptions { output, ..options.clone() };
@@ -100,7 +100,8 @@ fn here(
     if held.record.version == version && open_unchanged(&held).is_ok() {
         let plan = library.catalogue.manifest_of(&held)?.and_then(|encoded| plan_of(&held.record, encoded));
         let target = Target { record: held.record.clone(), sources: Vec::new() };
-        return Ok(Some(Earlier { target, plan, passed_over: None, options: in_its_place(library, &held) }));
+        let (passed_over, options) = (all_known(&held), in_its_place(library, &held));
+        return Ok(Some(Earlier { target, plan, passed_over, options }));
     }
     match earlier(library, name, Some(version), None) {
         Err(DownloadError::NotKept { .. }) => Ok(None),

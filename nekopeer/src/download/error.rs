@@ -130,6 +130,12 @@ pub enum DownloadError {
         /// The version that is or was here.
         held: Version,
     },
+    /// The command of a follower is running on the version in its place.
+    #[error(
+        "the command of follow is running on {0}, and its exit code decides what stays in its place: try again when it \
+        has ended"
+    )]
+    Judged(FileName),
     /// An earlier version is not kept here.
     #[error("{}", not_kept(.name, *.version, .kept))]
     NotKept {
@@ -253,6 +259,7 @@ impl DownloadError {
             | Self::OthersOffer { .. }
             | Self::NobodyAsked { .. }
             | Self::AlreadyRunning(_)
+            | Self::Judged(_)
             | Self::Older { .. }
             | Self::Withdrawn { .. }
             | Self::Unsettled(_)

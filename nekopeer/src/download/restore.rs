@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use nekoproto::{FileName, Manifest, VerifiedRecord, Version};
+use nekoproto::{FileName, Manifest, Record, VerifiedRecord, Version};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -22,8 +22,8 @@ pub(super) struct Earlier {
     pub(super) target: Target,
     /// How it is put together, if that is known here.
     pub(super) plan: Option<Plan>,
-    /// Which versions do not take its place by themselves from now on; `None`: as before.
-    pub(super) passed_over: Option<PassedOver>,
+    /// Which versions do not take its place by themselves from now on.
+    pub(super) passed_over: PassedOver,
     pub(super) options: DownloadOptions,
 }
 
@@ -77,19 +77,22 @@ impl Downloader {
     ) -> Result<Downloaded, DownloadError> {
         let Earlier { target, plan, passed_over, options } = earlier;
         let record = target.record.clone();
+        if is_told && self.library.judged.has(&record.name) {
+            return Err(DownloadError::Judged(record.name.clone()));
+        }
         progress.set_total(record.size);
         let (path, report, was_here) = match self.destination(&record, &options).await? {
             Destination::UpToDate(path) => (path, Report::default(), true),
             Destination::Replaceable(stamp) => {
                 let plan = self.plan_or_find(plan, &record, &target.sources, progress).await?;
-                let passed = record.name.clone();
-                let pass_over = move |library: &Arc<Library>| {
-                    let pass_over =
-                        |reader: &mut Reader| reader.passed_over = passed_over.or(reader.passed_over);
-                    library.catalogue.change_reader(&passed, pass_over).map(drop)
-                };
-                self.library.blocking(pass_over).await?;
-                let (entry, report) = self.obtain_by(plan, target, stamp, &options, progress, stop).await?;
+                let before = self.pass_over(&record.name, Some(passed_over)).await?;
+                let obtained = self.obtain_by(plan, target, stamp, &options, progress, stop).await;
+                if obtained.is_err()
+                    && let Err(error) = self.pass_over(&record.name, before).await
+                {
+                    tracing::warn!(name = %record.name, %error, "later versions stay out of its place");
+                }
+                let (entry, report) = obtained?;
                 self.indexers.offer([&entry.record]).await;
                 if is_told {
                     let (name, version) = (record.name.clone(), record.version);
@@ -112,6 +115,24 @@ impl Downloader {
     }
 }
 
+impl Downloader {
+    /// Notes which versions of `name` do not take its place by themselves; returns what was noted before.
+    async fn pass_over(
+        &self,
+        name: &FileName,
+        passed_over: Option<PassedOver>,
+    ) -> Result<Option<PassedOver>, DownloadError> {
+        let name = name.clone();
+        let note = move |library: &Arc<Library>| {
+            let mut before = None;
+            let change =
+                |reader: &mut Reader| before = std::mem::replace(&mut reader.passed_over, passed_over);
+            library.catalogue.change_reader(&name, change).map(|_| before)
+        };
+        Ok(self.library.blocking(note).await?)
+    }
+}
+
 /// The version that is wanted, among those that are kept. Blocking.
 pub(super) fn earlier(
     library: &Library,
@@ -129,11 +150,7 @@ pub(super) fn earlier(
             PassedOver { origin, version: refused.version, why: Why::Failed }
         }
         Some(_) => return Err(CatalogueError::Overtaken(name.clone()).into()),
-        None => {
-            let newest = held.newest.as_ref().filter(|newest| newest.same_file(&held.record));
-            let version = newest.unwrap_or(&held.record).version;
-            PassedOver { origin, version, why: Why::RolledBack }
-        }
+        None => all_known(&held),
     };
     let mut kept = catalogue.kept(name)?;
     kept.retain(|kept| {
@@ -145,12 +162,14 @@ pub(super) fn earlier(
     let Copy { entry, manifest, .. } = found.ok_or_else(|| not_kept(versions))?.copy;
     let plan = plan_of(&entry.record, manifest).ok_or_else(|| not_kept(Vec::new()))?;
     let target = Target { record: entry.record, sources: Vec::new() };
-    Ok(Earlier {
-        target,
-        plan: Some(plan),
-        passed_over: Some(passed_over),
-        options: in_its_place(library, &held),
-    })
+    Ok(Earlier { target, plan: Some(plan), passed_over, options: in_its_place(library, &held) })
+}
+
+/// The user wants none of the versions up to the newest known by itself.
+pub(super) fn all_known(held: &Entry) -> PassedOver {
+    let newest = held.newest.as_ref().filter(|newest| newest.same_file(&held.record));
+    let Record { origin, version, .. } = **newest.unwrap_or(&held.record);
+    PassedOver { origin, version, why: Why::RolledBack }
 }
 
 /// A copy that was downloaded to another place stays there.

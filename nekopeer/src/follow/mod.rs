@@ -123,7 +123,13 @@ impl Follower {
         let wants_newer = library.wanted(name).is_some() || is_away;
         let Some(held) = held.filter(|_| !wants_newer) else {
             let progress = Arc::new(Progress::default());
-            return Ok(match self.downloader.download(name, self.options.clone(), &progress).await {
+            // A copy that was downloaded to another place stays there.
+            let output = library.blocking({
+                let name = name.clone();
+                move |library| sets::output_of(library, &*library.catalogue.get(&name)?)
+            });
+            let options = DownloadOptions { output: output.await, ..self.options.clone() };
+            return Ok(match self.downloader.download(name, options, &progress).await {
                 Ok(done) if done.was_here && wants_newer && !is_away => Step::Later,
                 Ok(_) => Step::Again,
                 Err(DownloadError::AlreadyRunning(_)) => {
@@ -165,7 +171,10 @@ impl Follower {
         let (name, version) = (&record.name, record.version);
         let path = self.library.shown_path(held);
         let about = Told { name, version, path: &path, previous };
-        let Err(failure) = hook.run(about).await else {
+        let judged = self.library.judged.begin(name);
+        let ended = hook.run(about).await;
+        drop(judged);
+        let Err(failure) = ended else {
             let accepted = Some((record.origin, version));
             return self.note(name, move |reader| reader.accepted = accepted).await;
         };

@@ -6,6 +6,7 @@ pub(crate) mod changed;
 pub(crate) mod copies;
 pub(crate) mod counters;
 pub(crate) mod events;
+mod judged;
 pub(crate) mod learn;
 pub(crate) mod lent;
 mod numbers;
@@ -29,6 +30,7 @@ use self::{
     changed::ChangedFiles,
     counters::Counters,
     events::{EVENTS_KEPT, Event},
+    judged::Judged,
     learn::OwnNews,
     lent::Lent,
     subscribers::Subscribers,
@@ -53,6 +55,8 @@ pub(crate) struct Library {
     pub(crate) subscribers: Subscribers,
     /// Versions that were asked for by their number.
     pub(crate) lent: Lent,
+    /// Names on whose version a command of a follower is running.
+    pub(crate) judged: Judged,
     pub(crate) verifier: Verifier,
     pub(crate) tasks: Tasks,
     pub(crate) counters: Arc<Counters>,
@@ -116,6 +120,7 @@ impl Library {
             catalogue,
             subscribers: Subscribers::default(),
             lent: Lent::default(),
+            judged: Judged::default(),
             verifier: Verifier::default(),
             tasks: Tasks::default(),
             counters: Arc::default(),

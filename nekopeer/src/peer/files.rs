@@ -76,7 +76,7 @@ impl PeerHandle {
         options: PublishOptions,
         told: mpsc::Sender<Told>,
     ) -> Result<Watching, PublishError> {
-        Watching::new((&self.library, &self.publisher), paths, (options.name, options.policy), told).await
+        Watching::new((&self.library, &self.publisher), paths, options, told).await
     }
 
     /// Withdraws `name`. The file stays on disk.

@@ -16,7 +16,7 @@ use super::{
     error::PublishError,
     tree::{Base, Tree, is_ours, may_be_shared},
 };
-use crate::library::Library;
+use crate::{library::Library, sets};
 
 /// A file to be published.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ pub(super) fn list_files(
 /// The same, of one tree; a file may be listed twice.
 ///
 /// # Errors
-/// The tree is a file, and cannot be read.
+/// The tree is a file, and cannot be read; or the catalogue cannot.
 pub(crate) fn list_tree(
     library: &Library,
     tree: &Tree,
@@ -94,7 +94,7 @@ pub(crate) fn list_tree(
 ) -> Result<(), PublishError> {
     let path = tree.root();
     match &tree.base {
-        Base::Folder(prefix) => list_folder(library, path, prefix, files, outcome),
+        Base::Folder(prefix) => list_folder(library, path, prefix, files, outcome)?,
         Base::File(name) => {
             let unreadable = |source| PublishError::Unreadable { path: path.to_owned(), source };
             let size = std::fs::metadata(path).map_err(unreadable)?.len();
@@ -126,15 +126,17 @@ fn each_once(files: &mut Vec<Listed>) -> Result<(), PublishError> {
     Ok(())
 }
 
-/// Lists every regular file below `folder`, named by its path within it below `prefix`; links are not followed,
-/// this peer's own data is skipped.
+/// Lists every regular file below `folder`, named by its path within it below `prefix`; links are not followed. This peer's
+/// own data is skipped, and so are the folders of sets that are copies, which go to `outcome`.
 fn list_folder(
     library: &Library,
     folder: &Path,
     prefix: &Path,
     files: &mut Vec<Listed>,
     outcome: &mut PublishOutcome,
-) {
+) -> Result<(), PublishError> {
+    let mut copies = sets::folders_of_copies(library)?;
+    copies.retain(|(_, path)| path.starts_with(folder) && path != folder);
     let data_dir = &library.data_dir;
     // The prefix is the end of the folder's path, or empty.
     let base: Arc<Path> = folder.ancestors().nth(prefix.components().count()).unwrap_or(folder).into();
@@ -142,7 +144,8 @@ fn list_folder(
     let by_name = |a: &DirEntry, b: &DirEntry| compare_os_str(a.file_name(), b.file_name());
     let walk = WalkDir::new(folder).sort_by(by_name).into_iter();
     for found in walk.filter_entry(|entry| {
-        entry.depth() == 0 || !(is_ours(entry.file_name()) || entry.path() == *data_dir)
+        let is_copy = || copies.iter().any(|(_, path)| entry.path() == path);
+        entry.depth() == 0 || !(is_ours(entry.file_name()) || entry.path() == *data_dir || is_copy())
     }) {
         let failed =
             |path: PathBuf, source: io::Error| (path.clone(), PublishError::Unreadable { path, source });
@@ -164,4 +167,6 @@ fn list_folder(
             Err(source) => outcome.failed.push((path.clone(), PublishError::Name { path, source })),
         }
     }
+    outcome.copies.extend(copies.into_iter().map(|(name, _)| name));
+    Ok(())
 }

@@ -25,6 +25,15 @@ const READ_BYTES: usize = 1024 * 1024;
 /// Permission bits by which a file is executable.
 const EXECUTABLE: u32 = 0o111;
 
+/// Whether the file at `path`, which is no link, is executable. Blocking.
+pub(super) fn is_executable_at(path: &Path) -> io::Result<bool> {
+    path.symlink_metadata().map(|metadata| is_executable(&metadata))
+}
+
+fn is_executable(metadata: &Metadata) -> bool {
+    metadata.permissions().mode() & EXECUTABLE != 0
+}
+
 /// A file of the folder, as it was found.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
@@ -88,7 +97,7 @@ fn list(folder: &Path, without: &Path) -> Result<Vec<Found>, SetError> {
         let relative = entry.path().strip_prefix(folder).unwrap_or(entry.path());
         let named = FileName::from_path(relative);
         let path = named.map_err(|source| SetError::Name { path: entry.path().to_owned(), source })?;
-        let is_executable = metadata.permissions().mode() & EXECUTABLE != 0;
+        let is_executable = is_executable(&metadata);
         files.push(Found { path, at, stamp: Stamp::of(&metadata), is_executable });
     }
     if files.len() > SET_FILES_MAX {

@@ -25,10 +25,11 @@ use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
 pub use self::error::{BadSet, SetError};
+pub(crate) use self::stage::OLD_KEPT;
 pub(crate) use self::standing::{check_place, remove_folder};
 use self::{
     index::Index,
-    stage::{OLD_KEPT, Stage, remove_stages},
+    stage::{Stage, remove_stage},
     standing::{Standing, standing, unchanged},
 };
 use crate::{
@@ -36,7 +37,7 @@ use crate::{
     library::Library,
     storage::{
         StoreError,
-        catalogue::{Entry, Tree, Trees},
+        catalogue::{CatalogueError, Entry, Tree, Trees},
         place::{Place, sync_folder},
         tree::FolderId,
     },
@@ -128,7 +129,7 @@ pub(crate) fn note_published(library: &Library, name: &FileName, folder: &Path) 
 /// What was published or held as `name` is not any more: removes its file. The folder stays. Blocking.
 pub(crate) fn forget(library: &Library, name: &FileName) {
     remove_files(library, name, None);
-    remove_stages(library, Some(name));
+    remove_stage(library, name);
     if let Err(error) = library.catalogue.set_trees(name, None) {
         tracing::warn!(%name, %error, "it stays noted where a set was unfolded"); // until the name is a set again
     }
@@ -215,7 +216,9 @@ pub(crate) fn sweep(library: &Library) {
     for file in files.filter(|file| file.file_name().as_encoded_bytes().starts_with(TEMPORARY.as_bytes())) {
         drop(fs::remove_file(file.path())); // or the next start does
     }
-    remove_stages(library, None);
+    for stage in Stage::all(library) {
+        stage.begin();
+    }
     for name in names(library) {
         let entry = library.catalogue.entry(&name);
         if entry.is_ok_and(|entry| entry.is_none_or(|entry| !entry.record.policy.is_set())) {
@@ -229,6 +232,11 @@ fn names(library: &Library) -> Vec<FileName> {
         tracing::error!(%error, "the sets here are not looked at");
         Vec::new()
     })
+}
+
+/// Removes the replaced folders that nobody needs any more; whether any is left. Blocking.
+pub(crate) fn sweep_replaced(library: &Library) -> bool {
+    Stage::all(library).into_iter().fold(false, |is_left, stage| is_left | stage.sweep())
 }
 
 /// Brings each set that is held to its place, if a process ended before that. Blocking.
@@ -259,6 +267,21 @@ pub(crate) fn is_in_place(library: &Library, held: &Entry) -> bool {
 pub(crate) fn output_of(library: &Library, entry: &Entry) -> Option<PathBuf> {
     Some(library.shown_path(entry))
         .filter(|path| *path != library.share.root().join(entry.record.name.as_path()))
+}
+
+/// The folders that sets of other origins were unfolded to, by name: their files are parts of copies. Blocking.
+///
+/// # Errors
+/// The catalogue failed.
+pub(crate) fn folders_of_copies(library: &Library) -> Result<Vec<(FileName, PathBuf)>, CatalogueError> {
+    let catalogue = &library.catalogue;
+    let mut folders = Vec::new();
+    for name in catalogue.sets()? {
+        if catalogue.entry(&name)?.is_some_and(|entry| !catalogue.is_own(&entry)) {
+            folders.extend(catalogue.place_of_trees(&name)?.map(|folder| (name, folder)));
+        }
+    }
+    Ok(folders)
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ const NEW: &str = "new";
 /// What a replaced folder is called, before the time.
 const OLD: &str = "old-";
 /// How long a replaced folder stays for whoever has it open.
-pub(super) const OLD_KEPT: Duration = Duration::from_secs(10);
+pub(crate) const OLD_KEPT: Duration = Duration::from_secs(10);
 /// How many stay at most.
 const OLD_MAX: usize = 1024;
 
@@ -43,6 +43,18 @@ impl Stage {
                 beside.join(format!("{BESIDE}{}", digits(name)))
             }
         })
+    }
+
+    /// Those in the data folder, of all sets. Blocking.
+    pub(super) fn all(library: &Library) -> Vec<Self> {
+        let found = fs::read_dir(library.data_dir.join(STAGES)).into_iter().flatten().flatten();
+        found.map(|stage| Self(stage.path())).collect()
+    }
+
+    /// Removes what a process had not completed when it ended. What it replaced stays as long as by any other. Blocking.
+    pub(super) fn begin(&self) {
+        remove(&self.0.join(NEW));
+        self.sweep();
     }
 
     /// Where a new folder is to be made; nothing is there. Blocking.
@@ -95,8 +107,7 @@ pub(super) fn remove(folder: &Path) {
     }
 }
 
-/// Removes what is left of the set `name` in the data folder, or of all sets. Blocking.
-pub(super) fn remove_stages(library: &Library, name: Option<&FileName>) {
-    let all = library.data_dir.join(STAGES);
-    remove(&name.map_or(all.clone(), |name| all.join(digits(name))));
+/// Removes what is left of the set `name` in the data folder. Blocking.
+pub(super) fn remove_stage(library: &Library, name: &FileName) {
+    remove(&library.data_dir.join(STAGES).join(digits(name)));
 }

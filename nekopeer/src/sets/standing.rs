@@ -1,12 +1,12 @@
 //! What stands in the place of a set's folder, and whether it may be replaced: not what somebody else put or changed there.
 
-use std::{fs, path::Path};
+use std::{collections::HashSet, fs, path::Path};
 
 use nekoproto::FileName;
 use tokio_util::sync::CancellationToken;
 use walkdir::WalkDir;
 
-use super::error::SetError;
+use super::{error::SetError, fold::is_executable_at};
 use crate::{
     content::{
         stamp::{Looker, open_file},
@@ -68,13 +68,18 @@ pub(crate) fn check_place(
     standing(library, name, output, force).map(drop)
 }
 
-/// Whether the folder at `path` has the files of `tree` and no others.
+/// Whether the folder at `path` has the files of `tree`, with their executable bits, and nothing else.
 pub(super) fn unchanged(path: &Path, tree: &Tree, stop: &CancellationToken) -> Result<(), SetError> {
     let mut looker = Looker::default();
     for file in &tree.files {
         let at = path.join(file.path.as_path());
         let changed = || SetError::Changed(at.clone());
         let stamp = looker.stamp(&at).map_err(|_| changed())?;
+        if stamp != file.stamp
+            && !is_executable_at(&at).is_ok_and(|is_executable| is_executable == file.is_executable)
+        {
+            return Err(changed());
+        }
         if !file.stamp.is_moved_to(&stamp) {
             // Its time may have changed and its bytes not.
             let same_size = Some(at.as_path()).filter(|_| stamp.size() == file.stamp.size());
@@ -82,11 +87,16 @@ pub(super) fn unchanged(path: &Path, tree: &Tree, stop: &CancellationToken) -> R
             hash.filter(|hash| *hash == file.content).ok_or_else(changed)?;
         }
     }
+    let folders: HashSet<&Path> =
+        tree.files.iter().flat_map(|file| file.path.as_path().ancestors().skip(1)).collect();
     for found in WalkDir::new(path) {
         let found = found.map_err(|error| SetError::Changed(error.path().unwrap_or(path).to_owned()))?;
         let relative = found.path().strip_prefix(path).unwrap_or(path);
-        let is_known = || FileName::from_path(relative).is_ok_and(|name| tree.file(&name).is_some());
-        if !(found.file_type().is_dir() || is_known()) {
+        let is_known = match found.file_type().is_dir() {
+            true => folders.contains(relative),
+            false => FileName::from_path(relative).is_ok_and(|name| tree.file(&name).is_some()),
+        };
+        if !is_known {
             return Err(SetError::Changed(found.into_path()));
         }
     }

@@ -171,10 +171,12 @@ fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
 
     two.write("a", "2");
     two.hold();
-    let changes: [(&str, Change); 3] = [
+    let changes: [(&str, Change); 5] = [
         ("a", |place| fs::write(place.join("a"), "mine").unwrap()),
         ("mine", |place| fs::write(place.join("mine"), "mine").unwrap()),
         ("b", |place| fs::remove_file(place.join("b")).unwrap()),
+        ("b", |place| fs::set_permissions(place.join("b"), fs::Permissions::from_mode(0o755)).unwrap()),
+        ("empty", |place| fs::create_dir(place.join("empty")).unwrap()),
     ];
     for (path, change) in changes {
         change(&two.place());
@@ -186,6 +188,7 @@ fn what_somebody_put_or_changed_there_is_not_replaced_unless_forced() {
         assert!(matches!(check_place(&two.library, &name(), None, false), Err(SetError::Changed(_))));
         two.unfold(true).unwrap();
         assert_eq!(two.seen(), tree(&[("a", "2"), ("b", "same")]));
+        assert_eq!(fs::metadata(two.place().join("b")).unwrap().mode() & 0o111, 0);
         two.write("a", "2");
         two.hold();
     }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     error::{BadSet, SetError},
+    fold::is_executable_at,
     index::{Index, Member},
 };
 use crate::{
@@ -55,9 +56,11 @@ pub(super) fn unfold(
     synced.map_err(|error| failed(folder, error))?;
     let mut looker = Looker::default();
     let stamped = index.members().iter().map(|member| {
-        let Member { path, is_executable, content, .. } = member.clone();
+        let Member { path, content, .. } = member.clone();
         let at = folder.join(path.as_path());
         let stamp = looker.stamp(&at).map_err(|error| failed(&at, error))?;
+        // Not every disk has such a bit.
+        let is_executable = is_executable_at(&at).map_err(|error| failed(&at, error))?;
         Ok(TreeFile { path, is_executable, content, stamp })
     });
     stamped.collect()
@@ -72,7 +75,9 @@ fn link((folder, tree): (&Path, &Tree), member: &Member, path: &Path) -> bool {
     let there = folder.join(member.path.as_path());
     let linked = fs::hard_link(there, path).is_ok();
     let now = path.symlink_metadata().map(|metadata| Stamp::of(&metadata));
-    let is_it = linked && now.is_ok_and(|now| file.stamp.is_moved_to(&now));
+    let is_it = linked
+        && now.is_ok_and(|now| file.stamp.is_moved_to(&now))
+        && is_executable_at(path).is_ok_and(|is_executable| is_executable == member.is_executable);
     if linked && !is_it {
         drop(fs::remove_file(path)); // somebody changed it: it is written anew
     }

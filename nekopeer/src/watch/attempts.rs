@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use nekoproto::FileName;
+use nekoproto::{FileName, VerifiedRecord};
 
 use super::Watch;
 use crate::{
@@ -88,9 +88,14 @@ enum Dropped {
 fn remove(library: &Library, name: &FileName) -> Result<Dropped, CatalogueError> {
     library.settle_placing(name)?;
     let _removing = library.catalogue.removing(name);
+    let reader = library.catalogue.reader(name)?;
     let mut dropped = Dropped::NotOutdated;
     let is_removed = library.catalogue.remove_if(name, |entry| {
-        let outdated = entry.filter(|entry| !library.catalogue.is_own(entry) && entry.newest.is_some());
+        // One that the user put back is wanted although it is outdated.
+        let is_unwanted = |newest: &VerifiedRecord| newest.is_withdrawal() || !reader.passes_over(newest);
+        let outdated = entry.filter(|entry| {
+            !library.catalogue.is_own(entry) && entry.newest.as_ref().is_some_and(is_unwanted)
+        });
         let Some(entry) = outdated else { return false };
         let is_deleted =
             (!entry.record.policy.is_set() || sets::remove_folder(library, entry)) && delete(entry);

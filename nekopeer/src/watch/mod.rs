@@ -71,6 +71,10 @@ impl Watch {
                 tracing::error!(%error, "not all copies are watched");
             }
             self.library.blocking(sets::settle).await;
+            self.spawn(|watch| async move {
+                sleep(sets::OLD_KEPT).await; // the last run may have replaced some
+                watch.library.blocking(|library| sets::sweep_replaced(library)).await;
+            });
             // Outdated copies that the last run did not handle.
             self.line_up(&mut outdated, self.library.outdated()).await;
         }

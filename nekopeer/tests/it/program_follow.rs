@@ -210,3 +210,68 @@ fn follower_waits_for_a_name_and_never_replaces_what_it_cannot_keep() {
     until_is(&reader, &mut following, b"two");
     interrupt(following);
 }
+
+#[test]
+fn command_that_goes_back_by_itself_is_told_that_its_exit_code_decides() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    let hook = format!("{} rollback f 2>> log; true", env!("CARGO_BIN_EXE_nekopeer"));
+    let mut following = reader.start(&["follow", "f", "--exec", &hook]);
+    following.out_line("f is at version 1");
+    for (number, content) in [(2, "two"), (3, "three")] {
+        publish(&origin, content);
+        following.out_line(&format!("f is at version {number}"));
+        assert_eq!(reader.read("f"), content.as_bytes());
+    }
+    interrupt(following);
+    let refused = log(&reader).iter().filter(|line| line.contains("its exit code decides")).count();
+    assert_eq!(refused, 2, "{:?}", log(&reader)); // the first version has none before it
+}
+
+#[test]
+fn rollback_that_fails_leaves_the_place_to_later_versions() {
+    let (_indexers, origin, reader, _sharing) = shared(bytes(1, MIB));
+    let mut following = reader.start(&["follow", "f", "--keep", "1"]);
+    following.out_line("f is at version 1");
+    publish(&origin, bytes(2, MIB));
+    following.out_line("f is at version 2");
+    for pack in fs::read_dir(reader.path(".neko/kept")).unwrap() {
+        fs::write(pack.unwrap().path(), "damaged").unwrap();
+    }
+    assert_eq!(reader.run(&["rollback", "f"]).code, Some(3));
+    let told = reader.done(&["status", "f", "--json"]).json();
+    assert_eq!(told["files"][0].get("passed_over"), None, "{told}");
+    publish(&origin, "three");
+    following.out_line("f is at version 3");
+    interrupt(following);
+}
+
+#[test]
+fn copy_that_is_elsewhere_is_followed_there() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    reader.done(&["get", "f", "-o", "there"]);
+    let mut following = reader.start(&["follow", "f"]);
+    following.out_line("f is at version 1");
+    publish(&origin, "two");
+    following.out_line("f is at version 2");
+    assert_eq!((reader.read("there"), reader.path("f").exists()), (b"two".to_vec(), false));
+    interrupt(following);
+}
+
+#[test]
+fn what_was_put_back_is_wanted_where_outdated_copies_are_dropped() {
+    let (_indexers, origin, reader, _sharing) = shared("one");
+    origin.write("g", "one");
+    origin.done(&["share", "g"]);
+    let mut following = reader.start(&["follow", "f", "--keep", "1"]);
+    following.out_line("f is at version 1");
+    publish(&origin, "two");
+    following.out_line("f is at version 2");
+    interrupt(following);
+    let mut serving = reader.serve(&["--on-stale", "drop"]);
+    reader.done(&["get", "g"]);
+    reader.done(&["rollback", "f"]);
+    origin.write("g", "two");
+    origin.done(&["share", "g"]);
+    until(&mut serving, "g is dropped", || !reader.path("g").exists());
+    assert_eq!(reader.read("f"), b"one");
+}

@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    os::{
+        fd::AsRawFd as _,
+        unix::fs::{MetadataExt as _, PermissionsExt as _},
+    },
     path::Path,
 };
 
@@ -126,7 +129,6 @@ fn what_the_reader_made_of_it_is_not_replaced_unless_forced_and_the_rest_is_told
     for (words, why) in [
         (&["share", "--set", "build/old"][..], "is no folder"),
         (&["share", "--set", "build", "a", "b"], "--set takes one folder"),
-        (&["share", "--set", "build", "--watch"], "--set takes one folder"),
         (&["share", "--set", "nowhere"], "nowhere"),
         (&["share", "--set", ".neko"], "never shared"),
     ] {
@@ -163,4 +165,37 @@ fn news_brings_the_next_version_to_its_place() {
         fs::read(reader.path("app/bin/run")).is_ok_and(|now| now == b"#!/bin/sh\necho 2\n")
     });
     assert_eq!(tree(&reader.path("app")), expected);
+}
+
+#[test]
+fn files_of_a_copy_are_not_published_as_the_readers_own() {
+    let (_indexers, _origin, reader, _sharing) = shared();
+    reader.done(&["get", "app"]);
+    reader.write("mine", "mine");
+    let mut watching = reader.start(&["share", ".", "--watch"]);
+    watching.out_line("published mine");
+    watching.err_line("watching ");
+    fs::write(reader.path("app/more"), "more").unwrap();
+    reader.write("further", "further");
+    watching.out_line("published further");
+    assert!(reader.done(&["share", "."]).out.iter().any(|line| line.contains("kept as a copy app")));
+    let listed = reader.done(&["ls", "--json"]).json();
+    let listed: Vec<&Value> = listed["files"].as_array().unwrap().iter().map(|file| &file["name"]).collect();
+    assert_eq!(listed, ["app", "further", "mine"]);
+}
+
+#[test]
+fn folder_that_was_replaced_stays_for_who_has_it_open_whatever_process_comes_next() {
+    let (_indexers, origin, reader, _sharing) = shared();
+    reader.done(&["get", "app"]);
+    let open = fs::File::open(reader.path("app")).unwrap();
+    let held = std::path::PathBuf::from(format!("/proc/self/fd/{}", open.as_raw_fd()));
+    let before = tree(&held);
+    publish(&origin, "2");
+    reader.done(&["get", "app"]);
+    reader.done(&["ls"]);
+    publish(&origin, "3");
+    reader.done(&["get", "app"]);
+    assert_eq!(tree(&held), before);
+    assert_eq!(tree(&reader.path("app")), tree(&origin.path("build")));
 }

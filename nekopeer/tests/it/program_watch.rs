@@ -1,6 +1,6 @@
 //! `share --watch`: files that are created, changed, replaced or removed, by programs that take their time.
 
-use std::{fs, io::Write, thread::sleep, time::Duration};
+use std::{fs, io::Write, os::unix::fs::PermissionsExt, thread::sleep, time::Duration};
 
 use serde_json::Value;
 
@@ -186,4 +186,52 @@ fn watch_is_for_files_and_a_shell_of_its_own() {
     origin.run(&["share", "-", "--name", "a", "--watch"]).failed_with(2, &["not stdin"]);
     let missing = origin.run(&["share", "nothing", "--watch"]);
     assert!(missing.code == Some(3) && missing.err.concat().contains("cannot read"), "{missing:?}");
+}
+
+#[test]
+fn folder_that_is_watched_as_a_set_becomes_one_version_with_each_change() {
+    let (_indexers, origin, reader) = two_homes();
+    origin.write("d/a", "one");
+    origin.write("d/sub/b", "one");
+    let mut sharing = watch(&origin, &["--set", "d", "app"]);
+    let mut following = reader.start(&["follow", "app"]);
+    following.out_line("app is at version 1");
+    let changes: [&dyn Fn(); 5] = [
+        &|| drop(origin.write("d/a", "two")),
+        &|| {
+            origin.write("d/new/deep/c", "new");
+            origin.write("d/new/e", "new");
+        },
+        &|| fs::remove_file(origin.path("d/sub/b")).unwrap(),
+        &|| fs::rename(origin.path("d/new"), origin.path("d/old")).unwrap(),
+        &|| fs::set_permissions(origin.path("d/a"), fs::Permissions::from_mode(0o755)).unwrap(),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        change();
+        sharing.out_line(&format!("published app version {}", number + 2));
+        following.out_line(&format!("app is at version {}", number + 2));
+    }
+    assert_eq!((reader.read("app/a"), reader.read("app/old/deep/c")), (b"two".to_vec(), b"new".to_vec()));
+    assert!(!reader.path("app/new").exists() && !reader.path("app/sub/b").exists());
+    assert_ne!(fs::metadata(reader.path("app/a")).unwrap().permissions().mode() & 0o111, 0);
+
+    // Gone, nothing is lost; back, it goes on.
+    fs::rename(origin.path("d"), origin.path("away")).unwrap();
+    sharing.err_line("/d is gone");
+    fs::write(origin.path("away/a"), "three").unwrap();
+    fs::rename(origin.path("away"), origin.path("d")).unwrap();
+    following.out_line("app is at version 7");
+    assert_eq!(reader.read("app/a"), b"three");
+    assert!(origin.done(&["share", "--set", "d", "app"]).out[0].starts_with("unchanged app version 7"));
+}
+
+#[test]
+fn file_that_is_replaced_by_a_folder_is_withdrawn_and_what_is_in_it_published() {
+    let (_indexers, origin) = one_home();
+    origin.write("d/x", "a file");
+    let mut sharing = watch(&origin, &["d"]);
+    fs::remove_file(origin.path("d/x")).unwrap();
+    origin.write("d/x/y", "in a folder");
+    sharing.out_line("withdrew d/x: its file is gone");
+    sharing.out_line("published d/x/y");
 }

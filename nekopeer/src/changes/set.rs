@@ -1,0 +1,139 @@
+//! A folder that is published as one version: watched as any, and published whole once all that changed in it is quiet.
+
+use std::{
+    fs::symlink_metadata,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use nekoproto::FileName;
+use walkdir::WalkDir;
+
+use super::{Left, Told, Watching};
+use crate::{
+    content::stamp::Stamp,
+    library::Library,
+    publish::{PublishOptions, PublishOutcome, tree::Tree},
+    state::changes::{Look, Verdict},
+    util::{clock, progress::Progress},
+};
+
+/// What is known of the folder.
+#[derive(Debug)]
+pub(super) struct Set {
+    /// The name of the set, if it is not that of the folder.
+    name: Option<FileName>,
+    /// It is to be published.
+    is_due: bool,
+    /// The paths and stamps of the files, before it was published last, by their hash.
+    taken: Option<blake3::Hash>,
+}
+
+impl Set {
+    /// Nothing is known of what is published: the first look finds it different.
+    pub(super) const fn new(name: Option<FileName>) -> Self {
+        Self { name, is_due: false, taken: None }
+    }
+}
+
+impl Watching {
+    /// Looks at the paths that are due, and publishes the set if it is to be published and all is quiet.
+    pub(super) async fn act_on_set(&mut self) -> Result<(), Left> {
+        let due = self.changes.due(clock::now());
+        let look =
+            move |_: &Arc<Library>| due.into_iter().map(|path| (look(&path), path)).collect::<Vec<_>>();
+        let found = self.library.blocking(look).await;
+        let (now, mut is_due) = (clock::now(), false);
+        for (look, path) in found {
+            let Some(look) = look else {
+                self.changes.forget(&path);
+                self.rescans.soon(now); // what is in a new folder may have come before it was watched
+                continue;
+            };
+            is_due |= self.changes.looked(&path, look, now) != Verdict::Wait;
+        }
+        let Some(set) = &mut self.set else { return Ok(()) };
+        set.is_due |= is_due;
+        if set.is_due && self.changes.next_at().is_none() { self.publish_set().await } else { Ok(()) }
+    }
+
+    /// Looks whether the files are those that were published last.
+    pub(super) async fn rescan_set(&mut self) -> Result<(), Left> {
+        let began = clock::now();
+        self.look_at_folders(None).await?;
+        let taken = self.taken().await;
+        self.rescans.ended(began, clock::now());
+        if let (Some(set), Some(taken)) = (&mut self.set, taken) {
+            set.is_due |= set.taken != Some(taken);
+        }
+        Ok(())
+    }
+
+    /// Publishes the folder, unless it is gone. What cannot be published is tried again by a later rescan.
+    async fn publish_set(&mut self) -> Result<(), Left> {
+        self.look_at_folders(None).await?;
+        let (taken, paths) = (self.taken().await, self.trees_here());
+        let Some(set) = &mut self.set else { return Ok(()) };
+        set.is_due = false;
+        let paths: Vec<PathBuf> = paths.iter().map(|tree| tree.root().to_owned()).collect();
+        if paths.is_empty() {
+            return Ok(());
+        }
+        set.taken = taken;
+        let options = PublishOptions { name: set.name.clone(), is_set: true, policy: self.policy };
+        let mut publishing = self.publisher.publishing(paths.clone(), options, &Arc::<Progress>::default());
+        loop {
+            let mut outcome = match publishing.next().await {
+                Ok(Some(outcome)) => outcome,
+                Ok(None) => return Ok(()),
+                Err(error) => PublishOutcome {
+                    failed: paths.iter().cloned().zip([error]).collect(),
+                    ..PublishOutcome::default()
+                },
+            };
+            let has_failed = !outcome.failed.is_empty();
+            outcome.failed.retain(|(path, error)| self.failures.note(path, None, &error.to_string()));
+            if !(outcome.published.is_empty() && outcome.failed.is_empty()) {
+                self.tell(Told::Published(outcome)).await?;
+            }
+            match &mut self.set {
+                Some(set) if has_failed => {
+                    set.taken = None;
+                    return Ok(());
+                }
+                _ => paths.iter().for_each(|path| self.failures.forget(path)),
+            }
+        }
+    }
+
+    /// The hash of the paths and stamps of all files; `None` if there is no folder, or not all of it can be looked at.
+    async fn taken(&self) -> Option<blake3::Hash> {
+        let trees = self.trees_here();
+        let take = move |_: &Arc<Library>| trees.first().and_then(take);
+        self.library.blocking(take).await
+    }
+}
+
+fn take(tree: &Tree) -> Option<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    let walk = WalkDir::new(tree.root()).sort_by_file_name().into_iter();
+    for found in walk.filter_entry(|found| found.depth() == 0 || tree.covers(found.path())) {
+        let found = found.ok()?;
+        let path = found.path().as_os_str().as_encoded_bytes();
+        let stamp = match found.file_type().is_dir() {
+            true => Stamp::default(), // what counts is in it
+            false => Stamp::of(&found.metadata().ok()?),
+        };
+        hasher.update(path).update(&[0]).update(format!("{stamp:?}").as_bytes());
+    }
+    Some(hasher.finalize())
+}
+
+/// What is at `path`; `None`: a folder.
+fn look(path: &Path) -> Option<Look<Stamp>> {
+    match symlink_metadata(path) {
+        Ok(found) if found.is_dir() => None,
+        Ok(found) => Some(Look::File(Stamp::of(&found))),
+        Err(_) => Some(Look::Missing),
+    }
+}
