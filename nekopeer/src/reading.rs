@@ -1,6 +1,6 @@
 //! [`Reading`]: which bytes whoever reads a name through this peer gets, and where they come from.
 //!
-//! A held file that is fresh is read from the disk. Otherwise its origin and the indexers are asked, and the newest
+//! A held file that is fresh, and not strict, is read from the disk. Otherwise its origin and the indexers are asked, and the newest
 //! version is fetched if it can be had; only if not is a held one read that is not fresh, where its policy allows it.
 //! What is fetched stands on the disk until it is read; a slow reader makes room for others.
 
