@@ -365,7 +365,7 @@ impl Files {
         match name {
             Some(_) if paths.len() > 1 => Err(NoCommand::Usage(NAME_USAGE.into())),
             None if from_stdin => Err(NoCommand::Usage(NAME_USAGE.into())),
-            _ if is_set && (from_stdin || paths.len() > 1) => Err(NoCommand::Usage(SET_USAGE.into())),
+            _ if is_set && (from_stdin || paths.len() > 1) => Err(NoCommand::Usage(not_a_set(&paths))),
             _ if watch && from_stdin => Err(NoCommand::Usage(WATCH_STDIN.into())),
             _ if watch && saying.line.is_some() => Err(NoCommand::Usage(WATCH_LINE.into())),
             Some(_) if from_stdin && saying.line.is_some() => Err(NoCommand::Usage(NO_STDIN.into())),
@@ -376,6 +376,15 @@ impl Files {
                 Ok(Command::Publish { paths, name, is_set, policy })
             }
         }
+    }
+}
+
+/// Why `--set` with these paths means nothing: the second may be meant as a name.
+fn not_a_set(paths: &[PathBuf]) -> Cow<'static, str> {
+    let second = paths.get(1).filter(|_| paths.len() == 2).and_then(|path| path.to_str());
+    match second.and_then(|text| Some((text, FileName::new(text).err()?))) {
+        Some((text, why)) => format!("{text:?} cannot be the name of a set: {why}").into(),
+        None => SET_USAGE.into(),
     }
 }
 

@@ -209,6 +209,7 @@ impl From<&SetError> for FailureKind {
             | SetError::Damaged(_)
             | SetError::Stopped => Self::Failed,
             SetError::NotAFolder(_)
+            | SetError::NotOne(_)
             | SetError::NotAFile { .. }
             | SetError::Name { .. }
             | SetError::Unreadable { .. }

@@ -85,7 +85,7 @@ impl Tree {
         name: Option<FileName>,
     ) -> Result<(FileName, PathBuf), PublishError> {
         let [path] = paths else {
-            return Err(SetError::NotAFolder(paths.iter().collect()).into());
+            return Err(SetError::NotOne(paths.len()).into());
         };
         let Self { root, base: Base::Folder(prefix), .. } = Self::of(library, path, None)? else {
             return Err(SetError::NotAFolder(path.clone()).into());

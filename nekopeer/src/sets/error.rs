@@ -43,6 +43,9 @@ pub enum SetError {
     /// The path is no folder.
     #[error("{0} is no folder: a set is one, share a file without --set")]
     NotAFolder(PathBuf),
+    /// Not one path was given.
+    #[error("a set is one folder, not {0} paths: share each as a set of its own")]
+    NotOne(usize),
     /// Something in the folder is neither a file nor a folder, or a link that leads nowhere or out of it.
     #[error("{path} is {what}: a set has files only, move it away")]
     NotAFile {

@@ -129,6 +129,7 @@ fn what_the_reader_made_of_it_is_not_replaced_unless_forced_and_the_rest_is_told
     for (words, why) in [
         (&["share", "--set", "build/old"][..], "is no folder"),
         (&["share", "--set", "build", "a", "b"], "--set takes one folder"),
+        (&["share", "--set", "build", "../x"], "\"../x\" cannot be the name of a set"),
         (&["share", "--set", "nowhere"], "nowhere"),
         (&["share", "--set", ".neko"], "never shared"),
     ] {
