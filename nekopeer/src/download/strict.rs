@@ -3,7 +3,7 @@
 use std::{collections::HashMap, net::SocketAddr};
 
 use futures::{StreamExt, stream};
-use nekoproto::{Holder, NodeId, VerifiedRecord};
+use nekoproto::{FileName, Holder, NodeId, VerifiedRecord};
 
 use super::{DownloadOptions, Downloader, error::DownloadError, origins::Found};
 use crate::{peers::ORIGINS_AT_ONCE, state::choice::Target};
@@ -25,6 +25,10 @@ impl Downloader {
                         None => answers.push((name.clone(), Err(DownloadError::Unconfirmed(name)))),
                     }
                 }
+                // Nobody is known who could tell whether what is held is the newest.
+                Err(error) if error.is_not_found() && self.holds_strict(&name) => {
+                    answers.push((name.clone(), Err(DownloadError::Unconfirmed(name))));
+                }
                 found => answers.push((name, found)),
             }
         }
@@ -32,6 +36,10 @@ impl Downloader {
         let asked: Vec<Vec<Found>> = stream::iter(asking).buffer_unordered(ORIGINS_AT_ONCE).collect().await;
         answers.extend(asked.into_iter().flatten());
         answers
+    }
+
+    fn holds_strict(&self, name: &FileName) -> bool {
+        self.library.catalogue.get(name).is_some_and(|held| held.record.policy.is_strict())
     }
 
     /// Where the origin of `target` can be asked: as an indexer lists it, where it was last, or, in `elsewhere` for all

@@ -37,6 +37,16 @@ fn each_read_of_a_strict_file_is_confirmed_by_its_origin_or_refused() {
     assert_eq!(&door.get("/f/a").body[..], b"two");
     reader.done(&["get", "a"]);
 
+    // Gone, it is asked for in vain too: nobody lists the file any more.
+    let sharing = {
+        sharing.signal("KILL");
+        sharing.wait();
+        door.get("/f/a").refused(504, "the policy of a is strict");
+        reader.run(&["get", "a"]).failed_with(3, &["the policy of a is strict"]);
+        origin.share(&["a"])
+    };
+    reader.done(&["get", "a"]);
+
     // Another word takes its place, and is kept as long.
     origin.done(&["share", "a", "--serve-stale"]);
     reader.done(&["get", "a"]);
