@@ -41,6 +41,12 @@ pub(crate) enum Work {
     HolderTold,
     /// Calls that told neighbors of newer versions.
     NeighborTold,
+    /// Route probes that came.
+    Probe,
+    /// Those that were passed on.
+    ProbeForward,
+    /// Those that had been here before.
+    Circle,
 }
 
 /// Why something was not done, or not completely.
@@ -70,14 +76,24 @@ pub(crate) enum Drop {
     HitLeftOut,
     /// A holder or neighbor did not acknowledge an invalidation.
     NotAcknowledged,
+    /// A route probe with more hops or bytes than are allowed.
+    ProbeLimits,
+    /// Too many route probes at once.
+    ProbeBusy,
+    /// A route probe had no hops left.
+    ProbeHops,
+    /// There was no neighbor to pass a route probe on to.
+    ProbeNowhere,
+    /// The next did not answer a route probe.
+    ProbeLost,
 }
 
 impl Work {
-    pub(crate) const COUNT: usize = Self::NeighborTold as usize + 1;
+    pub(crate) const COUNT: usize = Self::Circle as usize + 1;
 }
 
 impl Drop {
-    pub(crate) const COUNT: usize = Self::NotAcknowledged as usize + 1;
+    pub(crate) const COUNT: usize = Self::ProbeLost as usize + 1;
     /// All of them, by the names that they have outside.
     pub(crate) const ALL: [(Self, &'static str); Self::COUNT] = [
         (Self::Busy, "busy"),
@@ -92,6 +108,11 @@ impl Drop {
         (Self::NeighborRefused, "neighbor_refused"),
         (Self::HitLeftOut, "hit_left_out"),
         (Self::NotAcknowledged, "not_acknowledged"),
+        (Self::ProbeLimits, "probe_limits"),
+        (Self::ProbeBusy, "probe_busy"),
+        (Self::ProbeHops, "probe_hops"),
+        (Self::ProbeNowhere, "probe_nowhere"),
+        (Self::ProbeLost, "probe_lost"),
     ];
 }
 

@@ -20,6 +20,7 @@ use crate::{
     connections,
     http::{HttpConfig, HttpDoor},
     neighbors::judging,
+    probe::ProbeCounts,
     routes::{self, View},
     shared::{FORWARDS_MAX, Shared},
     sweep,
@@ -156,6 +157,12 @@ impl IndexerHandle {
     #[must_use]
     pub fn names(&self) -> usize {
         self.shared.state.index.names()
+    }
+
+    /// What it counted of route probes.
+    #[must_use]
+    pub fn probes(&self) -> ProbeCounts {
+        ProbeCounts::of(&self.shared.counters.totals())
     }
 
     /// Waits until exactly `count` neighbors are connected and have acknowledged our names and neighbors;

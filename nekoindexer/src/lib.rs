@@ -37,6 +37,7 @@ mod invalidate;
 pub mod logging;
 mod metrics;
 pub mod neighbors;
+mod probe;
 mod query;
 mod routes;
 mod scans;
@@ -53,4 +54,5 @@ mod walk;
 
 pub use config::{Config, ConfigError, Routing};
 pub use indexer::{Indexer, IndexerHandle, StartError, identity_in};
+pub use probe::ProbeCounts;
 pub use routes::dashboard;

@@ -73,6 +73,7 @@ fn work(page: &mut Exposition<'_>, totals: &Totals) -> fmt::Result {
         ("register", Work::Registration),
         ("deregister", Work::Deregistration),
         ("invalidate", Work::Invalidation),
+        ("probe", Work::Probe),
     ];
     let requests = requests.map(|(name, what)| (name, totals.work(what)));
     page.counters("nekop2p_indexer_requests", "Requests of nodes, names of a search each", "kind", requests)?;
@@ -80,6 +81,8 @@ fn work(page: &mut Exposition<'_>, totals: &Totals) -> fmt::Result {
         ("nekop2p_indexer_records", "Records registered, repeated ones too", Work::Record),
         ("nekop2p_indexer_forwards", "Queries for which neighbors were asked", Work::Forward),
         ("nekop2p_indexer_neighbor_queries", "Calls to neighbors for these queries", Work::Asked),
+        ("nekop2p_indexer_probe_forwards", "Route probes that were passed on", Work::ProbeForward),
+        ("nekop2p_indexer_probe_circles", "Route probes that had been here before", Work::Circle),
     ];
     for (name, help, what) in one {
         page.counter(name, help, totals.work(what))?;

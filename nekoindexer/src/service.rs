@@ -9,6 +9,7 @@ use nekoproto::{
     Refusal, RegisterReply, RegisterRequest, Role, SignedReach, SignedRecord, TraceReply, clock,
     indexer::{AnswersRoom, answers},
     limits::TTL_MAX,
+    probe::{ProbeReply, ProbeRequest},
     summary::{SummaryNews, SummaryReply},
     transport::Remote,
 };
@@ -21,7 +22,7 @@ use crate::{
     find,
     invalidate::{self, Envelope},
     neighbors::channel::Channel,
-    query,
+    probe, query,
     shared::Shared,
     state::{
         caller::Caller,
@@ -222,6 +223,10 @@ impl IndexerService for Service {
 
     async fn trace(self, context: Context, request: QueryRequest) -> Result<TraceReply, Refusal> {
         trace::answer(&self.shared, &self.caller, context.deadline, request).await
+    }
+
+    async fn probe(self, context: Context, request: ProbeRequest) -> Result<ProbeReply, Refusal> {
+        probe::answer(&self.shared, &self.caller, context.deadline, request).await
     }
 
     async fn summarize(self, _: Context, news: SummaryNews) -> Result<SummaryReply, Refusal> {

@@ -30,6 +30,8 @@ pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
 /// Traces in flight at once in one indexer; further ones are refused as `Busy`. An answer to a trace takes up to half a
 /// megabyte, and its neighbors' as much each.
 const TRACES_MAX: usize = 16;
+/// KiB of route probes that are passed on at the moment; further ones are refused as `Busy`.
+const PROBES_KIB_MAX: usize = 16 * 1024;
 
 /// One of this many parts of the budget is for what is kept on nobody's account: versions of files without a holder,
 /// signatures that were checked, and what the allocator needs beside all that comes and goes.
@@ -59,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) forwards: Semaphore,
     /// A permit for each trace that is answered at the moment.
     pub(crate) traces: Semaphore,
+    /// Permits for route probes that are passed on at the moment, one for each KiB begun.
+    pub(crate) probes: Semaphore,
     pub(crate) counters: Counters,
     /// Places for scans of all names.
     pub(crate) scans: Scans,
@@ -90,6 +94,7 @@ impl Shared {
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),
             traces: Semaphore::new(TRACES_MAX),
+            probes: Semaphore::new(PROBES_KIB_MAX),
             counters: Counters::default(),
             scans: Scans::default(),
             stop: CancellationToken::new(),

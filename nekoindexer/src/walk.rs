@@ -20,6 +20,7 @@ use crate::{
     counters::Drop,
     neighbors::{
         channel::Wanted,
+        load::Asking,
         neighbor::{Neighbor, Neighbors},
     },
     shared::Shared,
@@ -271,15 +272,39 @@ async fn ask<V: Visitor>(
     let Some(asking) = neighbor.load.ask(now) else {
         return (place, Err(NoAnswer::Busy), false); // many wait for it already, and it says nothing
     };
-    let stalls = &shared.neighbors.stalls;
-    let until = neighbor.waited_for(now, deadline, stalls);
+    let until = neighbor.waited_for(now, deadline, &shared.neighbors.stalls);
     let answer = V::call(&neighbor.connected.client, call_until(until), request).await;
+    let (answer, is_hurried) = answered(shared, neighbor, asking, (now, until, deadline), answer).await;
+    (place, answer, is_hurried)
+}
+
+/// Makes one call to a neighbor, begun at `now`; returns what [`Visitor::absorb`] gets.
+pub(crate) async fn call<T, F: Future<Output = Result<Result<T, Refusal>, RpcError>>>(
+    shared: &Shared,
+    neighbor: &Neighbor,
+    (now, deadline): (Instant, Instant),
+    call: impl FnOnce(IndexerServiceClient, Context) -> F,
+) -> Result<T, NoAnswer> {
+    let Some(asking) = neighbor.load.ask(now) else { return Err(NoAnswer::Busy) };
+    let until = neighbor.waited_for(now, deadline, &shared.neighbors.stalls);
+    let answer = call(neighbor.connected.client.clone(), call_until(until)).await;
+    answered(shared, neighbor, asking, (now, until, deadline), answer).await.0
+}
+
+/// Notes how a neighbor answered a call that was made at `now` and waited for `until` at most.
+async fn answered<T>(
+    shared: &Shared,
+    neighbor: &Neighbor,
+    asking: Asking<'_>,
+    (now, until, deadline): (Instant, Instant, Instant),
+    answer: Result<Result<T, Refusal>, RpcError>,
+) -> (Result<T, NoAnswer>, bool) {
     let judged = neighbor.judged_by(&answer, (now, until, until == deadline)).await;
     if judged.is_judged {
         shared.neighbors.links.judged();
     }
     if until < deadline && matches!(answer, Err(RpcError::DeadlineExceeded)) {
-        stalls.note(now, Instant::now());
+        shared.neighbors.stalls.note(now, Instant::now());
     }
     if !matches!(answer, Err(RpcError::DeadlineExceeded)) {
         asking.answered(Instant::now);
@@ -294,5 +319,5 @@ async fn ask<V: Visitor>(
         }
     };
     let is_hurried = judged.is_ours || (until == deadline && matches!(answer, Err(NoAnswer::Late)));
-    (place, answer, is_hurried)
+    (answer, is_hurried)
 }

@@ -34,7 +34,7 @@ pub use config::Config;
 pub use content::chunker::ChunkError;
 pub use download::{Delivery, DownloadError, DownloadOptions, Downloaded, Downloads};
 pub use http::files::routes as file_routes;
-pub use indexers::{Answer, Found, SearchError, via::Via};
+pub use indexers::{Answer, Found, Probed, SearchError, via::Via};
 pub use library::{
     events::Event,
     status::{Condition, FileStatus},

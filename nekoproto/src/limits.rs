@@ -74,6 +74,16 @@ const TRACE_HOP_BYTES_MAX: usize =
     33 + 20 + 64 + TRACE_FOUND_MAX * (9 + 9 + 5) + TRACE_UNASKED_MAX * (10 + 21 + 1);
 const _: () = assert!(TRACE_HOPS_MAX * TRACE_HOP_BYTES_MAX < FRAME_BYTES_MAX - 64);
 
+/// Hops of a route probe: enough to go round twenty nodes three times.
+pub const PROBE_HOPS_MAX: u8 = 64;
+/// Hops of a route probe unless its sender says otherwise.
+pub const PROBE_HOPS_DEFAULT: u8 = 10;
+/// Bytes that a route probe carries along: as many messages of a network packet's size as records in a batch.
+pub const PROBE_PAYLOAD_MAX: usize = BATCH_MAX * 1400;
+const _: () = assert!(PROBE_PAYLOAD_MAX + PROBE_HOPS_MAX as usize * 8 + 64 < FRAME_BYTES_MAX);
+/// Bytes that all hops of one route probe together carry along: what a sender makes others send is bounded.
+pub const PROBE_CARRIED_MAX: usize = 1024 * 1024;
+
 /// The longest deadline of a call; longer ones are cut to it.
 pub const DEADLINE_MAX: Duration = Duration::from_secs(60);
 /// The deadline of a query unless the caller sets another.

@@ -25,6 +25,10 @@ const PEER_ID_PARTS: usize = 4;
 const LISTS_AT_ONCE: usize = 1;
 /// Traces of one peer, and scans of it that run or wait; further ones are refused as `Busy`.
 const TRACES_OF_PEER_MAX: usize = 4;
+/// KiB of its route probes that are passed on at the moment; further ones are refused as `Busy`. Those that come by
+/// neighbors are bounded where they begin, and in all.
+const PROBES_OF_PEER_KIB_MAX: usize = 4 * 1024;
+const PROBES_OF_NEIGHBOR_KIB_MAX: usize = 8 * 1024;
 const SCANS_OF_PEER_MAX: usize = 16;
 /// The same of one neighbor.
 const TRACES_OF_NEIGHBOR_MAX: usize = 8;
@@ -45,6 +49,8 @@ pub struct Caller {
     pub(crate) lists: Semaphore,
     /// Its share of traces.
     pub(crate) traces: Semaphore,
+    /// Its share of route probes, in KiB.
+    pub(crate) probes: Semaphore,
     /// Its share of scans, and its turn among them: one follows the other.
     pub(crate) scans: Arc<Semaphore>,
     pub(crate) scan: Arc<Semaphore>,
@@ -71,9 +77,13 @@ impl Caller {
     #[must_use]
     pub fn new(neighbor: Option<NodeTag>, account: Option<Account>) -> Self {
         let share = account.as_ref().map_or(usize::MAX, Account::share);
-        let (ids_max, forwards, traces, scans) = match neighbor {
-            Some(_) => (share, FORWARDS_OF_NEIGHBOR_MAX, TRACES_OF_NEIGHBOR_MAX, SCANS_OF_NEIGHBOR_MAX),
-            None => (share / PEER_ID_PARTS, FORWARDS_OF_PEER_MAX, TRACES_OF_PEER_MAX, SCANS_OF_PEER_MAX),
+        let (ids_max, forwards) = match neighbor {
+            Some(_) => (share, FORWARDS_OF_NEIGHBOR_MAX),
+            None => (share / PEER_ID_PARTS, FORWARDS_OF_PEER_MAX),
+        };
+        let (traces, probes, scans) = match neighbor {
+            Some(_) => (TRACES_OF_NEIGHBOR_MAX, PROBES_OF_NEIGHBOR_KIB_MAX, SCANS_OF_NEIGHBOR_MAX),
+            None => (TRACES_OF_PEER_MAX, PROBES_OF_PEER_KIB_MAX, SCANS_OF_PEER_MAX),
         };
         Self {
             neighbor,
@@ -83,6 +93,7 @@ impl Caller {
             forwards_tab: Mutex::new(Tab::of(account)),
             lists: Semaphore::new(LISTS_AT_ONCE),
             traces: Semaphore::new(traces),
+            probes: Semaphore::new(probes),
             scans: Arc::new(Semaphore::new(scans)),
             scan: Arc::new(Semaphore::new(1)),
         }

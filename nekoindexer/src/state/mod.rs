@@ -7,6 +7,7 @@ pub mod holders;
 pub mod index;
 pub mod merge;
 mod plan;
+pub mod probe;
 pub mod route;
 pub mod seen;
 pub mod standing;

@@ -17,6 +17,7 @@ mod links;
 mod neighbors;
 mod network;
 mod overload;
+mod probe;
 mod program;
 mod shares;
 mod signals;

@@ -56,7 +56,8 @@ impl Need {
             | Command::Read { .. }
             | Command::Find(_)
             | Command::Query { .. }
-            | Command::Trace { .. } => Self::Indexer,
+            | Command::Trace { .. }
+            | Command::Probe { .. } => Self::Indexer,
             Command::Check { .. }
             | Command::Wait { .. }
             | Command::Ticket { .. }

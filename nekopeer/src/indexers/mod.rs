@@ -26,6 +26,7 @@ use self::session::Session;
 pub use self::{
     find::Found,
     search::{Answer, SearchError},
+    trace::Probed,
 };
 use crate::{
     config::Config,

@@ -6,6 +6,7 @@ mod events;
 mod files;
 mod found;
 mod jobs;
+mod probe;
 mod published;
 mod trace;
 
@@ -15,6 +16,7 @@ pub(crate) use self::{
     files::{FileJson, WishJson, role},
     found::{FoundJson, MatchJson, VersionJson},
     jobs::{JobJson, JobsJson},
+    probe::ProbeJson,
     published::{TicketedJson, UnpublishedJson, WatchedJson},
     trace::TraceJson,
 };

@@ -4,7 +4,7 @@ use nekoproto::{FileName, IndexerAddr, List, Position, Search, TraceReply, limit
 
 use super::PeerHandle;
 use crate::{
-    indexers::{Answer, Found, Scope, SearchError, via::Via},
+    indexers::{Answer, Found, Probed, Scope, SearchError, via::Via},
     storage::remembered::Home,
 };
 
@@ -61,6 +61,15 @@ impl PeerHandle {
     /// No indexer is given.
     pub async fn trace(&self, name: &FileName, ttl_hops: u8) -> Result<Vec<TraceReply>, SearchError> {
         self.indexers.trace(name, ttl_hops).await
+    }
+
+    /// Sends a route probe with this number of hops through each own indexer: which way it went, and how long each
+    /// indexer had it. Nothing in it is signed.
+    ///
+    /// # Errors
+    /// No indexer is given.
+    pub async fn probe(&self, hops: u8) -> Result<Vec<Probed>, SearchError> {
+        self.indexers.probe(hops).await
     }
 
     /// One page of the files that match: the first `limit` behind `after`, by name and origin, known to the own indexers

@@ -74,6 +74,11 @@ fn rows_are_those_of_the_command_line() {
     assert!(ticket["tickets"][0]["ticket"].as_str().unwrap().starts_with("neko:"), "{ticket}");
     let traced = http.get("/api/v1/trace?name=a.txt").done(200);
     assert!(traced["found"] == true && traced["complete"] == true, "{traced}");
+    let probed = http.get("/api/v1/probe?hops=0").done(200);
+    assert_eq!(
+        (&probed["indexers"][0]["end"], &probed["indexers"][0]["stops"][0]["again"]),
+        (&"hops".into(), &false.into())
+    );
 }
 
 #[test]
@@ -83,6 +88,7 @@ fn errors_say_what_to_do_and_methods_that_are_not_taken_are_named() {
     http.get("/api/v1/query").refused(400, "name=NAME");
     http.get("/api/v1/query?name=../a").refused(400, "'..'");
     http.get("/api/v1/query?name=a&ttl=99").refused(400, "0 to 16");
+    http.get("/api/v1/probe?hops=65").refused(400, "0 to 64");
     http.get("/api/v1/query?nme=a").refused(400, "name, ttl");
     http.get("/api/v1/jobs/7").refused(404, "/api/v1/jobs");
     http.get("/api/v1/jobs/x").refused(400, "");

@@ -8,7 +8,7 @@ use crate::{limits::NETWORK_BYTES_MAX, values::NodeId};
 
 /// Version of the wire format, sent before every hello. Nodes of different versions refuse each other and
 /// say which version the other speaks.
-pub const PROTOCOL_VERSION: u16 = 12;
+pub const PROTOCOL_VERSION: u16 = 13;
 
 /// What kind of node it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -8,6 +8,7 @@ use super::{
     error::Refusal,
     find::{IdDigits, Position, Search},
     hit::{self, Hit},
+    probe::{ProbeReply, ProbeRequest},
     summary::{SummaryNews, SummaryReply},
     trace::TraceReply,
 };
@@ -60,6 +61,8 @@ pub trait IndexerService {
     async fn trace(request: QueryRequest) -> Result<TraceReply, Refusal>;
     /// The caller states where it can be reached, before its first registration and again before the statement expires.
     async fn introduce(reach: SignedReach) -> Result<Introduction, Refusal>;
+    /// A route probe: the indexer passes it on to one neighbor, if it has hops left. The answer is the way that it went.
+    async fn probe(request: ProbeRequest) -> Result<ProbeReply, Refusal>;
 }
 
 /// How a statement of where the caller can be reached was taken.

@@ -7,6 +7,7 @@ pub mod hello;
 mod hit;
 pub mod indexer;
 pub mod peer;
+pub mod probe;
 pub mod summary;
 mod trace;
 

@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{
     indexer::IndexerServiceRequest,
-    limits::{BATCH_MAX, FRAME_BYTES_MAX},
+    limits::{BATCH_MAX, FRAME_BYTES_MAX, PROBE_CARRIED_MAX, PROBE_PAYLOAD_MAX},
+    messages::probe::ProbeRequest,
     messages::{FindRequest, Names, Purpose, QueryAllRequest, QueryRequest, Role, Search, Term},
     transport::NodeIo,
     values::{FileName, List, MsgId},
@@ -106,6 +107,15 @@ pub(super) async fn finds(order: &Order, count: usize) -> Result<(), RogueError>
         covered: List::new(),
     };
     busy(order, count, move || IndexerServiceRequest::Find { request: request() }).await
+}
+
+/// Route probes that carry as much, and as far, as one may.
+pub(super) async fn probes(order: &Order, count: usize) -> Result<(), RogueError> {
+    let hops = u8::try_from(PROBE_CARRIED_MAX / PROBE_PAYLOAD_MAX).unwrap_or(1);
+    let payload = vec![0; PROBE_PAYLOAD_MAX];
+    let request =
+        move || ProbeRequest { payload: payload.clone(), ..ProbeRequest::new(MsgId::random(), hops) };
+    busy(order, count, move || IndexerServiceRequest::Probe { request: request() }).await
 }
 
 /// Sends calls for many long names, which are registered, and reads an answer now and then, so that the connection

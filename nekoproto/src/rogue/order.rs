@@ -44,6 +44,8 @@ pub enum Attack {
     Work,
     /// 2 connections that search by patterns that are long to match.
     Finds,
+    /// 4 connections that send route probes with as many bytes and hops as are allowed.
+    Probes,
     /// 300 000 names of 1 000 bytes from one peer.
     Names,
     /// 12 000 names from each of 120 keys.
@@ -119,6 +121,7 @@ impl Attack {
         (Self::Ids, "ids"),
         (Self::Work, "work"),
         (Self::Finds, "finds"),
+        (Self::Probes, "probes"),
         (Self::Names, "names"),
         (Self::Keys, "keys"),
         (Self::Origins, "origins"),
@@ -182,6 +185,7 @@ impl Order {
             Attack::Ids => connections::ids(&self).await,
             Attack::Work => connections::work(&self, 4).await,
             Attack::Finds => connections::finds(&self, 2).await,
+            Attack::Probes => connections::probes(&self, 4).await,
             Attack::Names => peer::names(&self, 1, 300_000, peer::LONG_NAME_BYTES).await,
             Attack::Keys => peer::names(&self, 120, 12_000, 60).await,
             Attack::Origins => peer::origins(&self, 32).await,

@@ -1,6 +1,15 @@
 //! A connection to an indexer as a peer has one, for what rogue peers register and ask.
 
-use std::{collections::HashMap, net::SocketAddr, ops::Range, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use tarpc::context::{self, Context};
 use tokio::time::sleep;
@@ -23,12 +32,16 @@ pub(super) const LONG_NAME_BYTES: usize = 1000;
 const RENEWS_EVERY: Duration = Duration::from_secs(5);
 const _: () = assert!(LONG_NAME_BYTES <= NAME_BYTES_MAX);
 
-/// Hears what an indexer says, and does nothing about it.
-#[derive(Clone, Debug)]
-pub struct Silent;
+/// Hears what an indexer says, and does nothing about it but to count.
+#[derive(Clone, Debug, Default)]
+pub struct Silent {
+    /// Records of newer versions that it was told of.
+    pub told: Arc<AtomicU64>,
+}
 
 impl PeerService for Silent {
-    async fn invalidate(self, _: Context, _: Records) -> Result<(), Refusal> {
+    async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
+        self.told.fetch_add(records.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -58,7 +71,8 @@ impl Peer {
         let endpoint = order.endpoint(Role::Peer)?;
         let listener = endpoint.bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
         let connection = endpoint.dial(order.indexer, Purpose::Control, None).await?;
-        let (client, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
+        let (client, driver) =
+            control::open(connection.io, Silent::default().serve(), IndexerServiceClient::from);
         let driver = AbortOnDropHandle::new(tokio::spawn(driver));
         let reach = endpoint.identity().fresh_reach([listener.local_addr()]).into_signed();
         client.introduce(context::current(), reach).await.map_err(refused)?.map_err(refused)?;

@@ -12,6 +12,7 @@ use tokio::{
 use crate::{
     IndexerServiceClient,
     indexer::IndexerService,
+    messages::probe::{ProbeReply, ProbeRequest},
     messages::{
         Answers, FindReply, FindRequest, Introduction, InvalidateRequest, LeaseReply, Names, QueryAllRequest,
         QueryReply, QueryRequest, Refusal, RegisterReply, RegisterRequest, TraceReply,
@@ -187,6 +188,13 @@ impl IndexerService for Pretender {
                 Ok(FindReply { complete: true, ..FindReply::default() })
             }
             other => other.answer_nothing().await,
+        }
+    }
+
+    async fn probe(self, _: Context, _: ProbeRequest) -> Result<ProbeReply, Refusal> {
+        match self.habit {
+            Habit::Refuses(refusal) => Err(refusal),
+            _ => pending().await,
         }
     }
 

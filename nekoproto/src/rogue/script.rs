@@ -96,7 +96,8 @@ impl ScriptedReply {
 /// Serves a connection: replies to data requests as `script` says, and hears control calls, until the reader goes.
 pub(super) async fn serve(connection: Connection, script: impl Fn(&DataRequest) -> ScriptedReply) {
     if connection.purpose == Purpose::Control {
-        let (_client, driver) = control::open(connection.io, Silent.serve(), PeerServiceClient::from);
+        let (_client, driver) =
+            control::open(connection.io, Silent::default().serve(), PeerServiceClient::from);
         return driver.await;
     }
     serve_data(connection, script).await;

@@ -19,6 +19,7 @@ use nekoproto::{
     indexer::{IndexerServiceRequest as Ask, IndexerServiceResponse as Answer},
     limits::{REACH_ADDRS_MAX, REACH_BYTES_MAX},
     peer::{PeerServiceRequest as AskPeer, PeerServiceResponse as PeerAnswer},
+    probe::{ProbeEnd, ProbeReply, ProbeRequest, ProbeStop},
     summary::{Change, Filter, NameKey, SummaryNews, SummaryReply, What},
     transport::Envelope,
 };
@@ -151,7 +152,7 @@ fn peer_answer(answer: PeerAnswer) -> ToIndexer {
 #[test]
 fn values_are_pinned() {
     let mut pins = Pins::default();
-    pins.pin("protocol version", &PROTOCOL_VERSION, "0c");
+    pins.pin("protocol version", &PROTOCOL_VERSION, "0d");
     pins.pin("node 1", &node(1), "N");
     pins.pin("node 2", &node(2), "M");
     pins.pin("node tag", &node(1).tag(), "08 8a88e3dd7409f195");
@@ -195,6 +196,13 @@ fn calls_of_an_indexer_are_pinned() {
         "trace",
         &ask(trace),
         "00 01 fbd007 0b 10 04030201000000000000000000000000 0161 03 10 8a88e3dd7409f195 8139770ea87d175f 00 00",
+    );
+    let visited = List::first_of([node(1).tag()]);
+    let probe = ProbeRequest { visited, payload: vec![0xaa; 2], ..ProbeRequest::new(msg_id, 10) };
+    pins.pin(
+        "probe",
+        &ask(Ask::Probe { request: probe }),
+        "00 01 fbd007 0d 10 04030201000000000000000000000000 0a 08 8a88e3dd7409f195 02 aaaa",
     );
     pins.pin(
         "register",
@@ -345,6 +353,12 @@ fn answers_of_an_indexer_are_pinned() {
         "02 01 00 0b 00 02 00 00 00 00 00 00 01 08 8a88e3dd7409f195 03 02 01 fb2c01 07 \
          01 00 01 01 00000000000000000000000000000001 50 02 01 01 01 M 00 05 01 01 04 03 01",
     );
+    let stop = ProbeStop { node: node(1).tag(), again: true, own_ns: 300, waited_us: 5, next: None };
+    let next = ProbeStop { next: Some("127.0.0.1:80".parse().unwrap()), again: false, ..stop };
+    let stops = List::first_of([next, stop]);
+    let way = |end| answer(Answer::Probe(Ok(ProbeReply { stops: stops.clone(), end })));
+    pins.pin("way of a probe", &way(ProbeEnd::Hops), "02 01 00 0d 00 02 08 8a88e3dd7409f195 00 fb2c01 05 01 00 7f000001 50 08 8a88e3dd7409f195 01 fb2c01 05 00 00");
+    pins.pin("way of a lost probe", &way(ProbeEnd::Lost(NoAnswer::Late)), "02 01 00 0d 00 02 08 8a88e3dd7409f195 00 fb2c01 05 01 00 7f000001 50 08 8a88e3dd7409f195 01 fb2c01 05 00 02 02");
     pins.pin("refused", &answer(Answer::Query(Err(Refusal::TtlTooLarge(17)))), "02 01 00 04 01 00 11");
     pins.assert();
 }

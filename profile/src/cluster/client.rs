@@ -1,6 +1,10 @@
 //! A peer as far as indexers see it: an identity, a port, a control connection.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
 
 use nekoproto::transport::{Endpoint, Listener, Security, control};
 use nekoproto::{
@@ -25,6 +29,8 @@ pub struct Client {
     pub holder: Holder,
     /// What it says of that.
     pub reach: VerifiedReach,
+    /// Records of newer versions that the indexer told it of.
+    pub told: Arc<AtomicU64>,
     /// Holds the port that the indexer lists.
     listener: Option<Listener>,
     driver: JoinHandle<()>,
@@ -33,9 +39,19 @@ pub struct Client {
 impl Client {
     /// Connects to the indexer at `addr`.
     pub async fn connect(addr: SocketAddr, identity: Identity, security: Security) -> anyhow::Result<Self> {
+        Self::connect_at(ANY_PORT, addr, identity, security).await
+    }
+
+    /// Connects to the indexer at `addr` as a peer that is listed `at`.
+    pub async fn connect_at(
+        at: SocketAddr,
+        addr: SocketAddr,
+        identity: Identity,
+        security: Security,
+    ) -> anyhow::Result<Self> {
         let node = identity.id();
         let endpoint = endpoint(identity, Role::Peer, security)?;
-        let listener = endpoint.bind(ANY_PORT)?;
+        let listener = endpoint.bind(at)?;
         let holder = Holder::new(node, listener.local_addr());
         let mut client = Self::over(&endpoint, addr, holder).await?;
         client.listener = Some(listener);
@@ -45,7 +61,9 @@ impl Client {
     /// Connects `endpoint`, which is listed as `holder`, to the indexer at `addr`.
     pub async fn over(endpoint: &Arc<Endpoint>, addr: SocketAddr, holder: Holder) -> anyhow::Result<Self> {
         let connection = endpoint.dial(addr, Purpose::Control, None).await?;
-        let (calls, driver) = control::open(connection.io, Silent.serve(), IndexerServiceClient::from);
+        let silent = Silent::default();
+        let (calls, driver) =
+            control::open(connection.io, silent.clone().serve(), IndexerServiceClient::from);
         let renewals = stay_listed(calls.clone());
         let reach = endpoint.identity().fresh_reach([holder.addr]);
         let driver = tokio::spawn(async move {
@@ -56,7 +74,7 @@ impl Client {
         });
         let introduced = calls.introduce(context::current(), reach.signed().clone()).await??;
         anyhow::ensure!(introduced.listed_at == 1, "the client cannot be listed");
-        Ok(Self { calls, holder, reach, listener: None, driver })
+        Ok(Self { calls, holder, reach, told: silent.told, listener: None, driver })
     }
 
     /// The same without the port, for thousands of them: it is listed, and nobody is to connect there.

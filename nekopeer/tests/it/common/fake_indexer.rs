@@ -13,6 +13,7 @@ use nekoproto::{
     LeaseReply, List, Names, NetworkName, PeerServiceClient, QueryAllRequest, QueryReply, QueryRequest,
     Records, Refusal, RegisterReply, RegisterRequest, Role, SignedReach,
     indexer::answers,
+    probe::{ProbeReply, ProbeRequest},
     transport::{Access, Connection, Endpoint, EndpointConfig, Security, control},
 };
 use tarpc::context::Context;
@@ -137,6 +138,10 @@ impl IndexerService for Service {
 
     async fn trace(self, _: Context, _: QueryRequest) -> Result<nekoproto::TraceReply, Refusal> {
         Ok(nekoproto::TraceReply::of(Default::default()))
+    }
+
+    async fn probe(self, _: Context, _: ProbeRequest) -> Result<ProbeReply, Refusal> {
+        Err(Refusal::Busy)
     }
 
     async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {

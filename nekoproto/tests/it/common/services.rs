@@ -14,6 +14,7 @@ use nekoproto::{
     RegisterRequest, SignedReach, SignedRecord, Verdict, Version,
     indexer::answers,
     limits::{BATCH_MAX, HITS_MAX, HOLDERS_MAX, REACH_ADDRS_MAX},
+    probe::{ProbeReply, ProbeRequest},
     transport::{Connection, control, control::Driver},
 };
 use tarpc::context::{self, Context};
@@ -134,6 +135,10 @@ impl IndexerService for Indexer {
 
     async fn trace(self, _: Context, _: QueryRequest) -> Result<nekoproto::TraceReply, Refusal> {
         Ok(nekoproto::TraceReply::of(Default::default()))
+    }
+
+    async fn probe(self, _: Context, _: ProbeRequest) -> Result<ProbeReply, Refusal> {
+        Err(Refusal::Busy)
     }
 
     async fn search_all(self, _: Context, names: Names) -> Result<Answers, Refusal> {
