@@ -110,6 +110,16 @@ impl Cluster {
         self.deployment.client_runtime(n).spawn(connect).await?
     }
 
+    /// Number of indexers.
+    pub(crate) const fn size(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The indexers.
+    pub(crate) fn nodes(&mut self) -> &mut [Node] {
+        &mut self.nodes
+    }
+
     /// The runtime of clients of indexer `n`. To be called where clients run.
     pub fn client_runtime(&self, n: usize) -> Handle {
         self.deployment.client_runtime(n)

@@ -15,11 +15,11 @@ use crate::measure::{Measured, measure};
 use crate::outcome::{Begin, Fault, Outcome};
 use crate::report::{Report, option_name};
 use crate::run::setup::{Connecting, Setup};
-use crate::{cluster::deployment::Deployment, floor::layouts, plan::scenario::Scenario};
 use crate::{
-    compare, connections, consistency, goals, hostile, index, instructions, matrix, node, plot, soak,
-    transfer,
+    batch, compare, connections, consistency, goals, hostile, index, instructions, matrix, node, pipeline,
+    plot, relay, soak, transfer,
 };
+use crate::{cluster::deployment::Deployment, floor::layouts, plan::scenario::Scenario};
 use crate::{report::outputs::Outputs, run::Watch, transfer::folder::Folder};
 
 /// Does what the arguments say.
@@ -45,6 +45,9 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Transfer(args) => run_transfer(&args),
         Command::Hostile(args) => run_hostile(&args),
         Command::Soak(args) => run_soak(&args),
+        Command::Batch(args) => run_alone(&args, async |on| batch::run(&args.options, &on).await),
+        Command::Pipeline(args) => run_pipeline(&args),
+        Command::Relay(args) => run_relay(&args),
         Command::Consistency(args) => run_consistency(&args),
         Command::Compare(compare) => run_compare(&compare),
         Command::Instructions(instructions) => run_instructions(&instructions),
@@ -149,6 +152,29 @@ fn run_soak(args: &args::Proof<soak::Options>) -> Result<Outcome, Fault> {
     })?;
     finish(&report, outputs.draw(|folder| plot::save(folder, "soak", &soaked.picture()))?)?;
     Ok(outcome(soaked.is_all_well() && !report.interrupted))
+}
+
+fn run_pipeline(args: &Alone<pipeline::Options>) -> Result<Outcome, Fault> {
+    let outputs = prepare(&args.output, None, None)?;
+    let (is_all_well, report) =
+        Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), async |on| {
+            let piped = pipeline::run(&args.options, &on).await?;
+            Ok((piped.is_all_well(&args.options), piped.report(&args.options, &on)))
+        })?;
+    finish(&report, outputs)?;
+    Ok(outcome(is_all_well && !report.interrupted))
+}
+
+fn run_relay(args: &args::Proof<relay::Options>) -> Result<Outcome, Fault> {
+    let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
+    let (relayed, report) =
+        Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), async |on| {
+            let relayed = relay::run(&args.options, &on).await?;
+            let report = relayed.report(&on);
+            Ok((relayed, report))
+        })?;
+    finish(&report, outputs.draw(|folder| plot::save(folder, "relay", &relayed.picture()))?)?;
+    Ok(outcome(relayed.is_all_well() && !report.interrupted))
 }
 
 fn run_consistency(args: &args::Consistency) -> Result<Outcome, Fault> {

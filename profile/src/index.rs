@@ -146,7 +146,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    fn identity(self, seed: u64) -> Identity {
+    pub(crate) fn identity(self, seed: u64) -> Identity {
         let mut key = [self as u8; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         Identity::from_seed(&key)

@@ -8,6 +8,7 @@
 //! | `run` | clients that ask, in a closed loop or at a rate, and a sample for each answer |
 //! | `floor` | the round trips that no query can be faster than |
 //! | `measure`, `matrix`, `index`, `connections` | one scenario, all of them, one indexer alone, a crowd |
+//! | `relay`, `pipeline`, `batch` | probes round a ring, messages down a line, names in batches |
 //! | `transfer` | files from peer to peer: how fast beside a plain copy, what it takes, from whom |
 //! | `arena`, `hostile`, `soak` | a small network of processes; attacks on it, and long runs |
 //! | `consistency` | the nodes' own decisions on simulated links, in virtual time |
@@ -19,6 +20,7 @@
 //! It is a library for its program and its tests alone.
 
 pub mod arena;
+pub(crate) mod batch;
 pub mod cluster;
 pub mod commands;
 pub mod compare;
@@ -33,8 +35,10 @@ pub(crate) mod matrix;
 pub(crate) mod measure;
 pub mod node;
 pub mod outcome;
+pub(crate) mod pipeline;
 pub mod plan;
 pub mod plot;
+pub mod relay;
 pub mod report;
 pub mod run;
 pub mod soak;

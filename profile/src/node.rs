@@ -10,6 +10,7 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{net::SocketAddr, path::PathBuf};
 
+use nekoindexer::ProbeCounts;
 use nekoproto::rogue::{Order, corrupt::Corruption};
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,8 @@ pub(crate) struct Options {
     pub insecure: bool,
     /// Threads, unless it is a peer: those have one on each core.
     pub threads: NonZeroUsize,
+    /// What it logs; `None`: nothing.
+    pub log: Option<String>,
 }
 
 /// What a process is.
@@ -72,6 +75,8 @@ pub(crate) enum Request {
     },
     /// Wait until a newer version of a copy is in its place, by news of it. Answers once more, before, when it waits.
     Await,
+    /// Say what was counted of route probes, and how many tasks run.
+    Probes,
     /// Forget what was taken so far.
     Reset,
     /// Say what was taken since then.
@@ -83,8 +88,11 @@ pub(crate) enum Request {
 /// What is responded to each request, and once when the process is ready: the value, or why there is none.
 ///
 /// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; await: nothing, then [`Downloads`]; usage:
-/// [`Usage`](usage::Usage), or why a rogue node gave up; reset and end: nothing.
+/// [`Usage`](usage::Usage), or why a rogue node gave up; probes: [`Probes`]; reset and end: nothing.
 pub(crate) type Response<T> = Result<T, String>;
+
+/// What an indexer counted of route probes, and its tasks.
+pub(crate) type Probes = (ProbeCounts, usize);
 
 /// A node, and where it listens.
 pub(crate) type Started = (String, SocketAddr);

@@ -9,7 +9,7 @@ use nekoproto::transport::Security;
 use tokio::runtime::Handle;
 
 use super::endpoint::indexer_config;
-use crate::node::{Options, Role};
+use crate::node::{Options, Probes, Request, Role};
 use crate::{cluster::layout::Layout, node::process::Process, run::watch::Watch};
 
 /// Loopback, a free port.
@@ -79,8 +79,9 @@ impl Deployment {
         Process::start(label.to_owned(), ANY_PORT, &self.options(role)).await
     }
 
-    fn options(&self, role: Role) -> Options {
-        Options { role, insecure: self.security == Security::Insecure, threads: self.threads }
+    /// How a process is made that does what `role` says.
+    pub(crate) fn options(&self, role: Role) -> Options {
+        Options { role, insecure: self.security == Security::Insecure, threads: self.threads, log: None }
     }
 }
 
@@ -89,6 +90,14 @@ impl Node {
         match self {
             Self::Here(indexer) => indexer.local_addr(),
             Self::Apart(process) => process.addr,
+        }
+    }
+
+    /// What it counted of route probes, and how many tasks its process has.
+    pub(crate) async fn probes(&mut self) -> anyhow::Result<Probes> {
+        match self {
+            Self::Here(indexer) => Ok((indexer.probes(), 0)),
+            Self::Apart(process) => process.call(&Request::Probes).await,
         }
     }
 

@@ -10,8 +10,8 @@ use nekoproto::limits::TTL_MAX;
 pub(crate) use self::transfer::Transfer;
 use crate::run::setup::{Connecting, Setup};
 use crate::{
-    connections, consistency, goals, hostile, index, instructions, plan::scenario::Scenario,
-    plan::topology::Topology, soak,
+    batch, connections, consistency, goals, hostile, index, instructions, pipeline, plan::scenario::Scenario,
+    plan::topology::Topology, relay, soak,
 };
 
 /// Measures nekop2p, and checks every answer while doing so.
@@ -47,6 +47,12 @@ pub(crate) enum Command {
     Hostile(Proof<hostile::Options>),
     /// A small network for a long time, and whether memory, descriptors or threads of a process grow
     Soak(Proof<soak::Options>),
+    /// Messages down a line of three indexers: rates, what waits, what is lost, and what logging costs
+    Pipeline(Alone<pipeline::Options>),
+    /// Names registered and looked up between processes, by names in a call, beside the same without a network
+    Batch(Alone<batch::Options>),
+    /// Probes round a ring of indexers: where they are dropped, and how long each node has them
+    Relay(Proof<relay::Options>),
     /// How coherent copies are, simulated in virtual time: tables c1 to c6
     Consistency(Consistency),
     /// Two results beside each other; exit code 1 if the second is worse

@@ -51,6 +51,11 @@ impl Inside {
         self.registering += began.elapsed();
     }
 
+    /// How long registering took so far.
+    pub(crate) const fn registering(&self) -> Duration {
+        self.registering
+    }
+
     /// What an indexer with these names answers.
     pub(crate) fn search(&self, name: &FileName) -> QueryReply {
         Merge::new(self.state.index.lookup(name, Instant::now())).finish()

@@ -1,4 +1,4 @@
-//! The functions that every query goes through.
+//! The functions that every query, or every route probe, goes through.
 
 use std::time::{Duration, Instant};
 use std::{hint::black_box, net::SocketAddr, ops::Range, sync::Arc};
@@ -7,7 +7,9 @@ use clap::ValueEnum;
 use nekoindexer::state::holders::Listed;
 use nekoindexer::state::index::Session;
 use nekoindexer::state::merge::{Found, Merge};
+use nekoindexer::state::probe::plan;
 use nekoindexer::state::{QueryPlan, State, caller::Caller};
+use nekoproto::probe::ProbeRequest;
 use nekoproto::{Covered, FileName, Identity, ListedRecord, MsgId, QueryReply, QueryRequest, codec};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -15,10 +17,12 @@ use crate::plan::workload::sign_record;
 
 /// Names in the index; few, as their number changes no instruction that matters.
 const NAMES: usize = 64;
+/// Bytes that a probe carries: few enough that copying them hides nothing.
+const MESSAGE_BYTES: usize = 1400;
 const LEASE: Duration = Duration::from_secs(3600);
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// A function that every query goes through.
+/// A function that every query, or every route probe, goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Hot {
     /// Finding a name that is there
@@ -39,6 +43,8 @@ pub enum Hot {
     DecodeReply,
     /// All that an indexer decides about a query that ends here
     AnswerQuery,
+    /// A route probe with a message from bytes, to whom it goes next, and to bytes again
+    PassProbe,
 }
 
 /// What the functions work on.
@@ -114,6 +120,16 @@ pub fn run(hot: Hot, times: u32) -> anyhow::Result<()> {
         Hot::EncodeReply => encode(rounds, &bench.reply())?,
         Hot::DecodeQuery => decode(rounds, &bench.forwarded())?,
         Hot::DecodeReply => decode(rounds, &bench.reply())?,
+        Hot::PassProbe => {
+            let tags: Vec<_> = (1..4).map(|n| Identity::from_seed(&[n; 32]).id().tag()).collect();
+            let payload = vec![0x5a; MESSAGE_BYTES];
+            let bytes = codec::encode(&ProbeRequest { payload, ..ProbeRequest::new(msg_id(1), 2) })?;
+            for _ in rounds {
+                let request = codec::decode(black_box(&bytes))?;
+                let (place, forwarded) = plan(tags[0], &tags[1..], request).next?;
+                black_box((place, codec::encode(&forwarded)?));
+            }
+        }
         Hot::AnswerQuery => {
             for n in rounds {
                 match bench.state.on_query(&bench.request(n), &bench.caller, DEADLINE, bench.now)? {

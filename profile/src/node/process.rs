@@ -1,6 +1,6 @@
 //! A process as whoever started it holds it: asked over its stdin, responding over its stdout.
 
-use std::{net::SocketAddr, path::PathBuf, process::Stdio};
+use std::{fs::File, net::SocketAddr, path::PathBuf, process::Stdio};
 
 use anyhow::{Context, anyhow, bail};
 use serde::de::DeserializeOwned;
@@ -11,6 +11,15 @@ use super::{Options, Request, Response, Role, Started};
 
 /// The hidden command that a process runs.
 pub(crate) const NODE: &str = "node";
+
+/// Where a process is started.
+#[derive(Debug, Default)]
+pub(crate) struct Launch {
+    /// In a network of its own, which is gone when the process is.
+    pub(crate) own_network: bool,
+    /// Where its log goes; `None`: to the stderr of this process.
+    pub(crate) stderr: Option<File>,
+}
 
 /// A running process; dropping it ends it, and it ends when this process does.
 #[derive(Debug)]
@@ -27,8 +36,25 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a process called `label`; returns when it serves. If it does not, the error says why.
     pub(crate) async fn start(label: String, listen: SocketAddr, options: &Options) -> anyhow::Result<Self> {
+        Self::launch(label, listen, options, Launch::default()).await
+    }
+
+    /// Starts it somewhere else than beside this process.
+    pub(crate) async fn launch(
+        label: String,
+        listen: SocketAddr,
+        options: &Options,
+        launch: Launch,
+    ) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find this program to start it again")?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(&program);
+        if launch.own_network {
+            command = Command::new("unshare");
+            command.args(["--net", "--"]).arg(program);
+        }
+        if let Some(log) = launch.stderr {
+            command.stderr(log);
+        }
         command.arg(NODE).arg(format!("--listen={listen}")).arg(serde_json::to_string(options)?);
         command.process_group(0).kill_on_drop(true).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().context("cannot start a process")?;

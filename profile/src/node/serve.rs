@@ -6,13 +6,14 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::{any::Any, fs, path::PathBuf, thread};
 
 use anyhow::{Context, bail};
-use nekoindexer::{Indexer, Routing};
+use nekoindexer::logging::{self, LogArgs, LogFormat};
+use nekoindexer::{Indexer, IndexerHandle, Routing};
 use nekopeer::{Config, OnStale, Peer, PeerHandle};
 use nekoproto::Holder;
 use nekoproto::rogue::{RogueError, corrupt::CorruptHolder};
 use serde::Serialize;
 use serde_json::{Value, json};
-use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
+use tokio::{net::TcpListener, runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::usage::{Meter, Usage, cpu_s, now_s};
@@ -25,6 +26,9 @@ const ROGUE_NICE: i32 = 19;
 
 /// Serves until asked to end, or until stdin closes. An error means that nobody listens to it.
 pub(crate) fn run(listen: SocketAddr, options: &Options) -> anyhow::Result<()> {
+    if let Some(level) = &options.log {
+        logging::start(&LogArgs { log: Some(level.clone()), log_format: LogFormat::Human });
+    }
     let runtime = match options.role {
         Role::Peer(_) | Role::Corrupt(..) | Role::Rogue(_) => {
             tokio::runtime::Builder::new_multi_thread().enable_all().build()?
@@ -64,6 +68,7 @@ fn read_requests(gone: CancellationToken) -> std::io::Result<mpsc::UnboundedRece
 
 /// What a process runs.
 enum Running {
+    Indexer(Box<IndexerHandle>),
     Peer(PeerHandle, Meter),
     Rogue(JoinHandle<Result<(), RogueError>>),
     /// What serves for as long as it is held.
@@ -112,8 +117,8 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
             let routing = if *flood { Routing::Flood } else { Routing::Summary };
             let config = indexer_config(listen, neighbors.clone(), security, routing, *by_default);
             let indexer = Indexer::spawn(config).await?;
-            let addr = indexer.local_addr();
-            (Box::new(indexer), String::new(), addr)
+            let started = (String::new(), indexer.local_addr());
+            return Ok((Running::Indexer(Box::new(indexer)), started));
         }
         Role::RawEcho => {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
@@ -160,9 +165,15 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
 async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> {
     let (peer, meter) = match running {
         Running::Peer(peer, meter) => (peer, meter),
+        Running::Indexer(indexer) if request == Request::Probes => {
+            let tasks = Handle::current().metrics().num_alive_tasks();
+            return Ok(json!((indexer.probes(), tasks)));
+        }
         Running::Rogue(attack) if attack.is_finished() => bail!("gave up: {:?}", attack.await?),
         Running::Rogue(_) => return Ok(json!(Usage { cpu_s: cpu_s(), ..Usage::default() })),
-        Running::Other { .. } => bail!("a node that only serves is asked for {request:?}"),
+        Running::Indexer(_) | Running::Other { .. } => {
+            bail!("a node that only serves is asked for {request:?}")
+        }
     };
     Ok(match request {
         Request::Reset => {
@@ -172,7 +183,7 @@ async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> 
         Request::Usage => json!(meter.usage()),
         Request::Publish(path) => json!(publish(peer, path).await?),
         Request::Download { names, at_s } => json!(fetch::fetch(peer, names, at_s).await?),
-        Request::Await | Request::End => bail!("it is no request like others"),
+        Request::Probes | Request::Await | Request::End => bail!("it is no request like others"),
     })
 }
 

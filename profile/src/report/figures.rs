@@ -14,6 +14,48 @@ pub const P99_FROM: u64 = 1000;
 const PERCENTILES: [f64; 14] =
     [0.0, 1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.99, 100.0];
 
+/// Times, as many as come: they take no more memory for that.
+#[derive(Clone, Debug)]
+pub struct Times(Histogram<u64>);
+
+impl Default for Times {
+    #[expect(clippy::expect_used, reason = "three digits are allowed")]
+    fn default() -> Self {
+        Self(Histogram::new(DIGITS).expect("1 to 5 digits"))
+    }
+}
+
+impl Times {
+    /// One more.
+    #[expect(clippy::expect_used, reason = "an automatic range takes any time")]
+    pub fn add(&mut self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.record(nanos.min(LONGEST)).expect("within the range");
+    }
+
+    /// The shortest, in microseconds; not a number without any.
+    pub fn min_us(&self) -> f64 {
+        if self.0.is_empty() { f64::NAN } else { micros(self.0.min()) }
+    }
+
+    /// The figures; without any times, all of them are not a number.
+    pub fn figures(&self) -> Figures {
+        let histogram = &self.0;
+        let if_any = |figure: f64| if histogram.is_empty() { f64::NAN } else { figure };
+        let at = |percentile| if_any(micros(histogram.value_at_percentile(percentile)));
+        Figures {
+            count: histogram.len(),
+            mean: if_any(histogram.mean() / 1e3),
+            p50: at(50.0),
+            p90: at(90.0),
+            p99: at(99.0),
+            p999: at(99.9),
+            max: if_any(micros(histogram.max())),
+            percentiles: PERCENTILES.iter().map(|percentile| (*percentile, at(*percentile))).collect(),
+        }
+    }
+}
+
 /// What is said of a number of response times, all in microseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
@@ -37,25 +79,10 @@ pub struct Figures {
 
 impl Figures {
     /// The figures of `times`; without any, all of them are not a number.
-    #[expect(clippy::expect_used, reason = "three digits are allowed, and an automatic range takes any time")]
     pub fn of(times: impl IntoIterator<Item = Duration>) -> Self {
-        let mut histogram = Histogram::<u64>::new(DIGITS).expect("1 to 5 digits");
-        for time in times {
-            let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-            histogram.record(nanos.min(LONGEST)).expect("within the range");
-        }
-        let if_any = |figure: f64| if histogram.is_empty() { f64::NAN } else { figure };
-        let at = |percentile| if_any(micros(histogram.value_at_percentile(percentile)));
-        Self {
-            count: histogram.len(),
-            mean: if_any(histogram.mean() / 1e3),
-            p50: at(50.0),
-            p90: at(90.0),
-            p99: at(99.0),
-            p999: at(99.9),
-            max: if_any(micros(histogram.max())),
-            percentiles: PERCENTILES.iter().map(|percentile| (*percentile, at(*percentile))).collect(),
-        }
+        let mut all = Times::default();
+        times.into_iter().for_each(|time| all.add(time));
+        all.figures()
     }
 
     /// The figures by their keys in results.

@@ -1,4 +1,4 @@
-//! Attacks and long runs, for seconds: what they measure, write and say. Whether a figure is good depends on the
+//! Attacks, relays and long runs, for seconds: what they measure, write and say. Whether a figure is good depends on the
 //! machine, and is no part of these tests.
 
 use std::{
@@ -79,15 +79,108 @@ fn a_short_soak_checks_all_answers_and_shows_what_processes_take() {
 
 #[test]
 fn an_interrupted_soak_prints_what_was_measured() {
-    let mut child = profile(&["soak", "--minutes", "60"]).spawn().unwrap();
+    let stdout = interrupted(&["soak", "--minutes", "60"], "soaking");
+    assert!(stdout.contains("right answers to queries"), "{stdout}");
+}
+
+#[test]
+fn probes_go_round_as_computed_and_every_node_counts_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let [json, plots] = ["out.json", "plots"].map(|name| folder.path().join(name));
+    let [json_path, plots_path] = [&json, &plots].map(|path| path.to_str().unwrap());
+    let args = ["relay", "--nodes", "3", "--hops", "10", "-n", "300", "--in-flight", "8", "--insecure"];
+    let stdout = ok(&[&args[..], &["--json", json_path, "--plot", plots_path]].concat());
+    assert!(stdout.contains("Computed: node 2 is stop 11"), "{stdout}");
+    assert!(stdout.contains("300 of 300 probes ended there"), "{stdout}");
+    let json = read_json(&json);
+    assert_eq!((&json["errors"], &json["dropped_at"]), (&json!(0), &json!(2)));
+    let counted: Vec<[&Value; 4]> = json["rows"].as_array().unwrap()[..3]
+        .iter()
+        .map(|row| ["received", "forwarded", "dropped", "circles"].map(|key| &row[key]))
+        .collect();
+    let numbers = [[1200, 1200, 0, 900], [1200, 900, 300, 900], [900, 900, 0, 600]];
+    assert_eq!(json!(counted), json!(numbers));
+    assert_eq!(files_in(&plots), ["relay.png", "relay.svg"]);
+    refused(&["relay", "--nodes", "1"], "1 is not in 2..=20");
+    refused(&["relay", "--hops", "65"], "65 is not in 1..=64");
+}
+
+#[test]
+fn an_interrupted_relay_prints_what_was_measured() {
+    let stdout = interrupted(&["relay", "--minutes", "60"], "relaying for");
+    assert!(stdout.contains("Interrupted") && stdout.contains("Counted at each node"), "{stdout}");
+}
+
+/// Begins, is interrupted once it says `begun`, and ends with 3; what it prints.
+fn interrupted(args: &[&str], begun: &str) -> String {
+    let mut child = profile(args).spawn().unwrap();
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.contains("soaking") {
+    while !line.contains(begun) {
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
     }
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let mut stdout = String::new();
     child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3), "{stdout}");
-    assert!(stdout.contains("right answers to queries"), "{stdout}");
+    stdout
+}
+
+#[test]
+fn batches_are_answered_as_the_index_in_this_process_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("out.json");
+    let args =
+        ["batch", "--names", "500", "--batches", "1,200", "--insecure", "--json", json.to_str().unwrap()];
+    let stdout = ok(&args);
+    for line in
+        ["500 names, own files:", "500 names, copies, signatures checked:", "in this process, no network"]
+    {
+        assert!(stdout.contains(line), "{line}: {stdout}");
+    }
+    let json = read_json(&json);
+    let rows = json["rows"].as_array().unwrap();
+    let batches: Vec<&Value> = rows.iter().map(|row| &row["batch"]).filter(|batch| batch.is_u64()).collect();
+    assert_eq!(json!(batches), json!([1, 200, 1, 200]));
+    assert_eq!(rows[0]["times_single"], 1.0);
+    refused(&["batch", "--batches", "0"], "0 is not in 1..=10000");
+    refused(&["batch", "--names", "5"], "5 is not in 100..=");
+}
+
+#[test]
+fn messages_go_down_the_line_and_none_is_lost() {
+    for place in [&["--loopback"][..], &[]] {
+        let args = [
+            "pipeline",
+            "-n",
+            "2000",
+            "--rates",
+            "0",
+            "--logs",
+            "trace",
+            "--rounds",
+            "1",
+            "--versions",
+            "300",
+        ];
+        let stdout = ok(&[&args[..], place].concat());
+        for line in [
+            "| as many as are taken, log off ",
+            "| as many as are taken, log trace ",
+            "| versions announced ",
+        ] {
+            let line =
+                stdout.lines().find(|shown| shown.starts_with(line)).unwrap_or_else(|| panic!("{stdout}"));
+            let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+            assert!(cells[4] == cells[5] && cells[7] == "0", "{line}");
+        }
+        assert!(stdout.contains("| node 3, as many as are taken, log trace "), "{stdout}");
+    }
+    refused(&["pipeline", "--bytes", "1401"], "1401 is not in 1..=1400");
+}
+
+#[test]
+fn an_interrupted_pipeline_prints_what_was_measured() {
+    let stdout = interrupted(&["pipeline", "--rates", "10", "--loopback"], "measuring 10 a second");
+    assert!(stdout.contains("Interrupted") && stdout.contains("| 10 a second, log off "), "{stdout}");
 }

@@ -17,6 +17,7 @@ mod plan_topology;
 mod plan_workload;
 mod plot;
 mod plot_over_time;
+mod relay_ring;
 mod report_figures;
 mod report_machine;
 mod report_outputs;

@@ -1,0 +1,252 @@
+//! Registering and looking up many names, end to end between two processes, by names in a call; and the same work in
+//! this process, without a network. Every answer is held against that of the index in this process.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use nekoindexer::state::index::SESSION_NAMES_MAX;
+use nekoproto::{SignedRecord, VerifiedRecord, limits::BATCH_MAX};
+
+use crate::cluster::deployment::Deployment;
+use crate::floor::Floor;
+use crate::goals::{self, Bound, Goal};
+use crate::index::subject::{Sample, Subject, Timing};
+use crate::index::{Origin, inside::Inside, sign};
+use crate::outcome::{Begin, Fault};
+use crate::report::{Report, Row, Section, count, machine, option_name, security_name};
+use crate::run::{progress::Progress, setup::within};
+
+/// Records signed, and then registered, at a time: only the registering is timed.
+const CHUNK: usize = 10_000;
+/// Names in one call of a user; a larger one travels as some of at most [`BATCH_MAX`] at once.
+const IN_A_CALL_MAX: usize = 10_000;
+/// Goals: in times of single calls, and of the rate without a network.
+const TIMES_SINGLE_MIN: f64 = 5.0;
+const OF_INSIDE_PERCENT_MIN: f64 = 50.0;
+const COLUMNS: [&str; 8] = [
+    "scenario",
+    "per_s",
+    "register_us",
+    "look_up_us",
+    "times_single",
+    "of_inside_percent",
+    "index_percent",
+    "ipc_percent",
+];
+
+/// Whose files are registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Those of the peer that registers them: their connection proves them
+    Own,
+    /// Copies of another's files: each has a signature to be checked
+    Copies,
+}
+
+/// How many names, and how.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Names registered and looked up, one table for each
+    #[arg(long, value_delimiter = ',', default_value = "100000", value_parser = within(100, SESSION_NAMES_MAX))]
+    names: Vec<usize>,
+    /// Names in a call, one row for each; the first is what the others are compared with
+    #[arg(long, value_delimiter = ',', default_value = "1,10,50,100,1000", value_parser = within(1, IN_A_CALL_MAX))]
+    batches: Vec<usize>,
+    /// Whose files they are
+    #[arg(long, value_delimiter = ',', default_value = "own,copies")]
+    kinds: Vec<Kind>,
+    /// Seed of the keys that sign the names
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// How long it took for all names.
+#[derive(Default)]
+struct Took {
+    names: usize,
+    registering: Duration,
+    looking_up: Duration,
+}
+
+/// What came of one number of names of one kind.
+struct Compared {
+    names: usize,
+    kind: Kind,
+    /// Without a network.
+    inside: Took,
+    /// By names in a call.
+    between: Vec<(usize, Took)>,
+}
+
+/// Measures all that `options` name, each on an indexer of its own; ends early when stopped.
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
+    let watch = &deployment.watch;
+    let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
+    let mut all: Vec<Compared> = Vec::new();
+    for names in &options.names {
+        for kind in &options.kinds {
+            let mut compared =
+                Compared { names: *names, kind: *kind, inside: Took::default(), between: Vec::new() };
+            for batch in &options.batches {
+                if watch.is_stopped() {
+                    break;
+                }
+                let [inside, between] = measure((*names, *kind, *batch), options.seed, deployment).await?;
+                if inside.names == *names {
+                    compared.inside = inside; // of a run that was ended early nothing is kept
+                    compared.between.push((*batch, between));
+                }
+            }
+            all.push(compared);
+        }
+    }
+    Ok(report(&all, options, &floor, deployment))
+}
+
+/// Registers and looks up all names; how long that took in this process, and between processes.
+async fn measure(
+    (names, kind, batch): (usize, Kind, usize),
+    seed: u64,
+    deployment: &Deployment,
+) -> Result<[Took; 2], Fault> {
+    let watch = &deployment.watch;
+    let subject = Subject::start(deployment, Origin::Own.identity(seed)).await.or_cannot_begin()?;
+    let _progress = Progress::begin(&format!("{} in calls of {batch}", option_name(&kind)), 2 * names, watch);
+    let mut index = Inside::new(subject.client.reach.clone());
+    let [mut inside, mut between] = [Took::default(), Took::default()];
+    // As few calls as there can be, all of about the same size.
+    let (calls, size) = (batch.div_ceil(BATCH_MAX), batch.div_ceil(batch.div_ceil(BATCH_MAX)));
+    let origin = if kind == Kind::Own { Origin::Own } else { Origin::Other };
+    for from in (0..names).step_by(CHUNK).take_while(|_| !watch.is_stopped()) {
+        let records = sign(origin, seed, from..(from + CHUNK).min(names));
+        let signed: Vec<SignedRecord> = records.iter().map(VerifiedRecord::to_signed).collect();
+        let sample = alone(&mut index, &records, &signed, kind, &mut inside);
+        let registered = subject.register(&signed, size, calls).await?;
+        let found = subject.look_up_all(&sample, signed.len(), size, calls).await?;
+        between.add(&registered, &found);
+    }
+    subject.stop().await;
+    Ok([inside, between])
+}
+
+/// The same work without a network; the answers that the indexer must give.
+fn alone(
+    index: &mut Inside,
+    records: &[VerifiedRecord],
+    signed: &[SignedRecord],
+    kind: Kind,
+    inside: &mut Took,
+) -> Sample {
+    let before = index.registering();
+    let began = Instant::now();
+    if kind == Kind::Copies {
+        signed.iter().for_each(|record| drop(black_box(record.clone().verify())));
+    }
+    let verifying = began.elapsed();
+    index.register(records);
+    inside.registering += verifying + (index.registering() - before);
+    let began = Instant::now();
+    signed.iter().for_each(|record| drop(black_box(index.search(&record.unverified().name))));
+    inside.looking_up += began.elapsed();
+    inside.names += signed.len();
+    Sample::known_to(index, signed.to_vec())
+}
+
+impl Took {
+    fn add(&mut self, registered: &Timing, found: &Timing) {
+        self.names += registered.names;
+        self.registering += registered.wall;
+        self.looking_up += found.wall;
+    }
+
+    /// Names registered and looked up in a second.
+    fn per_s(&self) -> f64 {
+        count(self.names) / (self.registering + self.looking_up).as_secs_f64()
+    }
+
+    fn row(&self, what: String) -> Row {
+        let each = |took: Duration| took.as_secs_f64() * 1e6 / count(self.names);
+        let row = Row::named(what).figure("per_s", self.per_s());
+        row.figure("register_us", each(self.registering)).figure("look_up_us", each(self.looking_up))
+    }
+}
+
+impl Compared {
+    fn what(&self) -> String {
+        let whose = if self.kind == Kind::Own { "own files" } else { "copies, signatures checked" };
+        format!("{} names, {whose}", self.names)
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let single = self.between.first().map_or(f64::NAN, |(_, took)| took.per_s());
+        let inside = self.inside.per_s();
+        let row = |(batch, took): &(usize, Took)| {
+            let (rate, index) = (took.per_s(), took.per_s() / inside * 100.0);
+            took.row(format!("{batch} in a call"))
+                .with("batch", *batch)
+                .with("names", self.names)
+                .with("kind", option_name(&self.kind))
+                .figure("times_single", rate / single)
+                .figure("of_inside_percent", index)
+                .figure("index_percent", index)
+                .figure("ipc_percent", 100.0 - index)
+        };
+        let alone = (self.inside.names > 0)
+            .then(|| self.inside.row("in this process, no network".to_owned()).with("names", self.names));
+        self.between.iter().map(row).chain(alone).collect()
+    }
+
+    fn goals(&self) -> impl Iterator<Item = Goal> {
+        let rates = || self.between.iter().map(|(_, took)| took.per_s());
+        let best = rates().fold(0.0, f64::max);
+        let single = rates().next().unwrap_or(f64::NAN);
+        let (what, kind) = (self.what(), option_name(&self.kind));
+        let command = format!("profile batch --names {} --kinds {kind}", self.names);
+        let goal = move |of: &str, least, measured| {
+            let (what, bound) = (format!("{what}: {of}"), Bound::AtLeast(least));
+            Goal { what, bound, measured, command: command.clone(), all_right: true }
+        };
+        [
+            goal("best batch, in times of single calls", TIMES_SINGLE_MIN, best / single),
+            goal(
+                "best batch, % of the rate without a network",
+                OF_INSIDE_PERCENT_MIN,
+                best / self.inside.per_s() * 100.0,
+            ),
+        ]
+        .into_iter()
+    }
+}
+
+fn report(all: &[Compared], options: &Options, floor: &Floor, deployment: &Deployment) -> Report {
+    let tables = all.iter().map(|one| Section::new(format!("{}:", one.what()), &COLUMNS, one.rows()));
+    let goals: Vec<Goal> = all.iter().filter(|one| one.between.len() > 1).flat_map(Compared::goals).collect();
+    let is_stopped = deployment.watch.is_stopped();
+    let mut foot = vec![
+        format!(
+            "Index: the share of the time that the same work takes without a network; IPC: the rest. Calls of more than {BATCH_MAX} names \
+             travel as several at once. All answers were those of the index in this process."
+        ),
+        "A pipeline of services that was measured elsewhere: 25 000 events a second alone, 77 000 in batches of 100 (3.0 times), \
+         44 000 in one process; another machine and other work.".to_owned(),
+    ];
+    foot.extend(is_stopped.then(|| "Interrupted: rows are missing.".to_owned()));
+    let (raw, call) = (floor.raw.p50, floor.call.p50);
+    Report {
+        kind: Some("batch"),
+        head: format!(
+            "One indexer in a process of its own, one connection, one call of a user after the other, {}, {}.\n\
+             Floor between two processes: raw TCP p50 {raw:.1} us, echo call p50 {call:.1} us.",
+            security_name(deployment.security),
+            machine::in_words()
+        ),
+        sections: tables.chain(goals::report(&goals, "", false).sections).collect(),
+        foot,
+        facts: Row::default()
+            .with("seed", options.seed)
+            .figure("floor_us", raw)
+            .figure("floor_call_us", call),
+        interrupted: is_stopped,
+    }
+}

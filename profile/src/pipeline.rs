@@ -1,0 +1,175 @@
+//! Messages down a line of three indexers: at which rate they go in and out of each, what waits where, and what is lost
+//! by which reason, with logging off and on; and new versions of files that are announced down the same line.
+
+mod news;
+mod offer;
+mod show;
+mod stand;
+
+use clap::Args;
+use nekoindexer::ProbeCounts;
+use nekoproto::limits::{BATCH_MAX, PROBE_PAYLOAD_MAX};
+
+use self::news::Announced;
+use self::offer::{Offered, offer};
+use self::stand::{Stand, leave_network};
+use crate::cluster::deployment::Deployment;
+use crate::commands::note;
+use crate::node::{Probes, Request};
+use crate::outcome::{Begin, Fault};
+use crate::report::machine;
+use crate::run::{progress::Progress, setup::within};
+use crate::transfer::folder::Folder;
+
+const MESSAGES_MAX: usize = 1_000_000_000;
+const RATE_MAX: u64 = 100_000_000;
+const BYTES_MAX: usize = PROBE_PAYLOAD_MAX / BATCH_MAX;
+const IN_FLIGHT_MAX: usize = 256;
+/// What is compared with.
+const OFF: &str = "off";
+const INFO: &str = "info";
+
+/// How much, and how fast.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Options {
+    /// Messages of each row
+    #[arg(short = 'n', long, value_name = "N", default_value = "1000000", value_parser = within(1, MESSAGES_MAX))]
+    messages: usize,
+    /// Bytes of each message
+    #[arg(long, value_name = "N", default_value = "1400", value_parser = within(1, BYTES_MAX))]
+    bytes: usize,
+    /// Messages offered a second, one row for each, with log off; 0: as many as are taken
+    #[arg(long, value_delimiter = ',', default_value = "100000,300000,1000000,0",
+        value_parser = clap::value_parser!(u64).range(..=RATE_MAX))]
+    rates: Vec<u64>,
+    /// What the indexers log, compared with off at the last rate
+    #[arg(long, value_delimiter = ',', default_value = "info,trace")]
+    logs: Vec<String>,
+    /// How often that is done, in turn
+    #[arg(long, value_name = "N", default_value = "3", value_parser = within(1, 100))]
+    rounds: usize,
+    /// Messages in a call
+    #[arg(long, value_name = "N", default_value = "128", value_parser = within(1, BATCH_MAX))]
+    in_a_call: usize,
+    /// Calls under way at once
+    #[arg(long, value_name = "N", default_value = "8", value_parser = within(1, IN_FLIGHT_MAX))]
+    in_flight: usize,
+    /// New versions of files that are announced
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = within(1, 10_000_000))]
+    versions: usize,
+    /// On loopback, also where networks can be made
+    #[arg(long)]
+    loopback: bool,
+}
+
+/// One row: the messages, and what the nodes counted and took.
+struct Ran {
+    rate: u64,
+    log: String,
+    offered: Offered,
+    counted: Vec<ProbeCounts>,
+    cpu_s: Vec<f64>,
+}
+
+/// What came of it.
+pub(crate) struct Piped {
+    ran: Vec<Ran>,
+    announced: Option<Announced>,
+    /// Why the nodes were on loopback, if they were.
+    loopback: Option<String>,
+}
+
+/// Measures each row on indexers of its own; ends early when stopped, with what was measured by then.
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Piped, Fault> {
+    let folder = Folder::prepare(None).or_cannot_begin()?;
+    let loopback = match options.loopback {
+        true => Some("as asked for".to_owned()),
+        false => leave_network().err().map(|error| format!("{error:#}")),
+    };
+    if let Some(why) = loopback.as_ref().filter(|_| !options.loopback) {
+        note(&format!("note: on loopback, since networks cannot be made here: {why}"));
+    }
+    let last = options.rates.last().copied().unwrap_or(0);
+    let rates = options.rates.iter().map(|rate| (*rate, OFF));
+    let logs: Vec<&str> = [OFF].into_iter().chain(options.logs.iter().map(String::as_str)).collect();
+    let in_turn = (0..options.rounds).flat_map(|_| logs.iter().map(|log| (last, *log)));
+    let mut piped = Piped { ran: Vec::new(), announced: None, loopback };
+    let watch = &deployment.watch;
+    for (rate, log) in rates.chain(in_turn).collect::<Vec<_>>() {
+        if watch.is_stopped() {
+            return Ok(piped);
+        }
+        let logs = (log != OFF).then_some(log);
+        let stand = Stand::start(deployment, piped.loopback.is_none(), logs, &folder.path);
+        let mut stand = watch.unless_stopped(stand).await.or_cannot_begin()?;
+        let ran = measure(&mut stand, rate, log, options, deployment).await;
+        stand.stop().await;
+        piped.ran.push(ran?);
+    }
+    if !watch.is_stopped() {
+        let stand =
+            Stand::start(deployment, piped.loopback.is_none(), None, &folder.path).await.or_cannot_begin()?;
+        linked(&stand, options, deployment).await?;
+        let announced = news::announce(&stand, options.versions, deployment).await;
+        stand.stop().await;
+        piped.announced = Some(announced?);
+    }
+    Ok(piped)
+}
+
+async fn measure(
+    stand: &mut Stand,
+    rate: u64,
+    log: &str,
+    options: &Options,
+    deployment: &Deployment,
+) -> anyhow::Result<Ran> {
+    linked(stand, options, deployment).await?;
+    let client = stand.client(false, deployment).await?;
+    let (before, cpu_before) = (counts(stand).await?, cpu(stand));
+    let _progress =
+        Progress::begin(&format!("{} offered, log {log}", shown(rate)), options.messages, &deployment.watch);
+    let offered = offer(&client, rate, options, &deployment.watch).await;
+    let (after, cpu_after) = (counts(stand).await?, cpu(stand));
+    let counted = after.into_iter().zip(before).map(|(after, before)| after.since(before)).collect();
+    let cpu_s = cpu_after.into_iter().zip(cpu_before).map(|(after, before)| after - before).collect();
+    Ok(Ran { rate, log: log.to_owned(), offered, counted, cpu_s })
+}
+
+/// Waits until a message comes to the end of the line.
+async fn linked(stand: &Stand, options: &Options, deployment: &Deployment) -> anyhow::Result<()> {
+    let client = stand.client(false, deployment).await?;
+    let one = Options { messages: 1, in_a_call: 1, ..options.clone() };
+    for _ in 0..stand::LOOKS_MAX {
+        if offer(&client, 0, &one, &deployment.watch).await.arrived > 0 {
+            return Ok(());
+        }
+        tokio::time::sleep(stand::LOOK_AGAIN_AFTER).await;
+    }
+    anyhow::bail!("the indexers do not find each other")
+}
+
+async fn counts(stand: &mut Stand) -> anyhow::Result<Vec<ProbeCounts>> {
+    let mut counts = Vec::new();
+    for node in &mut stand.nodes {
+        counts.push(node.call::<Probes>(&Request::Probes).await?.0);
+    }
+    Ok(counts)
+}
+
+fn cpu(stand: &Stand) -> Vec<f64> {
+    let of = |node: &crate::node::process::Process| node.id().and_then(machine::cpu_s).unwrap_or(f64::NAN);
+    stand.nodes.iter().map(of).collect()
+}
+
+fn shown(rate: u64) -> String {
+    if rate == 0 { "as many as are taken".to_owned() } else { format!("{rate} a second") }
+}
+
+impl Piped {
+    /// Nothing was lost, and everything is accounted for.
+    pub(crate) fn is_all_well(&self, options: &Options) -> bool {
+        let rows = self.ran.iter().all(|ran| ran.unaccounted(options) == 0 && ran.offered.lost() == 0);
+        rows && self.announced.is_none_or(|announced| announced.told >= announced.acknowledged)
+    }
+}

@@ -1,0 +1,85 @@
+//! Real work down the line: an origin at the first indexer announces the second version of each of its files, and a
+//! holder of copies at the last is told of each.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use futures::{StreamExt, TryStreamExt, stream};
+use nekoproto::{
+    ContentHash, Identity, Record, Records, RegisterRequest, SignedRecord, Version, limits::BATCH_MAX,
+    transport::call_until,
+};
+use tokio::time::sleep;
+
+use super::stand::Stand;
+use crate::cluster::client::Client;
+use crate::cluster::deployment::Deployment;
+use crate::plan::workload::sign_record;
+
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// What is acknowledged and not told by then is lost.
+const TOLD_WITHIN: Duration = Duration::from_secs(20);
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(5);
+/// Announcements of a batch of files each that are under way at once.
+const IN_FLIGHT: usize = 4;
+
+/// What came of the announcements.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Announced {
+    /// Versions that the first indexer acknowledged.
+    pub(crate) acknowledged: u64,
+    /// Versions that the holder was told of.
+    pub(crate) told: u64,
+    /// Until the last was told.
+    pub(crate) wall: Duration,
+}
+
+/// Announces this number of versions, rounded up to whole batches.
+pub(crate) async fn announce(
+    stand: &Stand,
+    versions: usize,
+    deployment: &Deployment,
+) -> anyhow::Result<Announced> {
+    let (origin, holder) = (stand.client(false, deployment).await?, stand.client(true, deployment).await?);
+    let identity = Identity::generate();
+    let batches = versions.div_ceil(BATCH_MAX);
+    for batch in 0..batches {
+        let first = signed(&identity, batch, Version::FIRST);
+        origin.register(first.clone()).await?;
+        holder.register(first).await?;
+    }
+    let second = Version::FIRST.next().context("a second version")?;
+    let newer: Vec<Vec<SignedRecord>> = (0..batches).map(|batch| signed(&identity, batch, second)).collect();
+    let told_before = holder.told.load(Ordering::Relaxed);
+    let began = Instant::now();
+    let calls = stream::iter(newer).map(|batch| publish(&origin, batch));
+    let acknowledged: Vec<u64> = calls.buffer_unordered(IN_FLIGHT).try_collect().await?;
+    let acknowledged = acknowledged.into_iter().sum();
+    let told = || holder.told.load(Ordering::Relaxed) - told_before;
+    let until = Instant::now() + TOLD_WITHIN;
+    while told() < acknowledged && Instant::now() < until {
+        sleep(LOOK_AGAIN_AFTER).await;
+    }
+    Ok(Announced { acknowledged, told: told(), wall: began.elapsed() })
+}
+
+/// Registers newer versions and has the network told of them; how many that were.
+async fn publish(origin: &Client, records: Vec<SignedRecord>) -> anyhow::Result<u64> {
+    let versions = records.len() as u64;
+    let request = RegisterRequest { records: Records::try_from(records)?, announce: true, partial: false };
+    let reply = origin.calls.register(call_until(Instant::now() + ANSWER_WITHIN), request).await??;
+    ensure!(reply.unlisted.is_empty() && reply.newer.is_empty(), "not all versions were listed: {reply:?}");
+    Ok(versions)
+}
+
+/// Records of this version of the files of a batch.
+fn signed(origin: &Identity, batch: usize, version: Version) -> Vec<SignedRecord> {
+    let sign = |n: usize| {
+        let first = sign_record(origin, &format!("build-{batch}/part-{n}.bin")).to_signed();
+        let content = ContentHash::from_bytes([u8::try_from(version.get()).unwrap_or(0); 32]);
+        let record = Record { version, content, ..first.unverified().clone() };
+        record.sign(origin).ok().map(|record| record.to_signed())
+    };
+    (0..BATCH_MAX).filter_map(sign).collect()
+}
