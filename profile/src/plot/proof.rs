@@ -62,9 +62,10 @@ fn chart(attacked: &Attacked) -> Chart {
 pub(crate) fn over_minutes(charts: [(&'static str, Lines); 3]) -> Picture {
     let chart = |(up, lines): (&'static str, Lines)| {
         let (right, _, most) = extent(&lines);
+        let decimals = usize::from(right < 10.0); // so that labels do not touch
         let line = |(colour, (label, points))| Series::new(label, Shape::Line, colour, points);
         Chart {
-            x: Axis::new("minutes", right.max(0.01), |x| format!("{x:.1}")),
+            x: Axis::new("minutes", right.max(0.01), move |x| format!("{x:.decimals$}")),
             y: Axis::new(up, most * 1.4, whole),
             series: (0..).zip(lines).map(line).collect(),
             legend: UpperRight,
