@@ -85,7 +85,7 @@ pub(crate) async fn answer(
     counters.count(Work::Probe);
     if !request.is_allowed() {
         counters.drop(Drop::ProbeLimits);
-        return Err(Refusal::TtlTooLarge(request.hops_left));
+        return Err(Refusal::ProbeTooLarge);
     }
     let neighbors = shared.neighbors.links.current();
     let plan = plan(shared.tag, &neighbors.tags, request);

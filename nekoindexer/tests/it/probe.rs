@@ -78,12 +78,13 @@ async fn probe_with_too_many_hops_or_bytes_is_refused_and_one_with_the_most_is_p
         let way = probed(&ring[0], hops(PROBE_HOPS_MAX)).await.unwrap();
         assert_eq!((way.stops.len(), way.end), (usize::from(PROBE_HOPS_MAX) + 1, ProbeEnd::Hops));
         let far = probed(&ring[0], hops(PROBE_HOPS_MAX + 1)).await;
-        assert_eq!(far, Err(Refusal::TtlTooLarge(PROBE_HOPS_MAX + 1)));
+        assert_eq!(far, Err(Refusal::ProbeTooLarge));
         let with = |bytes, last| ProbeRequest { payload: vec![1; bytes], ..hops(last) };
         let way = probed(&ring[0], with(PROBE_PAYLOAD_MAX, 5)).await.unwrap();
         assert_eq!(way.stops.len(), 6);
-        assert!(probed(&ring[0], with(PROBE_PAYLOAD_MAX, 6)).await.is_err());
-        assert!(probed(&ring[0], with(PROBE_PAYLOAD_MAX + 1, 0)).await.is_err());
+        for too_large in [with(PROBE_PAYLOAD_MAX, 6), with(PROBE_PAYLOAD_MAX + 1, 0)] {
+            assert_eq!(probed(&ring[0], too_large).await, Err(Refusal::ProbeTooLarge));
+        }
     })
     .await;
 }

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{limits::TTL_MAX, values::Version};
+use crate::{
+    limits::{PROBE_CARRIED_MAX, PROBE_HOPS_MAX, TTL_MAX},
+    values::Version,
+};
 
 /// A node's refusal of a control call. Wire: append variants, never reorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
@@ -31,6 +34,11 @@ pub enum Refusal {
     /// What the caller wants to have kept is more than its share, or than there is room for. Nothing of it is kept.
     #[error("the node has no room to keep that: its --memory is used up")]
     NoRoom,
+    /// A route probe has more hops, or carries more bytes, than are allowed.
+    #[error(
+        "a route probe has at most {PROBE_HOPS_MAX} hops, and carries at most {PROBE_CARRIED_MAX} bytes over all of them"
+    )]
+    ProbeTooLarge,
 }
 
 /// A peer's refusal on a data stream. Wire: append variants, never reorder.

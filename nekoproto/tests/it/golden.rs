@@ -447,6 +447,9 @@ fn refusals_are_pinned() {
         (Refusal::Busy, "03"),
         (Refusal::WrongRole, "04"),
         (Refusal::BadPattern, "05"),
+        (Refusal::ClocksApart, "06"),
+        (Refusal::NoRoom, "07"),
+        (Refusal::ProbeTooLarge, "08"),
     ];
     for (refusal, golden) in refusals {
         pins.pin("refusal", &refusal, golden);

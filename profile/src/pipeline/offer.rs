@@ -60,29 +60,30 @@ pub(crate) async fn offer(client: &Client, rate: u64, options: &Options, watch: 
     loop {
         while under_way.len() < options.in_flight && !watch.is_stopped() {
             let now = Instant::now();
-            let at = match again.pop() {
-                Some(at) => at,
+            let (at, first) = match again.pop() {
+                Some(times) => times,
                 None if next < calls && due(next) <= now => {
                     next += 1;
                     offered.sent += messages;
                     offered.held_back.add(now - due(next - 1));
-                    due(next - 1)
+                    (due(next - 1), now)
                 }
                 None => break,
             };
-            under_way.push(call(client, payload.clone(), at));
+            under_way.push(call(client, payload.clone(), (at, first)));
         }
         if under_way.is_empty() && (next == calls || watch.is_stopped()) {
             break;
         }
         let waits = next < calls && under_way.len() < options.in_flight && !watch.is_stopped();
         tokio::select! {
-            Some((at, done)) = under_way.next() => match done {
+            Some(((at, first), done)) = under_way.next() => match done {
                 Call::Arrived(way) => offered.arrived(at, &way, messages, watch),
-                Call::Refused => {
+                Call::Refused if first.elapsed() < ANSWER_WITHIN && !watch.is_stopped() => {
                     offered.again += messages;
-                    again.push(at);
+                    again.push((at, first));
                 }
+                Call::Refused => *offered.lost.entry("refused for want of room".to_owned()).or_default() += messages,
                 Call::Lost(why) => *offered.lost.entry(why).or_default() += messages,
             },
             () = sleep_until(due(next).into()), if waits => {}
@@ -92,7 +93,8 @@ pub(crate) async fn offer(client: &Client, rate: u64, options: &Options, watch: 
     offered
 }
 
-async fn call(client: &Client, payload: Vec<u8>, at: Instant) -> (Instant, Call) {
+/// Makes a call; `times`, when its messages were due and when it was first made, are returned with what became of it.
+async fn call(client: &Client, payload: Vec<u8>, times: (Instant, Instant)) -> ((Instant, Instant), Call) {
     let request = ProbeRequest { payload, ..ProbeRequest::new(MsgId::random(), PASSED_ON) };
     let answer = client.calls.probe(call_until(Instant::now() + ANSWER_WITHIN), request).await;
     let done = match answer {
@@ -108,7 +110,7 @@ async fn call(client: &Client, payload: Vec<u8>, at: Instant) -> (Instant, Call)
         Ok(Err(refusal)) => Call::Lost(refusal.to_string()),
         Err(error) => Call::Lost(error.to_string()),
     };
-    (at, done)
+    (times, done)
 }
 
 impl Offered {

@@ -120,9 +120,9 @@ impl Piped {
              307 000 out; 123 000 and 83 000 with a line of log for each; 32 to 37 % lost.".to_owned(),
         ];
         let others = options.logs.iter().filter(|log| *log != INFO);
-        foot.extend(
-            others.map(|log| format!("Slower with log {log}: {:.1} %, medians.", self.slower(log, options))),
-        );
+        let slower =
+            others.map(|log| (log, self.slower(log, options))).filter(|(_, slower)| slower.is_finite());
+        foot.extend(slower.map(|(log, slower)| format!("Slower with log {log}: {slower:.1} %, medians.")));
         foot.extend(is_stopped.then(|| "Interrupted: rows are missing.".to_owned()));
         foot
     }

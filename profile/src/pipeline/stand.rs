@@ -1,6 +1,7 @@
 //! Three indexers in a line, each a process of its own: in networks of their own that are joined by pairs of virtual
 //! Ethernet devices, or on loopback. The networks have no name: they are gone when the processes are.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -135,8 +136,9 @@ fn ip(pid: Option<u32>, args: &[&str]) -> anyhow::Result<()> {
 }
 
 fn run(command: &mut Command) -> anyhow::Result<()> {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let done = command.output().with_context(|| format!("cannot run {program}"))?;
-    ensure!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr).trim());
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    let line = words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ");
+    let done = command.output().with_context(|| format!("cannot run {line}"))?;
+    ensure!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr).trim());
     Ok(())
 }
