@@ -45,6 +45,9 @@ pub struct Config {
     pub is_leaf: bool,
     /// Whether it is announced by multicast, if others than this machine can reach it.
     pub announce: bool,
+    /// Whether route probes may carry bytes, and be many, as measurements want it. Elsewhere anybody who may ask could have
+    /// indexers send each other much.
+    pub carries_probes: bool,
     /// Bytes that are kept for other nodes at most, see [`Budget`](nekoproto::budget::Budget).
     pub memory: usize,
 }
@@ -74,6 +77,7 @@ impl Default for Config {
             http_hosts: Vec::new(),
             is_leaf: false,
             announce: false,
+            carries_probes: false,
             memory: BUDGET_DEFAULT,
         }
     }

@@ -132,6 +132,7 @@ impl Args {
             http_hosts: self.http_hosts.clone(),
             is_leaf: false,
             announce: !self.no_discovery,
+            carries_probes: false,
             memory: units::budget(self.memory),
         }
     }

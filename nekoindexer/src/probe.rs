@@ -20,6 +20,11 @@ use crate::{
     walk::call,
 };
 
+/// Parts of what is passed on at once that one probe takes: 4 of a peer at once, 128 that come by one neighbor, which may
+/// have one go to and fro, and 16 and 256 in all. Where they may carry bytes, one for each KiB begun.
+const PARTS_OF_PEER: u32 = 1024;
+const PARTS_BY_NEIGHBOR: u32 = 64;
+
 /// What an indexer counted of route probes since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeCounts {
@@ -83,7 +88,7 @@ pub(crate) async fn answer(
     let began = Instant::now();
     let counters = &shared.counters;
     counters.count(Work::Probe);
-    if !request.is_allowed() {
+    if !request.is_allowed() || !(shared.carries_probes || request.payload.is_empty()) {
         counters.drop(Drop::ProbeLimits);
         return Err(Refusal::ProbeTooLarge);
     }
@@ -107,14 +112,20 @@ pub(crate) async fn answer(
         }
     };
     let hops_left = forwarded.hops_left;
-    let kib = u32::try_from(1 + forwarded.payload.len() / 1024).unwrap_or(u32::MAX);
+    let parts = match from.neighbor {
+        _ if shared.carries_probes => {
+            1 + u32::try_from(forwarded.payload.len() / 1024).unwrap_or(u32::MAX - 1)
+        }
+        Some(_) => PARTS_BY_NEIGHBOR,
+        None => PARTS_OF_PEER,
+    };
     let busy = |_| {
         counters.drop(Drop::ProbeBusy);
         Refusal::Busy
     };
     let _room = (
-        from.probes.try_acquire_many(kib).map_err(busy)?,
-        shared.probes.try_acquire_many(kib).map_err(busy)?,
+        from.probes.try_acquire_many(parts).map_err(busy)?,
+        shared.probes.try_acquire_many(parts).map_err(busy)?,
     );
     counters.count(Work::ProbeForward);
     trace!(msg_id = ?forwarded.msg_id, hops_left, place, "route probe passed on");

@@ -30,8 +30,8 @@ pub(crate) const FORWARDS_MAX: usize = 64 * 1024;
 /// Traces in flight at once in one indexer; further ones are refused as `Busy`. An answer to a trace takes up to half a
 /// megabyte, and its neighbors' as much each.
 const TRACES_MAX: usize = 16;
-/// KiB of route probes that are passed on at the moment; further ones are refused as `Busy`.
-const PROBES_KIB_MAX: usize = 16 * 1024;
+/// Parts of route probes that are passed on at the moment; further ones are refused as `Busy`. See `probe`.
+const PROBE_PARTS_MAX: usize = 16 * 1024;
 
 /// One of this many parts of the budget is for what is kept on nobody's account: versions of files without a holder,
 /// signatures that were checked, and what the allocator needs beside all that comes and goes.
@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     /// Whether the network has a secret that all its nodes prove.
     pub(crate) is_private: bool,
     pub(crate) routing: Routing,
+    /// Whether route probes may carry bytes, and be many.
+    pub(crate) carries_probes: bool,
     pub(crate) state: State,
     /// The bytes that are kept for other nodes.
     pub(crate) budget: Arc<Budget>,
@@ -61,7 +63,7 @@ pub(crate) struct Shared {
     pub(crate) forwards: Semaphore,
     /// A permit for each trace that is answered at the moment.
     pub(crate) traces: Semaphore,
-    /// Permits for route probes that are passed on at the moment, one for each KiB begun.
+    /// Permits for parts of route probes that are passed on at the moment.
     pub(crate) probes: Semaphore,
     pub(crate) counters: Counters,
     /// Places for scans of all names.
@@ -85,6 +87,7 @@ impl Shared {
             lease: config.lease,
             is_private: config.access.secret.is_some(),
             routing: config.routing,
+            carries_probes: config.carries_probes,
             state,
             budget: Arc::clone(budget),
             _common: common,
@@ -94,7 +97,7 @@ impl Shared {
             peers: DashMap::new(),
             forwards: Semaphore::new(FORWARDS_MAX),
             traces: Semaphore::new(TRACES_MAX),
-            probes: Semaphore::new(PROBES_KIB_MAX),
+            probes: Semaphore::new(PROBE_PARTS_MAX),
             counters: Counters::default(),
             scans: Scans::default(),
             stop: CancellationToken::new(),

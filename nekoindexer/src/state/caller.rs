@@ -25,10 +25,10 @@ const PEER_ID_PARTS: usize = 4;
 const LISTS_AT_ONCE: usize = 1;
 /// Traces of one peer, and scans of it that run or wait; further ones are refused as `Busy`.
 const TRACES_OF_PEER_MAX: usize = 4;
-/// KiB of its route probes that are passed on at the moment; further ones are refused as `Busy`. Those that come by
+/// Parts of its route probes that are passed on at the moment; further ones are refused as `Busy`. Those that come by
 /// neighbors are bounded where they begin, and in all.
-const PROBES_OF_PEER_KIB_MAX: usize = 4 * 1024;
-const PROBES_OF_NEIGHBOR_KIB_MAX: usize = 8 * 1024;
+const PROBE_PARTS_OF_PEER_MAX: usize = 4 * 1024;
+const PROBE_PARTS_OF_NEIGHBOR_MAX: usize = 8 * 1024;
 const SCANS_OF_PEER_MAX: usize = 16;
 /// The same of one neighbor.
 const TRACES_OF_NEIGHBOR_MAX: usize = 8;
@@ -49,7 +49,7 @@ pub struct Caller {
     pub(crate) lists: Semaphore,
     /// Its share of traces.
     pub(crate) traces: Semaphore,
-    /// Its share of route probes, in KiB.
+    /// Its share of route probes, in parts.
     pub(crate) probes: Semaphore,
     /// Its share of scans, and its turn among them: one follows the other.
     pub(crate) scans: Arc<Semaphore>,
@@ -82,8 +82,8 @@ impl Caller {
             None => (share / PEER_ID_PARTS, FORWARDS_OF_PEER_MAX),
         };
         let (traces, probes, scans) = match neighbor {
-            Some(_) => (TRACES_OF_NEIGHBOR_MAX, PROBES_OF_NEIGHBOR_KIB_MAX, SCANS_OF_NEIGHBOR_MAX),
-            None => (TRACES_OF_PEER_MAX, PROBES_OF_PEER_KIB_MAX, SCANS_OF_PEER_MAX),
+            Some(_) => (TRACES_OF_NEIGHBOR_MAX, PROBE_PARTS_OF_NEIGHBOR_MAX, SCANS_OF_NEIGHBOR_MAX),
+            None => (TRACES_OF_PEER_MAX, PROBE_PARTS_OF_PEER_MAX, SCANS_OF_PEER_MAX),
         };
         Self {
             neighbor,

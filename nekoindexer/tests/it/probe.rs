@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::common::{Fake, Peer, fake::Habit, in_time, indexer, network, within};
-use nekoindexer::IndexerHandle;
+use crate::common::{Fake, Peer, config, fake::Habit, in_time, indexer, network, within};
+use futures::future::join_all;
+use nekoindexer::{Config, Indexer, IndexerHandle};
 use nekoproto::{
     MsgId, NoAnswer, NodeTag, Refusal,
     limits::{PROBE_HOPS_MAX, PROBE_PAYLOAD_MAX},
@@ -74,17 +75,38 @@ async fn probe_ends_where_there_is_no_neighbor_and_says_who_did_not_answer() {
 #[tokio::test]
 async fn probe_with_too_many_hops_or_bytes_is_refused_and_one_with_the_most_is_passed_on() {
     in_time(async {
-        let ring = network(SECURITY, 2, |n| n.checked_sub(1).into_iter().collect()).await;
-        let way = probed(&ring[0], hops(PROBE_HOPS_MAX)).await.unwrap();
+        let pair = network(SECURITY, 2, |n| n.checked_sub(1).into_iter().collect()).await;
+        let way = probed(&pair[0], hops(PROBE_HOPS_MAX)).await.unwrap();
         assert_eq!((way.stops.len(), way.end), (usize::from(PROBE_HOPS_MAX) + 1, ProbeEnd::Hops));
-        let far = probed(&ring[0], hops(PROBE_HOPS_MAX + 1)).await;
-        assert_eq!(far, Err(Refusal::ProbeTooLarge));
         let with = |bytes, last| ProbeRequest { payload: vec![1; bytes], ..hops(last) };
-        let way = probed(&ring[0], with(PROBE_PAYLOAD_MAX, 5)).await.unwrap();
+        for too_large in [hops(PROBE_HOPS_MAX + 1), with(1, 0)] {
+            assert_eq!(probed(&pair[0], too_large).await, Err(Refusal::ProbeTooLarge));
+        }
+        let config = |neighbors| Config { carries_probes: true, ..config(SECURITY, neighbors) };
+        let far = Indexer::spawn(config(&[])).await.unwrap();
+        let near = Indexer::spawn(config(&[far.local_addr()])).await.unwrap();
+        near.neighbors_reach(1).await;
+        far.neighbors_reach(1).await;
+        let way = probed(&near, with(PROBE_PAYLOAD_MAX, 5)).await.unwrap();
         assert_eq!(way.stops.len(), 6);
         for too_large in [with(PROBE_PAYLOAD_MAX, 6), with(PROBE_PAYLOAD_MAX + 1, 0)] {
-            assert_eq!(probed(&ring[0], too_large).await, Err(Refusal::ProbeTooLarge));
+            assert_eq!(probed(&near, too_large).await, Err(Refusal::ProbeTooLarge));
         }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn few_probes_of_a_peer_are_passed_on_at_once() {
+    in_time(async {
+        let fake = Fake::begin(20, SECURITY, Habit::NeverAnswers);
+        let asker = indexer(SECURITY, &[fake.addr]).await;
+        asker.neighbors_reach(1).await;
+        let peer = Peer::join(1, asker.local_addr(), SECURITY).await;
+        let probe = |_| peer.client.probe(within(Duration::from_secs(2)), hops(3));
+        let answers = join_all((0..5).map(probe)).await;
+        let refused = answers.into_iter().filter(|answer| matches!(answer, Ok(Err(Refusal::Busy))));
+        assert_eq!(refused.count(), 1, "of five, four are passed on");
     })
     .await;
 }

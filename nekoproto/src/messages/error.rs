@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    limits::{PROBE_CARRIED_MAX, PROBE_HOPS_MAX, TTL_MAX},
+    limits::{PROBE_HOPS_MAX, TTL_MAX},
     values::Version,
 };
 
@@ -34,9 +34,9 @@ pub enum Refusal {
     /// What the caller wants to have kept is more than its share, or than there is room for. Nothing of it is kept.
     #[error("the node has no room to keep that: its --memory is used up")]
     NoRoom,
-    /// A route probe has more hops, or carries more bytes, than are allowed.
+    /// A route probe has more hops, or carries more bytes, than are allowed there.
     #[error(
-        "a route probe has at most {PROBE_HOPS_MAX} hops, and carries at most {PROBE_CARRIED_MAX} bytes over all of them"
+        "a route probe has at most {PROBE_HOPS_MAX} hops, and carries no bytes but for indexers that measure that"
     )]
     ProbeTooLarge,
 }

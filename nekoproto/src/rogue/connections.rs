@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     indexer::IndexerServiceRequest,
-    limits::{BATCH_MAX, FRAME_BYTES_MAX, PROBE_CARRIED_MAX, PROBE_PAYLOAD_MAX},
+    limits::{BATCH_MAX, FRAME_BYTES_MAX, PROBE_HOPS_MAX},
     messages::probe::ProbeRequest,
     messages::{FindRequest, Names, Purpose, QueryAllRequest, QueryRequest, Role, Search, Term},
     transport::NodeIo,
@@ -109,12 +109,9 @@ pub(super) async fn finds(order: &Order, count: usize) -> Result<(), RogueError>
     busy(order, count, move || IndexerServiceRequest::Find { request: request() }).await
 }
 
-/// Route probes that carry as much, and as far, as one may.
+/// Route probes that go as far as they may.
 pub(super) async fn probes(order: &Order, count: usize) -> Result<(), RogueError> {
-    let hops = u8::try_from(PROBE_CARRIED_MAX / PROBE_PAYLOAD_MAX).unwrap_or(1);
-    let payload = vec![0; PROBE_PAYLOAD_MAX];
-    let request =
-        move || ProbeRequest { payload: payload.clone(), ..ProbeRequest::new(MsgId::random(), hops) };
+    let request = || ProbeRequest::new(MsgId::random(), PROBE_HOPS_MAX);
     busy(order, count, move || IndexerServiceRequest::Probe { request: request() }).await
 }
 

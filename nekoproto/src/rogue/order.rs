@@ -44,7 +44,7 @@ pub enum Attack {
     Work,
     /// 2 connections that search by patterns that are long to match.
     Finds,
-    /// 4 connections that send route probes with as many bytes and hops as are allowed.
+    /// 4 connections that send route probes of as many hops as are allowed.
     Probes,
     /// 300 000 names of 1 000 bytes from one peer.
     Names,

@@ -19,7 +19,7 @@ pub(crate) fn indexer_config(
 ) -> Config {
     let config = Config { listen, neighbors, security, routing, ..Config::default() };
     // Room for a million names of one peer, which may take a third of it.
-    if by_default { config } else { Config { lease: LEASE, memory: 2 << 30, ..config } }
+    if by_default { config } else { Config { lease: LEASE, memory: 2 << 30, carries_probes: true, ..config } }
 }
 
 /// One end of measured connections.
