@@ -14,6 +14,7 @@ use self::args::{Alone, Command, Detailed, Drawn, Output};
 use crate::measure::{Measured, measure};
 use crate::outcome::{Begin, Fault, Outcome};
 use crate::report::{Report, option_name};
+use crate::run::progress::note;
 use crate::run::setup::{Connecting, Setup};
 use crate::{
     batch, compare, connections, consistency, goals, hostile, index, instructions, matrix, node, pipeline,
@@ -264,9 +265,4 @@ fn judged(off: &[String], what: &str) -> Result<Outcome, Fault> {
     }
     print(&format!("\n{} {what}:\n  {}", off.len(), off.join("\n  ")))?;
     Ok(Outcome::Regressed)
-}
-
-pub(crate) fn note(text: &str) {
-    // Nobody is left to tell if stderr is closed.
-    let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -71,7 +71,7 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Ve
     let attacks = if options.attack.is_empty() { every() } else { options.attack.clone() };
     let mut all = Vec::new();
     for attack in attacks.iter().take_while(|_| !deployment.watch.is_stopped()) {
-        crate::commands::note(&format!("attack {attack}"));
+        crate::run::progress::note(&format!("attack {attack}"));
         let lasts = Duration::from_secs(options.seconds.into());
         all.push(run_one(*attack, lasts, deployment, &folder.path).await?);
     }

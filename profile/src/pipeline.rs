@@ -14,10 +14,10 @@ use self::news::Announced;
 use self::offer::{Offered, offer};
 use self::stand::{Stand, leave_network};
 use crate::cluster::deployment::Deployment;
-use crate::commands::note;
 use crate::node::{Probes, Request};
 use crate::outcome::{Begin, Fault};
 use crate::report::machine;
+use crate::run::progress::note;
 use crate::run::{progress::Progress, setup::within};
 use crate::transfer::folder::Folder;
 

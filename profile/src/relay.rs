@@ -16,11 +16,11 @@ use nekoproto::{MsgId, NodeTag, transport::call_until};
 use self::ring::{Ring, off};
 use crate::arena::gauge::{self, Taken};
 use crate::cluster::{Cluster, client::Client, deployment::Deployment};
-use crate::commands::note;
 use crate::floor::Floor;
 use crate::outcome::{Begin, Fault};
 use crate::plan::{scenario::Scenario, topology::Topology};
 use crate::report::figures::Times;
+use crate::run::progress::note;
 use crate::run::{progress::Progress, setup::within};
 
 /// More would measure this machine's scheduler.

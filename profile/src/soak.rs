@@ -79,7 +79,7 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<So
     let mut events =
         Events { random: StdRng::seed_from_u64(options.seed), reader, names, gets: 0, number: 0 };
     let mut ticks = interval(Duration::from_secs(1) / options.rate.max(1));
-    crate::commands::note(&format!("soaking for {} min", options.minutes));
+    crate::run::progress::note(&format!("soaking for {} min", options.minutes));
     let until = Instant::now() + lasts;
     while Instant::now() < until && !deployment.watch.is_stopped() {
         ticks.tick().await;

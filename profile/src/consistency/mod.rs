@@ -51,7 +51,7 @@ pub fn run(options: &Options) -> Result<Vec<Table>, Fault> {
     let tables = if options.table.is_empty() { &Which::ALL[..] } else { &options.table };
     let table = |which: &Which| {
         let seeds = options.seeds.unwrap_or(which.seeds());
-        crate::commands::note(&format!("table {}", crate::report::option_name(which)));
+        crate::run::progress::note(&format!("table {}", crate::report::option_name(which)));
         let lines =
             which.cells().iter().map(|cell| which.measure(cell, 1..=seeds)).collect::<Result<_, _>>()?;
         Ok(Table { which: *which, seeds, lines })

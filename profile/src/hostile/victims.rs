@@ -200,7 +200,7 @@ impl Readers {
             Ok(Ok(())) => Found::Right,
             Ok(Err(error)) if error.to_string() == arena::WRONG => Found::Wrong,
             Ok(Err(error)) => {
-                crate::commands::note(&format!("a get failed: {error:#}"));
+                crate::run::progress::note(&format!("a get failed: {error:#}"));
                 Found::Failed
             }
             Err(_) => {

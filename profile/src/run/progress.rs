@@ -61,3 +61,9 @@ impl Drop for Progress {
         }
     }
 }
+
+/// Says something on stderr.
+pub(crate) fn note(text: &str) {
+    // Nobody is left to tell if stderr is closed.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
