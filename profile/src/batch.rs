@@ -24,16 +24,8 @@ const IN_A_CALL_MAX: usize = 10_000;
 /// Goals: in times of single calls, and of the rate without a network.
 const TIMES_SINGLE_MIN: f64 = 5.0;
 const OF_INSIDE_PERCENT_MIN: f64 = 50.0;
-const COLUMNS: [&str; 8] = [
-    "scenario",
-    "per_s",
-    "register_us",
-    "look_up_us",
-    "times_single",
-    "of_inside_percent",
-    "index_percent",
-    "ipc_percent",
-];
+const COLUMNS: [&str; 7] =
+    ["scenario", "per_s", "register_us", "look_up_us", "times_single", "index_percent", "ipc_percent"];
 
 /// Whose files are registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -188,7 +180,6 @@ impl Compared {
                 .with("names", self.names)
                 .with("kind", option_name(&self.kind))
                 .figure("times_single", rate / single)
-                .figure("of_inside_percent", index)
                 .figure("index_percent", index)
                 .figure("ipc_percent", 100.0 - index)
         };

@@ -1,13 +1,10 @@
 //! A connection to an indexer as a peer has one, for what rogue peers register and ask.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     net::SocketAddr,
     ops::Range,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -35,13 +32,14 @@ const _: () = assert!(LONG_NAME_BYTES <= NAME_BYTES_MAX);
 /// Hears what an indexer says, and does nothing about it but to count.
 #[derive(Clone, Debug, Default)]
 pub struct Silent {
-    /// Records of newer versions that it was told of.
-    pub told: Arc<AtomicU64>,
+    /// The names of whose newer versions it was told, each once.
+    pub told: Arc<Mutex<HashSet<FileName>>>,
 }
 
 impl PeerService for Silent {
     async fn invalidate(self, _: Context, records: Records) -> Result<(), Refusal> {
-        self.told.fetch_add(records.len() as u64, Ordering::Relaxed);
+        let names = records.iter().map(|record| record.unverified().name.clone());
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
         Ok(())
     }
 

@@ -1,14 +1,13 @@
 //! A peer as far as indexers see it: an identity, a port, a control connection.
 
-use std::{
-    net::SocketAddr,
-    sync::{Arc, atomic::AtomicU64},
-    time::Duration,
-};
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use nekoproto::transport::{Endpoint, Listener, Security, control};
 use nekoproto::{
-    Holder, Identity, IndexerServiceClient, PeerService, Purpose, Records, RegisterRequest, Role,
+    FileName, Holder, Identity, IndexerServiceClient, PeerService, Purpose, Records, RegisterRequest, Role,
     SignedRecord, VerifiedReach, rogue::Silent,
 };
 use tarpc::context;
@@ -29,8 +28,8 @@ pub struct Client {
     pub holder: Holder,
     /// What it says of that.
     pub reach: VerifiedReach,
-    /// Records of newer versions that the indexer told it of.
-    pub told: Arc<AtomicU64>,
+    /// The names of whose newer versions the indexer told it, each once.
+    pub told: Arc<Mutex<HashSet<FileName>>>,
     /// Holds the port that the indexer lists.
     listener: Option<Listener>,
     driver: JoinHandle<()>,

@@ -1,7 +1,6 @@
 //! Real work down the line: an origin at the first indexer announces the second version of each of its files, and a
 //! holder of copies at the last is told of each.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -15,6 +14,7 @@ use tokio::time::sleep;
 use super::stand::Stand;
 use crate::cluster::client::Client;
 use crate::cluster::deployment::Deployment;
+use crate::node::locked;
 use crate::plan::workload::sign_record;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -51,12 +51,12 @@ pub(crate) async fn announce(
     }
     let second = Version::FIRST.next().context("a second version")?;
     let newer: Vec<Vec<SignedRecord>> = (0..batches).map(|batch| signed(&identity, batch, second)).collect();
-    let told_before = holder.told.load(Ordering::Relaxed);
     let began = Instant::now();
     let calls = stream::iter(newer).map(|batch| publish(&origin, batch));
     let acknowledged: Vec<u64> = calls.buffer_unordered(IN_FLIGHT).try_collect().await?;
     let acknowledged = acknowledged.into_iter().sum();
-    let told = || holder.told.load(Ordering::Relaxed) - told_before;
+    // Each file has one newer version: told twice of one, the holder still lacks another.
+    let told = || locked(&holder.told).len() as u64;
     let until = Instant::now() + TOLD_WITHIN;
     while told() < acknowledged && Instant::now() < until {
         sleep(LOOK_AGAIN_AFTER).await;

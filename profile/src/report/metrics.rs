@@ -53,7 +53,7 @@ const fn free(key: &'static str, label: &'static str, better: Better) -> Metric 
 }
 
 /// All that have a heading or a direction of their own; comparisons follow this order.
-pub(crate) const METRICS: [Metric; 100] = [
+pub(crate) const METRICS: [Metric; 99] = [
     fixed("scenario", "what", Better::Aside, 0),
     fixed("min_us", "min us", Better::Aside, 1),
     fixed("mean_us", "mean us", Better::Lower, 1),
@@ -104,7 +104,6 @@ pub(crate) const METRICS: [Metric; 100] = [
     fixed("register_us", "register us", Better::Lower, 2),
     fixed("look_up_us", "look up us", Better::Lower, 2),
     fixed("times_single", "times single", Better::Higher, 1),
-    fixed("of_inside_percent", "% of in process", Better::Higher, 1),
     fixed("us_each", "us each", Better::Aside, 2),
     fixed("index_us", "index us", Better::Aside, 2),
     fixed("index_percent", "index %", Better::Aside, 1),
