@@ -205,8 +205,8 @@ pub(crate) struct PeersAt {
 impl PeersAt {
     /// Starts a peer, in a folder that is called as it is.
     pub(crate) async fn start(&self, label: &str) -> anyhow::Result<Process> {
-        let (dir, indexer) = (self.folder.join(label), self.indexer);
-        let peer = PeerOptions { dir, indexer, cap_up: None, cap_down: None, refetches: false };
+        let (dir, indexers) = (self.folder.join(label), vec![self.indexer]);
+        let peer = PeerOptions { dir, indexers, cap_up: None, cap_down: None, refetches: false };
         self.deployment.process(label, Role::Peer(peer)).await
     }
 }

@@ -17,8 +17,8 @@ use crate::report::{Report, option_name};
 use crate::run::progress::note;
 use crate::run::setup::{Connecting, Setup};
 use crate::{
-    batch, compare, connections, consistency, goals, hostile, index, instructions, matrix, node, pipeline,
-    plot, relay, soak, transfer,
+    batch, compare, connections, consistency, goals, hostile, index, instructions, load, matrix, node,
+    pipeline, plot, relay, soak, transfer,
 };
 use crate::{cluster::deployment::Deployment, floor::layouts, plan::scenario::Scenario};
 use crate::{report::outputs::Outputs, run::Watch, transfer::folder::Folder};
@@ -31,7 +31,11 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
     nekoproto::transport::raise_file_limit();
     let measures = !matches!(
         args.command,
-        Command::Compare(_) | Command::Instructions(_) | Command::Node(_) | Command::Consistency(_)
+        Command::Compare(_)
+            | Command::Instructions(_)
+            | Command::Node(_)
+            | Command::Daemon { .. }
+            | Command::Consistency(_)
     );
     if cfg!(debug_assertions) && measures {
         note("note: this is a debug build, its figures say little (cargo run --profile dist)");
@@ -49,6 +53,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Batch(args) => run_alone(&args, async |on| batch::run(&args.options, &on).await),
         Command::Pipeline(args) => run_pipeline(&args),
         Command::Relay(args) => run_relay(&args),
+        Command::Load(args) => run_load(&args),
         Command::Consistency(args) => run_consistency(&args),
         Command::Compare(compare) => run_compare(&compare),
         Command::Instructions(instructions) => run_instructions(&instructions),
@@ -57,6 +62,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
             node::serve::run(process.listen, &options)?;
             Ok(Outcome::Done)
         }
+        Command::Daemon { args } => load::run_daemon(&args).or_cannot_begin().map(|()| Outcome::Done),
     }
 }
 
@@ -162,6 +168,19 @@ fn run_pipeline(args: &Alone<pipeline::Options>) -> Result<Outcome, Fault> {
             let piped = pipeline::run(&args.options, &on).await?;
             Ok((piped.is_all_well(&args.options), piped.report(&args.options, &on)))
         })?;
+    finish(&report, outputs)?;
+    Ok(outcome(is_all_well && !report.interrupted))
+}
+
+fn run_load(args: &Alone<load::Options>) -> Result<Outcome, Fault> {
+    let outputs = prepare(&args.output, None, None)?;
+    // For what is busy in this process: all cores, beside the thread that watches.
+    let busy = tokio::runtime::Builder::new_multi_thread().enable_all().build().or_cannot_begin()?;
+    let runtime = busy.handle().clone();
+    let setup = Setup::apart(args.connecting.clone());
+    let loaded = setup.on_threads(&Arc::default(), async |on| load::run(&args.options, &on, &runtime).await);
+    busy.shutdown_background();
+    let load::Loaded { report, is_all_well } = loaded?;
     finish(&report, outputs)?;
     Ok(outcome(is_all_well && !report.interrupted))
 }

@@ -11,6 +11,7 @@
 //! | `relay`, `pipeline`, `batch` | probes round a ring, messages down a line, names in batches |
 //! | `transfer` | files from peer to peer: how fast beside a plain copy, what it takes, from whom |
 //! | `arena`, `hostile`, `soak` | a small network of processes; attacks on it, and long runs |
+//! | `load` | workers publish and look up, an auditor follows: is what was acknowledged there in the end? |
 //! | `consistency` | the nodes' own decisions on simulated links, in virtual time |
 //! | `goals` | what is aimed at, beside what is measured, in one run |
 //! | `report`, `plot` | showing it: tables, JSON, CSV, pictures |
@@ -31,6 +32,7 @@ pub mod goals;
 pub mod hostile;
 pub mod index;
 pub mod instructions;
+pub mod load;
 pub(crate) mod matrix;
 pub(crate) mod measure;
 pub mod node;

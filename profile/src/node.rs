@@ -2,6 +2,7 @@
 //! object in each line, requests on its stdin, responses on its stdout.
 
 pub mod fetch;
+pub(crate) mod follow;
 pub(crate) mod process;
 pub(crate) mod serve;
 pub mod usage;
@@ -12,6 +13,7 @@ use std::{net::SocketAddr, path::PathBuf};
 
 use nekoindexer::ProbeCounts;
 use nekoproto::rogue::{Order, corrupt::Corruption};
+use nekoproto::{NetworkName, transport::Access, transport::NetworkSecret};
 use serde::{Deserialize, Serialize};
 
 /// What a process is made of.
@@ -24,6 +26,24 @@ pub(crate) struct Options {
     pub threads: NonZeroUsize,
     /// What it logs; `None`: nothing.
     pub log: Option<String>,
+    /// The network it belongs to, unless it is the open one.
+    pub network: Option<Private>,
+    /// An indexer answers over HTTP here.
+    pub http: Option<SocketAddr>,
+}
+
+/// A private network: its name, and what all its nodes have to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Private {
+    pub name: String,
+    pub secret: String,
+}
+
+/// The network's name, and whom its nodes connect with.
+pub(crate) fn network(of: Option<&Private>) -> anyhow::Result<(NetworkName, Access)> {
+    let Some(Private { name, secret }) = of else { return Ok(Default::default()) };
+    let secret = Some(NetworkSecret::new(secret.as_bytes())?);
+    Ok((NetworkName::try_from(name.clone())?, Access { secret, ..Access::default() }))
 }
 
 /// What a process is.
@@ -53,7 +73,7 @@ pub(crate) enum Role {
 pub(crate) struct PeerOptions {
     /// Its folder, in the folder of the run, which is removed when whoever started it is gone.
     pub dir: PathBuf,
-    pub(crate) indexer: SocketAddr,
+    pub(crate) indexers: Vec<SocketAddr>,
     /// File bytes a second that it sends at most.
     pub cap_up: Option<NonZeroU64>,
     /// File bytes a second that it fetches at most.
@@ -77,6 +97,15 @@ pub(crate) enum Request {
     Await,
     /// Say what was counted of route probes, and how many tasks run.
     Probes,
+    /// Note from now on which newer versions of copies it is told of; [`Arrived`](Self::Arrived) tells.
+    Follow {
+        /// Milliseconds that each message takes.
+        pause_ms: u64,
+    },
+    /// Tell what came since this was asked last.
+    Arrived,
+    /// Say which versions of these names are held, and are known.
+    Held(Vec<String>),
     /// Forget what was taken so far.
     Reset,
     /// Say what was taken since then.
@@ -87,15 +116,16 @@ pub(crate) enum Request {
 
 /// What is responded to each request, and once when the process is ready: the value, or why there is none.
 ///
-/// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; await: nothing, then [`Downloads`]; usage:
-/// [`Usage`](usage::Usage), or why a rogue node gave up; probes: [`Probes`]; reset and end: nothing.
+/// Ready: [`Started`]; publish: the number of files, and seconds; download: [`Downloads`]; await: nothing, then [`Downloads`];
+/// arrived: [`Seen`](follow::Seen); held: [`Versions`](follow::Versions) of each; usage: [`Usage`](usage::Usage), or why a rogue node gave
+/// up; probes: [`Probes`]; follow, reset and end: nothing.
 pub(crate) type Response<T> = Result<T, String>;
 
 /// What an indexer counted of route probes, and its tasks.
 pub(crate) type Probes = (ProbeCounts, usize);
 
-/// A node, and where it listens.
-pub(crate) type Started = (String, SocketAddr);
+/// A node, where it listens, and where it answers over HTTP.
+pub(crate) type Started = (String, SocketAddr, Option<SocketAddr>);
 
 /// What came of the downloads of one reader.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -79,9 +79,10 @@ impl Deployment {
         Process::start(label.to_owned(), ANY_PORT, &self.options(role)).await
     }
 
-    /// How a process is made that does what `role` says.
+    /// How a process of the open network is made that does what `role` says.
     pub(crate) fn options(&self, role: Role) -> Options {
-        Options { role, insecure: self.security == Security::Insecure, threads: self.threads, log: None }
+        let insecure = self.security == Security::Insecure;
+        Options { role, insecure, threads: self.threads, log: None, network: None, http: None }
     }
 }
 

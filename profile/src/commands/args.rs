@@ -10,8 +10,8 @@ use nekoproto::limits::TTL_MAX;
 pub(crate) use self::transfer::Transfer;
 use crate::run::setup::{Connecting, Setup};
 use crate::{
-    batch, connections, consistency, goals, hostile, index, instructions, pipeline, plan::scenario::Scenario,
-    plan::topology::Topology, relay, soak,
+    batch, connections, consistency, goals, hostile, index, instructions, load, pipeline,
+    plan::scenario::Scenario, plan::topology::Topology, relay, soak,
 };
 
 /// Measures nekop2p, and checks every answer while doing so.
@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Batch(Alone<batch::Options>),
     /// Probes round a ring of indexers: where they are dropped, and how long each node has them
     Relay(Proof<relay::Options>),
+    /// Many workers that publish and look up, and whether all that was acknowledged arrives
+    Load(Alone<load::Options>),
     /// How coherent copies are, simulated in virtual time: tables c1 to c6
     Consistency(Consistency),
     /// Two results beside each other; exit code 1 if the second is worse
@@ -62,6 +64,13 @@ pub(crate) enum Command {
     /// A process of a measurement; started by the others
     #[command(hide = true)]
     Node(Node),
+    /// A `nekopeer` of a measurement; started by it
+    #[command(hide = true, name = load::DAEMON)]
+    Daemon {
+        /// What it is told
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
 }
 
 /// Where the results go.

@@ -30,6 +30,8 @@ pub(crate) struct Process {
     pub(crate) label: String,
     pub(crate) node: String,
     pub(crate) addr: SocketAddr,
+    /// Where it answers over HTTP.
+    pub(crate) http: Option<SocketAddr>,
     pub(crate) dir: PathBuf,
 }
 
@@ -66,8 +68,9 @@ impl Process {
             Role::Peer(peer) => peer.dir.clone(),
             _ => PathBuf::new(),
         };
-        let mut process = Self { child, stdin, responses, label, node: String::new(), addr: listen, dir };
-        (process.node, process.addr) = process.response::<Started>().await?;
+        let node = String::new();
+        let mut process = Self { child, stdin, responses, label, node, addr: listen, http: None, dir };
+        (process.node, process.addr, process.http) = process.response::<Started>().await?;
         Ok(process)
     }
 
@@ -104,6 +107,11 @@ impl Process {
 
     /// Kills it and waits for its end.
     pub(crate) async fn kill(mut self) {
+        self.kill_here().await;
+    }
+
+    /// The same; who and where it was is still known.
+    pub(crate) async fn kill_here(&mut self) {
         // Fails if it has ended already, which is as good.
         let _ = self.child.kill().await;
     }

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, Write};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::{any::Any, fs, path::PathBuf, thread};
+use std::{any::Any, fs, path::PathBuf, thread, time::Duration};
 
 use anyhow::{Context, bail};
 use nekoindexer::logging::{self, LogArgs, LogFormat};
@@ -17,7 +17,8 @@ use tokio::{net::TcpListener, runtime::Handle, sync::mpsc, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::usage::{Meter, Usage, cpu_s, now_s};
-use super::{Options, PeerOptions, Request, Response, Role, Started, fetch};
+use super::{Options, PeerOptions, Request, Response, Role, Started, network};
+use super::{fetch, follow, follow::Follower};
 use crate::cluster::endpoint::{indexer_config, security};
 use crate::{floor::echo, transfer::folder};
 
@@ -69,7 +70,7 @@ fn read_requests(gone: CancellationToken) -> std::io::Result<mpsc::UnboundedRece
 /// What a process runs.
 enum Running {
     Indexer(Box<IndexerHandle>),
-    Peer(PeerHandle, Meter),
+    Peer(Box<PeerHandle>, Meter, Option<Follower>),
     Rogue(JoinHandle<Result<(), RogueError>>),
     /// What serves for as long as it is held.
     Other {
@@ -95,7 +96,7 @@ async fn serve(
             None => return Ok(false),
             Some(Request::End) => break,
             Some(Request::Await) => {
-                let Running::Peer(peer, _) = &running else { bail!("only a peer has copies") };
+                let Running::Peer(peer, ..) = &running else { bail!("only a peer has copies") };
                 let news = peer.events();
                 say(Ok(()))?;
                 say(fetch::until_refreshed(news).await)?;
@@ -103,7 +104,7 @@ async fn serve(
             Some(request) => say(obey(&mut running, request).await)?,
         }
     }
-    if let Running::Peer(peer, _) = running {
+    if let Running::Peer(peer, ..) = running {
         peer.shutdown().await;
     }
     say(Ok(())).map(|()| true)
@@ -112,12 +113,14 @@ async fn serve(
 /// Starts it; who it is, and where it listens.
 async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running, Started)> {
     let security = security(options.insecure);
+    let (network, access) = network(options.network.as_ref())?;
     let (held, node, addr): (Box<dyn Any>, _, _) = match &options.role {
         Role::Indexer { neighbors, flood, by_default } => {
             let routing = if *flood { Routing::Flood } else { Routing::Summary };
             let config = indexer_config(listen, neighbors.clone(), security, routing, *by_default);
-            let indexer = Indexer::spawn(config).await?;
-            let started = (String::new(), indexer.local_addr());
+            let indexer =
+                Indexer::spawn(nekoindexer::Config { network, access, http: options.http, ..config }).await?;
+            let started = (String::new(), indexer.local_addr(), indexer.http_addr());
             return Ok((Running::Indexer(Box::new(indexer)), started));
         }
         Role::RawEcho => {
@@ -138,15 +141,17 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
         Role::Rogue(order) => {
             let _ = rustix::process::nice(ROGUE_NICE); // refused, the figures are worse
             let attack = tokio::spawn(order.clone().carry_out());
-            return Ok((Running::Rogue(attack), (String::new(), listen)));
+            return Ok((Running::Rogue(attack), (String::new(), listen, None)));
         }
-        Role::Peer(PeerOptions { dir, indexer, cap_up, cap_down, refetches }) => {
+        Role::Peer(PeerOptions { dir, indexers, cap_up, cap_down, refetches }) => {
             let meter = Meter::start()?;
             fs::create_dir_all(dir).context("cannot make the folder of a node")?;
             let config = Config {
-                indexers: vec![*indexer],
+                indexers: indexers.clone(),
                 listen: Some(listen),
+                network,
                 security,
+                access,
                 limit_up: *cap_up,
                 limit_down: *cap_down,
                 on_stale: if *refetches { OnStale::Refetch } else { OnStale::Keep },
@@ -156,15 +161,15 @@ async fn start(listen: SocketAddr, options: &Options) -> anyhow::Result<(Running
             peer.indexers_tried().await;
             let addr = peer.local_addr().context("a peer does not listen")?;
             let node = peer.node().to_string();
-            return Ok((Running::Peer(peer, meter), (node, addr)));
+            return Ok((Running::Peer(Box::new(peer), meter, None), (node, addr, None)));
         }
     };
-    Ok((Running::Other { _held: held }, (node, addr)))
+    Ok((Running::Other { _held: held }, (node, addr, None)))
 }
 
 async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> {
-    let (peer, meter) = match running {
-        Running::Peer(peer, meter) => (peer, meter),
+    let (peer, meter, follower) = match running {
+        Running::Peer(peer, meter, follower) => (peer, meter, follower),
         Running::Indexer(indexer) if request == Request::Probes => {
             let tasks = Handle::current().metrics().num_alive_tasks();
             return Ok(json!((indexer.probes(), tasks)));
@@ -183,6 +188,12 @@ async fn obey(running: &mut Running, request: Request) -> anyhow::Result<Value> 
         Request::Usage => json!(meter.usage()),
         Request::Publish(path) => json!(publish(peer, path).await?),
         Request::Download { names, at_s } => json!(fetch::fetch(peer, names, at_s).await?),
+        Request::Follow { pause_ms } => {
+            *follower = Some(Follower::start(peer.events(), Duration::from_millis(pause_ms)));
+            Value::Null
+        }
+        Request::Arrived => json!(follower.as_ref().map(Follower::take).unwrap_or_default()),
+        Request::Held(names) => json!(follow::held(peer, &names).await?),
         Request::Probes | Request::Await | Request::End => bail!("it is no request like others"),
     })
 }

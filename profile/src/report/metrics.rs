@@ -53,7 +53,7 @@ const fn free(key: &'static str, label: &'static str, better: Better) -> Metric 
 }
 
 /// All that have a heading or a direction of their own; comparisons follow this order.
-pub(crate) const METRICS: [Metric; 99] = [
+pub(crate) const METRICS: [Metric; 104] = [
     fixed("scenario", "what", Better::Aside, 0),
     fixed("min_us", "min us", Better::Aside, 1),
     fixed("mean_us", "mean us", Better::Lower, 1),
@@ -64,6 +64,8 @@ pub(crate) const METRICS: [Metric; 99] = [
     fixed("max_us", "max us", Better::Shown, 1),
     fixed("queries_per_s", "queries/s", Better::Higher, 0),
     fixed("per_s", "a second", Better::Higher, 0),
+    fixed("publications_per_s", "published/s", Better::Higher, 0),
+    fixed("lookups_per_s", "lookups/s", Better::Higher, 0),
     fixed("messages_per_query", "messages/query", Better::Lower, 2),
     fixed("floor_us", "floor us", Better::Shown, 1),
     fixed("ratio_to_floor", "p50 / floor", Better::Shown, 2),
@@ -149,6 +151,9 @@ pub(crate) const METRICS: [Metric; 99] = [
     fixed("past_bound", "past the bound", Better::NoMore, 0),
     fixed("went_back", "older after newer", Better::NoMore, 0),
     fixed("never_published", "never published", Better::NoMore, 0),
+    fixed("twice", "came twice", Better::Aside, 0),
+    fixed("skipped", "skipped", Better::Aside, 0),
+    fixed("lost", "lost", Better::NoMore, 0),
     fixed("two_contents", "two contents", Better::NoMore, 0),
     free("hits_wrong", "wrong", Better::NoMore),
     free("wrong", "wrong files", Better::NoMore),

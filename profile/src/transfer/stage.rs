@@ -197,7 +197,7 @@ impl Starting {
     fn options(&self, label: &str, scenario: &Scenario) -> PeerOptions {
         let Scenario { cap_up, cap_down, .. } = *scenario;
         let dir = self.folder.join(label.replace(' ', "-"));
-        PeerOptions { dir, indexer: self.indexer, cap_up, cap_down, refetches: scenario.by_news }
+        PeerOptions { dir, indexers: vec![self.indexer], cap_up, cap_down, refetches: scenario.by_news }
     }
 }
 

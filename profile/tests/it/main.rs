@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
 mod common;
+mod load;
 mod program;
 mod proof;
 mod query;

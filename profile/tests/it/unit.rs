@@ -9,6 +9,7 @@ mod goals_transfer;
 mod hostile_judge;
 mod index;
 mod instructions;
+mod load_judge;
 mod node_fetch;
 mod node_usage;
 mod plan_expected;

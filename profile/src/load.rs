@@ -1,0 +1,235 @@
+//! Publications and lookups by many workers at once, checked by an auditor that follows: is what was acknowledged there
+//! in the end, also where a reader is slow, nodes die, another network is beside it, or all begin again from disk?
+
+mod auditor;
+mod http;
+pub mod judge;
+mod net;
+mod origin;
+mod plan;
+mod scenario;
+mod stage;
+mod work;
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+use tokio::runtime::Handle;
+
+use self::origin::Protocol;
+pub(crate) use self::origin::{DAEMON, run_daemon};
+use self::plan::{Broken, Plan, Scenario};
+use self::scenario::Measured;
+use self::stage::Setting;
+use self::work::Names;
+use crate::cluster::deployment::Deployment;
+use crate::node::Private;
+use crate::outcome::{Begin, Fault};
+use crate::report::{Report, Row, Section, machine, option_name, security_name};
+use crate::run::setup::within;
+use crate::transfer::folder::Folder;
+
+/// Share of the duration for which publications are synced one by one.
+const ALONE: f64 = 0.1;
+/// And at least so long, in seconds.
+const ALONE_S_MIN: f64 = 0.5;
+/// As results call that.
+const ALONE_LABEL: &str = "one at a time";
+/// What a message broker says of itself with as many workers, messages a second, and what is aimed at, times that.
+const THEIRS: [(Protocol, f64, f64); 2] = [(Protocol::Native, 1438.29, 20.0), (Protocol::Rest, 842.68, 10.0)];
+/// Of the table, by key.
+const COLUMNS: [&str; 10] = [
+    "scenario",
+    "publications_per_s",
+    "lookups_per_s",
+    "p50_us",
+    "p99_us",
+    "twice",
+    "skipped",
+    "lost",
+    "peak_mib_receiver",
+    "verdict",
+];
+
+/// How much, for how long, and what happens meanwhile.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// What workers call
+    #[arg(long, value_enum, default_value = "both")]
+    pub(crate) protocol: Protocols,
+    /// Workers at once
+    #[arg(long, default_value_t = 60, value_parser = within(1, 999))]
+    pub(crate) workers: usize,
+    /// Names of each worker, which it publishes together
+    #[arg(long, default_value_t = 64, value_parser = within(1, 999))]
+    pub(crate) names: usize,
+    /// Seconds that they work in each scenario
+    #[arg(long, value_name = "S", default_value_t = 30.0, value_parser = seconds)]
+    pub(crate) duration: f64,
+    /// Publications a second of all workers together [default: as many as there can be]
+    #[arg(long, value_name = "PER_S", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rate: Option<u32>,
+    /// What happens meanwhile [default: all, one after the other]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) scenario: Vec<Scenario>,
+    /// Where the files go [default: the system's folder for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// The n-th indexer listens on this port plus n [default: free ones]
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    pub(crate) port: u16,
+    /// Break a promise on purpose: the run must then fail
+    #[arg(long = "break", value_enum, hide = true)]
+    pub(crate) broken: Option<Broken>,
+}
+
+/// What workers call, as it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Protocols {
+    /// The peer's own interface, in the same process
+    Native,
+    /// HTTP, at a `nekopeer` in a process of its own
+    Rest,
+    /// One after the other
+    Both,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok().filter(|seconds: &f64| (0.1..=3600.0).contains(seconds));
+    seconds.ok_or_else(|| "a run lasts 0.1 to 3600 seconds".to_owned())
+}
+
+/// What came of all runs.
+pub(crate) struct Loaded {
+    pub(crate) report: Report,
+    pub(crate) is_all_well: bool,
+}
+
+/// Runs all that is asked for; origins and workers of this process run on `runtime`.
+pub(crate) async fn run(
+    options: &Options,
+    deployment: &Deployment,
+    runtime: &Handle,
+) -> Result<Loaded, Fault> {
+    if let Some(broken) = options.broken
+        && let Some(whole) = options.scenarios().into_iter().find(|scenario| !broken.is_of(*scenario))
+    {
+        let (broken, whole) = (option_name(&broken), option_name(&whole));
+        return Err(Fault::Begin(anyhow::anyhow!(
+            "--break {broken} breaks nothing in {whole}: leave out one of them"
+        )));
+    }
+    let mut measured: Vec<Measured> = Vec::new();
+    let (mut runs, mut goals, mut place) = (Vec::new(), Vec::new(), String::new());
+    for protocol in options.protocols() {
+        let name = option_name(&protocol);
+        for scenario in options.scenarios() {
+            let label = format!("{} {name}", option_name(&scenario));
+            runs.push((options.clone(), protocol, scenario, label));
+        }
+        if options.scenarios().contains(&Scenario::Live) && options.broken.is_none() {
+            let duration = (options.duration * ALONE).max(ALONE_S_MIN);
+            let alone = Options { workers: 1, names: 1, duration, rate: None, ..options.clone() };
+            runs.push((alone, protocol, Scenario::Live, format!("{ALONE_LABEL} {name}")));
+        }
+    }
+    let watch = &deployment.watch;
+    for (options, protocol, scenario, label) in runs {
+        let done = match one(&options, (protocol, scenario, &label), deployment, runtime, &mut place).await {
+            Ok(done) => done,
+            Err(_) if watch.is_stopped() && !measured.is_empty() => break,
+            Err(Fault::Run(error)) if !watch.is_stopped() => Measured::failed(&label, &error),
+            Err(fault) => return Err(fault),
+        };
+        if scenario == Scenario::Live && options.workers > 1 && !watch.is_stopped() {
+            goals.extend(goal(protocol, done.row.get("publications_per_s")));
+        }
+        measured.push(done);
+        if watch.is_stopped() {
+            break;
+        }
+    }
+    let is_all_well = measured.iter().all(|one| one.faults.is_empty());
+    let rows = measured.into_iter().map(|one| one.row).collect();
+    let head = format!(
+        "{} workers with {} names each for {} s in each scenario, {} indexers in a line, {}, {place}, {}.",
+        options.workers,
+        options.names,
+        options.duration,
+        stage::INDEXERS,
+        security_name(deployment.security),
+        machine::in_words()
+    );
+    let interrupted = deployment.watch.is_stopped();
+    let sections = vec![Section::new("", &COLUMNS, rows)];
+    let facts = Row::default()
+        .with("workers", options.workers)
+        .with("names", options.names)
+        .with("duration_s", options.duration)
+        .with("rate", options.rate);
+    let report = Report { kind: Some("load"), head, sections, foot: goals, facts, interrupted };
+    Ok(Loaded { report, is_all_well })
+}
+
+async fn one(
+    options: &Options,
+    (protocol, scenario, label): (Protocol, Scenario, &str),
+    deployment: &Deployment,
+    runtime: &Handle,
+    place: &mut String,
+) -> Result<Measured, Fault> {
+    let dir = options.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let folder = Folder::prepare(Some(&dir)).or_cannot_begin()?;
+    *place = folder.in_words();
+    let setting = |n: usize| {
+        let networks = scenario.networks();
+        let label = ["a", "b"][n];
+        let of = if options.broken == Some(Broken::Mix) { 0 } else { n };
+        let private = Private { name: format!("load-{of}"), secret: format!("{of}").repeat(64) };
+        Setting {
+            deployment: deployment.clone(),
+            protocol,
+            runtime: runtime.clone(),
+            folder: folder.path.clone(),
+            network: (networks > 1).then_some(private),
+            names: Names { label, workers: options.workers.div_ceil(networks), each: options.names },
+            port: if n == 0 { options.port } else { 0 },
+        }
+    };
+    let settings: Vec<Setting> = (0..scenario.networks()).map(setting).collect();
+    let names: usize = settings.iter().map(|setting| setting.names.count()).sum();
+    let every = options.rate.map(|rate| Duration::from_secs(1).mul_f64(crate::report::count(names)) / rate);
+    let duration = Duration::from_secs_f64(options.duration);
+    let plan = Plan { scenario, label: label.to_owned(), duration, every, broken: options.broken };
+    scenario::run(&plan, settings).await
+}
+
+/// What is aimed at, and whether it was reached.
+fn goal(protocol: Protocol, per_s: f64) -> Option<String> {
+    let (_, theirs, times) = THEIRS.into_iter().find(|(of, ..)| *of == protocol)?;
+    let verdict = if per_s >= theirs * times { "reached" } else { "missed" };
+    Some(format!(
+        "{}: {per_s:.0} published a second are {:.1} times the {theirs:.0} messages of a broker; {times} are aimed at: {verdict}.",
+        option_name(&protocol),
+        per_s / theirs
+    ))
+}
+
+impl Options {
+    fn protocols(&self) -> Vec<Protocol> {
+        match self.protocol {
+            Protocols::Native => vec![Protocol::Native],
+            Protocols::Rest => vec![Protocol::Rest],
+            Protocols::Both => vec![Protocol::Native, Protocol::Rest],
+        }
+    }
+
+    /// Those asked for; otherwise all, or all that can break the promise.
+    fn scenarios(&self) -> Vec<Scenario> {
+        if !self.scenario.is_empty() {
+            return self.scenario.clone();
+        }
+        let all = Scenario::value_variants().iter().copied();
+        all.filter(|scenario| self.broken.is_none_or(|broken| broken.is_of(*scenario))).collect()
+    }
+}

@@ -1,0 +1,215 @@
+//! The scenarios: what happens to a network under load, and what must hold then.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::judge::{Acknowledged, judge};
+use super::net::Net;
+use super::plan::{Broken, Plan, Scenario};
+use super::stage::{INDEXERS, Setting, Stage};
+use crate::hostile::judge::MEMORY_MIB;
+use crate::outcome::{Begin, Fault};
+use crate::report::figures::Figures;
+use crate::report::{Row, count, mib};
+use crate::run::progress::Progress;
+
+/// How often readers and figures are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How long the last versions may take to arrive.
+const SETTLED_WITHIN: Duration = Duration::from_secs(60);
+
+/// What is done to the far end of the line, and when: a share of the run.
+#[derive(Clone, Copy)]
+enum Mishap {
+    ReaderDies,
+    ReaderReturns,
+    IndexerDies,
+    IndexerReturns,
+}
+
+const MISHAPS: [(f64, Mishap); 4] = [
+    (0.3, Mishap::ReaderDies),
+    (0.45, Mishap::ReaderReturns),
+    (0.6, Mishap::IndexerDies),
+    (0.75, Mishap::IndexerReturns),
+];
+
+/// What came of one run.
+pub(crate) struct Measured {
+    pub(crate) row: Row,
+    /// What did not hold.
+    pub(crate) faults: Vec<String>,
+}
+
+impl Measured {
+    /// Of a run that came to no end.
+    pub(crate) fn failed(label: &str, error: &anyhow::Error) -> Self {
+        let fault = format!("{error:#}");
+        let row = Row::named(label).with("verdict", format!("**fail**: {fault}"));
+        Self { row: row.with("faults", [fault.clone()].to_vec()), faults: vec![fault] }
+    }
+}
+
+/// Runs one scenario in networks with these settings.
+pub(crate) async fn run(plan: &Plan, settings: Vec<Setting>) -> Result<Measured, Fault> {
+    let watch = settings[0].deployment.watch.clone();
+    let mut stages = Vec::new();
+    for setting in settings {
+        stages.push(watch.unless_stopped(Stage::start(setting)).await.or_cannot_begin()?);
+    }
+    let mut nets = watch.unless_stopped(begin(plan, stages)).await?;
+    let lasted = drive(plan, &mut nets).await;
+    if !watch.is_stopped() {
+        for net in &mut nets {
+            if let Err(error) = watch.unless_stopped(finish(plan, net)).await {
+                net.faults.push(format!("{error:#}"));
+            }
+        }
+    }
+    let measured = summary(plan, &nets, lasted);
+    for net in nets {
+        net.stop().await;
+    }
+    Ok(measured)
+}
+
+async fn begin(plan: &Plan, stages: Vec<Stage>) -> anyhow::Result<Vec<Net>> {
+    let addrs: Vec<_> = stages.iter().map(Stage::addrs).collect();
+    let mut nets = Vec::new();
+    for (n, mut stage) in stages.into_iter().enumerate() {
+        stage.strangers =
+            addrs.iter().enumerate().filter(|(m, _)| *m != n).flat_map(|(_, addrs)| addrs).copied().collect();
+        nets.push(Net::begin(plan, stage).await?);
+    }
+    Ok(nets)
+}
+
+/// Has the workers work, with what happens meanwhile; how long they did.
+async fn drive(plan: &Plan, nets: &mut [Net]) -> Duration {
+    let watch = nets[0].stage.setting.deployment.watch.clone();
+    let looks = plan.duration.as_millis().div_ceil(LOOK_EVERY.as_millis());
+    let _progress = Progress::begin(&plan.label, usize::try_from(looks).unwrap_or(usize::MAX), &watch);
+    let began = Instant::now();
+    nets.iter_mut().for_each(Net::work);
+    let mut mishaps = MISHAPS.iter().filter(|_| plan.scenario == Scenario::Crash).peekable();
+    while began.elapsed() < plan.duration && !nets[0].is_stopped() {
+        sleep(LOOK_EVERY.min(plan.duration - began.elapsed().min(plan.duration))).await;
+        watch.add_done(1);
+        for net in &mut *nets {
+            net.look().await;
+        }
+        while let Some((_, mishap)) = mishaps.next_if(|(at, _)| began.elapsed() >= plan.duration.mul_f64(*at))
+        {
+            happens(*mishap, &mut nets[0]).await;
+        }
+    }
+    for net in &mut *nets {
+        net.rest().await;
+    }
+    let lasted = began.elapsed();
+    for (_, mishap) in mishaps {
+        happens(*mishap, &mut nets[0]).await;
+    }
+    lasted
+}
+
+async fn happens(mishap: Mishap, net: &mut Net) {
+    const LAST: usize = INDEXERS - 1;
+    let Some(auditor) = &mut net.auditor else { return };
+    let done = match mishap {
+        Mishap::ReaderDies => {
+            auditor.kill().await;
+            Ok(())
+        }
+        Mishap::ReaderReturns => auditor.come_back().await,
+        Mishap::IndexerDies => {
+            net.stage.kill_indexer(LAST).await;
+            Ok(())
+        }
+        Mishap::IndexerReturns => net.stage.revive_indexer(LAST).await,
+    };
+    net.note(done);
+}
+
+/// What comes after the last publication: all that was acknowledged must arrive.
+async fn finish(plan: &Plan, net: &mut Net) -> anyhow::Result<()> {
+    if plan.scenario == Scenario::Disk {
+        net.restart(plan).await?;
+    }
+    let acknowledged = net.done.acknowledged.len();
+    let records = (plan.scenario != Scenario::Disk).then_some(acknowledged);
+    let (names, until) = (net.stage.setting.names.count(), Instant::now() + SETTLED_WITHIN);
+    net.faults.extend(net.figures.disagree(names, records).await);
+    let Some(auditor) = &mut net.auditor else { return Ok(()) };
+    while plan.scenario != Scenario::Disk
+        && !auditor.knows(&net.done.acknowledged).await?
+        && Instant::now() < until
+    {
+        sleep(LOOK_EVERY).await;
+    }
+    let downloaded = auditor.download_until(until).await;
+    auditor.look().await?;
+    net.held = auditor.held().await?;
+    net.note(downloaded);
+    if plan.broken == Some(Broken::Drop)
+        && let Some(last) = net.done.acknowledged.last().copied()
+    {
+        let never_published = Acknowledged { version: last.version + 1, number: last.number + 1, ..last };
+        net.done.acknowledged.push(never_published);
+    }
+    Ok(())
+}
+
+/// The figures of all networks together, and what did not hold.
+fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
+    let (mut faults, mut delays) = (Vec::new(), Vec::new());
+    let [mut published, mut lookups, mut twice, mut skipped, mut lost] = [0; 5];
+    let [mut missed, mut peak_bytes] = [0; 2];
+    let unanswered: usize = nets.iter().map(|net| net.done.unanswered).sum();
+    for net in nets {
+        let attempts = net.attempts();
+        let arrived = net.auditor.as_ref().map_or(&[][..], |auditor| &auditor.arrived);
+        let judged = judge(&attempts, &net.done.acknowledged, arrived, &net.held);
+        faults.extend(net.faults.iter().cloned());
+        faults.extend(net.broken_promises(plan));
+        faults.extend(judged.faults());
+        if plan.scenario != Scenario::Disk && arrived.is_empty() {
+            faults.push("nothing arrived".to_owned());
+        }
+        published += net.done.acknowledged.len() - net.first.min(net.done.acknowledged.len());
+        lookups += net.done.lookups;
+        twice += judged.twice;
+        skipped += judged.skipped;
+        lost += judged.lost;
+        missed += net.auditor.as_ref().map_or(0, |auditor| auditor.missed);
+        peak_bytes = peak_bytes.max(net.auditor.as_ref().map_or(0, |auditor| auditor.peak_bytes));
+        delays.extend(judged.delays);
+    }
+    if published == 0 {
+        faults.push("nothing was published".to_owned());
+    }
+    if mib(peak_bytes) > MEMORY_MIB {
+        faults.push(format!("the reader took {:.0} MiB", mib(peak_bytes)));
+    }
+    let is_stopped = nets[0].is_stopped();
+    let verdict = match &faults[..] {
+        _ if is_stopped => "interrupted".to_owned(),
+        [] => "pass".to_owned(),
+        faults => format!("**fail**: {}", faults.join("; ")),
+    };
+    let row = Row::named(plan.label.clone())
+        .figure("publications_per_s", count(published) / lasted.as_secs_f64())
+        .figure("lookups_per_s", count(lookups) / lasted.as_secs_f64())
+        .times(&Figures::of(delays))
+        .with("published", published)
+        .with("unanswered", unanswered)
+        .with("twice", twice)
+        .with("skipped", skipped)
+        .with("missed", missed)
+        .with("lost", lost)
+        .figure("peak_mib_receiver", mib(peak_bytes))
+        .with("verdict", verdict)
+        .with("faults", faults.clone());
+    Measured { row, faults }
+}

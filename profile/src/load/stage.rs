@@ -1,0 +1,173 @@
+//! One network under load: three indexers in a line, the origin at one end, a reader at the other.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io, net::SocketAddr};
+
+use anyhow::Context;
+use tokio::runtime::Handle;
+
+use super::auditor::{Auditor, Figures};
+use super::origin::{Home, Origin, Protocol};
+use super::work::{Asker, Names};
+use crate::cluster::deployment::{ANY_PORT, Deployment};
+use crate::node::{Options, PeerOptions, Private, Request, Role, process::Process};
+
+/// Indexers of a network.
+pub(crate) const INDEXERS: usize = 3;
+
+/// How a network is run.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) deployment: Deployment,
+    pub(crate) protocol: Protocol,
+    /// Where the origin, if it is in this process, and the workers run.
+    pub(crate) runtime: Handle,
+    /// Of the run.
+    pub(crate) folder: PathBuf,
+    pub(crate) network: Option<Private>,
+    pub(crate) names: Names,
+    /// The first indexer listens on this port, the others on the next ones; 0: on free ones.
+    pub(crate) port: u16,
+}
+
+/// A running network; dropping it ends its processes.
+pub(crate) struct Stage {
+    pub(crate) setting: Setting,
+    indexers: Vec<Process>,
+    /// Of another network, at which the nodes of this one try too.
+    pub(crate) strangers: Vec<SocketAddr>,
+    pub(crate) origin: Option<Arc<Origin>>,
+}
+
+impl Stage {
+    /// Starts the indexers.
+    pub(crate) async fn start(setting: Setting) -> anyhow::Result<Self> {
+        let mut stage = Self { setting, indexers: Vec::new(), strangers: Vec::new(), origin: None };
+        for n in 0..INDEXERS {
+            let offset = if stage.setting.port == 0 { 0 } else { u16::try_from(n)? };
+            let port = stage.setting.port.checked_add(offset).context("there are no ports past 65535")?;
+            let indexer = stage.indexer(n, SocketAddr::new(ANY_PORT.ip(), port), ANY_PORT).await?;
+            stage.indexers.push(indexer);
+        }
+        Ok(stage)
+    }
+
+    fn options(&self, role: Role) -> Options {
+        Options { network: self.setting.network.clone(), ..self.setting.deployment.options(role) }
+    }
+
+    async fn indexer(&self, n: usize, listen: SocketAddr, http: SocketAddr) -> anyhow::Result<Process> {
+        let neighbors = n.checked_sub(1).map(|before| self.indexers[before].addr).into_iter().collect();
+        let role = Role::Indexer { neighbors, flood: false, by_default: true };
+        let options = Options { http: Some(http), ..self.options(role) };
+        Process::start(format!("indexer {n}"), listen, &options).await
+    }
+
+    pub(crate) async fn kill_indexer(&mut self, n: usize) {
+        self.indexers[n].kill_here().await;
+    }
+
+    /// Starts it again where it was.
+    pub(crate) async fn revive_indexer(&mut self, n: usize) -> anyhow::Result<()> {
+        let (listen, http) = (self.indexers[n].addr, self.indexers[n].http.unwrap_or(ANY_PORT));
+        self.indexers[n] = self.indexer(n, listen, http).await?;
+        Ok(())
+    }
+
+    pub(crate) fn addrs(&self) -> Vec<SocketAddr> {
+        self.indexers.iter().map(|indexer| indexer.addr).collect()
+    }
+
+    /// The indexers of the reader, the last ones, and strangers.
+    fn far_indexers(&self) -> Vec<SocketAddr> {
+        self.addrs().into_iter().skip(1).rev().chain(self.strangers.iter().copied()).collect()
+    }
+
+    fn home(&self, dir: &str, listen: SocketAddr, indexers: Vec<SocketAddr>) -> Home {
+        let Setting { deployment, network, .. } = &self.setting;
+        let (dir, network, security) = (self.dir(dir), network.clone(), deployment.security);
+        Home { dir, listen, indexers, network, security }
+    }
+
+    /// The folder of a peer, in the folder of the run.
+    fn dir(&self, peer: &str) -> PathBuf {
+        self.setting.folder.join(format!("{peer}-{}", self.setting.names.label))
+    }
+
+    pub(crate) fn origin_dir(&self) -> PathBuf {
+        self.dir("origin")
+    }
+
+    /// Starts the origin, at the first indexer, for the first time or where it was.
+    pub(crate) async fn start_origin(&mut self, listen: SocketAddr) -> anyhow::Result<()> {
+        let dir = self.origin_dir();
+        for worker in 0..self.setting.names.workers {
+            fs::create_dir_all(dir.join(format!("w{worker:03}")))?;
+        }
+        let indexers = self.addrs().into_iter().take(1).chain(self.strangers.iter().copied()).collect();
+        let home = self.home("origin", listen, indexers);
+        let origin = Origin::start(self.setting.protocol, &home, &self.setting.runtime).await?;
+        self.origin = Some(Arc::new(origin));
+        Ok(())
+    }
+
+    /// Ends the origin as a crash would; where it was.
+    pub(crate) async fn kill_origin(&mut self) -> anyhow::Result<SocketAddr> {
+        let origin = self.origin.take().and_then(Arc::into_inner).context("the origin is still called")?;
+        let addr = origin.addr().context("the origin does not serve")?;
+        origin.kill().await?;
+        Ok(addr)
+    }
+
+    /// Who looks names up, at the indexers of the reader.
+    pub(crate) async fn asker(&self) -> anyhow::Result<Asker> {
+        match self.setting.protocol {
+            Protocol::Rest => Ok(Asker::rest(self.indexers[1..].iter().rev().filter_map(|one| one.http))),
+            Protocol::Native => {
+                let home = self.home("asker", ANY_PORT, self.far_indexers());
+                self.setting.runtime.spawn(async move { Asker::native(&home).await }).await?
+            }
+        }
+    }
+
+    /// Starts a reader of all names.
+    pub(crate) async fn auditor(&self, pause_ms: u64) -> anyhow::Result<Auditor> {
+        let (dir, indexers) = (self.dir("reader"), self.far_indexers());
+        let peer = PeerOptions { dir, indexers, cap_up: None, cap_down: None, refetches: false };
+        let options = self.options(Role::Peer(peer));
+        let follow = Request::Follow { pause_ms };
+        Auditor::start(options, follow, ANY_PORT, self.setting.names.clone()).await
+    }
+
+    /// The figures of the origin's indexer.
+    pub(crate) fn figures(&self) -> anyhow::Result<Figures> {
+        Ok(Figures::new(self.indexers[0].http.context("an indexer without HTTP")?))
+    }
+
+    /// Ends all processes.
+    pub(crate) async fn stop(mut self) {
+        if self.origin.is_some() {
+            // One that cannot be ended here ends with this process.
+            let _ = self.kill_origin().await;
+        }
+        for n in 0..self.indexers.len() {
+            self.kill_indexer(n).await;
+        }
+    }
+}
+
+/// Copies a folder and all in it.
+pub(crate) fn copy_folder(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (kind, to) = (entry.file_type()?, to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy_folder(&entry.path(), &to)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,112 @@
+//! Loads of a second: all that was acknowledged arrives, and a promise that is broken on purpose is seen. Figures are no part
+//! of these tests.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    net::TcpListener,
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+
+use crate::common::{ends, ok, processes_with, profile, read_json, refused};
+
+/// A small load, with its files in `dir`.
+fn small<'a>(dir: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let args = ["load", "--workers", "2", "--names", "3", "--duration", "1", "--dir", dir];
+    [&args[..], more].concat()
+}
+
+#[test]
+fn what_cannot_be_a_load_is_refused() {
+    refused(&["load", "--workers", "0"], "0 is not in 1..=999");
+    refused(&["load", "--duration", "0"], "a run lasts 0.1 to 3600 seconds");
+    refused(&["load", "--scenario", "calm"], "invalid value 'calm'");
+    refused(&["load", "--dir", "/nowhere/at/all"], "cannot use the folder /nowhere/at/all");
+    refused(&["load", "--break", "mix", "--scenario", "live"], "--break mix breaks nothing in live");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    refused(&["load", "--port", &port], &format!("cannot listen on 127.0.0.1:{port}"));
+}
+
+#[test]
+fn all_that_was_acknowledged_arrives_live_and_from_disk_by_both_protocols() {
+    let folder = tempfile::tempdir().unwrap();
+    let (dir, json) = (folder.path().to_str().unwrap(), folder.path().join("out.json"));
+    let stdout = ok(&small(dir, &["--scenario", "live,disk", "--json", json.to_str().unwrap()]));
+    assert!(stdout.contains("native: ") && stdout.contains("messages of a broker"), "{stdout}");
+    let json_is = read_json(&json);
+    let rows = json_is["rows"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().filter_map(|row| row["scenario"].as_str()).collect();
+    let each = |protocol: &str| ["live", "disk", "one at a time"].map(|what| format!("{what} {protocol}"));
+    assert_eq!(names, [each("native"), each("rest")].concat());
+    for row in rows {
+        assert_eq!((&row["verdict"], &row["lost"]), (&json!("pass"), &json!(0)), "{row}");
+        assert!(
+            row["published"].as_u64().unwrap() > 0 && row["lookups_per_s"].as_f64().unwrap() > 0.0,
+            "{row}"
+        );
+    }
+    assert!(rows[0]["p50_us"].as_f64().unwrap() > 0.0 && rows[1]["p50_us"].is_null(), "{stdout}");
+    fs::remove_file(json).unwrap();
+    assert_eq!((fs::read_dir(folder.path()).unwrap().count(), processes_with(dir)), (0, 0));
+}
+
+#[test]
+fn a_reader_and_its_indexer_that_die_lose_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let stdout = ok(&small(folder.path().to_str().unwrap(), &["--scenario", "crash,slow", "--insecure"]));
+    assert_eq!(stdout.matches("| pass |").count(), 4, "{stdout}");
+}
+
+/// It must fail for `why`.
+fn fails(broken: &str, protocol: &str, why: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let (code, stdout, stderr) = ends(&small(dir, &["--break", broken, "--protocol", protocol]));
+    assert_eq!(code, 3, "{stdout}{stderr}");
+    let rows: Vec<&str> = stdout.lines().filter(|line| line.contains(&format!("{protocol} "))).collect();
+    let rows = rows.iter().filter(|line| line.starts_with('|'));
+    assert!(
+        rows.clone().count() > 0 && rows.clone().all(|row| row.contains("**fail**") && row.contains(why)),
+        "{stdout}"
+    );
+}
+
+#[test]
+fn an_acknowledged_version_that_does_not_arrive_is_seen() {
+    fails("drop", "native", "1 acknowledged and lost");
+    fails("drop", "rest", "1 acknowledged and lost");
+}
+
+#[test]
+fn two_networks_that_are_one_are_seen() {
+    fails("mix", "native", "lookups with files of others");
+}
+
+#[test]
+fn an_origin_that_comes_back_without_what_it_published_is_seen() {
+    fails("lose", "native", "6 acknowledged and lost");
+    fails("lose", "rest", "6 acknowledged and lost");
+}
+
+#[test]
+fn an_interrupted_load_prints_what_was_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().to_str().unwrap();
+    let args =
+        ["load", "--workers", "2", "--names", "3", "--duration", "600", "--protocol", "rest", "--dir", dir];
+    let mut child = profile(&args).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("measuring live rest") {
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let mut stdout = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(3), "{stdout}");
+    assert!(stdout.contains("| live rest") && stdout.contains("| interrupted"), "{stdout}");
+    assert_eq!((fs::read_dir(folder.path()).unwrap().count(), processes_with(dir)), (0, 0));
+}
