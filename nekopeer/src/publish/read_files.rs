@@ -309,7 +309,11 @@ fn store(
             Err(draft) => draft,
         };
         match published.as_mut().map(Iterator::next) {
-            Ok(Some(Ok(Published::New(record)))) => outcome.published.push(record),
+            Ok(Some(Ok(Published::New(record)))) => {
+                // The network is asked for it before the next version, and by readers.
+                reader.library.verifier.remember(&record);
+                outcome.published.push(record);
+            }
             Ok(Some(Ok(Published::Unchanged(record)))) => {
                 newer.extend(known.filter(|known| known.replaces(&record)));
                 outcome.unchanged.push(record);

@@ -38,8 +38,13 @@ impl Verifier {
             return Ok(known);
         }
         let verified = signed.verify()?;
-        self.records.lock().insert(*verified.signed().signature(), verified.clone());
+        self.remember(&verified);
         Ok(verified)
+    }
+
+    /// Keeps a record that is known to be valid, such as one signed here, as if it had been checked.
+    pub fn remember(&self, verified: &VerifiedRecord) {
+        self.records.lock().insert(*verified.signed().signature(), verified.clone());
     }
 
     /// Whether the same record was checked before, so that it costs no check.
@@ -125,6 +130,13 @@ mod tests {
         let forged: SignedRecord = crate::codec::decode(&bytes).unwrap();
         assert_eq!(forged.signature(), record(1).signed().signature());
         assert_eq!(verifier.verify(forged), Err(RecordError::Forged));
+    }
+
+    #[test]
+    fn what_was_signed_here_costs_no_check() {
+        let verifier = Verifier::default();
+        verifier.remember(&record(1));
+        assert!(verifier.knows(record(1).signed()) && !verifier.knows(record(2).signed()));
     }
 
     #[test]
