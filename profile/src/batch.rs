@@ -65,10 +65,16 @@ struct Took {
 struct Compared {
     names: usize,
     kind: Kind,
+    /// By names in a call.
+    rows: Vec<(usize, Compare)>,
+}
+
+/// The same work twice, each part of it one after the other.
+#[derive(Default)]
+struct Compare {
     /// Without a network.
     inside: Took,
-    /// By names in a call.
-    between: Vec<(usize, Took)>,
+    between: Took,
 }
 
 /// Measures all that `options` name, each on an indexer of its own; ends early when stopped.
@@ -78,16 +84,14 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Re
     let mut all: Vec<Compared> = Vec::new();
     for names in &options.names {
         for kind in &options.kinds {
-            let mut compared =
-                Compared { names: *names, kind: *kind, inside: Took::default(), between: Vec::new() };
+            let mut compared = Compared { names: *names, kind: *kind, rows: Vec::new() };
             for batch in &options.batches {
                 if watch.is_stopped() {
                     break;
                 }
-                let [inside, between] = measure((*names, *kind, *batch), options.seed, deployment).await?;
-                if inside.names == *names {
-                    compared.inside = inside; // of a run that was ended early nothing is kept
-                    compared.between.push((*batch, between));
+                let took = measure((*names, *kind, *batch), options.seed, deployment).await?;
+                if took.inside.names == *names {
+                    compared.rows.push((*batch, took)); // of a run that was ended early nothing is kept
                 }
             }
             all.push(compared);
@@ -101,25 +105,25 @@ async fn measure(
     (names, kind, batch): (usize, Kind, usize),
     seed: u64,
     deployment: &Deployment,
-) -> Result<[Took; 2], Fault> {
+) -> Result<Compare, Fault> {
     let watch = &deployment.watch;
     let subject = Subject::start(deployment, Origin::Own.identity(seed)).await.or_cannot_begin()?;
     let _progress = Progress::begin(&format!("{} in calls of {batch}", option_name(&kind)), 2 * names, watch);
     let mut index = Inside::new(subject.client.reach.clone());
-    let [mut inside, mut between] = [Took::default(), Took::default()];
+    let mut took = Compare::default();
     // As few calls as there can be, all of about the same size.
     let (calls, size) = (batch.div_ceil(BATCH_MAX), batch.div_ceil(batch.div_ceil(BATCH_MAX)));
     let origin = if kind == Kind::Own { Origin::Own } else { Origin::Other };
     for from in (0..names).step_by(CHUNK).take_while(|_| !watch.is_stopped()) {
         let records = sign(origin, seed, from..(from + CHUNK).min(names));
         let signed: Vec<SignedRecord> = records.iter().map(VerifiedRecord::to_signed).collect();
-        let sample = alone(&mut index, &records, &signed, kind, &mut inside);
+        let sample = alone(&mut index, &records, &signed, kind, &mut took.inside);
         let registered = subject.register(&signed, size, calls).await?;
         let found = subject.look_up_all(&sample, signed.len(), size, calls).await?;
-        between.add(&registered, &found);
+        took.between.add(&registered, &found);
     }
     subject.stop().await;
-    Ok([inside, between])
+    Ok(took)
 }
 
 /// The same work without a network; the answers that the indexer must give.
@@ -171,11 +175,11 @@ impl Compared {
     }
 
     fn rows(&self) -> Vec<Row> {
-        let single = self.between.first().map_or(f64::NAN, |(_, took)| took.per_s());
-        let inside = self.inside.per_s();
-        let row = |(batch, took): &(usize, Took)| {
-            let (rate, index) = (took.per_s(), took.per_s() / inside * 100.0);
-            took.row(format!("{batch} in a call"))
+        let single = self.rates().next().unwrap_or(f64::NAN);
+        let row = |(batch, Compare { inside, between }): &(usize, Compare)| {
+            let (rate, index) = (between.per_s(), between.per_s() / inside.per_s() * 100.0);
+            between
+                .row(format!("{batch} in a call"))
                 .with("batch", *batch)
                 .with("names", self.names)
                 .with("kind", option_name(&self.kind))
@@ -183,15 +187,29 @@ impl Compared {
                 .figure("index_percent", index)
                 .figure("ipc_percent", 100.0 - index)
         };
-        let alone = (self.inside.names > 0)
-            .then(|| self.inside.row("in this process, no network".to_owned()).with("names", self.names));
-        self.between.iter().map(row).chain(alone).collect()
+        let inside = self.inside();
+        let alone = (inside.names > 0)
+            .then(|| inside.row("in this process, no network".to_owned()).with("names", self.names));
+        self.rows.iter().map(row).chain(alone).collect()
+    }
+
+    /// Names a second, by names in a call.
+    fn rates(&self) -> impl Iterator<Item = f64> {
+        self.rows.iter().map(|(_, took)| took.between.per_s())
+    }
+
+    /// All that was done without a network: once for each number of names in a call.
+    fn inside(&self) -> Took {
+        self.rows.iter().fold(Took::default(), |all, (_, Compare { inside, .. })| Took {
+            names: all.names + inside.names,
+            registering: all.registering + inside.registering,
+            looking_up: all.looking_up + inside.looking_up,
+        })
     }
 
     fn goals(&self) -> impl Iterator<Item = Goal> {
-        let rates = || self.between.iter().map(|(_, took)| took.per_s());
-        let best = rates().fold(0.0, f64::max);
-        let single = rates().next().unwrap_or(f64::NAN);
+        let best = self.rates().fold(0.0, f64::max);
+        let single = self.rates().next().unwrap_or(f64::NAN);
         let (what, kind) = (self.what(), option_name(&self.kind));
         let command = format!("profile batch --names {} --kinds {kind}", self.names);
         let goal = move |of: &str, least, measured| {
@@ -203,7 +221,7 @@ impl Compared {
             goal(
                 "best batch, % of the rate without a network",
                 OF_INSIDE_PERCENT_MIN,
-                best / self.inside.per_s() * 100.0,
+                best / self.inside().per_s() * 100.0,
             ),
         ]
         .into_iter()
@@ -212,7 +230,7 @@ impl Compared {
 
 fn report(all: &[Compared], options: &Options, floor: &Floor, deployment: &Deployment) -> Report {
     let tables = all.iter().map(|one| Section::new(format!("{}:", one.what()), &COLUMNS, one.rows()));
-    let goals: Vec<Goal> = all.iter().filter(|one| one.between.len() > 1).flat_map(Compared::goals).collect();
+    let goals: Vec<Goal> = all.iter().filter(|one| one.rows.len() > 1).flat_map(Compared::goals).collect();
     let is_stopped = deployment.watch.is_stopped();
     let mut foot = vec![
         format!(
