@@ -283,13 +283,14 @@ impl Library {
 mod tests {
     use std::sync::Arc;
 
+    use futures::future::join_all;
     use nekoproto::{ContentHash, Identity, ManifestHash, Policy, Record, Version};
     use tempfile::TempDir;
 
     use super::*;
     use crate::{
         content::stamp::Stamp,
-        library::Opened,
+        library::{Opened, events::Event},
         storage::{
             catalogue::{Catalogue, Copy},
             lock::DataLock,
@@ -339,5 +340,25 @@ mod tests {
         library.watch([&read_before].into_iter());
         library.note_confirmed(&downloaded.record, clock::now());
         assert_eq!(library.freshness(&downloaded.record), Freshness::Fresh);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn news_that_come_at_once_are_told_in_their_order() {
+        let (folder, library) = library();
+        let held = stored(&folder, &library, 1);
+        library.watch([&held].into_iter());
+        let mut events = library.events();
+        let origin = Identity::from_seed(&[1; 32]);
+        let version = |version| {
+            let version = Version::new(version).unwrap();
+            Record { version, ..Record::clone(&held.record) }.sign(&origin).unwrap()
+        };
+        let news = (2..1000).map(|n| library.learn(vec![version(n)]));
+        assert!(join_all(news).await.into_iter().all(|is_noted| is_noted));
+        let mut told = Vec::new();
+        while let Ok(Event::Invalidated { newest, .. }) = events.try_recv() {
+            told.push(newest.get());
+        }
+        assert!(told.is_sorted() && told.last() == Some(&999), "{told:?}");
     }
 }

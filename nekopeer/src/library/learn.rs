@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use nekoproto::{FileName, VerifiedRecord};
+use nekoproto::{FileName, NodeId, VerifiedRecord};
 
 use super::{Library, events::Event};
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
         contest::{Judgment, Mine, Turn},
         freshness::NoAnswer,
     },
+    storage::catalogue::Entry,
     util::clock,
 };
 
@@ -58,27 +59,10 @@ impl Library {
             let newer = newer.clone();
             self.blocking(move |library| library.catalogue.note_newer(&newer)).await
         };
-        if stored.is_ok() {
-            // After the write: what is visible in memory is on disk.
-            let mut copies = self.copies.lock();
-            for record in &newer {
-                copies.change(&record.name, |copy| copy.learn(record));
-            }
-        }
         let is_noted = stored.is_ok();
         let mut outdated = Vec::new();
         match stored {
-            Ok(entries) => {
-                for entry in entries {
-                    let Some(newest) = &entry.newest else { continue };
-                    let (name, held) = (entry.record.name.clone(), entry.record.version);
-                    self.tell(match newest.is_withdrawal() {
-                        true => Event::Withdrawn { name: name.clone(), version: Some(newest.version) },
-                        false => Event::Invalidated { name: name.clone(), held, newest: newest.version },
-                    });
-                    outdated.push((name, newest.origin));
-                }
-            }
+            Ok(entries) => outdated = self.tell_noted(&newer, &entries),
             Err(error) => {
                 // What cannot be stored is not known: the origin is asked again after a pause.
                 let now = clock::now();
@@ -100,6 +84,28 @@ impl Library {
         drop(news);
         self.wake();
         is_noted
+    }
+
+    /// Tells of the newer versions of `entries`, which have been stored; returns their names and origins. What was
+    /// overtaken meanwhile is not told: nobody hears of a version after a later one.
+    fn tell_noted(&self, newer: &[VerifiedRecord], entries: &[Arc<Entry>]) -> Vec<(FileName, NodeId)> {
+        // After the write: what is visible in memory is on disk. Locked while it is told.
+        let mut copies = self.copies.lock();
+        for record in newer {
+            copies.change(&record.name, |copy| copy.learn(record));
+        }
+        let outdated = entries.iter().filter_map(|entry| {
+            let (newest, name, held) =
+                (entry.newest.as_ref()?, entry.record.name.clone(), entry.record.version);
+            if copies.get(&name).is_none_or(|copy| copy.known() <= newest.version) {
+                self.tell(match newest.is_withdrawal() {
+                    true => Event::Withdrawn { name: name.clone(), version: Some(newest.version) },
+                    false => Event::Invalidated { name: name.clone(), held, newest: newest.version },
+                });
+            }
+            Some((name, newest.origin))
+        });
+        outdated.collect()
     }
 
     /// Queues those of `heard`, signed by this node, that the catalogue does not have: see

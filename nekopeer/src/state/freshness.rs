@@ -275,11 +275,15 @@ impl CopyState {
         self.retry.is_none()
     }
 
+    /// The newest version that is known.
+    pub(crate) fn known(&self) -> Version {
+        self.newest.as_ref().map_or(self.version, |newest| newest.version)
+    }
+
     /// Records `record`, of the same file; true if it is newer than what was known. The result does not depend
     /// on the order of the records; duplicates are ignored.
     pub(crate) fn learn(&mut self, record: &VerifiedRecord) -> bool {
-        let known = self.newest.as_ref().map_or(self.version, |newest| newest.version);
-        let news = record.version > known;
+        let news = record.version > self.known();
         if news {
             (self.newest, self.doubt) = (Some(record.clone()), None);
         }

@@ -94,7 +94,11 @@ impl Net {
 
     /// Keeps what went wrong, each once.
     pub(crate) fn note(&mut self, done: anyhow::Result<()>) {
-        let fault = done.err().map(|error| format!("{error:#}"));
+        self.note_fault(done.err().map(|error| format!("{error:#}")));
+    }
+
+    /// The same, of what is said in words.
+    pub(crate) fn note_fault(&mut self, fault: Option<String>) {
         self.faults.extend(fault.filter(|fault| !self.faults.contains(fault)));
     }
 

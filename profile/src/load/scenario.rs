@@ -62,9 +62,8 @@ pub(crate) async fn run(plan: &Plan, settings: Vec<Setting>) -> Result<Measured,
     let lasted = drive(plan, &mut nets).await;
     if !watch.is_stopped() {
         for net in &mut nets {
-            if let Err(error) = watch.unless_stopped(finish(plan, net)).await {
-                net.faults.push(format!("{error:#}"));
-            }
+            let finished = watch.unless_stopped(finish(plan, net)).await;
+            net.note(finished);
         }
     }
     let measured = summary(plan, &nets, lasted);
@@ -140,7 +139,8 @@ async fn finish(plan: &Plan, net: &mut Net) -> anyhow::Result<()> {
     let acknowledged = net.done.acknowledged.len();
     let records = (plan.scenario != Scenario::Disk).then_some(acknowledged);
     let (names, until) = (net.stage.setting.names.count(), Instant::now() + SETTLED_WITHIN);
-    net.faults.extend(net.figures.disagree(names, records).await);
+    let disagree = net.figures.disagree(names, records).await;
+    net.note_fault(disagree);
     let Some(auditor) = &mut net.auditor else { return Ok(()) };
     while plan.scenario != Scenario::Disk
         && !auditor.knows(&net.done.acknowledged).await?
