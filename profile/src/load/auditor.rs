@@ -2,8 +2,8 @@
 
 use std::{fs, net::SocketAddr, time::Duration};
 
-use anyhow::{Context, ensure};
-use tokio::time::{Instant, sleep};
+use anyhow::{Context, bail, ensure};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::judge::{Acknowledged, Arrived, Held};
 use super::{http::Http, work::Names};
@@ -13,6 +13,8 @@ use crate::report::machine;
 
 /// How long names may take until all of them can be downloaded.
 const LISTED_WITHIN: Duration = Duration::from_secs(20);
+/// How long the reader may take to answer, for all of its copies: one that hangs is killed.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// A reader that follows, and what it has told so far.
@@ -69,7 +71,12 @@ impl Auditor {
     }
 
     async fn call<T: serde::de::DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
-        self.process.as_mut().context("the reader is dead")?.call(request).await
+        let process = self.process.as_mut().context("the reader is dead")?;
+        if let Ok(answer) = timeout(ANSWERS_WITHIN, process.call(request)).await {
+            return answer;
+        }
+        self.kill().await;
+        bail!("the reader did not answer within {} s, and was killed", ANSWERS_WITHIN.as_secs())
     }
 
     /// Downloads whatever is newer than its copies, again until all of it came or there is no time left.
@@ -91,9 +98,11 @@ impl Auditor {
 
     /// Takes what arrived, if it lives.
     pub(crate) async fn look(&mut self) -> anyhow::Result<()> {
-        let Some(process) = &mut self.process else { return Ok(()) };
-        let Seen { arrived, missed } = process.call(&Request::Arrived).await?;
-        let peak = process.id().and_then(machine::peak_bytes);
+        if self.process.is_none() {
+            return Ok(());
+        }
+        let Seen { arrived, missed } = self.call(&Request::Arrived).await?;
+        let peak = self.process.as_ref().and_then(Process::id).and_then(machine::peak_bytes);
         self.peak_bytes = self.peak_bytes.max(peak.unwrap_or(0));
         self.missed += missed;
         for (name, version, at_s) in arrived {
