@@ -46,9 +46,16 @@ impl Measured {
     /// Of a run that came to no end.
     pub(crate) fn failed(label: &str, error: &anyhow::Error) -> Self {
         let fault = format!("{error:#}");
-        let row = Row::named(label).with("verdict", format!("**fail**: {fault}"));
-        Self { row: row.with("faults", [fault.clone()].to_vec()), faults: vec![fault] }
+        let faults = vec![fault];
+        let row = Row::named(label).with("verdict", fails(&faults));
+        Self { row: row.with("faults", faults.clone()), faults }
     }
+}
+
+/// What failed, in one line.
+fn fails(faults: &[String]) -> String {
+    let faults = faults.join("; ");
+    format!("**fail**: {}", faults.lines().collect::<Vec<_>>().join(" "))
 }
 
 /// Runs one scenario in networks with these settings.
@@ -196,7 +203,7 @@ fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
     let verdict = match &faults[..] {
         _ if is_stopped => "interrupted".to_owned(),
         [] => "pass".to_owned(),
-        faults => format!("**fail**: {}", faults.join("; ")),
+        faults => fails(faults),
     };
     let row = Row::named(plan.label.clone())
         .figure("publications_per_s", count(published) / lasted.as_secs_f64())
