@@ -14,6 +14,7 @@ use crate::goals::{self, Bound, Goal};
 use crate::index::subject::{Sample, Subject, Timing};
 use crate::index::{Origin, inside::Inside, sign};
 use crate::outcome::{Begin, Fault};
+use crate::plot::{Picture, Points, curves::rates};
 use crate::report::{Report, Row, Section, count, machine, option_name, security_name};
 use crate::run::{progress::Progress, setup::within};
 
@@ -69,6 +70,12 @@ struct Compared {
     rows: Vec<(usize, Compare)>,
 }
 
+/// What came of all of it.
+pub(crate) struct Batched {
+    all: Vec<Compared>,
+    floor: Floor,
+}
+
 /// The same work twice, each part of it one after the other.
 #[derive(Default)]
 struct Compare {
@@ -78,7 +85,7 @@ struct Compare {
 }
 
 /// Measures all that `options` name, each on an indexer of its own; ends early when stopped.
-pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Report, Fault> {
+pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Batched, Fault> {
     let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
     let mut all: Vec<Compared> = Vec::new();
@@ -97,7 +104,7 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Re
             all.push(compared);
         }
     }
-    Ok(report(&all, options, &floor, deployment))
+    Ok(Batched { all, floor })
 }
 
 /// Registers and looks up all names; how long that took in this process, and between processes.
@@ -228,11 +235,14 @@ impl Compared {
     }
 }
 
-fn report(all: &[Compared], options: &Options, floor: &Floor, deployment: &Deployment) -> Report {
-    let tables = all.iter().map(|one| Section::new(format!("{}:", one.what()), &COLUMNS, one.rows()));
-    let goals: Vec<Goal> = all.iter().filter(|one| one.rows.len() > 1).flat_map(Compared::goals).collect();
-    let is_stopped = deployment.watch.is_stopped();
-    let mut foot = vec![
+impl Batched {
+    pub(crate) fn report(&self, options: &Options, deployment: &Deployment) -> Report {
+        let Self { all, floor } = self;
+        let tables = all.iter().map(|one| Section::new(format!("{}:", one.what()), &COLUMNS, one.rows()));
+        let goals: Vec<Goal> =
+            all.iter().filter(|one| one.rows.len() > 1).flat_map(Compared::goals).collect();
+        let is_stopped = deployment.watch.is_stopped();
+        let mut foot = vec![
         format!(
             "Index: the share of the time that the same work takes without a network; IPC: the rest. Calls of more than {BATCH_MAX} names \
              travel as several at once. All answers were those of the index in this process."
@@ -240,22 +250,37 @@ fn report(all: &[Compared], options: &Options, floor: &Floor, deployment: &Deplo
         "A pipeline of services that was measured elsewhere: 25 000 events a second alone, 77 000 in batches of 100 (3.0 times), \
          44 000 in one process; another machine and other work.".to_owned(),
     ];
-    foot.extend(is_stopped.then(|| "Interrupted: rows are missing.".to_owned()));
-    let (raw, call) = (floor.raw.p50, floor.call.p50);
-    Report {
-        kind: Some("batch"),
-        head: format!(
-            "One indexer in a process of its own, one connection, one call of a user after the other, {}, {}.\n\
+        foot.extend(is_stopped.then(|| "Interrupted: rows are missing.".to_owned()));
+        let (raw, call) = (floor.raw.p50, floor.call.p50);
+        Report {
+            kind: Some("batch"),
+            head: format!(
+                "One indexer in a process of its own, one connection, one call of a user after the other, {}, {}.\n\
              Floor between two processes: raw TCP p50 {raw:.1} us, echo call p50 {call:.1} us.",
-            security_name(deployment.security),
-            machine::in_words()
-        ),
-        sections: tables.chain(goals::report(&goals, "", false).sections).collect(),
-        foot,
-        facts: Row::default()
-            .with("seed", options.seed)
-            .figure("floor_us", raw)
-            .figure("floor_call_us", call),
-        interrupted: is_stopped,
+                security_name(deployment.security),
+                machine::in_words()
+            ),
+            sections: tables.chain(goals::report(&goals, "", false).sections).collect(),
+            foot,
+            facts: Row::default()
+                .with("seed", options.seed)
+                .figure("floor_us", raw)
+                .figure("floor_call_us", call),
+            interrupted: is_stopped,
+        }
+    }
+
+    /// Names a second by names in a call, beside those in one process.
+    pub(crate) fn picture(&self) -> Picture {
+        let lines = self.all.iter().flat_map(|one| {
+            let at = |rate: fn(&Compare) -> f64| {
+                one.rows.iter().map(|(batch, took)| (count(*batch), rate(took))).collect::<Points>()
+            };
+            let (between, inside) = (at(|took| took.between.per_s()), at(|took| took.inside.per_s()));
+            [(one.what(), between), (format!("{}, in one process", one.what()), inside)]
+        });
+        let along = "names in a call (logarithmic)";
+        let title = "Names registered and looked up";
+        rates(title, machine::in_words(), along, "names a second (logarithmic)", lines.collect())
     }
 }

@@ -10,9 +10,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use self::args::Args;
-use self::args::{Alone, Command, Detailed, Drawn, Output};
+use self::args::{Alone, Command, Detailed, Drawn, Output, Proof};
 use crate::measure::{Measured, measure};
 use crate::outcome::{Begin, Fault, Outcome};
+use crate::plot::Picture;
 use crate::report::{Report, option_name};
 use crate::run::progress::note;
 use crate::run::setup::{Connecting, Setup};
@@ -50,7 +51,7 @@ pub fn run(args: Args) -> Result<Outcome, Fault> {
         Command::Transfer(args) => run_transfer(&args),
         Command::Hostile(args) => run_hostile(&args),
         Command::Soak(args) => run_soak(&args),
-        Command::Batch(args) => run_alone(&args, async |on| batch::run(&args.options, &on).await),
+        Command::Batch(args) => run_batch(&args),
         Command::Pipeline(args) => run_pipeline(&args),
         Command::Relay(args) => run_relay(&args),
         Command::Load(args) => run_load(&args),
@@ -139,62 +140,67 @@ fn run_transfer(args: &args::Transfer) -> Result<Outcome, Fault> {
     Ok(outcome(transfers.is_all_well()))
 }
 
-fn run_hostile(args: &args::Proof<hostile::Options>) -> Result<Outcome, Fault> {
+/// Does something to real processes, draws a picture of it, called `name`, and says whether all is well.
+fn run_proof<O: clap::Args + Sync>(
+    args: &Proof<O>,
+    name: &str,
+    work: impl AsyncFnOnce(Deployment) -> Result<(bool, Report, Picture), Fault> + Send,
+) -> Result<Outcome, Fault> {
     let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
-    let (all, report) = Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), async |on| {
-        let all = hostile::run(&args.options, &on).await?;
-        let report = hostile::report(&all, &args.options, &on);
-        Ok((all, report))
-    })?;
-    // An attack that harms is a result; a run that was ended early is not all of it.
-    measured(&report, outputs.draw(|folder| plot::save(folder, "hostile", &plot::proof::attacks(&all)))?)
-}
-
-fn run_soak(args: &args::Proof<soak::Options>) -> Result<Outcome, Fault> {
-    let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
-    let (soaked, report) = Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), async |on| {
-        let soaked = soak::run(&args.options, &on).await?;
-        let report = soaked.report(&args.options, &on);
-        Ok((soaked, report))
-    })?;
-    finish(&report, outputs.draw(|folder| plot::save(folder, "soak", &soaked.picture()))?)?;
-    Ok(outcome(soaked.is_all_well() && !report.interrupted))
-}
-
-fn run_pipeline(args: &Alone<pipeline::Options>) -> Result<Outcome, Fault> {
-    let outputs = prepare(&args.output, None, None)?;
-    let (is_all_well, report) =
-        Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), async |on| {
-            let piped = pipeline::run(&args.options, &on).await?;
-            Ok((piped.is_all_well(&args.options), piped.report(&args.options, &on)))
-        })?;
-    finish(&report, outputs)?;
+    let setup = Setup::apart(args.connecting.clone());
+    let (is_all_well, report, picture) = setup.on_threads(&Arc::default(), work)?;
+    finish(&report, outputs.draw(|folder| plot::save(folder, name, &picture))?)?;
     Ok(outcome(is_all_well && !report.interrupted))
 }
 
-fn run_load(args: &Alone<load::Options>) -> Result<Outcome, Fault> {
-    let outputs = prepare(&args.output, None, None)?;
+fn run_hostile(args: &Proof<hostile::Options>) -> Result<Outcome, Fault> {
+    run_proof(args, "hostile", async |on| {
+        let all = hostile::run(&args.options, &on).await?;
+        // An attack that harms is a result; a run that was ended early is not all of it.
+        Ok((true, hostile::report(&all, &args.options, &on), plot::proof::attacks(&all)))
+    })
+}
+
+fn run_soak(args: &Proof<soak::Options>) -> Result<Outcome, Fault> {
+    run_proof(args, "soak", async |on| {
+        let soaked = soak::run(&args.options, &on).await?;
+        Ok((soaked.is_all_well(), soaked.report(&args.options, &on), soaked.picture()))
+    })
+}
+
+fn run_batch(args: &Proof<batch::Options>) -> Result<Outcome, Fault> {
+    run_proof(args, "batch", async |on| {
+        let batched = batch::run(&args.options, &on).await?;
+        Ok((true, batched.report(&args.options, &on), batched.picture()))
+    })
+}
+
+fn run_pipeline(args: &Proof<pipeline::Options>) -> Result<Outcome, Fault> {
+    run_proof(args, "pipeline", async |on| {
+        let piped = pipeline::run(&args.options, &on).await?;
+        let report = piped.report(&args.options, &on);
+        Ok((piped.is_all_well(&args.options), report, piped.picture()))
+    })
+}
+
+fn run_relay(args: &Proof<relay::Options>) -> Result<Outcome, Fault> {
+    run_proof(args, "relay", async |on| {
+        let relayed = relay::run(&args.options, &on).await?;
+        Ok((relayed.is_all_well(), relayed.report(&on), relayed.picture()))
+    })
+}
+
+fn run_load(args: &Proof<load::Options>) -> Result<Outcome, Fault> {
     // For what is busy in this process: all cores, beside the thread that watches.
     let busy = tokio::runtime::Builder::new_multi_thread().enable_all().build().or_cannot_begin()?;
     let runtime = busy.handle().clone();
-    let setup = Setup::apart(args.connecting.clone());
-    let loaded = setup.on_threads(&Arc::default(), async |on| load::run(&args.options, &on, &runtime).await);
+    let outcome = run_proof(args, "load", async |on| {
+        let loaded = load::run(&args.options, &on, &runtime).await?;
+        let picture = loaded.picture();
+        Ok((loaded.is_all_well, loaded.report, picture))
+    });
     busy.shutdown_background();
-    let load::Loaded { report, is_all_well } = loaded?;
-    finish(&report, outputs)?;
-    Ok(outcome(is_all_well && !report.interrupted))
-}
-
-fn run_relay(args: &args::Proof<relay::Options>) -> Result<Outcome, Fault> {
-    let outputs = prepare(&args.output.output, None, args.output.plot.as_deref())?;
-    let (relayed, report) =
-        Setup::apart(args.connecting.clone()).on_threads(&Arc::default(), async |on| {
-            let relayed = relay::run(&args.options, &on).await?;
-            let report = relayed.report(&on);
-            Ok((relayed, report))
-        })?;
-    finish(&report, outputs.draw(|folder| plot::save(folder, "relay", &relayed.picture()))?)?;
-    Ok(outcome(relayed.is_all_well() && !report.interrupted))
+    outcome
 }
 
 fn run_consistency(args: &args::Consistency) -> Result<Outcome, Fault> {

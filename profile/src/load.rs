@@ -25,6 +25,7 @@ use self::work::Names;
 use crate::cluster::deployment::Deployment;
 use crate::node::Private;
 use crate::outcome::{Begin, Fault};
+use crate::plot::{Lines, Picture, Points, curves::shares};
 use crate::report::{Report, Row, Section, machine, option_name, security_name};
 use crate::run::setup::within;
 use crate::transfer::folder::Folder;
@@ -103,6 +104,21 @@ fn seconds(text: &str) -> Result<f64, String> {
 pub(crate) struct Loaded {
     pub(crate) report: Report,
     pub(crate) is_all_well: bool,
+    lines: Vec<(Protocol, String, Points)>,
+}
+
+impl Loaded {
+    /// How long versions took to arrive, of each run in which they were followed.
+    pub(crate) fn picture(&self) -> Picture {
+        let of = |protocol: Protocol| {
+            let lines = self.lines.iter().filter(|(of, ..)| *of == protocol);
+            lines.map(|(_, label, points)| (label.clone(), points.clone())).collect()
+        };
+        let charts = [Protocol::Native, Protocol::Rest].map(of);
+        let charts = charts.into_iter().filter(|lines: &Lines| !lines.is_empty()).collect();
+        let title = "From a publication to its arrival at the reader";
+        shares(title, machine::in_words(), "arrived by then, % of those that arrived", charts)
+    }
 }
 
 /// Runs all that is asked for; origins and workers of this process run on `runtime`.
@@ -119,7 +135,7 @@ pub(crate) async fn run(
             "--break {broken} breaks nothing in {whole}: leave out one of them"
         )));
     }
-    let mut measured: Vec<Measured> = Vec::new();
+    let (mut measured, mut lines) = (Vec::<Measured>::new(), Vec::new());
     let (mut runs, mut goals, mut place) = (Vec::new(), Vec::new(), String::new());
     for protocol in options.protocols() {
         let name = option_name(&protocol);
@@ -135,15 +151,17 @@ pub(crate) async fn run(
     }
     let watch = &deployment.watch;
     for (options, protocol, scenario, label) in runs {
-        let done = match one(&options, (protocol, scenario, &label), deployment, runtime, &mut place).await {
-            Ok(done) => done,
-            Err(_) if watch.is_stopped() && !measured.is_empty() => break,
-            Err(Fault::Run(error)) if !watch.is_stopped() => Measured::failed(&label, &error),
-            Err(fault) => return Err(fault),
-        };
+        let mut done =
+            match one(&options, (protocol, scenario, &label), deployment, runtime, &mut place).await {
+                Ok(done) => done,
+                Err(_) if watch.is_stopped() && !measured.is_empty() => break,
+                Err(Fault::Run(error)) if !watch.is_stopped() => Measured::failed(&label, &error),
+                Err(fault) => return Err(fault),
+            };
         if scenario == Scenario::Live && options.workers > 1 && !watch.is_stopped() {
             goals.extend(goal(protocol, done.row.get("publications_per_s")));
         }
+        lines.push((protocol, label, std::mem::take(&mut done.curve)));
         measured.push(done);
         if watch.is_stopped() {
             break;
@@ -168,7 +186,7 @@ pub(crate) async fn run(
         .with("duration_s", options.duration)
         .with("rate", options.rate);
     let report = Report { kind: Some("load"), head, sections, foot: goals, facts, interrupted };
-    Ok(Loaded { report, is_all_well })
+    Ok(Loaded { report, is_all_well, lines })
 }
 
 async fn one(

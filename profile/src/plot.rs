@@ -1,6 +1,7 @@
 //! Pictures: each as SVG and as PNG, with a font of its own, so that no system library is needed.
 
 pub(crate) mod consistency;
+pub(crate) mod curves;
 pub mod over_time;
 pub(crate) mod proof;
 pub(crate) mod queries;
@@ -62,7 +63,7 @@ pub(crate) struct Axis {
     pub(crate) range: Range<f64>,
     pub(crate) is_logarithmic: bool,
     /// A figure as its label.
-    pub(crate) shown: Box<dyn Fn(&f64) -> String>,
+    pub(crate) shown: Box<dyn Fn(&f64) -> String + Send>,
 }
 
 /// Places on the horizontal axis, and heights.
@@ -104,7 +105,11 @@ impl Series {
 
 impl Axis {
     /// A linear one from 0 to `end`.
-    pub(crate) fn new(label: &'static str, end: f64, shown: impl Fn(&f64) -> String + 'static) -> Self {
+    pub(crate) fn new(
+        label: &'static str,
+        end: f64,
+        shown: impl Fn(&f64) -> String + Send + 'static,
+    ) -> Self {
         Self { label, range: 0.0..end, is_logarithmic: false, shown: Box::new(shown) }
     }
 }
@@ -235,6 +240,15 @@ pub fn micros(us: &f64) -> String {
         us if us >= 1000.0 => format!("{:.2} ms", us / 1e3),
         us if us >= 100.0 => format!("{us:.0} µs"),
         us => format!("{us:.1} µs"),
+    }
+}
+
+/// A number of things as a label: no more digits than say something.
+fn many(figure: &f64) -> String {
+    match *figure {
+        figure if figure >= 1e6 => format!("{:.1} M", figure / 1e6),
+        figure if figure >= 1e3 => format!("{:.0} k", figure / 1e3),
+        figure => format!("{figure:.0}"),
     }
 }
 

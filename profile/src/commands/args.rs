@@ -48,13 +48,13 @@ pub(crate) enum Command {
     /// A small network for a long time, and whether memory, descriptors or threads of a process grow
     Soak(Proof<soak::Options>),
     /// Messages down a line of three indexers: rates, what waits, what is lost, and what logging costs
-    Pipeline(Alone<pipeline::Options>),
+    Pipeline(Proof<pipeline::Options>),
     /// Names registered and looked up between processes, by names in a call, beside the same without a network
-    Batch(Alone<batch::Options>),
+    Batch(Proof<batch::Options>),
     /// Probes round a ring of indexers: where they are dropped, and how long each node has them
     Relay(Proof<relay::Options>),
     /// Many workers that publish and look up, and whether all that was acknowledged arrives
-    Load(Alone<load::Options>),
+    Load(Proof<load::Options>),
     /// How coherent copies are, simulated in virtual time: tables c1 to c6
     Consistency(Consistency),
     /// Two results beside each other; exit code 1 if the second is worse

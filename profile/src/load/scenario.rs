@@ -10,6 +10,7 @@ use super::plan::{Broken, Plan, Scenario};
 use super::stage::{INDEXERS, Setting, Stage};
 use crate::hostile::judge::MEMORY_MIB;
 use crate::outcome::{Begin, Fault};
+use crate::plot::Points;
 use crate::report::figures::Figures;
 use crate::report::{Row, count, mib};
 use crate::run::progress::Progress;
@@ -40,6 +41,8 @@ pub(crate) struct Measured {
     pub(crate) row: Row,
     /// What did not hold.
     pub(crate) faults: Vec<String>,
+    /// Microseconds from a publication to its arrival, and the percentage of all that arrived by then.
+    pub(crate) curve: Points,
 }
 
 impl Measured {
@@ -48,7 +51,7 @@ impl Measured {
         let fault = format!("{error:#}");
         let faults = vec![fault];
         let row = Row::named(label).with("verdict", fails(&faults));
-        Self { row: row.with("faults", faults.clone()), faults }
+        Self { row: row.with("faults", faults.clone()), faults, curve: Points::new() }
     }
 }
 
@@ -173,6 +176,7 @@ fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
     let (mut faults, mut delays) = (Vec::new(), Vec::new());
     let [mut published, mut lookups, mut twice, mut skipped, mut lost] = [0; 5];
     let [mut missed, mut peak_bytes] = [0; 2];
+    let is_followed = plan.scenario != Scenario::Disk;
     let unanswered: usize = nets.iter().map(|net| net.done.unanswered).sum();
     for net in nets {
         let attempts = net.attempts();
@@ -181,7 +185,7 @@ fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
         faults.extend(net.faults.iter().cloned());
         faults.extend(net.broken_promises(plan));
         faults.extend(judged.faults());
-        if plan.scenario != Scenario::Disk && arrived.is_empty() {
+        if is_followed && arrived.is_empty() {
             faults.push("nothing arrived".to_owned());
         }
         published += net.done.acknowledged.len() - net.first.min(net.done.acknowledged.len());
@@ -205,6 +209,7 @@ fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
         [] => "pass".to_owned(),
         faults => fails(faults),
     };
+    let curve = curve(&mut delays);
     let row = Row::named(plan.label.clone())
         .figure("publications_per_s", count(published) / lasted.as_secs_f64())
         .figure("lookups_per_s", count(lookups) / lasted.as_secs_f64())
@@ -212,11 +217,21 @@ fn summary(plan: &Plan, nets: &[Net], lasted: Duration) -> Measured {
         .with("published", published)
         .with("unanswered", unanswered)
         .with("twice", twice)
-        .with("skipped", skipped)
+        .with("skipped", is_followed.then_some(skipped))
         .with("missed", missed)
         .with("lost", lost)
         .figure("peak_mib_receiver", mib(peak_bytes))
         .with("verdict", verdict)
         .with("faults", faults.clone());
-    Measured { row, faults }
+    Measured { row, faults, curve }
+}
+
+/// Each percentile of `delays`.
+fn curve(delays: &mut [Duration]) -> Points {
+    delays.sort_unstable();
+    let at = |percent: u32| {
+        let delay = delays.get(delays.len() * percent as usize / 100)?;
+        Some((delay.as_secs_f64().max(1e-6) * 1e6, f64::from(percent)))
+    };
+    (1..100).filter_map(at).collect()
 }

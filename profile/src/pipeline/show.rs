@@ -8,6 +8,7 @@ use super::stand::HOPS;
 use super::{INFO, OFF, Options, Piped, Ran, shown};
 use crate::cluster::deployment::Deployment;
 use crate::goals::{self, Bound, Goal};
+use crate::plot::{Picture, Points, curves::rates};
 use crate::report::figures::Times;
 use crate::report::{Report, Row, Section, bytes, count, machine, median, security_name};
 
@@ -192,5 +193,29 @@ impl Piped {
             facts: Row::default().with("loopback", self.loopback.clone()),
             interrupted: is_stopped,
         }
+    }
+
+    /// Messages a second through all hops by how many are offered, where that is said.
+    pub(crate) fn picture(&self) -> Picture {
+        let at = |log: &str| -> Points {
+            let mut rates: Vec<u64> =
+                self.ran.iter().filter(|ran| ran.log == log).map(|ran| ran.rate).collect();
+            rates.sort_unstable();
+            rates.dedup();
+            let usual = |rate| {
+                median(
+                    self.ran.iter().filter(|ran| (ran.rate, ran.log.as_str()) == (rate, log)).map(Ran::per_s),
+                )
+            };
+            rates.into_iter().filter(|rate| *rate > 0).map(|rate| (bytes(rate), usual(rate))).collect()
+        };
+        let mut logs: Vec<&str> = self.ran.iter().map(|ran| ran.log.as_str()).collect();
+        logs.sort_unstable();
+        logs.dedup();
+        let offered = at(OFF).into_iter().map(|(rate, _)| (rate, rate)).collect();
+        let through = logs.into_iter().map(|log| (format!("through all hops, log {log}"), at(log)));
+        let lines = through.chain([("offered".to_owned(), offered)]).collect();
+        let (title, along) = ("Messages down a line of three indexers", "offered a second (logarithmic)");
+        rates(title, machine::in_words(), along, "messages a second (logarithmic)", lines)
     }
 }

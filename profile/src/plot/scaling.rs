@@ -2,7 +2,7 @@
 
 use plotters::prelude::SeriesLabelPosition::UpperLeft;
 
-use super::{Axis, Chart, Lines, Picture, Series, Shape, extent, micros, whole};
+use super::{Axis, Chart, Lines, Picture, Series, Shape, extent, many, micros, whole};
 use crate::measure::Measured;
 use crate::report::{count, reference};
 
@@ -38,10 +38,7 @@ pub(crate) fn picture(
         subtitle: first.setting(),
         charts: vec![
             chart(along, "response time (logarithmic)", times.into(), micros),
-            chart(along, "answers per second (logarithmic)", rates.into(), |rate| match *rate {
-                rate if rate >= 1000.0 => format!("{:.0} k", rate / 1e3),
-                rate => format!("{rate:.0}"),
-            }),
+            chart(along, "answers per second (logarithmic)", rates.into(), many),
         ],
     })
 }

@@ -34,7 +34,10 @@ fn what_cannot_be_a_load_is_refused() {
 fn all_that_was_acknowledged_arrives_live_and_from_disk_by_both_protocols() {
     let folder = tempfile::tempdir().unwrap();
     let (dir, json) = (folder.path().to_str().unwrap(), folder.path().join("out.json"));
-    let stdout = ok(&small(dir, &["--scenario", "live,disk", "--json", json.to_str().unwrap()]));
+    let plots = tempfile::tempdir().unwrap();
+    let [json_path, plots_path] = [&json, plots.path()].map(|path| path.to_str().unwrap());
+    let args = ["--scenario", "live,disk", "--json", json_path, "--plot", plots_path];
+    let stdout = ok(&small(dir, &args));
     assert!(stdout.contains("native: ") && stdout.contains("messages of a broker"), "{stdout}");
     let json_is = read_json(&json);
     let rows = json_is["rows"].as_array().unwrap();
@@ -50,6 +53,8 @@ fn all_that_was_acknowledged_arrives_live_and_from_disk_by_both_protocols() {
     }
     assert!(rows[0]["p50_us"].as_f64().unwrap() > 0.0 && rows[1]["p50_us"].is_null(), "{stdout}");
     fs::remove_file(json).unwrap();
+    let picture = fs::read_to_string(plots.path().join("load.svg")).unwrap();
+    assert!(picture.contains("one at a time rest") && !picture.contains("disk native"), "{picture}");
     assert_eq!((fs::read_dir(folder.path()).unwrap().count(), processes_with(dir)), (0, 0));
 }
 

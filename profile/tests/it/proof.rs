@@ -129,10 +129,10 @@ fn interrupted(args: &[&str], begun: &str) -> String {
 #[test]
 fn batches_are_answered_as_the_index_in_this_process_does() {
     let folder = tempfile::tempdir().unwrap();
-    let json = folder.path().join("out.json");
-    let args =
-        ["batch", "--names", "500", "--batches", "1,200", "--insecure", "--json", json.to_str().unwrap()];
-    let stdout = ok(&args);
+    let [json, plots] = ["out.json", "plots"].map(|name| folder.path().join(name));
+    let [json_path, plots_path] = [&json, &plots].map(|path| path.to_str().unwrap());
+    let args = ["batch", "--names", "500", "--batches", "1,200", "--insecure"];
+    let stdout = ok(&[&args[..], &["--json", json_path, "--plot", plots_path]].concat());
     for line in
         ["500 names, own files:", "500 names, copies, signatures checked:", "in this process, no network"]
     {
@@ -143,13 +143,15 @@ fn batches_are_answered_as_the_index_in_this_process_does() {
     let batches: Vec<&Value> = rows.iter().map(|row| &row["batch"]).filter(|batch| batch.is_u64()).collect();
     assert_eq!(json!(batches), json!([1, 200, 1, 200]));
     assert_eq!(rows[0]["times_single"], 1.0);
+    assert_eq!(files_in(&plots), ["batch.png", "batch.svg"]);
     refused(&["batch", "--batches", "0"], "0 is not in 1..=10000");
     refused(&["batch", "--names", "5"], "5 is not in 100..=");
 }
 
 #[test]
 fn messages_go_down_the_line_and_none_is_lost() {
-    for place in [&["--loopback"][..], &[]] {
+    let plots = tempfile::tempdir().unwrap();
+    for place in [&["--loopback", "--plot", plots.path().to_str().unwrap()][..], &[]] {
         let args = [
             "pipeline",
             "-n",
@@ -176,6 +178,7 @@ fn messages_go_down_the_line_and_none_is_lost() {
         }
         assert!(stdout.contains("| node 3, as many as are taken, log trace "), "{stdout}");
     }
+    assert_eq!(files_in(plots.path()), ["pipeline.png", "pipeline.svg"]);
     refused(&["pipeline", "--bytes", "1401"], "1401 is not in 1..=1400");
 }
 

@@ -1,0 +1,72 @@
+//! Lines over an axis that is logarithmic: rates by how much is asked for, shares by time.
+
+use plotters::prelude::SeriesLabelPosition::UpperLeft;
+
+use super::{Axis, Chart, Lines, Picture, Series, Shape, extent, many, whole};
+
+/// Rates by how much of something is asked for; both are more than 0.
+pub(crate) fn rates(
+    title: &str,
+    subtitle: String,
+    along: &'static str,
+    up: &'static str,
+    lines: Lines,
+) -> Picture {
+    let (lines, left, right) = logarithmic(lines);
+    let (_, least, most) = extent(&lines);
+    let least = least.min(most); // also without lines
+    let room = (most / least).powf(0.4).max(2.0); // the legend lies above the lines
+    let range = least / 1.5..most * room;
+    let chart = Chart {
+        x: axis(along, left, right, many),
+        y: Axis { range, is_logarithmic: true, ..Axis::new(up, most, many) },
+        series: series(lines, Shape::Marked),
+        legend: UpperLeft,
+    };
+    Picture { title: title.to_owned(), subtitle, charts: vec![chart] }
+}
+
+/// Percentages by microseconds, a chart for each of `charts`.
+pub(crate) fn shares(title: &str, subtitle: String, up: &'static str, charts: Vec<Lines>) -> Picture {
+    let chart = |lines| {
+        let (lines, left, right) = logarithmic(lines);
+        let room = (right - left) * 0.6; // the legend lies to the left of the lines
+        Chart {
+            x: axis("time (logarithmic)", left - room, right, decade),
+            y: Axis::new(up, 104.0, whole),
+            series: series(lines, Shape::Line),
+            legend: UpperLeft,
+        }
+    };
+    Picture { title: title.to_owned(), subtitle, charts: charts.into_iter().map(chart).collect() }
+}
+
+/// The lines that have points, at the logarithms of their places, and where these begin and end.
+fn logarithmic(lines: Lines) -> (Lines, f64, f64) {
+    let at = |(x, y): (f64, f64)| (x.log10(), y);
+    let lines = lines.into_iter().map(|(label, points)| (label, points.into_iter().map(at).collect()));
+    let lines: Lines = lines.filter(|(_, points): &(_, Vec<_>)| !points.is_empty()).collect();
+    let places = lines.iter().flat_map(|(_, points)| points).map(|point| point.0);
+    let (left, right) = places.fold((f64::MAX, f64::MIN), |(left, right), x| (left.min(x), right.max(x)));
+    if left < right { (lines, left, right) } else { (lines, 0.0, 1.0) }
+}
+
+fn axis(label: &'static str, left: f64, right: f64, shown: fn(&f64) -> String) -> Axis {
+    let axis = Axis::new(label, right, move |x| shown(&10f64.powf(*x)));
+    Axis { range: left..right + (right - left) * 0.03, ..axis }
+}
+
+/// Microseconds as a label; nothing between powers of ten, where there is no room.
+fn decade(us: &f64) -> String {
+    let is_between = (us.log10() - us.log10().round()).abs() > 0.01;
+    match *us {
+        _ if is_between => String::new(),
+        us if us < 1e3 => format!("{us:.0} µs"),
+        us if us < 1e6 => format!("{:.0} ms", us / 1e3),
+        us => format!("{:.0} s", us / 1e6),
+    }
+}
+
+fn series(lines: Lines, shape: Shape) -> Vec<Series> {
+    (1..).zip(lines).map(|(colour, (label, points))| Series::new(label, shape, colour, points)).collect()
+}
