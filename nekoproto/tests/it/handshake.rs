@@ -168,8 +168,17 @@ async fn whatever_is_no_hello_is_closed_and_harms_nobody() {
 }
 
 #[tokio::test]
-async fn caller_that_says_nothing_is_closed_after_the_handshake_limit() {
-    over_both(async |security| {
+async fn caller_that_says_nothing_is_closed_after_the_handshake_limit_over_tls() {
+    silent_caller_is_closed(Security::Tls).await;
+}
+
+#[tokio::test]
+async fn caller_that_says_nothing_is_closed_after_the_handshake_limit_in_the_clear() {
+    silent_caller_is_closed(Security::Insecure).await;
+}
+
+async fn silent_caller_is_closed(security: Security) {
+    in_time(async {
         let listening = Listening::begin(&endpoint(2, Role::Indexer, security));
         let mut stream = TcpStream::connect(listening.addr).await.unwrap();
         tokio::time::pause();
