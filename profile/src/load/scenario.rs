@@ -143,6 +143,8 @@ async fn happens(mishap: Mishap, net: &mut Net) {
 
 /// What comes after the last publication: all that was acknowledged must arrive.
 async fn finish(plan: &Plan, net: &mut Net) -> anyhow::Result<()> {
+    let ended = net.stage.ended();
+    net.note_fault(ended);
     if plan.scenario == Scenario::Disk {
         net.restart(plan).await?;
     }

@@ -64,6 +64,12 @@ impl Stage {
         Process::start(format!("indexer {n}"), listen, &options).await
     }
 
+    /// What to say if an indexer has ended that nobody here killed.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        let ended = self.indexers.iter_mut().find_map(|one| one.has_ended().then_some(&one.label))?;
+        Some(format!("{ended} has ended by itself"))
+    }
+
     pub(crate) async fn kill_indexer(&mut self, n: usize) {
         self.indexers[n].kill_here().await;
     }

@@ -105,6 +105,11 @@ impl Process {
         Ok(())
     }
 
+    /// Whether it has ended, by itself or killed by others.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Kills it and waits for its end.
     pub(crate) async fn kill(mut self) {
         self.kill_here().await;

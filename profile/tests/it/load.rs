@@ -5,6 +5,7 @@ use std::{
     fs,
     io::{BufRead, BufReader, Read},
     net::TcpListener,
+    process::Child,
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -96,22 +97,50 @@ fn an_origin_that_comes_back_without_what_it_published_is_seen() {
     fails("lose", "rest", "6 acknowledged and lost");
 }
 
+/// A run of `args` that has begun to measure `what`.
+fn measuring(args: &[&str], what: &str) -> Child {
+    let mut child = profile(args).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(&format!("measuring {what}")) {
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
+    }
+    child
+}
+
+/// What it prints, and its exit code.
+fn ended(mut child: Child) -> (String, Option<i32>) {
+    let mut stdout = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    (stdout, child.wait().unwrap().code())
+}
+
+#[test]
+fn an_indexer_that_was_killed_by_others_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let more = ["--scenario", "live", "--protocol", "native", "--duration", "2"];
+    let args = [&["load", "--workers", "2", "--names", "3"], &more[..]].concat();
+    let child = measuring(&[&args[..], &["--dir", folder.path().to_str().unwrap()]].concat(), "live native");
+    let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
+    let started = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("children")).unwrap());
+    let started = started.collect::<String>();
+    let mut started: Vec<i32> = started.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    started.sort_unstable(); // the indexers come first
+    kill_process(Pid::from_raw(started[2]).unwrap(), Signal::KILL).unwrap();
+    let (stdout, code) = ended(child);
+    assert!(code == Some(3) && stdout.contains("indexer 2 has ended by itself"), "{stdout}");
+}
+
 #[test]
 fn an_interrupted_load_prints_what_was_measured() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().to_str().unwrap();
     let args =
         ["load", "--workers", "2", "--names", "3", "--duration", "600", "--protocol", "rest", "--dir", dir];
-    let mut child = profile(&args).spawn().unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("measuring live rest") {
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
-    }
+    let child = measuring(&args, "live rest");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let mut stdout = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(3), "{stdout}");
+    let (stdout, code) = ended(child);
+    assert_eq!(code, Some(3), "{stdout}");
     assert!(stdout.contains("| live rest") && stdout.contains("| interrupted"), "{stdout}");
     assert_eq!((fs::read_dir(folder.path()).unwrap().count(), processes_with(dir)), (0, 0));
 }
