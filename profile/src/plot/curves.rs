@@ -48,7 +48,11 @@ fn logarithmic(lines: Lines) -> (Lines, f64, f64) {
     let lines: Lines = lines.filter(|(_, points): &(_, Vec<_>)| !points.is_empty()).collect();
     let places = lines.iter().flat_map(|(_, points)| points).map(|point| point.0);
     let (left, right) = places.fold((f64::MAX, f64::MIN), |(left, right), x| (left.min(x), right.max(x)));
-    if left < right { (lines, left, right) } else { (lines, 0.0, 1.0) }
+    match lines.is_empty() {
+        true => (lines, 0.0, 1.0),
+        false if left < right => (lines, left, right),
+        false => (lines, left - 0.5, right + 0.5), // one place: in the middle
+    }
 }
 
 fn axis(label: &'static str, left: f64, right: f64, shown: fn(&f64) -> String) -> Axis {
