@@ -44,7 +44,7 @@ impl Auditor {
         let mut auditor =
             Self { names, options, follow, listen, process, arrived, missed: 0, strange: 0, peak_bytes: 0 };
         auditor.live().await?;
-        let downloaded = auditor.download_until(Instant::now() + LISTED_WITHIN).await;
+        let downloaded = auditor.download_until(Instant::now() + LISTED_WITHIN, None).await;
         downloaded.context("a reader does not get its copies")?;
         auditor.call::<()>(&auditor.follow.clone()).await?;
         Ok(auditor)
@@ -79,18 +79,27 @@ impl Auditor {
         bail!("the reader did not answer within {} s, and was killed", ANSWERS_WITHIN.as_secs())
     }
 
-    /// Downloads whatever is newer than its copies, again until all of it came or there is no time left.
-    pub(crate) async fn download_until(&mut self, until: Instant) -> anyhow::Result<()> {
+    /// Downloads whatever is newer than its copies, but for the name that is `dropped`, again until all of it came or there
+    /// is no time left.
+    pub(crate) async fn download_until(
+        &mut self,
+        until: Instant,
+        dropped: Option<usize>,
+    ) -> anyhow::Result<()> {
+        let mut names = self.names.all();
+        if let Some(dropped) = dropped {
+            names.remove(dropped);
+        }
         loop {
-            match self.download().await {
+            match self.download(names.clone()).await {
                 Err(_) if Instant::now() < until => sleep(AGAIN_AFTER).await,
                 done => return done,
             }
         }
     }
 
-    async fn download(&mut self) -> anyhow::Result<()> {
-        let request = Request::Download { names: self.names.all(), at_s: 0.0 };
+    async fn download(&mut self, names: Vec<String>) -> anyhow::Result<()> {
+        let request = Request::Download { names, at_s: 0.0 };
         let Downloads { failed, .. } = self.call(&request).await?;
         ensure!(failed.is_empty(), "{} downloads failed, such as {}", failed.len(), failed[0]);
         Ok(())

@@ -36,7 +36,7 @@ pub(crate) struct Plan {
 /// A promise that is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Broken {
-    /// One version that was never published counts as acknowledged.
+    /// The reader drops the newest version of one name.
     Drop,
     /// Both networks have one name and one secret.
     Mix,
