@@ -115,17 +115,27 @@ fn ended(mut child: Child) -> (String, Option<i32>) {
     (stdout, child.wait().unwrap().code())
 }
 
+/// The processes that `parent` has started, in their order.
+fn children(parent: u32) -> Vec<i32> {
+    let pids =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    // A process that ends while it is read has no parent any more.
+    let is_child = |pid: &i32| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        status.lines().any(|line| line == format!("PPid:\t{parent}"))
+    };
+    let mut pids: Vec<i32> = pids.filter(is_child).collect();
+    pids.sort_unstable();
+    pids
+}
+
 #[test]
 fn an_indexer_that_was_killed_by_others_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let more = ["--scenario", "live", "--protocol", "native", "--duration", "2"];
     let args = [&["load", "--workers", "2", "--names", "3"], &more[..]].concat();
     let child = measuring(&[&args[..], &["--dir", folder.path().to_str().unwrap()]].concat(), "live native");
-    let threads = fs::read_dir(format!("/proc/{}/task", child.id())).unwrap();
-    let started = threads.map(|thread| fs::read_to_string(thread.unwrap().path().join("children")).unwrap());
-    let started = started.collect::<String>();
-    let mut started: Vec<i32> = started.split_whitespace().map(|pid| pid.parse().unwrap()).collect();
-    started.sort_unstable(); // the indexers come first
+    let started = children(child.id()); // the indexers come first
     kill_process(Pid::from_raw(started[2]).unwrap(), Signal::KILL).unwrap();
     let (stdout, code) = ended(child);
     assert!(code == Some(3) && stdout.contains("indexer 2 has ended by itself"), "{stdout}");
