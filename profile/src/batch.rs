@@ -74,6 +74,8 @@ struct Compared {
 pub(crate) struct Batched {
     all: Vec<Compared>,
     floor: Floor,
+    /// What ended it early, by itself.
+    fault: Option<String>,
 }
 
 /// The same work twice, each part of it one after the other.
@@ -88,23 +90,11 @@ struct Compare {
 pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Batched, Fault> {
     let watch = &deployment.watch;
     let floor = watch.unless_stopped(Floor::measure(deployment)).await.or_cannot_begin()?;
-    let mut all: Vec<Compared> = Vec::new();
-    for names in &options.names {
-        for kind in &options.kinds {
-            let mut compared = Compared { names: *names, kind: *kind, rows: Vec::new() };
-            for batch in &options.batches {
-                if watch.is_stopped() {
-                    break;
-                }
-                let took = measure((*names, *kind, *batch), options.seed, deployment).await?;
-                if took.inside.names == *names {
-                    compared.rows.push((*batch, took)); // of a run that was ended early nothing is kept
-                }
-            }
-            all.push(compared);
-        }
+    let mut batched = Batched { all: Vec::new(), floor, fault: None };
+    if let Err(fault) = batched.fill(options, deployment).await {
+        batched.fault = Some(fault.after(batched.all.iter().any(|one| !one.rows.is_empty()))?);
     }
-    Ok(Batched { all, floor })
+    Ok(batched)
 }
 
 /// Registers and looks up all names; how long that took in this process, and between processes.
@@ -236,8 +226,32 @@ impl Compared {
 }
 
 impl Batched {
+    async fn fill(&mut self, options: &Options, deployment: &Deployment) -> Result<(), Fault> {
+        for names in &options.names {
+            for kind in &options.kinds {
+                self.all.push(Compared { names: *names, kind: *kind, rows: Vec::new() });
+                for batch in &options.batches {
+                    if deployment.watch.is_stopped() {
+                        break;
+                    }
+                    let took = measure((*names, *kind, *batch), options.seed, deployment).await?;
+                    // Of a run that was ended early nothing is kept.
+                    if let Some(last) = self.all.last_mut().filter(|_| took.inside.names == *names) {
+                        last.rows.push((*batch, took));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All of it was measured, or a user ended it.
+    pub(crate) const fn is_all_well(&self) -> bool {
+        self.fault.is_none()
+    }
+
     pub(crate) fn report(&self, options: &Options, deployment: &Deployment) -> Report {
-        let Self { all, floor } = self;
+        let Self { all, floor, fault } = self;
         let tables = all.iter().map(|one| Section::new(format!("{}:", one.what()), &COLUMNS, one.rows()));
         let goals: Vec<Goal> =
             all.iter().filter(|one| one.rows.len() > 1).flat_map(Compared::goals).collect();
@@ -251,6 +265,7 @@ impl Batched {
          44 000 in one process; another machine and other work.".to_owned(),
     ];
         foot.extend(is_stopped.then(|| "Interrupted: rows are missing.".to_owned()));
+        foot.extend(fault.iter().map(|fault| format!("Ended early: {fault}.")));
         let (raw, call) = (floor.raw.p50, floor.call.p50);
         Report {
             kind: Some("batch"),
@@ -265,7 +280,8 @@ impl Batched {
             facts: Row::default()
                 .with("seed", options.seed)
                 .figure("floor_us", raw)
-                .figure("floor_call_us", call),
+                .figure("floor_call_us", call)
+                .with("fault", fault.clone()),
             interrupted: is_stopped,
         }
     }

@@ -171,7 +171,7 @@ fn run_soak(args: &Proof<soak::Options>) -> Result<Outcome, Fault> {
 fn run_batch(args: &Proof<batch::Options>) -> Result<Outcome, Fault> {
     run_proof(args, "batch", async |on| {
         let batched = batch::run(&args.options, &on).await?;
-        Ok((true, batched.report(&args.options, &on), batched.picture()))
+        Ok((batched.is_all_well(), batched.report(&args.options, &on), batched.picture()))
     })
 }
 

@@ -6,7 +6,7 @@ pub(crate) mod layouts;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use futures::{StreamExt, stream};
 use nekoproto::ContentHash;
 use nekoproto::transport::{Security, call_until};
@@ -50,7 +50,9 @@ pub(crate) struct Floor {
 
 impl Floor {
     pub(crate) async fn measure(deployment: &Deployment) -> anyhow::Result<Self> {
-        Ok(Self { raw: raw(deployment).await?, call: call(deployment, deployment.security).await? })
+        let raw = raw(deployment).await.context("cannot measure a round trip of raw TCP")?;
+        let call = call(deployment, deployment.security).await.context("cannot measure an echo call")?;
+        Ok(Self { raw, call })
     }
 }
 

@@ -48,6 +48,11 @@ impl From<Outcome> for ExitCode {
 }
 
 impl Fault {
+    /// What to say of it beside the results, if something was measured by then; otherwise the fault is all there is.
+    pub(crate) fn after(self, is_measured: bool) -> Result<String, Self> {
+        if is_measured { Ok(format!("{:#}", self.parts().1)) } else { Err(self) }
+    }
+
     /// The exit code, and what to say.
     pub const fn parts(&self) -> (u8, &anyhow::Error) {
         match self {

@@ -6,9 +6,13 @@ mod offer;
 mod show;
 mod stand;
 
+use std::path::Path;
+
+use anyhow::ensure;
 use clap::Args;
 use nekoindexer::ProbeCounts;
 use nekoproto::limits::{BATCH_MAX, PROBE_PAYLOAD_MAX};
+use tokio::time::{Instant, sleep};
 
 use self::news::Announced;
 use self::offer::{Offered, offer};
@@ -77,6 +81,8 @@ pub(crate) struct Piped {
     announced: Option<Announced>,
     /// Why the nodes were on loopback, if they were.
     loopback: Option<String>,
+    /// What ended it early, by itself.
+    fault: Option<String>,
 }
 
 /// Measures each row on indexers of its own; ends early when stopped, with what was measured by then.
@@ -93,26 +99,11 @@ pub(crate) async fn run(options: &Options, deployment: &Deployment) -> Result<Pi
     let rates = options.rates.iter().map(|rate| (*rate, OFF));
     let logs: Vec<&str> = [OFF].into_iter().chain(options.logs.iter().map(String::as_str)).collect();
     let in_turn = (0..options.rounds).flat_map(|_| logs.iter().map(|log| (last, *log)));
-    let mut piped = Piped { ran: Vec::new(), announced: None, loopback };
-    let watch = &deployment.watch;
-    for (rate, log) in rates.chain(in_turn).collect::<Vec<_>>() {
-        if watch.is_stopped() {
-            return Ok(piped);
-        }
-        let logs = (log != OFF).then_some(log);
-        let stand = Stand::start(deployment, piped.loopback.is_none(), logs, &folder.path);
-        let mut stand = watch.unless_stopped(stand).await.or_cannot_begin()?;
-        let ran = measure(&mut stand, rate, log, options, deployment).await;
-        stand.stop().await;
-        piped.ran.push(ran?);
-    }
-    if !watch.is_stopped() {
-        let stand =
-            Stand::start(deployment, piped.loopback.is_none(), None, &folder.path).await.or_cannot_begin()?;
-        linked(&stand, options, deployment).await?;
-        let announced = news::announce(&stand, options.versions, deployment).await;
-        stand.stop().await;
-        piped.announced = Some(announced?);
+    let mut piped = Piped { ran: Vec::new(), announced: None, loopback, fault: None };
+    let rows = rates.chain(in_turn).collect();
+    if let Err(fault) = piped.fill(rows, &folder.path, options, deployment).await {
+        let fault = fault.after(!piped.ran.is_empty())?;
+        piped.fault = Some(fault).filter(|_| !deployment.watch.is_stopped());
     }
     Ok(piped)
 }
@@ -140,19 +131,19 @@ async fn measure(
 async fn linked(stand: &Stand, options: &Options, deployment: &Deployment) -> anyhow::Result<()> {
     let client = stand.client(false, deployment).await?;
     let one = Options { messages: 1, in_a_call: 1, ..options.clone() };
-    for _ in 0..stand::LOOKS_MAX {
-        if offer(&client, 0, &one, &deployment.watch).await.arrived > 0 {
-            return Ok(());
-        }
-        tokio::time::sleep(stand::LOOK_AGAIN_AFTER).await;
+    let until = Instant::now() + stand::LINKED_WITHIN;
+    while offer(&client, 0, &one, &deployment.watch).await.arrived == 0 {
+        ensure!(!deployment.watch.is_stopped(), "interrupted before it was measured");
+        ensure!(Instant::now() < until, "the indexers do not find each other");
+        sleep(stand::LOOK_AGAIN_AFTER).await;
     }
-    anyhow::bail!("the indexers do not find each other")
+    Ok(())
 }
 
 async fn counts(stand: &mut Stand) -> anyhow::Result<Vec<ProbeCounts>> {
     let mut counts = Vec::new();
     for node in &mut stand.nodes {
-        counts.push(node.call::<Probes>(&Request::Probes).await?.0);
+        counts.push(node.tells::<Probes>(&Request::Probes).await?.0);
     }
     Ok(counts)
 }
@@ -167,9 +158,43 @@ fn shown(rate: u64) -> String {
 }
 
 impl Piped {
+    async fn fill(
+        &mut self,
+        rows: Vec<(u64, &str)>,
+        folder: &Path,
+        options: &Options,
+        deployment: &Deployment,
+    ) -> Result<(), Fault> {
+        let (watch, own_networks) = (&deployment.watch, self.loopback.is_none());
+        for (rate, log) in rows {
+            if watch.is_stopped() {
+                return Ok(());
+            }
+            let logs = (log != OFF).then_some(log);
+            let stand = Stand::start(deployment, own_networks, logs, folder);
+            let mut stand = watch.unless_stopped(stand).await.or_cannot_begin()?;
+            let ran = measure(&mut stand, rate, log, options, deployment).await;
+            stand.stop().await;
+            self.ran.push(ran?);
+        }
+        if !watch.is_stopped() {
+            let stand = Stand::start(deployment, own_networks, None, folder);
+            let stand = watch.unless_stopped(stand).await.or_cannot_begin()?;
+            let announced = async {
+                linked(&stand, options, deployment).await?;
+                news::announce(&stand, options.versions, deployment).await
+            };
+            let announced = watch.unless_stopped(announced).await;
+            stand.stop().await;
+            self.announced = Some(announced?);
+        }
+        Ok(())
+    }
+
     /// Nothing was lost, and everything is accounted for.
     pub(crate) fn is_all_well(&self, options: &Options) -> bool {
         let rows = self.ran.iter().all(|ran| ran.unaccounted(options) == 0 && ran.offered.lost() == 0);
-        rows && self.announced.is_none_or(|announced| announced.told >= announced.acknowledged)
+        rows && self.fault.is_none()
+            && self.announced.is_none_or(|announced| announced.told >= announced.acknowledged)
     }
 }

@@ -78,6 +78,8 @@ pub(crate) struct Relayed {
     /// What was not as computed: probes, and counts of nodes.
     errors: u64,
     faults: Vec<String>,
+    /// What ended it early, by itself.
+    fault: Option<String>,
 }
 
 /// Sends the probes; ends early when stopped, with what was measured by then.
@@ -106,8 +108,8 @@ async fn relay(
     }
     let before = counts(cluster, &order).await?;
     let nodes = (0..ring.nodes).map(|_| Seen::default()).collect();
-    let (errors, faults, wall) = <_>::default();
-    let mut relayed = Relayed { ring, probes: 0, wall, nodes, floor, errors, faults };
+    let (errors, faults, fault, wall) = <_>::default();
+    let mut relayed = Relayed { ring, probes: 0, wall, nodes, floor, errors, faults, fault };
     let lasts = options.minutes.map(|minutes| Duration::try_from_secs_f64(minutes * 60.0)).transpose()?;
     let requests = if lasts.is_some() { REQUESTS_MAX } else { options.requests } as u64;
     let look_every = lasts.map_or(LOOK_EVERY_MIN, |lasts| (lasts / LOOKS_MAX).max(LOOK_EVERY_MIN));
@@ -133,12 +135,17 @@ async fn relay(
             relayed.note(way, &tags);
             deployment.watch.add_done(1);
         }
-        relayed.look(cluster, &order, began.elapsed()).await?;
+        if let Err(error) = relayed.look(cluster, &order, began.elapsed()).await {
+            relayed.fault = Some(format!("{error:#}"));
+            break;
+        }
     }
     relayed.wall = began.elapsed();
-    let after = counts(cluster, &order).await?;
-    for (n, (before, after)) in before.into_iter().zip(after).enumerate() {
-        relayed.count(n, after.since(before));
+    for (place, ((n, _), before)) in order.iter().zip(before).enumerate() {
+        match cluster.nodes()[*n].probes().await {
+            Ok((after, _)) => relayed.count(place, after.since(before)),
+            Err(error) => relayed.fault = relayed.fault.or_else(|| Some(format!("{error:#}"))),
+        }
     }
     Ok(relayed)
 }
@@ -182,10 +189,16 @@ impl Relayed {
             Ok(way) => way,
             Err(error) => return self.is_wrong(1, || format!("a probe was not answered: {error:#}")),
         };
-        let stops = way.stops.iter().map(|stop| (stop.node, stop.again));
+        let stops: Vec<_> = way.stops.iter().map(|stop| (stop.node, stop.again)).collect();
         let computed = self.ring.way().enumerate().map(|(hop, place)| (tags[place], hop >= self.ring.nodes));
-        if way.end != ProbeEnd::Hops || !stops.eq(computed) {
-            return self.is_wrong(1, || format!("a probe went another way than computed: {way:?}"));
+        if way.end != ProbeEnd::Hops {
+            return self.is_wrong(1, || format!("a probe ended at stop {}: {}", stops.len(), way.end));
+        }
+        if !computed.eq(stops.iter().copied()) {
+            let place = |(tag, _)| tags.iter().position(|one| *one == tag).map_or(0, |place| place + 1);
+            let places: Vec<usize> = stops.into_iter().map(place).collect();
+            return self
+                .is_wrong(1, || format!("a probe went another way than computed: by nodes {places:?}"));
         }
         for (hop, (stop, place)) in way.stops.iter().zip(self.ring.way()).enumerate() {
             let seen = &mut self.nodes[place];
@@ -231,6 +244,6 @@ impl Relayed {
 
     /// Everything was as computed.
     pub(crate) const fn is_all_well(&self) -> bool {
-        self.errors == 0
+        self.errors == 0 && self.fault.is_none()
     }
 }

@@ -98,7 +98,7 @@ impl Node {
     pub(crate) async fn probes(&mut self) -> anyhow::Result<Probes> {
         match self {
             Self::Here(indexer) => Ok((indexer.probes(), 0)),
-            Self::Apart(process) => process.call(&Request::Probes).await,
+            Self::Apart(process) => process.tells(&Request::Probes).await,
         }
     }
 

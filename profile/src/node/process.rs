@@ -1,16 +1,19 @@
 //! A process as whoever started it holds it: asked over its stdin, responding over its stdout.
 
-use std::{fs::File, net::SocketAddr, path::PathBuf, process::Stdio};
+use std::{fs::File, net::SocketAddr, path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::time::timeout;
 
 use super::{Options, Request, Response, Role, Started};
 
 /// The hidden command that a process runs.
 pub(crate) const NODE: &str = "node";
+/// How long a process may take to say what it knows, and to end: one that hangs is killed.
+const RESPONDS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Where a process is started.
 #[derive(Debug, Default)]
@@ -87,10 +90,19 @@ impl Process {
         serde_json::from_str::<Response<T>>(&line)?.map_err(|why| anyhow!("{}: {why}", self.label))
     }
 
-    /// Asks for something, and waits for what comes of it.
+    /// Asks for something, and waits for what comes of it, however long that takes.
     pub(crate) async fn call<T: DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
         self.ask(request).await?;
         self.response().await
+    }
+
+    /// Asks for what it knows without work. If it hangs it is killed, which is the error.
+    pub(crate) async fn tells<T: DeserializeOwned>(&mut self, request: &Request) -> anyhow::Result<T> {
+        if let Ok(answer) = timeout(RESPONDS_WITHIN, self.call(request)).await {
+            return answer;
+        }
+        self.kill_here().await;
+        bail!("{} did not respond within {} s, and was killed", self.label, RESPONDS_WITHIN.as_secs())
     }
 
     /// What the system calls it, while it runs.
@@ -100,7 +112,7 @@ impl Process {
 
     /// Lets it withdraw what it registered, and waits for its end. Its folder stays.
     pub(crate) async fn end(&mut self) -> anyhow::Result<()> {
-        self.call::<()>(&Request::End).await?;
+        self.tells::<()>(&Request::End).await?;
         self.child.wait().await?;
         Ok(())
     }

@@ -17,6 +17,8 @@ use crate::report::figures::Times;
 use crate::run::Watch;
 
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// The line is broken when so many calls were lost one after the other, in times of those that are under way at once.
+const BROKEN_AFTER: usize = 3;
 
 /// What came of the messages.
 #[derive(Default)]
@@ -29,6 +31,8 @@ pub(crate) struct Offered {
     pub(crate) again: u64,
     /// Those that were lost, by reason.
     pub(crate) lost: BTreeMap<String, u64>,
+    /// Calls since the last one that arrived.
+    lost_in_a_row: usize,
     pub(crate) wall: Duration,
     /// From when a message was due until its call was begun: how long the sender was held back.
     pub(crate) held_back: Times,
@@ -58,7 +62,8 @@ pub(crate) async fn offer(client: &Client, rate: u64, options: &Options, watch: 
     let (mut offered, mut under_way, mut next) = (Offered::default(), FuturesUnordered::new(), 0);
     let mut again = Vec::new();
     loop {
-        while under_way.len() < options.in_flight && !watch.is_stopped() {
+        let is_over = watch.is_stopped() || offered.lost_in_a_row >= BROKEN_AFTER * options.in_flight;
+        while under_way.len() < options.in_flight && !is_over {
             let now = Instant::now();
             let (at, first) = match again.pop() {
                 Some(times) => times,
@@ -72,23 +77,26 @@ pub(crate) async fn offer(client: &Client, rate: u64, options: &Options, watch: 
             };
             under_way.push(call(client, payload.clone(), (at, first)));
         }
-        if under_way.is_empty() && (next == calls || watch.is_stopped()) {
+        if under_way.is_empty() && (is_over || next == calls) {
             break;
         }
-        let waits = next < calls && under_way.len() < options.in_flight && !watch.is_stopped();
+        let waits = next < calls && under_way.len() < options.in_flight && !is_over;
         tokio::select! {
             Some(((at, first), done)) = under_way.next() => match done {
                 Call::Arrived(way) => offered.arrived(at, &way, messages, watch),
-                Call::Refused if first.elapsed() < ANSWER_WITHIN && !watch.is_stopped() => {
+                Call::Refused if first.elapsed() < ANSWER_WITHIN && !is_over => {
                     offered.again += messages;
                     again.push((at, first));
                 }
-                Call::Refused => *offered.lost.entry("refused for want of room".to_owned()).or_default() += messages,
-                Call::Lost(why) => *offered.lost.entry(why).or_default() += messages,
+                Call::Refused => offered.lose("refused for want of room".to_owned(), messages),
+                Call::Lost(why) => offered.lose(why, messages),
             },
             () = sleep_until(due(next).into()), if waits => {}
         }
     }
+    again
+        .iter()
+        .for_each(|_| offered.lose("refused for want of room, and no more was offered".to_owned(), messages));
     offered.wall = began.elapsed();
     offered
 }
@@ -116,6 +124,7 @@ async fn call(client: &Client, payload: Vec<u8>, times: (Instant, Instant)) -> (
 impl Offered {
     fn arrived(&mut self, at: Instant, way: &ProbeReply, messages: u64, watch: &Watch) {
         self.arrived += messages;
+        self.lost_in_a_row = 0;
         self.took.add(at.elapsed());
         watch.add_done(messages);
         for (place, (stop, [own, link])) in way.stops.iter().zip(&mut self.nodes).enumerate() {
@@ -124,6 +133,11 @@ impl Offered {
                 link.add(Duration::from_micros(us.into()));
             }
         }
+    }
+
+    fn lose(&mut self, why: String, messages: u64) {
+        *self.lost.entry(why).or_default() += messages;
+        self.lost_in_a_row += 1;
     }
 
     pub(crate) fn lost(&self) -> u64 {

@@ -17,6 +17,10 @@ const PER_S_MIN: f64 = 307_000.0;
 const INFO_PERCENT_MAX: f64 = 3.0;
 
 impl Ran {
+    fn label(&self) -> String {
+        format!("{}, log {}", shown(self.rate), self.log)
+    }
+
     fn per_s(&self) -> f64 {
         bytes(self.offered.arrived) / self.offered.wall.as_secs_f64()
     }
@@ -38,7 +42,7 @@ impl Ran {
         let offered = &self.offered;
         let cpu: f64 = self.cpu_s.iter().sum();
         let (took, held) = (offered.took.figures(), offered.held_back.figures());
-        Row::named(format!("{}, log {}", shown(self.rate), self.log))
+        Row::named(self.label())
             .with("rate", self.rate)
             .with("log", self.log.clone())
             .figure("per_s", self.per_s())
@@ -62,7 +66,7 @@ impl Ran {
             let [own, link]: &[Times; 2] = times;
             let (own, link) = (own.figures(), link.figures());
             let out = if n + 1 < HOPS { counted.forwarded } else { counted.out_of_hops };
-            Row::named(format!("node {}, {}, log {}", n + 1, shown(self.rate), self.log))
+            Row::named(format!("node {}, {}", n + 1, self.label()))
                 .figure("in_per_s", rate(counted.received))
                 .figure("out_per_s", rate(out))
                 .figure("mbytes_per_s", rate(out) * count(options.bytes) / 1e6)
@@ -124,7 +128,12 @@ impl Piped {
         let slower =
             others.map(|log| (log, self.slower(log, options))).filter(|(_, slower)| slower.is_finite());
         foot.extend(slower.map(|(log, slower)| format!("Slower with log {log}: {slower:.1} %, medians.")));
+        for ran in &self.ran {
+            let lost = ran.offered.lost.iter();
+            foot.extend(lost.map(|(why, lost)| format!("{}: {lost} lost: {why}.", ran.label())));
+        }
         foot.extend(is_stopped.then(|| "Interrupted: rows are missing.".to_owned()));
+        foot.extend(self.fault.iter().map(|fault| format!("Ended early: {fault}.")));
         foot
     }
 
@@ -190,7 +199,7 @@ impl Piped {
             .chain(goals::report(&self.goals(options), "", false).sections)
             .collect(),
             foot: self.foot(options, is_stopped),
-            facts: Row::default().with("loopback", self.loopback.clone()),
+            facts: Row::default().with("loopback", self.loopback.clone()).with("fault", self.fault.clone()),
             interrupted: is_stopped,
         }
     }

@@ -19,8 +19,8 @@ use crate::node::{Role, process::Launch, process::Process};
 pub(crate) const HOPS: usize = PASSED_ON as usize + 1;
 /// How often each message is passed on.
 pub(crate) const PASSED_ON: u8 = 2;
-/// How often, and how long, the links are waited for.
-pub(crate) const LOOKS_MAX: usize = 300;
+/// How long, and how often, the links are waited for.
+pub(crate) const LINKED_WITHIN: Duration = Duration::from_secs(30);
 pub(crate) const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Where each listens in its own network.
 const PORT: u16 = 7707;

@@ -121,6 +121,7 @@ impl Relayed {
         foot.extend(
             deployment.watch.is_stopped().then(|| "Interrupted: not all of it was measured.".to_owned()),
         );
+        foot.extend(self.fault.iter().map(|fault| format!("Ended early: {fault}.")));
         foot.extend(self.faults.iter().cloned());
         let per_s = bytes(probes) / self.wall.as_secs_f64();
         Report {
@@ -143,6 +144,7 @@ impl Relayed {
                 .figure("per_s", per_s)
                 .figure("floor_us", raw)
                 .figure("floor_call_us", call)
+                .with("fault", self.fault.clone())
                 .with("faults", json!(self.faults)),
             interrupted: deployment.watch.is_stopped(),
         }

@@ -136,7 +136,7 @@ async fn change_it(stage: &mut Stage, change: Change, n: usize) -> anyhow::Resul
 
 async fn reset(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<()> {
     for node in nodes {
-        node.call::<()>(&Request::Reset).await?;
+        node.tells::<()>(&Request::Reset).await?;
     }
     Ok(())
 }
@@ -144,7 +144,7 @@ async fn reset(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<()> 
 async fn usages(nodes: impl Iterator<Item = &mut Process>) -> anyhow::Result<Vec<(String, Usage)>> {
     let mut usages = Vec::new();
     for node in nodes {
-        usages.push((node.label.clone(), node.call(&Request::Usage).await?));
+        usages.push((node.label.clone(), node.tells(&Request::Usage).await?));
     }
     Ok(usages)
 }

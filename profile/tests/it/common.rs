@@ -2,8 +2,9 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader, Read},
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -47,4 +48,34 @@ pub(crate) fn processes_with(text: &str) -> usize {
     let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let lines = pids.filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
     lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
+}
+
+/// Starts it, and waits until it says `text`.
+pub(crate) fn begun(args: &[&str], text: &str) -> Child {
+    let mut child = profile(args).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains(text) {
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
+    }
+    child
+}
+
+/// What it prints, and its exit code.
+pub(crate) fn ended(mut child: Child) -> (String, Option<i32>) {
+    let mut stdout = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    (stdout, child.wait().unwrap().code())
+}
+
+/// The processes that it has started, in their order.
+pub(crate) fn children(parent: &Child) -> Vec<i32> {
+    let line = format!("PPid:\t{}", parent.id());
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    // A process that ends while it is read has no parent any more.
+    let status = |pid: &String| fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let children = pids.filter(|pid| status(pid).lines().any(|one| one == line));
+    let mut children: Vec<i32> = children.filter_map(|pid| pid.parse().ok()).collect();
+    children.sort_unstable();
+    children
 }

@@ -1,17 +1,12 @@
 //! Loads of a second: all that was acknowledged arrives, and a promise that is broken on purpose is seen. Figures are no part
 //! of these tests.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read},
-    net::TcpListener,
-    process::Child,
-};
+use std::{fs, net::TcpListener};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::common::{ends, ok, processes_with, profile, read_json, refused};
+use crate::common::{begun, children, ended, ends, ok, processes_with, read_json, refused};
 
 /// A small load, with its files in `dir`.
 fn small<'a>(dir: &'a str, more: &[&'a str]) -> Vec<&'a str> {
@@ -97,45 +92,14 @@ fn an_origin_that_comes_back_without_what_it_published_is_seen() {
     fails("lose", "rest", "6 acknowledged and lost");
 }
 
-/// A run of `args` that has begun to measure `what`.
-fn measuring(args: &[&str], what: &str) -> Child {
-    let mut child = profile(args).spawn().unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains(&format!("measuring {what}")) {
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
-    }
-    child
-}
-
-/// What it prints, and its exit code.
-fn ended(mut child: Child) -> (String, Option<i32>) {
-    let mut stdout = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-    (stdout, child.wait().unwrap().code())
-}
-
-/// The processes that `parent` has started, in their order.
-fn children(parent: u32) -> Vec<i32> {
-    let pids =
-        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    // A process that ends while it is read has no parent any more.
-    let is_child = |pid: &i32| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        status.lines().any(|line| line == format!("PPid:\t{parent}"))
-    };
-    let mut pids: Vec<i32> = pids.filter(is_child).collect();
-    pids.sort_unstable();
-    pids
-}
-
 #[test]
 fn an_indexer_that_was_killed_by_others_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let more = ["--scenario", "live", "--protocol", "native", "--duration", "2"];
     let args = [&["load", "--workers", "2", "--names", "3"], &more[..]].concat();
-    let child = measuring(&[&args[..], &["--dir", folder.path().to_str().unwrap()]].concat(), "live native");
-    let started = children(child.id()); // the indexers come first
+    let child =
+        begun(&[&args[..], &["--dir", folder.path().to_str().unwrap()]].concat(), "measuring live native");
+    let started = children(&child); // the indexers come first
     kill_process(Pid::from_raw(started[2]).unwrap(), Signal::KILL).unwrap();
     let (stdout, code) = ended(child);
     assert!(code == Some(3) && stdout.contains("indexer 2 has ended by itself"), "{stdout}");
@@ -147,7 +111,7 @@ fn an_interrupted_load_prints_what_was_measured() {
     let dir = folder.path().to_str().unwrap();
     let args =
         ["load", "--workers", "2", "--names", "3", "--duration", "600", "--protocol", "rest", "--dir", dir];
-    let child = measuring(&args, "live rest");
+    let child = begun(&args, "measuring live rest");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let (stdout, code) = ended(child);
     assert_eq!(code, Some(3), "{stdout}");

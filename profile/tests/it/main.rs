@@ -1,6 +1,7 @@
 //! Tests of the profiler as a library and as a program, in one binary.
 #![allow(clippy::unwrap_used, reason = "a helper of tests fails by panicking")]
 
+mod broken;
 mod common;
 mod load;
 mod program;

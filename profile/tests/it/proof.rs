@@ -1,16 +1,12 @@
 //! Attacks, relays and long runs, for seconds: what they measure, write and say. Whether a figure is good depends on the
 //! machine, and is no part of these tests.
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read},
-    path::Path,
-};
+use std::{fs, path::Path};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::common::{ends, ok, profile, read_json, refused};
+use crate::common::{begun, ended, ends, ok, read_json, refused};
 
 fn files_in(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
@@ -105,25 +101,19 @@ fn probes_go_round_as_computed_and_every_node_counts_them() {
     refused(&["relay", "--hops", "65"], "65 is not in 1..=64");
 }
 
+/// Begins, is interrupted once it says `text`, and ends with 3; what it prints.
+fn interrupted(args: &[&str], text: &str) -> String {
+    let child = begun(args, text);
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let (stdout, code) = ended(child);
+    assert_eq!(code, Some(3), "{stdout}");
+    stdout
+}
+
 #[test]
 fn an_interrupted_relay_prints_what_was_measured() {
     let stdout = interrupted(&["relay", "--minutes", "60"], "relaying for");
     assert!(stdout.contains("Interrupted") && stdout.contains("Counted at each node"), "{stdout}");
-}
-
-/// Begins, is interrupted once it says `begun`, and ends with 3; what it prints.
-fn interrupted(args: &[&str], begun: &str) -> String {
-    let mut child = profile(args).spawn().unwrap();
-    let mut stderr = BufReader::new(child.stderr.take().unwrap());
-    let mut line = String::new();
-    while !line.contains(begun) {
-        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{line}");
-    }
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let mut stdout = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(3), "{stdout}");
-    stdout
 }
 
 #[test]
