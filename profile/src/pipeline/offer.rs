@@ -31,7 +31,7 @@ pub(crate) struct Offered {
     pub(crate) again: u64,
     /// Those that were lost, by reason.
     pub(crate) lost: BTreeMap<String, u64>,
-    /// Calls since the last one that arrived.
+    /// Calls lost since the last one that arrived.
     lost_in_a_row: usize,
     pub(crate) wall: Duration,
     /// From when a message was due until its call was begun: how long the sender was held back.
@@ -94,9 +94,9 @@ pub(crate) async fn offer(client: &Client, rate: u64, options: &Options, watch: 
             () = sleep_until(due(next).into()), if waits => {}
         }
     }
-    again
-        .iter()
-        .for_each(|_| offered.lose("refused for want of room, and no more was offered".to_owned(), messages));
+    for _ in again {
+        offered.lose("refused for want of room, and no more was offered".to_owned(), messages);
+    }
     offered.wall = began.elapsed();
     offered
 }

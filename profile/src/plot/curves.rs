@@ -30,7 +30,7 @@ pub(crate) fn rates(
 pub(crate) fn shares(title: &str, subtitle: String, up: &'static str, charts: Vec<Lines>) -> Picture {
     let chart = |lines| {
         let (lines, left, right) = logarithmic(lines);
-        let room = (right - left) * 0.6; // the legend lies to the left of the lines
+        let room = right - left; // the legend lies to the left of the lines
         Chart {
             x: axis("time (logarithmic)", left - room, right, decade),
             y: Axis::new(up, 104.0, whole),
